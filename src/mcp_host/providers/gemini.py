@@ -501,7 +501,7 @@ class GeminiModel(ProviderModel):
             yield response.async_segments()
         finally:
             with anyio.CancelScope(shield=True):
-                await response.response_stream.aclose()
+                await _close(response.response_stream)
 
     def _call(self, body: JSONObject, method: str) -> tuple[str, JSONObject]:
         """The path of a request, and its fields."""
@@ -546,6 +546,13 @@ async def _in_threads(ask: Callable[[], Any]) -> AsyncIterator[AsyncIterator[JSO
         left = True
         for response in responses:
             _hang_up(response.response_stream)
+
+
+async def _close(response: Any) -> None:
+    if hasattr(response, "aclose"):
+        await response.aclose()
+    else:  # of aiohttp, which the SDK prefers where it is installed
+        response.close()
 
 
 def _hang_up(response: Any) -> None:

@@ -277,17 +277,18 @@ def _read_call(text: str, tools: Sequence[Tool]) -> JSONObject:
     Raises:
         SamplingError: It is none.
     """
-    if len(tools) == 1:
-        name: object = tools[0].name
-        arguments: object = text
-    else:
-        try:
-            call = from_json(text)
-            name, arguments = call["name"], call["arguments"]
-        except (ValueError, LookupError, TypeError):
-            raise SamplingError("the model answered a required call with something else") from None
-    if not isinstance(name, str):
-        raise SamplingError("the model called a tool without a name")
+    match [tool.name for tool in tools]:
+        case [name]:
+            arguments: object = text
+        case _:
+            try:
+                match from_json(text):
+                    case {"name": str(name), "arguments": arguments}:
+                        pass
+                    case _:
+                        raise ValueError
+            except ValueError:
+                raise SamplingError("the model answered a required call with something else") from None
     return {"function": {"name": name, "arguments": read_arguments(name, arguments)}}
 
 

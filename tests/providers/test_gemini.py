@@ -1,0 +1,590 @@
+"""Gemini, both ways: what is written for a request, and what a reply and a stream say."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from mcp_host.errors import InputRefused, ProviderError, SamplingError
+from mcp_host.providers.adapter import Call, Prompt, Reply
+from mcp_host.providers.gemini import GeminiModel, read_event, read_reply, with_options, write_request
+from mcp_host.providers.names import ToolNames
+from mcp_host.sampling import SamplingRequest
+from mcp_host.types import AudioContent, CreateMessageRequestParams, ImageContent, TextContent
+
+USER = {"role": "user", "content": {"type": "text", "text": "Hi"}}
+ADD = {"name": "add", "inputSchema": {"type": "object"}}
+SPLITS = 100_000 if os.environ.get("THOROUGH") else 2_000
+
+
+def prompt(
+    *messages: dict[str, Any],
+    model: str = "gemini-3-pro",
+    options: dict[str, object] | None = None,
+    turns: dict[int, object] | None = None,
+    **params: Any,
+) -> Prompt:
+    wire = {"messages": list(messages or (USER,)), "maxTokens": 100, **params}
+    request = SamplingRequest(params=CreateMessageRequestParams.from_wire(wire), server="s")
+    names = ToolNames.of(request, GeminiModel.name_rule)
+    return Prompt(request, model, names, options or {}, turns or {})
+
+
+def said(role: str, *content: dict[str, Any]) -> dict[str, Any]:
+    return {"role": role, "content": list(content)}
+
+
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+def use(id: str, name: str = "add", **input: object) -> dict[str, Any]:
+    return {"type": "tool_use", "id": id, "name": name, "input": input}
+
+
+def result(id: str, *content: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"type": "tool_result", "toolUseId": id, "content": list(content), **fields}
+
+
+def blob(kind: str | None) -> dict[str, Any]:
+    typed = {} if kind is None else {"mimeType": kind}
+    return {"type": "resource", "resource": {"uri": "file:///a", "blob": "aGk=", **typed}}
+
+
+def file(kind: str, data: str = "aGk=") -> dict[str, Any]:
+    return {"inlineData": {"mimeType": kind, "data": data}}
+
+
+PNG = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+WAV = {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}
+
+
+def contents(*messages: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
+    written: list[dict[str, Any]] = write_request(prompt(*messages, **more))["contents"]
+    return written
+
+
+# Requests
+
+
+def test_a_plain_request_has_the_model_the_tokens_and_the_text() -> None:
+    assert write_request(prompt()) == {
+        "model": "gemini-3-pro",
+        "contents": [{"role": "user", "parts": [{"text": "Hi"}]}],
+        "generationConfig": {"maxOutputTokens": 100},
+    }
+
+
+def test_a_request_with_everything() -> None:
+    body = write_request(
+        prompt(
+            systemPrompt="Be brief.",
+            temperature=0.5,
+            stopSequences=["END"],
+            metadata={"team": "a"},
+            maxTokens=2**40,
+            tools=[{**ADD, "description": "Adds."}, {"name": "read/file", "inputSchema": {"type": "object"}}],
+        )
+    )
+
+    assert body == {
+        "model": "gemini-3-pro",
+        "contents": [{"role": "user", "parts": [{"text": "Hi"}]}],
+        "systemInstruction": {"parts": [{"text": "Be brief."}]},
+        "generationConfig": {"maxOutputTokens": 2147483647, "temperature": 0.5, "stopSequences": ["END"]},
+        "tools": [
+            {
+                "functionDeclarations": [
+                    {"name": "add", "description": "Adds.", "parametersJsonSchema": {"type": "object"}},
+                    {"name": "read_file", "parametersJsonSchema": {"type": "object"}},
+                ]
+            }
+        ],
+        "toolConfig": {"functionCallingConfig": {"mode": "AUTO"}},
+        "labels": {"team": "a"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("choice", "config"),
+    [
+        (None, {"mode": "AUTO"}),
+        ({"mode": "auto"}, {"mode": "AUTO"}),
+        ({"mode": "required"}, {"mode": "ANY"}),
+        ({"mode": "none"}, {"mode": "NONE"}),
+        ({"type": "tool", "name": "read/file"}, {"mode": "ANY", "allowedFunctionNames": ["read_file"]}),
+    ],
+    ids=["none given", "auto", "required", "none", "one tool"],
+)
+def test_tool_choices(choice: object, config: object) -> None:
+    tools = [ADD, {"name": "read/file", "inputSchema": {"type": "object"}}]
+    chosen = {} if choice is None else {"toolChoice": choice}
+
+    assert write_request(prompt(tools=tools, **chosen))["toolConfig"] == {"functionCallingConfig": config}
+
+
+def test_messages_of_one_role_are_joined_and_empty_texts_left_out() -> None:
+    assert contents(
+        said("user", text("a"), text("")),
+        said("user", PNG, WAV),
+        said("assistant", text("")),
+        said("user", text("b")),
+        said("assistant", text("c")),
+    ) == [
+        {"role": "user", "parts": [{"text": "a"}, file("image/png"), file("audio/wav"), {"text": "b"}]},
+        {"role": "model", "parts": [{"text": "c"}]},
+    ]
+
+
+CALLED = (USER, said("assistant", use("c1", a=1)))
+
+
+@pytest.mark.parametrize(
+    ("content", "fields", "response"),
+    [
+        ([text("3"), text("4")], {}, {"response": {"output": "3\n4"}}),
+        ([], {}, {"response": {"output": ""}}),
+        ([text("no")], {"isError": True}, {"response": {"error": "no"}}),
+        ([text('{"a": 1}')], {"structuredContent": {"a": 1}}, {"response": {"output": '{"a": 1}'}}),
+        ([text("see")], {"structuredContent": {"$ref": "x"}}, {"response": {"output": 'see\n{"$ref":"x"}'}}),
+        ([text("see"), PNG], {}, {"response": {"output": "see"}, "parts": [file("image/png")]}),
+        ([blob("application/pdf")], {}, {"response": {"output": ""}, "parts": [file("application/pdf")]}),
+        (
+            [{"type": "resource", "resource": {"uri": "file:///a", "text": "words"}}],
+            {},
+            {"response": {"output": "file:///a:\nwords"}},
+        ),
+        (
+            [{"type": "resource_link", "uri": "file:///b", "name": "b", "description": "B"}],
+            {},
+            {"response": {"output": '{"name":"b","uri":"file:///b","description":"B","type":"resource_link"}'}},
+        ),
+    ],
+    ids=["texts", "nothing", "error", "structured once", "structured", "image", "pdf", "resource", "link"],
+)
+def test_what_a_tool_result_has_is_written(content: list[Any], fields: dict[str, Any], response: object) -> None:
+    written = contents(*CALLED, said("user", result("c1", *content, **fields)), USER, tools=[ADD])
+
+    assert written[1:] == [
+        {"role": "model", "parts": [{"functionCall": {"name": "add", "args": {"a": 1}}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "add", **response}}]},  # type: ignore[dict-item]
+        {"role": "user", "parts": [{"text": "Hi"}]},
+    ]
+
+
+def test_files_that_a_result_cannot_hold_follow_in_a_message_of_their_own() -> None:
+    answer = said("user", result("c1", text("see"), PNG, WAV))
+    before = contents(*CALLED, answer, model="gemini-2.5-flash")
+    since = contents(*CALLED, answer, USER)
+
+    assert before[2:] == [
+        {
+            "role": "user",
+            "parts": [
+                {
+                    "functionResponse": {
+                        "name": "add",
+                        "response": {
+                            "output": "see\n[file 1 of those that follow]\n[file 2 of those that follow]",
+                        },
+                    }
+                }
+            ],
+        },
+        {"role": "user", "parts": [file("image/png"), file("audio/wav")]},
+    ]
+    assert since[2:] == [
+        {
+            "role": "user",
+            "parts": [
+                {
+                    "functionResponse": {
+                        "name": "add",
+                        "response": {"output": "see\n[file 1 of those that follow]"},
+                        "parts": [file("image/png")],
+                    }
+                }
+            ],
+        },
+        {"role": "user", "parts": [file("audio/wav"), {"text": "Hi"}]},
+    ]
+
+
+def test_parallel_results_are_one_message_in_the_order_of_the_calls() -> None:
+    written = contents(
+        USER,
+        said("assistant", text("both"), use("c1"), use("c2", "read/file")),
+        said("user", result("c2", text("two")), result("c1", text("one"))),
+        model="gemini-2.5-flash",
+    )
+
+    assert written[1:] == [
+        {
+            "role": "model",
+            "parts": [
+                {"text": "both"},
+                {"functionCall": {"name": "add", "args": {}}},
+                {"functionCall": {"name": "read_file", "args": {}}},
+            ],
+        },
+        {
+            "role": "user",
+            "parts": [
+                {"functionResponse": {"name": "add", "response": {"output": "one"}}},
+                {"functionResponse": {"name": "read_file", "response": {"output": "two"}}},
+            ],
+        },
+    ]
+
+
+TURN = {
+    "role": "model",
+    "parts": [
+        {"text": "hm", "thought": True},
+        {"functionCall": {"id": "f1", "name": "add", "args": {"a": 1}, "new": 1}, "thoughtSignature": "c2ln+/=="},
+        {"functionCall": {"name": "add", "args": {"a": 2}}},
+    ],
+}
+
+
+def test_a_turn_of_the_model_goes_back_as_it_came_and_results_have_its_ids() -> None:
+    written = contents(
+        USER,
+        said("assistant", use("c1", a=1), use("c2", a=2)),
+        said("user", result("c1", text("1")), result("c2", text("2"))),
+        turns={1: TURN},
+    )
+
+    assert written[1:] == [
+        TURN,
+        {
+            "role": "user",
+            "parts": [
+                {"functionResponse": {"id": "f1", "name": "add", "response": {"output": "1"}}},
+                {"functionResponse": {"name": "add", "response": {"output": "2"}}},
+            ],
+        },
+    ]
+
+
+def test_a_call_without_its_signature_is_text_in_the_current_turn_of_gemini_3() -> None:
+    """The API validates the calls after the last message of the user that is no tool result."""
+    messages = (
+        USER,
+        said("assistant", use("c1", a=1)),
+        said("user", result("c1", text("1"))),
+        said("assistant", text("one")),
+        said("user", text("go on")),
+        said("assistant", text("well"), use("c2", a=2)),
+        said("user", result("c2", text("2"), PNG, isError=True)),
+    )
+
+    assert contents(*messages)[1:] == [
+        {"role": "model", "parts": [{"functionCall": {"name": "add", "args": {"a": 1}}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "add", "response": {"output": "1"}}}]},
+        {"role": "model", "parts": [{"text": "one"}]},
+        {"role": "user", "parts": [{"text": "go on"}]},
+        {"role": "model", "parts": [{"text": "well"}, {"text": '[I call the tool add with {"a":2}]'}]},
+        {
+            "role": "user",
+            "parts": [
+                {"text": "[the tool add failed: 2\n[file 1 of those that follow]]"},
+                file("image/png"),
+            ],
+        },
+    ]
+
+
+@pytest.mark.parametrize("model", ["gemini-2.5-flash", "models/gemini-1.5-pro", "gemma-3-27b-it"])
+def test_older_models_get_calls_without_signatures_as_calls(model: str) -> None:
+    written = contents(*CALLED, said("user", result("c1", text("1"))), model=model)
+
+    assert written[1] == {"role": "model", "parts": [{"functionCall": {"name": "add", "args": {"a": 1}}}]}
+
+
+@pytest.mark.parametrize(
+    ("messages", "params", "problem"),
+    [
+        ((said("user", {**PNG, "mimeType": "model/obj"}),), {}, "messages[0]: this model takes no model/obj"),
+        (
+            (*CALLED, said("user", result("c1", blob("application/zip")))),
+            {},
+            "messages[2]: this model takes no application/zip",
+        ),
+        (
+            (*CALLED, said("user", result("c1", blob(None)))),
+            {},
+            "messages[2]: this model takes no file without a type",
+        ),
+        ((said("user", text("")),), {}, "messages: this model takes no empty text, and there is nothing else"),
+        ((), {"stopSequences": list("abcdef")}, "stopSequences: this model takes at most 5"),
+        ((), {"metadata": {"a": 1}}, "metadata: this model takes labels only, which are texts"),
+    ],
+    ids=["file", "file of a result", "file without a type", "nothing", "stop sequences", "metadata"],
+)
+def test_what_gemini_cannot_take_is_refused(
+    messages: Sequence[dict[str, Any]], params: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(InputRefused) as refused:
+        write_request(prompt(*messages, **params))
+
+    assert (refused.value.code, str(refused.value)) == (-32602, problem)
+
+
+def test_options_are_merged_in_the_spelling_of_the_sdk_or_of_the_api() -> None:
+    options: dict[str, object] = {
+        "thinking_config": {"thinking_level": "low"},
+        "maxOutputTokens": None,
+        "generation_config": {"top_k": 3},
+        "response_json_schema": {"properties": {"a_b": {}}},
+        "safety_settings": [{"category": "x"}],
+        "systemInstruction": None,
+    }
+    asked = prompt(options=options, systemPrompt="Hello", temperature=1)
+
+    assert with_options(write_request(asked), asked) == {
+        "model": "gemini-3-pro",
+        "contents": [{"role": "user", "parts": [{"text": "Hi"}]}],
+        "generationConfig": {
+            "temperature": 1,
+            "thinkingConfig": {"thinkingLevel": "low"},
+            "topK": 3,
+            "responseJsonSchema": {"properties": {"a_b": {}}},
+        },
+        "safetySettings": [{"category": "x"}],
+    }
+
+
+# Replies
+
+
+def reply_of(*parts: dict[str, Any], finish: str | None = "STOP", **fields: Any) -> dict[str, Any]:
+    finished = {} if finish is None else {"finishReason": finish}
+    return {
+        "candidates": [{"content": {"role": "model", "parts": list(parts)}, **finished, **fields}],
+        "usageMetadata": {"promptTokenCount": 11, "candidatesTokenCount": 7},
+        "modelVersion": "gemini-3-pro-001",
+    }
+
+
+USAGE = {"inputTokens": 11, "outputTokens": 7}
+ASKED = prompt(tools=[ADD])
+
+
+def test_a_reply_with_everything() -> None:
+    parts = [
+        {"text": "thinking", "thought": True},
+        {"text": "Look: "},
+        {"text": "here", "thoughtSignature": "AA=="},
+        file("image/png"),
+        file("audio/wav"),
+        {"newer": {}},
+        {"executableCode": {"language": "PYTHON", "code": "1+1"}},
+        {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "2"}},
+        {"functionCall": {"id": "f1", "name": "add", "args": {"a": 1}}},
+        {"functionCall": {"name": "add"}},
+    ]
+
+    assert read_reply(reply_of(*parts), ASKED) == Reply(
+        content=[
+            TextContent(text="Look: here"),
+            ImageContent(data="aGk=", mime_type="image/png"),
+            AudioContent(data="aGk=", mime_type="audio/wav"),
+            TextContent(text="1+1"),
+            TextContent(text="2"),
+            Call("f1", "add", {"a": 1}),
+            Call(None, "add", {}),
+        ],
+        model="gemini-3-pro-001",
+        stop_reason="endTurn",
+        turn={"role": "model", "parts": parts},
+        usage=USAGE,
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "part", "kept"),
+    [
+        ("gemini-2.5-pro", {}, False),
+        ("gemini-2.5-pro", {"thoughtSignature": "AA=="}, True),
+        ("gemini-3-pro", {}, True),
+    ],
+    ids=["older, unsigned", "older, signed", "newer, unsigned"],
+)
+def test_a_turn_with_calls_is_kept_where_it_must_go_back(model: str, part: dict[str, Any], kept: bool) -> None:
+    """What a newer model did not sign, it takes back as it is: only the turn tells that nothing is lost."""
+    call = {"functionCall": {"name": "add", "args": {}}, **part}
+
+    reply = read_reply(reply_of(call), prompt(tools=[ADD], model=model))
+
+    assert reply.turn == ({"role": "model", "parts": [call]} if kept else None)
+
+
+def test_of_several_calls_the_first_is_kept_if_the_server_wants_one() -> None:
+    first = {"functionCall": {"name": "add", "args": {"a": 1}}, "thoughtSignature": "AA=="}
+    second = {"functionCall": {"name": "add", "args": {"a": 2}}}
+    one = prompt(tools=[ADD], toolChoice={"mode": "auto", "disable_parallel_tool_use": True})
+
+    reply = read_reply(reply_of(first, second, {"text": "!"}), one)
+
+    assert reply.content == [Call(None, "add", {"a": 1}), TextContent(text="!")]
+    assert reply.turn == {"role": "model", "parts": [first, {"text": "!"}]}
+
+
+@pytest.mark.parametrize(
+    ("finish", "stop_reason"),
+    [
+        ("STOP", "endTurn"),
+        ("MAX_TOKENS", "maxTokens"),
+        ("CONTINUATION", "maxTokens"),
+        ("SAFETY", "content_filter"),
+        ("RECITATION", "content_filter"),
+        ("PROHIBITED_CONTENT", "content_filter"),
+        ("IMAGE_SAFETY", "content_filter"),
+        ("OTHER", "OTHER"),
+        ("NEWER_THAN_US", "NEWER_THAN_US"),
+    ],
+)
+def test_finish_reasons(finish: str, stop_reason: str) -> None:
+    expected = Reply([TextContent(text="a")], "gemini-3-pro-001", stop_reason, usage=USAGE)
+
+    assert read_reply(reply_of({"text": "a"}, finish=finish), ASKED) == expected
+
+
+def test_a_blocked_prompt_is_a_content_filter() -> None:
+    reply = {"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": {"promptTokenCount": 11}}
+
+    usage = {"inputTokens": 11, "outputTokens": 0}
+    assert read_reply(reply, ASKED) == Reply([], "gemini-3-pro", "content_filter", usage=usage)
+
+
+@pytest.mark.parametrize(
+    ("finish", "problem"),
+    [
+        (
+            "MALFORMED_FUNCTION_CALL",
+            "the model called a tool in a way that cannot be read (MALFORMED_FUNCTION_CALL): add(a=",
+        ),
+        ("UNEXPECTED_TOOL_CALL", "the model called a tool that it was not offered (UNEXPECTED_TOOL_CALL): add(a="),
+        (
+            "MISSING_THOUGHT_SIGNATURE",
+            "the request has a call of a tool without its thought signature (MISSING_THOUGHT_SIGNATURE): add(a=",
+        ),
+    ],
+)
+def test_a_reply_without_an_answer_is_an_error(finish: str, problem: str) -> None:
+    with pytest.raises(SamplingError) as raised:
+        read_reply(reply_of(finish=finish, finishMessage="add(a="), ASKED)
+
+    assert str(raised.value) == problem
+
+
+@pytest.mark.parametrize("reply", [{}, {"usageMetadata": {}}, reply_of({"text": "a"}, finish=None)])
+def test_a_stream_that_ended_early_is_an_error(reply: dict[str, Any]) -> None:
+    with pytest.raises(ProviderError, match="the stream ended before the answer was complete"):
+        read_reply(reply, ASKED)
+
+
+def test_usage_has_all_that_is_told() -> None:
+    reply = reply_of({"text": "a"})
+    reply["usageMetadata"] = {
+        "promptTokenCount": 10,
+        "toolUsePromptTokenCount": 5,
+        "candidatesTokenCount": 3,
+        "thoughtsTokenCount": 20,
+        "cachedContentTokenCount": 4,
+        "totalTokenCount": 38,
+    }
+
+    assert read_reply(reply, ASKED).usage == {
+        "inputTokens": 15,
+        "outputTokens": 23,
+        "reasoningTokens": 20,
+        "cacheReadTokens": 4,
+    }
+
+
+# Streams
+
+WHOLE = [
+    {"text": "Let me think about grüße.", "thought": True},
+    {"text": "First I add, and then I say more than one word."},
+    {"functionCall": {"name": "add", "args": {"a": 1}}, "thoughtSignature": "c2ln+/=="},
+    {"functionCall": {"name": "add", "args": {"b": [1, 2]}}},
+    {"text": "And after the calls there is text, too."},
+    {"text": "", "thoughtSignature": "AA=="},
+]
+
+
+def pieces(parts: Sequence[dict[str, Any]], choose: random.Random) -> Iterator[dict[str, Any]]:
+    """*parts*, with the plain texts cut anywhere."""
+    for part in parts:
+        if "thoughtSignature" in part or "functionCall" in part:
+            yield part
+            continue
+        words = part["text"]
+        while words:
+            length = choose.randint(1, len(words))
+            yield {**part, "text": words[:length]}
+            words = words[length:]
+
+
+def events(parts: Sequence[dict[str, Any]], choose: random.Random) -> Iterator[dict[str, Any]]:
+    """A stream of *parts*; the finish reason comes anywhere in its second half."""
+    left = list(pieces(parts, choose))
+    finish = choose.randint(len(left) // 2, len(left))
+    sent = 0
+    while sent < len(left) or finish is not None:
+        number = choose.randint(0, 2)
+        candidate: dict[str, Any] = {"content": {"role": "model", "parts": left[sent : sent + number]}, "index": 0}
+        sent += number
+        if finish is not None and sent >= finish:
+            candidate["finishReason"] = "STOP"
+            finish = None
+        usage = {"promptTokenCount": 11, "candidatesTokenCount": 7 if sent >= len(left) else sent}
+        yield {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "gemini-3-pro-001"}
+    yield {"usageMetadata": {"candidatesTokenCount": 7}}
+
+
+def test_any_split_of_a_stream_folds_to_the_reply_without_a_stream() -> None:
+    choose = random.Random(13)
+    expected = read_reply(reply_of(*WHOLE), ASKED)
+    for _ in range(SPLITS):
+        reply: dict[str, Any] = {}
+        told = "".join([read_event(reply, event) for event in events(WHOLE, choose)])
+
+        assert read_reply(reply, ASKED) == expected
+        assert told == "First I add, and then I say more than one word.And after the calls there is text, too."
+
+
+def test_a_stream_of_many_pieces_is_folded_in_linear_time() -> None:
+    """The parts of a reply are its pieces until it is read: nothing is copied at each event."""
+    reply: dict[str, Any] = {}
+    for _ in range(1000):
+        read_event(reply, {"candidates": [{"content": {"parts": [{"text": "ab"}]}}]})
+    before = reply["candidates"][0]["content"]["parts"]
+    read_event(reply, {"candidates": [{"finishReason": "STOP"}]})
+
+    assert reply["candidates"][0]["content"]["parts"] is before
+    assert len(before) == 1000
+    assert read_reply(reply, ASKED) == Reply([TextContent(text="ab" * 1000)], "gemini-3-pro", "endTurn")
+
+
+def test_an_error_in_a_stream_is_raised() -> None:
+    with pytest.raises(ProviderError) as raised:
+        read_event({}, {"error": {"code": 503, "message": "secret", "status": "UNAVAILABLE"}})
+
+    assert str(raised.value) == "gemini: the stream failed (HTTP 503), UNAVAILABLE"
+
+
+def test_other_candidates_are_not_read() -> None:
+    reply: dict[str, Any] = {}
+    added = read_event(reply, {"candidates": [{"index": 1, "content": {"parts": [{"text": "b"}]}}]})
+    added += read_event(reply, reply_of({"text": "a"}))
+
+    assert added == "a"
+    assert read_reply(reply, ASKED).content == [TextContent(text="a")]

@@ -1,0 +1,406 @@
+"""Ollama, both ways: what is written for a request, and what a reply and a stream say."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from mcp_host.errors import InputRefused, ProviderError, SamplingError
+from mcp_host.providers.adapter import Call, Prompt, Reply
+from mcp_host.providers.names import ToolNames
+from mcp_host.providers.ollama import OllamaModel, read_event, read_reply, with_options, write_request
+from mcp_host.sampling import SamplingRequest
+from mcp_host.types import CreateMessageRequestParams, TextContent
+
+USER = {"role": "user", "content": {"type": "text", "text": "Hi"}}
+ADD = {"name": "add", "inputSchema": {"type": "object", "properties": {"a": {"type": "integer"}}}}
+READ = {
+    "name": "files/read text",
+    "description": "Reads.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {"at": {"$ref": "#/$defs/place"}},
+        "$defs": {"place": {"type": "object"}},
+    },
+}
+SPLITS = 100_000 if os.environ.get("THOROUGH") else 2_000
+
+
+def prompt(
+    *messages: dict[str, Any],
+    options: dict[str, object] | None = None,
+    turns: dict[int, object] | None = None,
+    **params: Any,
+) -> Prompt:
+    wire = {"messages": list(messages or (USER,)), "maxTokens": 100, **params}
+    request = SamplingRequest(params=CreateMessageRequestParams.from_wire(wire), server="s")
+    names = ToolNames.of(request, OllamaModel.name_rule)
+    return Prompt(request, "qwen3", names, options or {}, turns or {})
+
+
+def said(role: str, *content: dict[str, Any]) -> dict[str, Any]:
+    return {"role": role, "content": list(content)}
+
+
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+def use(id: str, name: str = "add", **input: object) -> dict[str, Any]:
+    return {"type": "tool_use", "id": id, "name": name, "input": input}
+
+
+def result(id: str, *content: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"type": "tool_result", "toolUseId": id, "content": list(content), **fields}
+
+
+PNG = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+WAV = {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}
+PDF = {"type": "resource", "resource": {"uri": "file:///a", "blob": "aGk=", "mimeType": "application/pdf"}}
+
+
+# Requests
+
+
+def test_a_plain_request_has_the_model_the_tokens_and_the_text() -> None:
+    assert write_request(prompt()) == {
+        "model": "qwen3",
+        "messages": [{"role": "user", "content": "Hi"}],
+        "options": {"num_predict": 100},
+    }
+
+
+def test_a_request_with_everything() -> None:
+    body = write_request(
+        prompt(systemPrompt="Be brief.", temperature=0.5, stopSequences=["END"], maxTokens=2**40, tools=[ADD, READ])
+    )
+
+    assert body == {
+        "model": "qwen3",
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}],
+        "options": {"num_predict": 2147483647, "temperature": 0.5, "stop": ["END"]},
+        "tools": [
+            {"type": "function", "function": {"name": "add", "parameters": ADD["inputSchema"]}},
+            {
+                "type": "function",
+                "function": {
+                    "name": "files/read text",
+                    "description": "Reads.",
+                    "parameters": READ["inputSchema"],
+                },
+            },
+        ],
+    }
+
+
+def test_the_conversation_with_images_calls_and_results_in_the_order_of_the_calls() -> None:
+    body = write_request(
+        prompt(
+            said("user", text("a"), PNG, text("b")),
+            said("assistant", text("both"), use("c1", a=1), use("c2", "files/read text")),
+            said("user", result("c2", text("two"), PNG), result("c1", text("no"), isError=True)),
+            said("assistant", text("done")),
+            tools=[ADD, READ],
+        )
+    )
+
+    assert body["messages"] == [
+        {"role": "user", "content": "a\nb", "images": ["aGk="]},
+        {
+            "role": "assistant",
+            "content": "both",
+            "tool_calls": [
+                {"function": {"name": "add", "arguments": {"a": 1}}},
+                {"function": {"name": "files/read text", "arguments": {}}},
+            ],
+        },
+        {"role": "tool", "tool_name": "add", "content": "The tool failed:\nno"},
+        {"role": "tool", "tool_name": "files/read text", "content": "two", "images": ["aGk="]},
+        {"role": "assistant", "content": "done"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "fields", "written"),
+    [
+        ([], {}, ""),
+        ([text('{"a": 1}')], {"structuredContent": {"a": 1}}, '{"a": 1}'),
+        ([text("see")], {"structuredContent": {"a": 1}}, 'see\n{"a":1}'),
+        ([{"type": "resource", "resource": {"uri": "file:///a", "text": "words"}}], {}, "file:///a:\nwords"),
+        (
+            [{"type": "resource_link", "uri": "file:///b", "name": "b"}],
+            {},
+            '{"name":"b","uri":"file:///b","type":"resource_link"}',
+        ),
+    ],
+    ids=["nothing", "structured once", "structured", "resource", "link"],
+)
+def test_what_a_tool_result_has_is_written(content: list[Any], fields: dict[str, Any], written: str) -> None:
+    body = write_request(prompt(USER, said("assistant", use("c1")), said("user", result("c1", *content, **fields))))
+
+    assert body["messages"][2] == {"role": "tool", "tool_name": "add", "content": written}
+
+
+def test_a_turn_of_the_model_goes_back_as_it_came() -> None:
+    turn = {
+        "role": "assistant",
+        "content": "",
+        "thinking": "hm",
+        "tool_calls": [{"id": "x", "function": {"index": 0, "name": "add", "arguments": {"a": 1}}}],
+    }
+    messages = (USER, said("assistant", use("c1", a=1)), said("user", result("c1", text("1"))))
+
+    assert write_request(prompt(*messages, turns={1: turn}))["messages"][1:] == [
+        turn,
+        {"role": "tool", "tool_name": "add", "content": "1"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("messages", "params", "problem"),
+    [
+        ((said("user", WAV),), {}, "messages[0]: this model takes no audio"),
+        (
+            (USER, said("assistant", use("c1")), said("user", result("c1", WAV))),
+            {},
+            "messages[2]: this model takes no audio",
+        ),
+        (
+            (USER, said("assistant", use("c1")), said("user", result("c1", PDF))),
+            {},
+            "messages[2]: this model takes no application/pdf",
+        ),
+        ((), {"metadata": {"a": 1}}, "metadata: this model takes none"),
+    ],
+    ids=["audio", "audio of a result", "pdf", "metadata"],
+)
+def test_what_ollama_cannot_take_is_refused(
+    messages: Sequence[dict[str, Any]], params: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(InputRefused) as refused:
+        write_request(prompt(*messages, **params))
+
+    assert (refused.value.code, str(refused.value)) == (-32602, problem)
+
+
+def test_options_are_fields_of_the_request_or_parameters_of_the_model() -> None:
+    asked = prompt(options={"think": True, "num_ctx": 16384, "options": {"seed": 1}, "num_predict": None})
+
+    assert with_options(write_request(asked), asked) == {
+        "model": "qwen3",
+        "messages": [{"role": "user", "content": "Hi"}],
+        "think": True,
+        "options": {"num_ctx": 16384, "seed": 1},
+    }
+
+
+# The tool choice
+
+
+def test_no_tools_are_sent_where_none_may_be_called() -> None:
+    body = write_request(prompt(tools=[ADD], toolChoice={"mode": "none"}))
+
+    assert body.keys() == {"model", "messages", "options"}
+
+
+ONE = prompt(systemPrompt="Be brief.", tools=[ADD, READ], toolChoice={"type": "tool", "name": "add"})
+ANY = prompt(tools=[ADD, READ], toolChoice={"mode": "required"})
+
+
+def test_one_required_tool_is_the_format_of_the_answer() -> None:
+    body = write_request(ONE)
+
+    assert body["format"] == ADD["inputSchema"]
+    assert "tools" not in body
+    assert body["messages"][0] == {
+        "role": "system",
+        "content": "Be brief.\n\nCall this tool. Answer with the JSON of its arguments only.\n"
+        '{"name":"add","description":"","parameters":{"type":"object","properties":{"a":{"type":"integer"}}}}',
+    }
+
+
+def test_one_of_several_required_tools_is_a_name_and_arguments() -> None:
+    body = write_request(ANY)
+
+    def call(name: str, arguments: object) -> dict[str, Any]:
+        properties = {"name": {"type": "string", "enum": [name]}, "arguments": arguments}
+        return {"type": "object", "properties": properties, "required": ["name", "arguments"]}
+
+    read = {"type": "object", "properties": {"at": {"type": "object"}}}
+    assert body["format"] == {"anyOf": [call("add", ADD["inputSchema"]), call("files/read text", read)]}
+    assert "tools" not in body
+    assert body["messages"][0]["content"].startswith("Call one of these tools.")
+
+
+def test_a_schema_that_refers_to_nothing_is_refused_where_it_is_needed() -> None:
+    broken = {"name": "b", "inputSchema": {"type": "object", "properties": {"a": {"$ref": "#/$defs/x"}}}}
+
+    with pytest.raises(InputRefused, match="tools: b: this model takes no such schema: "):
+        write_request(prompt(tools=[ADD, broken], toolChoice={"mode": "required"}))
+
+
+# Replies
+
+
+def reply_of(content: str = "", **fields: Any) -> dict[str, Any]:
+    return {
+        "model": "qwen3:8b",
+        "created_at": "2026-11-01T12:00:00Z",
+        "message": {"role": "assistant", "content": content, **fields},
+        "done": True,
+        "done_reason": "stop",
+        "prompt_eval_count": 11,
+        "eval_count": 7,
+    }
+
+
+USAGE = {"inputTokens": 11, "outputTokens": 7}
+ASKED = prompt(tools=[ADD])
+CALLS = [
+    {"function": {"name": "add", "arguments": {"a": 1}}},
+    {"id": "x", "function": {"name": "add", "arguments": {}}},
+]
+
+
+def test_a_reply_with_everything() -> None:
+    reply = reply_of("Look", thinking="hm", tool_calls=CALLS)
+
+    assert read_reply(reply, ASKED) == Reply(
+        content=[TextContent(text="Look"), Call(None, "add", {"a": 1}), Call(None, "add", {})],
+        model="qwen3:8b",
+        stop_reason="endTurn",
+        turn={"role": "assistant", "content": "Look", "thinking": "hm", "tool_calls": CALLS},
+        usage=USAGE,
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "asked", "call"),
+    [
+        ('{"a": 1}', ONE, Call(None, "add", {"a": 1})),
+        ('{"name": "files/read text", "arguments": {"at": {}}}', ANY, Call(None, "files/read text", {"at": {}})),
+    ],
+    ids=["one tool", "one of several"],
+)
+def test_a_required_call_is_read_from_the_answer(content: str, asked: Prompt, call: Call) -> None:
+    assert read_reply(reply_of(content), asked) == Reply([call], "qwen3:8b", "endTurn", usage=USAGE)
+
+
+def test_the_thinking_of_a_required_call_is_kept_with_the_call() -> None:
+    reply = read_reply(reply_of('{"a": 1}', thinking="hm"), ONE)
+
+    call = {"function": {"name": "add", "arguments": {"a": 1}}}
+    assert reply.turn == {"role": "assistant", "content": "", "thinking": "hm", "tool_calls": [call]}
+
+
+def test_a_required_call_that_was_cut_off_is_no_call_and_no_text() -> None:
+    reply = reply_of('{"a": ') | {"done_reason": "length"}
+
+    assert read_reply(reply, ONE) == Reply([], "qwen3:8b", "maxTokens", usage=USAGE)
+
+
+@pytest.mark.parametrize(
+    ("content", "asked", "problem"),
+    [
+        ("{'a': 1}", ONE, "the model called 'add' with arguments that are not JSON"),
+        ("[1]", ONE, "the model called 'add' with arguments that are no JSON object"),
+        ('{"name": "add", "arguments": 1}', ANY, "the model called 'add' with arguments that are no JSON object"),
+        ('{"name": "add"}', ANY, "the model answered a required call with something else"),
+        ('{"name": 1, "arguments": {}}', ANY, "the model answered a required call with something else"),
+        ("[]", ANY, "the model answered a required call with something else"),
+        ("well", ANY, "the model answered a required call with something else"),
+    ],
+)
+def test_a_required_call_that_cannot_be_read_is_an_error(content: str, asked: Prompt, problem: str) -> None:
+    with pytest.raises(SamplingError) as raised:
+        read_reply(reply_of(content), asked)
+
+    assert str(raised.value) == problem
+
+
+def test_of_several_calls_the_first_is_kept_if_the_server_wants_one() -> None:
+    one = prompt(tools=[ADD], toolChoice={"mode": "auto", "disable_parallel_tool_use": True})
+    reply = read_reply(reply_of(thinking="hm", tool_calls=CALLS), one)
+
+    assert reply.content == [Call(None, "add", {"a": 1})]
+    assert reply.turn == {"role": "assistant", "content": "", "thinking": "hm", "tool_calls": CALLS[:1]}
+
+
+@pytest.mark.parametrize(
+    ("done_reason", "stop_reason"),
+    [("stop", "endTurn"), ("length", "maxTokens"), ("newer", "newer"), (None, "endTurn")],
+)
+def test_done_reasons(done_reason: str | None, stop_reason: str) -> None:
+    reply = reply_of("a") | {"done_reason": done_reason}
+
+    assert read_reply(reply, ASKED).stop_reason == stop_reason
+
+
+def test_a_cached_prompt_has_no_count() -> None:
+    reply = reply_of("a")
+    del reply["prompt_eval_count"]
+
+    assert read_reply(reply, ASKED).usage == {"inputTokens": 0, "outputTokens": 7}
+
+
+def test_a_stream_that_ended_early_is_an_error() -> None:
+    reply: dict[str, Any] = {}
+    read_event(reply, {"model": "qwen3", "message": {"role": "assistant", "content": "a"}, "done": False})
+
+    with pytest.raises(ProviderError, match="the stream ended before the answer was complete"):
+        read_reply(reply, ASKED)
+
+
+# Streams
+
+
+def cut(words: str, choose: random.Random) -> Iterator[str]:
+    while words:
+        length = choose.randint(1, len(words))
+        yield words[:length]
+        words = words[length:]
+
+
+def events(reply: dict[str, Any], choose: random.Random) -> Iterator[dict[str, Any]]:
+    """A stream of *reply*: thinking, text and calls in pieces; the last piece of the text may come with the end."""
+    message = reply["message"]
+    chunks: list[dict[str, Any]] = [{"content": "", "thinking": piece} for piece in cut(message["thinking"], choose)]
+    chunks += [{"content": piece} for piece in cut(message["content"], choose)]
+    between = choose.randint(0, len(chunks))
+    chunks[between:between] = [{"content": "", "tool_calls": [call]} for call in message["tool_calls"]]
+    ends = choose.randint(0, 1)
+    for index, chunk in enumerate(chunks):
+        last = reply if ends and index == len(chunks) - 1 else {"model": reply["model"], "done": False}
+        yield {**last, "message": {"role": "assistant", **chunk}}
+    if not ends:
+        yield {**reply, "message": {"role": "assistant", "content": ""}}
+
+
+def test_any_split_of_a_stream_folds_to_the_reply_without_a_stream() -> None:
+    choose = random.Random(13)
+    whole = reply_of("First I add, grüße, and more.", thinking="Let me think about it.", tool_calls=CALLS)
+    expected = read_reply(whole, ASKED)
+    for _ in range(SPLITS):
+        reply: dict[str, Any] = {}
+        told = "".join([read_event(reply, event) for event in events(whole, choose)])
+
+        assert read_reply(reply, ASKED) == expected
+        assert told == "First I add, grüße, and more."
+
+
+def test_a_stream_of_many_pieces_is_folded_in_linear_time() -> None:
+    """The texts of a reply are lists of pieces until it is read: nothing is copied at each event."""
+    reply: dict[str, Any] = {}
+    for _ in range(1000):
+        read_event(reply, {"message": {"content": "ab"}, "done": False})
+    before = reply["message"]["content"]
+    read_event(reply, json.loads('{"model": "q", "message": {"content": ""}, "done": true}'))
+
+    assert reply["message"]["content"] is before
+    assert len(before) == 1001
+    assert read_reply(reply, ASKED) == Reply([TextContent(text="ab" * 1000)], "q", "endTurn")
