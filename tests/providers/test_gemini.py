@@ -122,7 +122,7 @@ def test_a_request_with_everything() -> None:
 )
 def test_tool_choices(choice: object, config: object) -> None:
     tools = [ADD, {"name": "read/file", "inputSchema": {"type": "object"}}]
-    chosen = {} if choice is None else {"toolChoice": choice}
+    chosen: dict[str, Any] = {} if choice is None else {"toolChoice": choice}
 
     assert write_request(prompt(tools=tools, **chosen))["toolConfig"] == {"functionCallingConfig": config}
 
@@ -134,9 +134,11 @@ def test_messages_of_one_role_are_joined_and_empty_texts_left_out() -> None:
         said("assistant", text("")),
         said("user", text("b")),
         said("assistant", text("c")),
+        said("user", text("d")),
     ) == [
         {"role": "user", "parts": [{"text": "a"}, file("image/png"), file("audio/wav"), {"text": "b"}]},
         {"role": "model", "parts": [{"text": "c"}]},
+        {"role": "user", "parts": [{"text": "d"}]},
     ]
 
 
@@ -306,6 +308,16 @@ def test_older_models_get_calls_without_signatures_as_calls(model: str) -> None:
     assert written[1] == {"role": "model", "parts": [{"functionCall": {"name": "add", "args": {"a": 1}}}]}
 
 
+def test_a_call_at_the_very_beginning_is_text() -> None:
+    """The API refuses a call that does not follow a turn of the user or the results of others."""
+    messages = (said("assistant", text("well"), use("c1", a=1)), said("user", result("c1", text("1"))))
+
+    assert contents(*messages, model="gemini-2.5-flash") == [
+        {"role": "model", "parts": [{"text": "well"}, {"text": '[I call the tool add with {"a":1}]'}]},
+        {"role": "user", "parts": [{"text": "[the tool add returned: 1]"}]},
+    ]
+
+
 @pytest.mark.parametrize(
     ("messages", "params", "problem"),
     [
@@ -321,10 +333,20 @@ def test_older_models_get_calls_without_signatures_as_calls(model: str) -> None:
             "messages[2]: this model takes no file without a type",
         ),
         ((said("user", text("")),), {}, "messages: this model takes no empty text, and there is nothing else"),
-        ((), {"stopSequences": list("abcdef")}, "stopSequences: this model takes at most 5"),
+        (
+            (USER, said("assistant", text("a"))),
+            {},
+            "messages: this model takes no conversation that ends with an assistant's message",
+        ),
+        ((), {"stopSequences": list("abcdef")}, "stopSequences: this model takes at most 5, and no empty one"),
+        ((), {"stopSequences": ["a", ""]}, "stopSequences: this model takes at most 5, and no empty one"),
+        ((), {"temperature": 2.5}, "temperature: this model takes 0 to 2, not 2.5"),
         ((), {"metadata": {"a": 1}}, "metadata: this model takes labels only, which are texts"),
     ],
-    ids=["file", "file of a result", "file without a type", "nothing", "stop sequences", "metadata"],
+    ids=[
+        *("file", "file of a result", "file without a type", "nothing", "ends with the assistant", "stop sequences"),
+        *("empty stop sequence", "temperature", "metadata"),
+    ],
 )
 def test_what_gemini_cannot_take_is_refused(
     messages: Sequence[dict[str, Any]], params: dict[str, Any], problem: str
@@ -376,7 +398,7 @@ ASKED = prompt(tools=[ADD])
 
 
 def test_a_reply_with_everything() -> None:
-    parts = [
+    parts: list[dict[str, Any]] = [
         {"text": "thinking", "thought": True},
         {"text": "Look: "},
         {"text": "here", "thoughtSignature": "AA=="},
@@ -510,7 +532,7 @@ def test_usage_has_all_that_is_told() -> None:
 
 # Streams
 
-WHOLE = [
+WHOLE: list[dict[str, Any]] = [
     {"text": "Let me think about grüße.", "thought": True},
     {"text": "First I add, and then I say more than one word."},
     {"functionCall": {"name": "add", "args": {"a": 1}}, "thoughtSignature": "c2ln+/=="},
@@ -538,14 +560,13 @@ def events(parts: Sequence[dict[str, Any]], choose: random.Random) -> Iterator[d
     left = list(pieces(parts, choose))
     finish = choose.randint(len(left) // 2, len(left))
     sent = 0
-    while sent < len(left) or finish is not None:
-        number = choose.randint(0, 2)
+    while sent <= len(left):
+        number = choose.randint(0, 2) if sent < len(left) else 1
         candidate: dict[str, Any] = {"content": {"role": "model", "parts": left[sent : sent + number]}, "index": 0}
-        sent += number
-        if finish is not None and sent >= finish:
+        if sent <= finish < sent + number:
             candidate["finishReason"] = "STOP"
-            finish = None
-        usage = {"promptTokenCount": 11, "candidatesTokenCount": 7 if sent >= len(left) else sent}
+        sent += number
+        usage = {"promptTokenCount": 11, "candidatesTokenCount": sent}
         yield {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "gemini-3-pro-001"}
     yield {"usageMetadata": {"candidatesTokenCount": 7}}
 

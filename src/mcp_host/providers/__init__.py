@@ -7,7 +7,9 @@ if TYPE_CHECKING:
     from mcp_host.providers.adapter import Delta, OnDelta, ProviderModel
     from mcp_host.providers.anthropic import AnthropicModel
     from mcp_host.providers.choice import AllowModels, Choice, Model, Models
+    from mcp_host.providers.gemini import GeminiModel
     from mcp_host.providers.lookup import model
+    from mcp_host.providers.ollama import OllamaModel
     from mcp_host.providers.openai_chat import OpenAIChatModel
     from mcp_host.providers.openai_responses import OpenAIModel
     from mcp_host.providers.pydantic_ai import PydanticAIModel
@@ -18,9 +20,11 @@ __all__ = [
     "AnthropicModel",
     "Choice",
     "Delta",
+    "GeminiModel",
     "Model",
     "ModelAnswer",
     "Models",
+    "OllamaModel",
     "OnDelta",
     "OpenAIChatModel",
     "OpenAIModel",
@@ -36,7 +40,9 @@ _ON_DEMAND = {
     "mcp_host.providers.adapter": ("Delta", "OnDelta", "ProviderModel"),
     "mcp_host.providers.anthropic": ("AnthropicModel",),
     "mcp_host.providers.choice": ("AllowModels", "Choice", "Model", "Models"),
+    "mcp_host.providers.gemini": ("GeminiModel",),
     "mcp_host.providers.lookup": ("model",),
+    "mcp_host.providers.ollama": ("OllamaModel",),
     "mcp_host.providers.openai_chat": ("OpenAIChatModel",),
     "mcp_host.providers.openai_responses": ("OpenAIModel",),
     "mcp_host.providers.pydantic_ai": ("PydanticAIModel",),

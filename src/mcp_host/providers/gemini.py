@@ -12,6 +12,7 @@ one tool is required           mode ANY with its name: the arguments follow its 
 disable_parallel_tool_use      of several calls, the first is kept
 ids of calls                   written only where the model gave one. Results are matched by name and order
 files in results               inside of the function response since Gemini 3, else in a message after it
+a call at the very beginning   must follow a turn of the user, so it becomes text
 calls without signatures       refused by Gemini 3 in the current turn, which begins with the last message of the user
                                that is no tool result. There, they become text, and so do their results. A signature is
                                never made up: https://ai.google.dev/gemini-api/docs/thought-signatures
@@ -63,6 +64,7 @@ from mcp_host.types.sampling import END_TURN, MAX_TOKENS
 PROVIDER = "gemini"
 
 MOST_TOKENS = 2**31 - 1  # maxOutputTokens is an int32
+HIGHEST_TEMPERATURE = 2
 MOST_STOP_SEQUENCES = 5  # "up to 5" (the API's GenerationConfig)
 
 STOP_REASON = {
@@ -95,7 +97,8 @@ TOP_LEVEL = frozenset(
 UNSIGNED = re.compile(r"gemini-[12]\b|gemma")
 """Models that accept calls without signatures. Newer ones refuse them."""
 
-FILES = re.compile(r"(image|audio|video|text)/.+|application/(pdf|json)")
+# https://ai.google.dev/gemini-api/docs/image-understanding, and the pages about audio, video and documents
+FILES = re.compile(r"image/(png|jpeg|webp|heic|heif)|(audio|video|text)/.+|application/pdf")
 """The types of files that Gemini reads."""
 
 IN_RESPONSES = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"})
@@ -123,12 +126,14 @@ def write_request(prompt: Prompt) -> JSONObject:
     request = prompt.request
     config: JSONObject = {"maxOutputTokens": min(request.max_tokens, MOST_TOKENS)}
     if request.temperature is not None:
+        if not 0 <= request.temperature <= HIGHEST_TEMPERATURE:
+            raise refused("temperature", f"0 to {HIGHEST_TEMPERATURE}, not {request.temperature:g}")
         config["temperature"] = request.temperature
     if request.stop_sequences:
-        if len(request.stop_sequences) > MOST_STOP_SEQUENCES:
-            raise refused("stopSequences", f"at most {MOST_STOP_SEQUENCES}")
+        if len(request.stop_sequences) > MOST_STOP_SEQUENCES or not all(request.stop_sequences):
+            raise refused("stopSequences", f"at most {MOST_STOP_SEQUENCES}, and no empty one")
         config["stopSequences"] = request.stop_sequences
-    body: JSONObject = {"model": prompt.model, "contents": list(_contents(prompt)), "generationConfig": config}
+    body: JSONObject = {"model": prompt.model, "contents": _contents(prompt), "generationConfig": config}
     if request.system_prompt:
         body["systemInstruction"] = {"parts": [{"text": request.system_prompt}]}
     if request.tools:
@@ -192,37 +197,44 @@ def _tool_choice(prompt: Prompt) -> JSONObject:
     return {"mode": "ANY", "allowedFunctionNames": [prompt.names.write(request.required_tool)]}
 
 
-def _contents(prompt: Prompt) -> Iterator[JSONObject]:
+def _contents(prompt: Prompt) -> list[JSONObject]:
     """The conversation. Neighbours of one role are joined, because a call may not follow a turn of the model."""
+    contents: list[JSONObject] = []
+    for role, parts in _turns(prompt):
+        last = contents[-1] if contents else {}
+        if last.get("role") == role and not _answers(last["parts"]) and not _answers(parts):
+            last["parts"] += parts
+        elif parts:
+            contents.append({"role": role, "parts": list(parts)})
+    if not contents:
+        raise refused("messages", "no empty text, and there is nothing else")
+    if contents[-1]["role"] == "model":  # "multiturn requests end with a user role or a function response"
+        raise refused("messages", "no conversation that ends with an assistant's message")
+    return contents
+
+
+def _turns(prompt: Prompt) -> Iterator[tuple[str, list[JSONObject]]]:
+    """The role and the parts of each message. The files that its results cannot hold are one of their own."""
     messages = prompt.request.messages
     needs_signatures = UNSIGNED.search(prompt.model) is None
     current = _current_turn(messages)
     calls: dict[str, _Written] = {}
-    last: JSONObject = {}
+    begun = False  # by the user
     for index, message in enumerate(messages):
         uses = message.tool_uses
         turn = prompt.turns.get(index)
         if isinstance(turn, dict):
-            contents = [turn["parts"]]
             native = [part["functionCall"] for part in turn["parts"] if "functionCall" in part]
             for place, (use, call) in enumerate(zip(uses, native, strict=True)):
                 calls[use.id] = _Written(place, call["name"], call.get("id"), False)
-        else:
-            as_text = needs_signatures and index > current
-            for place, use in enumerate(uses):
-                calls[use.id] = _Written(place, prompt.names.write(use.name), None, as_text)
-            contents = _parts(message, calls, f"messages[{index}]", nested=needs_signatures)
-        role = "model" if message.role == "assistant" else "user"
-        for parts in contents:
-            if last.get("role") == role and not _answers(last["parts"]) and not _answers(parts):
-                last["parts"] += parts
-            elif parts:
-                if last:
-                    yield last
-                last = {"role": role, "parts": list(parts)}
-    if not last:
-        raise refused("messages", "no empty text, and there is nothing else")
-    yield last
+            yield "model", turn["parts"]
+            continue
+        as_text = not begun or (needs_signatures and index > current)
+        for place, use in enumerate(uses):
+            calls[use.id] = _Written(place, prompt.names.write(use.name), None, as_text)
+        for parts in _parts(message, calls, f"messages[{index}]", nested=needs_signatures):
+            begun = begun or (message.role == "user" and bool(parts))
+            yield "model" if message.role == "assistant" else "user", parts
 
 
 def _current_turn(messages: Sequence[SamplingMessage]) -> int:
@@ -386,20 +398,20 @@ def _joined(parts: Iterable[JSONObject]) -> Iterator[JSONObject]:
     thought: object = None
     for part in parts:
         plain = part.keys() <= {"text", "thought"} and "text" in part
-        if texts and not (plain and part.get("thought") == thought):
-            yield _text_part(texts, thought)
+        if not (plain and part.get("thought") == thought):
+            yield from _text_parts(texts, thought)
             texts = []
         if plain:
             texts.append(part["text"])
             thought = part.get("thought")
         else:
             yield part
-    if texts:
-        yield _text_part(texts, thought)
+    yield from _text_parts(texts, thought)
 
 
-def _text_part(texts: Sequence[str], thought: object) -> JSONObject:
-    return {"text": "".join(texts)} if thought is None else {"text": "".join(texts), "thought": thought}
+def _text_parts(texts: Sequence[str], thought: object) -> Iterator[JSONObject]:
+    if text := "".join(texts):
+        yield {"text": text} if thought is None else {"text": text, "thought": thought}
 
 
 def _with_one_call(parts: Iterable[JSONObject]) -> Iterator[JSONObject]:
@@ -471,6 +483,10 @@ class GeminiModel(ProviderModel):
     read_reply = staticmethod(read_reply)
     read_event = staticmethod(read_event)
 
+    async def __aexit__(self, *exc_info: object) -> None:
+        await super().__aexit__(*exc_info)
+        self._client._api_client.close()  # the blocking side
+
     async def create(self, body: JSONObject) -> JSONObject:
         path, fields = self._call(body, "generateContent")
         api = self._client._api_client
@@ -505,7 +521,7 @@ class GeminiModel(ProviderModel):
 
     def _call(self, body: JSONObject, method: str) -> tuple[str, JSONObject]:
         """The path of a request, and its fields."""
-        is_vertex = bool(self._client.vertexai)
+        is_vertex = bool(self._client._api_client.vertexai)
         if "labels" in body and not is_vertex:
             raise refused("metadata", "none; only models on Vertex AI do")
         fields = {name: value for name, value in body.items() if name != "model"}
