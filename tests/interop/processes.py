@@ -87,6 +87,12 @@ def sampled_by_official_client(version: int, server: str | list[str], mode: str,
     return [python_with(version), str(CLIENTS / "sampled.py"), where, mode, kind, json.dumps(calls)]
 
 
+def aimock(fixtures: Path, port: int) -> list[str]:
+    """The command for a server of many models' APIs, which says what is in *fixtures*."""
+    command = CACHE / "node" / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js"
+    return ["node", str(command), "--port", str(port), "--fixtures", str(fixtures), "--strict"]
+
+
 def typescript_sdk(mark: str) -> list[str]:
     return ["node", str(SERVERS / "typescript_sdk.mjs"), str(_package("sdk")), mark]
 
