@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from benchmarks import growth, page
 from benchmarks.installation import install, say
-from benchmarks.peers import MCP, OURS, PEERS, WITH_MIDDLEWARE, Peer
-from benchmarks.report import Row, cost_table, eras_table, goals_table, middleware_table, wall_table
-from benchmarks.scenarios import BY_REVISION, SCENARIOS, THROUGH_MIDDLEWARE, Scenario
+from benchmarks.peers import MCP, OURS, PEERS, WITH_ADAPTER, WITH_MIDDLEWARE, Peer
+from benchmarks.report import Row, cost_table, eras_table, goals_table, variants_table, wall_table
+from benchmarks.scenarios import BY_REVISION, SCENARIOS, THROUGH_ADAPTER, THROUGH_MIDDLEWARE, Scenario
 from benchmarks.workers import Results, Worker, http_server, measure
 from tests.installation import Unusable
 
@@ -34,11 +34,11 @@ def main(arguments: Sequence[str]) -> int:
     machine = page.machine() if complete else ""  # before the benchmarks load it
     with http_server() as url:
         if options.middleware:
-            tables = middleware_tables(url)
+            tables = variants_tables(url)
         else:
             tables = growth_tables(url) if options.growth else scenario_tables(options, url)
         if complete:
-            tables |= growth_tables(url) | middleware_tables(url) | {"machine": machine}
+            tables |= growth_tables(url) | variants_tables(url) | {"machine": machine}
             page.PAGE.write_text(page.rewrite(page.PAGE.read_text(encoding="utf-8"), tables), encoding="utf-8")
             say(f"{page.PAGE} has the tables")
     print("\n\n".join(tables.values()))
@@ -51,7 +51,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--quick", action="store_true", help="fewer rounds and operations, no growth, no revisions; only prints"
     )
     parser.add_argument("--growth", action="store_true", help="only growth and revisions; only prints")
-    parser.add_argument("--middleware", action="store_true", help="only the costs of middleware; only prints")
+    parser.add_argument(
+        "--middleware", action="store_true", help="only the costs of middleware and adapters; only prints"
+    )
     parser.add_argument("--only", type=some_of(SCENARIOS), default=list(SCENARIOS), metavar="NAME,...")
     parser.add_argument("--clients", type=some_of(PEERS), default=list(PEERS), metavar="NAME,...")
     parser.add_argument("--rounds", type=int)
@@ -116,11 +118,15 @@ def compare(
     return [Row.of(scenario, jobs[scenario.name], peers, results) for scenario in scenarios]
 
 
-def middleware_tables(url: str) -> dict[str, str]:
-    """Ours with and without middleware, in turns."""
-    peers = [OURS, *WITH_MIDDLEWARE]
-    compile_modules(peers, url)
-    return {"middleware": middleware_table(compare(THROUGH_MIDDLEWARE, peers, url, ROUNDS), WITH_MIDDLEWARE)}
+def variants_tables(url: str) -> dict[str, str]:
+    """Ours with and without middleware, and with and without an adapter of models, in turns."""
+    compile_modules([OURS, *WITH_MIDDLEWARE, *WITH_ADAPTER], url)
+    through_middleware = compare(THROUGH_MIDDLEWARE, [OURS, *WITH_MIDDLEWARE], url, ROUNDS)
+    through_adapter = compare(THROUGH_ADAPTER, [OURS, *WITH_ADAPTER], url, ROUNDS)
+    return {
+        "middleware": variants_table(through_middleware, WITH_MIDDLEWARE),
+        "adapter": variants_table(through_adapter, WITH_ADAPTER),
+    }
 
 
 def growth_tables(url: str) -> dict[str, str]:

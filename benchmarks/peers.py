@@ -47,3 +47,6 @@ WITH_MIDDLEWARE = [
     _ours("otel-sdk", "`OpenTelemetry()` with an SDK that exports to memory", "otel-sdk"),
 ]
 """Our client with one middleware."""
+
+WITH_ADAPTER = [_ours("adapter", "`AnthropicModel`", "adapter")]
+"""Our client with an adapter of models instead of a function."""

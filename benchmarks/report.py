@@ -114,8 +114,8 @@ def eras_table(older: Iterable[Row], newer: Iterable[Row], peers: Sequence[Peer]
     return table(["what the client does", "unit", *titles], lines, numbers_from=2)
 
 
-def middleware_table(rows: Iterable[Row], variants: Sequence[Peer]) -> str:
-    """The ratio of our cost with each middleware to that without: of the lowest costs in any round."""
+def variants_table(rows: Iterable[Row], variants: Sequence[Peer]) -> str:
+    """The ratio of our cost with each middleware or adapter to that without: of the lowest costs in any round."""
     lines = ([row.scenario.title, *(_to_ours(row, peer) for peer in variants)] for row in rows)
     return table(["what the client does", *(peer.title for peer in variants)], lines, numbers_from=1)
 

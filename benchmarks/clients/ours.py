@@ -1,4 +1,4 @@
-"""mcp-host, as its tutorial uses it; with one middleware, if there is an argument."""
+"""mcp-host, as its tutorial uses it; with one middleware, or with an adapter of models, if there is an argument."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from mcp_host.types import CreateMessageResult, ProgressNotificationParams
 if TYPE_CHECKING:
     from mcp_host.middleware import AnyRequest, CallNext, Middleware
 
+ADAPTER = "adapter"
 LIMITS = SamplingLimits(messages=512)  # the default is 256, and one row has more
 
 
@@ -43,7 +44,8 @@ class Session:
 @asynccontextmanager
 async def open(server: str | list[str], model: Model | None) -> AsyncIterator[Session]:
     transport = StreamableHttp(server) if isinstance(server, str) else Stdio(server)
-    async with Client(transport, sampling=sampling(model), middleware=[*map(middleware, sys.argv[1:])]) as client:
+    kinds = [kind for kind in sys.argv[1:] if kind != ADAPTER]
+    async with Client(transport, sampling=sampling(model), middleware=[*map(middleware, kinds)]) as client:
         yield Session(client)
 
 
@@ -51,10 +53,35 @@ def sampling(model: Model | None) -> Sampling | None:
     if model is None:
         return None
 
+    if ADAPTER in sys.argv:
+        from mcp_host.providers.anthropic import AnthropicModel
+
+        return Sampling(with_tools=AnthropicModel(FreeSdk(model), "free"), approve=always, limits=LIMITS)
+
     async def handler(request: SamplingRequest) -> CreateMessageResult:
         return request.reply(model(len(request.tools), len(request.messages)))
 
     return Sampling(with_tools=handler, approve=always, limits=LIMITS)
+
+
+class FreeSdk:
+    """Stands for the client of an SDK: the model costs nothing, so what is measured is the adapter."""
+
+    def __init__(self, model: Model) -> None:
+        self.messages = self
+        self._model = model
+
+    async def create(self, **body: Any) -> dict[str, Any]:
+        return {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "model": body["model"],
+            "content": [{"type": "text", "text": self._model(len(body.get("tools", ())), len(body["messages"]))}],
+            "stop_reason": "end_turn",
+            "stop_sequence": None,
+            "usage": {"input_tokens": 11, "output_tokens": 7},
+        }
 
 
 def middleware(kind: str) -> Middleware:
