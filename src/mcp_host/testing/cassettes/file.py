@@ -71,20 +71,22 @@ def write(path: Path, contents: Contents) -> None:
 
 def again(path: Path) -> str:
     """How to record *path* again, as the end of a message."""
-    return f'record it again: delete it, or use record_mode="all" (with pytest: --record-mode=all), for {path.name}'
+    return f'record it again: delete {path.name}, or use record_mode="all" (with pytest: --record-mode=all)'
 
 
-def layout(value: JSONValue, indent: str = "", prefix: str = "") -> str:
-    """JSON with each value in one line if it fits after *prefix*, else with each member in its own."""
+def layout(value: JSONValue, indent: str = "", prefix: str = "", *, width: int = WIDTH) -> str:
+    """JSON with each value in one line if it fits into *width* columns after *prefix*, else with each member in its own."""
     line = json.dumps(value, ensure_ascii=False)
-    if len(indent) + len(prefix) + len(line) < WIDTH or not value or not isinstance(value, dict | list):
+    if len(indent) + len(prefix) + len(line) < width or not value or not isinstance(value, dict | list):
         return line
     inner = indent + "  "
     if isinstance(value, dict):
         names: Sequence[str] = [f"{json.dumps(name, ensure_ascii=False)}: " for name in value]
-        parts = [name + layout(member, inner, name) for name, member in zip(names, value.values(), strict=True)]
+        parts = [
+            name + layout(member, inner, name, width=width) for name, member in zip(names, value.values(), strict=True)
+        ]
         left, right = "{}"
     else:
-        parts = [layout(member, inner) for member in value]
+        parts = [layout(member, inner, width=width) for member in value]
         left, right = "[]"
     return f"{left}\n{inner}" + f",\n{inner}".join(parts) + f"\n{indent}{right}"

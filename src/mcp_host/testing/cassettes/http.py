@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Sequence
+from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from anyio import sleep_forever
 from anyio.lowlevel import checkpoint
@@ -20,6 +21,8 @@ from mcp_host.types.base import JSONObject, JSONValue
 
 if TYPE_CHECKING:
     import httpx
+
+Body = TypeVar("Body")
 
 EVENTS = "text/event-stream"
 LINES = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
@@ -82,7 +85,7 @@ class _Transport:
             raise
         headers = self._tape.redaction.headers(response.headers.multi_items())
         entry["response"] = {"status": response.status_code, "headers": headers}
-        body = _recorded_body(self._module)(self._module, response.stream, entry, self._tape)
+        body = _body(_RecordedBody, self._module)(self._module, response.stream, entry, self._tape)
         made: httpx.Response = self._module.Response(
             response.status_code, headers=response.headers, stream=body, extensions=response.extensions
         )
@@ -91,16 +94,16 @@ class _Transport:
     async def _replay(self, request: httpx.Request, entry: Entry) -> httpx.Response:
         await checkpoint()
         if "failed" in entry:
-            raise self._error(entry["failed"], request)
+            raise self.error(entry["failed"], request)
         if "cancelled" in entry:
             await sleep_forever()
         response = self._tape.ids.reveal(entry["response"])
         assert isinstance(response, dict), "as it was"
-        body = _replayed_body(self._module)(self, request, response)
+        body = _body(_ReplayedBody, self._module)(self, request, response)
         made: httpx.Response = self._module.Response(response["status"], headers=response["headers"], stream=body)
         return made
 
-    def _error(self, failed: JSONObject, request: httpx.Request) -> Exception:
+    def error(self, failed: JSONObject, request: httpx.Request) -> Exception:
         """The error of the library that has this name; of another version, the nearest."""
         kind = getattr(self._module, failed["error"], self._module.ReadError)
         error: Exception = kind(failed["message"], request=request)
@@ -116,23 +119,30 @@ class _RecordedBody:
         self._entry = entry
         self._tape = tape
         self._pieces: list[bytes] = []
+        self._iterator: AsyncIterator[bytes]
         self._end: JSONObject = {"closed": True}
         tape.unfinished.add(self._finish)
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
+    # No generator: one that is not read to its end would be left behind.
+
+    def __aiter__(self) -> Self:
+        self._iterator = aiter(self._stream)
+        return self
+
+    async def __anext__(self) -> bytes:
         try:
-            async for piece in self._stream:
-                self._pieces.append(piece)
-                yield piece
-        except GeneratorExit:
-            raise  # closed by the client, as `aclose` says
+            piece: bytes = await anext(self._iterator)
+        except StopAsyncIteration:
+            self._end = {}
+            raise
         except self._module.TransportError as exc:
             self._end = {"failed": {"error": type(exc).__name__, "message": str(exc)}}
             raise
         except BaseException:
             self._end = {"cancelled": True}
             raise
-        self._end = {}
+        self._pieces.append(piece)
+        return piece
 
     async def aclose(self) -> None:
         self._finish()
@@ -156,26 +166,29 @@ class _ReplayedBody:
         self._transport = transport
         self._request = request
         self._response = response
+        self._pieces = iter(read_body(response))
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for piece in read_body(self._response):
-            await checkpoint()
-            yield piece
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        await checkpoint()
+        for piece in self._pieces:
+            return piece
         if "failed" in self._response:
-            raise self._transport._error(self._response["failed"], self._request)
+            raise self._transport.error(self._response["failed"], self._request)
         if "cancelled" in self._response:
             await sleep_forever()
+        raise StopAsyncIteration
 
     async def aclose(self) -> None:
         await checkpoint()
 
 
-def _recorded_body(module: Any) -> type[_RecordedBody]:
-    return type("RecordedBody", (_RecordedBody, module.AsyncByteStream), {})
-
-
-def _replayed_body(module: Any) -> type[_ReplayedBody]:
-    return type("ReplayedBody", (_ReplayedBody, module.AsyncByteStream), {})
+@cache
+def _body(cls: type[Body], module: Any) -> type[Body]:
+    """*cls* as a stream of the library, which checks for its own class."""
+    return type(cls.__name__, (cls, module.AsyncByteStream), {})
 
 
 # Bodies

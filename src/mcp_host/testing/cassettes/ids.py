@@ -106,7 +106,7 @@ class Ids:
     def align(self, recorded: JSONValue, live: JSONValue) -> JSONValue:
         """*recorded* with the random values of *live*, so that a comparison shows only what differs otherwise."""
         match recorded, live:
-            case str(), str() if _match(recorded, live, dict(self._values)):
+            case str(), str() | int() if _match(recorded, live, dict(self._values)):
                 return live
             case str(), _ if PLACEHOLDER.fullmatch(recorded):
                 return self._values.get(recorded, recorded)

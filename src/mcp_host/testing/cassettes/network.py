@@ -17,7 +17,7 @@ _blocks: list[tuple[frozenset[str], Refuse]] = []
 
 @contextmanager
 def blocked(allowed_hosts: frozenset[str], refuse: Refuse) -> Iterator[None]:
-    """Let no socket of this process connect to a host but *allowed_hosts*: it raises what *refuse* makes of the host.
+    """Let no socket of this process connect to a host but *allowed_hosts*: that is refused, and *refuse* is told.
 
     Unix sockets are no network.
     """
@@ -48,4 +48,5 @@ def _check(event: str, arguments: tuple[object, ...]) -> None:
     if isinstance(host, str):
         for allowed_hosts, refuse in _blocks:
             if host not in allowed_hosts:
-                raise refuse(host)
+                error = refuse(host)
+                raise ConnectionRefusedError(str(error)) from error  # which all that connect sockets expect

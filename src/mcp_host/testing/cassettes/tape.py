@@ -13,6 +13,7 @@ from mcp_host.testing.errors import CassetteError
 from mcp_host.types.base import JSONValue
 
 MAX_LINES = 60  # of a difference
+NARROW = 60  # columns of JSON to compare, so that a line holds little else than what differs
 
 
 class Tape:
@@ -91,8 +92,8 @@ class Tape:
         live = self.redaction.json(live)
         text = f"{what} is not in {self.path}"
         if candidates:
-            there = [layout(self.ids.align(entry[part], live)).splitlines() for entry in candidates]
-            now = layout(live).splitlines()
+            now = layout(live, width=NARROW).splitlines()
+            there = [layout(self.ids.align(entry[part], live), width=NARROW).splitlines() for entry in candidates]
             nearest = max(there, key=lambda lines: SequenceMatcher(None, lines, now, autojunk=False).ratio())
             lines = list(unified_diff(nearest, now, "recorded", "now", lineterm=""))
             cut = [f"… {len(lines) - MAX_LINES} more lines"] if len(lines) > MAX_LINES else []

@@ -1,0 +1,321 @@
+"""The HTTP side of cassettes: statuses, streams, failures, and that nothing connects in a replay."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote
+
+import httpx
+import httpx2
+import pytest
+from anyio import connect_tcp, fail_after, move_on_after
+
+from mcp_host.testing import Cassette, CassetteError, RecordMode
+from mcp_host.testing.cassettes.http import read_body, write_body
+from tests.testing.cassettes.provider import Provider, serve
+
+Library = Literal["httpx", "httpx2"]
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    with serve(Provider()) as provider:
+        yield provider
+
+
+@pytest.fixture(params=["httpx", "httpx2"])
+def library(request: pytest.FixtureRequest) -> Library:
+    name: Library = request.param
+    return name
+
+
+@asynccontextmanager
+async def client_of(
+    path: Path, library: Library, record_mode: RecordMode = "once", **options: Any
+) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a cassette."""
+    with fail_after(30), Cassette(path, record_mode=record_mode, **options) as cassette:
+        made: Any = cassette.http_client("httpx") if library == "httpx" else cassette.http_client()
+        async with made as client:
+            yield client
+
+
+def responses(path: Path) -> list[dict[str, Any]]:
+    return [entry["response"] for entry in json.loads(path.read_text())["entries"]]
+
+
+@pytest.mark.parametrize(
+    ("place", "status", "body", "recorded"),
+    [
+        ("limited", 429, b'{"error":{"type":"rate_limit"}}', {"json": {"error": {"type": "rate_limit"}}}),
+        (
+            "lines",
+            200,
+            b'{"text":"3 "}\n{"text":"4","done":true}\n',
+            {"lines": [{"text": "3 "}, {"text": "4", "done": True}]},
+        ),
+        ("bytes", 200, b"RIFF\xff\x00", {"base64": "UklGRv8A"}),
+        (
+            "stream",
+            200,
+            b'event: delta\ndata: {"type":"delta","text":"Hel"}\n\nevent: delta\ndata: {"type":"delta","text":"lo\\n"}\n\n'
+            b": ping\n\ndata: [DONE]\n\n",
+            {
+                "events": [
+                    {"event": "delta", "data": {"type": "delta", "text": "Hel"}},
+                    {"event": "delta", "data": {"type": "delta", "text": "lo\n"}},
+                    ": ping",
+                    {"data": "[DONE]"},
+                ]
+            },
+        ),
+    ],
+    ids=["status", "lines of JSON", "bytes", "events"],
+)
+async def test_a_response_is_recorded_as_what_it_is_and_replayed(
+    tmp_path: Path, provider: Provider, library: Library, place: str, status: int, body: bytes, recorded: dict[str, Any]
+) -> None:
+    path = tmp_path / "cassette.json"
+    async with client_of(path, library) as client:
+        first = await client.post(f"{provider.url}/{place}", json={})
+    async with client_of(path, library) as client:
+        second = await client.post("http://localhost:1/" + place, json={})
+
+    assert provider.requests == 1
+    assert (second.status_code, second.content) == (status, body)
+    assert second.headers.get("retry-after") == first.headers.get("retry-after")
+    [response] = responses(path)
+    assert {key: response[key] for key in response if key not in ("status", "headers")} == recorded
+
+
+async def test_a_stream_that_breaks_off_breaks_off_in_the_replay_too(
+    tmp_path: Path, provider: Provider, library: Library
+) -> None:
+    path = tmp_path / "cassette.json"
+    texts = []
+    for url in (provider.url, "http://localhost:1"):
+        pieces = []
+        async with client_of(path, library) as client, client.stream("POST", f"{url}/broken", json={}) as response:
+            with pytest.raises((httpx.RemoteProtocolError, httpx2.RemoteProtocolError)):  # noqa: PT012  # which piece
+                async for piece in response.aiter_bytes():
+                    pieces.append(piece)
+        texts.append(b"".join(pieces).replace(b": ", b":").replace(b", ", b","))
+
+    assert provider.requests == 1
+    assert texts[0] == texts[1]
+    assert texts[0].endswith(b"event:del")
+
+
+async def test_a_provider_that_cannot_be_reached_cannot_in_the_replay(tmp_path: Path, library: Library) -> None:
+    path = tmp_path / "cassette.json"
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    for _ in range(2):
+        async with client_of(path, library) as client:
+            with pytest.raises((httpx.ConnectError, httpx2.ConnectError)):
+                await client.post(url, json={})
+
+
+async def test_a_request_that_was_cancelled_waits_to_be_cancelled(
+    tmp_path: Path, provider: Provider, library: Library
+) -> None:
+    """After what had come until then."""
+    path = tmp_path / "cassette.json"
+    for url in (provider.url, "http://localhost:1"):
+        text = ""
+        async with client_of(path, library) as client:
+            with move_on_after(30) as scope:
+                async with client.stream("POST", f"{url}/endless", json={}) as response:
+                    async for line in response.aiter_lines():
+                        text += line
+                        if text.count("delta") == 4:
+                            scope.cancel()
+        assert scope.cancelled_caught
+
+    assert provider.requests == 1
+
+
+@pytest.mark.parametrize(
+    "anyio_backend", ["asyncio"]
+)  # on trio, httpx leaves generators behind without a cassette, too
+async def test_a_client_may_leave_a_stream_before_its_end(tmp_path: Path, provider: Provider, library: Library) -> None:
+    path = tmp_path / "cassette.json"
+    for url in (provider.url, "http://localhost:1"):
+        async with client_of(path, library) as client, client.stream("POST", f"{url}/endless", json={}) as response:
+            stream: Any = response.stream
+            first = await anext(aiter(stream))
+        assert first.startswith(b"event: delta")
+    assert provider.requests == 1
+
+
+async def test_equal_requests_are_answered_in_the_order_of_the_recording(
+    tmp_path: Path, provider: Provider, library: Library
+) -> None:
+    path = tmp_path / "cassette.json"
+    asked = [{"messages": [{"content": f"3 by {number}"}]} for number in (5, 6, 5)]
+    async with client_of(path, library) as client:
+        recorded = [(await client.post(f"{provider.url}/messages", json=body)).json() for body in asked]
+    async with client_of(path, library, require_all=True) as client:
+        mixed = [(await client.post("http://localhost/messages", json=asked[index])).json() for index in (1, 0, 2)]
+
+    assert [answer["id"] for answer in mixed] == ["id~2", "id~1", "id~3"]
+    assert [answer["content"][0]["input"] for answer in mixed] == [
+        recorded[index]["content"][0]["input"] for index in (1, 0, 2)
+    ]
+
+
+async def test_a_changed_body_is_an_error_that_shows_the_difference(
+    tmp_path: Path, provider: Provider, library: Library
+) -> None:
+    path = tmp_path / "cassette.json"
+    ask = {"model": "small", "messages": [{"content": "3 by 5"}]}
+    async with client_of(path, library) as client:
+        await client.post(f"{provider.url}/messages", json={"model": "large", "messages": [{"content": "8 by 9"}]})
+        await client.post(f"{provider.url}/messages", json=ask)
+    with pytest.raises(CassetteError) as caught:
+        async with client_of(path, library) as client:
+            await client.post("http://localhost/messages", json={**ask, "model": "medium"})
+
+    text = str(caught.value)
+    assert text.startswith(f"POST http://localhost/messages is not in {path}. The nearest")
+    difference = [line for line in text.splitlines() if line[:1] in ("-", "+")]
+    assert difference == ["--- recorded", "+++ now", '-    "model": "small",', '+    "model": "medium",']
+    assert text.endswith(
+        'record it again: delete cassette.json, or use record_mode="all" (with pytest: --record-mode=all)'
+    )
+
+
+async def test_what_an_sdk_makes_of_the_error_does_not_hide_it(tmp_path: Path, provider: Provider) -> None:
+    path = tmp_path / "cassette.json"
+    async with client_of(path, "httpx2") as client:
+        await client.post(f"{provider.url}/limited", json={})
+    with pytest.raises(CassetteError, match="is not in"):  # noqa: PT012  # leaving the block raises it
+        async with client_of(path, "httpx2") as client:
+            try:
+                await client.post(f"{provider.url}/limited", json={"changed": True})
+            except Exception as exc:
+                raise RuntimeError("Connection error.") from exc
+
+
+async def test_new_episodes_adds_what_is_not_recorded_yet(tmp_path: Path, provider: Provider, library: Library) -> None:
+    path = tmp_path / "cassette.json"
+    for _ in range(2):
+        async with client_of(path, library, "new_episodes") as client:
+            await client.post(f"{provider.url}/messages", json={"messages": [{"content": "1 by 2"}]})
+    assert provider.requests == 1
+    async with client_of(path, library, "new_episodes") as client:
+        await client.post(f"{provider.url}/messages", json={"messages": [{"content": "3 by 4"}]})
+
+    assert provider.requests == 2
+    assert [response["json"]["id"] for response in responses(path)] == ["id~1", "id~2"]
+
+
+async def test_all_records_everything_anew(tmp_path: Path, provider: Provider, library: Library) -> None:
+    path = tmp_path / "cassette.json"
+    for place in ("limited", "lines"):
+        async with client_of(path, library, "all") as client:
+            await client.post(f"{provider.url}/{place}", json={})
+
+    assert [response["status"] for response in responses(path)] == [200]
+
+
+async def test_requests_that_are_not_made_are_an_error_if_all_are_required(tmp_path: Path, provider: Provider) -> None:
+    path = tmp_path / "cassette.json"
+    async with client_of(path, "httpx2") as client:
+        await client.post(f"{provider.url}/limited", json={})
+    with pytest.raises(CassetteError, match=r"not used in .*: POST http://localhost/limited; record it again"):
+        async with client_of(path, "httpx2", require_all=True):
+            pass
+
+
+async def test_no_secret_reaches_the_file_in_any_encoding(
+    tmp_path: Path, provider: Provider, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The provider echoes all that it gets; the file is searched for each secret as text, in URLs, hex and base64."""
+    monkeypatch.setenv("OPENAI_API_KEY", from_environment := "sk-env/+?é0123456789")
+    secrets = ["sk-bearer-0123456789", "sk-query+/0123456789", from_environment, "Mrs. Robinson", "session-cookie-1"]
+    bearer, query, _, named, cookie = secrets
+    headers = {"authorization": f"Bearer {bearer}", "cookie": f"id={cookie}", "openai-organization": "org-0123456789"}
+    path = tmp_path / "cassette.json"
+    texts = [
+        text
+        for secret in secrets
+        for text in (secret, quote(secret), secret.encode().hex(), *(b64(pad + secret) for pad in ("", "x", "xy")))
+    ]
+    async with client_of(path, library, redact=[named]) as client:
+        await client.post(f"{provider.url}/echo", params={"key": query, "alt": "sse"}, headers=headers, json=texts)
+
+    raw = path.read_text()
+    found = [secret for secret in [*secrets, "org-0123456789"] if secret in raw or quote(secret, safe="") in raw]
+    decoded = [base64.b64decode(word + "==").decode(errors="replace") for word in base64_words(raw)]
+    assert found == []
+    assert [text for text in decoded if any(secret in text for secret in secrets)] == []
+    assert not any(secret.encode().hex() in raw for secret in secrets)
+    [entry] = json.loads(raw)["entries"]
+    assert entry["http"]["url"] == "http://localhost/echo?key=<redacted>&alt=sse"
+    assert entry["http"]["headers"]["authorization"] == entry["response"]["headers"]["set-cookie"] == "<redacted>"
+    assert entry["http"]["headers"]["openai-organization"] == "<redacted>"
+
+
+def b64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def base64_words(text: str) -> list[str]:
+    words = "".join(char if char.isalnum() or char in "+/" else " " for char in text).split()
+    return [word for word in words if len(word) > 8 and len(word) % 4 != 1]
+
+
+async def test_what_is_redacted_matches_in_a_replay_without_the_secret(
+    tmp_path: Path, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "cassette.json"
+    monkeypatch.setenv("SOME_TOKEN", "0123456789abcdef")
+    async with client_of(path, "httpx2") as client:
+        await client.post(f"{provider.url}/limited", json={"user": "for 0123456789abcdef!"})
+    monkeypatch.delenv("SOME_TOKEN")
+    async with client_of(path, "httpx2") as client:
+        again = await client.post("http://localhost/limited", json={"user": "for another!"})
+
+    assert again.status_code == 429
+    assert "0123456789abcdef" not in path.read_text()
+
+
+async def test_in_a_replay_nothing_connects(tmp_path: Path, provider: Provider) -> None:
+    path = tmp_path / "cassette.json"
+    async with client_of(path, "httpx2") as client:
+        await client.post(f"{provider.url}/limited", json={})
+    port = int(provider.url.rpartition(":")[2])
+    with pytest.raises(  # noqa: PT012  # leaving the block raises the first of them
+        CassetteError, match=r"a connection to '127.0.0.1', while .* is replayed: does a client not come"
+    ):
+        async with client_of(path, "httpx2"):
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", port))
+            with pytest.raises(ConnectionRefusedError):
+                socket.getaddrinfo("api.anthropic.com", 443)
+            with pytest.raises(OSError, match="connection"):
+                await connect_tcp("127.0.0.1", port)
+    async with client_of(path, "httpx2", allowed_hosts=["127.0.0.1"]):
+        await (await connect_tcp("127.0.0.1", port)).aclose()
+    await (await connect_tcp("127.0.0.1", port)).aclose()
+
+
+def test_a_body_means_the_same_after_it_was_written() -> None:
+    """Text that is no JSON object, or is broken, is kept to the byte."""
+    for body, kind in [
+        (b"", "text/event-stream"),
+        (b"event: a\ndata: 1\n\nid: 4\ndata: {}\n\ndata: x\ndata: y\n\nda", "text/event-stream"),
+        (b"\n\n\n\n", "text/event-stream"),
+        (b'{"a": NaN}', "application/json"),
+        (b"17", "application/json"),
+        (b'{"a":1}\nbroken', "application/x-ndjson"),
+        ("é\u2028".encode(), "text/plain"),
+    ]:
+        assert b"".join(read_body(write_body(body, kind))) == body

@@ -1,0 +1,376 @@
+"""The MCP side of cassettes: every kind of message and end, calls at the same time, and requests that differ."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from anyio import Event, create_task_group, fail_after
+
+from mcp_host import Client, Elicitation, Sampling, SamplingRequest, Stdio, StreamableHttp, always
+from mcp_host.errors import ConnectFailed, ConnectionClosed, HttpStatusError, RequestTimeout, ServerError
+from mcp_host.testing import Cassette, CassetteError, Context, RecordMode, ScriptedPeer, Server, ToolError
+from mcp_host.testing.cassettes.file import Contents, read, write
+from mcp_host.types import CreateMessageResult, ElicitResult, LoggingMessageNotificationParams
+
+NOWHERE = Stdio(["/no/such/program"])
+
+Use = Callable[[Client], Awaitable[object]]
+
+
+async def echo(request: SamplingRequest) -> CreateMessageResult:
+    return request.reply(f"model of {request.messages[0].text}", model="small")
+
+
+def make_server() -> Server:
+    server = Server("everything")
+
+    @server.tool
+    async def ask(topic: str, context: Context) -> str:
+        """Ask the model."""
+        await context.report_progress(1, 2)
+        return (await context.sample(topic, max_tokens=100)).text
+
+    @server.tool
+    async def fail() -> str:
+        """Fail."""
+        raise ToolError("it fails")
+
+    return server
+
+
+@asynccontextmanager
+async def connected(
+    path: Path, server: Any, record_mode: RecordMode = "once", *, era: str = "auto", **options: Any
+) -> AsyncIterator[Client]:
+    """A client over a cassette."""
+    with fail_after(30), Cassette(path, record_mode=record_mode, **options) as cassette:
+        sampling = Sampling(basic=echo, approve=always)
+        async with Client(cassette.transport(server), sampling=sampling, era=era) as client:
+            yield client
+
+
+async def both(path: Path, server: Any, use: Use, *, era: str = "auto") -> list[object]:
+    """What *use* gives with *server*, and in the replay without it."""
+    async with connected(path, server, era=era) as client:
+        recorded = await use(client)
+    async with connected(path, NOWHERE, "none", era=era, require_all=True) as client:
+        return [recorded, await use(client)]
+
+
+def entries(path: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(path.read_text())["entries"]
+    return found
+
+
+def messages(path: Path) -> list[dict[str, Any]]:
+    return [entry["message"] for entry in entries(path) if "message" in entry]
+
+
+def opened(path: Path) -> list[str]:
+    return [entry["open"] for entry in entries(path) if "open" in entry]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "cassette.json"
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_sampling_progress_and_errors_within_calls_are_replayed(path: Path, era: str) -> None:
+    async def use(client: Client) -> object:
+        reports: list[float] = []
+        text = (
+            await client.call_tool(
+                "ask", {"topic": "tides"}, on_progress=lambda report: reports.append(report.progress)
+            )
+        ).text
+        failed = await client.call_tool("fail")
+        with pytest.raises(ServerError) as caught:
+            await client.call_tool("unknown")
+        return text, reports, failed.text, failed.is_error, str(caught.value)
+
+    recorded, replayed = await both(path, make_server(), use, era=era)
+
+    assert recorded == replayed
+    assert str(recorded).startswith("('model of tides', [1")
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_server_over_http_is_replayed_with_the_streams_of_its_calls(path: Path, era: str) -> None:
+    async def use(client: Client) -> object:
+        return (await client.call_tool("ask", {"topic": "tides"})).text
+
+    async with make_server().http() as url:
+        recorded, replayed = await both(path, StreamableHttp(url), use, era=era)
+
+    assert recorded == replayed == "model of tides"
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.parametrize("over_http", [False, True], ids=["in process", "http"])
+async def test_calls_at_the_same_time_each_get_their_own_answer_in_any_order(
+    path: Path, era: str, over_http: bool
+) -> None:
+    def use_in(topics: list[str]) -> Use:
+        async def use(client: Client) -> object:
+            texts: dict[str, str] = {}
+
+            async def ask(topic: str) -> None:
+                texts[topic] = (await client.call_tool("ask", {"topic": topic})).text
+
+            async with create_task_group() as tasks:
+                for topic in topics:
+                    tasks.start_soon(ask, topic)
+            return texts
+
+        return use
+
+    topics = ["tides", "moons", "stars"]
+    server = make_server()
+    async with server.http() as url, connected(path, StreamableHttp(url) if over_http else server, era=era) as client:
+        await use_in(topics)(client)
+    async with connected(path, NOWHERE, "none", era=era, require_all=True) as client:
+        replayed = await use_in(topics[::-1])(client)
+
+    assert replayed == {topic: f"model of {topic}" for topic in topics}
+
+
+async def test_a_changed_call_is_an_error_that_shows_the_difference(path: Path) -> None:
+    async with connected(path, make_server()) as client:
+        await client.call_tool("fail")
+        await client.call_tool("ask", {"topic": "tides"})
+    with pytest.raises(CassetteError) as caught:
+        async with connected(path, NOWHERE) as client:
+            await client.call_tool("ask", {"topic": "moons"})
+
+    text = str(caught.value)
+    assert text.startswith(f"the request tools/call is not in {path}. The nearest that was not used yet:")
+    difference = [line.strip() for line in text.splitlines() if line[:1] in ("-", "+")]
+    assert difference[:2] == ["--- recorded", "+++ now"]
+    assert [line[1:].strip() for line in difference[2:]] == [
+        '"arguments": {"topic": "tides"},',
+        '"arguments": {"topic": "moons"},',
+    ]
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_changed_answer_to_the_server_is_an_error_too(path: Path, era: str) -> None:
+    """In 2025 it is a message that no call of ours waits for; the call ends nonetheless."""
+
+    async def answer_with(text: str) -> None:
+        with fail_after(30), Cassette(path) as cassette:
+            sampling = Sampling(basic=lambda request: request.reply(text, model="small"), approve=always)
+            async with Client(cassette.transport(make_server()), sampling=sampling, era=era) as client:
+                await client.call_tool("ask", {"topic": "tides"})
+
+    await answer_with("one")
+    with pytest.raises(CassetteError, match=r'\+.*"text": "another"'):
+        await answer_with("another")
+
+
+async def test_a_server_that_ends_during_a_call_ends_in_the_replay_too(path: Path) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}})
+        await peer.receive("tools/call")
+        await peer.aclose()
+
+    async def use(client: Client) -> object:
+        with pytest.raises(ConnectionClosed) as caught:
+            await client.call_tool("anything")
+        return str(caught.value)
+
+    texts = [str(text).partition(";")[0] for text in await both(path, ScriptedPeer(script), use, era="legacy")]
+
+    assert texts == ["the scripted peer has ended"] * 2
+
+
+async def test_a_server_that_cannot_be_started_cannot_in_the_replay(path: Path) -> None:
+    texts = []
+    for _ in range(2):
+        with Cassette(path) as cassette:
+            with pytest.raises(ConnectFailed) as caught:
+                async with Client(cassette.transport(NOWHERE)):
+                    pass
+            texts.append(str(caught.value))
+
+    assert texts[0] == texts[1]
+
+
+async def test_an_http_status_is_replayed_as_the_same_error(path: Path) -> None:
+    texts = []
+    async with make_server().http() as url:
+        for _ in range(2):
+            with fail_after(30), Cassette(path, allowed_hosts=()) as cassette:
+                with pytest.raises(HttpStatusError) as caught:
+                    async with Client(cassette.transport(f"{url}/elsewhere")):
+                        pass
+                texts.append((caught.value.status, str(caught.value)))
+
+    assert texts[0] == texts[1]
+    assert texts[0][0] == 404
+
+
+@pytest.mark.fake_clock
+async def test_a_call_that_timed_out_times_out_in_the_replay(path: Path) -> None:
+    """The cancellation is found under the id of the moment."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}})
+        call = await peer.receive("tools/call")
+        await peer.receive("notifications/cancelled")
+        await peer.reply(call, {"content": []})  # too late
+        await peer.reply(await peer.receive("tools/list"), {"tools": []})
+
+    async def use(client: Client) -> object:
+        with pytest.raises(RequestTimeout) as caught:
+            await client.call_tool("slow", timeout=5)
+        return str(caught.value), await client.list_tools()
+
+    recorded, replayed = await both(path, ScriptedPeer(script), use, era="legacy")
+
+    assert recorded == replayed
+    [cancelled] = [message for message in messages(path) if message.get("method") == "notifications/cancelled"]
+    [call] = [message for message in messages(path) if message.get("method") == "tools/call"]
+    assert cancelled["params"]["requestId"] == call["id"]
+
+
+async def test_what_the_server_sends_without_a_call_comes_after_what_came_before_it(path: Path) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}, "logging": {}})
+        await peer.reply(await peer.receive("tools/list"), {"tools": []})
+        await peer.notify("notifications/message", {"level": "info", "data": "listed"})
+
+    heard = []
+    for server in (ScriptedPeer(script), NOWHERE):
+        logged = Event()
+
+        async def on_log(params: LoggingMessageNotificationParams, logged: Event = logged) -> None:
+            heard.append(params.data)
+            logged.set()
+
+        with fail_after(30), Cassette(path) as cassette:
+            async with Client(cassette.transport(server), era="legacy", on_log=on_log) as client:
+                await client.list_tools()
+                await logged.wait()
+
+    assert heard == ["listed", "listed"]
+
+
+async def test_a_form_for_the_user_is_replayed(path: Path) -> None:
+    server = Server("forms")
+
+    @server.tool
+    async def book(context: Context) -> str:
+        answer = await context.elicit("Which day?", {"type": "object", "properties": {"day": {"type": "string"}}})
+        return json.dumps(answer.content)
+
+    texts = []
+    for target in (server, NOWHERE):
+        with fail_after(30), Cassette(path) as cassette:
+            elicitation = Elicitation(form=lambda request: ElicitResult(action="accept", content={"day": "Monday"}))
+            async with Client(cassette.transport(target), elicitation=elicitation) as client:
+                texts.append((await client.call_tool("book")).text)
+
+    assert texts[0] == texts[1] == '{"day": "Monday"}'
+
+
+async def test_several_servers_and_connections_are_kept_apart(path: Path) -> None:
+    def named(name: str) -> Server:
+        server = Server(name)
+
+        @server.tool
+        def who() -> str:
+            return name
+
+        return server
+
+    said = []
+    for servers in ((named("one"), named("two")), (NOWHERE, NOWHERE)):
+        with fail_after(30), Cassette(path, require_all=True) as cassette:
+            first, second = cassette.transport(servers[0]), cassette.transport(servers[1], name="other")
+            for transport in (first, second, first):
+                async with Client(transport) as client:
+                    said.append((await client.call_tool("who")).text)
+
+    assert said == ["one", "two", "one"] * 2
+    assert opened(path) == ["server", "other", "server (2)"]
+
+
+async def test_a_connection_that_was_not_recorded_is_an_error_or_a_new_episode(path: Path) -> None:
+    with Cassette(path) as cassette:
+        async with Client(cassette.transport(make_server())):
+            pass
+
+    async def connect_twice(record_mode: RecordMode) -> None:
+        with fail_after(30), Cassette(path, record_mode=record_mode) as cassette:
+            transport = cassette.transport(make_server())
+            for _ in range(2):
+                async with Client(transport):
+                    pass
+
+    with pytest.raises(CassetteError, match=r"has no connection 'server \(2\)'; record it again"):
+        await connect_twice("once")
+    await connect_twice("new_episodes")
+
+    assert opened(path) == ["server", "server (2)"]
+
+
+# The file
+
+
+def test_without_a_file_none_says_how_to_record(path: Path) -> None:
+    with pytest.raises(CassetteError, match=r'there is no .*cassette.json; to record it, use record_mode="once"'):
+        Cassette(path, record_mode="none")
+
+
+async def test_a_recording_that_is_interrupted_leaves_the_old_file(path: Path) -> None:
+    async with connected(path, make_server()):
+        pass
+    old = entries(path)
+    with pytest.raises(ZeroDivisionError):  # noqa: PT012  # the block is the recording
+        async with connected(path, make_server(), "all") as client:
+            await client.call_tool("fail")
+            raise ZeroDivisionError
+
+    assert entries(path) == old
+    assert os.listdir(path.parent) == [path.name]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"cassette": 1, "entries": [', r"is broken: .* line 1 column 29 .*; restore it, or record it again"),
+        ("[]", "is no cassette: it needs the members cassette and entries"),
+        ('{"cassette": 2, "entries": []}', "has version 2 of the format, and this mcp-host reads 1: upgrade it"),
+    ],
+    ids=["broken", "something else", "of a later version"],
+)
+def test_a_file_that_cannot_be_used_says_why(path: Path, text: str, why: str) -> None:
+    path.write_text(text)
+    with pytest.raises(CassetteError, match=why):
+        Cassette(path)
+
+
+def test_arguments_are_checked(path: Path) -> None:
+    with pytest.raises(ValueError, match="record_mode is one of none, once, new_episodes, all, not 'record'"):
+        Cassette(path, record_mode="record")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="redact has the texts"):
+        Cassette(path, redact=[""])
+
+
+def test_a_note_stands_at_the_top(path: Path) -> None:
+    write(path, Contents("recorded against a local server", [{"open": "server"}]))
+
+    assert (
+        path.read_text()
+        == """\
+{"cassette": 1, "note": "recorded against a local server", "entries": [{"open": "server"}]}
+"""
+    )
+    assert read(path) == Contents("recorded against a local server", [{"open": "server"}])
