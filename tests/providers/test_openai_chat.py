@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import openai
@@ -233,6 +234,18 @@ def test_a_turn_with_reasoning_goes_back_as_it_was() -> None:
 
     [_, asked, answered] = body["messages"]
     assert asked == {**turn, "tool_calls": [call(answered["tool_call_id"])]}
+
+
+def test_a_call_whose_reasoning_is_lost_has_an_empty_one_for_other_servers() -> None:
+    asked = replace(prompt(USER, used(), result(text("1"))), lost=frozenset({1}))
+
+    assert write_request(asked)["messages"][1] == {"role": "assistant", "content": None, "tool_calls": [call()]}
+    assert write_request(asked, "compatible")["messages"][1] == {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [call()],
+        "reasoning_content": "",
+    }
 
 
 def test_metadata_is_written_where_answers_are_stored_and_for_other_servers() -> None:
@@ -668,7 +681,6 @@ def test_there_is_no_other_dialect() -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.filterwarnings("ignore:Async generator '(openai|httpx2|httpcore2):ResourceWarning")
 async def test_a_loop_through_the_sdk_keeps_the_reasoning(serve: Serve, stream: bool) -> None:
     first = Said(text="Let me see.", calls=(Called("add", {"a": 1}), Called("now")), thinking="Sums.", interleaved=True)
     server = serve(CompatibleChatServer, first, Said(text="Done."))
@@ -703,7 +715,6 @@ async def test_a_loop_through_the_sdk_keeps_the_reasoning(serve: Serve, stream: 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.filterwarnings("ignore:Async generator '(openai|httpx2|httpcore2):ResourceWarning")
 async def test_a_forced_tool_through_the_sdk_is_a_call_and_no_text(
     serve: Serve, stream: bool, dialect: Dialect
 ) -> None:

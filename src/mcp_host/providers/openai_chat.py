@@ -20,6 +20,10 @@ from contextlib import asynccontextmanager
 from typing import Any, Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
+from anyio import move_on_after
+from pydantic_core import from_json
+
+from mcp_host.protocol.sse import EventDecoder, LastEvent
 from mcp_host.providers.adapter import Call, Prompt, ProviderModel, Reply, Usage, as_json, refused
 from mcp_host.providers.failures import unfinished
 from mcp_host.providers.openai import (
@@ -77,6 +81,10 @@ REASONING = ("reasoning_content", "reasoning", "reasoning_details")
 GROWING = ("content", "refusal", "reasoning_content", "reasoning")
 IN_ANSWER = frozenset({"content", "refusal"})
 
+MOST_CHUNK = 64 * 1024 * 1024  # bytes: a chunk may have an image
+
+END_TIMEOUT = 1.0  # seconds for the end of a response after its last chunk: then the connection can be used again
+
 OPEN = "_open"  # in a reply that is being folded: what has come of the message
 OWN_FORMAT = "_own_format"  # before the chunks of a stream whose text is the arguments of a call
 
@@ -93,7 +101,7 @@ def write_request(prompt: Prompt, dialect: Dialect = "openai") -> JSONObject:
     request = prompt.request
     is_openai = dialect == "openai"
     body = fields(prompt, is_openai=is_openai) | {
-        "messages": list(_messages(prompt)),
+        "messages": list(_messages(prompt, is_openai=is_openai)),
         "max_completion_tokens" if is_openai else "max_tokens": request.max_tokens,
     }
     if is_openai and request.metadata and not prompt.options.get("store"):
@@ -122,7 +130,7 @@ def _tools(prompt: Prompt, *, is_openai: bool) -> JSONObject:
     return written
 
 
-def _messages(prompt: Prompt) -> Iterator[JSONObject]:
+def _messages(prompt: Prompt, *, is_openai: bool) -> Iterator[JSONObject]:
     if prompt.request.system_prompt:
         yield {"role": "system", "content": prompt.request.system_prompt}
     for index, message in enumerate(prompt.request.messages):
@@ -132,7 +140,8 @@ def _messages(prompt: Prompt) -> Iterator[JSONObject]:
             calls = [call | {"id": call_id(call["id"])} for call in turn["tool_calls"]]
             yield turn | {"tool_calls": calls}
         elif message.role == "assistant":
-            yield _assistant(message, where, prompt)
+            lost = {"reasoning_content": ""} if index in prompt.lost and not is_openai else {}
+            yield _assistant(message, where, prompt) | lost  # DeepSeek refuses calls without the field
         else:
             yield from _user(message, where)
 
@@ -432,9 +441,12 @@ class OpenAIChatModel(ProviderModel):
 
     @asynccontextmanager
     async def stream(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
-        body = {"stream_options": {"include_usage": True}, **body, "stream": True}
-        async with await self._client.chat.completions.create(**body) as events:
-            yield _as_json(events, is_call="response_format" in body and "response_format" not in self._options)
+        if "stream_options" not in self._options:
+            body = {**body, "stream_options": {"include_usage": True}}
+        is_call = "response_format" in body and "response_format" not in self._options
+        create = self._client.chat.completions.with_streaming_response.create
+        async with create(**body, stream=True) as response:
+            yield _chunks(response, is_call=is_call)
 
 
 def dialect_of(client: Any) -> Dialect:
@@ -443,8 +455,19 @@ def dialect_of(client: Any) -> Dialect:
     return "openai" if f".{host}".endswith(OPENAI_HOSTS) or "Azure" in type(client).__name__ else "compatible"
 
 
-async def _as_json(events: Any, *, is_call: bool) -> AsyncIterator[JSONObject]:
+async def _chunks(response: Any, *, is_call: bool) -> AsyncIterator[JSONObject]:
+    """The chunks of a response, to its end. The SDK's own stream leaves generators open after the last chunk, of which
+    trio warns."""
     if is_call:
         yield {OWN_FORMAT: True}
-    async for event in events:
-        yield as_json(event)
+    decoder = EventDecoder(MOST_CHUNK, LastEvent())
+    received = response.iter_bytes()
+    async for some in received:
+        for event in decoder.feed(some):
+            if not event.data.startswith(b"[DONE]"):
+                yield from_json(event.data)
+                continue
+            with move_on_after(END_TIMEOUT):
+                async for _ in received:
+                    pass
+            return
