@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import math
 
-from mcp_host.terminal.text import Layout, clean, has_color, width, wrapped
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_host.terminal.text import Layout, StreamedText, clean, has_color, width, wrapped
 
 
 @pytest.mark.parametrize(
@@ -122,3 +126,53 @@ def test_rows_that_are_cut_are_counted() -> None:
 
 def test_a_tiny_terminal_is_treated_as_one_of_40_columns() -> None:
     assert [*Layout(3).ours("x" * 41)] == ["x" * 40, "x"]
+
+
+def streamed(*pieces: str, columns: float = 10, indent: str = "") -> str:
+    text = StreamedText(columns, indent)
+    return "".join([text.add(piece) for piece in pieces]) + text.end()
+
+
+@given(st.lists(st.text("ab \n\r\t\x1b[2J\u202e\u6f22\u0301\ufe0f", max_size=12), max_size=6))
+def test_a_streamed_text_has_the_same_rows_however_it_is_split(pieces: list[str]) -> None:
+    assert streamed(*pieces) == streamed("".join(pieces))
+    assert streamed(*pieces, columns=math.inf) == streamed("".join(pieces), columns=math.inf)
+
+
+@given(st.text("ab \n\r\x1b\u6f22\u0301", max_size=60))
+def test_no_row_of_a_streamed_text_is_wider_than_the_terminal_or_controls_it(text: str) -> None:
+    rows = streamed(text, indent="  ").split("\n")
+
+    assert rows.pop() == ""
+    assert all(row.isprintable() and width(row) <= 10 and row[:2] in ("", "  ") for row in rows)
+
+
+@given(st.text("ab \n", max_size=60))
+def test_a_streamed_text_breaks_where_a_whole_one_does(text: str) -> None:
+    lines = [line.rstrip() for line in text.removesuffix("\n").split("\n")] if text else []
+
+    whole = [row.rstrip() for line in lines for row in wrapped(line, 10, first="  ", rest="  ")]
+
+    assert [row.rstrip() for row in streamed(text, indent="  ").split("\n")[:-1]] == whole
+
+
+def test_an_escape_sequence_that_is_split_over_two_pieces_is_escaped() -> None:
+    assert streamed("a\x1b", "[2Jb\r", "\nc\r", "d", columns=40) == "a\\x1b[2Jb\nc\\rd\n"
+
+
+def test_words_of_a_streamed_text_are_written_as_soon_as_they_end() -> None:
+    text = StreamedText(10, "  ")
+
+    assert [text.add(piece) for piece in ("on", "e ", "two thr", "ee\n", "\u6f22\u5b57 x" + "y" * 9)] == [
+        "",
+        "  one",
+        " two",
+        "\n  three\n",
+        "  \u6f22\u5b57 xyy\n  yyyyyy",
+    ]
+    assert text.end() == "y\n"
+
+
+def test_a_streamed_text_for_a_file_keeps_its_lines_and_spaces() -> None:
+    assert streamed("if a:  \n", "    b" * 9 + "\n\n", columns=math.inf) == f"if a:  \n{'    b' * 9}\n\n"
+    assert streamed(columns=math.inf) == ""

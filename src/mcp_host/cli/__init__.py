@@ -14,6 +14,7 @@ import anyio
 
 from mcp_host.cli import commands, demo, pins
 from mcp_host.cli.arguments import Options, parse
+from mcp_host.cli.models import make_model
 from mcp_host.cli.output import ExitCode, Printer, discard, print_error, print_json
 from mcp_host.errors import ServerError
 
@@ -69,8 +70,12 @@ def _run(options: Options) -> ExitCode:
     printer = Printer(sys.stdout)
     if options.verb == "demo":
         assert options.model is not None, "the arguments have a default for it"
-        anyio.run(demo.run, options.model, printer)
+        anyio.run(demo.run, make_model(options.model), printer)
         return ExitCode.OK
+    if options.verb == "chat":
+        from mcp_host.cli import chat  # here, because the other commands need no loop of tools
+
+        return chat.run(options)
     if options.verb == "pins":
         return pins.run(options, printer)
     report = anyio.run(commands.run, options)

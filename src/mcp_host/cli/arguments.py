@@ -13,12 +13,13 @@ from typing import NamedTuple, NoReturn
 
 from pydantic_core import from_json
 
-from mcp_host.cli.arithmetic import MODELS, Model
+from mcp_host.cli.arithmetic import MODELS
 from mcp_host.cli.output import ExitCode, UsageError, near
 from mcp_host.cli.parameters import Item
 from mcp_host.errors import quoted
 from mcp_host.limits import Limits
 from mcp_host.protocol.negotiation import VERSIONS
+from mcp_host.sampling.loop.host import MAX_TOKENS
 from mcp_host.version import __version__
 
 NAME = "mcp-host"
@@ -79,7 +80,7 @@ tools -- npx -y @modelcontextprotocol/server-everything""",
 call https://example.com/mcp echo message=hi
 call https://example.com/mcp echo '{"message": "hi"}'
 call get-sum a=2 b=3 -- npx -y @modelcontextprotocol/server-everything
-call solve 'problem=2 * (3 + 4)' --model arithmetic -- python examples/calculator_server.py""",
+call solve 'problem=2 * (3 + 4)' --model anthropic:claude-sonnet-5 -- python examples/calculator_server.py""",
         operand="TOOL",
         arguments=True,
     ),
@@ -108,6 +109,13 @@ complete completable-prompt name= department=Sales -- npx -y @modelcontextprotoc
         operand="PROMPT-OR-TEMPLATE",
         arguments=True,
     ),
+    "chat": Command(
+        "talk to a model that uses the tools of a server",
+        """\
+chat https://example.com/mcp --model anthropic:claude-sonnet-5
+chat --model ollama:llama3 --system 'Be brief.' -- npx -y @modelcontextprotocol/server-everything
+echo 'What is 12.5 * 4?' | mcp-host chat --yes --model arithmetic -- python examples/calculator_server.py""",
+    ),
     "inspect": Command(
         "show a server's name, capabilities, tools, resources and prompts",
         """\
@@ -135,13 +143,15 @@ SURROGATE = re.compile("[\ud800-\udfff]")  # as Python decodes arguments that ar
 STDIN = re.compile(r"[^=]+=@-")
 ITEM = re.compile(r"([^=]+?)(:?=)(@?)(.*)", re.DOTALL)
 
-MODEL_NAMES = f"available models: {', '.join(MODELS)}; those of providers come in a later release"
+MODEL_NAMES = f"{', '.join(MODELS)} (built in), or PROVIDER:NAME such as anthropic:claude-sonnet-5"
 
 DEFAULTS = Limits()
 TIMEOUT_HELP = (
     f"for connecting (default: {DEFAULTS.connect_timeout:g}) and for a call (default: {DEFAULTS.timeout:g},"
     f" or {DEFAULTS.idle_timeout:g} without a message from the server)"
 )
+
+MAX_TOKENS_HELP = f"the most tokens that one answer may have (default: {MAX_TOKENS:,})"
 
 PINS_HELP = "block tools that are not as pinned in FILE; the first use of a server pins its tools there"
 
@@ -163,7 +173,9 @@ class Options(argparse.Namespace):
     era: str
     json: bool
     verbose: bool
-    model: Model | None
+    model: str | None
+    system: str | None
+    max_tokens: int
     unchecked: bool
     output: Path | None
     pins: Path | None
@@ -319,24 +331,13 @@ def _parser(verb: str) -> _Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,  # else a new option breaks scripts
     )
-    parser.set_defaults(model=None, output=None, pins=None)
-    add = parser.add_argument
-    add("operands", nargs="*", help=argparse.SUPPRESS)
+    parser.set_defaults(model=None, output=None, pins=None, json=False, yes=False)
+    parser.add_argument("operands", nargs="*", help=argparse.SUPPRESS)
     if command.server:
-        add(
-            "--json", action="store_true", help="print one JSON document, in the protocol's spelling; also for an error"
-        )
-        add("--verbose", "-v", action="store_true", help="print what the server logs, and its stderr, to stderr")
-        add("--timeout", type=_seconds, metavar="SECONDS", help=TIMEOUT_HELP)
-        add("--era", choices=("auto", "modern", "legacy", *VERSIONS), default="auto", metavar="ERA", help=ERA_HELP)
-        header, variable = partial(_pair, HEADER), partial(_pair, VARIABLE)
-        add("-H", "--header", type=header, action="append", default=[], metavar="NAME=VALUE", help="sent to a URL")
-        add("-e", "--env", type=variable, action="append", default=[], metavar="NAME=VALUE", help="given to a command")
-    if verb == "demo":
-        add("--model", type=_model, default="arithmetic", metavar="NAME", help=MODEL_NAMES)
-    if verb in ("call", "read", "prompt"):
-        use = "let the server use this model, without asking you; by default it gets none"
-        add("--model", type=_model, metavar="NAME", help=f"{use}; {MODEL_NAMES}")
+        _add_server_options(parser, json=verb != "chat")
+    if verb in ("demo", "call", "read", "prompt", "chat"):
+        _add_model_options(parser, verb)
+    add = parser.add_argument
     if verb in ("call", "prompt"):
         add("--unchecked", action="store_true", help="check nothing: send key=text as text, and take any result")
     if verb in ("tools", "call"):
@@ -347,6 +348,37 @@ def _parser(verb: str) -> _Parser:
     if verb == "read":
         add("--output", "-o", type=Path, metavar="FILE", help="write the contents to a file, byte for byte")
     return parser
+
+
+def _add_server_options(parser: _Parser, *, json: bool) -> None:
+    add = parser.add_argument
+    if json:
+        add(
+            "--json", action="store_true", help="print one JSON document, in the protocol's spelling; also for an error"
+        )
+    add("--verbose", "-v", action="store_true", help="print what the server logs, and its stderr, to stderr")
+    add("--timeout", type=_seconds, metavar="SECONDS", help=TIMEOUT_HELP)
+    add("--era", choices=("auto", "modern", "legacy", *VERSIONS), default="auto", metavar="ERA", help=ERA_HELP)
+    header, variable = partial(_pair, HEADER), partial(_pair, VARIABLE)
+    add("-H", "--header", type=header, action="append", default=[], metavar="NAME=VALUE", help="sent to a URL")
+    add("-e", "--env", type=variable, action="append", default=[], metavar="NAME=VALUE", help="given to a command")
+
+
+def _add_model_options(parser: _Parser, verb: str) -> None:
+    add = partial(parser.add_argument, "--model", type=_model, metavar="MODEL")
+    allow = partial(parser.add_argument, "--yes", "-y", action="store_true")
+    match verb:
+        case "demo":
+            add(default="arithmetic", help=f"the model that the server uses: {MODEL_NAMES}")
+        case "chat":
+            add(required=True, help=f"the model to talk to: {MODEL_NAMES}")
+            parser.add_argument("--system", metavar="TEXT", help="the system prompt")
+            parser.add_argument("--max-tokens", type=_tokens, default=MAX_TOKENS, metavar="N", help=MAX_TOKENS_HELP)
+            allow(help="call tools, and let the server use the model, without asking you")
+        case _:
+            use = "let the server use this model, and ask you each time; by default it gets none"
+            add(help=f"{use}. MODEL is {MODEL_NAMES}")
+            allow(help="let the server use the model without asking you; arithmetic never asks")
 
 
 def _pair(form: re.Pattern[str], text: str) -> tuple[str, str]:
@@ -366,7 +398,13 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _model(text: str) -> Model:
-    if text not in MODELS:
-        raise argparse.ArgumentTypeError(f"there is no model {text!r}; {MODEL_NAMES}")
-    return MODELS[text]
+def _tokens(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of tokens")
+    return int(text)
+
+
+def _model(text: str) -> str:
+    if text not in MODELS and ":" not in text:
+        raise argparse.ArgumentTypeError(f"there is no model {text!r}; a model is {MODEL_NAMES}")
+    return text

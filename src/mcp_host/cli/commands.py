@@ -10,25 +10,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TextIO, TypeAlias, TypeVar, assert_never
 
 from mcp_host.cli.arguments import NAME, Options
-from mcp_host.cli.output import Printer, UsageError, as_json, near, print_aside, print_error, status_line, writing
+from mcp_host.cli.connection import connected
+from mcp_host.cli.models import decision, make_model
+from mcp_host.cli.output import Printer, UsageError, as_json, near, print_error, status_line, writing
 from mcp_host.cli.parameters import MAX_PARAMETERS, details, filled_in, parameters, prompt_schema, read_arguments
 from mcp_host.cli.pins import what_changed
 from mcp_host.client.client import Client
 from mcp_host.client.pins import ToolPins
 from mcp_host.client.tool_policy import ToolPolicy
 from mcp_host.errors import ProtocolError, ServerError, ToolChanged, excerpt, quoted
-from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND
-from mcp_host.sampling import Sampling, always
+from mcp_host.sampling import Sampling
 from mcp_host.terminal.fields import PARAMETERS_SHOWN, Field, signature
 from mcp_host.terminal.text import NAME_SHOWN
 from mcp_host.tool_changes import ToolChange
-from mcp_host.transports.base import Transport
-from mcp_host.transports.stdio import Stdio
 from mcp_host.types import (
     BlobResourceContents,
     Implementation,
-    LoggingMessageNotificationParams,
     ProgressNotificationParams,
     Prompt,
     PromptReference,
@@ -69,45 +67,30 @@ async def run(options: Options) -> Report:
     """Connect, run the command, and close.
 
     Raises:
-        UsageError: The URL or a header is invalid.
+        UsageError: The URL or a header is invalid, or there is no such model.
         McpError: As the client does.
     """
-    sampling = None if options.model is None else Sampling(with_tools=options.model, approve=always)
-    seconds = options.timeout
-    limits = Limits() if seconds is None else Limits(connect_timeout=seconds, timeout=seconds, idle_timeout=seconds)
-    transport = _transport(options)
+    model = None if options.model is None else make_model(options.model)
     changes: list[ToolChange] = []
 
     async def keep(change: ToolChange) -> bool:
         changes.append(change)  # the file may be read-only, and not have it
         return False
 
-    client = Client(
-        transport,
-        sampling=sampling,
+    async with connected(
+        options,
+        sampling=None if model is None else Sampling(with_tools=model, approve=decision(options)),
         elicitation=_elicitation(),
         tools=None if options.pins is None else ToolPolicy(pins=ToolPins(file=options.pins, on_changed=keep)),
-        limits=limits,
-        era=options.era,
-        on_log=_print_log if options.verbose else None,
-    )
-    with status_line(sys.stderr) as show:
-        show(f"{'starting' if options.url is None else 'connecting to'} {transport.name} ...")
-        await client.connect()
-    async with client:
+    ) as client:  # not restarted: a command makes its calls once
         try:
-            if options.verbose and client.server_capabilities.logging is not None:
-                await client.set_log_level("debug")
             report = await COMMANDS[options.verb](client, options)
-            return replace(report, changed=True) if changes and options.verb == "tools" else report
         except UsageError:
             for change in changes:
                 if change.name == options.operand:
                     raise ToolChanged(f"{what_changed(change)}: see {NAME} pins {options.pins}", change) from None
             raise
-        finally:
-            for warning in client.warnings:
-                print_error(f"warning: {warning}")
+        return replace(report, changed=True) if changes and options.verb == "tools" else report
 
 
 def _elicitation() -> Elicitation | None:
@@ -118,24 +101,6 @@ def _elicitation() -> Elicitation | None:
     from mcp_host.elicitation.terminal import fill_in_terminal, open_in_browser
 
     return Elicitation(form=fill_in_terminal, url=open_in_browser)
-
-
-async def _print_log(message: LoggingMessageNotificationParams) -> None:
-    text = message.data if isinstance(message.data, str) else as_json(message.data)
-    print_aside(f"{message.level} {message.logger}: {text}" if message.logger else f"{message.level}: {text}")
-
-
-def _transport(options: Options) -> Transport:
-    try:
-        if options.url is None:
-            on_stderr = print_aside if options.verbose else None
-            # Not restarted: a command makes its calls once.
-            return Stdio(options.command, env=dict(options.env), on_stderr=on_stderr, restart=False)
-        from mcp_host.transports.http import StreamableHttp  # here, because importing httpx takes a while
-
-        return StreamableHttp(options.url, headers=dict(options.header))
-    except (TypeError, ValueError) as exc:
-        raise UsageError(str(exc)) from exc
 
 
 async def _tools(client: Client, options: Options) -> Report:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import unicodedata
@@ -85,6 +86,81 @@ def wrapped(text: str, columns: int, *, first: str = "", rest: str = "") -> Iter
                 row, used = row + char, used + _columns(char)
         is_first = False
     yield row.rstrip(" ") if is_first else row
+
+
+class StreamedText:
+    """A peer's text that comes in pieces, as rows of at most *columns* after an *indent*; what controls a terminal is escaped.
+
+    The last word of a piece waits for its end, because rows break between words. The rows are the same, however
+    the text is split.
+    """
+
+    def __init__(self, columns: float = math.inf, indent: str = "") -> None:
+        self._columns = columns
+        self._indent = indent
+        self._used = 0  # columns of the present row; 0 before its indent
+        self._spaces = ""
+        self._word = ""
+        self._is_broken = False  # the beginning of the word is in the row: it is longer than a row
+        self._returned = False  # "\r" came last, which ends a line together with "\n"
+
+    def add(self, text: str) -> str:
+        """What to write now."""
+        return "".join(map(self._add, text))
+
+    def end(self) -> str:
+        """The rest, with the end of its row."""
+        rest = self._end_word()
+        return rest + self._end_row() if self._used or self._spaces else rest
+
+    def _add(self, char: str) -> str:
+        if char == "\n":
+            self._returned = False
+            return self._end_word() + self._end_row()
+        if self._returned:
+            self._returned, self._word = False, self._word + clean("\r")
+        if char in " \t":
+            written = self._end_word()
+            self._spaces += clean(char)
+            return written
+        if char == "\r":
+            self._returned = True
+            return ""
+        self._word += clean(char)
+        if width(char) > 1:  # scripts with wide characters have no spaces
+            return self._end_word()
+        if width(self._word) > self._columns - len(self._indent):
+            written, self._is_broken = self._write_word(), True
+            return written
+        return ""
+
+    def _end_word(self) -> str:
+        if self._returned:
+            self._returned, self._word = False, self._word + clean("\r")
+        written, self._is_broken = self._write_word(), False
+        return written
+
+    def _write_word(self) -> str:
+        word, spaces, self._word = self._word, self._spaces, ""
+        if not word:
+            return ""
+        self._spaces, out, wanted = "", "", width(word)
+        is_longer = self._is_broken or wanted > self._columns - len(self._indent)
+        if self._used > len(self._indent) and self._used + len(spaces) + wanted > self._columns and not is_longer:
+            out, spaces = self._end_row(), ""
+        for char in spaces + word:
+            if self._used and self._used + _columns(char) > self._columns:
+                out += self._end_row()
+            if not self._used:
+                out += self._indent
+                self._used = len(self._indent)
+            out += char
+            self._used += _columns(char)
+        return out
+
+    def _end_row(self) -> str:
+        spaces, self._spaces, self._used = self._spaces, "", 0
+        return "\n" if math.isfinite(self._columns) else f"{spaces}\n"  # for a file, the text is left as it is
 
 
 @dataclass(frozen=True, slots=True)

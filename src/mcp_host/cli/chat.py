@@ -1,0 +1,285 @@
+"""The command `chat`: a conversation with a model that uses the tools of a server.
+
+At a terminal, the event loop runs in a thread. The main thread waits for the next line, which the standard library
+edits, while the connection stays alive. Ctrl-C reaches the main thread, too: it stops a turn, and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
+from io import TextIOWrapper
+from typing import TypeVar
+
+import anyio
+from anyio import CancelScope, Semaphore
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from mcp_host.cli.arguments import Options
+from mcp_host.cli.arithmetic import Model
+from mcp_host.cli.connection import connected
+from mcp_host.cli.models import decision, make_model
+from mcp_host.cli.output import ExitCode, Printer, UsageError, print_aside, print_error
+from mcp_host.cli.transcript import Transcript
+from mcp_host.client.client import Client
+from mcp_host.elicitation import Elicitation
+from mcp_host.elicitation.terminal import fill_in_terminal, open_in_browser
+from mcp_host.errors import McpError, quoted
+from mcp_host.limits import Limits
+from mcp_host.providers.adapter import Delta
+from mcp_host.sampling import LoopResult, ProposedCall, Sampling, SamplingRequest, Step, run_tool_loop
+from mcp_host.sampling.approval import Allow, CallApprovals, Deny
+from mcp_host.sampling.terminal import ask_in_terminal
+from mcp_host.types import (
+    AssistantMessage,
+    AudioContent,
+    CreateMessageResult,
+    ImageContent,
+    SamplingMessage,
+    ToolUseContent,
+    UserMessage,
+)
+from mcp_host.types.content import as_text
+
+RequestT = TypeVar("RequestT")
+AnswerT = TypeVar("AnswerT")
+
+PROMPT = "> "
+HELP = "Ctrl-C stops an answer. /clear forgets the conversation. /quit and Ctrl-D end it."
+AGAIN = "Ctrl-C again or Ctrl-D ends the conversation."
+MAX_TURNS = 50  # answers of the model to one prompt; the person sees them, and can stop it
+
+NOTES = {
+    "maxTokens": "The answer is cut off: it has as many tokens as --max-tokens allows.",
+    "refusal": "The model refused to answer.",
+    "content_filter": "The provider withheld the answer.",
+}
+"""What there is to say about the last answer, by its stop reason."""
+
+
+def run(options: Options) -> ExitCode:
+    """Talk to the model: at the terminal, or about all of stdin if that is no terminal.
+
+    Raises:
+        UsageError: The URL or a header is invalid, there is no such model, or there is no prompt.
+        McpError: The server cannot be reached.
+    """
+    if isinstance(sys.stdin, TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")  # a lone surrogate could not be sent
+    if not sys.stdin.isatty():
+        return anyio.run(_answer_stdin, options)
+    with suppress(ImportError):
+        import readline  # noqa: F401  # `input` then edits lines, and remembers them
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(_chatting(options)) as chat:
+        _converse(chat, portal)
+    return ExitCode.OK
+
+
+async def _answer_stdin(options: Options) -> ExitCode:
+    prompt = sys.stdin.read().strip()
+    if not prompt:
+        raise UsageError("stdin is empty; it is the prompt if it is no terminal")
+    async with _chatting(options) as chat:
+        failure = await chat.turn(prompt)
+    return ExitCode.OK if failure is None else ExitCode.of(failure)
+
+
+@asynccontextmanager
+async def _chatting(options: Options) -> AsyncIterator[Chat]:
+    assert options.model is not None, "it is required"
+    transcript = Transcript(sys.stdout, Printer(sys.stderr))
+    chat = Chat(partial(make_model, options.model), transcript, options)
+    elicitation = None
+    if sys.stdin.isatty():
+        elicitation = Elicitation(form=chat.asking(fill_in_terminal), url=chat.asking(open_in_browser))
+    sampling = Sampling(with_tools=chat.answer_server, approve=chat.decide)
+    show = chat.show_aside
+    async with connected(options, sampling=sampling, elicitation=elicitation, restart=True, show=show) as client:
+        chat.client = client
+        if sys.stdin.isatty():
+            transcript.note(f"{options.model}, with the tools of {quoted(client.server_info.name)}. {HELP}")
+        yield chat
+
+
+# The person
+
+
+def _converse(chat: Chat, portal: BlockingPortal) -> None:
+    """Take turns until the person ends the conversation."""
+    while (line := _next_line()) is not None:
+        match line.strip():
+            case "":
+                pass
+            case "/quit":
+                return
+            case "/clear":
+                chat.messages.clear()
+            case prompt:
+                with _stopped_by_ctrl_c(chat, portal):
+                    portal.start_task_soon(chat.turn, prompt).result()
+
+
+def _next_line() -> str | None:
+    """What the person types, or None at the end. The first Ctrl-C only drops the line."""
+    for hint in (AGAIN, ""):
+        try:
+            return input(PROMPT)
+        except EOFError:
+            print(file=sys.stderr)
+            return None
+        except KeyboardInterrupt:
+            print(f"\n{hint}".rstrip(), file=sys.stderr)
+    return None
+
+
+@contextmanager
+def _stopped_by_ctrl_c(chat: Chat, portal: BlockingPortal) -> Iterator[None]:
+    """Ctrl-C stops the turn that runs meanwhile."""
+    before = signal.signal(signal.SIGINT, lambda *_: portal.start_task_soon(chat.stop))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+# The conversation
+
+
+class Chat:
+    """A conversation. *client* is set before the first turn."""
+
+    client: Client
+
+    def __init__(self, make: Callable[..., Model], transcript: Transcript, options: Options) -> None:
+        self.messages: list[SamplingMessage] = []
+        self.decide = decision(options, self.asking(ask_in_terminal))
+        self._model = make(on_delta=self._on_delta)
+        self._transcript = transcript
+        self._options = options
+        self._approvals: CallApprovals[ProposedCall] = CallApprovals(self.decide)
+        self._keyboard = Semaphore(0)  # taken while the person types a prompt, and by each question
+        self._scope: CancelScope | None = None
+        self._asked: SamplingRequest | None = None
+        self._said = ""  # the text of the answer that is being written
+        self._running: list[ToolUseContent] = []
+
+    async def turn(self, prompt: str) -> Exception | None:
+        """Answer *prompt*, and print what happens. Returns what failed, which is printed, too.
+
+        If the turn is stopped or fails, what was said and done in it stays in the conversation.
+        """
+        steps: list[Step] = []
+        failure: Exception | None = None
+        result: LoopResult | None = None
+        asked = UserMessage(prompt)
+        self._keyboard.release()
+        with CancelScope() as self._scope:
+            try:
+                result = await run_tool_loop(
+                    self._ask,
+                    messages=[*self.messages, asked],
+                    tools=[self.client],
+                    system_prompt=self._options.system,
+                    max_tokens=self._options.max_tokens,
+                    approve=self._approve,
+                    max_turns=MAX_TURNS,
+                    timeout=math.inf,
+                    tool_timeout=self._options.timeout or Limits().timeout,
+                    on_turn=partial(self._add, steps),
+                )
+            except (McpError, ValueError) as exc:  # the latter if the server's tools cannot be offered
+                failure = exc
+        self._scope = None
+        self._transcript.end_text()
+        if result is not None:
+            self.messages = result.messages
+            self._end(result)
+        else:
+            self._keep(asked, steps, "The user stopped this answer." if failure is None else "This answer failed.")
+            if failure is None:
+                self._transcript.note("Stopped.")
+            else:
+                self._transcript.aside(partial(print_error, str(failure)))
+        await self._keyboard.acquire()  # when no question is open any more
+        return failure
+
+    def stop(self) -> None:
+        """Stop the turn."""
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def asking(self, ask: Callable[[RequestT], Awaitable[AnswerT]]) -> Callable[[RequestT], Awaitable[AnswerT]]:
+        """*ask*, which asks the person in the terminal: when no prompt is typed there, and nothing is printed."""
+
+        async def asks(request: RequestT) -> AnswerT:
+            async with self._keyboard:
+                with self._transcript.paused():
+                    return await ask(request)
+
+        return asks
+
+    async def answer_server(self, request: SamplingRequest) -> CreateMessageResult:
+        """Answer a request of the server for the model."""
+        self._transcript.server_asks(request)
+        return await self._model(request)
+
+    def show_aside(self, text: str) -> None:
+        """Print what the server logs."""
+        self._transcript.aside(partial(print_aside, text))
+
+    async def _approve(self, call: ProposedCall) -> Allow | Deny:
+        """Tools that are allowed for the session are allowed in later turns, too."""
+        return await self._approvals.decide(call, call.tool, session=self)
+
+    async def _ask(self, request: SamplingRequest) -> CreateMessageResult:
+        self._asked, self._said, self._running = request, "", []
+        answer = await self._model(request)
+        if not self._said:  # the model does not stream
+            self._said = answer.text
+            self._transcript.text(answer.text)
+        self._transcript.end_text()
+        for block in answer.content:
+            if isinstance(block, ToolUseContent):
+                self._transcript.calls(block)
+            elif isinstance(block, ImageContent | AudioContent):
+                self._transcript.content(as_text(block))
+        self._running = answer.tool_uses
+        return answer
+
+    def _on_delta(self, delta: Delta) -> None:
+        if delta.request is self._asked:  # else it answers the server
+            self._said += delta.text
+            self._transcript.text(delta.text)
+
+    async def _add(self, steps: list[Step], step: Step) -> None:
+        steps.append(step)
+        self._said, self._running = "", []
+        for call in step.calls:
+            self._transcript.result(call)
+
+    def _end(self, result: LoopResult) -> None:
+        if self.messages[-1].role == "user":  # the answer is empty
+            self.messages.append(AssistantMessage("(no answer)"))
+            self._transcript.note("The model gave no answer.")
+        if result.ended == "max_turns":
+            self._transcript.note(f"The model was stopped: it has answered {MAX_TURNS} times.")
+        elif (note := NOTES.get(result.stop_reason or "")) is not None:
+            self._transcript.note(note)
+        if result.usage is not None:
+            self._transcript.usage(result.usage)
+
+    def _keep(self, asked: SamplingMessage, steps: list[Step], why: str) -> None:
+        """Keep what was said and done in a turn without an end, so that every call has its result, and an answer is last.
+
+        A turn in which nothing was said or done is dropped.
+        """
+        if not (steps or self._said or self._running):
+            return
+        names = ", ".join(use.name for use in self._running)
+        note = f"({why} It called {names}, which may have run.)" if names else f"({why})"
+        kept = [message for step in steps for message in step.messages]
+        self.messages += [asked, *kept, AssistantMessage(f"{self._said}\n{note}".strip())]

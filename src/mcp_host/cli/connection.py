@@ -1,0 +1,78 @@
+"""Connecting to the server of a command, as its options say."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from mcp_host.cli.arguments import Options
+from mcp_host.cli.output import UsageError, as_json, print_aside, print_error, status_line
+from mcp_host.client.client import Client
+from mcp_host.client.tool_policy import ToolPolicy
+from mcp_host.limits import Limits
+from mcp_host.sampling import Sampling
+from mcp_host.transports.base import Transport
+from mcp_host.transports.stdio import Stdio
+from mcp_host.types import LoggingMessageNotificationParams
+
+if TYPE_CHECKING:
+    from mcp_host.elicitation import Elicitation  # imported on demand
+
+
+@asynccontextmanager
+async def connected(
+    options: Options,
+    *,
+    sampling: Sampling | None,
+    elicitation: Elicitation | None,
+    tools: ToolPolicy | None = None,
+    restart: bool = False,
+    show: Callable[[str], None] = print_aside,
+) -> AsyncIterator[Client]:
+    """A client of the server. With ``--verbose``, *show* gets what the server logs, and its stderr.
+
+    Raises:
+        UsageError: The URL or a header is invalid.
+        McpError: As the client does.
+    """
+
+    async def on_log(message: LoggingMessageNotificationParams) -> None:
+        text = message.data if isinstance(message.data, str) else as_json(message.data)
+        show(f"{message.level} {message.logger}: {text}" if message.logger else f"{message.level}: {text}")
+
+    seconds = options.timeout
+    limits = Limits() if seconds is None else Limits(connect_timeout=seconds, timeout=seconds, idle_timeout=seconds)
+    transport = _transport(options, restart=restart, on_stderr=show if options.verbose else None)
+    client = Client(
+        transport,
+        sampling=sampling,
+        elicitation=elicitation,
+        tools=tools,
+        limits=limits,
+        era=options.era,
+        on_log=on_log if options.verbose else None,
+    )
+    with status_line(sys.stderr) as show_status:
+        show_status(f"{'starting' if options.url is None else 'connecting to'} {transport.name} ...")
+        await client.connect()
+    async with client:
+        try:
+            if options.verbose and client.server_capabilities.logging is not None:
+                await client.set_log_level("debug")
+            yield client
+        finally:
+            for warning in client.warnings:
+                print_error(f"warning: {warning}")
+
+
+def _transport(options: Options, *, restart: bool, on_stderr: Callable[[str], None] | None) -> Transport:
+    try:
+        if options.url is None:
+            return Stdio(options.command, env=dict(options.env), on_stderr=on_stderr, restart=restart)
+        from mcp_host.transports.http import StreamableHttp  # here, because importing httpx takes a while
+
+        return StreamableHttp(options.url, headers=dict(options.header))
+    except (TypeError, ValueError) as exc:
+        raise UsageError(str(exc)) from exc

@@ -1,0 +1,60 @@
+"""The model that ``--model`` names, and who decides whether a server may use it and whether it may call tools."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from mcp_host.cli.arguments import Options
+from mcp_host.cli.arithmetic import MODELS, Model
+from mcp_host.cli.output import UsageError, print_error
+from mcp_host.errors import quoted
+from mcp_host.sampling import Allow, Deny, ProposedCall, SamplingRequest
+from mcp_host.sampling.terminal import ask_in_terminal
+
+Decide: TypeAlias = Callable[[SamplingRequest | ProposedCall], Awaitable[Allow | Deny]]
+"""Decides on a request of a server for the model, or on a call of the model."""
+
+NO_PERSON = "this client has no terminal to ask its user in"
+
+
+def make_model(name: str, **options: object) -> Model:
+    """The model that is called *name*: a built-in one, or one of a provider, whose adapter gets the *options*.
+
+    Raises:
+        UsageError: There is no such provider, its SDK is not installed, or it has no key.
+    """
+    if name in MODELS:
+        return MODELS[name]
+    from mcp_host.providers.lookup import model  # here, because most commands need no model
+
+    try:
+        return model(name, **options)
+    except (ValueError, ImportError) as exc:
+        raise UsageError(str(exc)) from exc
+
+
+def decision(options: Options, ask: Decide = ask_in_terminal) -> Decide:
+    """Who decides: the person at the terminal, by *ask*, but with ``--yes`` all is allowed.
+
+    Built-in models cost nothing, so servers need no approval for them.
+    """
+    if options.yes or (options.model in MODELS and options.verb != "chat"):
+        return _allow
+    return ask if sys.stdin.isatty() else _deny
+
+
+async def _allow(request: SamplingRequest | ProposedCall, /) -> Allow:
+    return Allow()
+
+
+async def _deny(request: SamplingRequest | ProposedCall, /) -> Deny:
+    """Deny what no person can be asked about, and say so."""
+    match request:
+        case ProposedCall(name=name):
+            what = f"the call of {quoted(name)}"
+        case SamplingRequest(server=server):
+            what = f"the request of {quoted(server)} for the model"
+    print_error(f"{what} is denied, because there is no terminal to ask in; --yes allows it")
+    return Deny(NO_PERSON)

@@ -1,0 +1,131 @@
+"""What `chat` prints: the model's text as it comes, tool calls and their results."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import TextIO
+
+from mcp_host.cli.output import INDENT, MAX_WIDTH, MIN_WIDTH, Printer, as_json, writing
+from mcp_host.errors import excerpt
+from mcp_host.sampling import FinishedCall, SamplingRequest
+from mcp_host.terminal.text import NAME_SHOWN, StreamedText, Style
+from mcp_host.types import ToolUseContent
+from mcp_host.types.content import as_text
+
+ARGUMENTS_SHOWN = 300  # characters of one call
+RESULT_SHOWN = 600  # characters of one result
+LINES_SHOWN = 6
+
+
+class Transcript:
+    """Prints a conversation: the model's text to *answers*, all else by *printer*.
+
+    While a question is open (`paused`), it prints nothing: what comes meanwhile is printed afterwards.
+    """
+
+    def __init__(self, answers: TextIO, printer: Printer) -> None:
+        self._answers = answers
+        self._printer = printer
+        self._text = StreamedText()
+        self._in_text = False
+        self._questions = 0
+        self._waiting: list[Callable[[], None]] = []
+
+    def text(self, text: str) -> None:
+        """The next piece of the model's text."""
+        self._print(partial(self._write, text))
+
+    def end_text(self) -> None:
+        """The model's text has ended."""
+        self._print(self._end_text)
+
+    def calls(self, use: ToolUseContent) -> None:
+        """The model calls a tool."""
+        arguments = excerpt(as_json(use.input), ARGUMENTS_SHOWN)
+        self._field("calls", f"{excerpt(use.name, NAME_SHOWN)} {arguments}", "cyan")
+
+    def result(self, call: FinishedCall) -> None:
+        """A call has ended."""
+        text = "\n".join(map(as_text, call.result.content)).strip()
+        if not text and call.result.structured_content is not None:
+            text = as_json(call.result.structured_content)
+        lines = text.splitlines()
+        shown = "\n".join(lines[:LINES_SHOWN])[:RESULT_SHOWN]
+        if len(lines) > LINES_SHOWN or len(text) > RESULT_SHOWN:
+            shown += f"\n... ({len(text):,} characters)"
+        name = excerpt(call.use.name, NAME_SHOWN)
+        self._field("error" if call.result.is_error else "result", f"{name}: {shown}", "cyan")
+
+    def content(self, text: str) -> None:
+        """Something in an answer that is no text."""
+        self._field("answer", text)
+
+    def server_asks(self, request: SamplingRequest) -> None:
+        """The server's request for the model goes to the model."""
+        messages = len(request.messages)
+        self._field("model", f"asked by {excerpt(request.server, NAME_SHOWN)}, with {messages} messages", "cyan")
+
+    def note(self, text: str) -> None:
+        """A remark of the command itself."""
+        self.aside(partial(self._printer.line, text, "dim"))
+
+    def usage(self, usage: Mapping[str, float]) -> None:
+        """The tokens that a turn has used."""
+        names = {"inputTokens": "in", "outputTokens": "out"}
+        counts = [f"{usage[name]:,.0f} {word}" for name, word in names.items() if name in usage]
+        if counts:
+            self.note(f"({', '.join(counts)} tokens)")
+
+    def aside(self, write: Callable[[], None]) -> None:
+        """Call *write*, which prints whole rows, at the beginning of a row."""
+        self._print(self._end_text)
+        self._print(write)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """A question is open meanwhile, on a row of its own."""
+        self._end_text()
+        self._questions += 1
+        try:
+            yield
+        finally:
+            self._questions -= 1
+            if not self._questions:
+                waiting, self._waiting = self._waiting, []
+                for action in waiting:
+                    action()
+
+    def _field(self, label: str, text: str, style: Style | None = None) -> None:
+        self.aside(partial(self._printer.field, label, text, style))
+
+    def _print(self, action: Callable[[], None]) -> None:
+        if self._questions:
+            self._waiting.append(action)
+        else:
+            action()
+
+    def _write(self, text: str) -> None:
+        if not self._in_text:
+            self._text, self._in_text = self._stream(), True
+        self._put(self._text.add(text))
+
+    def _end_text(self) -> None:
+        if self._in_text:
+            self._put(self._text.end())
+            self._in_text = False
+
+    def _put(self, text: str) -> None:
+        if text:
+            with writing(self._answers):
+                self._answers.write(text)
+                self._answers.flush()
+
+    def _stream(self) -> StreamedText:
+        """On a terminal, every row of the model's text is indented, so that none looks like ours."""
+        if not self._answers.isatty():
+            return StreamedText()
+        columns = shutil.get_terminal_size().columns
+        return StreamedText(max(MIN_WIDTH, min(MAX_WIDTH, columns - 1)), INDENT)
