@@ -121,6 +121,7 @@ def _converse(chat: Chat, portal: BlockingPortal) -> None:
             case prompt:
                 with _stopped_by_ctrl_c(chat, portal):
                     portal.start_task_soon(chat.turn, prompt).result()
+                print(file=sys.stderr)
 
 
 def _next_line() -> str | None:

@@ -18,9 +18,11 @@ from mcp_host.errors import (
     CallerError,
     ConnectionClosed,
     InputNotGiven,
+    InputRefused,
     McpTimeout,
     ProtocolError,
     RoundsExceeded,
+    SamplingError,
     ServerError,
     ToolChanged,
     ToolPinsError,
@@ -53,6 +55,7 @@ class ExitCode(IntEnum):
     PROTOCOL_ERROR = 6, "the server broke the protocol"
     INPUT_MISSING = 7, "the server asked for input that it did not get, or for too much"
     TOOL_CHANGED = 8, "a tool has changed since it was pinned"
+    MODEL_ERROR = 9, "the model, or its provider, failed"
     INTERNAL_ERROR = 70, "a bug in mcp-host"  # EX_SOFTWARE of sysexits.h
     INTERRUPTED = 130, "interrupted by Ctrl-C"  # 128 + SIGINT, as shells report it
     BROKEN_PIPE = 141, "the reader of the output has gone"  # 128 + SIGPIPE, likewise
@@ -74,8 +77,10 @@ CODES: Mapping[type[BaseException], ExitCode] = {
     ProtocolError: ExitCode.PROTOCOL_ERROR,
     InputNotGiven: ExitCode.INPUT_MISSING,
     RoundsExceeded: ExitCode.INPUT_MISSING,
+    SamplingError: ExitCode.MODEL_ERROR,
+    InputRefused: ExitCode.MODEL_ERROR,
     KeyboardInterrupt: ExitCode.INTERRUPTED,
-    Exception: ExitCode.INTERNAL_ERROR,  # other errors of ours are about sampling: the server gets them as an answer
+    Exception: ExitCode.INTERNAL_ERROR,
 }
 
 MAX_WIDTH = 100  # columns; longer lines are hard to read

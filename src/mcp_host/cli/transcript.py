@@ -74,10 +74,8 @@ class Transcript:
 
     def usage(self, usage: Mapping[str, float]) -> None:
         """The tokens that a turn has used."""
-        names = {"inputTokens": "in", "outputTokens": "out"}
-        counts = [f"{usage[name]:,.0f} {word}" for name, word in names.items() if name in usage]
-        if counts:
-            self.note(f"({', '.join(counts)} tokens)")
+        if "inputTokens" in usage and "outputTokens" in usage:
+            self.note(f"({usage['inputTokens']:,.0f} tokens in, {usage['outputTokens']:,.0f} out)")
 
     def aside(self, write: Callable[[], None]) -> None:
         """Call *write*, which prints whole rows, at the beginning of a row."""
