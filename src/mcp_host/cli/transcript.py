@@ -65,8 +65,7 @@ class Transcript:
 
     def server_asks(self, request: SamplingRequest) -> None:
         """The server's request for the model goes to the model."""
-        messages = len(request.messages)
-        self._field("model", f"asked by {excerpt(request.server, NAME_SHOWN)}, with {messages} messages", "cyan")
+        self._field("model", f"asked by {excerpt(request.server, NAME_SHOWN)}", "cyan")
 
     def note(self, text: str) -> None:
         """A remark of the command itself."""
