@@ -15,6 +15,7 @@ from anyio import fail_after, open_process, sleep_forever, to_thread
 from anyio.abc import Process
 from pydantic import BaseModel
 
+from mcp_host.cli.chat import next_line
 from mcp_host.testing import Context, Server
 from tests.elicitation.asking import FIELD, SEND
 from tests.providers.conftest import Serve
@@ -24,7 +25,7 @@ from tests.terminal.screens import Screen
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
 
-IN_TIME = 12.0  # seconds for processes that import everything, on a busy machine
+IN_TIME = 60.0  # seconds for processes that import everything, on a busy machine
 ROOT = Path(__file__).parents[2]
 MODEL = "claude-sonnet-5"
 PROMPT, TOOL, ANSWER = "> ", "May your client call it? [y/s/v/N] ", "May your model answer? [y/a/s/v/N] "
@@ -274,25 +275,48 @@ async def test_ctrl_c_at_a_question_stops_the_turn_and_nothing_is_called(screen:
     assert len(api.heard) == 1
 
 
-async def test_ctrl_c_at_the_prompt_drops_the_line_and_twice_ends_the_conversation(
-    screen: Screen, serve: Serve
-) -> None:
+async def test_ctrl_c_at_the_prompt_drops_the_line(screen: Screen, serve: Serve) -> None:
     api = serve(AnthropicServer, Said(text="Yes."))
 
-    async with chatting(screen, api) as process:
+    async with chatting(screen, api):
         screen.press("Never min")
         await screen.shows("Never min")
-        screen.press(CTRL_C)
-        await screen.asks(PROMPT)
+        screen.press(f"{CTRL_C}\n")  # Python may miss a signal between two reads: then the next key tells it
+        await screen.shows("Ctrl-C again or Ctrl-D ends the conversation.")
         screen.press("Hello?\n")
+        await screen.shows("    Yes.")
         await screen.asks(PROMPT)
-        screen.press(CTRL_C)
-        await screen.asks(PROMPT)
-        screen.press(CTRL_C)
-        assert await process.wait() == 0
 
-    assert conversation(api.last) == [("user", ["Hello?"])]
-    assert screen.rows.count("Ctrl-C again or Ctrl-D ends the conversation.") == 2
+    assert [conversation(heard.body) for heard in api.heard] == [[("user", ["Hello?"])]]
+
+
+@pytest.mark.parametrize(
+    ("keys", "lines", "hints"),
+    [
+        (["a", "b"], ["a", "b"], 0),
+        (["a", EOFError], ["a", None], 0),
+        ([KeyboardInterrupt, "a", KeyboardInterrupt, "b"], ["a", "b"], 2),
+        ([KeyboardInterrupt, KeyboardInterrupt], [None], 1),
+        ([KeyboardInterrupt, EOFError], [None], 1),
+    ],
+    ids=["lines", "Ctrl-D", "Ctrl-C and a line", "Ctrl-C twice", "Ctrl-C and Ctrl-D"],
+)
+def test_ctrl_c_twice_or_ctrl_d_at_the_prompt_is_the_end(
+    keys: list[str | type[BaseException]],
+    lines: list[str | None],
+    hints: int,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    typed = iter(keys)
+
+    def read(prompt: str) -> str:
+        key = next(typed)
+        if isinstance(key, str):
+            return key
+        raise key
+
+    assert [next_line(read) for _ in lines] == lines
+    assert capsys.readouterr().err.count("Ctrl-C again or Ctrl-D ends the conversation.") == hints
 
 
 async def test_quit_ends_the_conversation(screen: Screen, serve: Serve) -> None:

@@ -110,7 +110,7 @@ async def _chatting(options: Options) -> AsyncIterator[Chat]:
 
 def _converse(chat: Chat, portal: BlockingPortal) -> None:
     """Take turns until the person ends the conversation."""
-    while (line := _next_line()) is not None:
+    while (line := next_line()) is not None:
         match line.strip():
             case "":
                 pass
@@ -124,11 +124,11 @@ def _converse(chat: Chat, portal: BlockingPortal) -> None:
                 print(file=sys.stderr)
 
 
-def _next_line() -> str | None:
-    """What the person types, or None at the end. The first Ctrl-C only drops the line."""
+def next_line(read: Callable[[str], str] = input) -> str | None:
+    """What the person types, or None at the end. Ctrl-C drops the line, and a second one ends the conversation."""
     for hint in (AGAIN, ""):
         try:
-            return input(PROMPT)
+            return read(PROMPT)
         except EOFError:
             print(file=sys.stderr)
             return None
