@@ -102,7 +102,11 @@ async def _chatting(options: Options) -> AsyncIterator[Chat]:
         chat.client = client
         if sys.stdin.isatty():
             transcript.note(f"{options.model}, with the tools of {quoted(client.server_info.name)}. {HELP}")
-        yield chat
+        transcript.pause()
+        try:
+            yield chat
+        finally:
+            transcript.resume()
 
 
 # The person
@@ -178,6 +182,7 @@ class Chat:
         result: LoopResult | None = None
         asked = UserMessage(prompt)
         self._keyboard.release()
+        self._transcript.resume()
         with CancelScope() as self._scope:
             try:
                 result = await run_tool_loop(
@@ -206,6 +211,7 @@ class Chat:
             else:
                 self._transcript.aside(partial(print_error, str(failure)))
         await self._keyboard.acquire()  # when no question is open any more
+        self._transcript.pause()
         return failure
 
     def stop(self) -> None:
@@ -218,8 +224,11 @@ class Chat:
 
         async def asks(request: RequestT) -> AnswerT:
             async with self._keyboard:
-                with self._transcript.paused():
+                self._transcript.pause()
+                try:
                     return await ask(request)
+                finally:
+                    self._transcript.resume()
 
         return asks
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TextIO
 
@@ -23,7 +22,7 @@ LINES_SHOWN = 6
 class Transcript:
     """Prints a conversation: the model's text to *answers*, all else by *printer*.
 
-    While a question is open (`paused`), it prints nothing: what comes meanwhile is printed afterwards.
+    While the person types a prompt or the answer to a question, it prints nothing: what comes is printed afterwards.
     """
 
     def __init__(self, answers: TextIO, printer: Printer) -> None:
@@ -31,7 +30,7 @@ class Transcript:
         self._printer = printer
         self._text = StreamedText()
         self._in_text = False
-        self._questions = 0
+        self._pauses = 0
         self._waiting: list[Callable[[], None]] = []
 
     def text(self, text: str) -> None:
@@ -81,25 +80,24 @@ class Transcript:
         self._print(self._end_text)
         self._print(write)
 
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """A question is open meanwhile, on a row of its own."""
+    def pause(self) -> None:
+        """Print nothing: the person types something. As often as it is called, `resume` has to be."""
         self._end_text()
-        self._questions += 1
-        try:
-            yield
-        finally:
-            self._questions -= 1
-            if not self._questions:
-                waiting, self._waiting = self._waiting, []
-                for action in waiting:
-                    action()
+        self._pauses += 1
+
+    def resume(self) -> None:
+        """Print what has come meanwhile, and go on."""
+        self._pauses -= 1
+        if not self._pauses:
+            waiting, self._waiting = self._waiting, []
+            for action in waiting:
+                action()
 
     def _field(self, label: str, text: str, style: Style | None = None) -> None:
         self.aside(partial(self._printer.field, label, text, style))
 
     def _print(self, action: Callable[[], None]) -> None:
-        if self._questions:
+        if self._pauses:
             self._waiting.append(action)
         else:
             action()

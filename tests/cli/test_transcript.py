@@ -1,0 +1,109 @@
+"""What `chat` prints, in the cases that its own tests do not show."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import pytest
+
+from mcp_host.cli.output import Printer
+from mcp_host.cli.transcript import Transcript
+from mcp_host.sampling import FinishedCall
+from mcp_host.types import CallToolResult, ToolUseContent
+from tests.cli.terminals import Terminal
+
+
+@pytest.fixture(autouse=True)
+def width(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+def finished(text: str, **fields: object) -> FinishedCall:
+    result = CallToolResult.from_wire({"content": [{"type": "text", "text": text}] if text else [], **fields})
+    return FinishedCall(ToolUseContent(id="1", name="t", input={}), result, 0.1)
+
+
+def test_text_on_a_terminal_is_indented_and_wrapped_and_all_else_begins_a_row() -> None:
+    stream = Terminal()
+    transcript = Transcript(stream, Printer(stream))
+
+    for piece in ("The quick brown fox jumps ", "over the la", "zy dog"):
+        transcript.text(piece)
+    transcript.note("Stopped.")
+    transcript.text("Again")
+    transcript.end_text()
+
+    assert stream.getvalue().splitlines() == [
+        "    The quick brown fox jumps over the",
+        "    lazy dog",
+        "Stopped.",
+        "    Again",
+    ]
+
+
+def test_nothing_is_printed_while_the_person_types() -> None:
+    stream = Terminal()
+    transcript = Transcript(stream, Printer(stream))
+
+    transcript.text("One")
+    transcript.pause()
+    transcript.pause()  # a second question waits for the first
+    transcript.text(" two")
+    transcript.note("A remark.")
+    transcript.text("three")
+    asked = stream.getvalue()
+    transcript.resume()
+    still_asked = stream.getvalue()
+    transcript.resume()
+    transcript.end_text()
+
+    assert (asked, still_asked) == ("    One\n", "    One\n")
+    assert stream.getvalue().splitlines() == ["    One", "     two", "A remark.", "    three"]
+
+
+@pytest.mark.parametrize(
+    ("call", "rows"),
+    [
+        (finished("ok\x1b[2J"), [r"    result        t: ok\x1b[2J"]),
+        (finished("no", isError=True), ["    error         t: no"]),
+        (finished("", structuredContent={"a": 1}), ['    result        t: {"a": 1}']),
+        (finished(""), ["    result        t:"]),
+        (
+            finished("\n".join("abcdefgh")),
+            [
+                "    result        t: a",
+                *[f"                  {line}" for line in "bcdef"],
+                " " * 18 + "... (15 characters)",
+            ],
+        ),
+    ],
+    ids=["escaped", "an error", "structured content only", "nothing", "many lines"],
+)
+def test_results_are_short(call: FinishedCall, rows: list[str]) -> None:
+    stream = StringIO()
+
+    Transcript(StringIO(), Printer(stream)).result(call)
+
+    assert [row.rstrip() for row in stream.getvalue().splitlines()] == rows
+
+
+def test_the_text_of_a_pipe_is_as_it_is_but_for_escapes() -> None:
+    stream = StringIO()
+    transcript = Transcript(stream, Printer(StringIO()))
+
+    for piece in ("a line of more than forty columns, with a \x1b", "[2J escape  \n", "    code"):
+        transcript.text(piece)
+    transcript.end_text()
+
+    assert stream.getvalue() == "a line of more than forty columns, with a \\x1b[2J escape  \n    code\n"
+
+
+def test_usage_is_told_if_both_numbers_are_known() -> None:
+    stream = StringIO()
+    transcript = Transcript(StringIO(), Printer(stream))
+
+    transcript.usage({"inputTokens": 12345.0, "outputTokens": 7.0, "reasoningTokens": 3.0})
+    transcript.usage({"inputTokens": 1.0})
+
+    assert stream.getvalue() == "(12,345 tokens in, 7 out)\n"
