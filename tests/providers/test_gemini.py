@@ -1,20 +1,27 @@
-"""Gemini, both ways: what is written for a request, and what a reply and a stream say."""
+"""Gemini, both ways: what is written for a request, what a reply and a stream say, and how the SDK is used."""
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import anyio
 import pytest
+from google import genai
 
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
 from mcp_host.providers.adapter import Call, Prompt, Reply
-from mcp_host.providers.gemini import GeminiModel, read_event, read_reply, with_options, write_request
+from mcp_host.providers.gemini import GeminiModel, _path, read_event, read_reply, with_options, write_request
 from mcp_host.providers.names import ToolNames
 from mcp_host.sampling import SamplingRequest
-from mcp_host.types import AudioContent, CreateMessageRequestParams, ImageContent, TextContent
+from mcp_host.sampling.request import ModelAnswer
+from mcp_host.types import AudioContent, CreateMessageRequestParams, ImageContent, JSONObject, TextContent
+from tests.providers.conftest import Serve
+from tests.providers.scripted import Failed, Said, Stalled
+from tests.providers.servers.gemini import GeminiServer
 
 USER = {"role": "user", "content": {"type": "text", "text": "Hi"}}
 ADD = {"name": "add", "inputSchema": {"type": "object"}}
@@ -99,8 +106,12 @@ def test_a_request_with_everything() -> None:
         "tools": [
             {
                 "functionDeclarations": [
-                    {"name": "add", "description": "Adds.", "parametersJsonSchema": {"type": "object"}},
-                    {"name": "read_file", "parametersJsonSchema": {"type": "object"}},
+                    {
+                        "name": "add",
+                        "description": "Adds.",
+                        "parametersJsonSchema": {"type": "object", "properties": {}},
+                    },
+                    {"name": "read_file", "parametersJsonSchema": {"type": "object", "properties": {}}},
                 ]
             }
         ],
@@ -609,3 +620,96 @@ def test_other_candidates_are_not_read() -> None:
 
     assert added == "a"
     assert read_reply(reply, ASKED).content == [TextContent(text="a")]
+
+
+# Through the SDK
+
+
+def client(server: GeminiServer, **more: Any) -> Any:
+    return genai.Client(**{"api_key": server.key, "http_options": {"base_url": server.url}, **more})
+
+
+NEWER: dict[str, Any] = {
+    "candidates": [
+        {
+            "content": {
+                "role": "model",
+                "parts": [
+                    {"text": "a", "aura": {"b": 1}},
+                    {"functionCall": {"name": "add", "args": {}, "mood": 1}, "thoughtSignature": "c2ln+/=="},
+                ],
+            },
+            "finishReason": "BRAND_NEW",
+        }
+    ],
+    "modelVersion": "gemini-9",
+    "era": "next",
+}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_what_the_sdk_does_not_know_is_neither_warned_of_nor_lost(serve: Serve, stream: bool) -> None:
+    """Warnings are errors in these tests."""
+    server = serve(GeminiServer, Failed(status=200, body=json.dumps(NEWER)))
+    read: list[Reply] = []
+
+    class Model(GeminiModel):
+        @staticmethod
+        def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
+            read.append(read_reply(reply, prompt))
+            return read[-1]
+
+    async with Model(client(server), "gemini-3-pro", stream=stream) as model:
+        answer = await model(ASKED.request)
+
+    assert isinstance(answer, ModelAnswer)
+    assert (answer.text, [use.name for use in answer.tool_uses], answer.stop_reason) == ("a", ["add"], "toolUse")
+    assert [(reply.stop_reason, reply.turn) for reply in read] == [("BRAND_NEW", NEWER["candidates"][0]["content"])]
+
+
+@pytest.mark.parametrize("stream", [None, False], ids=["streamed outside of asyncio", "whole"])
+async def test_an_answer_is_streamed_outside_of_asyncio(
+    serve: Serve, stream: bool | None, anyio_backend_name: str
+) -> None:
+    """The headers of a stream come at once: from then on, cancelling can close the connection."""
+    server = serve(GeminiServer, Said(text="Hello"))
+    async with GeminiModel(client(server), "gemini-3-pro", stream=stream) as model:
+        answer = await model(prompt().request)
+
+    method = "streamGenerateContent?alt=sse" if stream is None and anyio_backend_name == "trio" else "generateContent"
+    assert isinstance(answer, ModelAnswer)
+    assert answer.text == "Hello"
+    assert [heard.path.rpartition(":")[2] for heard in server.heard] == [method]
+
+
+async def test_a_stream_that_is_left_early_is_closed(serve: Serve) -> None:
+    server = serve(GeminiServer, Stalled(said=Said(text="a long answer " * 20), events=5))
+    async with GeminiModel(client(server), "gemini-3-pro") as model:
+        async with model.stream(write_request(prompt())) as events:
+            await anext(events)
+        assert await anyio.to_thread.run_sync(server.unfinished.wait, 5)
+
+
+async def test_metadata_are_refused_but_on_vertex(serve: Serve) -> None:
+    server = serve(GeminiServer)
+    async with GeminiModel(client(server), "gemini-3-pro") as model:
+        with pytest.raises(InputRefused, match="metadata: this model takes none; only models on Vertex AI do"):
+            await model(prompt(metadata={"team": "a"}).request)
+
+    assert server.heard == []
+
+
+@pytest.mark.parametrize(
+    ("model", "is_vertex", "path"),
+    [
+        ("gemini-3-pro", False, "models/gemini-3-pro"),
+        ("models/gemini-3-pro", False, "models/gemini-3-pro"),
+        ("tunedModels/mine", False, "tunedModels/mine"),
+        ("gemini-3-pro", True, "publishers/google/models/gemini-3-pro"),
+        ("meta/llama-4", True, "publishers/meta/models/llama-4"),
+        ("publishers/meta/models/llama-4", True, "publishers/meta/models/llama-4"),
+        ("projects/p/locations/l/endpoints/1", True, "projects/p/locations/l/endpoints/1"),
+    ],
+)
+def test_the_path_of_a_model(model: str, is_vertex: bool, path: str) -> None:
+    assert _path(model, is_vertex=is_vertex) == path

@@ -1,13 +1,16 @@
-"""Ollama, both ways: what is written for a request, and what a reply and a stream say."""
+"""Ollama, both ways: what is written for a request, what a reply and a stream say, and how the SDK is used."""
 
 from __future__ import annotations
 
 import json
 import os
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
+import ollama
 import pytest
 
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
@@ -16,6 +19,9 @@ from mcp_host.providers.names import ToolNames
 from mcp_host.providers.ollama import OllamaModel, read_event, read_reply, with_options, write_request
 from mcp_host.sampling import SamplingRequest
 from mcp_host.types import CreateMessageRequestParams, TextContent
+from tests.providers.conftest import Serve
+from tests.providers.scripted import Failed, Said
+from tests.providers.servers.ollama import OllamaServer
 
 USER = {"role": "user", "content": {"type": "text", "text": "Hi"}}
 ADD = {"name": "add", "inputSchema": {"type": "object", "properties": {"a": {"type": "integer"}}}}
@@ -199,6 +205,16 @@ def test_options_are_fields_of_the_request_or_parameters_of_the_model() -> None:
     }
 
 
+def test_a_nested_schema_is_sent_whole() -> None:
+    """The SDK's own ``chat`` would leave only the types and descriptions of the first level."""
+    place = {"type": "object", "properties": {"x": {"type": "number", "minimum": 0}}, "required": ["x"]}
+    schema = {"type": "object", "properties": {"at": {"anyOf": [place, {"type": "null"}]}}}
+
+    [tool] = write_request(prompt(tools=[{"name": "go", "inputSchema": schema}]))["tools"]
+
+    assert tool["function"]["parameters"] == schema
+
+
 # The tool choice
 
 
@@ -237,11 +253,12 @@ def test_one_of_several_required_tools_is_a_name_and_arguments() -> None:
     assert body["messages"][0]["content"].startswith("Call one of these tools.")
 
 
-def test_a_schema_that_refers_to_nothing_is_refused_where_it_is_needed() -> None:
-    broken = {"name": "b", "inputSchema": {"type": "object", "properties": {"a": {"$ref": "#/$defs/x"}}}}
+@pytest.mark.parametrize("choice", [{"mode": "required"}, {"mode": "auto"}], ids=["required", "auto"])
+def test_a_schema_that_refers_to_nothing_is_refused(choice: object) -> None:
+    broken = {"name": "b", "inputSchema": {"type": "object", "$ref": "#/$defs/x"}}
 
-    with pytest.raises(InputRefused, match="tools: b: this model takes no such schema: "):
-        write_request(prompt(tools=[ADD, broken], toolChoice={"mode": "required"}))
+    with pytest.raises(InputRefused, match="the tool 'b': this model takes no such schema: "):
+        write_request(prompt(tools=[ADD, broken], toolChoice=choice))
 
 
 # Replies
@@ -404,3 +421,36 @@ def test_a_stream_of_many_pieces_is_folded_in_linear_time() -> None:
     assert reply["message"]["content"] is before
     assert len(before) == 1001
     assert read_reply(reply, ASKED) == Reply([TextContent(text="ab" * 1000)], "q", "endTurn")
+
+
+# Through the SDK
+
+
+@asynccontextmanager
+async def model_of(server: OllamaServer, **arguments: Any) -> AsyncIterator[OllamaModel]:
+    async with OllamaModel(ollama.AsyncClient(server.url, trust_env=False), "qwen3", **arguments) as model:
+        yield model
+
+
+async def test_the_data_of_an_image_is_never_taken_for_the_path_of_a_file(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The SDK's own ``chat`` reads a file that has the name, and the server of MCP wrote it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "aGkK").write_text("secret")
+    server = serve(OllamaServer, Said(text="ok"))
+    async with model_of(server) as model:
+        await model(prompt(said("user", {**PNG, "data": "aGkK"})).request)
+
+    assert server.last["messages"] == [{"role": "user", "content": "", "images": ["aGkK"]}]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_a_model_that_is_missing_and_a_limit_are_errors_that_say_so(serve: Serve, stream: bool) -> None:
+    missing = Failed(status=404, body='{"error": "model \'qwen3\' not found"}')
+    server = serve(OllamaServer, missing, Failed(status=429, retry_after="7"))
+    async with model_of(server, stream=stream) as model:
+        with pytest.raises(ProviderError, match=r"^ollama: ResponseError \(HTTP 404\)$"):
+            await model(ASKED.request)
+        with pytest.raises(ProviderError, match=r"^ollama: ResponseError \(HTTP 429\), try again after 7 seconds$"):
+            await model(ASKED.request)

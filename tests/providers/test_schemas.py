@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcp_host.providers.schemas import function, strict
+from mcp_host.providers.schemas import function, gemini, strict
 from tests.providers.servers import openai_rules
 
 TEXT = {"type": "string"}
@@ -178,3 +178,38 @@ def test_a_schema_for_the_strict_mode(schema: dict[str, Any], written: dict[str,
 )
 def test_what_the_strict_mode_cannot_say_is_none(schema: dict[str, Any]) -> None:
     assert strict(schema) is None
+
+
+@pytest.mark.parametrize(
+    ("schema", "written"),
+    [
+        ({"type": "object"}, {"type": "object", "properties": {}}),
+        (an_object(a={"const": "x"}, b={"enum": ["y"]}), an_object(a={"enum": ["x"]}, b={"enum": ["y"]})),
+        (
+            an_object(a={"type": "integer", "minimum": 0, "exclusiveMaximum": 5, "default": 1, "description": "D"}),
+            an_object(
+                a={
+                    "type": "integer",
+                    "minimum": 0,
+                    "description": 'D\nThis JSON Schema applies, too: {"exclusiveMaximum": 5, "default": 1}',
+                }
+            ),
+        ),
+        (
+            {**an_object(a={"$ref": "#/$defs/T", "description": "d"}), "$defs": {"T": {"type": "string"}}},
+            an_object(a={"type": "string", "description": "d"}),
+        ),
+        (
+            an_object(a={"$ref": "#", "description": "d"}),
+            {
+                **an_object(a={"$ref": "#/$defs/root"}),
+                "$defs": {"root": an_object(a={"$ref": "#/$defs/root"})},
+            },
+        ),
+    ],
+    ids=["no properties", "const", "other keywords", "reference", "a reference to itself"],
+)
+def test_gemini_gets_the_keywords_that_it_reads_and_the_others_in_words(
+    schema: dict[str, Any], written: dict[str, Any]
+) -> None:
+    assert gemini(schema) == written

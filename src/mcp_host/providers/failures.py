@@ -66,7 +66,9 @@ def _errors(exc: Exception) -> Iterator[Mapping[str, object]]:
 
 
 def _retry_after(exc: Exception) -> float | None:
-    headers = getattr(getattr(exc, "response", None), "headers", None)
+    # The error of Ollama's SDK has no response. The one of httpx that it was raised from has.
+    responses = [getattr(error, "response", None) for error in (exc, exc.__context__)]
+    headers = next((response.headers for response in responses if response is not None), None)
     found: list[float | None] = []
     said = getattr(exc, "retry_after", None)  # pydantic-ai has read it
     if isinstance(said, int | float) and said >= 0:

@@ -33,7 +33,8 @@ from typing import Any, assert_never
 import anyio.to_thread
 from pydantic_core import from_json, to_json
 
-from mcp_host.errors import ProviderError, SamplingError, excerpt
+from mcp_host.errors import ProviderError, SamplingError, excerpt, quoted
+from mcp_host.providers import schemas
 from mcp_host.providers.adapter import (
     Call,
     Prompt,
@@ -182,7 +183,10 @@ def _declarations(prompt: Prompt) -> Iterator[JSONObject]:
         declaration: JSONObject = {"name": prompt.names.write(tool.name)}
         if tool.description:
             declaration["description"] = tool.description
-        declaration["parametersJsonSchema"] = tool.input_schema
+        try:
+            declaration["parametersJsonSchema"] = schemas.gemini(tool.input_schema)
+        except (ValueError, RecursionError) as exc:
+            raise refused(f"the tool {quoted(tool.name)}", f"no such schema: {exc}") from None
         yield declaration
 
 

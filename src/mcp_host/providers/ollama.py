@@ -18,13 +18,14 @@ tool_use
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import assert_never
 
 from pydantic_core import from_json, to_json
 
-from mcp_host.errors import SamplingError, excerpt
+from mcp_host.errors import SamplingError, excerpt, quoted
+from mcp_host.providers import schemas
 from mcp_host.providers.adapter import (
     Call,
     Prompt,
@@ -121,17 +122,21 @@ def _required(request: SamplingRequest) -> Sequence[Tool]:
 
 def _format(tools: Sequence[Tool]) -> JSONObject:
     if len(tools) == 1:
-        return _object(tools[0])
+        return {"properties": {}, **tools[0].input_schema, "type": "object"}
     return {"anyOf": [_call_schema(tool) for tool in tools]}
 
 
 def _call_schema(tool: Tool) -> JSONObject:
-    try:
-        arguments = inlined(tool.input_schema)  # its references would lead out of it
-    except ValueError as exc:
-        raise refused(f"tools: {excerpt(tool.name)}", f"no such schema: {exc}") from exc
+    arguments = _checked(inlined, tool)  # its references would lead out of it
     properties = {"name": {"type": "string", "enum": [tool.name]}, "arguments": arguments}
     return {"type": "object", "properties": properties, "required": ["name", "arguments"]}
+
+
+def _checked(rewrite: Callable[[JSONObject], JSONObject], tool: Tool) -> JSONObject:
+    try:
+        return rewrite(tool.input_schema)
+    except (ValueError, RecursionError) as exc:
+        raise refused(f"the tool {quoted(tool.name)}", f"no such schema: {exc}") from None
 
 
 def _instructions(tools: Sequence[Tool]) -> str:
@@ -147,15 +152,10 @@ def _instructions(tools: Sequence[Tool]) -> str:
 
 
 def _tool(tool: Tool) -> JSONObject:
-    function: JSONObject = {"name": tool.name, "parameters": _object(tool)}
+    function: JSONObject = {"name": tool.name, "parameters": _checked(schemas.function, tool)}
     if tool.description:
         function["description"] = tool.description
     return {"type": "function", "function": function}
-
-
-def _object(tool: Tool) -> JSONObject:
-    """The schema of the arguments, with what the templates of models read of every tool."""
-    return {"properties": {}, **tool.input_schema, "type": "object"}
 
 
 def _messages(prompt: Prompt) -> Iterator[JSONObject]:

@@ -5,6 +5,7 @@ rule          for
 ============  ==============================================================================================
 `function`    the parameters of a function at OpenAI: an object at the root, without alternatives there
 `strict`      OpenAI's strict mode, whose output always conforms: a small part of JSON Schema, or nothing
+`gemini`      the parameters of a function at Google: an object at the root, and the keywords that Gemini reads
 ============  ==============================================================================================
 
 A rewritten schema may allow more than the tool does, because the server checks the arguments. What it no longer says
@@ -37,11 +38,21 @@ STRICT_FORMATS = frozenset({"date", "date-time", "duration", "email", "hostname"
 NO_RULES = frozenset(
     {"$comment", "$schema", "default", "deprecated", "discriminator", "examples", "readOnly", "writeOnly"}
 )
+SAYS_NOTHING = frozenset({"$comment", "$schema", "deprecated", "discriminator", "readOnly", "writeOnly"})
 # The limits of the first models with strict mode. Newer ones take more; a larger schema is sent as a function.
 STRICT_LEVELS = 5
 STRICT_PROPERTIES = 100
 STRICT_VALUES = 500
 STRICT_CHARACTERS = 15_000  # of all names and values together
+
+# https://ai.google.dev/api/generate-content#FIELDS.response_json_schema
+GEMINI_KEYWORDS = frozenset(
+    {
+        *("$anchor", "$defs", "$id", "$ref", "additionalProperties", "anyOf", "description", "enum", "format", "items"),
+        *("maxItems", "maximum", "minItems", "minimum", "oneOf", "prefixItems", "properties", "propertyOrdering"),
+        *("required", "title", "type"),
+    }
+)
 
 KEYWORD_TYPES: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("$defs", "patternProperties", "properties"), dict),
@@ -70,6 +81,28 @@ def function(schema: Schema) -> Schema:
         kept["description"] = "\n".join(filter(None, [kept.get("description"), note]))
     kept |= {"type": "object", "properties": properties}
     return kept | {"required": required} if required else kept
+
+
+def gemini(schema: Schema) -> Schema:
+    """The parameters of a function, for Gemini. Other keywords than those that it reads are in the descriptions.
+
+    Raises:
+        ValueError: The schema refers to something that it does not have.
+    """
+    return _each(function(inlined(schema)), _read_by_gemini)
+
+
+def _read_by_gemini(part: Schema) -> Schema:
+    if "$ref" in part:  # "no other properties, except for than those starting as a `$`, may be set"
+        return {name: value for name, value in part.items() if name.startswith("$")}
+    written = {name: value for name, value in part.items() if name in GEMINI_KEYWORDS}
+    if "const" in part:
+        written.setdefault("enum", [part["const"]])
+    told = {name: value for name, value in part.items() if name not in {*GEMINI_KEYWORDS, *SAYS_NOTHING, "const"}}
+    if told:
+        note = f"This JSON Schema applies, too: {json.dumps(told, ensure_ascii=False)}"
+        written["description"] = "\n".join(filter(None, [part.get("description"), note]))
+    return written
 
 
 def _accepted(part: Schema) -> Schema:
