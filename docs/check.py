@@ -55,7 +55,7 @@ def main() -> int:
 
 def stale() -> Iterator[str]:
     """Generated pages that are out of date."""
-    for name, write in reference.PAGES.items():
+    for name, write in {**reference.PAGES, **reference.PARTS}.items():
         path = reference.HERE / name
         if not path.exists() or path.read_text(encoding="utf-8") != write():
             yield f"docs/{name}: not what the source says; run .venv/bin/python docs/reference.py"

@@ -9,6 +9,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import faults
+import matrix
 import source
 from source import Function, Named
 
@@ -391,7 +392,11 @@ SINCE = re.compile(r"SINCE_(\w+)")
 
 
 PAGES: Mapping[str, Callable[[], str]] = {"reference.md": reference, "limits.md": limits, "faults.md": faults.page}
+"""Pages that are written here as a whole."""
+
+PARTS: Mapping[str, Callable[[], str]] = {"providers.md": matrix.page}
+"""Pages of which a part is written here."""
 
 if __name__ == "__main__":
-    for name, page in PAGES.items():
+    for name, page in {**PAGES, **PARTS}.items():
         (HERE / name).write_text(page(), encoding="utf-8")

@@ -20,7 +20,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import chdir, contextmanager, redirect_stdout
+from contextlib import AbstractContextManager, chdir, contextmanager, nullcontext, redirect_stdout
 from doctest import ELLIPSIS, OutputChecker
 from inspect import CO_COROUTINE
 from itertools import pairwise
@@ -48,7 +48,7 @@ async def run_page(page: Page) -> int:
         SnippetError: The first one that fails, with its line.
     """
     count = 0
-    with TemporaryDirectory() as directory, chdir(directory), own_programs_first():
+    with TemporaryDirectory() as directory, chdir(directory), own_programs_first(), models_of(page):
         os.symlink(ROOT / "examples", "examples")
         async with given() as names:
             section, scope = "", dict(names)
@@ -60,6 +60,15 @@ async def run_page(page: Page) -> int:
                 except Exception as exc:
                     raise SnippetError(f"{page.path}:{block.line}: {type(exc).__name__}: {exc}") from exc
     return count
+
+
+def models_of(page: Page) -> AbstractContextManager[None]:
+    """The servers of models' APIs, if *page* has real models."""
+    if not any("mcp_host.providers" in block.text for block in page.blocks):
+        return nullcontext()
+    from model_servers import model_servers
+
+    return model_servers()
 
 
 @contextmanager

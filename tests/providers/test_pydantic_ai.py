@@ -98,7 +98,7 @@ def test_what_a_user_says_is_one_prompt(content: list[Wire], written: object) ->
         ([], ""),
         ([text("3"), IMAGE], ["3", BINARY]),
         ([AUDIO], [{**BINARY, "media_type": "audio/wav"}]),
-        ([{"type": "resource", "resource": {"uri": "file:///a", "text": "notes"}}], "notes"),
+        ([{"type": "resource", "resource": {"uri": "file:///a", "text": "notes"}}], "file:///a:\nnotes"),
         (
             [{"type": "resource", "resource": {"uri": "a:", "blob": "aGVsbG8=", "mimeType": "application/pdf"}}],
             [{**BINARY, "media_type": "application/pdf"}],

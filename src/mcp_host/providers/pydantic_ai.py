@@ -171,7 +171,7 @@ def _content(blocks: Sequence[ContentBlock], where: str) -> list[str | JSONObjec
                 written.append(_binary(blob, kind))
             case EmbeddedResource(resource=resource):
                 assert not isinstance(resource, BlobResourceContents), "matched above"
-                written.append(resource.text)
+                written.append(f"{resource.uri}:\n{resource.text}")
             case _:
                 assert_never(block)
     return written
