@@ -60,7 +60,7 @@ bench: setup  ## CPU and memory, compared with other SDKs (needs node and npm); 
 	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
 
 faults: setup  ## dead servers, cut networks and cancelled callers at every point (about 20 minutes)
-	@THOROUGH=1 $(BIN)/python -m pytest --quiet tests/faults tests/robustness
+	@THOROUGH=1 $(BIN)/python -m pytest --quiet tests/faults tests/robustness tests/providers
 
 fuzz: $(FUZZ)/.ready  ## arbitrary bytes for the code that reads a server's output; SECONDS=600 for ten minutes
 	@$(FUZZ)/bin/python -m fuzz.run --seconds $(SECONDS)

@@ -6,6 +6,7 @@ import base64
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import openai
@@ -13,52 +14,25 @@ import pytest
 
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
 from mcp_host.providers import OpenAIChatModel
-from mcp_host.providers.adapter import Call, Prompt, answer_of
-from mcp_host.providers.names import ToolNames
+from mcp_host.providers.adapter import Call, answer_of
 from mcp_host.providers.openai_chat import Dialect, dialect_of, read_event, read_reply, write_request
-from mcp_host.sampling import SamplingRequest
-from mcp_host.types import AudioContent, CreateMessageRequestParams, ImageContent, TextContent
+from mcp_host.types import AudioContent, ImageContent, TextContent
+from tests.providers import openai_prompts
 from tests.providers.conftest import Serve
+from tests.providers.openai_prompts import ADD, NOW, PNG, SCHEMA, STRICT, USER, pieces, result, text, used
 from tests.providers.scripted import Called, Said
 from tests.providers.servers.openai_chat import CompatibleChatServer, OpenAIChatServer
 from tests.robustness.dialogue import THOROUGH
 
-USER = {"role": "user", "content": {"type": "text", "text": "Hi"}}
-SCHEMA = {"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]}
-STRICT = {**SCHEMA, "additionalProperties": False}
-ADD = {"name": "add", "description": "Adds", "inputSchema": SCHEMA}
-NOW = {"name": "now", "inputSchema": {"type": "object"}}
 ADD_FUNCTION = {"type": "function", "function": {"name": "add", "parameters": SCHEMA, "description": "Adds"}}
 NOW_FUNCTION = {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}
-PNG = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
 WAV = {"type": "audio", "data": "aGk=", "mimeType": "audio/x-wav"}
 AUDIO = {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}}
 DIALECTS: list[Dialect] = ["openai", "compatible"]
 
 
-def prompt(
-    *messages: dict[str, Any],
-    model: str = "gpt-4.1",
-    options: dict[str, object] | None = None,
-    turns: dict[int, object] | None = None,
-    **params: Any,
-) -> Prompt:
-    wire = {"messages": list(messages or (USER,)), "maxTokens": 100, **params}
-    request = SamplingRequest(params=CreateMessageRequestParams.from_wire(wire), server="s")
-    return Prompt(request, model, ToolNames.of(request, OpenAIChatModel.name_rule), options or {}, turns or {})
-
-
-def text(words: str) -> dict[str, Any]:
-    return {"type": "text", "text": words}
-
-
-def used(id: str = "c1", name: str = "add", **input: object) -> dict[str, Any]:
-    return {"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": name, "input": input}]}
-
-
-def result(*content: dict[str, Any], id: str = "c1", **fields: Any) -> dict[str, Any]:
-    return {"role": "user", "content": [{"type": "tool_result", "toolUseId": id, "content": list(content), **fields}]}
+prompt = partial(openai_prompts.prompt, model="gpt-4.1")
 
 
 def call(id: str = "c1", name: str = "add", arguments: str = "{}") -> dict[str, Any]:
@@ -600,11 +574,6 @@ MESSAGE: dict[str, Any] = {
     "tool_calls": CALLS,
 }
 WHOLE = {**completion("tool_calls", **MESSAGE), "usage": {"prompt_tokens": 1, "completion_tokens": 2}}
-
-
-def pieces(chance: random.Random, words: str) -> list[str]:
-    cuts = sorted(chance.choices(range(len(words) + 1), k=chance.randrange(6)))
-    return [words[start:end] for start, end in zip([0, *cuts], [*cuts, len(words)], strict=True)]
 
 
 def deltas(chance: random.Random) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import openai
@@ -12,48 +13,21 @@ import pytest
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
 from mcp_host.providers import OpenAIModel
 from mcp_host.providers.adapter import Call, Prompt, Reply, answer_of
-from mcp_host.providers.names import ToolNames
 from mcp_host.providers.openai_responses import read_event, read_reply, write_request
-from mcp_host.sampling import SamplingRequest
-from mcp_host.types import CreateMessageRequestParams, ImageContent, TextContent, ToolUseContent
+from mcp_host.types import ImageContent, TextContent, ToolUseContent
+from tests.providers import openai_prompts
 from tests.providers.conftest import Serve
+from tests.providers.openai_prompts import ADD, NOW, PNG, SCHEMA, STRICT, USER, pieces, result, text, used
 from tests.providers.scripted import Called, Said
 from tests.providers.servers.openai_responses import OpenAIResponsesServer
 from tests.robustness.dialogue import THOROUGH
 
-USER = {"role": "user", "content": {"type": "text", "text": "Hi"}}
-SCHEMA = {"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]}
-STRICT = {**SCHEMA, "additionalProperties": False}
-ADD = {"name": "add", "description": "Adds", "inputSchema": SCHEMA}
-NOW = {"name": "now", "inputSchema": {"type": "object"}}
 FUNCTION = {"type": "function", "name": "add", "description": "Adds", "parameters": SCHEMA, "strict": False}
-PNG = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
 IMAGE = {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,aGk="}
 WAV = {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}
 
 
-def prompt(
-    *messages: dict[str, Any],
-    model: str = "gpt-5.6",
-    options: dict[str, object] | None = None,
-    turns: dict[int, object] | None = None,
-    **params: Any,
-) -> Prompt:
-    wire = {"messages": list(messages or (USER,)), "maxTokens": 100, **params}
-    request = SamplingRequest(params=CreateMessageRequestParams.from_wire(wire), server="s")
-    return Prompt(request, model, ToolNames.of(request, OpenAIModel.name_rule), options or {}, turns or {})
-
-
-def text(words: str) -> dict[str, Any]:
-    return {"type": "text", "text": words}
-
-
-def used(id: str = "c1", name: str = "add", **input: object) -> dict[str, Any]:
-    return {"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": name, "input": input}]}
-
-
-def result(*content: dict[str, Any], id: str = "c1", **fields: Any) -> dict[str, Any]:
-    return {"role": "user", "content": [{"type": "tool_result", "toolUseId": id, "content": list(content), **fields}]}
+prompt = partial(openai_prompts.prompt, model="gpt-5.6")
 
 
 def resource(**contents: Any) -> dict[str, Any]:
@@ -441,11 +415,6 @@ KINDS = {
     "refusal": ("response.refusal", "refusal"),
     "summary_text": ("response.reasoning_summary_text", "text"),
 }
-
-
-def pieces(chance: random.Random, words: str) -> list[str]:
-    cuts = sorted(chance.choices(range(len(words) + 1), k=chance.randrange(6)))
-    return [words[start:end] for start, end in zip([0, *cuts], [*cuts, len(words)], strict=True)]
 
 
 def deltas(chance: random.Random, index: int, item: dict[str, Any]) -> list[dict[str, Any]]:

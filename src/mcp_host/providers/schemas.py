@@ -4,12 +4,12 @@
 rule          for
 ============  ==============================================================================================
 `function`    the parameters of a function at OpenAI: an object at the root, without alternatives there
-`strict`      OpenAI's strict mode, whose output always conforms: a small part of JSON Schema, or nothing
+`strict`      OpenAI's strict mode, whose output always conforms: a small part of JSON Schema, or None
 `gemini`      the parameters of a function at Google: an object at the root, and the keywords that Gemini reads
 ============  ==============================================================================================
 
-A rewritten schema may allow more than the tool does, because the server checks the arguments. What it no longer says
-is then in its description, for the model.
+A rewritten schema of a function may allow more than the tool does, because the server checks the arguments. The
+alternatives that it no longer has are in its description, for the model.
 """
 
 from __future__ import annotations

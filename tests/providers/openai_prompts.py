@@ -1,0 +1,49 @@
+"""Requests for the models of OpenAI, and random splits of texts: for the tests of both of its APIs."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from mcp_host.providers.adapter import Prompt
+from mcp_host.providers.names import ToolNames
+from mcp_host.providers.openai import NAME_RULE
+from mcp_host.sampling import SamplingRequest
+from mcp_host.types import CreateMessageRequestParams
+
+USER = {"role": "user", "content": {"type": "text", "text": "Hi"}}
+SCHEMA = {"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]}
+STRICT = {**SCHEMA, "additionalProperties": False}
+ADD = {"name": "add", "description": "Adds", "inputSchema": SCHEMA}
+NOW = {"name": "now", "inputSchema": {"type": "object"}}
+PNG = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+
+
+def prompt(
+    *messages: dict[str, Any],
+    model: str,
+    options: dict[str, object] | None = None,
+    turns: dict[int, object] | None = None,
+    **params: Any,
+) -> Prompt:
+    wire = {"messages": list(messages or (USER,)), "maxTokens": 100, **params}
+    request = SamplingRequest(params=CreateMessageRequestParams.from_wire(wire), server="s")
+    return Prompt(request, model, ToolNames.of(request, NAME_RULE), options or {}, turns or {})
+
+
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+def used(id: str = "c1", name: str = "add", **input: object) -> dict[str, Any]:
+    return {"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": name, "input": input}]}
+
+
+def result(*content: dict[str, Any], id: str = "c1", **fields: Any) -> dict[str, Any]:
+    return {"role": "user", "content": [{"type": "tool_result", "toolUseId": id, "content": list(content), **fields}]}
+
+
+def pieces(chance: random.Random, words: str) -> list[str]:
+    """*words*, cut at up to five random places. Pieces may be empty."""
+    cuts = sorted(chance.choices(range(len(words) + 1), k=chance.randrange(6)))
+    return [words[start:end] for start, end in zip([0, *cuts], [*cuts, len(words)], strict=True)]
