@@ -1,4 +1,4 @@
-"""JSON Schemas of tools, as OpenAI accepts them."""
+"""JSON Schemas of tools, as each provider accepts them."""
 
 from __future__ import annotations
 
