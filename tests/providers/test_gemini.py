@@ -312,6 +312,16 @@ def test_a_call_without_its_signature_is_text_in_the_current_turn_of_gemini_3() 
     ]
 
 
+def test_an_empty_message_of_the_user_begins_no_turn() -> None:
+    """It is left out, so that the API does not see it."""
+    written = contents(*CALLED, said("user", result("c1", text("1"))), said("user", text("")))
+
+    assert written[1:] == [
+        {"role": "model", "parts": [{"text": '[I call the tool add with {"a":1}]'}]},
+        {"role": "user", "parts": [{"text": "[the tool add returned: 1]"}]},
+    ]
+
+
 @pytest.mark.parametrize("model", ["gemini-2.5-flash", "models/gemini-1.5-pro", "gemma-3-27b-it"])
 def test_older_models_get_calls_without_signatures_as_calls(model: str) -> None:
     written = contents(*CALLED, said("user", result("c1", text("1"))), model=model)

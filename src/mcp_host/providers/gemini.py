@@ -245,7 +245,8 @@ def _current_turn(messages: Sequence[SamplingMessage]) -> int:
     """The index of the message that begins the current turn: the user's last one that is no tool result; -1 if none."""
     begins = -1
     for index, message in enumerate(messages):
-        if message.role == "user" and not any(isinstance(block, ToolResultContent) for block in message.content):
+        said = [block for block in message.content if not isinstance(block, TextContent) or block.text]
+        if message.role == "user" and said and not isinstance(said[0], ToolResultContent):
             begins = index
     return begins
 
