@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tests.elicitation.asking import FIELD, SEND
 from tests.providers.conftest import Serve
 from tests.providers.scripted import Called, Failed, Said, Stalled
 from tests.providers.servers.anthropic import AnthropicServer
+from tests.providers.servers.openai_chat import OpenAIChatServer
 from tests.terminal.screens import Screen
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
@@ -34,6 +36,9 @@ CTRL_C = "\x03"
 PYTHON = Path(sys.executable).name
 LOGIN = "import os, sys; os.login_tty(0); from mcp_host.cli import main; sys.exit(main(sys.argv[1:]))"
 """The command, in a session whose terminal is its stdin: Ctrl-C is sent to it."""
+
+KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "OPENAI_BASE_URL", "GEMINI_API_KEY")
+WITHOUT_KEYS = {name: value for name, value in os.environ.items() if name not in KEYS}
 
 server = Server("desk")
 
@@ -83,37 +88,47 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def command_of(*argv: str) -> list[str]:
+def command_of(*argv: str, verb: str = "chat", model: str = f"anthropic:{MODEL}") -> list[str]:
     target = ["--", sys.executable, "-c", "from tests.cli.test_chat import server; server.run_stdio()"]
-    return ["chat", "--model", f"anthropic:{MODEL}", *argv, "-e", f"PYTHONPATH={ROOT}", *target]
+    return [verb, "--model", model, *argv, "-e", f"PYTHONPATH={ROOT}", *target]
 
 
-def environment_of(api: AnthropicServer, **more: str) -> dict[str, str]:
+def environment_of(api: AnthropicServer) -> dict[str, str]:
     return {
-        **os.environ,
+        **WITHOUT_KEYS,
         "TERM": "dumb",  # readline writes no escapes there
         "ANTHROPIC_BASE_URL": api.url,
         "ANTHROPIC_API_KEY": api.key,
-        **more,
     }
 
 
 @asynccontextmanager
-async def chatting(screen: Screen, api: AnthropicServer, *argv: str) -> AsyncIterator[Process]:
-    """The command on *screen*, when it has asked for the first prompt."""
+async def running(screen: Screen, api: AnthropicServer, *command: str) -> AsyncIterator[Process]:
+    """The command on *screen*, which is the terminal that controls it."""
     end = os.open(screen.path, os.O_RDWR | os.O_NOCTTY)
     try:
-        command = [sys.executable, "-c", LOGIN, *command_of(*argv)]
         with fail_after(IN_TIME):
             async with await open_process(
-                command, stdin=end, stdout=end, stderr=end, cwd=ROOT, env=environment_of(api)
+                [sys.executable, "-c", LOGIN, *command],
+                stdin=end,
+                stdout=end,
+                stderr=end,
+                cwd=ROOT,
+                env=environment_of(api),
             ) as process:
-                await screen.asks(PROMPT)
                 yield process
-                screen.press("\x04")  # Ctrl-D
-                assert await process.wait() == 0
     finally:
         os.close(end)
+
+
+@asynccontextmanager
+async def chatting(screen: Screen, api: AnthropicServer, *argv: str) -> AsyncIterator[Process]:
+    """The command `chat`, when it has asked for the first prompt."""
+    async with running(screen, api, *command_of(*argv)) as process:
+        await screen.asks(PROMPT)
+        yield process
+        screen.press("\x04")  # Ctrl-D
+        assert await process.wait() == 0
 
 
 def conversation(body: dict[str, Any]) -> list[tuple[str, list[Any]]]:
@@ -401,14 +416,14 @@ async def test_what_the_model_says_cannot_control_the_terminal(hostile: str, scr
 # Without a terminal
 
 
-def piped(api: AnthropicServer, prompt: str, *argv: str, **environment: str) -> tuple[int, str, str]:
+def piped(command: Sequence[str], prompt: str, environment: Mapping[str, str]) -> tuple[int, str, str]:
     done = subprocess.run(
-        [sys.executable, "-m", "mcp_host", *command_of(*argv)],
+        [sys.executable, "-m", "mcp_host", *command],
         input=prompt,
         capture_output=True,
         text=True,
         cwd=ROOT,
-        env=environment_of(api, **environment),
+        env=environment,
         timeout=IN_TIME,
         check=False,
         start_new_session=True,
@@ -423,7 +438,7 @@ def test_stdin_that_is_no_terminal_is_one_prompt_and_stdout_is_the_answer(serve:
     adds = Said(text="I add.", calls=[Called("add", {"a": 1, "b": 2})])
     api = serve(AnthropicServer, adds, Said(text=f"It is\n3{CLEAR}."))
 
-    done = piped(api, "Add one\nand two.\n", "--yes")
+    done = piped(command_of("--yes"), "Add one\nand two.\n", environment_of(api))
 
     assert done == (0, "I add.\nIt is\n3\\x1b[2J.\n", f"{CALLS}    result        add: 3\n(22 tokens in, 14 out)\n")
     assert conversation(api.heard[0].body) == [("user", ["Add one\nand two."])]
@@ -432,7 +447,7 @@ def test_stdin_that_is_no_terminal_is_one_prompt_and_stdout_is_the_answer(serve:
 def test_without_a_terminal_calls_are_denied_and_the_flag_that_allows_them_is_named(serve: Serve) -> None:
     api = serve(AnthropicServer, Said(calls=[Called("add", {"a": 1, "b": 2})]), Said(text="I cannot."))
 
-    code, out, err = piped(api, "Add.")
+    code, out, err = piped(command_of(), "Add.", environment_of(api))
 
     assert (code, out) == (0, "I cannot.\n")
     assert err == (
@@ -444,7 +459,7 @@ def test_without_a_terminal_calls_are_denied_and_the_flag_that_allows_them_is_na
 
 
 def test_a_failure_of_the_provider_is_the_exit_code(serve: Serve) -> None:
-    code, out, err = piped(serve(AnthropicServer, Failed(status=400)), "Hello.")
+    code, out, err = piped(command_of(), "Hello.", environment_of(serve(AnthropicServer, Failed(status=400))))
 
     assert (code, out) == (9, "")
     assert err.startswith("mcp-host: anthropic")
@@ -452,6 +467,88 @@ def test_a_failure_of_the_provider_is_the_exit_code(serve: Serve) -> None:
 
 
 def test_an_empty_stdin_is_an_error_of_usage(serve: Serve) -> None:
-    done = piped(serve(AnthropicServer), " \n")
+    done = piped(command_of(), " \n", environment_of(serve(AnthropicServer)))
 
     assert done == (2, "", "mcp-host: stdin is empty; it is the prompt if it is no terminal\n")
+
+
+# Other commands, and other providers
+
+
+@pytest.mark.parametrize(
+    ("key", "code", "says"),
+    [("y", 0, "I think not."), ("n", 7, "mcp-host: tools/call: the server asks for")],
+    ids=["yes", "no"],
+)
+async def test_a_model_of_a_provider_answers_a_server_after_a_yes(
+    key: str, code: int, says: str, screen: Screen, serve: Serve
+) -> None:
+    api = serve(AnthropicServer, Said(text="I think not."))
+
+    async with running(screen, api, *command_of("opinion", verb="call")) as process:
+        await screen.asks(ANSWER)
+        screen.press(f"{key}\n")
+        await screen.shows(says)
+        assert await process.wait() == code
+
+    assert len(api.heard) == (key == "y")
+
+
+def test_without_a_terminal_a_server_gets_the_model_by_a_flag_only(serve: Serve) -> None:
+    api = serve(AnthropicServer, Said(text="I think not."))
+    opinion = partial(command_of, "opinion", verb="call")
+
+    code, out, err = piped(opinion(), "", environment_of(api))
+    assert (code, out, len(api.heard)) == (7, "", 0)
+    denied = "mcp-host: the request of 'desk' for the model is denied, because there is no terminal to ask in; --yes allows it"
+    assert err.splitlines()[0] == denied
+
+    assert piped([*opinion()[:3], "--yes", *opinion()[3:]], "", environment_of(api)) == (0, "I think not.\n", "")
+
+
+def test_the_demo_shows_a_server_that_asks_a_model_of_a_provider(serve: Serve) -> None:
+    api = serve(AnthropicServer, Said(text="It is 21."), Said(text="It is 21."))
+
+    code, out, _ = piped(["demo", "--model", f"anthropic:{MODEL}"], "", environment_of(api))
+
+    assert (code, len(api.heard)) == (0, 2)
+    assert out.count(f"    model         {MODEL}") == 2
+    assert out.count("    content       It is 21.") == 2
+
+
+def test_a_local_server_needs_no_key(serve: Serve) -> None:
+    class KeylessServer(OpenAIChatServer):
+        key = "none"
+
+    api = serve(KeylessServer, Said(calls=[Called("add", {"a": 1, "b": 2})]), Said(text="3"))
+    environment = {**WITHOUT_KEYS, "OPENAI_BASE_URL": f"{api.url}/v1"}
+
+    code, out, _ = piped(command_of("--yes", model="openai-chat:local"), "Add.", environment)
+
+    assert (code, out, len(api.heard)) == (0, "3\n", 2)
+
+
+@pytest.mark.parametrize("verb", ["demo", "call", "chat"])
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        (
+            "anthropic:claude",
+            "mcp-host: the SDK anthropic finds no key: set the environment variable ANTHROPIC_API_KEY",
+        ),
+        ("athropic:claude", "mcp-host: there is no provider 'athropic'; did you mean 'anthropic'?"),
+        ("anthropic:", "mcp-host: 'anthropic:' names no model of anthropic"),
+    ],
+    ids=["no key", "no provider", "no name"],
+)
+def test_a_model_that_cannot_be_made_is_an_error_of_usage_before_a_server_is_started(
+    model: str, says: str, verb: str, tmp_path: Path
+) -> None:
+    started = tmp_path / "started"
+    server = [] if verb == "demo" else ["--", sys.executable, "-c", f"open({str(started)!r}, 'w')"]
+
+    code, out, err = piped([verb, "--model", model, *["opinion"][: verb == "call"], *server], "Hello.", WITHOUT_KEYS)
+
+    assert (code, out, started.exists()) == (2, "", False)
+    assert err.startswith(says)
+    assert err.count("\n") == 1

@@ -29,6 +29,8 @@ class Provider:
     """The environment variables that may have the key."""
     credentials: Sequence[str] = ()
     """Attributes of the client, one of which is set if it has a key: for an SDK that does not say so until it is used."""
+    base_url: str = ""
+    """The environment variable with the URL of another server of the same API, such as a local one, which may need no key."""
 
 
 OPENAI_KEYS = ("OPENAI_API_KEY",)
@@ -39,8 +41,12 @@ PROVIDERS = {
         keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
         credentials=("api_key", "auth_token", "credentials"),
     ),
-    "openai": Provider("openai", "AsyncOpenAI", "openai_responses.OpenAIModel", "openai", OPENAI_KEYS),
-    "openai-chat": Provider("openai", "AsyncOpenAI", "openai_chat.OpenAIChatModel", "openai", OPENAI_KEYS),
+    "openai": Provider(
+        *("openai", "AsyncOpenAI", "openai_responses.OpenAIModel", "openai", OPENAI_KEYS), base_url="OPENAI_BASE_URL"
+    ),
+    "openai-chat": Provider(
+        *("openai", "AsyncOpenAI", "openai_chat.OpenAIChatModel", "openai", OPENAI_KEYS), base_url="OPENAI_BASE_URL"
+    ),
     "gemini": Provider(
         *("google.genai", "Client", "gemini.GeminiModel", "google-genai"), keys=("GEMINI_API_KEY", "GOOGLE_API_KEY")
     ),
@@ -57,7 +63,8 @@ def model(name: str, /, **arguments: Any) -> ProviderModel:
     ``pydantic-ai:groq:llama-4`` is any model of pydantic-ai by the name that it has there.
 
     The client is made here by the provider's SDK, which has to be installed and reads its own environment variables:
-    ``ANTHROPIC_API_KEY``, ``OPENAI_API_KEY``, ``OPENAI_BASE_URL``, ``GEMINI_API_KEY``, ``OLLAMA_HOST`` and so on.
+    ``ANTHROPIC_API_KEY``, ``OPENAI_API_KEY``, ``OPENAI_BASE_URL``, ``GEMINI_API_KEY``, ``OLLAMA_HOST`` and so on. Another server at
+    ``OPENAI_BASE_URL``, such as a local one, may do without a key.
     *arguments* are those of the adapter: `options`, `stream` and so on.
 
     ``async with model(...) as m:`` closes the client at the end. A program that uses the model until it exits need not.
@@ -92,8 +99,10 @@ def _no_such_model(name: str, prefix: str) -> str:
 def _client(provider: Provider) -> object:
     """The client of the SDK, made from the environment."""
     client: object = None
+    needs_key = not environ.get(provider.base_url) or any(environ.get(key) for key in provider.keys)
     try:
-        client = getattr(import_module(provider.sdk), provider.client)()
+        make = getattr(import_module(provider.sdk), provider.client)
+        client = make() if needs_key else make(api_key="none")  # the SDK does not do without, and the server ignores it
     except ImportError as exc:
         raise ImportError(f"the SDK {provider.package} is not installed: pip install {provider.package}") from exc
     except Exception as exc:
