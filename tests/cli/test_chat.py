@@ -360,6 +360,41 @@ async def test_a_failure_of_the_provider_is_a_line_and_the_turn_is_forgotten(scr
     assert conversation(api.last) == [("user", ["Two."])]
 
 
+async def test_what_was_done_before_a_failure_stays_in_the_conversation(screen: Screen, serve: Serve) -> None:
+    adds = Said(calls=[Called("add", {"a": 1, "b": 2})])
+    api = serve(AnthropicServer, adds, Failed(status=400), Said(text="3, as I wanted to say."))
+
+    async with chatting(screen, api, "--yes"):
+        screen.press("Add.\n")
+        await screen.asks(PROMPT)
+        screen.press("Well?\n")
+        await screen.asks(PROMPT)
+
+    assert conversation(api.last) == [
+        ("user", ["Add."]),
+        ("assistant", [("add", {"a": 1, "b": 2})]),
+        ("user", [["3"]]),
+        ("assistant", ["(This answer failed.)"]),
+        ("user", ["Well?"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "note"),
+    [
+        (Said(text="Half", stop="max_tokens"), "The answer is cut off: it has as many tokens as --max-tokens allows."),
+        (Said(text="No.", stop="refusal"), "The model refused to answer."),
+        (Said(), "The model gave no answer."),
+    ],
+    ids=["cut off", "a refusal", "nothing"],
+)
+def test_an_answer_that_is_none_has_a_note(said: Said, note: str, serve: Serve) -> None:
+    code, out, err = piped(command_of(), "Tell me.", environment_of(serve(AnthropicServer, said)))
+
+    assert (code, out) == (0, f"{said.text}\n" if said.text else "")
+    assert err == f"{note}\n(11 tokens in, 7 out)\n"
+
+
 async def test_a_server_that_dies_in_a_call_is_restarted_and_the_conversation_goes_on(
     screen: Screen, serve: Serve
 ) -> None:
