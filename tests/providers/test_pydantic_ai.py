@@ -49,6 +49,9 @@ AUDIO = {"type": "audio", "data": "aGVsbG8=", "mimeType": "audio/wav"}
 BINARY = {"kind": "binary", "data": "aGVsbG8=", "media_type": "image/png"}
 
 
+PLAIN: Wire = {"type": "object", "properties": {}}  # what all providers take
+
+
 def prompt(*messages: Wire, turns: dict[int, object] | None = None, **fields: Any) -> Prompt:
     asked = request(*messages, **fields)
     return Prompt(asked, "test", ToolNames.of(asked, PydanticAIModel.name_rule), turns=turns or {})
@@ -158,7 +161,7 @@ def test_the_settings_of_a_request_are_written() -> None:
         "max_tokens": 100,
         "temperature": 0.5,
         "stop_sequences": ["END"],
-        "tools": [{"name": "add", "parameters_json_schema": {"type": "object"}, "description": "Adds."}],
+        "tools": [{"name": "add", "parameters_json_schema": PLAIN, "description": "Adds."}],
         "parallel_tool_calls": False,
     }
 
@@ -363,7 +366,7 @@ async def test_a_request_reaches_the_model_as_pydantic_ais_own_messages() -> Non
     assert called.parts == [ToolCallPart("add", {"a": 1}, "call_1")]
     assert isinstance(results.parts[0], ToolReturnPart)
     assert (results.parts[0].content, results.parts[0].outcome) == ("3", "success")
-    assert [(tool.name, tool.parameters_json_schema) for tool in info.function_tools] == [("add", {"type": "object"})]
+    assert [(tool.name, tool.parameters_json_schema) for tool in info.function_tools] == [("add", PLAIN)]
     assert info.model_settings == {"max_tokens": 100, "temperature": 0.25, "seed": 7}
     assert isinstance(answered, CreateMessageResult)
     assert (answered.text, answered.model, answered.stop_reason) == ("3", "tested", "endTurn")

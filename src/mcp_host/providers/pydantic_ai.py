@@ -30,6 +30,7 @@ from mcp_host.providers.adapter import (
 )
 from mcp_host.providers.failures import unfinished
 from mcp_host.providers.names import NameRule
+from mcp_host.providers.openai import call_id, function_of
 from mcp_host.types import (
     AudioContent,
     BlobResourceContents,
@@ -130,7 +131,7 @@ def _said(block: object, where: str, prompt: Prompt) -> list[JSONObject]:
             return [{"part_kind": "text", "content": text}] if text else []
         case ToolUseContent(id=id, name=name, input=arguments):
             call = {"part_kind": "tool-call", "tool_name": prompt.names.write(name), "args": arguments}
-            return [{**call, "tool_call_id": id}]
+            return [{**call, "tool_call_id": call_id(id)}]
         case ImageContent() | AudioContent():
             raise refused(where, f"no {block.type} in an assistant's message")
     raise AssertionError("conversation.check refuses results in an assistant's message")
@@ -143,7 +144,8 @@ def _asked(message: SamplingMessage, where: str, prompt: Prompt, called: dict[st
     for block in message.content:
         match block:
             case ToolResultContent(tool_use_id=id):
-                written = {"part_kind": "tool-return", "tool_name": prompt.names.write(called[id]), "tool_call_id": id}
+                written = {"part_kind": "tool-return", "tool_name": prompt.names.write(called[id])}
+                written["tool_call_id"] = call_id(id)
                 result = _plain(_content(result_content(block), where))
                 parts.append({**written, "content": result, "outcome": "failed" if block.is_error else "success"})
             case ToolUseContent():
@@ -188,9 +190,9 @@ def _plain(content: list[str | JSONObject]) -> object:
 
 
 def _tool(tool: Tool, prompt: Prompt) -> JSONObject:
-    written: JSONObject = {"name": prompt.names.write(tool.name), "parameters_json_schema": tool.input_schema}
-    if tool.description:
-        written["description"] = tool.description
+    """A tool, with a schema that all providers take: the strictest are OpenAI's, and those that follow it."""
+    written = function_of(tool, prompt)
+    written["parameters_json_schema"] = written.pop("parameters")
     return written
 
 

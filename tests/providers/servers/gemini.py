@@ -165,14 +165,14 @@ def check_schema(schema: Any, where: str) -> None:
 
 
 def check_json_schema(schema: Any, where: str) -> None:
-    """[api]: "The schema must describe an object"; "If $ref is set on a sub-schema, no other properties, except for
-    than those starting as a $, may be set"."""
+    """[api]: "The schema must describe an object". Which keywords it may have, no page says."""
     if not isinstance(schema, dict) or schema.get("type") != "object":
         raise Refusal(f"{where}: schema at top-level must be an object")
-    check_references(schema, where)
 
 
 def check_references(schema: Any, where: str) -> None:
+    """[api], of responseJsonSchema: "If $ref is set on a sub-schema, no other properties, except for than those starting
+    as a $, may be set"."""
     if isinstance(schema, list):
         for inner in schema:
             check_references(inner, where)

@@ -55,7 +55,7 @@ class OpenAIChatServer(ModelServer):
         self._check_messages(body["messages"], body["model"])
         self._check_format(body)
         rules.check_metadata(body.get("metadata"))
-        if body.get("metadata") is not None and not body.get("store"):
+        if body.get("metadata") is not None and not body.get("store") and not self.compatible:
             # https://github.com/QwenLM/qwen-code/issues/243
             raise Refusal("The 'metadata' parameter is only allowed when 'store' is enabled.")
         _check_model(body)
@@ -323,7 +323,7 @@ def _usage(said: Said) -> JSON:
         "prompt_tokens": sent,
         "completion_tokens": written,
         "total_tokens": sent + written,
-        "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
+        "prompt_tokens_details": {"cached_tokens": said.cached, "audio_tokens": 0},
         "completion_tokens_details": {
             "reasoning_tokens": 0 if said.thinking is None else min(3, written),
             "audio_tokens": 0,

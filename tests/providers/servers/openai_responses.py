@@ -289,7 +289,7 @@ class OpenAIResponsesServer(ModelServer):
             "truncation": "disabled",
             "usage": {
                 "input_tokens": sent,
-                "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+                "input_tokens_details": {"cached_tokens": said.cached, "cache_write_tokens": 0},
                 "output_tokens": written,
                 "output_tokens_details": {"reasoning_tokens": 0 if said.thinking is None else min(3, written)},
                 "total_tokens": sent + written,

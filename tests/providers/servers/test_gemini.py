@@ -127,7 +127,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a JSON Schema of no object": (declared(parametersJsonSchema={"type": "string"}), "schema at top-level must be"),
     "a $ref with more": (
-        declared(parametersJsonSchema={"type": "object", "properties": {"a": {"$ref": "#/$defs/a", "title": "A"}}}),
+        config(responseMimeType="application/json", responseJsonSchema={"items": {"$ref": "#/$defs/a", "title": "A"}}),
         "$ref cannot be set with other properties",
     ),
     "a mode": (calling(mode="REQUIRED"), "Invalid value at 'tool_config.function_calling_config.mode'"),

@@ -1,0 +1,246 @@
+"""The contract of adapters, what comes back: calls, stop reasons, usage, streams, failures and cancellation."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import traceback
+from typing import Literal, TypeAlias, get_args
+
+import anyio
+import pytest
+
+from mcp_host.errors import ProviderError, SamplingError
+from mcp_host.providers.adapter import Delta, ModelAnswer
+from tests.providers.conftest import Serve
+from tests.providers.contract.adapters import ADAPTERS, Adapter, reached
+from tests.providers.contract.asking import ADD, LOOK, ask, assistant, result, user
+from tests.providers.scripted import Broken, Called, Failed, Said, Stalled
+
+Stop: TypeAlias = Literal["max_tokens", "stop_sequence", "refusal", "content_filter"]
+# pydantic-ai leaves the SDK's generators open: after ``[DONE]``, or when cancelled. trio warns of it.
+pytestmark = pytest.mark.filterwarnings("ignore:Async generator '(openai|httpx2|httpcore2):ResourceWarning")
+
+MCP_REASONS = {"max_tokens": "maxTokens", "stop_sequence": "stopSequence"}
+PARALLEL = [Called("add", {"a": 1}), Called("look", {"at": "ü"}), Called("add", {"a": 2})]
+
+
+def told(answer: ModelAnswer) -> dict[str, object]:
+    """What an answer says, without the ids of its calls, which may be fresh."""
+    content = [block.to_wire() for block in answer.content]
+    for block in content:
+        block.pop("id", None)
+        block.pop("_meta", None)
+    return {"content": content, "model": answer.model, "stopReason": answer.stop_reason, "usage": answer.usage}
+
+
+@pytest.fixture(params=[False, True], ids=["whole", "stream"])
+def how(request: pytest.FixtureRequest) -> dict[str, object]:
+    return {"stream": request.param}
+
+
+async def test_text_and_parallel_calls_are_read_in_their_order(
+    adapter: Adapter, serve: Serve, how: dict[str, object]
+) -> None:
+    server = serve(adapter.server, Said(text="Let me see.", calls=PARALLEL))
+    async with adapter.open(server.url, server.key) as make:
+        answer = await ask(make(**how), tools=[ADD, LOOK])
+
+    assert answer.text == "Let me see."
+    assert [(use.name, use.input) for use in answer.tool_uses] == [
+        ("add", {"a": 1}),
+        ("look", {"at": "ü"}),
+        ("add", {"a": 2}),
+    ]
+    assert answer.stop_reason == "toolUse"
+    assert len({use.id for use in answer.tool_uses} - {""}) == 3
+
+
+async def test_parallel_results_reach_the_model_whatever_their_order(adapter: Adapter, serve: Serve) -> None:
+    server = serve(adapter.server, Said(calls=PARALLEL), Said(text="ok"))
+    async with adapter.open(server.url, server.key) as make:
+        model = make()
+        first = await ask(model, tools=[ADD, LOOK])
+        results = [result(use.id, f"marker-{number}") for number, use in enumerate(first.tool_uses)]
+        calls = assistant(*[use.to_wire() for use in first.tool_uses])
+        answer = await ask(model, user("Hello"), calls, user(*reversed(results)), tools=[ADD, LOOK])
+
+    assert answer.text == "ok"
+    assert [reached(server, f"marker-{number}") for number in range(3)] == [True] * 3
+    if not adapter.has_ids:  # the order tells whose they are
+        places = [str(server.last).index(f"marker-{number}") for number in range(3)]
+        assert places == sorted(places)
+
+
+async def test_ids_that_repeat_are_made_fresh(adapter: Adapter, serve: Serve) -> None:
+    """Some models begin with ``call_0`` in each answer."""
+    server = serve(adapter.server, *[Said(calls=[Called("add", {"a": turn}, id="call_0")]) for turn in range(3)])
+    conversation = [user("Go on.")]
+    ids = []
+    async with adapter.open(server.url, server.key) as make:
+        model = make()
+        for _ in range(3):
+            [use] = (await ask(model, *conversation, tools=[ADD])).tool_uses
+            conversation += [assistant(use.to_wire()), user(result(use.id, "done"))]
+            ids.append(use.id)
+
+    assert len(set(ids)) == 3
+
+
+CUT_OFF: list[tuple[Adapter, Stop]] = [
+    (adapter, stop)
+    for adapter in ADAPTERS
+    for stop in get_args(Stop)
+    if adapter.cell(f"stop.{stop}").state != "left out" and adapter.cell("stopSequences").state != "emulated"
+]
+
+
+@pytest.mark.parametrize(("cut", "stop"), CUT_OFF, ids=[f"{adapter.name}-{stop}" for adapter, stop in CUT_OFF])
+async def test_calls_of_an_answer_that_was_cut_off_are_never_sent(
+    cut: Adapter, serve: Serve, how: dict[str, object], stop: Stop
+) -> None:
+    server = serve(cut.server, Said(stop=stop, text="Well", calls=[Called("add", {"a": 1})]))
+    async with cut.open(server.url, server.key) as make:
+        answer = await ask(make(**how), tools=[ADD], stopSequences=["END"])
+
+    assert answer.tool_uses == []
+    assert answer.stop_reason == cut.reasons.get(stop, MCP_REASONS.get(stop, stop))
+
+
+async def test_broken_arguments_are_an_error_that_names_the_tool(serve: Serve, adapter: Adapter) -> None:
+    if adapter.text_arguments is None:
+        assert adapter.name in ("gemini", "ollama")  # their arguments are objects
+        return
+    server = serve(adapter.server, Said(calls=[Called("add", '{"a": 1')]))
+    async with adapter.open(server.url, server.key) as make:
+        with pytest.raises(SamplingError) as caught:
+            await ask(make(**adapter.text_arguments), tools=[ADD])
+
+    assert "add" in str(caught.value)
+
+
+@pytest.mark.parametrize("stop", ["max_tokens", "stop_sequence", "refusal", "content_filter"])
+async def test_stop_reasons_are_those_of_mcp(
+    adapter: Adapter, serve: Serve, how: dict[str, object], stop: Stop
+) -> None:
+    said = Said(stop=stop, text="2 +")
+    if stop == "stop_sequence" and adapter.cell("stopSequences").state == "emulated":
+        said = Said(text="2 +END 3")
+    server = serve(adapter.server, said)
+    async with adapter.open(server.url, server.key) as make:
+        answer = await ask(make(**how), stopSequences=["END"])
+
+    assert answer.stop_reason == adapter.reasons.get(stop, MCP_REASONS.get(stop, stop))
+    assert "END" not in answer.text
+    assert (adapter.cell(f"stop.{stop}").note == "") == (stop not in adapter.reasons and said.stop == stop)
+
+
+async def test_an_empty_answer_is_an_answer(adapter: Adapter, serve: Serve, how: dict[str, object]) -> None:
+    server = serve(adapter.server, Said())
+    async with adapter.open(server.url, server.key) as make:
+        answer = await ask(make(**how))
+
+    assert (answer.text, answer.tool_uses, answer.stop_reason) == ("", [], "endTurn")
+
+
+async def test_the_usage_has_the_tokens(adapter: Adapter, serve: Serve, how: dict[str, object]) -> None:
+    server = serve(adapter.server, Said(text="4", tokens=(120, 34), cached=100))
+    async with adapter.open(server.url, server.key) as make:
+        answer = await ask(make(**how))
+
+    assert answer.usage is not None
+    assert (answer.usage["inputTokens"], answer.usage["outputTokens"]) == (120, 34)
+    assert answer.usage.get("cacheReadTokens") == (100 if adapter.cell("usage.cached").state == "mapped" else None)
+    assert "usage" not in answer.to_wire()
+
+
+SAID = {
+    "text": Said(text="2 + 2 = 4, and grüße to all who read this."),
+    "text and calls": Said(text="Let me see.", calls=PARALLEL),
+    "calls without arguments": Said(calls=[Called("add"), Called("look")]),
+    "cut off": Said(text="2 +", stop="max_tokens"),
+    "interleaved": Said(
+        text="Both.", calls=[Called("add", {"a": 10**9}), Called("look", {"at": "x" * 60})], interleaved=True
+    ),
+}
+
+
+@pytest.mark.parametrize("said", SAID.values(), ids=SAID.keys())
+async def test_a_stream_gives_the_same_answer_and_its_texts_in_pieces(
+    adapter: Adapter, serve: Serve, said: Said
+) -> None:
+    server = serve(adapter.server, said, said)
+    pieces: list[Delta] = []
+    async with adapter.open(server.url, server.key) as make:
+        whole = await ask(make(stream=False), tools=[ADD, LOOK])
+        streamed = await ask(make(on_delta=pieces.append), tools=[ADD, LOOK])
+
+    assert told(streamed) == told(whole)
+    assert "".join(piece.text for piece in pieces) == said.text
+    assert len(pieces) != 1 or len(said.text) < 12
+
+
+async def test_a_limit_says_when_to_come_back(adapter: Adapter, serve: Serve, how: dict[str, object]) -> None:
+    server = serve(adapter.server, Failed(status=429, retry_after="7"))
+    async with adapter.open(server.url, server.key) as make:
+        with pytest.raises(ProviderError) as caught:
+            await ask(make(**how))
+
+    assert (caught.value.status, caught.value.transient) == (429, True)
+    assert caught.value.retry_after == (7.0 if adapter.cell("retryAfter").state == "mapped" else None)
+
+
+async def test_a_failure_of_the_provider_is_one_error(adapter: Adapter, serve: Serve, how: dict[str, object]) -> None:
+    server = serve(adapter.server, Failed(status=500), Failed(status=503, body="<html>down</html>"))
+    async with adapter.open(server.url, server.key) as make:
+        for status in (500, 503):
+            with pytest.raises(ProviderError) as caught:
+                await ask(make(**how))
+            assert (caught.value.status, caught.value.transient) == (status, True)
+
+
+async def test_a_key_that_the_provider_repeats_is_in_no_text_and_no_log(
+    adapter: Adapter, serve: Serve, how: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    server = serve(adapter.server)
+    server.say(Failed(status=401, body=f'{{"error": {{"message": "Incorrect API key provided: {server.key}"}}}}'))
+    with caplog.at_level(logging.INFO):
+        async with adapter.open(server.url, server.key) as make:
+            with pytest.raises(ProviderError) as caught:
+                await ask(make(**how))
+
+    assert (caught.value.status, caught.value.transient) == (401, False)
+    assert server.key not in "".join(traceback.format_exception(caught.value)) + repr(caught.value) + caplog.text
+
+
+async def test_a_server_that_is_not_there_is_a_failed_connection(adapter: Adapter, how: dict[str, object]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        async with adapter.open(f"http://127.0.0.1:{taken.getsockname()[1]}", "key") as make:
+            with anyio.fail_after(10), pytest.raises(ProviderError) as caught:
+                await ask(make(**how))
+
+    assert (caught.value.status, caught.value.is_connection, caught.value.transient) == (None, True, True)
+
+
+@pytest.mark.parametrize("events", [0, 1, 4, 7])
+async def test_a_stream_that_breaks_is_a_failed_connection_and_no_short_answer(
+    adapter: Adapter, serve: Serve, events: int
+) -> None:
+    server = serve(adapter.server, Broken(said=Said(text="a long answer " * 20), events=events))
+    async with adapter.open(server.url, server.key) as make:
+        with anyio.fail_after(10), pytest.raises(ProviderError) as caught:
+            await ask(make(stream=True))
+
+    assert (caught.value.status, caught.value.is_connection, caught.value.transient) == (None, True, True)
+
+
+async def test_cancelling_a_request_closes_the_providers_stream(adapter: Adapter, serve: Serve) -> None:
+    server = serve(adapter.server, Stalled(said=Said(text="a long answer " * 20), events=5))
+    async with adapter.open(server.url, server.key) as make:
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(ask, make(stream=True))
+                assert await anyio.to_thread.run_sync(server.stalled.wait, 5)
+                tasks.cancel_scope.cancel()
+            assert await anyio.to_thread.run_sync(server.unfinished.wait, 5)

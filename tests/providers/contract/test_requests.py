@@ -1,0 +1,302 @@
+"""The contract of adapters, what they send: each cell of the matrix, and that the provider's API takes all of it."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from tests.providers.conftest import Serve
+from tests.providers.contract.adapters import ADAPTERS, Adapter, reached, tools_of
+from tests.providers.contract.asking import ADD, LOOK, Wire, after, ask, assistant, refused, result, used, user
+from tests.providers.contract.matrix import FEATURES, MATRIX
+from tests.providers.scripted import Called, Said
+from tests.providers.servers.base import Heard
+
+
+def encoded(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()
+
+
+PNG = encoded(b"\x89PNG\r\n\x1a\nmarker")
+WAV = encoded(b"RIFFxxxxWAVEmarker")
+PDF = encoded(b"%PDF-1.4 marker")
+TEXT: Wire = {"type": "text", "text": "marker-text"}
+IMAGE: Wire = {"type": "image", "data": PNG, "mimeType": "image/png"}
+AUDIO: Wire = {"type": "audio", "data": WAV, "mimeType": "audio/wav"}
+
+
+def resource(**fields: Any) -> Wire:
+    return {"type": "resource", "resource": {"uri": "file:///marker.txt", **fields}}
+
+
+BLOCKS: dict[str, tuple[Wire, str]] = {
+    "text": (TEXT, "marker-text"),
+    "image": (IMAGE, PNG),
+    "audio": (AUDIO, WAV),
+    "text resource": (resource(text="marker-text", mimeType="text/plain"), "marker-text"),
+    "image resource": (resource(blob=PNG, mimeType="image/png"), PNG),
+    "PDF resource": (resource(blob=PDF, mimeType="application/pdf"), PDF),
+    "link": ({"type": "resource_link", "uri": "file:///marker.txt", "name": "it"}, "file:///marker.txt"),
+}
+IN_USER = ["text", "image", "audio"]
+
+
+def test_the_matrix_has_a_cell_for_each_adapter_and_feature() -> None:
+    assert {name: list(cells) for name, cells in MATRIX.items()} == {
+        adapter.name: list(FEATURES) for adapter in ADAPTERS
+    }
+    assert [
+        cell for cells in MATRIX.values() for cell in cells.values() if cell.state == "emulated" and not cell.note
+    ] == []
+
+
+async def check(
+    adapter: Adapter, serve: Serve, feature: str, messages: list[Wire], marker: object, **params: Any
+) -> None:
+    """A feature reaches the server, or is left out, or refused: as the matrix says."""
+    server = serve(adapter.server, Said(text="ok"))
+    state = adapter.cell(feature).state
+    arguments = adapter.audio if feature.endswith(".audio") and state != "refused" else {}
+    async with adapter.open(server.url, server.key) as make:
+        if state == "refused":
+            with refused(server, "messages[" if messages else feature):
+                await ask(make(**arguments), *messages, **params)
+            return
+        answer = await ask(make(**arguments), *messages, **params)
+
+    assert answer.text == "ok"
+    assert reached(server, marker) == (state != "left out")
+
+
+@pytest.mark.parametrize("kind", IN_USER)
+async def test_what_the_user_says_reaches_the_model_or_is_refused(adapter: Adapter, serve: Serve, kind: str) -> None:
+    block, marker = BLOCKS[kind]
+    await check(adapter, serve, f"user.{kind}", [user("Look:", block)], marker)
+
+
+async def test_an_image_of_the_assistant_reaches_the_model_or_is_refused(adapter: Adapter, serve: Serve) -> None:
+    messages = [user("Draw."), assistant(IMAGE), user("Again.")]
+    await check(adapter, serve, "assistant.image", messages, PNG)
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+async def test_what_a_tool_returns_reaches_the_model_or_is_refused(adapter: Adapter, serve: Serve, kind: str) -> None:
+    block, marker = BLOCKS[kind]
+    await check(adapter, serve, f"result.{kind}", after("Here:", block), marker, tools=[ADD])
+
+
+async def test_a_result_that_is_only_a_picture_is_taken(adapter: Adapter, serve: Serve) -> None:
+    if adapter.cell("result.image").state != "refused":
+        await check(adapter, serve, "result.image", after(IMAGE), PNG, tools=[ADD])
+
+
+async def test_that_a_tool_failed_reaches_the_model(adapter: Adapter, serve: Serve) -> None:
+    """The request differs from that of a result that says the same without having failed."""
+    server = serve(adapter.server, Said(text="ok"), Said(text="ok"))
+    async with adapter.open(server.url, server.key) as make:
+        await ask(make(), *after("marker-text", isError=True), tools=[ADD])
+        assert reached(server, "marker-text")
+        await ask(make(), *after("marker-text"), tools=[ADD])
+
+    assert server.heard[0].body != server.heard[1].body
+
+
+async def test_a_picture_of_a_failure_reaches_the_model_or_is_refused(adapter: Adapter, serve: Serve) -> None:
+    messages = after("It looked like this:", IMAGE, isError=True)
+    await check(adapter, serve, "result.picture of a failure", messages, PNG, tools=[ADD])
+
+
+async def test_structured_content_reaches_the_model(adapter: Adapter, serve: Serve) -> None:
+    messages = after(structuredContent={"sum": "marker-structured"})
+    await check(adapter, serve, "result.structured", messages, "marker-structured", tools=[ADD])
+
+
+@pytest.mark.parametrize("more", [{}, {"isError": True}], ids=["fine", "failed"])
+async def test_a_result_without_content_is_taken(adapter: Adapter, serve: Serve, more: Wire) -> None:
+    server = serve(adapter.server, Said(text="ok"))
+    async with adapter.open(server.url, server.key) as make:
+        assert (await ask(make(), *after(**more), tools=[ADD])).text == "ok"
+
+
+async def test_empty_texts_in_the_conversation_are_no_error(adapter: Adapter, serve: Serve) -> None:
+    messages = [user("Hello", ""), assistant(""), user("marker-text", " ")]
+    await check(adapter, serve, "user.text", messages, "marker-text")
+
+
+async def test_several_messages_of_one_role_are_taken(adapter: Adapter, serve: Serve) -> None:
+    messages = [user("Hello"), user("there"), assistant("Hi"), assistant("you"), user("marker-text")]
+    await check(adapter, serve, "user.text", messages, "marker-text")
+
+
+async def test_the_system_prompt_reaches_the_model(adapter: Adapter, serve: Serve) -> None:
+    await check(adapter, serve, "systemPrompt", [], "marker-system", systemPrompt="marker-system")
+
+
+async def test_the_maximum_of_tokens_reaches_the_model(adapter: Adapter, serve: Serve) -> None:
+    await check(adapter, serve, "maxTokens", [], 1234, maxTokens=1234)
+
+
+async def test_stop_sequences_reach_the_model_or_end_its_answer(adapter: Adapter, serve: Serve) -> None:
+    if adapter.cell("stopSequences").state != "emulated":
+        await check(adapter, serve, "stopSequences", [], "MARKER", stopSequences=["MARKER"])
+        return
+    server = serve(adapter.server, Said(text="2 +MARKER 3"))
+    async with adapter.open(server.url, server.key) as make:
+        answer = await ask(make(), stopSequences=["MARKER"])
+
+    assert (answer.text, answer.stop_reason) == ("2 +", "stopSequence")
+
+
+async def test_metadata_of_the_provider_reaches_it_or_is_refused(adapter: Adapter, serve: Serve) -> None:
+    await check(adapter, serve, "metadata", [], "marker-metadata", metadata=adapter.metadata)
+
+
+async def test_metadata_that_the_provider_does_not_have_are_refused_or_ignored(adapter: Adapter, serve: Serve) -> None:
+    server = serve(adapter.server, Said(text="ok"))
+    metadata = {"no such thing": {"marker": [1]}}
+    async with adapter.open(server.url, server.key) as make:
+        with refused(server, "metadata"):
+            await ask(make(), metadata=metadata)
+        assert (await ask(make(metadata="ignore"), metadata=metadata)).text == "ok"
+
+
+CHOICES: dict[str, Wire] = {
+    "choice.auto": {"toolChoice": {"mode": "auto"}},
+    "choice.required": {"toolChoice": {"mode": "required"}},
+    "choice.none": {"toolChoice": {"mode": "none"}},
+    "choice.one": {"toolChoice": {"mode": "required", "name": "add"}},
+    "choice.single": {"toolChoice": {"mode": "auto", "disable_parallel_tool_use": True}},
+}
+
+
+@pytest.mark.parametrize("feature", CHOICES)
+async def test_the_tool_choice_reaches_the_model_as_the_provider_has_it(
+    adapter: Adapter, serve: Serve, feature: str
+) -> None:
+    server = serve(adapter.server, Said(text="ok"))
+    if feature in ("choice.required", "choice.one"):
+        server.say((adapter.required if feature == "choice.required" else adapter.forced)("add", {"a": 1, "b": 2}))
+    async with adapter.open(server.url, server.key) as make:
+        answer = await ask(make(), tools=[ADD, LOOK], **CHOICES[feature])
+
+    assert adapter.choice(server.last) == adapter.choices[feature]
+    if feature in ("choice.required", "choice.one"):
+        [call] = answer.tool_uses
+        assert (call.name, call.input, answer.stop_reason) == ("add", {"a": 1, "b": 2}, "toolUse")
+    else:
+        assert (answer.text, answer.stop_reason) == ("ok", "endTurn")
+
+
+async def test_under_none_a_conversation_with_tool_calls_goes_on(adapter: Adapter, serve: Serve) -> None:
+    server = serve(adapter.server, Said(text="ok"), Said(text="ok"))
+    async with adapter.open(server.url, server.key) as make:
+        with_tools = await ask(make(), *after("marker-text"), tools=[ADD], toolChoice={"mode": "none"})
+        assert reached(server, "marker-text")
+        without = await ask(make(), *after("marker-text"))
+
+    assert (with_tools.text, without.text) == ("ok", "ok")
+    assert reached(server, "marker-text")
+
+
+NAMES = ["files/read.text", "files/read_text", "files.read/text", "7zip", "ünïcode", "a" * 128, "x" * 63 + ".y"]
+
+
+async def test_tool_names_are_mapped_to_what_the_provider_allows_and_back(adapter: Adapter, serve: Serve) -> None:
+    """Names that clash afterwards are told apart, in the tools and in the conversation."""
+
+    def call_all(heard: Heard) -> Said:
+        return Said(calls=[Called(name, {}) for name, _ in tools_of(heard.body["tools"])])
+
+    server = serve(adapter.server, decide=call_all)
+    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in NAMES]
+    async with adapter.open(server.url, server.key) as make:
+        answer = await ask(make(), tools=tools)
+        again = assistant(*[use.to_wire() for use in answer.tool_uses])
+        results = user(*[result(use.id, "done") for use in answer.tool_uses])
+        await ask(make(), user("Call all."), again, results, tools=tools)
+
+    assert [use.name for use in answer.tool_uses] == NAMES
+    assert len({use.id for use in answer.tool_uses}) == len(NAMES)
+
+
+async def test_a_conversation_may_have_calls_of_tools_that_are_not_on_offer(adapter: Adapter, serve: Serve) -> None:
+    server = serve(adapter.server, Said(text="ok"))
+    messages = [user("Read."), assistant(used("call_b", "files/read")), user(result("call_b", "marker-text"))]
+    async with adapter.open(server.url, server.key) as make:
+        assert (await ask(make(), *messages, tools=[ADD])).text == "ok"
+
+    assert reached(server, "marker-text")
+
+
+@pytest.mark.parametrize("id", ["functions.add:0", "a b", "ä" * 70, "x" * 200])
+async def test_ids_of_other_providers_are_taken(adapter: Adapter, serve: Serve, id: str) -> None:
+    """A host may change the model in a conversation."""
+    server = serve(adapter.server, Said(text="ok"))
+    messages = [user("Add."), assistant(used(id)), user(result(id, "marker-text"))]
+    async with adapter.open(server.url, server.key) as make:
+        assert (await ask(make(), *messages, tools=[ADD])).text == "ok"
+
+    assert reached(server, "marker-text")
+
+
+SCHEMAS: dict[str, Wire] = {
+    "nothing": {"type": "object"},
+    "no properties": {"type": "object", "properties": {}, "additionalProperties": False},
+    "references": {
+        "type": "object",
+        "properties": {
+            "city": {"$ref": "#/$defs/City", "description": "Where."},
+            "more": {"type": "array", "items": {"$ref": "#/$defs/City"}},
+        },
+        "required": ["city"],
+        "$defs": {"City": {"type": "object", "properties": {"name": {"type": "string"}}, "title": "City"}},
+    },
+    "a reference to itself": {
+        "type": "object",
+        "properties": {"city": {"$ref": "#/$defs/Node"}},
+        "$defs": {"Node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}},
+    },
+    "patterns": {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "pattern": "^[A-Z]", "minLength": 1, "format": "uri", "examples": ["Rome"]},
+            "count": {"type": "integer", "exclusiveMinimum": 0, "multipleOf": 5, "default": 5},
+        },
+        "additionalProperties": False,
+        "$schema": "http://json-schema.org/draft-07/schema#",
+    },
+    "nullable": {
+        "type": "object",
+        "properties": {
+            "city": {"type": ["string", "null"]},
+            "state": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
+            "kind": {"enum": ["a", 1, None]},
+            "fixed": {"const": "x"},
+            "anything": {},
+            "never": {"type": "array"},
+        },
+    },
+    "alternatives at the top": {
+        "type": "object",
+        "properties": {"city": {"type": "string"}, "zip": {"type": "string"}},
+        "anyOf": [{"required": ["city"]}, {"required": ["zip"]}],
+        "allOf": [{"not": {"required": ["city", "zip"]}}],
+    },
+}
+
+
+@pytest.mark.parametrize("choice", [{"mode": "auto"}, {"mode": "required", "name": "find"}], ids=["auto", "one"])
+@pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS.keys())
+async def test_schemas_are_cleaned_to_what_the_provider_takes(
+    adapter: Adapter, serve: Serve, schema: Wire, choice: Wire
+) -> None:
+    """The server of the API refuses what it does not take. A property keeps its name."""
+    server = serve(
+        adapter.server, Said(text="ok") if choice["mode"] == "auto" else adapter.forced("find", {"city": "Rome"})
+    )
+    async with adapter.open(server.url, server.key) as make:
+        await ask(make(), tools=[{"name": "find", "inputSchema": schema}], toolChoice=choice)
+
+    assert "city" not in schema.get("properties", {}) or "'city'" in str(server.last)
