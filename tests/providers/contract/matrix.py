@@ -149,7 +149,6 @@ MATRIX: dict[str, dict[str, Cell]] = {
         "stop.refusal": NOT_TOLD,
         "stop.content_filter": NOT_TOLD,
         "usage.cached": NOT_TOLD,
-        "retryAfter": Cell("left out", "the SDK does not tell"),
     },
     "pydantic-ai": dict.fromkeys(FEATURES, MAPPED)
     | {
