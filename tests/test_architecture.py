@@ -38,7 +38,10 @@ MAY_IMPORT = {
         *("_backends", "concurrency", "errors", "functions", "handlers", "json_schema", "limits", "protocol"),
         *("server_requests", "terminal", "types"),
     },
-    "providers": {"errors", "handlers", "json_schema", "limits", "protocol", "sampling", "server_requests", "types"},
+    "providers": {
+        *("concurrency", "errors", "handlers", "json_schema", "limits", "protocol", "sampling"),
+        *("server_requests", "types"),
+    },
     "elicitation": {"errors", "handlers", "json_schema", "protocol", "server_requests", "terminal", "types"},
     "roots": {"errors", "handlers", "server_requests", "types"},
     "session": {

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mcp_host.providers.openai_chat import OpenAIChatModel
     from mcp_host.providers.openai_responses import OpenAIModel
     from mcp_host.providers.pydantic_ai import PydanticAIModel
+    from mcp_host.providers.reasoning import ReasoningStore
     from mcp_host.sampling.request import ModelAnswer, Usage
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "OpenAIModel",
     "ProviderModel",
     "PydanticAIModel",
+    "ReasoningStore",
     "Usage",
     "model",
 ]
@@ -46,6 +48,7 @@ _ON_DEMAND = {
     "mcp_host.providers.openai_chat": ("OpenAIChatModel",),
     "mcp_host.providers.openai_responses": ("OpenAIModel",),
     "mcp_host.providers.pydantic_ai": ("PydanticAIModel",),
+    "mcp_host.providers.reasoning": ("ReasoningStore",),
     "mcp_host.sampling.request": ("ModelAnswer", "Usage"),
 }
 

@@ -20,14 +20,19 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
 
+from anyio import Event
 from pydantic_core import from_json, to_json
 
+from mcp_host.concurrency import HandlerTasks, first
 from mcp_host.errors import InputRefused, McpError, SamplingError, quoted
 from mcp_host.handlers import check_plain
+from mcp_host.protocol.jsonrpc import INVALID_PARAMS
 from mcp_host.providers.failures import provider_error
 from mcp_host.providers.names import NameRule, ToolNames
+from mcp_host.providers.reasoning import AlteredHistory, ReasoningStore
 from mcp_host.sampling.loop.results import texts_repeat
 from mcp_host.sampling.request import ModelAnswer, SamplingRequest, Usage
 from mcp_host.sampling.stop_reasons import CUT_OFF
@@ -52,8 +57,6 @@ __all__ = [  # ModelAnswer and Usage are for adapters, too
 # fmt: on
 
 logger = logging.getLogger(__name__)
-
-INVALID_PARAMS = -32602
 
 Metadata: TypeAlias = Literal["write", "ignore"]
 """What happens to the metadata of a request: it is written as far as the provider's API takes it, and anything else is
@@ -127,12 +130,21 @@ class ProviderModel(ABC):
     *stream* asks for a stream of events. The default does so where *on_delta* or *progress* need it, or where the SDK
     refuses to ask otherwise. *on_delta* is a plain function, called in the event loop with each `Delta` of text.
 
+    With *progress* the server gets the text as progress of its request, if it asks for progress: your consent that it
+    sees an answer that is not finished, and that nothing has checked.
+
+    *reasoning* keeps what the model thought before its calls, see `ReasoningStore`; the default is a store for
+    this object alone. *altered_history* says what happens if that cannot be restored, because it is
+    forgotten, or because the server changed the conversation: "continue" asks the model without it, as the provider
+    allows; "refuse" refuses the request with -32602. The default goes on: thinking makes answers better, and a server
+    may shorten its conversation.
+
     *metadata* says what happens to the metadata of requests, which the server wrote: "write" writes what the provider's
     API takes, and refuses a request with anything else. "ignore" leaves it out.
 
     Raises:
         TypeError: *on_delta* is no plain function of one argument.
-        ValueError: *metadata* is something else.
+        ValueError: An argument is something else.
     """
 
     provider: ClassVar[str]
@@ -149,20 +161,28 @@ class ProviderModel(ABC):
         options: Mapping[str, object] | None = None,
         stream: bool | None = None,
         on_delta: OnDelta | None = None,
+        progress: bool = False,
+        reasoning: ReasoningStore | None = None,
+        altered_history: AlteredHistory = "continue",
         metadata: Metadata = "write",
     ) -> None:
+        if altered_history not in get_args(AlteredHistory):
+            raise ValueError(f'altered_history is "continue" or "refuse", not {altered_history!r}')
         if metadata not in get_args(Metadata):
             raise ValueError(f'metadata is "write" or "ignore", not {metadata!r}')
         if on_delta is not None:
             check_plain(on_delta, argument="on_delta", shape="(delta: Delta) -> None")
-            if stream is False:
-                raise ValueError("on_delta needs a stream: leave stream out")
+        if stream is False and (progress or on_delta is not None):
+            raise ValueError("on_delta and progress need a stream: leave stream out")
         self._client = client
         self._model = model
         self._options = dict(options or {})
-        self._stream = on_delta is not None if stream is None else stream
+        self._stream = (progress or on_delta is not None) if stream is None else stream
         self._may_stream = stream is not False
         self._on_delta = on_delta
+        self._progress = progress
+        self._reasoning = ReasoningStore() if reasoning is None else reasoning
+        self._altered_history = altered_history
         self._metadata = metadata
 
     @abstractmethod
@@ -228,7 +248,8 @@ class ProviderModel(ABC):
         except Exception as exc:
             error = provider_error(exc, self.provider)
         else:
-            return answer_of(reply, prompt)
+            keep = partial(self._reasoning.keep, request=request, belongs_to=self._owner, names=prompt.names)
+            return answer_of(reply, prompt, keep)
         raise error  # outside of the handler: what is printed has neither the original nor its text
 
     async def __aenter__(self) -> Self:
@@ -244,12 +265,30 @@ class ProviderModel(ABC):
         """What closes the client: every SDK's async client is a context manager, Google's one level down."""
         return getattr(self._client, "aio", self._client)
 
+    @property
+    def _owner(self) -> tuple[str, str]:
+        """What turns with reasoning belong to."""
+        return (self.provider, self._model)
+
     def _prompt(self, request: SamplingRequest) -> Prompt:
         if self._metadata == "ignore" and request.metadata is not None:
-            request = with_params(request, metadata=None)
-        return Prompt(request, self._model, ToolNames.of(request, self.name_rule), self._options)
+            request = replace(request, params=request.params.model_copy(update={"metadata": None}))
+        names = ToolNames.of(request, self.name_rule)
+        restored = self._reasoning.restore(request, belongs_to=self._owner, names=names, altered=self._altered_history)
+        return Prompt(restored.request, self._model, names, self._options, restored.turns, restored.lost)
 
     async def _fold(self, body: JSONObject, request: SamplingRequest) -> JSONObject:
+        if not self._progress or request.reporter is None:
+            return await self._read_stream(body, request, None)
+        progress = _Progress(request)
+        try:
+            async with HandlerTasks.open() as tasks:
+                tasks.start(progress.report)
+                return await self._read_stream(body, request, progress)
+        except ExceptionGroup as group:
+            raise first(group) from None
+
+    async def _read_stream(self, body: JSONObject, request: SamplingRequest, progress: _Progress | None) -> JSONObject:
         reply: JSONObject = {}
         on_delta = self._on_delta
         async with self.stream(body) as events:
@@ -261,38 +300,82 @@ class ProviderModel(ABC):
                     except Exception:
                         logger.exception("on_delta failed; it is not called again for this answer")
                         on_delta = None
+                if text and progress is not None:
+                    progress.add(text)
         return reply
 
 
-def with_params(request: SamplingRequest, **update: object) -> SamplingRequest:
-    """*request* with some of its parameters changed."""
-    return replace(request, params=request.params.model_copy(update=update))
+class _Progress:
+    """Reports the text of an answer to the server as it comes. The stream never waits: texts that come meanwhile are one report."""
+
+    def __init__(self, request: SamplingRequest) -> None:
+        self._request = request
+        self._parts: list[str] = []
+        self._more = Event()
+
+    def add(self, text: str) -> None:
+        self._parts.append(text)
+        self._more.set()
+
+    async def report(self) -> None:
+        characters = 0
+        try:
+            while True:
+                await self._more.wait()
+                self._more = Event()
+                text = "".join(self._parts)
+                self._parts.clear()
+                characters += len(text)
+                await self._request.report_progress(characters, message=text)
+        except Exception:
+            logger.exception("progress of an answer cannot be reported")
 
 
-def answer_of(reply: Reply, prompt: Prompt) -> ModelAnswer:
+KeepTurn: TypeAlias = Callable[[object, Sequence[SamplingMessageContentBlock]], list[SamplingMessageContentBlock]]
+"""Keeps a turn with reasoning. Returns the content with the ids to send."""
+
+
+def answer_of(reply: Reply, prompt: Prompt, keep: KeepTurn | None = None) -> ModelAnswer:
     """The answer in a provider's reply.
 
     Names are those of the request again. Calls of an answer that was cut off or refused are dropped. Ids are made
-    fresh where they are missing, or are in the conversation already.
+    fresh where they are missing, where the conversation has them already, and where *keep* keeps the turn.
 
     Raises:
         SamplingError: The arguments of a call are no JSON object.
     """
     content: list[SamplingMessageContentBlock] = []
-    used: set[str] | None = None
+    ids: list[str] = []
     cut_off = reply.stop_reason in CUT_OFF
     for block in reply.content:
         if not isinstance(block, Call):
             content.append(block)
         elif not cut_off:
-            if used is None:
-                used = {use.id for message in prompt.request.messages for use in message.tool_uses}
-            id = block.id if block.id and block.id not in used else f"call_{secrets.token_hex(8)}"
-            used.add(id)
-            name = prompt.names.back(block.name)
+            name, id = prompt.names.back(block.name), block.id or ""
             content.append(ToolUseContent(id=id, name=name, input=read_arguments(name, block.arguments)))
-    stop_reason = reply.stop_reason if used is None else TOOL_USE
-    return ModelAnswer(content=content, model=reply.model, stop_reason=stop_reason, usage=reply.usage)
+            ids.append(id)
+    if not ids:
+        return ModelAnswer(content=content, model=reply.model, stop_reason=reply.stop_reason, usage=reply.usage)
+    given = [id for id in ids if id]
+    if keep is not None and reply.turn is not None and len(set(given)) == len(given):  # its results are told apart
+        content = keep(reply.turn, content)
+    else:
+        content = _with_unique_ids(content, prompt.request)
+    return ModelAnswer(content=content, model=reply.model, stop_reason=TOOL_USE, usage=reply.usage)
+
+
+def _with_unique_ids(
+    content: Sequence[SamplingMessageContentBlock], request: SamplingRequest
+) -> list[SamplingMessageContentBlock]:
+    used = {use.id for message in request.messages for use in message.tool_uses} | {""}
+    unique: list[SamplingMessageContentBlock] = []
+    for block in content:
+        if isinstance(block, ToolUseContent):
+            if block.id in used:
+                block = block.model_copy(update={"id": f"call_{secrets.token_hex(8)}"})
+            used.add(block.id)
+        unique.append(block)
+    return unique
 
 
 def read_arguments(name: str, arguments: object) -> JSONObject:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from dataclasses import dataclass
 
 from mcp_host.sampling.request import SamplingRequest
-from mcp_host.types import ToolUseContent
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,30 +29,19 @@ class ToolNames:
 
     @classmethod
     def of(cls, request: SamplingRequest, rule: NameRule) -> ToolNames:
-        """Names for the tools on offer, and for those that the conversation calls."""
-        used = [tool.name for tool in request.tools]
-        used += [
-            block.name for message in request.messages for block in message.content if isinstance(block, ToolUseContent)
-        ]
-        taken = {name for name in used if rule.pattern.fullmatch(name)}
+        """Names for the tools on offer, and for those that the conversation calls, which do not change the former."""
         provider: dict[str, str] = {}
-        for name in used:
-            if name in provider:
-                continue
-            written, number = name, 1
-            if name not in taken:
-                plain = rule.other.sub("_", name)[: rule.max_length] or "_"
-                written = plain
-                while written in taken or not rule.pattern.fullmatch(written):
-                    number += 1
-                    written = (
-                        f"tool_{number}"
-                        if not rule.pattern.fullmatch(plain)
-                        else f"{plain[: rule.max_length - 4]}_{number}"
-                    )
-                taken.add(written)
-            provider[name] = written
-        return cls(provider, {written: name for name, written in provider.items()})
+        mcp: dict[str, str] = {}
+        offered = [tool.name for tool in request.tools]
+        called = [use.name for message in request.messages for use in message.tool_uses]
+        for group in (offered, called):
+            new = [name for name in dict.fromkeys(group) if name not in provider]
+            for name in sorted(
+                new, key=lambda name: not rule.pattern.fullmatch(name)
+            ):  # allowed names stay as they are
+                provider[name] = written = _free_name(name, rule, mcp)
+                mcp[written] = name
+        return cls(provider, mcp)
 
     def write(self, name: str) -> str:
         """The provider's name of a tool in the request."""
@@ -61,3 +50,14 @@ class ToolNames:
     def back(self, name: str) -> str:
         """The name of MCP; *name* itself if the model made it up."""
         return self.mcp.get(name, name)
+
+
+def _free_name(name: str, rule: NameRule, taken: Container[str]) -> str:
+    plain = rule.other.sub("_", name)[: rule.max_length]
+    if not rule.pattern.fullmatch(plain):  # empty, or it begins with a character that may only follow
+        plain = f"tool_{plain}"[: rule.max_length]
+    written, number = plain, 1
+    while written in taken:
+        number += 1
+        written = f"{plain[: rule.max_length - len(str(number)) - 1]}_{number}"
+    return written

@@ -1,0 +1,310 @@
+"""Reasoning that has to be sent back: kept here under an opaque key, so that it never crosses the wire.
+
+A provider's turn with thinking, signatures or reasoning items is kept when its calls go to the server, and found when
+they come back with their results:
+
+======================  ===============================================================================
+the key                 128 random bits: in the ``_meta`` of each tool use ("These fields are preserved to enable
+                        caching", the schema), and in its id, for servers that drop ``_meta``
+it works for            the server, the caller and the model that it was made for
+what came back          has to say what was sent: texts, calls, images; but it may be split over several messages,
+                        have no empty texts, and other ids
+it is forgotten         with the call that it belongs to, where that is known; unused for *max_age*; and the least
+                        recently used first beyond *max_bytes* or *max_turns*
+======================  ===============================================================================
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
+
+from mcp_host.errors import InputRefused
+from mcp_host.limits import check_count, check_seconds
+from mcp_host.protocol.jsonrpc import INVALID_PARAMS
+from mcp_host.providers.names import ToolNames
+from mcp_host.sampling.request import SamplingRequest
+from mcp_host.types import SamplingMessage, TextContent, ToolResultContent, ToolUseContent
+from mcp_host.types.sampling import SamplingMessageContentBlock
+
+META_KEY = "mcp-host/reasoning"
+"""In the ``_meta`` of a tool use. The specification reserves prefixes whose labels are ``mcp`` or ``modelcontextprotocol``."""
+
+ID = re.compile("call_([0-9a-f]{32})_[0-9]+")
+
+MAX_AGE = 3600.0  # seconds without use: a person may have to approve the calls
+MAX_BYTES = 64 * 1024 * 1024
+MAX_TURNS = 4096
+
+AlteredHistory: TypeAlias = Literal["continue", "refuse"]
+"""What happens to a request whose reasoning cannot be restored, because it is forgotten, or the history is altered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A request with the ids of the provider, its turns by the index of their message, and the messages that lost theirs."""
+
+    request: SamplingRequest
+    turns: Mapping[int, object] = field(default_factory=dict)
+    lost: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Visible:
+    """What the server saw of a turn, without ids and empty texts."""
+
+    text: str
+    others: list[object]
+    """Calls with their inputs, and images and audio."""
+
+    @classmethod
+    def of(cls, content: Sequence[SamplingMessageContentBlock]) -> _Visible:
+        others: list[object] = []
+        for block in content:
+            match block:
+                case ToolUseContent():
+                    others.append([block.name, block.input])
+                case TextContent() | ToolResultContent():
+                    pass
+                case _:
+                    others.append([block.mime_type, block.data])
+        text = "".join([block.text for block in content if isinstance(block, TextContent)])
+        return cls(text, others)
+
+
+@dataclass(slots=True)
+class _Kept:
+    """One turn. What may be changed by others is kept as JSON."""
+
+    belongs_to: tuple[str, str, str]
+    """The server, the provider and the model."""
+    caller: object
+    call: weakref.ref[Any] | None
+    text: str
+    others: str
+    blocks: int
+    """The number of *others*."""
+    turn: str
+    names: Mapping[str, str]
+    """Of the called tools: the provider's names, by those of MCP."""
+    ids: Sequence[str | None]
+    used_at: float
+
+    @property
+    def size(self) -> int:
+        return len(self.text) + len(self.others) + len(self.turn)
+
+
+class ReasoningStore:
+    """Keeps turns with reasoning for one or several adapters. In memory.
+
+    A turn is forgotten with the call of yours that it belongs to (`SamplingRequest.outer`), *max_age* seconds after its
+    last use, and, the least recently used first, if there are more than *max_turns*, or of more than *max_bytes* as JSON.
+    *clock* tells the seconds.
+
+    Raises:
+        TypeError, ValueError: A limit is no number, or not positive.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_age: float = MAX_AGE,
+        max_bytes: int = MAX_BYTES,
+        max_turns: int = MAX_TURNS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        check_seconds("max_age", max_age, zero=False)
+        check_count("max_bytes", max_bytes)
+        check_count("max_turns", max_turns)
+        self._max_age = max_age
+        self._max_bytes = max_bytes
+        self._max_turns = max_turns
+        self._clock = clock
+        self._turns: dict[str, _Kept] = {}  # the least recently used first
+        self._bytes = 0
+        # A call may end in any thread, and in the middle of anything: then its turns are removed in one step, and
+        # their sizes are subtracted later.
+        self._freed: deque[int] = deque()
+
+    def __len__(self) -> int:
+        """The number of turns that are kept now."""
+        return len(self._turns)
+
+    def __repr__(self) -> str:
+        return f"<ReasoningStore: {len(self)} turns>"
+
+    def keep(
+        self,
+        turn: object,
+        content: Sequence[SamplingMessageContentBlock],
+        *,
+        request: SamplingRequest,
+        belongs_to: tuple[str, str],
+        names: ToolNames,
+    ) -> list[SamplingMessageContentBlock]:
+        """Keep *turn*, the provider's JSON of *content*. Returns the content with the ids and ``_meta`` to send.
+
+        The ids of the tool uses in *content* are the provider's; "" stands for none. *belongs_to* are the provider
+        and the model.
+        """
+        key = secrets.token_hex(16)
+        seen = _Visible.of(content)
+        sent: list[SamplingMessageContentBlock] = []
+        ids: list[str | None] = []
+        for block in content:
+            if isinstance(block, ToolUseContent):
+                fresh = {"id": f"call_{key}_{len(ids)}", "meta": {**(block.meta or {}), META_KEY: key}}
+                ids.append(block.id or None)
+                sent.append(block.model_copy(update=fresh))
+            else:
+                sent.append(block)
+        called = [block.name for block in content if isinstance(block, ToolUseContent)]
+        outer = request.outer
+        kept = _Kept(
+            belongs_to=(request.server, *belongs_to),
+            caller=None if outer is None else outer.caller,
+            call=None if outer is None else weakref.ref(outer.weak_key, lambda _: self._end(key)),
+            text=seen.text,
+            others=json.dumps(seen.others),
+            blocks=len(seen.others),
+            turn=json.dumps(turn),
+            names={name: names.provider.get(name, name) for name in called},
+            ids=ids,
+            used_at=self._clock(),
+        )
+        self._turns[key] = kept
+        self._bytes += kept.size
+        self._shrink()
+        return sent
+
+    def restore(
+        self, request: SamplingRequest, *, belongs_to: tuple[str, str], names: ToolNames, altered: AlteredHistory
+    ) -> Restored:
+        """*request* with the provider's ids, and its turns.
+
+        Raises:
+            InputRefused: A turn is forgotten or altered, and *altered* is "refuse".
+        """
+        messages = request.messages
+        keys = [_keys(message) for message in messages]
+        if not any(keys):
+            return Restored(request)
+        self._shrink()
+        owner = (request.server, *belongs_to)
+        caller = None if request.outer is None else request.outer.caller
+        written: list[SamplingMessage] = []
+        turns: dict[int, object] = {}
+        lost: set[int] = set()
+        native: dict[str, str] = {}  # the provider's ids, for the results that follow
+        for index, message in enumerate(messages):
+            if not keys[index]:
+                written.append(_with_native_ids(message, native))
+                continue
+            [key, *others] = keys[index]
+            kept = None if others else self._find(key, owner, caller)
+            first = len(written) if kept is None else _begin(kept, message, written)
+            content = [block for part in (*written[first:], message) for block in part.content]
+            if kept is None or not _is_unaltered(kept, content, names):
+                if altered == "refuse":
+                    raise InputRefused(INVALID_PARAMS, f"messages[{index}]: {FORGOTTEN if kept is None else ALTERED}")
+                lost.add(len(written))
+                written.append(message)
+                continue
+            uses = [block.id for block in content if isinstance(block, ToolUseContent)]
+            native = {use: id for use, id in zip(uses, kept.ids, strict=True) if id is not None}
+            del written[first:]
+            turns[first] = json.loads(kept.turn)
+            written.append(_with_native_ids(message.model_copy(update={"content": content}), native))
+        if not turns:
+            return Restored(request, {}, frozenset(lost))
+        params = request.params.model_copy(update={"messages": written})
+        return Restored(replace(request, params=params), turns, frozenset(lost))
+
+    def _find(self, key: str, owner: tuple[str, ...], caller: object) -> _Kept | None:
+        kept = self._turns.get(key)
+        if kept is None or kept.belongs_to != owner or kept.caller is not caller:
+            return None
+        if self._turns.pop(key, None) is not None:  # its call has not ended meanwhile
+            self._turns[key] = kept
+        kept.used_at = self._clock()
+        return kept
+
+    def _shrink(self) -> None:
+        """Forget what is too old or too much."""
+        while self._freed:
+            self._bytes -= self._freed.popleft()
+        now = self._clock()
+        for key, kept in list(self._turns.items()):
+            is_old = now - kept.used_at > self._max_age
+            if not is_old and self._bytes <= self._max_bytes and len(self._turns) <= self._max_turns:
+                break
+            if self._turns.pop(key, None) is not None:
+                self._bytes -= kept.size
+
+    def _end(self, key: str) -> None:
+        kept = self._turns.pop(key, None)
+        if kept is not None:
+            self._freed.append(kept.size)
+
+
+FORGOTTEN = "the reasoning of its tool calls is no longer known to this client, which does not go on without it"
+ALTERED = "it is not what the model said, and this client does not go on with an altered history"
+
+
+def _keys(message: SamplingMessage) -> list[str]:
+    """The keys in a message; "" for a tool use without one beside others."""
+    keys: dict[str, None] = {}
+    for block in message.content:
+        if isinstance(block, ToolUseContent):
+            key = (block.meta or {}).get(META_KEY)
+            if not isinstance(key, str):
+                match = ID.fullmatch(block.id)
+                key = match[1] if match else ""
+            keys[key] = None
+    return list(keys) if keys.keys() - {""} else []
+
+
+def _begin(kept: _Kept, message: SamplingMessage, before: Sequence[SamplingMessage]) -> int:
+    """The index in *before* of the first message of a turn, which may have texts and images in messages before its calls."""
+    first = len(before)
+    seen = _Visible.of(message.content)
+    text, blocks = len(seen.text), len(seen.others)
+    while first and (text < len(kept.text) or blocks < kept.blocks):
+        part = before[first - 1]
+        if part.role != "assistant" or part.tool_uses:
+            break
+        first -= 1
+        seen = _Visible.of(part.content)
+        text, blocks = text + len(seen.text), blocks + len(seen.others)
+    return first
+
+
+def _is_unaltered(kept: _Kept, content: Sequence[SamplingMessageContentBlock], names: ToolNames) -> bool:
+    seen = _Visible.of(content)
+    return (
+        seen.text == kept.text
+        and all(names.provider.get(name) == written for name, written in kept.names.items())
+        and seen.others == json.loads(kept.others)
+    )
+
+
+def _with_native_ids(message: SamplingMessage, native: Mapping[str, str]) -> SamplingMessage:
+    """*message* with the provider's ids, of the turn itself or of the results that follow it."""
+    if not native:
+        return message
+    content: list[SamplingMessageContentBlock] = []
+    for block in message.content:
+        if isinstance(block, ToolUseContent) and block.id in native:
+            block = block.model_copy(update={"id": native[block.id]})
+        elif isinstance(block, ToolResultContent) and block.tool_use_id in native:
+            block = block.model_copy(update={"tool_use_id": native[block.tool_use_id]})
+        content.append(block)
+    return message.model_copy(update={"content": content})
