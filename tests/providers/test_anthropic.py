@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -184,7 +185,7 @@ def test_a_schema_has_no_alternatives_at_its_top() -> None:
     ]
 
 
-def test_system_temperature_stop_sequences_and_the_user_are_written() -> None:
+def test_system_stop_sequences_and_the_user_are_written_and_the_temperature_is_left_out() -> None:
     body = write_request(
         prompt(systemPrompt="Be brief", temperature=0.5, stopSequences=["END"], metadata={"user_id": "u"})
     )
@@ -192,7 +193,6 @@ def test_system_temperature_stop_sequences_and_the_user_are_written() -> None:
     rest = {name: value for name, value in body.items() if name not in ("model", "max_tokens", "messages")}
     assert rest == {
         "system": "Be brief",
-        "temperature": 0.5,
         "stop_sequences": ["END"],
         "metadata": {"user_id": "u"},
     }
@@ -236,7 +236,6 @@ AUDIO = {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}
             {},
             "messages: this model takes no empty text, and there is nothing else",
         ),
-        ([USER], {"temperature": 1.5}, "temperature: this model takes 0 to 1, not 1.5"),
         (
             [USER],
             {"stopSequences": ["a", "\n"]},
@@ -267,38 +266,33 @@ def test_an_answer_goes_on_from_a_last_message_without_white_space_at_its_end() 
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s"}
 TOOL_USE = {"type": "tool_use", "id": "n1", "name": "add", "input": {"a": 1}}
 ENABLED = {"thinking": {"type": "enabled", "budget_tokens": 2000}}
+ADAPTIVE = {"thinking": {"type": "adaptive"}}
 OFF = {"type": "disabled"}
 
 
 @pytest.mark.parametrize(
     ("options", "conversation", "turns", "params", "fields"),
     [
-        (ENABLED, [USER], {}, {}, (2100, ENABLED["thinking"], None)),
-        (ENABLED, [USER], {}, {"temperature": 0.5}, (2100, ENABLED["thinking"], None)),
-        ({**ENABLED, "max_tokens": 9}, [USER], {}, {}, (9, ENABLED["thinking"], None)),
-        (
-            ENABLED,
-            [USER],
-            {},
-            {"temperature": 0.5, "tools": [ADD], "toolChoice": {"mode": "required"}},
-            (100, OFF, 0.5),
-        ),
-        (ENABLED, [USER, used(), result()], {}, {}, (100, OFF, None)),
-        (ENABLED, [USER, used(), result()], {1: [THOUGHT, TOOL_USE]}, {}, (2100, ENABLED["thinking"], None)),
+        (ENABLED, [USER], {}, {}, (2100, ENABLED["thinking"])),
+        ({**ENABLED, "max_tokens": 9}, [USER], {}, {}, (9, ENABLED["thinking"])),
+        (ENABLED, [USER], {}, {"tools": [ADD], "toolChoice": {"mode": "required"}}, (100, OFF)),
+        (ENABLED, [USER, used(), result()], {}, {}, (100, OFF)),
+        (ENABLED, [USER, used(), result()], {1: [THOUGHT, TOOL_USE]}, {}, (2100, ENABLED["thinking"])),
         (
             ENABLED,  # without interleaved thinking, the model thinks once before several calls
             [USER, used("1"), result(id="1"), used("2"), result(id="2")],
             {1: [THOUGHT, TOOL_USE]},
             {},
-            (2100, ENABLED["thinking"], None),
+            (2100, ENABLED["thinking"]),
         ),
-        (ENABLED, [USER, used(), result(), USER], {}, {}, (2100, ENABLED["thinking"], None)),
-        ({"thinking": {"type": "adaptive"}}, [USER, used(), result()], {}, {}, (100, {"type": "adaptive"}, None)),
-        ({"temperature": None}, [USER], {}, {"temperature": 0.5}, (100, None, None)),
+        (ENABLED, [USER, used(), result(), USER], {}, {}, (2100, ENABLED["thinking"])),
+        (ADAPTIVE, [USER, used(), result()], {}, {}, (100, ADAPTIVE["thinking"])),
+        (ADAPTIVE, [USER], {}, {"tools": [ADD], "toolChoice": {"mode": "required"}}, (100, ADAPTIVE["thinking"])),
+        ({**ENABLED, "thinking": None}, [USER], {}, {}, (100, None)),
     ],
     ids=[
-        *("a budget is added", "no temperature", "the host's tokens", "not with a forced tool", "lost", "restored"),
-        *("once for several calls", "a new turn", "adaptive", "None leaves out"),
+        *("a budget is added", "the host's tokens", "not with a forced tool", "lost", "restored"),
+        *("once for several calls", "a new turn", "adaptive", "adaptive and forced", "None leaves out"),
     ],
 )
 def test_thinking_is_on_where_the_api_takes_it(
@@ -312,7 +306,14 @@ def test_thinking_is_on_where_the_api_takes_it(
 
     body = AnthropicModel.with_options(write_request(asked), asked)
 
-    assert (body["max_tokens"], body.get("thinking"), body.get("temperature")) == fields
+    assert (body["max_tokens"], body.get("thinking")) == fields
+
+
+def test_thinking_is_off_where_a_later_part_of_the_turn_is_lost() -> None:
+    loop = [USER, used("1"), result(id="1"), used("2"), result(id="2")]
+    asked = replace(prompt(*loop, options=ENABLED, turns={1: [THOUGHT, TOOL_USE]}), lost=frozenset({3}))
+
+    assert AnthropicModel.with_options(write_request(asked), asked)["thinking"] == OFF
 
 
 def message(*content: dict[str, Any], stop: str | None = "end_turn", **usage: Any) -> dict[str, Any]:

@@ -6,8 +6,11 @@ Rules that no description of the API has in one place, and that requests are wri
 - images and documents come from the user, alone or in tool results; in a result with ``is_error`` there is only text,
   and at least one
 - tool calls in the conversation need a list of tools
-- with thinking, there is no temperature, the tool choice is "auto" or "none", and ``max_tokens`` counts the thinking, too
-- with ``"thinking": {"type": "enabled"}``, a turn that goes on after tool results begins with its thinking
+- since version 2026-10-21 there is no temperature, and the SDK does not know it. It is left out: MCP names no scale
+  for what a server suggests, and most servers would otherwise be refused
+- ``max_tokens`` counts the thinking, too
+- with ``"thinking": {"type": "enabled"}``, the tool choice is "auto" or "none", and a turn that goes on after tool
+  results begins with its thinking
 """
 
 from __future__ import annotations
@@ -89,10 +92,6 @@ def write_request(prompt: Prompt) -> JSONObject:
     body: JSONObject = {"model": prompt.model, "max_tokens": request.max_tokens, "messages": _messages(prompt)}
     if request.system_prompt and not request.system_prompt.isspace():
         body["system"] = request.system_prompt
-    if request.temperature is not None:
-        if not 0 <= request.temperature <= 1:
-            raise refused("temperature", f"0 to 1, not {request.temperature:g}")
-        body["temperature"] = request.temperature
     if request.stop_sequences:
         for index, text in enumerate(request.stop_sequences):
             if not text or text.isspace():
@@ -106,22 +105,20 @@ def write_request(prompt: Prompt) -> JSONObject:
 def with_options(body: JSONObject, prompt: Prompt) -> JSONObject:
     """*body* with the host's options, as far as the API takes them together.
 
-    ``max_tokens`` is for the answer; the budget of the thinking is added. Thinking is off for a request that requires a
-    tool, and in the rest of a turn whose thinking is lost.
+    ``max_tokens`` is for the answer; the budget of the thinking is added. Thinking with a budget is off for a request that
+    requires a tool, and in the rest of a turn whose thinking is lost.
     """
     body = ProviderModel.with_options(body, prompt)
     thinking = body.get("thinking")
-    if not isinstance(thinking, dict) or thinking.get("type") == "disabled":
+    if not isinstance(thinking, dict) or thinking.get("type") != "enabled":
         return body
     choice = body.get("tool_choice")
-    forced = isinstance(choice, dict) and choice.get("type") in ("any", "tool")
-    if forced or (thinking.get("type") == "enabled" and _has_lost_thinking(body["messages"], prompt)):
+    is_forced = isinstance(choice, dict) and choice.get("type") in ("any", "tool")
+    if is_forced or _has_lost_thinking(body["messages"], prompt):
         return {**body, "thinking": {"type": "disabled"}}
-    if "temperature" not in prompt.options:
-        body.pop("temperature", None)
     budget = thinking.get("budget_tokens")
     if isinstance(budget, int) and "max_tokens" not in prompt.options:
-        body["max_tokens"] += budget
+        return {**body, "max_tokens": body["max_tokens"] + budget}
     return body
 
 

@@ -1,0 +1,368 @@
+"""Reasoning is kept in the host and restored on the next turn: for the loop that it belongs to, and for no other."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcp_host.errors import InputRefused
+from mcp_host.providers import ReasoningStore
+from mcp_host.providers.anthropic import AnthropicModel
+from mcp_host.providers.names import ToolNames
+from mcp_host.providers.reasoning import META_KEY, AlteredHistory, Restored
+from mcp_host.sampling import OuterCall, SamplingRequest
+from mcp_host.types import ImageContent, SamplingMessage, TextContent, ToolUseContent
+from mcp_host.types.sampling import SamplingMessageContentBlock
+from tests.sampling.asking import Wire, assistant, request, result, text, user
+
+THOROUGH = bool(os.environ.get("THOROUGH"))
+
+OWNER = ("anthropic", "claude")
+TURN = [{"type": "thinking", "signature": "s"}, {"type": "tool_use", "id": "call_0"}]
+
+
+def call(id: str = "call_0", name: str = "add", **input: object) -> ToolUseContent:
+    return ToolUseContent(id=id, name=name, input=input)
+
+
+SAID: list[SamplingMessageContentBlock] = [
+    TextContent(text="So:"),
+    TextContent(text=""),
+    call(a=1, b=[2]),
+    call("call_1"),
+]
+
+
+def keep(
+    store: ReasoningStore,
+    said: list[SamplingMessageContentBlock] | None = None,
+    *,
+    turn: object = TURN,
+    asked: SamplingRequest | None = None,
+    owner: tuple[str, str] = OWNER,
+) -> list[Wire]:
+    """The blocks that the server gets."""
+    asked = asked or request()
+    names = ToolNames.of(asked, AnthropicModel.name_rule)
+    sent = store.keep(turn, said or SAID, request=asked, belongs_to=owner, names=names)
+    wire = SamplingMessage(role="assistant", content=sent).to_wire()["content"]
+    return wire if isinstance(wire, list) else [wire]
+
+
+def restore(
+    store: ReasoningStore,
+    *messages: Wire,
+    outer: OuterCall | None = None,
+    server: str = "calculator",
+    owner: tuple[str, str] = OWNER,
+    altered: AlteredHistory = "continue",
+) -> Restored:
+    asked = request(*messages, outer=outer, server=server)
+    names = ToolNames.of(asked, AnthropicModel.name_rule)
+    return store.restore(asked, belongs_to=owner, names=names, altered=altered)
+
+
+def results(blocks: list[Wire]) -> Wire:
+    return user(*[result(block["id"], text("3")) for block in blocks if block["type"] == "tool_use"])
+
+
+def without_meta(blocks: list[Wire]) -> list[Wire]:
+    return [{name: value for name, value in block.items() if name != "_meta"} for block in blocks]
+
+
+def with_other_ids(blocks: list[Wire]) -> list[Wire]:
+    return [{**block, "id": f"other{index}"} if "id" in block else block for index, block in enumerate(blocks)]
+
+
+def test_the_server_gets_an_opaque_key_and_ids_and_nothing_of_the_turn() -> None:
+    sent = keep(ReasoningStore())
+
+    key = sent[2]["_meta"][META_KEY]
+    assert len(bytes.fromhex(key)) == 16
+    assert sent == [
+        text("So:"),
+        text(""),
+        {
+            "type": "tool_use",
+            "id": f"call_{key}_0",
+            "name": "add",
+            "input": {"a": 1, "b": [2]},
+            "_meta": {META_KEY: key},
+        },
+        {"type": "tool_use", "id": f"call_{key}_1", "name": "add", "input": {}, "_meta": {META_KEY: key}},
+    ]
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        lambda sent: [assistant(*sent)],
+        lambda sent: [assistant(*without_meta(sent))],
+        lambda sent: [assistant(*with_other_ids(sent))],
+        lambda sent: [assistant(sent[0], *sent[2:])],
+        lambda sent: [assistant(sent[0]), assistant(*sent[2:])],
+        lambda sent: [assistant({**sent[2], "input": {"b": [2.0], "a": 1.0}}, sent[0], sent[3])],
+    ],
+    ids=[
+        "as it was",
+        "without _meta",
+        "other ids",
+        "without empty texts",
+        "text in a message before",
+        "JSON in another order",
+    ],
+)
+def test_a_turn_is_restored_however_a_server_may_write_it(back: Callable[[list[Wire]], list[Wire]]) -> None:
+    store = ReasoningStore()
+    messages = back(keep(store))
+    blocks = [block for message in messages for block in message["content"]]
+
+    found = restore(store, user(text()), *messages, results(blocks), user(text("go on")))
+
+    assert (found.turns, found.lost) == ({1: TURN}, frozenset())
+    asked = found.request.messages
+    assert [message.role for message in asked] == ["user", "assistant", "user", "user"]
+    assert [use.id for use in asked[1].tool_uses] == ["call_0", "call_1"]
+    assert [block.tool_use_id for block in asked[2].content if block.type == "tool_result"] == ["call_0", "call_1"]
+
+
+ALTERED = "messages[1]: it is not what the model said, and this client does not go on with an altered history"
+FORGOTTEN = (
+    "messages[1]: the reasoning of its tool calls is no longer known to this client, which does not go on without it"
+)
+
+
+@pytest.mark.parametrize(
+    "alter",
+    [
+        lambda sent: [text("So!"), *sent[1:]],
+        lambda sent: sent[1:],
+        lambda sent: [text("More."), *sent],
+        lambda sent: [*sent[:2], {**sent[2], "input": {"a": 2, "b": [2]}}, sent[3]],
+        lambda sent: [*sent[:2], {**sent[2], "name": "sub"}, sent[3]],
+        lambda sent: sent[:3],
+        lambda sent: [*sent[:2], sent[3], sent[2]],
+        lambda sent: [*sent, {"type": "tool_use", "id": "mine", "name": "add", "input": {}}],
+        lambda sent: [*sent, {"type": "image", "data": "", "mimeType": "image/png"}],
+    ],
+    ids=["text", "no text", "more text", "input", "name", "fewer calls", "other order", "more calls", "an image"],
+)
+def test_an_altered_turn_is_not_restored(alter: Callable[[list[Wire]], list[Wire]]) -> None:
+    store = ReasoningStore()
+    blocks = alter(keep(store))
+    history = [user(text()), assistant(*blocks), results(blocks)]
+
+    assert restore(store, *history) == Restored(request(*history), {}, frozenset({1}))
+    with pytest.raises(InputRefused) as refusal:
+        restore(store, *history, altered="refuse")
+    assert (refusal.value.code, str(refusal.value).split(": ")[0]) == (-32602, "messages[1]")
+
+
+def history(sent: list[Wire]) -> list[Wire]:
+    return [user(text()), assistant(*sent), results(sent)]
+
+
+def test_a_refusal_says_whether_the_turn_is_altered_or_forgotten() -> None:
+    store = ReasoningStore()
+    sent = keep(store)
+
+    with pytest.raises(InputRefused) as altered:
+        restore(store, *history([text("No."), *sent]), altered="refuse")
+    with pytest.raises(InputRefused) as forgotten:
+        restore(ReasoningStore(), *history(sent), altered="refuse")
+
+    assert (str(altered.value), str(forgotten.value)) == (ALTERED, FORGOTTEN)
+
+
+def test_a_picture_that_the_model_made_belongs_to_its_turn() -> None:
+    store = ReasoningStore()
+    sent = keep(store, [ImageContent(data="aGk=", mime_type="image/png"), call()])
+    apart = [user(text()), assistant(sent[0]), assistant(sent[1]), results(sent)]
+    other = [user(text()), assistant({**sent[0], "data": "aGo="}, sent[1]), results(sent)]
+
+    assert restore(store, *apart).turns == {1: TURN}
+    assert restore(store, *other).lost == {1}
+
+
+def test_the_last_answer_of_a_turn_before_does_not_hide_the_next() -> None:
+    store = ReasoningStore()
+    sent = keep(store)
+
+    found = restore(store, user(text()), assistant(text("Welcome.")), assistant(*sent), results(sent))
+
+    assert (found.turns, len(found.request.messages)) == ({2: TURN}, 4)
+
+
+def test_a_message_that_has_calls_of_two_turns_is_altered() -> None:
+    store = ReasoningStore()
+    both = [*keep(store, [call()]), *keep(store, [call()])]
+
+    assert restore(store, *history(both)).lost == {1}
+
+
+ALICE, BOB = object(), object()
+
+
+def outer(caller: object = ALICE) -> OuterCall:
+    return OuterCall("tools/call", "t", 1, call_id=1, caller=caller)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"server": "another"},
+        {"owner": ("anthropic", "another")},
+        {"owner": ("gemini", "claude")},
+        {"outer": outer(BOB)},
+        {"outer": outer(None)},
+        {"outer": None},
+    ],
+    ids=["server", "model", "provider", "caller", "no caller", "no call"],
+)
+def test_a_turn_works_only_for_the_server_the_caller_and_the_model_that_it_was_made_for(other: dict[str, Any]) -> None:
+    store, call = ReasoningStore(), outer()
+    sent = keep(store, asked=request(outer=call))
+    same: dict[str, Any] = {"outer": replace(call, request_id=2)}
+
+    assert restore(store, *history(sent), **{**same, **other}).lost == {1}
+    assert restore(store, *history(sent), **same).turns == {1: TURN}
+
+
+def test_a_turn_without_a_caller_is_not_that_of_a_later_one() -> None:
+    store = ReasoningStore()
+    sent = keep(store)
+
+    assert restore(store, *history(sent), outer=outer()).lost == {1}
+
+
+def test_a_turn_whose_tool_has_another_name_now_is_not_restored() -> None:
+    store = ReasoningStore()
+    asked = request(tools=[{"name": "a/b", "inputSchema": {}}])
+    sent = keep(store, [call(name="a/b")], asked=asked)
+    now = request(*history(sent), tools=[{"name": "a_b", "inputSchema": {}}, {"name": "a/b", "inputSchema": {}}])
+
+    names = ToolNames.of(now, AnthropicModel.name_rule)
+    assert store.restore(now, belongs_to=OWNER, names=names, altered="continue").lost == {1}
+
+
+def test_a_turn_is_forgotten_with_its_call() -> None:
+    store, first, second = ReasoningStore(), outer(), outer()
+    keep(store, asked=request(outer=first))
+    sent = keep(store, asked=request(outer=second))
+    assert len(store) == 2
+
+    del first
+    gc.collect()
+
+    assert len(store) == 1
+    assert restore(store, *history(sent), outer=second).turns == {1: TURN}
+
+
+def test_a_turn_is_forgotten_when_it_was_not_used_for_too_long() -> None:
+    now = 0.0
+    store = ReasoningStore(max_age=60, clock=lambda: now)
+    used, unused = keep(store), keep(store)
+
+    now = 50
+    assert restore(store, *history(used)).turns
+    now = 100
+
+    assert restore(store, *history(unused)).lost == {1}
+    assert restore(store, *history(used)).turns
+    assert len(store) == 1
+
+
+@pytest.mark.parametrize("limit", [{"max_turns": 2}, {"max_bytes": 2 * 2000}], ids=["turns", "bytes"])
+def test_the_least_recently_used_turn_is_forgotten_first(limit: dict[str, int]) -> None:
+    store = ReasoningStore(**limit)
+    turn = [{"type": "thinking", "thinking": "x" * 1500}]
+    first, second = keep(store, turn=turn), keep(store, turn=turn)
+    assert restore(store, *history(first)).turns == {1: turn}
+
+    third = keep(store, turn=turn)
+
+    assert [restore(store, *history(sent)).turns for sent in (first, second, third)] == [{1: turn}, {}, {1: turn}]
+
+
+def test_what_ended_calls_had_kept_no_longer_counts() -> None:
+    store = ReasoningStore(max_bytes=4000)
+    turn = [{"type": "thinking", "thinking": "x" * 1500}]
+    for _ in range(10):
+        keep(store, turn=turn, asked=request(outer=outer()))  # the call ends at once
+    gc.collect()
+
+    kept = [keep(store, turn=turn), keep(store, turn=turn)]
+
+    assert [restore(store, *history(sent)).turns for sent in kept] == [{1: turn}, {1: turn}]
+
+
+def test_a_turn_with_half_of_a_character_is_kept() -> None:
+    store = ReasoningStore()
+    turn = [{"type": "thinking", "thinking": "\ud83d"}]
+
+    assert restore(store, *history(keep(store, turn=turn))).turns == {1: turn}
+
+
+def test_a_conversation_without_reasoning_is_returned_as_it_is() -> None:
+    asked = request(*history([{"type": "tool_use", "id": "call_0", "name": "add", "input": {}}]))
+    names = ToolNames.of(asked, AnthropicModel.name_rule)
+
+    assert ReasoningStore().restore(asked, belongs_to=OWNER, names=names, altered="refuse").request is asked
+
+
+# Two loops at once
+
+
+@dataclass
+class Loop:
+    """A loop of a server, which keeps or drops ``_meta``. Its model says the same in every turn, but thinks something else."""
+
+    number: int
+    drops_meta: bool
+    outer: OuterCall | None
+    messages: list[Wire] = field(default_factory=lambda: [user(text())])
+    said: dict[int, object] = field(default_factory=dict)
+    """The turns, by the index of their message."""
+
+    def turn(self, store: ReasoningStore) -> None:
+        found = restore(store, *self.messages, outer=self.outer)
+        assert found.turns.items() <= self.said.items()  # turns of this loop, each in its place
+        assert found.turns.keys() | found.lost == self.said.keys()
+        turn = [{"type": "thinking", "loop": self.number, "index": len(self.messages)}]
+        sent = keep(store, [call("call_0")], turn=turn, asked=request(outer=self.outer))
+        self.said[len(self.messages)] = turn
+        blocks = without_meta(sent) if self.drops_meta else sent
+        self.messages += [assistant(*blocks), results(blocks)]
+
+
+STEPS = st.lists(st.sampled_from(["first", "second", "forget", "wait", "end"]), max_size=30)
+
+
+@settings(max_examples=2000 if THOROUGH else 100, deadline=None)
+@given(STEPS, st.booleans(), st.booleans(), st.integers(1, 6))
+def test_a_turn_is_never_restored_into_another_loop(steps: list[str], drops: bool, knows: bool, max_turns: int) -> None:
+    now = 0.0
+    store = ReasoningStore(max_turns=max_turns, max_age=10, clock=lambda: now)
+    loops = [Loop(number, drops, outer(None) if knows else None) for number in range(2)]
+    for step in steps:
+        match step:
+            case "first":
+                loops[0].turn(store)
+            case "second":
+                loops[1].turn(store)
+            case "forget":
+                keep(store, [call("call_0")])
+            case "wait":
+                now += 4
+            case "end":  # and the next loop has the history of the one before: nothing of it is known any more
+                loops[0].outer = outer(None) if knows else None
+                gc.collect(0)
+    for loop in loops:
+        loop.turn(store)
