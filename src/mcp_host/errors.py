@@ -313,6 +313,8 @@ class ProviderError(SamplingError):
 
     *provider* is the provider's name. *status* is the HTTP status, if there was one. *code* is the provider's own short
     code, such as ``rate_limit_error``. *retry_after* is the time in seconds after which the provider asks to try again.
+    *transient* says whether the same request may succeed later: the connection failed, the provider is overloaded,
+    or the status is 5xx, 408, 409, 425 or 429.
 
     The text has nothing else of the provider: neither keys, nor the prompt, nor the body of the response. *original* is
     what the SDK raised, which may have all of those. It is not printed or logged with this error.
@@ -326,7 +328,7 @@ class ProviderError(SamplingError):
         status: int | None = None,
         code: str | None = None,
         retry_after: float | None = None,
-        is_connection: bool = False,
+        transient: bool = False,
         original: Exception | None = None,
     ) -> None:
         said = [f"{problem} (HTTP {status})" if status is not None else problem]
@@ -339,15 +341,8 @@ class ProviderError(SamplingError):
         self.status = status
         self.code = code
         self.retry_after = retry_after
-        self.is_connection = is_connection
+        self.transient = transient
         self.original = original
-
-    @property
-    def transient(self) -> bool:
-        """Whether the same request may succeed later: the connection failed, or the status is 5xx, 408, 409, 425 or 429."""
-        if self.status is None:
-            return self.is_connection
-        return self.status >= 500 or self.status in (408, 409, 425, 429)
 
 
 class NotDeclared(McpError):

@@ -265,7 +265,7 @@ def test_an_answer_goes_on_from_a_last_message_without_white_space_at_its_end() 
 
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s"}
 TOOL_USE = {"type": "tool_use", "id": "n1", "name": "add", "input": {"a": 1}}
-ENABLED = {"thinking": {"type": "enabled", "budget_tokens": 2000}}
+ENABLED: dict[str, Any] = {"thinking": {"type": "enabled", "budget_tokens": 2000}}
 ADAPTIVE = {"thinking": {"type": "adaptive"}}
 OFF = {"type": "disabled"}
 

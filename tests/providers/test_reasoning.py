@@ -52,8 +52,8 @@ def keep(
     asked = asked or request()
     names = ToolNames.of(asked, AnthropicModel.name_rule)
     sent = store.keep(turn, said or SAID, request=asked, belongs_to=owner, names=names)
-    wire = SamplingMessage(role="assistant", content=sent).to_wire()["content"]
-    return wire if isinstance(wire, list) else [wire]
+    wire: Any = SamplingMessage(role="assistant", content=sent).to_wire()["content"]
+    return [*wire] if isinstance(wire, list) else [wire]
 
 
 def restore(
@@ -280,7 +280,7 @@ def test_a_turn_is_forgotten_when_it_was_not_used_for_too_long() -> None:
 
 
 @pytest.mark.parametrize("limit", [{"max_turns": 2}, {"max_bytes": 2 * 2000}], ids=["turns", "bytes"])
-def test_the_least_recently_used_turn_is_forgotten_first(limit: dict[str, int]) -> None:
+def test_the_least_recently_used_turn_is_forgotten_first(limit: dict[str, Any]) -> None:
     store = ReasoningStore(**limit)
     turn = [{"type": "thinking", "thinking": "x" * 1500}]
     first, second = keep(store, turn=turn), keep(store, turn=turn)

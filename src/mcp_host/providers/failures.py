@@ -14,26 +14,33 @@ from email.utils import parsedate_to_datetime
 from mcp_host.errors import ProviderError
 
 CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.]{0,63}")  # rate_limit_error, RESOURCE_EXHAUSTED
+TRANSIENT = frozenset({408, 409, 425, 429, *range(500, 600)})
+OVERLOADED = frozenset({"overloaded_error", "api_error", "rate_limit_error", "timeout_error", "server_error"})
+"""Codes of errors in the middle of a stream, where the status was 200 already."""
+
+CONNECTION_ERRORS = ("ConnectionError", "Timeout", "TimeoutError", "TransportError")
+
 MOST_SECONDS = 7 * 24 * 3600.0  # a longer time is no answer to "when may I ask again"
 
 
 def provider_error(exc: Exception, provider: str) -> ProviderError:
     """What an SDK raised, as the error to raise instead. Its text has nothing that the provider or the SDK wrote."""
     status = _status(exc)
+    code = _code(exc)
     return ProviderError(
         provider,
         type(exc).__name__,
         status=status,
-        code=_code(exc, status),
+        code=code,
         retry_after=_retry_after(exc),
-        is_connection=status is None and _is_connection(exc),
+        transient=status in TRANSIENT or (status is None and (code in OVERLOADED or _is_connection(exc))),
         original=exc,
     )
 
 
 def unfinished(provider: str) -> ProviderError:
     """The error for a stream that ended before the answer was complete."""
-    return ProviderError(provider, "the stream ended before the answer was complete", is_connection=True)
+    return ProviderError(provider, "the stream ended before the answer was complete", transient=True)
 
 
 def _status(exc: Exception) -> int | None:
@@ -43,7 +50,7 @@ def _status(exc: Exception) -> int | None:
     return None
 
 
-def _code(exc: Exception, status: int | None) -> str | None:
+def _code(exc: Exception) -> str | None:
     """The provider's short code: the first that looks like one, of the most exact to the broadest."""
     names = ("error_code", "code", "type", "status")
     found = [getattr(exc, name, None) for name in names]
@@ -100,7 +107,6 @@ def _until(value: object) -> float | None:
 
 
 def _is_connection(exc: Exception) -> bool:
+    """Whether the connection failed: the exceptions of SDKs, httpx and Python have names that tell."""
     names = {cls.__name__ for cls in type(exc).__mro__}
-    return isinstance(exc, OSError) or any(
-        name.endswith(("ConnectionError", "TimeoutError", "TransportError")) for name in names
-    )
+    return isinstance(exc, OSError) or any(name.endswith(CONNECTION_ERRORS) for name in names)

@@ -15,8 +15,8 @@ from typing import Any, assert_never
 from pydantic import TypeAdapter
 
 from mcp_host.errors import InputRefused, SamplingError
+from mcp_host.protocol.jsonrpc import INVALID_PARAMS
 from mcp_host.providers.adapter import (
-    INVALID_PARAMS,
     Call,
     Metadata,
     OnDelta,

@@ -1,0 +1,174 @@
+"""Failures of providers become one error, which tells what the host needs and prints nothing else."""
+
+from __future__ import annotations
+
+import io
+import logging
+import traceback
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import anthropic
+import httpx2
+import openai
+import pytest
+
+from mcp_host.errors import ProviderError
+from mcp_host.providers.failures import provider_error, unfinished
+
+SECRET = "sk-ant-secret"
+
+
+def response(status: int, **headers: str) -> httpx2.Response:
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    return httpx2.Response(status, headers=names, request=httpx2.Request("POST", f"https://api/v1?key={SECRET}"))
+
+
+class OfGoogle(Exception):
+    """As google-genai's: the status as *code*, the provider's code as *status*, the body as *details*."""
+
+    def __init__(self, code: int, body: dict[str, Any]) -> None:
+        super().__init__(f"{code} {body} {SECRET}")
+        self.code = code
+        self.status = body["error"]["status"]
+        self.details = body
+        self.response = None
+
+
+class OfOllama(Exception):
+    """As ollama's: a text, and the status."""
+
+    def __init__(self, status_code: int) -> None:
+        super().__init__(f"{SECRET} (status code: {status_code})")
+        self.error = SECRET
+        self.status_code = status_code
+
+
+class ReadTimeout(Exception):
+    """As that of httpx."""
+
+
+def google() -> OfGoogle:
+    delay = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "38.5s"}
+    return OfGoogle(429, {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": [{"links": []}, delay]}})
+
+
+def of_anthropic(status: int, kind: object = "rate_limit_error", **headers: str) -> anthropic.APIStatusError:
+    body = {"type": "error", "error": {"type": kind, "message": SECRET}}
+    return anthropic.RateLimitError(SECRET, response=response(status, **headers), body=body)
+
+
+@pytest.mark.parametrize(
+    ("exc", "status", "code", "retry_after", "transient", "said"),
+    [
+        (
+            of_anthropic(429, retry_after="7"),
+            *(429, "rate_limit_error", 7.0, True),
+            "RateLimitError (HTTP 429), rate_limit_error, try again after 7 seconds",
+        ),
+        (
+            of_anthropic(429, retry_after="8", retry_after_ms="250"),
+            *(429, "rate_limit_error", 0.25, True),
+            "RateLimitError (HTTP 429), rate_limit_error, try again after 0.25 seconds",
+        ),
+        (
+            of_anthropic(429, kind=f"{SECRET} is wrong", retry_after="soon"),
+            *(429, None, None, True),
+            "RateLimitError (HTTP 429)",
+        ),
+        (
+            anthropic.AuthenticationError(
+                SECRET, response=response(401), body={"error": {"type": "authentication_error"}}
+            ),
+            *(401, "authentication_error", None, False),
+            "AuthenticationError (HTTP 401), authentication_error",
+        ),
+        (
+            anthropic.APIStatusError(SECRET, response=response(200), body={"error": {"type": "overloaded_error"}}),
+            *(None, "overloaded_error", None, True),
+            "APIStatusError, overloaded_error",
+        ),
+        (
+            openai.RateLimitError(
+                SECRET, response=response(429), body={"code": "insufficient_quota", "type": "insufficient_quota"}
+            ),
+            *(429, "insufficient_quota", None, True),
+            "RateLimitError (HTTP 429), insufficient_quota",
+        ),
+        (
+            openai.APIError(SECRET, httpx2.Request("POST", "https://api"), body={"code": "server_error"}),
+            *(None, "server_error", None, True),
+            "APIError, server_error",
+        ),
+        (
+            google(),
+            *(429, "RESOURCE_EXHAUSTED", 38.5, True),
+            "OfGoogle (HTTP 429), RESOURCE_EXHAUSTED, try again after 38.5 seconds",
+        ),
+        (OfOllama(404), 404, None, None, False, "OfOllama (HTTP 404)"),
+        (OfOllama(-1), None, None, None, False, "OfOllama"),
+        (
+            anthropic.APIConnectionError(request=httpx2.Request("POST", "https://api")),
+            *(None, None, None, True),
+            "APIConnectionError",
+        ),
+        (ReadTimeout(SECRET), None, None, None, True, "ReadTimeout"),
+        (httpx2.RemoteProtocolError(SECRET), None, None, None, True, "RemoteProtocolError"),
+        (ConnectionResetError(SECRET), None, None, None, True, "ConnectionResetError"),
+        (TimeoutError(SECRET), None, None, None, True, "TimeoutError"),
+        (ValueError(SECRET), None, None, None, False, "ValueError"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_an_sdk_raises_becomes_an_error_that_says_what_to_do(
+    exc: Exception, status: int | None, code: str | None, retry_after: float | None, transient: bool, said: str
+) -> None:
+    error = provider_error(exc, "anthropic")
+
+    assert (error.provider, error.status, error.code) == ("anthropic", status, code)
+    assert (error.retry_after, error.transient, error.original) == (retry_after, transient, exc)
+    assert str(error) == f"anthropic: {said}"
+    assert SECRET not in repr(error)
+
+
+def test_a_date_says_how_long_to_wait() -> None:
+    later = datetime.now(UTC) + timedelta(minutes=30)
+    earlier = format_datetime(datetime.now(UTC) - timedelta(days=1), usegmt=True)
+
+    wait = provider_error(of_anthropic(429, retry_after=format_datetime(later, usegmt=True)), "anthropic").retry_after
+
+    assert wait is not None
+    assert 0 < wait <= 30 * 60
+    assert provider_error(of_anthropic(429, retry_after=earlier), "anthropic").retry_after == 0
+
+
+def test_a_wait_is_a_week_at_most() -> None:
+    assert provider_error(of_anthropic(503, retry_after="999999999999"), "anthropic").retry_after == 604800
+
+
+def test_neither_the_original_nor_its_text_is_printed() -> None:
+    def ask() -> None:
+        error: ProviderError | None = None
+        try:
+            raise of_anthropic(429)
+        except anthropic.RateLimitError as exc:
+            error = provider_error(exc, "anthropic")
+        raise error
+
+    stream = io.StringIO()
+    logger = logging.Logger("test")
+    logger.addHandler(logging.StreamHandler(stream))
+
+    with pytest.raises(ProviderError) as caught:
+        ask()
+    logger.error("failed", exc_info=caught.value)
+
+    assert "anthropic: RateLimitError (HTTP 429), rate_limit_error" in stream.getvalue()
+    assert SECRET not in stream.getvalue() + "".join(traceback.format_exception(caught.value))
+
+
+def test_a_stream_that_ended_early_may_be_asked_for_again() -> None:
+    error = unfinished("gemini")
+
+    assert (str(error), error.transient) == ("gemini: the stream ended before the answer was complete", True)
