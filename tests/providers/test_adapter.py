@@ -1,0 +1,442 @@
+"""What all adapters share, shown with Anthropic's: through the official SDK, against a local server."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import anthropic
+import anyio
+import httpx2
+import pytest
+from anyio import fail_after, to_thread
+
+from mcp_host import Client, Sampling
+from mcp_host.errors import InputRefused, ProviderError, SamplingError
+from mcp_host.middleware import AnyRequest, CallNext, ServerRequest
+from mcp_host.providers import AnthropicModel, Delta, ModelAnswer, ReasoningStore
+from mcp_host.providers.adapter import Call, Prompt, Reply, answer_of
+from mcp_host.providers.names import ToolNames
+from mcp_host.sampling import CallModel, SamplingRequest, always, run_tool_loop
+from mcp_host.server_requests import ProgressReporter
+from mcp_host.testing import Context, Server
+from mcp_host.types import CreateMessageResult, TextContent, ToolUseContent
+from tests.providers.conftest import Serve
+from tests.providers.scripted import Broken, Called, Failed, Said, Stalled, Turn
+from tests.providers.servers.anthropic import AnthropicServer
+from tests.sampling.asking import ADD, assistant, request, result, text, use, user
+
+MODEL = "claude-sonnet-5"
+THINKING = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
+
+in_both_eras = pytest.mark.parametrize("era", ["legacy", "modern"])
+
+
+@asynccontextmanager
+async def model_of(server: AnthropicServer, **arguments: Any) -> AsyncIterator[AnthropicModel]:
+    client = anthropic.AsyncAnthropic(base_url=server.url, api_key=server.key, max_retries=0)
+    with fail_after(20):
+        async with AnthropicModel(client, MODEL, **arguments) as model:
+            yield model
+
+
+# The answer
+
+
+def prompt(*messages: dict[str, Any], tools: tuple[str, ...] = ("add",)) -> Prompt:
+    asked = request(*messages, tools=[{"name": name, "inputSchema": {}} for name in tools])
+    return Prompt(asked, "claude", ToolNames.of(asked, AnthropicModel.name_rule))
+
+
+def test_an_answer_has_the_names_of_the_request_and_parsed_arguments() -> None:
+    reply = Reply(
+        [TextContent(text="So:"), Call("c1", "a_b", '{"x": 1}'), Call("c2", "a_b", "")], "claude-x", "endTurn"
+    )
+
+    assert answer_of(reply, prompt(tools=("a/b",))) == ModelAnswer(
+        content=[
+            TextContent(text="So:"),
+            ToolUseContent(id="c1", name="a/b", input={"x": 1}),
+            ToolUseContent(id="c2", name="a/b", input={}),
+        ],
+        model="claude-x",
+        stop_reason="toolUse",
+        usage=None,
+    )
+
+
+def test_ids_that_repeat_or_are_missing_are_made_fresh() -> None:
+    history = [user(text()), assistant(use("call_0")), user(result("call_0"))]
+    calls = [Call(id, "add", {}) for id in ("call_0", "call_1", "call_1", None)]
+
+    ids = [use.id for use in answer_of(Reply(calls, "m", "toolUse"), prompt(*history)).tool_uses]
+
+    assert ids[1] == "call_1"
+    assert len({"call_0", *ids}) == 5
+
+
+@pytest.mark.parametrize("stop", ["maxTokens", "refusal", "content_filter", "stopSequence"])
+def test_calls_of_an_answer_that_was_cut_off_are_dropped_unread(stop: str) -> None:
+    reply = Reply([TextContent(text="So:"), Call("c1", "add", '{"x"')], "m", stop)
+
+    assert answer_of(reply, prompt()) == ModelAnswer(
+        content=[TextContent(text="So:")], model="m", stop_reason=stop, usage=None
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ('{"x"', "arguments that are not JSON"),
+        ("[1]", "arguments that are no JSON object"),
+        ([1], "arguments that are no JSON object"),
+    ],
+)
+def test_broken_arguments_are_an_error_that_names_the_tool(arguments: object, problem: str) -> None:
+    with pytest.raises(SamplingError) as caught:
+        answer_of(Reply([Call("c1", "add", arguments)], "m", "toolUse"), prompt())
+
+    assert str(caught.value) == f"the model called 'add' with {problem}"
+
+
+# Asking
+
+
+async def test_an_answer_comes_with_and_without_a_stream(serve: Serve) -> None:
+    said = Said(text="Two words", calls=[Called("add", {"a": 1})], thinking="hm")
+    answers = []
+    for stream in (False, True):
+        server = serve(AnthropicServer, said)
+        async with model_of(server, stream=stream, options=THINKING) as model:
+            answer = await model(request(tools=[ADD]))
+        assert bool(server.last.get("stream")) is stream
+        assert isinstance(answer, ModelAnswer)
+        answers.append((answer.text, [use.input for use in answer.tool_uses], answer.stop_reason, answer.usage))
+
+    usage = {"inputTokens": 11, "outputTokens": 7, "reasoningTokens": 3, "cacheReadTokens": 0, "cacheWriteTokens": 0}
+    assert answers == [("Two words", [{"a": 1}], "toolUse", usage)] * 2
+
+
+async def test_an_answer_that_may_take_long_is_streamed_because_the_sdk_refuses_otherwise(serve: Serve) -> None:
+    server = serve(AnthropicServer, Said(text="ok"))
+    async with model_of(server) as model:
+        answer = await model(request(maxTokens=30_000))
+
+    assert (answer.text, server.last["stream"]) == ("ok", True)
+
+
+async def test_options_win_and_none_leaves_a_field_out(serve: Serve) -> None:
+    server = serve(AnthropicServer, Said(text="ok"))
+    async with model_of(server, options={"max_tokens": 7, "system": None, "service_tier": "auto"}) as model:
+        await model(request(systemPrompt="Be brief"))
+
+    assert {name: server.last.get(name) for name in ("max_tokens", "system", "service_tier")} == {
+        "max_tokens": 7,
+        "system": None,
+        "service_tier": "auto",
+    }
+
+
+async def test_metadata_is_refused_where_the_api_does_not_take_it_or_ignored(serve: Serve) -> None:
+    server = serve(AnthropicServer, Said(text="ok"))
+    async with model_of(server) as strict, model_of(server, metadata="ignore") as model:
+        with pytest.raises(InputRefused):
+            await strict(request(metadata={"trace": 1}))
+        assert (await model(request(metadata={"trace": 1}))).text == "ok"
+
+    assert "metadata" not in server.last
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "said"),
+    [
+        ({"metadata": "drop"}, ValueError, 'metadata is "write" or "ignore", not \'drop\''),
+        ({"altered_history": "ask"}, ValueError, 'altered_history is "continue" or "refuse", not \'ask\''),
+        ({"progress": True, "stream": False}, ValueError, "on_delta and progress need a stream: leave stream out"),
+        ({"on_delta": print, "stream": False}, ValueError, "on_delta and progress need a stream: leave stream out"),
+        ({"on_delta": anyio.sleep}, TypeError, "on_delta must be a plain function: it is not awaited"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments: dict[str, Any], kind: type[Exception], said: str) -> None:
+    with pytest.raises(kind) as caught:
+        AnthropicModel(None, MODEL, **arguments)
+
+    assert str(caught.value) == said
+
+
+# Streams
+
+
+async def test_on_delta_gets_the_text_as_it_comes(serve: Serve) -> None:
+    server = serve(AnthropicServer, Said(text="A long answer, in pieces", thinking="hm", calls=[Called("add")]))
+    deltas: list[Delta] = []
+    asked = request(tools=[ADD])
+    async with model_of(server, on_delta=deltas.append, options=THINKING) as model:
+        await model(asked)
+
+    assert len(deltas) > 1
+    assert "".join(delta.text for delta in deltas) == "A long answer, in pieces"
+    assert {id(delta.request) for delta in deltas} == {id(asked)}
+
+
+async def test_a_failing_on_delta_is_logged_once_and_the_answer_comes(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    def on_delta(delta: Delta) -> None:
+        raise ValueError("broken display")
+
+    server = serve(AnthropicServer, Said(text="A long answer, in pieces"))
+    async with model_of(server, on_delta=on_delta) as model:
+        answer = await model(request())
+
+    assert answer.text == "A long answer, in pieces"
+    assert [record.message for record in caplog.records if record.levelno == logging.ERROR] == [
+        "on_delta failed; it is not called again for this answer"
+    ]
+
+
+def reporting(asked: SamplingRequest, reporter: ProgressReporter | None) -> SamplingRequest:
+    return SamplingRequest(params=asked.params, server=asked.server, reporter=reporter)
+
+
+async def test_with_consent_the_server_gets_the_text_as_progress(serve: Serve) -> None:
+    sent: list[dict[str, Any]] = []
+    first = anyio.Event()
+
+    async def send(params: dict[str, Any]) -> None:
+        sent.append(params)
+        first.set()
+
+    server = serve(AnthropicServer, Stalled(said=Said(text="A long answer, in pieces"), events=6))
+    async with model_of(server, progress=True) as model, anyio.create_task_group() as tasks:
+        tasks.start_soon(model, reporting(request(), ProgressReporter("t", send)))
+        await to_thread.run_sync(partial(server.stalled.wait, 10))
+        await first.wait()
+        tasks.cancel_scope.cancel()
+
+    assert sent[0]["progressToken"] == "t"
+    assert "A long answer, in pieces".startswith("".join(report["message"] for report in sent))
+    assert sent[-1]["progress"] == sum(len(report["message"]) for report in sent)
+
+
+async def test_progress_that_cannot_be_sent_neither_delays_nor_fails_the_answer(serve: Serve) -> None:
+    async def never(params: dict[str, Any]) -> None:
+        await anyio.sleep_forever()
+
+    async def broken(params: dict[str, Any]) -> None:
+        raise OSError("gone")
+
+    for send in (never, broken):
+        server = serve(AnthropicServer, Said(text="A long answer, in pieces"))
+        async with model_of(server, progress=True) as model:
+            answer = await model(reporting(request(), ProgressReporter("t", send)))
+        assert answer.text == "A long answer, in pieces"
+
+
+@pytest.mark.parametrize("progress", [False, True])
+async def test_cancelling_closes_the_stream_of_the_provider(serve: Serve, progress: bool) -> None:
+    async def send(params: dict[str, Any]) -> None:
+        """The server gets it."""
+
+    server = serve(AnthropicServer, Stalled(said=Said(text="A long answer, in pieces"), events=4))
+    async with model_of(server, stream=True, progress=progress) as model:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(model, reporting(request(), ProgressReporter("t", send)))
+            await to_thread.run_sync(partial(server.stalled.wait, 10))
+            tasks.cancel_scope.cancel()
+
+        assert await to_thread.run_sync(partial(server.unfinished.wait, 10))
+
+
+# Failures
+
+
+@pytest.mark.parametrize("progress", [False, True])
+@pytest.mark.parametrize("events", [0, 1, 3, 5])
+async def test_a_stream_that_is_cut_is_an_error_and_no_short_answer(serve: Serve, events: int, progress: bool) -> None:
+    async def send(params: dict[str, Any]) -> None:
+        """The server gets it."""
+
+    server = serve(AnthropicServer, Broken(said=Said(text="A long answer, in pieces"), events=events))
+    async with model_of(server, stream=True, progress=progress) as model:
+        with pytest.raises(ProviderError) as caught:
+            await model(reporting(request(), ProgressReporter("t", send)))
+
+    assert (caught.value.provider, caught.value.status, caught.value.transient) == ("anthropic", None, True)
+
+
+def answering(content: str, kind: str) -> anthropic.AsyncAnthropic:
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, headers={"content-type": kind}, content=content.encode())
+
+    http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
+    return anthropic.AsyncAnthropic(api_key="k", max_retries=0, http_client=http)
+
+
+async def test_an_error_in_the_middle_of_a_stream_is_an_error() -> None:
+    start = '{"type":"message_start","message":{"id":"m","content":[],"model":"c","usage":{"input_tokens":1}}}'
+    error = '{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
+    stream = f"event: message_start\ndata: {start}\n\nevent: error\ndata: {error}\n\n"
+
+    async with AnthropicModel(answering(stream, "text/event-stream"), MODEL, stream=True) as model:
+        with pytest.raises(ProviderError) as caught:
+            await model(request())
+
+    assert (caught.value.code, caught.value.status, caught.value.transient) == ("overloaded_error", None, True)
+
+
+@pytest.mark.parametrize("body", ["{}", "[]", '{"stop_reason":"end_turn","content":[{"type":"text"}],"model":"m"}'])
+async def test_a_reply_that_is_none_of_the_api_is_an_error(body: str) -> None:
+    async with AnthropicModel(answering(body, "application/json"), MODEL) as model:
+        with pytest.raises(ProviderError):
+            await model(request())
+
+
+async def test_a_rate_limit_says_when_to_come_back_and_the_server_of_it_nothing(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = serve(AnthropicServer, *[Failed(status=429, retry_after="7")] * 2)
+    async with model_of(server) as model:
+        with pytest.raises(ProviderError) as caught:
+            await model(request(user(text("a secret prompt"))))
+        sampling = Sampling(with_tools=model, approve=always)
+        params = {"messages": [user(text("a secret prompt"))], "maxTokens": 9}
+        with pytest.raises(InputRefused) as refusal:
+            await sampling.session(server="s", knows_tools=True).answer(params, None)
+
+    error = caught.value
+    assert (error.status, error.code, error.retry_after, error.transient) == (429, "rate_limit_error", 7.0, True)
+    assert (refusal.value.code, str(refusal.value)) == (-32603, "this client's model failed")
+    assert "RateLimitError (HTTP 429), rate_limit_error, try again after 7 seconds" in caplog.text
+    assert server.key not in caplog.text
+    assert "secret prompt" not in caplog.text
+
+
+# Reasoning, in loops of servers
+
+
+def looping_server(turns: int, *, drops_meta: bool) -> Server:
+    """Its tool runs a loop by hand, so that it may drop ``_meta``."""
+    server = Server("looping")
+
+    @server.tool
+    async def add_up(ctx: Context) -> str:
+        messages: list[dict[str, Any]] = [user(text("Add up"))]
+        for _ in range(turns):
+            params = {"messages": messages, "maxTokens": 100, "tools": [ADD]}
+            answer = await ctx.request("sampling/createMessage", params)
+            content = answer["content"] if isinstance(answer["content"], list) else [answer["content"]]
+            assert "usage" not in answer
+            calls = [block for block in content if block["type"] == "tool_use"]
+            if not calls:
+                return str(content[0]["text"])
+            for block in calls if drops_meta else ():
+                del block["_meta"]
+            messages = [*messages, assistant(*content), user(*[result(call["id"], text("3")) for call in calls])]
+        return "no answer"
+
+    return server
+
+
+def calling(number: int) -> Turn:
+    """The ids repeat, as those of some servers that speak this API do."""
+    return Said(thinking=f"thought {number}", calls=[Called("add", {"a": number}), Called("add", {"b": number})])
+
+
+@in_both_eras
+@pytest.mark.parametrize("drops_meta", [False, True], ids=["keeps _meta", "drops _meta"])
+async def test_a_loop_of_twenty_turns_has_its_thinking_in_each(serve: Serve, era: Any, drops_meta: bool) -> None:
+    model_server = serve(AnthropicServer, *[calling(number) for number in range(19)], Said(text="57"))
+    async with model_of(model_server, options=THINKING, altered_history="refuse") as model:
+        sampling = Sampling(with_tools=model, approve=always)
+        async with Client(looping_server(20, drops_meta=drops_meta), era=era, sampling=sampling) as client:
+            assert (await client.call_tool("add_up")).text == "57"
+
+    assert model_server.last["thinking"] == THINKING["thinking"]
+    thoughts = [message["content"][0]["thinking"] for message in model_server.last["messages"][1::2]]
+    assert thoughts == [f"thought {number}" for number in range(19)]
+
+
+@in_both_eras
+async def test_two_loops_at_once_have_their_own_thinking(serve: Serve, era: Any) -> None:
+    def decide(heard: Any) -> Turn:
+        turns = len(heard.body["messages"]) // 2
+        return Said(text="done") if turns == 5 else calling(turns)
+
+    model_server = serve(AnthropicServer, decide=decide)
+    store = ReasoningStore()
+    async with model_of(model_server, options=THINKING, altered_history="refuse", reasoning=store) as model:
+        sampling = Sampling(with_tools=model, approve=always)
+        async with (
+            Client(looping_server(6, drops_meta=True), era=era, sampling=sampling) as client,
+            anyio.create_task_group() as tasks,
+        ):
+            for _ in range(2):
+                tasks.start_soon(client.call_tool, "add_up")
+
+    assert [len(heard.body["messages"]) for heard in model_server.heard].count(11) == 2
+
+
+async def test_a_loop_goes_on_without_thinking_that_was_forgotten(serve: Serve) -> None:
+    now = 0.0
+    server = serve(AnthropicServer, calling(1), calling(2), Said(text="ok"))
+    store = ReasoningStore(max_age=10, clock=lambda: now)
+    async with model_of(server, options=THINKING, reasoning=store) as model:
+        history = [user(text())]
+        for _ in range(2):
+            answer = (await model(request(*history, tools=[ADD]))).to_wire()["content"]
+            assert isinstance(answer, list)
+            history += [assistant(*answer), user(*[result(call["id"], text("3")) for call in answer])]
+            now += 11
+        answer = await model(request(*history, tools=[ADD]))
+
+    assert (answer.text, server.last["thinking"]) == ("ok", {"type": "disabled"})
+
+
+# Usage
+
+
+async def test_the_usage_of_a_loop_is_the_sum_of_its_answers(serve: Serve) -> None:
+    def add(a: int) -> int:
+        return a
+
+    server = serve(AnthropicServer, Said(calls=[Called("add", {"a": 1})]), Said(text="ok", tokens=(20, 5), cached=10))
+    async with model_of(server) as model:
+        done = await run_tool_loop(model, "Add", tools=[add])
+
+    assert done.usage == {"inputTokens": 31, "outputTokens": 12, "cacheReadTokens": 10, "cacheWriteTokens": 0}
+
+
+@in_both_eras
+async def test_usage_reaches_middleware_and_never_the_server(serve: Serve, era: Any) -> None:
+    usages: list[object] = []
+
+    async def around(asked: SamplingRequest, call_model: CallModel) -> CreateMessageResult | str:
+        answer = await call_model()
+        assert isinstance(answer, ModelAnswer)
+        usages.append(answer.usage)
+        return answer.model_copy(update={"content": [TextContent(text="seen")]})
+
+    async def middleware(asked: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        passed = await call_next(asked.wrap_model(around) if isinstance(asked, ServerRequest) else asked)
+        assert "usage" not in passed
+        return passed
+
+    model_server = serve(AnthropicServer, Said(text="ok"))
+    async with model_of(model_server) as model:
+        sampling = Sampling(with_tools=model, approve=always)
+        server = looping_server(1, drops_meta=False)
+        async with Client(server, era=era, sampling=sampling, middleware=[middleware]) as client:
+            assert (await client.call_tool("add_up")).text == "seen"
+
+    assert usages == [{"inputTokens": 11, "outputTokens": 7, "cacheReadTokens": 0, "cacheWriteTokens": 0}]
+
+
+def test_usage_is_part_of_the_answer_and_never_of_its_json() -> None:
+    answer = ModelAnswer(content=TextContent(text="ok"), model="m", usage={"inputTokens": 1})
+
+    assert answer.model_copy(update={"stop_reason": "endTurn"}).usage == {"inputTokens": 1}
+    assert answer.to_wire() == {"role": "assistant", "content": {"type": "text", "text": "ok"}, "model": "m"}
