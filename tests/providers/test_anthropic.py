@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,6 +18,8 @@ from mcp_host.providers.anthropic import AnthropicModel, read_event, read_reply,
 from mcp_host.providers.names import ToolNames
 from mcp_host.sampling import SamplingRequest
 from mcp_host.types import CreateMessageRequestParams, TextContent
+
+THOROUGH = bool(os.environ.get("THOROUGH"))
 
 USER = {"role": "user", "content": {"type": "text", "text": "Hi"}}
 ADD = {"name": "add", "inputSchema": {"type": "object"}}
@@ -429,3 +435,59 @@ def test_broken_arguments_stay_text() -> None:
     reply, _ = folded(start_, start(0, TOOL_USE), delta(0, type="input_json_delta", partial_json='{"a'), stop)
 
     assert reply["content"] == [{**TOOL_USE, "input": '{"a'}]
+
+
+# Any split
+
+
+def pieces(words: str, chance: Random) -> list[str]:
+    """*words* in random pieces, some of them empty."""
+    cuts = sorted(chance.randrange(len(words) + 1) for _ in range(chance.randrange(6)))
+    return [words[start:end] for start, end in pairwise([0, *cuts, len(words)])]
+
+
+def split(chance: Random) -> list[dict[str, Any]]:
+    """The events of `WHOLE`: each block in random pieces, the pieces of all blocks in a random order, unknown events between."""
+    queues: list[list[dict[str, Any]]] = []
+    for index, block in enumerate(WHOLE):
+        match block["type"]:
+            case "thinking":
+                deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces(block["thinking"], chance)]
+                deltas.append({"type": "signature_delta", "signature": block["signature"]})
+                opened = {**block, "thinking": "", "signature": ""}
+            case "text":
+                deltas = [{"type": "text_delta", "text": piece} for piece in pieces(block["text"], chance)]
+                opened = text("")
+            case _:
+                written = json.dumps(block["input"], ensure_ascii=chance.random() < 0.5)
+                deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces(written, chance)]
+                opened = {**block, "input": {}}
+        stop = {"type": "content_block_stop", "index": index}
+        queues.append([start(index, opened), *(delta(index, **fields) for fields in deltas), stop])
+    end = {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 7}}
+    queues.append([end])  # deltas after the stop reason count
+    events = [STREAM[0]]
+    while queues:
+        queue = chance.choice(queues)
+        events.append(queue.pop(0))
+        if not queue:
+            queues.remove(queue)
+        if chance.random() < 0.1:
+            events.append({"type": "ping"})
+    return [*events, {"type": "message_stop"}]
+
+
+WHOLE = [
+    THOUGHT,
+    text("Grüße, 世界 🌍"),
+    {"type": "tool_use", "id": "n1", "name": "add", "input": {"a": [1, {"b": '}\\"é'}], "c": None}},
+    {"type": "tool_use", "id": "n2", "name": "add", "input": {}},
+]
+SPLITS = 100_000 if THOROUGH else 2_000
+
+
+def test_any_split_of_a_stream_folds_to_the_same_message() -> None:
+    chance = Random(13)
+
+    for number in range(SPLITS):
+        assert folded(*split(chance))[0] == message(*WHOLE, stop="tool_use"), f"split {number} of seed 13"
