@@ -341,7 +341,7 @@ class ProviderError(SamplingError):
         self.status = status
         self.code = code
         self.retry_after = retry_after
-        self.transient = transient
+        self.transient = transient or (status is not None and (status >= 500 or status in (408, 409, 425, 429)))
         self.original = original
 
 

@@ -14,7 +14,6 @@ from email.utils import parsedate_to_datetime
 from mcp_host.errors import ProviderError
 
 CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.]{0,63}")  # rate_limit_error, RESOURCE_EXHAUSTED
-TRANSIENT = frozenset({408, 409, 425, 429, *range(500, 600)})
 OVERLOADED = frozenset({"overloaded_error", "api_error", "rate_limit_error", "timeout_error", "server_error"})
 """Codes of errors in the middle of a stream, where the status was 200 already."""
 
@@ -33,7 +32,7 @@ def provider_error(exc: Exception, provider: str) -> ProviderError:
         status=status,
         code=code,
         retry_after=_retry_after(exc),
-        transient=status in TRANSIENT or (status is None and (code in OVERLOADED or _is_connection(exc))),
+        transient=status is None and (code in OVERLOADED or _is_connection(exc)),
         original=exc,
     )
 
