@@ -57,6 +57,8 @@ class Adapter:
     """As the provider takes it."""
     reasons: Mapping[str, str] = field(default_factory=dict)
     """Stop reasons that are not those of the neutral script."""
+    thinking: Mapping[str, object] | None = None
+    """The options with which the model thinks and its server refuses a call without its thinking."""
     text_arguments: Mapping[str, object] | None = None
     """Arguments of the adapter with which broken arguments of a call can come from the API."""
     has_ids: bool = True
@@ -99,6 +101,18 @@ def reached(server: ModelServer, marker: object) -> bool:
     if isinstance(marker, str):
         return any(isinstance(leaf, str) and marker in leaf for leaf in leaves(server.last))
     return any(leaf == marker and type(leaf) is type(marker) for leaf in leaves(server.last))
+
+
+THOUGHTS = {"signature", "thoughtSignature", "encrypted_content", "reasoning_content", "thinking"}
+
+
+def thoughts(value: object) -> int:
+    """The number of signed, encrypted or plain thoughts in the messages of a request."""
+    if isinstance(value, list):
+        return sum(map(thoughts, value))
+    if isinstance(value, dict):
+        return bool(THOUGHTS & value.keys()) + sum(map(thoughts, value.values()))
+    return 0
 
 
 def tools_of(value: object) -> Iterator[tuple[str, JSON]]:
@@ -230,6 +244,7 @@ ADAPTERS = [
         },
         metadata={"user_id": "marker-metadata"},
         reasons={"content_filter": "refusal"},
+        thinking={"thinking": {"type": "enabled", "budget_tokens": 1024}},
         text_arguments={"stream": True},
     ),
     Adapter(
@@ -245,6 +260,7 @@ ADAPTERS = [
             "choice.single": ("auto", False),
         },
         metadata={"trace": "marker-metadata"},
+        thinking={"reasoning": {"effort": "high"}},
         text_arguments={},
         forced=say_as_json,
     ),
@@ -279,6 +295,7 @@ ADAPTERS = [
             "choice.single": ("auto", 2),
         },
         metadata={"trace": "marker-metadata"},
+        thinking={},
         text_arguments={},
         audio={"model": "gpt-audio"},
         reasons={"stop_sequence": "endTurn"},
@@ -297,6 +314,7 @@ ADAPTERS = [
         },
         metadata={"trace": "marker-metadata"},
         reasons={"stop_sequence": "endTurn", "refusal": "content_filter"},
+        thinking={"thinking_config": {"thinking_level": "high"}},
     ),
     Adapter(
         name="ollama",
@@ -312,6 +330,7 @@ ADAPTERS = [
         },
         metadata={"trace": "marker-metadata"},
         reasons={"stop_sequence": "endTurn", "refusal": "endTurn", "content_filter": "endTurn"},
+        thinking={"think": True},
         has_ids=False,
         forced=say_as_json,
         required=say_call_as_json,

@@ -48,6 +48,7 @@ FEATURES: dict[str, str] = {
     "result.structured": "`structuredContent`",
     "systemPrompt": "system prompt",
     "maxTokens": "maximum of tokens",
+    "temperature": "temperature",
     "stopSequences": "stop sequences",
     "metadata": "metadata, as the provider has it",
     "choice.auto": "tool choice `auto`",
@@ -61,6 +62,7 @@ FEATURES: dict[str, str] = {
     "stop.content_filter": "stop reason `content_filter`",
     "usage.cached": "cached tokens in the usage",
     "retryAfter": "after a 429, when to ask again",
+    "reasoning": "reasoning between the calls of a loop",
 }
 """The features, by their id, in words."""
 
@@ -73,6 +75,7 @@ MATRIX: dict[str, dict[str, Cell]] = {
         "result.link": AS_TEXT,
         "result.picture of a failure": Cell("emulated", "after the result, which may have text only"),
         "result.structured": AS_TEXT,
+        "temperature": Cell("left out", "the API has none since version 2026-10-21"),
         "stop.content_filter": Cell("emulated", "the API calls it `refusal`"),
     },
     "openai": dict.fromkeys(FEATURES, MAPPED)
@@ -84,6 +87,7 @@ MATRIX: dict[str, dict[str, Cell]] = {
         "result.link": AS_TEXT,
         "result.failure": Cell("emulated", "a line of text"),
         "result.structured": AS_TEXT,
+        "temperature": Cell("left out", "models that reason take none; others get it"),
         "stopSequences": Cell("emulated", "what follows one is cut off the answer"),
         "choice.one": Cell("emulated", "an answer after the tool's JSON Schema, in the strict mode"),
         "stop.stop_sequence": Cell("emulated", "from the text"),
@@ -104,6 +108,7 @@ MATRIX: dict[str, dict[str, Cell]] = {
         "metadata": Cell("refused", "unless the host stores the answers (`store`)"),
         "choice.one": Cell("emulated", "an answer after the tool's JSON Schema, in the strict mode"),
         "stop.stop_sequence": NOT_TOLD,
+        "reasoning": Cell("left out", "the API keeps it to itself"),
     },
     "openai-chat compatible": dict.fromkeys(FEATURES, MAPPED)
     | {
@@ -160,6 +165,7 @@ MATRIX: dict[str, dict[str, Cell]] = {
         "metadata": REFUSED,
         "stop.stop_sequence": Cell("left out", "unless the provider tells it"),
         "stop.refusal": Cell("emulated", "for most providers, pydantic-ai calls it `content_filter`"),
+        "reasoning": Cell("mapped", "as the provider has it"),
     },
 }
 """By the adapter's name and the feature's id."""

@@ -13,8 +13,8 @@ import pytest
 from mcp_host.errors import ProviderError, SamplingError
 from mcp_host.providers.adapter import Delta, ModelAnswer
 from tests.providers.conftest import Serve
-from tests.providers.contract.adapters import ADAPTERS, Adapter, reached
-from tests.providers.contract.asking import ADD, LOOK, ask, assistant, result, user
+from tests.providers.contract.adapters import ADAPTERS, Adapter, reached, thoughts
+from tests.providers.contract.asking import ADD, LOOK, Wire, ask, assistant, result, user
 from tests.providers.scripted import Broken, Called, Failed, Said, Stalled
 
 Stop: TypeAlias = Literal["max_tokens", "stop_sequence", "refusal", "content_filter"]
@@ -244,3 +244,43 @@ async def test_cancelling_a_request_closes_the_providers_stream(adapter: Adapter
                 assert await anyio.to_thread.run_sync(server.stalled.wait, 5)
                 tasks.cancel_scope.cancel()
             assert await anyio.to_thread.run_sync(server.unfinished.wait, 5)
+
+
+THINKERS = [adapter for adapter in ADAPTERS if adapter.thinking is not None]
+
+
+def test_only_adapters_whose_api_gives_reasoning_back_keep_it() -> None:
+    """pydantic-ai's model has none here: `test_pydantic_ai.py` has others."""
+    mapped = [adapter.name for adapter in ADAPTERS if adapter.cell("reasoning").state == "mapped"]
+    assert mapped == [*[adapter.name for adapter in THINKERS], "pydantic-ai"]
+
+
+@pytest.mark.parametrize("keeps_meta", [True, False], ids=["_meta is kept", "_meta is dropped"])
+@pytest.mark.parametrize("thinker", THINKERS, ids=lambda adapter: adapter.name)
+async def test_in_a_loop_of_20_turns_the_model_keeps_its_thinking(
+    thinker: Adapter, serve: Serve, how: dict[str, object], keeps_meta: bool
+) -> None:
+    """The provider refuses a call that comes back without its thinking."""
+    turns = [
+        Said(thinking=f"secret thought {n}", text=f"Step {n}.", calls=[Called("add", {"a": n})]) for n in range(20)
+    ]
+    server = serve(thinker.server, *turns, Said(thinking="secret end", text="done"))
+    conversation: list[Wire] = [user("Count.")]
+    async with thinker.open(server.url, server.key) as make:
+        model = make(options=thinker.thinking, **how)
+        for turn in range(20):
+            answer = await ask(model, *conversation, tools=[ADD], maxTokens=4000)
+            assert [(use.name, use.input) for use in answer.tool_uses] == [("add", {"a": turn})]
+            assert "secret" not in str(answer.to_wire())
+            content = [block.to_wire() for block in answer.content]
+            for block in content:
+                if not keeps_meta:
+                    block.pop("_meta", None)
+            [use] = answer.tool_uses
+            conversation += [assistant(*content), user(result(use.id, f"marker-{turn}"))]
+        answer = await ask(model, *conversation, tools=[ADD], maxTokens=4000)
+
+    assert answer.text == "done"
+    assert "secret" not in str(answer.to_wire())
+    assert all(reached(server, f"marker-{turn}") for turn in range(20))
+    assert thoughts([server.last.get(name) for name in ("messages", "input", "contents")]) == 20

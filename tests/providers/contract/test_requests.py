@@ -138,6 +138,10 @@ async def test_the_maximum_of_tokens_reaches_the_model(adapter: Adapter, serve: 
     await check(adapter, serve, "maxTokens", [], 1234, maxTokens=1234)
 
 
+async def test_the_temperature_reaches_the_model_or_is_left_out(adapter: Adapter, serve: Serve) -> None:
+    await check(adapter, serve, "temperature", [], 0.25, temperature=0.25)
+
+
 async def test_stop_sequences_reach_the_model_or_end_its_answer(adapter: Adapter, serve: Serve) -> None:
     if adapter.cell("stopSequences").state != "emulated":
         await check(adapter, serve, "stopSequences", [], "MARKER", stopSequences=["MARKER"])
