@@ -164,7 +164,7 @@ async def test_equal_requests_are_answered_in_the_order_of_the_recording(
     async with client_of(path, library, require_all=True) as client:
         mixed = [(await client.post("http://localhost/messages", json=asked[index])).json() for index in (1, 0, 2)]
 
-    assert [answer["id"] for answer in mixed] == ["id~2", "id~1", "id~3"]
+    assert [answer["id"] for answer in mixed] == ["id__2", "id__1", "id__3"]
     assert [answer["content"][0]["input"] for answer in mixed] == [
         recorded[index]["content"][0]["input"] for index in (1, 0, 2)
     ]
@@ -213,7 +213,7 @@ async def test_new_episodes_adds_what_is_not_recorded_yet(tmp_path: Path, provid
         await client.post(f"{provider.url}/messages", json={"messages": [{"content": "3 by 4"}]})
 
     assert provider.requests == 2
-    assert [response["json"]["id"] for response in responses(path)] == ["id~1", "id~2"]
+    assert [response["json"]["id"] for response in responses(path)] == ["id__1", "id__2"]
 
 
 async def test_all_records_everything_anew(tmp_path: Path, provider: Provider, library: Library) -> None:

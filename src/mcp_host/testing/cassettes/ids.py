@@ -1,6 +1,6 @@
 """Random values: in a file they are placeholders, and in a replay the values of the moment.
 
-A placeholder is a word and a number, such as ``call~1``. What the recorded side made (a server's `requestState`, a
+A placeholder is a word and a number, such as ``call__1``, of characters that all providers allow in ids. What the recorded side made (a server's `requestState`, a
 provider's ids) is replayed as the placeholder itself. What our side makes (ids of requests, keys under ``_meta``) is
 another value in each run: the first that stands where a placeholder was recorded is its value from then on, in both
 directions.
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from mcp_host.testing.cassettes.redaction import REDACTED
 from mcp_host.types.base import JSONValue
 
-PLACEHOLDER = re.compile(r"(request|server|token|call|state|reasoning|trace|id)~\d+")
+PLACEHOLDER = re.compile(r"(request|server|token|call|state|reasoning|trace|id)__\d+")
 
 KINDS = {
     "toolUseId": "call",
@@ -52,13 +52,13 @@ class Ids:
         """Give out no placeholder that *recorded* has."""
         for text in strings(recorded):
             if PLACEHOLDER.fullmatch(text):
-                kind, _, number = text.partition("~")
+                kind, _, number = text.partition("__")
                 self._last[kind] = max(self._last[kind], int(number))
 
     def new(self, kind: str) -> str:
         """A placeholder that was not given out yet."""
         self._last[kind] += 1
-        return f"{kind}~{self._last[kind]}"
+        return f"{kind}__{self._last[kind]}"
 
     def bind(self, placeholder: str, value: JSONValue) -> None:
         """Make *value* that of *placeholder*."""
