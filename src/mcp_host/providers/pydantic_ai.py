@@ -278,7 +278,7 @@ class PydanticAIModel(ProviderModel):
     fields of its `ModelSettings`, such as ``{"thinking": "high"}``. What it cannot send, the model's class refuses or,
     as it does with the temperature of some models, leaves out.
 
-    The other arguments are those of `ProviderModel`.
+    The other *arguments* are those of `ProviderModel`.
 
     Raises:
         TypeError: *model* is something else.
@@ -295,11 +295,12 @@ class PydanticAIModel(ProviderModel):
         stream: bool | None = None,
         on_delta: OnDelta | None = None,
         metadata: Metadata = "write",
+        **arguments: Any,
     ) -> None:
         name = getattr(model, "model_name", None)
         if not isinstance(name, str):
             raise TypeError(f"model has to be a model of pydantic-ai, not {type(model).__name__}")
-        super().__init__(model, name, options=options, stream=stream, on_delta=on_delta, metadata=metadata)
+        super().__init__(model, name, options=options, stream=stream, on_delta=on_delta, metadata=metadata, **arguments)
 
     write_request = staticmethod(write_request)
     read_reply = staticmethod(read_reply)
