@@ -463,7 +463,7 @@ async def of_openai(server: ModelServer) -> AsyncIterator[OpenAIProvider]:
 @asynccontextmanager
 async def of_responses(server: ModelServer) -> AsyncIterator[Model]:
     async with of_openai(server) as provider:
-        yield OpenAIResponsesModel("gpt-6", provider=provider)
+        yield OpenAIResponsesModel("gpt-5.2", provider=provider)
 
 
 @asynccontextmanager
@@ -567,3 +567,35 @@ async def test_the_tool_choice_reaches_a_real_api(kind: type[ModelServer], serve
     assert (
         server.last.get("tool_choice") == CHOICES[kind][["none", "required", "tool"].index(choice.get("mode", "tool"))]
     )
+
+
+THINKING: dict[type[ModelServer], Wire] = {
+    AnthropicServer: {"anthropic_thinking": {"type": "adaptive"}},
+    OpenAIResponsesServer: {"openai_reasoning_effort": "low", "openai_store": False},
+}
+
+
+@of_an_sdk_that_leaves_generators
+@pytest.mark.parametrize("kind", THINKING, ids=["Anthropic", "OpenAI Responses"])
+@pytest.mark.parametrize("stream", [False, True], ids=["at once", "streamed"])
+async def test_thinking_comes_back_to_a_real_api_in_each_round_of_a_loop(
+    kind: type[ModelServer], serve: Serve, stream: bool
+) -> None:
+    """The server refuses calls without the thinking that it has signed."""
+    rounds = [
+        Said(thinking=f"Step {number}.", calls=[Called("add", {"a": number, "b": 1}), Called("add", {"a": 0, "b": 0})])
+        for number in range(5)
+    ]
+    server = serve(kind, *rounds, Said(text="done"))
+
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    async with REAL[kind](server) as model:
+        asked = PydanticAIModel(model, stream=stream, options=THINKING[kind])
+        with fail_after(10):
+            done = await run_tool_loop(asked, "Add.", tools=[add])
+
+    assert (done.text, len(server.heard)) == ("done", 6)
+    assert "Step" not in str([message.to_wire() for message in done.messages])
