@@ -110,7 +110,7 @@ def in_middleware_of(client: object) -> bool:
     return scope is not None
 
 
-async def _wait_for_thread() -> Callable[[], None]:
+async def wait_for_thread() -> Callable[[], None]:
     """Wait for one of `MAX_THREADS`.
 
     Anyio's default limiter belongs to the host, and on asyncio it does not count threads that were left behind.
@@ -145,7 +145,7 @@ def as_async(
     *,
     argument: str,
     shape: str | None = None,
-    before_thread: BeforeThread = _wait_for_thread,
+    before_thread: BeforeThread = wait_for_thread,
 ) -> Callable[P, Awaitable[T]]:
     """*function* itself if it is async, else an async function that calls it in a thread.
 

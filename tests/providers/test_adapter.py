@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -27,7 +28,7 @@ from mcp_host.types import CreateMessageResult, TextContent, ToolUseContent
 from tests.providers.conftest import Serve
 from tests.providers.scripted import Broken, Called, Failed, Said, Stalled, Turn
 from tests.providers.servers.anthropic import AnthropicServer
-from tests.sampling.asking import ADD, assistant, request, result, text, use, user
+from tests.sampling.asking import ADD, assistant, request, result, text, use, user, wire
 
 MODEL = "claude-sonnet-5"
 THINKING = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
@@ -313,6 +314,34 @@ async def test_a_rate_limit_says_when_to_come_back_and_the_server_of_it_nothing(
     assert "RateLimitError (HTTP 429), rate_limit_error, try again after 7 seconds" in caplog.text
     assert server.key not in caplog.text
     assert "secret prompt" not in caplog.text
+
+
+@pytest.mark.parametrize("progress", [False, True], ids=["whole", "with progress"])
+async def test_what_a_provider_says_of_a_failure_is_in_no_text_no_traceback_and_no_log(
+    serve: Serve, caplog: pytest.LogCaptureFixture, progress: bool
+) -> None:
+    async def send(params: dict[str, Any]) -> None:
+        """The server gets it."""
+
+    words = user(text("a secret prompt"))  # tracebacks show the lines of this test: the words are not in those
+    said = '{"type": "error", "error": {"type": "invalid_request_error", "message": "sk-leaked: a secret prompt"}}'
+    server = serve(AnthropicServer, *[Failed(status=400, body=said)] * 2)
+    caplog.set_level(logging.DEBUG, logger="mcp_host")
+    async with model_of(server, progress=progress) as model:
+        with pytest.raises(ProviderError) as caught:
+            await model(reporting(request(words), ProgressReporter("t", send)))
+        sampling = Sampling(with_tools=model, approve=always)
+        with pytest.raises(InputRefused) as refusal:
+            await sampling.session(server="s", knows_tools=True).answer(wire(words), None)
+    error = caught.value
+    for level in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL):
+        logging.getLogger("mcp_host").log(level, "%s %r", error, error, exc_info=error)
+    printed = "".join([caplog.text, str(refusal.value), *traceback.format_exception(error)])
+
+    assert "sk-leaked: a secret prompt" in str(error.original)  # so it can be known, and it is nowhere else
+    assert (error.status, error.code, error.__cause__) == (400, "invalid_request_error", None)
+    assert "anthropic: BadRequestError (HTTP 400), invalid_request_error" in printed
+    assert [secret for secret in ("sk-leaked", "secret prompt", server.key) if secret in printed] == []
 
 
 # Reasoning, in loops of servers

@@ -13,6 +13,7 @@ import pytest
 from anyio import Event, create_task_group, fail_after, to_thread, wait_all_tasks_blocked
 
 from mcp_host.errors import InputRefused, ProtocolError, SamplingError
+from mcp_host.providers import Model, Models
 from mcp_host.sampling import (
     Allow,
     Deny,
@@ -421,7 +422,7 @@ class Gate:
 ONE_AT_ONCE = SamplingLimits(at_once=1, at_once_per_server=1)
 
 
-@pytest.mark.parametrize("blocks", ["handler", "approver"])
+@pytest.mark.parametrize("blocks", ["handler", "one of several models", "approver"])
 async def test_a_plain_function_that_was_left_behind_keeps_its_slot_until_it_returns(blocks: str) -> None:
     gate = Gate()
 
@@ -433,10 +434,13 @@ async def test_a_plain_function_that_was_left_behind_keeps_its_slot_until_it_ret
         gate.pass_through()
         return "It is 3."
 
-    if blocks == "handler":
-        sampling = Sampling(with_tools=model, approve=always, limits=ONE_AT_ONCE)
-    else:
-        sampling = Sampling(with_tools=ScriptedModel("It is 3."), approve=approve, limits=ONE_AT_ONCE)
+    match blocks:
+        case "handler":
+            sampling = Sampling(with_tools=model, approve=always, limits=ONE_AT_ONCE)
+        case "one of several models":
+            sampling = Sampling(with_tools=Models([Model(model, name="m")]), approve=always, limits=ONE_AT_ONCE)
+        case _:
+            sampling = Sampling(with_tools=ScriptedModel("It is 3."), approve=approve, limits=ONE_AT_ONCE)
     asked = sampling.session(server="calculator", knows_tools=True)
     answers: list[str] = []
 

@@ -13,6 +13,7 @@ from typing import TypeAlias
 from mcp_host.errors import ProviderError, quoted
 from mcp_host.handlers import as_async, check_plain
 from mcp_host.sampling.request import AsyncHandler, Handler, SamplingRequest, log_subject
+from mcp_host.sampling.slots import keep_slot_for_thread
 from mcp_host.types import CreateMessageResult, ModelPreferences, ToolResultContent, ToolUseContent
 
 MAX_CALLS = 4096  # tool calls whose model is remembered; beyond that, the oldest are forgotten
@@ -103,6 +104,7 @@ class Models:
                 model.handler,
                 argument=f"the handler of {model.name}",
                 shape="(request: SamplingRequest) -> CreateMessageResult",
+                before_thread=keep_slot_for_thread,
             )
             for model in models
         }

@@ -13,7 +13,7 @@ from typing import TypeVar
 from anyio import Event
 
 from mcp_host._backends import Loop
-from mcp_host.handlers import current_handler
+from mcp_host.handlers import current_handler, wait_for_thread
 
 T = TypeVar("T")
 
@@ -202,8 +202,10 @@ class Slot:
 
 
 async def keep_slot_for_thread() -> Callable[[], None]:
-    """Keep the current slot while a handler or approver runs in a thread: see `Slot.keep_for_thread`."""
+    """Keep the current slot while a plain function runs in a thread: see `Slot.keep_for_thread`.
+
+    A handler may also be called without a slot, by a tool loop of the host. Then this is `wait_for_thread`.
+    """
     scope = current_handler.get()
-    slot = None if scope is None else scope.slot
-    assert isinstance(slot, Slot), "handler and approver run in a slot"
-    return slot.keep_for_thread()
+    slot = None if scope is None or scope.ended else scope.slot
+    return slot.keep_for_thread() if isinstance(slot, Slot) else await wait_for_thread()
