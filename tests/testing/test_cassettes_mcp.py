@@ -141,6 +141,50 @@ async def test_calls_at_the_same_time_each_get_their_own_answer_in_any_order(
     assert replayed == {topic: f"model of {topic}" for topic in topics}
 
 
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_calls_that_were_made_at_the_same_time_may_be_replayed_one_after_the_other(path: Path, era: str) -> None:
+    """In 2025, nothing says to which of them a request of the server belongs."""
+    topics = ["tides", "moons", "stars"]
+    async with connected(path, make_server(), era=era) as client, create_task_group() as tasks:
+        for topic in topics:
+            tasks.start_soon(client.call_tool, "ask", {"topic": topic})
+    async with connected(path, NOWHERE, "none", era=era, require_all=True) as client:
+        replayed = [(await client.call_tool("ask", {"topic": topic})).text for topic in topics]
+
+    assert replayed == [f"model of {topic}" for topic in topics]
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+async def test_the_progress_of_our_answer_may_differ(path: Path, count: int) -> None:
+    """What is reported depends on how fast a model's text comes."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}})
+        call = await peer.receive("tools/call")
+        messages = [{"role": "user", "content": {"type": "text", "text": "hello"}}]
+        params = {"messages": messages, "maxTokens": 9, "_meta": {"progressToken": "theirs"}}
+        await peer.send({"jsonrpc": "2.0", "id": "its", "method": "sampling/createMessage", "params": params})
+        for _ in range(2):
+            await peer.receive("notifications/progress")
+        await peer.receive()
+        await peer.reply(call, {"content": [{"type": "text", "text": "done"}]})
+
+    texts = []
+    for server, reports in ((ScriptedPeer(script), 2), (NOWHERE, count)):
+
+        async def model(request: SamplingRequest, reports: int = reports) -> CreateMessageResult:
+            for number in range(reports):
+                await request.report_progress(number, message=f"{number + 1} of {reports}")
+            return request.reply("text", model="small")
+
+        with fail_after(30), Cassette(path) as cassette:
+            sampling = Sampling(basic=model, approve=always)
+            async with Client(cassette.transport(server), sampling=sampling, era="legacy") as client:
+                texts.append((await client.call_tool("slow")).text)
+
+    assert texts == ["done", "done"]
+
+
 async def test_a_changed_call_is_an_error_that_shows_the_difference(path: Path) -> None:
     async with connected(path, make_server()) as client:
         await client.call_tool("fail")

@@ -44,9 +44,9 @@ class Cassette:
     - ``all``: record everything anew.
 
     While all is replayed, no server is started, and no socket of the process connects to hosts other than
-    *allowed_hosts*. Requests are found by their content, and each recorded one is used once, in order. A request
-    that is not in the file raises `CassetteError`, which shows the difference; leaving the block raises it again if an
-    SDK has made another error of it. With *require_all*, leaving the block raises it, too, if not everything was used.
+    *allowed_hosts*. Requests are found by their content, and each recorded one is used once, in order. One
+    that is not in the file fails: an SDK gets an HTTP status of 400, and leaving the block raises `CassetteError`,
+    which shows the difference. With *require_all*, leaving the block raises it, too, if not everything was used.
 
     The file is written when the block ends without an exception, otherwise the old one stays. It has no credentials:
     known headers, parameters of URLs and what the environment's variables for keys contain are redacted, and so are

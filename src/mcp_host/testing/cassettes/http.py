@@ -17,6 +17,7 @@ from anyio.lowlevel import checkpoint
 
 from mcp_host.testing.cassettes.file import Entry
 from mcp_host.testing.cassettes.tape import Tape
+from mcp_host.testing.errors import CassetteError
 from mcp_host.types.base import JSONObject, JSONValue
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class _Transport:
             if (found := self._tape.find(candidates, "http", live)) is not None:
                 return await self._replay(request, found)
             if not self._tape.records:
-                raise self._tape.refuse(candidates, "http", live, f"{live['method']} {live['url']}")
+                return self._refused(self._tape.refuse(candidates, "http", live, f"{live['method']} {live['url']}"))
         return await self._record(request, {"http": self._tape.ids.hide(live)})
 
     async def aclose(self) -> None:
@@ -70,6 +71,12 @@ class _Transport:
         kind = headers.get("content-type", "")
         said = {"method": request.method, "url": redaction.url(str(request.url)), "headers": headers}
         return said | (write_body(body, kind) if body else {})
+
+    def _refused(self, error: CassetteError) -> httpx.Response:
+        """An answer that SDKs raise at once. An exception they would take for a broken connection, and try again."""
+        said = {"type": "error", "error": {"type": "cassette_error", "message": str(error)}}
+        made: httpx.Response = self._module.Response(400, headers={"x-should-retry": "false"}, json=said)
+        return made
 
     async def _record(self, request: httpx.Request, entry: Entry) -> httpx.Response:
         assert self._inner is not None, "a cassette that records has one"

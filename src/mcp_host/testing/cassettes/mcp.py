@@ -2,7 +2,8 @@
 
 What the server sent is replayed when the client has sent what came before it in the same request; requests that were
 in flight at the same time are independent of each other. A message that may belong to several of them (over a
-shared connection nothing says to which) waits for all of them.
+shared connection nothing says to which) comes with the first of them: a replay that makes them one after the other
+must not wait for the last.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ from mcp_host.transports.base import Channel, Headers, Receive, RequestHandle, T
 from mcp_host.types.base import JSONObject
 
 CANCELLED = "notifications/cancelled"
+PROGRESS = "notifications/progress"
 CLIENT_INFO = f"{META}clientInfo"
 
 ERRORS: Mapping[str, type[McpError]] = {
@@ -182,9 +184,9 @@ class RecordingChannel:
                 live["id"] = self._ours[id]
                 if "progressToken" in (meta := params.get("_meta", {})):
                     meta["progressToken"] = self._ours[id]
-            case Notification(method="notifications/cancelled"):
+            case Notification(method=method) if method == CANCELLED:
                 params["requestId"] = renamed(params["requestId"], self._ours)
-            case Notification(method="notifications/progress"):
+            case Notification(method=method) if method == PROGRESS:
                 params["progressToken"] = renamed(params["progressToken"], self._tokens)
             case Success() | Failure():
                 live["id"] = renamed(live["id"], self._theirs)
@@ -373,21 +375,25 @@ class ReplayChannel:
             self._left.remove(found)
             taken: JSONObject = found["message"]
             return taken
-        if method == CANCELLED:
-            return live  # the response may have come just before, or after
+        if method in (CANCELLED, PROGRESS):
+            return live  # how often and when they are sent, depends on the time that things take
         what = f"the request {method}" if isinstance(message, Request) else "the notification " + str(method)
         if method is None:
             what = "our answer to a request of the server"
         raise self._tape.refuse(candidates, "message", live, what)
 
     def _next(self) -> Entry | None:
-        """The first message of the server, or end, that everything has happened before."""
-        before: set[str] = set()
-        for count, entry in enumerate(self._left):
+        """The first message of the server, or end, before which everything of one of its requests has happened."""
+        blocked: set[str] = set()
+        first = True
+        for entry in self._left:
+            if "to" in entry and entry["message"].get("method") == PROGRESS:
+                continue  # no server waits for it
             owners = self._owners[id(entry)]
-            if "from" in entry and (before.isdisjoint(owners) if owners else count == 0):
+            if "from" in entry and (not blocked.issuperset(owners) if owners else first):
                 return entry
-            before.update(owners)
+            blocked.update(owners)
+            first = False
         return None
 
     def _deliver(self, entry: Entry, receive: Receive) -> None:
