@@ -31,6 +31,7 @@ from mcp_host.providers.openai import (
     PROVIDER,
     Answer,
     Part,
+    arguments_of,
     audio,
     call_id,
     data_url,
@@ -437,7 +438,7 @@ class OpenAIChatModel(ProviderModel):
     read_event = staticmethod(read_event)
 
     async def create(self, body: JSONObject) -> JSONObject:
-        return as_json(await self._client.chat.completions.create(**body))
+        return as_json(await self._client.chat.completions.create(messages=[], **arguments_of(body)))
 
     @asynccontextmanager
     async def stream(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
@@ -445,7 +446,7 @@ class OpenAIChatModel(ProviderModel):
             body = {**body, "stream_options": {"include_usage": True}}
         is_call = "response_format" in body and "response_format" not in self._options
         create = self._client.chat.completions.with_streaming_response.create
-        async with create(**body, stream=True) as response:
+        async with create(messages=[], **arguments_of(body), stream=True) as response:
             yield _chunks(response, is_call=is_call)
 
 

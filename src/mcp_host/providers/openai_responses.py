@@ -21,6 +21,7 @@ from mcp_host.providers.openai import (
     PROVIDER,
     Answer,
     Part,
+    arguments_of,
     call_id,
     data_url,
     fields,
@@ -355,11 +356,11 @@ class OpenAIModel(ProviderModel):
     read_event = staticmethod(read_event)
 
     async def create(self, body: JSONObject) -> JSONObject:
-        return as_json(await self._client.responses.create(**body))
+        return as_json(await self._client.responses.create(**arguments_of(body)))
 
     @asynccontextmanager
     async def stream(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
-        async with await self._client.responses.create(**body, stream=True) as events:
+        async with await self._client.responses.create(**arguments_of(body), stream=True) as events:
             yield _as_json(events, is_call="text" in body and "text" not in self._options)
 
 
