@@ -6,6 +6,7 @@ import json
 import os
 import random
 from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -171,13 +172,25 @@ CALLED = (USER, said("assistant", use("c1", a=1)))
             {},
             {"response": {"output": "file:///a:\nwords"}},
         ),
+        ([blob("application/json")], {}, {"response": {"output": "file:///a:\nhi"}}),
         (
             [{"type": "resource_link", "uri": "file:///b", "name": "b", "description": "B"}],
             {},
             {"response": {"output": '{"name":"b","uri":"file:///b","description":"B","type":"resource_link"}'}},
         ),
     ],
-    ids=["texts", "nothing", "error", "structured once", "structured", "image", "pdf", "resource", "link"],
+    ids=[
+        "texts",
+        "nothing",
+        "error",
+        "structured once",
+        "structured",
+        "image",
+        "pdf",
+        "resource",
+        "file of JSON",
+        "link",
+    ],
 )
 def test_what_a_tool_result_has_is_written(content: list[Any], fields: dict[str, Any], response: object) -> None:
     written = contents(*CALLED, said("user", result("c1", *content, **fields)), USER, tools=[ADD])
@@ -735,3 +748,26 @@ async def test_metadata_are_refused_but_on_vertex(serve: Serve) -> None:
 )
 def test_the_path_of_a_model(model: str, is_vertex: bool, path: str) -> None:
     assert _path(model, is_vertex=is_vertex) == path
+
+
+async def test_an_answer_that_could_be_continued_is_one_request_and_ends_with_max_tokens(serve: Serve) -> None:
+    """The SDK would go on, for more tokens than the server asked for."""
+    part = {"content": {"role": "model", "parts": [{"text": "a"}]}, "finishReason": "CONTINUATION"}
+    body = json.dumps({"candidates": [{**part, "continuationToken": "AA=="}]})
+    server = serve(GeminiServer, *[Failed(status=200, body=body)] * 2)
+    async with GeminiModel(client(server), "gemini-3-pro") as model:
+        answer = await model(prompt().request)
+
+    assert (answer.text, answer.stop_reason, len(server.heard)) == ("a", "maxTokens", 1)
+
+
+async def test_an_sdk_without_the_method_below_its_streams_is_one_error_that_says_so() -> None:
+    """Whole answers come through its public method."""
+    sdk = SimpleNamespace(vertexai=False, _api_client=object())
+
+    with pytest.raises(ProviderError) as raised:
+        await GeminiModel(sdk, "gemini-3-pro", stream=True)(prompt().request)
+
+    assert str(raised.value) == (
+        "gemini: this release of the SDK has no _api_client._build_request, which this adapter needs; an earlier one has"
+    )

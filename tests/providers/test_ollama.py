@@ -70,6 +70,10 @@ WAV = {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}
 PDF = {"type": "resource", "resource": {"uri": "file:///a", "blob": "aGk=", "mimeType": "application/pdf"}}
 
 
+def blob(kind: str, data: str) -> dict[str, Any]:
+    return {"type": "resource", "resource": {"uri": "file:///a", "blob": data, "mimeType": kind}}
+
+
 # Requests
 
 
@@ -143,8 +147,10 @@ def test_the_conversation_with_images_calls_and_results_in_the_order_of_the_call
             {},
             '{"name":"b","uri":"file:///b","type":"resource_link"}',
         ),
+        ([blob("text/csv; charset=utf-8", "w7w7MQ==")], {}, "file:///a:\nü;1"),
+        ([blob("application/json", "eyJhIjoxfQ==")], {}, 'file:///a:\n{"a":1}'),
     ],
-    ids=["nothing", "structured once", "structured", "resource", "link"],
+    ids=["nothing", "structured once", "structured", "resource", "link", "file of text", "file of JSON"],
 )
 def test_what_a_tool_result_has_is_written(content: list[Any], fields: dict[str, Any], written: str) -> None:
     body = write_request(prompt(USER, said("assistant", use("c1")), said("user", result("c1", *content, **fields))))
@@ -181,9 +187,14 @@ def test_a_turn_of_the_model_goes_back_as_it_came() -> None:
             {},
             "messages[2]: this model takes no application/pdf",
         ),
+        (
+            (USER, said("assistant", use("c1")), said("user", result("c1", blob("text/plain", "/w==")))),
+            {},
+            "messages[2]: this model takes no text/plain that is not UTF-8",
+        ),
         ((), {"metadata": {"a": 1}}, "metadata: this model takes none"),
     ],
-    ids=["audio", "audio of a result", "pdf", "metadata"],
+    ids=["audio", "audio of a result", "pdf", "broken text", "metadata"],
 )
 def test_what_ollama_cannot_take_is_refused(
     messages: Sequence[dict[str, Any]], params: dict[str, Any], problem: str
@@ -445,6 +456,17 @@ async def test_the_data_of_an_image_is_never_taken_for_the_path_of_a_file(
     assert server.last["messages"] == [{"role": "user", "content": "", "images": ["aGkK"]}]
 
 
+async def test_the_json_of_a_required_call_is_no_text_for_the_host(serve: Serve) -> None:
+    server = serve(OllamaServer, Said(text='{"a": 1}'), Said(text="well"))
+    heard: list[str] = []
+    async with model_of(server, on_delta=lambda delta: heard.append(delta.text)) as model:
+        answer = await model(ONE.request)
+        assert ([use.input for use in answer.tool_uses], heard) == ([{"a": 1}], [])
+        await model(ASKED.request)
+
+    assert "".join(heard) == "well"
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 async def test_a_model_that_is_missing_and_a_limit_are_errors_that_say_so(serve: Serve, stream: bool) -> None:
     missing = Failed(status=404, body='{"error": "model \'qwen3\' not found"}')
@@ -454,3 +476,13 @@ async def test_a_model_that_is_missing_and_a_limit_are_errors_that_say_so(serve:
             await model(ASKED.request)
         with pytest.raises(ProviderError, match=r"^ollama: ResponseError \(HTTP 429\), try again after 7 seconds$"):
             await model(ASKED.request)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_an_sdk_without_the_method_below_chat_is_one_error_that_says_so(stream: bool) -> None:
+    with pytest.raises(ProviderError) as raised:
+        await OllamaModel(object(), "qwen3", stream=stream)(ASKED.request)
+
+    assert str(raised.value) == (
+        "ollama: this release of the SDK has no _request, which this adapter needs; an earlier one has"
+    )

@@ -15,8 +15,10 @@ the answer         here, for all providers: names, ids, arguments, reasoning, us
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 from abc import ABC, abstractmethod
+from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
@@ -27,7 +29,7 @@ from anyio import Event
 from pydantic_core import from_json, to_json
 
 from mcp_host.concurrency import HandlerTasks, first
-from mcp_host.errors import InputRefused, McpError, SamplingError, quoted
+from mcp_host.errors import InputRefused, McpError, SamplingError, excerpt, quoted
 from mcp_host.handlers import check_plain
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
 from mcp_host.providers.failures import provider_error
@@ -38,6 +40,7 @@ from mcp_host.sampling.request import ModelAnswer, SamplingRequest, Usage
 from mcp_host.sampling.stop_reasons import CUT_OFF
 from mcp_host.types import (
     AudioContent,
+    BlobResourceContents,
     ContentBlock,
     CreateMessageResult,
     ImageContent,
@@ -52,11 +55,13 @@ from mcp_host.types.sampling import TOOL_USE, SamplingMessageContentBlock
 # fmt: off
 __all__ = [  # ModelAnswer and Usage are for adapters, too
     "Call", "Delta", "Metadata", "ModelAnswer", "OnDelta", "Prompt", "ProviderModel", "Reply", "Usage",
-    "answer_of", "as_json", "link_text", "read_arguments", "refused", "result_content",
+    "answer_of", "as_json", "file_text", "link_text", "read_arguments", "refused", "result_content",
 ]
 # fmt: on
 
 logger = logging.getLogger(__name__)
+
+TEXT_FILES = re.compile(r"text/.+|application/json")
 
 Metadata: TypeAlias = Literal["write", "ignore"]
 """What happens to the metadata of a request: it is written as far as the provider's API takes it, and anything else is
@@ -215,6 +220,11 @@ class ProviderModel(ABC):
         """Add one event of a stream to *reply*, which is empty at first. Returns the text that the event adds to the answer."""
 
     @staticmethod
+    def call_is_text(prompt: Prompt) -> bool:
+        """Whether the text of the answer will be the JSON of a call, which *on_delta* must not get."""
+        return False
+
+    @staticmethod
     def must_stream(body: JSONObject) -> bool:
         """Whether the SDK refuses to ask without a stream."""
         return False
@@ -239,7 +249,7 @@ class ProviderModel(ABC):
         body = self.with_options(self.write_request(prompt), prompt)
         try:
             if self._stream or (self._may_stream and self.must_stream(body)):
-                native = await self._fold(body, request)
+                native = await self._fold(body, request, is_shown=not self.call_is_text(prompt))
             else:
                 native = await self.create(body)
             reply = self.read_reply(native, prompt)
@@ -277,20 +287,21 @@ class ProviderModel(ABC):
         restored = self._reasoning.restore(request, belongs_to=self._owner, names=names, altered=self._altered_history)
         return Prompt(restored.request, self._model, names, self._options, restored.turns, restored.lost)
 
-    async def _fold(self, body: JSONObject, request: SamplingRequest) -> JSONObject:
-        if not self._progress or request.reporter is None:
-            return await self._read_stream(body, request, None)
+    async def _fold(self, body: JSONObject, request: SamplingRequest, *, is_shown: bool) -> JSONObject:
+        if not (is_shown and self._progress) or request.reporter is None:
+            return await self._read_stream(body, request, self._on_delta if is_shown else None, None)
         progress = _Progress(request)
         try:
             async with HandlerTasks.open() as tasks:
                 tasks.start(progress.report)
-                return await self._read_stream(body, request, progress)
+                return await self._read_stream(body, request, self._on_delta, progress)
         except ExceptionGroup as group:
             raise first(group) from None
 
-    async def _read_stream(self, body: JSONObject, request: SamplingRequest, progress: _Progress | None) -> JSONObject:
+    async def _read_stream(
+        self, body: JSONObject, request: SamplingRequest, on_delta: OnDelta | None, progress: _Progress | None
+    ) -> JSONObject:
         reply: JSONObject = {}
-        on_delta = self._on_delta
         async with self.stream(body) as events:
             async for event in events:
                 text = self.read_event(reply, event)
@@ -413,6 +424,21 @@ def refused(where: str, what: str) -> InputRefused:
 def link_text(link: ResourceLink) -> str:
     """A link to a resource, for a model: its JSON, with everything that the server says of it."""
     return to_json(link.to_wire()).decode()
+
+
+def file_text(file: BlobResourceContents, where: str) -> str | None:
+    """What a file of text says. None if it is another file.
+
+    Raises:
+        InputRefused: It is not UTF-8.
+    """
+    kind = (file.mime_type or "").partition(";")[0].strip().lower()
+    if TEXT_FILES.fullmatch(kind) is None:
+        return None
+    try:
+        return b64decode(file.blob, validate=True).decode()
+    except ValueError:
+        raise refused(where, f"no {excerpt(kind)} that is not UTF-8") from None
 
 
 def result_content(result: ToolResultContent) -> list[ContentBlock]:

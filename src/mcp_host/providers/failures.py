@@ -6,10 +6,12 @@ No SDK is imported: its exceptions are known by what they have, and by the names
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from operator import attrgetter
+from typing import Any
 
 from mcp_host.errors import ProviderError
 
@@ -40,6 +42,20 @@ def provider_error(exc: Exception, provider: str) -> ProviderError:
 def unfinished(provider: str) -> ProviderError:
     """The error for a stream that ended before the answer was complete."""
     return ProviderError(provider, "the stream ended before the answer was complete", transient=True)
+
+
+def private(client: object, name: str, provider: str) -> Callable[..., Any]:
+    """The method *name* of an SDK's client, which may have dots, where no public method does the same.
+
+    Raises:
+        ProviderError: This release of the SDK does not have it.
+    """
+    try:
+        method: Callable[..., Any] = attrgetter(name)(client)
+    except AttributeError:
+        problem = f"this release of the SDK has no {name}, which this adapter needs; an earlier one has"
+        raise ProviderError(provider, problem) from None
+    return method
 
 
 def _status(exc: Exception) -> int | None:

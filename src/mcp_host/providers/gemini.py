@@ -1,8 +1,8 @@
 """Google Gemini: generateContent, https://ai.google.dev/api/generate-content, on the Gemini API and on Vertex AI.
 
-`GeminiModel` speaks the API's own JSON over the SDK's connection, `client._api_client`, which all methods of the SDK
-use. The methods themselves lose what this API must get back: they drop fields that the SDK does not know, from the turns
-of the model, too, and they warn of each finish reason that is newer than they are.
+`GeminiModel` speaks the API's own JSON, because the types of the SDK drop what they do not know, and turns of the model
+must go back as they came. A whole answer is asked for with ``generate_content``: the request is its ``extra_body``, and
+the answer its ``sdk_http_response``. Streams have no such response, so they use the connection below the public methods.
 
 Where the API has no field, or has rules of its own:
 
@@ -10,6 +10,7 @@ Where the API has no field, or has rules of its own:
 one tool is required           mode ANY with its name: the arguments follow its schema then. A response schema would do
                                that, too, but its text has no signature, so that Gemini 3 would not take it back
 disable_parallel_tool_use      of several calls, the first is kept
+an answer to be continued      ends with maxTokens: its continuation would be another request, with tokens of its own
 ids of calls                   written only where the model gave one. Results are matched by name and order
 files in results               inside of the function response since Gemini 3, else in a message after it
 a call at the very beginning   must follow a turn of the user, so it becomes text
@@ -41,11 +42,12 @@ from mcp_host.providers.adapter import (
     ProviderModel,
     Reply,
     Usage,
+    file_text,
     link_text,
     refused,
     result_content,
 )
-from mcp_host.providers.failures import unfinished
+from mcp_host.providers.failures import private, unfinished
 from mcp_host.providers.names import NameRule
 from mcp_host.types import (
     AudioContent,
@@ -95,14 +97,16 @@ TOP_LEVEL = frozenset(
 )
 """The fields of a request beside ``generationConfig``."""
 
+REPLACED = "replaced by the extra body"  # the SDK wants some contents
+
 UNSIGNED = re.compile(r"gemini-[12]\b|gemma")
 """Models that accept calls without signatures. Newer ones refuse them."""
 
 # https://ai.google.dev/gemini-api/docs/image-understanding, and the pages about audio, video and documents
-FILES = re.compile(r"image/(png|jpeg|webp|heic|heif)|(audio|video|text)/.+|application/pdf")
+FILES = re.compile(r"image/(png|jpeg|webp|heic|heif)|(audio|video)/.+|application/pdf")
 """The types of files that Gemini reads."""
 
-IN_RESPONSES = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"})
+IN_RESPONSES = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf"})
 """The types of files that a function response may hold, since Gemini 3."""
 
 FREE_FORM = frozenset({"responseSchema", "responseJsonSchema"})  # their names are not the API's
@@ -324,9 +328,11 @@ def _read_block(block: ContentBlock, where: str) -> str | JSONObject:
         case ImageContent(mime_type=kind, data=data) | AudioContent(mime_type=kind, data=data):
             return _file(kind, data, where)
         case EmbeddedResource(resource=resource):
-            if isinstance(resource, BlobResourceContents):
-                return _file(resource.mime_type or "file without a type", resource.blob, where)
-            return f"{resource.uri}:\n{resource.text}"
+            if not isinstance(resource, BlobResourceContents):
+                return f"{resource.uri}:\n{resource.text}"
+            if (read := file_text(resource, where)) is not None:
+                return f"{resource.uri}:\n{read}"
+            return _file(resource.mime_type or "file without a type", resource.blob, where)
     assert_never(block)
 
 
@@ -473,7 +479,8 @@ class GeminiModel(ProviderModel):
     """A sampling handler that asks a Gemini model, through your `google.genai.Client`, of the Gemini API or of Vertex AI.
 
     *options* are fields of the request or of its ``generationConfig``, as in the API or as in the SDK:
-    ``{"thinking_config": {"thinking_level": "low"}, "safety_settings": […]}``.
+    ``{"thinking_config": {"thinking_level": "low"}, "safety_settings": […]}``. An ``extra_body`` of the client belongs
+    there, too: this one replaces it.
 
     The asynchronous side of the SDK needs asyncio. On trio, its blocking side runs in threads, and answers are streamed,
     unless *stream* is False: a request that is cancelled then closes its connection. Before the first part of the answer,
@@ -490,17 +497,21 @@ class GeminiModel(ProviderModel):
 
     async def __aexit__(self, *exc_info: object) -> None:
         await super().__aexit__(*exc_info)
-        self._client._api_client.close()  # the blocking side
+        self._client.close()  # the blocking side
 
     async def create(self, body: JSONObject) -> JSONObject:
-        path, fields = self._call(body, "generateContent")
-        api = self._client._api_client
+        config = {
+            "http_options": {"extra_body": self._fields(body)},
+            "should_return_http_response": True,
+            "automatic_function_calling": {"disable": True},
+        }
+        asked = {"model": body["model"], "contents": REPLACED, "config": config}
         if _on_asyncio():
-            response = await api.async_request("post", path, fields)
+            response = await self._client.aio.models.generate_content(**asked)
         else:
-            ask = partial(api.request, "post", path, fields)
+            ask = partial(self._client.models.generate_content, **asked)
             response = await anyio.to_thread.run_sync(ask, abandon_on_cancel=True)
-        reply: JSONObject = from_json(response.body)
+        reply: JSONObject = from_json(response.sdk_http_response.body)
         return reply
 
     @staticmethod
@@ -510,27 +521,34 @@ class GeminiModel(ProviderModel):
 
     @asynccontextmanager
     async def stream(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
-        path, fields = self._call(body, "streamGenerateContent?alt=sse")
-        api = self._client._api_client
-        request = api._build_request("post", path, fields)
+        path = _path(body["model"], is_vertex=self._client.vertexai)
+        request = self._private("_build_request")("post", f"{path}:streamGenerateContent?alt=sse", self._fields(body))
         if not _on_asyncio():
-            async with _in_threads(lambda: api._request(request, stream=True)) as events:
+            ask = partial(self._private("_request"), request, stream=True)
+            async with _in_threads(ask) as events:
                 yield events
             return
-        response = await api._async_request(request, stream=True)
+        response = await self._private("_async_request")(request, stream=True)
         try:
             yield response.async_segments()
         finally:
             with anyio.CancelScope(shield=True):
                 await _close(response.response_stream)
 
-    def _call(self, body: JSONObject, method: str) -> tuple[str, JSONObject]:
-        """The path of a request, and its fields."""
-        is_vertex = bool(self._client._api_client.vertexai)
-        if "labels" in body and not is_vertex:
+    def _fields(self, body: JSONObject) -> JSONObject:
+        """The fields of a request beside the model.
+
+        Raises:
+            InputRefused: The Gemini API does not have one of them.
+        """
+        if "labels" in body and not self._client.vertexai:
             raise refused("metadata", "none; only models on Vertex AI do")
-        fields = {name: value for name, value in body.items() if name != "model"}
-        return f"{_path(body['model'], is_vertex=is_vertex)}:{method}", fields
+        return {name: value for name, value in body.items() if name != "model"}
+
+    def _private(self, name: str) -> Callable[..., Any]:
+        """A method below the public ones, whose streams drop what the SDK does not know, and cannot be closed while a
+        thread waits for them."""
+        return private(self._client, f"_api_client.{name}", PROVIDER)
 
 
 def _path(model: str, *, is_vertex: bool) -> str:

@@ -1,8 +1,8 @@
 """Ollama: https://docs.ollama.com/api/chat.
 
-`OllamaModel` speaks the API's own JSON over the client's connection, `client._request`, on which all methods of the SDK
-stand. ``client.chat`` itself drops most of a tool's JSON Schema, and takes the data of an image for the path of a file
-first: a server could name one of yours.
+`OllamaModel` speaks the API's own JSON through the private method on which all methods of the SDK's client stand. The
+public ``chat`` drops what the class `ollama.Tool` does not have: the JSON Schema of a tool below its first level. It
+drops fields of the model's turns, too, and takes text for the path of an image: a server could name a file of yours.
 
 The API has no tool choice, so it is emulated:
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import assert_never
+from typing import Any, assert_never
 
 from pydantic_core import from_json, to_json
 
@@ -32,12 +32,13 @@ from mcp_host.providers.adapter import (
     ProviderModel,
     Reply,
     Usage,
+    file_text,
     link_text,
     read_arguments,
     refused,
     result_content,
 )
-from mcp_host.providers.failures import unfinished
+from mcp_host.providers.failures import private, unfinished
 from mcp_host.providers.names import NameRule
 from mcp_host.sampling.request import SamplingRequest
 from mcp_host.sampling.structured.inlining import inlined
@@ -50,12 +51,11 @@ from mcp_host.types import (
     ResourceLink,
     SamplingMessage,
     TextContent,
-    TextResourceContents,
     Tool,
     ToolResultContent,
     ToolUseContent,
 )
-from mcp_host.types.content import ContentBlock, joined_text
+from mcp_host.types.content import ContentBlock
 from mcp_host.types.sampling import END_TURN, MAX_TOKENS
 
 PROVIDER = "ollama"
@@ -177,45 +177,45 @@ def _messages(prompt: Prompt) -> Iterator[JSONObject]:
 
 
 def _message(message: SamplingMessage, where: str) -> JSONObject:
-    written: JSONObject = {"role": message.role, "content": joined_text(message.content)}
-    if images := [image for block in message.content if (image := _image(block, where)) is not None]:
-        written["images"] = images
+    said = [block for block in message.content if not isinstance(block, ToolUseContent | ToolResultContent)]
+    written = {"role": message.role, **_content(said, where)}
     if message.tool_uses:
         written["tool_calls"] = [{"function": {"name": use.name, "arguments": use.input}} for use in message.tool_uses]
     return written
 
 
-def _image(block: ContentBlock | ToolUseContent | ToolResultContent, where: str) -> str | None:
-    """The base64 data of an image; None for what is no file."""
-    match block:
-        case ImageContent(data=data):
-            return data
-        case EmbeddedResource(resource=BlobResourceContents() as resource):
-            if not (resource.mime_type or "").startswith("image/"):
-                raise refused(where, f"no {excerpt(resource.mime_type or 'file without a type')}")
-            return resource.blob
-        case AudioContent():
-            raise refused(where, "no audio")
-        case TextContent() | ResourceLink() | EmbeddedResource() | ToolUseContent() | ToolResultContent():
-            return None
-    assert_never(block)
-
-
 def _result(result: ToolResultContent, name: str, where: str) -> JSONObject:
-    content = result_content(result)
-    texts = ["The tool failed:"] if result.is_error else []
-    for block in content:
+    failed = [TextContent(text="The tool failed:")] if result.is_error else []
+    return {"role": "tool", "tool_name": name, **_content([*failed, *result_content(result)], where)}
+
+
+def _content(blocks: Sequence[ContentBlock], where: str) -> JSONObject:
+    """The texts, joined, and the images as base64."""
+    texts: list[str] = []
+    images: list[str] = []
+    for block in blocks:
         match block:
             case TextContent(text=text):
                 texts.append(text)
-            case EmbeddedResource(resource=TextResourceContents(uri=uri, text=text)):
-                texts.append(f"{uri}:\n{text}")
+            case ImageContent(data=data):
+                images.append(data)
+            case AudioContent():
+                raise refused(where, "no audio")
             case ResourceLink():
                 texts.append(link_text(block))
-    written: JSONObject = {"role": "tool", "tool_name": name, "content": "\n".join(texts)}
-    if images := [image for block in content if (image := _image(block, where)) is not None]:
-        written["images"] = images
-    return written
+            case EmbeddedResource(resource=resource):
+                if not isinstance(resource, BlobResourceContents):
+                    texts.append(f"{resource.uri}:\n{resource.text}")
+                elif (resource.mime_type or "").startswith("image/"):
+                    images.append(resource.blob)
+                elif (read := file_text(resource, where)) is not None:
+                    texts.append(f"{resource.uri}:\n{read}")
+                else:
+                    raise refused(where, f"no {excerpt(resource.mime_type or 'file without a type')}")
+            case _:
+                assert_never(block)
+    content: JSONObject = {"content": "\n".join(texts)}
+    return content | {"images": images} if images else content
 
 
 TEXT_FIELDS = ("content", "thinking")
@@ -302,8 +302,6 @@ class OllamaModel(ProviderModel):
     """A sampling handler that asks a model of Ollama, through your `ollama.AsyncClient`.
 
     *options* are fields of the request or parameters of the model: ``{"think": True, "num_ctx": 16384}``.
-
-    A request that requires a tool is answered in JSON, which *on_delta* gets as it is written.
     """
 
     provider = PROVIDER
@@ -315,12 +313,20 @@ class OllamaModel(ProviderModel):
     read_event = staticmethod(read_event)
 
     async def create(self, body: JSONObject) -> JSONObject:
-        reply: JSONObject = await self._client._request(dict, "POST", "/api/chat", json=body | {"stream": False})
+        reply: JSONObject = await self._ask(dict, "POST", "/api/chat", json=body | {"stream": False})
         return reply
 
     @asynccontextmanager
     async def stream(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
-        body = body | {"stream": True}
-        events = await self._client._request(dict, "POST", "/api/chat", json=body, stream=True)
+        events = await self._ask(dict, "POST", "/api/chat", json=body | {"stream": True}, stream=True)
         async with aclosing(events):
             yield events
+
+    @staticmethod
+    def call_is_text(prompt: Prompt) -> bool:
+        """Whether a tool is required."""
+        return bool(_required(prompt.request))
+
+    @property
+    def _ask(self) -> Callable[..., Any]:
+        return private(self._client, "_request", PROVIDER)

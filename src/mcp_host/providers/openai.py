@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from base64 import b64decode
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import TypeAlias, assert_never
@@ -11,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from mcp_host.errors import InputRefused, ProviderError, quoted
 from mcp_host.providers import schemas
-from mcp_host.providers.adapter import Call, Prompt, link_text, refused, result_content
+from mcp_host.providers.adapter import Call, Prompt, file_text, link_text, refused, result_content
 from mcp_host.providers.failures import CODE
 from mcp_host.providers.names import NameRule
 from mcp_host.sampling.stop_reasons import REFUSALS
@@ -86,12 +85,8 @@ def _file(resource: BlobResourceContents, where: str) -> Part:
         return resource
     if kind.startswith("audio/"):
         return AudioContent(data=resource.blob, mime_type=kind)
-    if not kind.startswith("text/"):
-        return _image(resource.blob, kind, where)
-    try:
-        return _document(resource.uri, b64decode(resource.blob, validate=True).decode())
-    except ValueError:
-        raise refused(where, f"no {kind} that is not UTF-8") from None
+    text = file_text(resource, where)
+    return _image(resource.blob, kind, where) if text is None else _document(resource.uri, text)
 
 
 def _document(uri: str, text: str) -> str:
