@@ -34,7 +34,10 @@ PROMPT, TOOL, ANSWER = "> ", "May your client call it? [y/s/v/N] ", "May your mo
 CLEAR = "\x1b[2J"  # clears a terminal
 CTRL_C = "\x03"
 PYTHON = Path(sys.executable).name
-LOGIN = "import os, sys; os.login_tty(0); from mcp_host.cli import main; sys.exit(main(sys.argv[1:]))"
+LOGIN = (
+    "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+    "from mcp_host.cli import main; sys.exit(main(sys.argv[1:]))"
+)
 """The command, in a session whose terminal is its stdin: Ctrl-C is sent to it."""
 
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "OPENAI_BASE_URL", "GEMINI_API_KEY")
@@ -103,15 +106,17 @@ def environment_of(api: AnthropicServer) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def running(screen: Screen, api: AnthropicServer, *command: str) -> AsyncIterator[Process]:
-    """The command on *screen*, which is the terminal that controls it."""
+async def running(
+    screen: Screen, api: AnthropicServer, *command: str, stdout: int | None = None
+) -> AsyncIterator[Process]:
+    """The command on *screen*, which is the terminal that controls it. *stdout* may be elsewhere."""
     end = os.open(screen.path, os.O_RDWR | os.O_NOCTTY)
     try:
         with fail_after(IN_TIME):
             async with await open_process(
                 [sys.executable, "-c", LOGIN, *command],
                 stdin=end,
-                stdout=end,
+                stdout=end if stdout is None else stdout,
                 stderr=end,
                 cwd=ROOT,
                 env=environment_of(api),
@@ -338,6 +343,21 @@ def test_ctrl_c_twice_or_ctrl_d_at_the_prompt_is_the_end(
 
     assert [next_line(read) for _ in lines] == lines
     assert capsys.readouterr().err.count("Ctrl-C again or Ctrl-D ends the conversation.") == hints
+
+
+async def test_stdout_that_is_no_terminal_has_the_answers_alone(screen: Screen, serve: Serve) -> None:
+    """The prompt is on the terminal nonetheless."""
+    api = serve(AnthropicServer, Said(text="Yes."))
+
+    async with running(screen, api, *command_of(), stdout=subprocess.PIPE) as process:
+        await screen.asks(PROMPT)
+        screen.press("Hello?\n")
+        await screen.asks(PROMPT)
+        screen.press("\x04")
+        assert process.stdout is not None
+        answers = [piece async for piece in process.stdout]
+
+    assert b"".join(answers) == b"Yes.\n"
 
 
 async def test_quit_ends_the_conversation(screen: Screen, serve: Serve) -> None:

@@ -36,8 +36,14 @@ async def test_greeting(cassette):
 CASSETTE = Path("cassettes") / "test_it" / "test_greeting.json"
 
 
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+
 @pytest.fixture
 def folder(pytester: pytest.Pytester) -> pytest.Pytester:
+    pytester.syspathinsert()
     pytester.makeconftest(CONFTEST)
     write_test(pytester, "Ada")
     return pytester
@@ -48,7 +54,8 @@ def write_test(pytester: pytest.Pytester, name: str) -> None:
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    return pytester.runpytest_subprocess("-p", "no:cacheprovider", *arguments)
+    """A run in this process, without the plugins that are installed beside, but anyio's."""
+    return pytester.runpytest_inprocess("-p", "anyio", "-p", "no:cacheprovider", *arguments)
 
 
 def test_the_fixture_records_beside_the_module_and_replays_by_default(folder: pytest.Pytester) -> None:
@@ -125,5 +132,12 @@ def test_the_plugin_does_not_stand_in_the_way_of_the_option_of_pytest_recording(
     """Loaded first, it leaves the option to pytest-recording, which would fail otherwise."""
     folder.makepyfile(pytest_recording=SHOWS_BY_HOOK)
     recorded = run(folder, "-p", "mcp_host.testing.pytest_plugin", "-p", "pytest_recording", "--record-mode=once")
+
+    recorded.assert_outcomes(passed=1)
+
+
+def test_the_plugin_has_the_option_where_pytest_recording_is_installed_but_turned_off(folder: pytest.Pytester) -> None:
+    folder.makepyfile(pytest_recording="")
+    recorded = run(folder, "-p", "no:recording", "--record-mode=once")
 
     recorded.assert_outcomes(passed=1)

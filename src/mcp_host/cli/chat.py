@@ -128,7 +128,15 @@ def _converse(chat: Chat, portal: BlockingPortal) -> None:
                 print(file=sys.stderr)
 
 
-def next_line(read: Callable[[str], str] = input) -> str | None:
+def read_line(prompt: str) -> str:
+    """As `input`, but where stdout is no terminal, the prompt is on stderr: stdout has the answers."""
+    if not sys.stdout.isatty():
+        print(prompt, end="", file=sys.stderr, flush=True)
+        prompt = ""
+    return input(prompt)
+
+
+def next_line(read: Callable[[str], str] = read_line) -> str | None:
     """What the person types, or None at the end. Ctrl-C drops the line, and a second one ends the conversation."""
     for hint in (AGAIN, ""):
         try:

@@ -24,8 +24,8 @@ class _NotRun(Exception):
     """The test was not run, so what was recorded for it is not all."""
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    if find_spec("pytest_recording") is None:  # else its option serves both, whichever plugin is loaded first
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    if find_spec("pytest_recording") is None or pluginmanager.is_blocked("recording"):  # else its option serves both
         with suppress(ValueError):  # another plugin has an option of this name
             parser.getgroup("cassettes").addoption(
                 "--record-mode", choices=MODES, help="whether cassettes are recorded or replayed (default: none)"
