@@ -248,18 +248,12 @@ class ProviderModel(ABC):
         prompt = self._prompt(request)
         body = self.with_options(self.write_request(prompt), prompt)
         try:
-            if self._stream or (self._may_stream and self.must_stream(body)):
-                native = await self._fold(body, request, is_shown=not self.call_is_text(prompt))
-            else:
-                native = await self.create(body)
-            reply = self.read_reply(native, prompt)
+            native = await self._ask_and_show(body, request, is_shown=not self.call_is_text(prompt))
+            return self._answer(self.read_reply(native, prompt), prompt)
         except McpError:
             raise
         except Exception as exc:
             error = provider_error(exc, self.provider)
-        else:
-            keep = partial(self._reasoning.keep, request=request, belongs_to=self._owner, names=prompt.names)
-            return answer_of(reply, prompt, keep)
         raise error  # outside of the handler: what is printed has neither the original nor its text
 
     async def __aenter__(self) -> Self:
@@ -287,33 +281,54 @@ class ProviderModel(ABC):
         restored = self._reasoning.restore(request, belongs_to=self._owner, names=names, altered=self._altered_history)
         return Prompt(restored.request, self._model, names, self._options, restored.turns, restored.lost)
 
-    async def _fold(self, body: JSONObject, request: SamplingRequest, *, is_shown: bool) -> JSONObject:
+    def _answer(self, reply: Reply, prompt: Prompt) -> ModelAnswer:
+        keep = None
+        if reply.turn is not None:
+            keep = partial(self._reasoning.keep, request=prompt.request, belongs_to=self._owner, names=prompt.names)
+        return answer_of(reply, prompt, keep)
+
+    async def _ask_and_show(self, body: JSONObject, request: SamplingRequest, *, is_shown: bool) -> JSONObject:
         if not (is_shown and self._progress) or request.reporter is None:
-            return await self._read_stream(body, request, self._on_delta if is_shown else None, None)
+            return await self.ask(body, _Shown(request, self._on_delta if is_shown else None))
         progress = _Progress(request)
         try:
             async with HandlerTasks.open() as tasks:
                 tasks.start(progress.report)
-                return await self._read_stream(body, request, self._on_delta, progress)
+                return await self.ask(body, _Shown(request, self._on_delta, progress))
         except ExceptionGroup as group:
             raise first(group) from None
 
-    async def _read_stream(
-        self, body: JSONObject, request: SamplingRequest, on_delta: OnDelta | None, progress: _Progress | None
-    ) -> JSONObject:
+    async def ask(self, body: JSONObject, show: Callable[[str], None]) -> JSONObject:
+        """Ask once, with or without a stream. *show* gets each text that a stream adds to the answer."""
+        if not self._stream and not (self._may_stream and self.must_stream(body)):
+            return await self.create(body)
         reply: JSONObject = {}
         async with self.stream(body) as events:
             async for event in events:
-                text = self.read_event(reply, event)
-                if text and on_delta is not None:
-                    try:
-                        on_delta(Delta(text, request))
-                    except Exception:
-                        logger.exception("on_delta failed; it is not called again for this answer")
-                        on_delta = None
-                if text and progress is not None:
-                    progress.add(text)
+                if text := self.read_event(reply, event):
+                    show(text)
         return reply
+
+
+class _Shown:
+    """Gives the text of an answer to *on_delta* and to the server as it comes."""
+
+    def __init__(self, request: SamplingRequest, on_delta: OnDelta | None, progress: _Progress | None = None) -> None:
+        self._request = request
+        self._on_delta = on_delta
+        self._progress = progress
+
+    def __call__(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise TypeError("the stream has something else in the place of a text")
+        if self._on_delta is not None:
+            try:
+                self._on_delta(Delta(text, self._request))
+            except Exception:
+                logger.exception("on_delta failed; it is not called again for this answer")
+                self._on_delta = None
+        if self._progress is not None:
+            self._progress.add(text)
 
 
 class _Progress:
@@ -395,11 +410,13 @@ def read_arguments(name: str, arguments: object) -> JSONObject:
     Raises:
         SamplingError: They are no JSON object.
     """
-    if isinstance(arguments, str):
-        try:
-            arguments = from_json(arguments or "{}")
-        except ValueError:
-            raise SamplingError(f"the model called {quoted(name)} with arguments that are not JSON") from None
+    try:
+        if isinstance(arguments, str):
+            arguments = from_json(arguments or "{}", allow_inf_nan=False)
+        else:
+            from_json(to_json(arguments), allow_inf_nan=False)  # a session writes it so
+    except ValueError:
+        raise SamplingError(f"the model called {quoted(name)} with arguments that are not JSON") from None
     if not isinstance(arguments, dict):
         raise SamplingError(f"the model called {quoted(name)} with arguments that are no JSON object")
     return arguments

@@ -1,0 +1,418 @@
+"""Any reply and any stream of a provider is an answer, or an error that says that the provider or the model failed.
+
+Each field of a recorded reply, and of each event of a recorded stream, is replaced, removed and repeated.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from types import SimpleNamespace
+from typing import Any, TypeAlias
+
+import pytest
+from anyio import fail_after
+from pydantic_core import from_json, to_json
+
+from mcp_host.errors import ProviderError, SamplingError
+from mcp_host.providers import ModelAnswer
+from mcp_host.providers.adapter import Delta, ProviderModel
+from mcp_host.providers.anthropic import AnthropicModel
+from mcp_host.providers.gemini import GeminiModel
+from mcp_host.providers.ollama import OllamaModel
+from mcp_host.providers.openai_chat import OWN_FORMAT, Dialect, OpenAIChatModel
+from mcp_host.providers.openai_responses import OpenAIModel
+from mcp_host.providers.pydantic_ai import PydanticAIModel
+from mcp_host.types import CreateMessageResult
+from tests.sampling.asking import Wire, request
+
+THOROUGH = bool(os.environ.get("THOROUGH"))
+PAIRS = 3000 if THOROUGH else 100  # of changes at once
+
+CLOSED = {"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"], "additionalProperties": False}
+ADD: Wire = {"name": "add", "inputSchema": CLOSED}
+ARGUMENTS = '{"a": 1}'
+
+
+class Scripted(ProviderModel):
+    """Its answers come from no SDK."""
+
+    reply: Any
+    events: Sequence[Any]
+
+    async def create(self, body: Wire) -> Any:
+        return self.reply
+
+    @asynccontextmanager
+    async def stream(self, body: Wire) -> AsyncIterator[AsyncIterator[Any]]:
+        async with aclosing(self._each()) as events:
+            yield events
+
+    async def _each(self) -> AsyncGenerator[Any]:
+        for event in self.events:
+            yield event
+
+
+class ScriptedAnthropic(Scripted, AnthropicModel): ...
+
+
+class ScriptedOpenAI(Scripted, OpenAIModel): ...
+
+
+class ScriptedOpenAIChat(Scripted, OpenAIChatModel): ...
+
+
+class ScriptedGemini(Scripted, GeminiModel): ...
+
+
+class ScriptedOllama(Scripted, OllamaModel): ...
+
+
+class ScriptedPydanticAI(Scripted, PydanticAIModel): ...
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a provider answers to a request with a tool: without a stream, and with one."""
+
+    make: Callable[..., Scripted]
+    reply: Any
+    events: list[Any]
+    asked: Wire = field(default_factory=dict)
+
+
+def anthropic_events(*blocks: tuple[Wire, Sequence[Wire]]) -> Iterator[Wire]:
+    start: Wire = {"id": "m", "type": "message", "role": "assistant", "model": "c", "content": [], "stop_reason": None}
+    yield {"type": "message_start", "message": {**start, "usage": {"input_tokens": 1, "output_tokens": 1}}}
+    for index, (block, deltas) in enumerate(blocks):
+        yield {"type": "content_block_start", "index": index, "content_block": block}
+        for delta in deltas:
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
+    yield {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 7}}
+    yield {"type": "message_stop"}
+
+
+THINKING = {"type": "thinking", "thinking": "hm", "signature": "sig"}
+TOOL_USE = {"type": "tool_use", "id": "t1", "name": "add", "input": {"a": 1}}
+CITATION = {"type": "char_location", "cited_text": "x"}
+ANTHROPIC = Recorded(
+    lambda **arguments: ScriptedAnthropic(None, "c", **arguments),
+    {
+        "id": "m",
+        "type": "message",
+        "role": "assistant",
+        "model": "c",
+        "stop_reason": "tool_use",
+        "content": [THINKING, {"type": "text", "text": "So:"}, TOOL_USE],
+        "usage": {
+            "input_tokens": 1,
+            "cache_read_input_tokens": 2,
+            "cache_creation_input_tokens": 3,
+            "output_tokens": 7,
+            "output_tokens_details": {"thinking_tokens": 3},
+        },
+    },
+    [
+        *anthropic_events(
+            (
+                {"type": "thinking", "thinking": "", "signature": ""},
+                [{"type": "thinking_delta", "thinking": "hm"}, {"type": "signature_delta", "signature": "sig"}],
+            ),
+            (
+                {"type": "text", "text": ""},
+                [{"type": "text_delta", "text": "So:"}, {"type": "citations_delta", "citation": CITATION}],
+            ),
+            ({**TOOL_USE, "input": {}}, [{"type": "input_json_delta", "partial_json": ARGUMENTS}]),
+        )
+    ],
+)
+
+REASONING = {
+    "type": "reasoning",
+    "id": "rs",
+    "summary": [{"type": "summary_text", "text": "hm"}],
+    "encrypted_content": "e",
+}
+MESSAGE = {
+    "type": "message",
+    "id": "msg",
+    "role": "assistant",
+    "status": "completed",
+    "content": [{"type": "output_text", "text": "So:", "annotations": []}],
+}
+FUNCTION_CALL = {"type": "function_call", "id": "fc", "call_id": "c1", "name": "add", "arguments": ARGUMENTS}
+OPENAI_USAGE = {
+    "input_tokens": 1,
+    "input_tokens_details": {"cached_tokens": 1},
+    "output_tokens": 7,
+    "output_tokens_details": {"reasoning_tokens": 3},
+}
+RESPONSE: Wire = {"id": "r", "model": "g", "status": "completed", "output": [REASONING, MESSAGE, FUNCTION_CALL]}
+RESPONSE["usage"] = OPENAI_USAGE
+OPENAI = Recorded(
+    lambda **arguments: ScriptedOpenAI(None, "gpt-5.6", **arguments),
+    RESPONSE,
+    [
+        {"type": "response.created", "response": {"id": "r", "model": "g", "status": "in_progress", "output": []}},
+        {"type": "response.output_item.added", "output_index": 0, "item": {**REASONING, "summary": []}},
+        {"type": "response.reasoning_summary_text.delta", "output_index": 0, "summary_index": 0, "delta": "hm"},
+        {"type": "response.output_item.done", "output_index": 0, "item": REASONING},
+        {"type": "response.output_item.added", "output_index": 1, "item": {**MESSAGE, "content": []}},
+        {"type": "response.output_text.delta", "output_index": 1, "content_index": 0, "delta": "So:"},
+        {"type": "response.output_text.done", "output_index": 1, "content_index": 0, "text": "So:"},
+        {"type": "response.output_item.added", "output_index": 2, "item": {**FUNCTION_CALL, "arguments": ""}},
+        {"type": "response.function_call_arguments.delta", "output_index": 2, "delta": ARGUMENTS},
+        {"type": "response.function_call_arguments.done", "output_index": 2, "arguments": ARGUMENTS},
+        {"type": "response.output_item.done", "output_index": 2, "item": FUNCTION_CALL},
+        {"type": "response.completed", "response": {**RESPONSE, "output": []}},
+    ],
+)
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": ARGUMENTS}}
+DETAIL = {"type": "reasoning.text", "index": 0, "text": "hm", "signature": "sig"}
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+CHAT_USAGE = {
+    "prompt_tokens": 1,
+    "prompt_tokens_details": {"cached_tokens": 1},
+    "completion_tokens": 7,
+    "completion_tokens_details": {"reasoning_tokens": 3},
+}
+CHAT_REPLY = {
+    "id": "x",
+    "model": "g",
+    "usage": CHAT_USAGE,
+    "choices": [
+        {
+            "index": 0,
+            "finish_reason": "tool_calls",
+            "message": {
+                "role": "assistant",
+                "content": "So:",
+                "refusal": None,
+                "reasoning_content": "hm",
+                "reasoning_details": [DETAIL],
+                "images": [IMAGE],
+                "tool_calls": [CALL],
+                "audio": {"id": "a", "data": "aGk=", "transcript": "Hi"},
+            },
+        }
+    ],
+}
+
+
+def chunk(finish_reason: str | None = None, **delta: Any) -> Wire:
+    return {"id": "x", "model": "g", "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]}
+
+
+CHAT_EVENTS = [
+    chunk(role="assistant", content=""),
+    chunk(reasoning_content="hm", reasoning_details=[DETAIL]),
+    chunk(reasoning_details=[DETAIL]),
+    chunk(content="So:"),
+    chunk(images=[IMAGE], audio={"id": "a", "data": "aGk=", "transcript": "Hi"}),
+    chunk(tool_calls=[{"index": 0, **CALL, "function": {"name": "add", "arguments": ""}}]),
+    chunk(tool_calls=[{"index": 0, "function": {"arguments": ARGUMENTS}}]),
+    chunk("tool_calls"),
+    {"id": "x", "choices": [], "usage": CHAT_USAGE},
+]
+
+
+def chat(dialect: Dialect) -> Callable[..., Scripted]:
+    return lambda **arguments: ScriptedOpenAIChat(None, "gpt-4.1", dialect=dialect, **arguments)
+
+
+ONLY_JSON = {"toolChoice": {"mode": "required"}}
+OWN_CALL = Recorded(
+    chat("openai"),
+    {"model": "g", "choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": ARGUMENTS}}]},
+    [{OWN_FORMAT: True}, chunk(content=ARGUMENTS), chunk("stop")],
+    ONLY_JSON,
+)
+
+GEMINI_USAGE = {"promptTokenCount": 1, "candidatesTokenCount": 4, "thoughtsTokenCount": 3, "cachedContentTokenCount": 1}
+GEMINI_PARTS: list[Wire] = [
+    {"text": "hm", "thought": True},
+    {"text": "So:"},
+    {"inlineData": {"mimeType": "image/png", "data": "aGk="}},
+    {"functionCall": {"id": "c1", "name": "add", "args": {"a": 1}}, "thoughtSignature": "sig"},
+]
+
+
+def candidate(*parts: Wire, **fields: Any) -> Wire:
+    return {"candidates": [{"index": 0, "content": {"role": "model", "parts": list(parts)}, **fields}]}
+
+
+GEMINI = Recorded(
+    lambda **arguments: ScriptedGemini(None, "gemini-3-pro", **arguments),
+    {**candidate(*GEMINI_PARTS, finishReason="STOP"), "modelVersion": "g", "usageMetadata": GEMINI_USAGE},
+    [
+        *[candidate(part) for part in GEMINI_PARTS],
+        {**candidate(finishReason="STOP"), "modelVersion": "g", "usageMetadata": GEMINI_USAGE},
+    ],
+)
+
+OLLAMA_MESSAGE = {"role": "assistant", "content": "So:", "thinking": "hm"}
+OLLAMA_CALLS = {"tool_calls": [{"function": {"name": "add", "arguments": {"a": 1}}}]}
+OLLAMA_END = {"model": "q", "done": True, "done_reason": "stop", "prompt_eval_count": 1, "eval_count": 7}
+OLLAMA = Recorded(
+    lambda **arguments: ScriptedOllama(None, "q", **arguments),
+    {**OLLAMA_END, "message": {**OLLAMA_MESSAGE, **OLLAMA_CALLS}},
+    [
+        {"model": "q", "message": OLLAMA_MESSAGE, "done": False},
+        {"model": "q", "message": {"role": "assistant", "content": "", **OLLAMA_CALLS}, "done": False},
+        {**OLLAMA_END, "message": {"role": "assistant", "content": ""}},
+    ],
+)
+
+PYDANTIC_AI_RESPONSE = {
+    "kind": "response",
+    "state": "complete",
+    "finish_reason": "tool_call",
+    "model_name": "m",
+    "parts": [
+        {"part_kind": "thinking", "content": "hm", "signature": "sig", "id": "t"},
+        {"part_kind": "text", "content": "So:", "id": None, "provider_details": None},
+        {"part_kind": "file", "content": {"data": "aGk=", "media_type": "image/png", "kind": "binary"}},
+        {"part_kind": "tool-call", "tool_name": "add", "args": {"a": 1}, "tool_call_id": "c1"},
+    ],
+    "usage": {"input_tokens": 1, "output_tokens": 7},
+    "provider_details": {"finish_reason": "tool_calls"},
+}
+PYDANTIC_AI = Recorded(
+    lambda **arguments: ScriptedPydanticAI(SimpleNamespace(model_name="m"), **arguments),
+    PYDANTIC_AI_RESPONSE,
+    [{"text": "So:"}, {"response": PYDANTIC_AI_RESPONSE}],
+)
+
+RECORDED = {
+    "anthropic": ANTHROPIC,
+    "openai": OPENAI,
+    "openai-chat": Recorded(chat("openai"), CHAT_REPLY, CHAT_EVENTS),
+    "compatible": Recorded(chat("compatible"), CHAT_REPLY, CHAT_EVENTS),
+    "own call": OWN_CALL,
+    "gemini": GEMINI,
+    "ollama": OLLAMA,
+    "pydantic-ai": PYDANTIC_AI,
+}
+
+
+# Changes
+
+Path: TypeAlias = tuple[str | int, ...]
+Edit: TypeAlias = Callable[[Any, Any], None]
+"""Changes a list or an object at an index or a name."""
+
+
+def paths(value: object, path: Path = ()) -> Iterator[Path]:
+    """The ways to all fields and items."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in inside:
+        yield (*path, key)
+        yield from paths(inner, (*path, key))
+
+
+def deep() -> object:
+    nested: object = 1
+    for _ in range(1500):
+        nested = {"a": [nested]}
+    return nested
+
+
+# fmt: off
+OTHERS: Sequence[Callable[[], object]] = [
+    lambda: None, list, dict, lambda: [None], lambda: {"a": None}, lambda: 7, lambda: -1, lambda: 1.5, lambda: 10**400,
+    lambda: math.nan, lambda: True, str, lambda: "x", lambda: "[" * 3000, deep,
+]
+# fmt: on
+
+
+def put(make: Callable[[], object], container: Any, key: Any) -> None:
+    container[key] = make()
+
+
+def remove(container: Any, key: Any) -> None:
+    del container[key]
+
+
+def repeat(container: Any, key: Any) -> None:
+    container.insert(key, deepcopy(container[key]))
+
+
+EDITS: Sequence[Edit] = [*[partial(put, make) for make in OTHERS], remove, repeat]
+
+
+def changed(value: object, *changes: tuple[Path, Edit]) -> object:
+    """A copy of *value* with changes. One whose place is not there, or is no list to repeat an item of, changes nothing."""
+    written = deepcopy(value)
+    for (*way, last), edit in changes:
+        container: Any = written
+        with suppress(LookupError, TypeError, AttributeError):
+            for step in way:
+                container = container[step]
+            edit(container, last)
+    return written
+
+
+def variants(value: object) -> Iterator[object]:
+    """*value* with each single change, with several at once, and something else."""
+    places = list(paths(value))
+    for path in places:
+        for edit in EDITS:
+            yield changed(value, (path, edit))
+    chance = Random(1)
+    for _ in range(PAIRS):
+        yield changed(value, *[(chance.choice(places), chance.choice(EDITS)) for _ in range(2)])
+
+
+async def outcome(model: ProviderModel, asked: Wire) -> CreateMessageResult | ProviderError | SamplingError:
+    """An answer that can be sent and read, or the error. Any other error fails the test."""
+    try:
+        answer = await model(request(tools=[ADD], **asked))
+    except (ProviderError, SamplingError) as error:
+        return error
+    assert isinstance(answer, ModelAnswer)
+    assert all(type(count) is int for count in (answer.usage or {}).values())
+    return CreateMessageResult.from_wire(from_json(to_json(answer.to_wire()), allow_inf_nan=False))
+
+
+@pytest.mark.parametrize("name", RECORDED)
+async def test_any_reply_is_an_answer_or_an_error_of_the_provider(name: str) -> None:
+    recorded = RECORDED[name]
+    model = recorded.make(stream=False)
+    with fail_after(60):
+        for reply in (recorded.reply, *[make() for make in OTHERS], *variants(recorded.reply)):
+            model.reply = reply
+            await outcome(model, recorded.asked)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+async def test_any_stream_is_an_answer_or_an_error_of_the_provider(name: str) -> None:
+    shown: list[Delta] = []
+    recorded = RECORDED[name]
+    model = recorded.make(on_delta=shown.append)
+    with fail_after(60):
+        for events in variants(recorded.events):
+            assert isinstance(events, list)
+            model.events = events
+            await outcome(model, recorded.asked)
+
+    assert {type(delta.text) for delta in shown} <= {str}
+
+
+@pytest.mark.parametrize("name", RECORDED)
+async def test_what_is_recorded_is_the_same_answer_with_and_without_a_stream(name: str) -> None:
+    recorded = RECORDED[name]
+    whole, streamed = recorded.make(stream=False), recorded.make(stream=True)
+    whole.reply, streamed.events = recorded.reply, recorded.events
+    answers = [await model(request(tools=[ADD], **recorded.asked)) for model in (whole, streamed)]
+
+    said = [[block.model_dump(exclude={"id", "meta"}) for block in answer.content] for answer in answers]
+    assert said[0] == said[1]
+    assert said[0][-1] == {"type": "tool_use", "name": "add", "input": {"a": 1}}
