@@ -186,9 +186,36 @@ def test_a_schema_has_no_alternatives_at_its_top() -> None:
 
     body = write_request(prompt(tools=[{"name": "t", "description": "d", "inputSchema": schema}]))
 
-    assert body["tools"] == [
-        {"name": "t", "description": "d", "input_schema": {"type": "object", "properties": {"a": {"anyOf": [{}]}}}}
-    ]
+    said = 'The arguments also have to conform to this JSON Schema: {"anyOf": [{"required": ["a"]}]}'
+    written = {"type": "object", "properties": {"a": {"anyOf": [{}]}}, "required": ["a"], "description": said}
+    assert body["tools"] == [{"name": "t", "description": "d", "input_schema": written}]
+
+
+def test_a_schema_that_refers_to_nothing_is_refused_under_the_name_of_its_tool() -> None:
+    with pytest.raises(InputRefused) as refusal:
+        write_request(prompt(tools=[{"name": "t", "inputSchema": {"$ref": "#/$defs/T"}}]))
+
+    said = "this model takes no such schema: the schema refers to '#/$defs/T', which it does not have"
+    assert (refusal.value.code, str(refusal.value)) == (-32602, f"the tool 't': {said}")
+
+
+def test_arguments_under_names_that_the_api_does_not_take_have_others_there() -> None:
+    properties = {"filter[id]": {"type": "string"}, "filter_id_": {"type": "number"}, "q": {"type": "string"}}
+    schema = {"type": "object", "properties": properties, "required": ["filter[id]", "q"]}
+    arguments: dict[str, Any] = {"filter[id]": "x", "filter_id_": 1, "q": "y", "made up": 2}
+    asked = prompt(USER, used(**arguments), result(), tools=[{"name": "add", "inputSchema": schema}])
+    written = {"filter_id__2": "x", "filter_id_": 1, "q": "y", "made up": 2}
+
+    body = write_request(asked)
+
+    assert body["tools"][0]["input_schema"] == {
+        "type": "object",
+        "properties": {"filter_id__2": {"type": "string"}, "filter_id_": {"type": "number"}, "q": {"type": "string"}},
+        "required": ["filter_id__2", "q"],
+    }
+    assert body["messages"][1]["content"][0]["input"] == written
+    called = {"type": "tool_use", "id": "c2", "name": "add", "input": written}
+    assert read_reply(message(called), asked).content == [Call("c2", "add", arguments)]
 
 
 def test_system_stop_sequences_and_the_user_are_written_and_the_temperature_is_left_out() -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
 
-from mcp_host.providers.schemas import function, gemini, strict
+from mcp_host.providers.schemas import anthropic, anthropic_names, function, gemini, strict
 from tests.providers.servers import openai_rules
+from tests.providers.test_any_reply import variants
 
 TEXT = {"type": "string"}
 NUMBER = {"type": "number"}
@@ -213,3 +218,90 @@ def test_gemini_gets_the_keywords_that_it_reads_and_the_others_in_words(
     schema: dict[str, Any], written: dict[str, Any]
 ) -> None:
     assert gemini(schema) == written
+
+
+def test_properties_have_names_that_anthropic_takes() -> None:
+    schema = an_object(**{"filter[id]": TEXT, "filter_id_": TEXT, "": TEXT, "a" * 65: TEXT, "a.b": TEXT})
+
+    names = {"filter[id]": "filter_id__2", "": "tool_", "a" * 65: "a" * 64}
+    assert anthropic_names(schema) == names
+    assert anthropic(schema) == an_object(
+        **{"filter_id__2": TEXT, "filter_id_": TEXT, "tool_": TEXT, "a" * 64: TEXT, "a.b": TEXT}
+    )
+
+
+def test_anthropic_gets_a_schema_that_it_takes_as_it_is() -> None:
+    schema = {"$schema": "x", **an_object(a={"anyOf": [TEXT, NUMBER]}), "$defs": {"T": TEXT}}
+
+    assert anthropic(schema) is schema
+    assert anthropic_names(schema) == {}
+
+
+# Schemas of hostile servers
+
+
+def chain(length: int) -> dict[str, Any]:
+    """Definitions, each of which refers to the next."""
+    definitions = {f"d{n}": an_object(n={"$ref": f"#/$defs/d{n + 1}"}) for n in range(length)}
+    return {**an_object(a={"$ref": "#/$defs/d0"}), "$defs": {**definitions, f"d{length}": TEXT}}
+
+
+def many_spellings(length: int) -> dict[str, Any]:
+    """References to the same large part, each written in another way."""
+    name = "abcdefghijkl"
+    spelled = [
+        "".join(f"%{ord(letter):02x}" if n >> place & 1 else letter for place, letter in enumerate(name))
+        for n in range(length)
+    ]
+    large = an_object(**{f"p{n}": TEXT for n in range(length)})
+    return an_object(**{name: large}, x={"anyOf": [{"$ref": f"#/properties/{one}"} for one in spelled]})
+
+
+def branches(length: int) -> dict[str, Any]:
+    """Alternatives with one property, each with another schema for it."""
+    return {"anyOf": [an_object(["a", f"b{n}"], a={"const": n}) for n in range(length)]}
+
+
+def names(length: int) -> dict[str, Any]:
+    return an_object(**{"x" * 70 + str(n): TEXT for n in range(length)})
+
+
+def lines_run(do: Callable[[], object]) -> int:
+    """How many lines of Python *do* runs. It may refuse what it is given."""
+    count = 0
+
+    def trace(frame: object, event: str, argument: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        with suppress(ValueError, RecursionError):
+            do()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+@pytest.mark.parametrize("rewrite", [function, strict, gemini, anthropic])
+@pytest.mark.parametrize("make", [chain, many_spellings, branches, names])
+def test_rewriting_takes_linear_time(
+    make: Callable[[int], dict[str, Any]], rewrite: Callable[[dict[str, Any]], object]
+) -> None:
+    small, large = make(400), make(1600)
+
+    assert lines_run(partial(rewrite, large)) < 6 * lines_run(partial(rewrite, small)) + 1000
+
+
+@pytest.mark.parametrize("rewrite", [function, strict, gemini, anthropic])
+def test_anything_in_the_place_of_a_schema_is_rewritten_or_refused(rewrite: Callable[[Any], object]) -> None:
+    schema = {
+        **an_object(a={"type": ["string", "null"], "format": "date", "enum": ["x"], "description": "d"}),
+        "anyOf": [an_object(b={"$ref": "#/$defs/T"}), {"allOf": [{"required": ["a"]}]}],
+        "$defs": {"T": {"type": "array", "items": [TEXT], "minimum": 1, "exclusiveMinimum": True}},
+    }
+    for changed in variants(schema):
+        with suppress(ValueError, RecursionError):
+            rewrite(changed)

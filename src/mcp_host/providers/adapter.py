@@ -47,6 +47,7 @@ from mcp_host.types import (
     JSONObject,
     ResourceLink,
     TextContent,
+    Tool,
     ToolResultContent,
     ToolUseContent,
 )
@@ -55,7 +56,7 @@ from mcp_host.types.sampling import TOOL_USE, SamplingMessageContentBlock
 # fmt: off
 __all__ = [  # ModelAnswer and Usage are for adapters, too
     "Call", "Delta", "Metadata", "ModelAnswer", "OnDelta", "Prompt", "ProviderModel", "Reply", "Usage",
-    "answer_of", "as_json", "file_text", "link_text", "read_arguments", "refused", "result_content",
+    "answer_of", "as_json", "file_text", "input_schema", "link_text", "read_arguments", "refused", "result_content",
 ]
 # fmt: on
 
@@ -436,6 +437,21 @@ def as_json(value: Any) -> JSONObject:
 def refused(where: str, what: str) -> InputRefused:
     """The error for a request with something that the provider cannot take: ``messages[2]: this model takes no audio``."""
     return InputRefused(INVALID_PARAMS, f"{where}: this model takes {what}")
+
+
+def input_schema(tool: Tool, rewrite: Callable[[JSONObject], JSONObject]) -> JSONObject:
+    """The schema of a tool's arguments, as *rewrite* of `schemas` makes it.
+
+    Raises:
+        InputRefused: That cannot be made. The text names the tool.
+    """
+    try:
+        return rewrite(tool.input_schema)
+    except ValueError as exc:
+        problem = str(exc)
+    except RecursionError:
+        problem = "it is nested too deep"
+    raise refused(f"the tool {quoted(tool.name)}", f"no such schema: {problem}")
 
 
 def link_text(link: ResourceLink) -> str:

@@ -24,6 +24,7 @@ from typing import Any, assert_never
 
 from pydantic_core import from_json
 
+from mcp_host.providers import schemas
 from mcp_host.providers.adapter import (
     Call,
     Prompt,
@@ -31,6 +32,7 @@ from mcp_host.providers.adapter import (
     Reply,
     Usage,
     as_json,
+    input_schema,
     link_text,
     refused,
     result_content,
@@ -61,7 +63,6 @@ MOST_TITLE = 500  # characters of a document's title
 NO_MESSAGE = "The tool failed, without a message."  # a result with is_error has a text
 
 ID = re.compile(r"[a-zA-Z0-9_-]{1,128}")
-NOT_AT_TOP = ("oneOf", "allOf", "anyOf")  # input_schema takes them in properties only
 
 MOST_TOKENS_AT_ONCE = 8192  # the SDK refuses to ask for more without a stream, for some models; for others for 21,333
 
@@ -86,7 +87,7 @@ def write_request(prompt: Prompt) -> JSONObject:
     """The keyword arguments of ``messages.create``.
 
     Raises:
-        InputRefused: The API takes something of it not.
+        InputRefused: The API does not take something of it.
     """
     request = prompt.request
     body: JSONObject = {"model": prompt.model, "max_tokens": request.max_tokens, "messages": _messages(prompt)}
@@ -165,8 +166,8 @@ def _content(message: SamplingMessage, where: str, prompt: Prompt) -> list[JSONO
             case TextContent(text=text):
                 content += _text(text)
             case ToolUseContent():
-                name = prompt.names.write(block.name)
-                content.append({"type": "tool_use", "id": _id(block.id), "name": name, "input": block.input})
+                name, arguments = prompt.names.write(block.name), _arguments(block.name, block.input, prompt)
+                content.append({"type": "tool_use", "id": _id(block.id), "name": name, "input": arguments})
             case ToolResultContent():
                 result, more = _result(block, where)
                 content.append(result)
@@ -264,17 +265,19 @@ def _tools(prompt: Prompt) -> JSONObject:
 
 
 def _tool(tool: Tool, prompt: Prompt) -> JSONObject:
-    written: JSONObject = {"name": prompt.names.write(tool.name), "input_schema": _schema(tool.input_schema)}
+    written: JSONObject = {"name": prompt.names.write(tool.name), "input_schema": input_schema(tool, schemas.anthropic)}
     if tool.description:
         written["description"] = tool.description
     return written
 
 
-def _schema(schema: JSONObject) -> JSONObject:
-    """The schema without the alternatives that the API does not take at the top; the server checks them anyway."""
-    if schema.get("type") == "object" and schema.keys().isdisjoint(NOT_AT_TOP):
-        return schema
-    return {"type": "object"} | {name: value for name, value in schema.items() if name not in (*NOT_AT_TOP, "type")}
+def _arguments(name: str, arguments: JSONObject, prompt: Prompt, *, back: bool = False) -> JSONObject:
+    """The arguments of a call, under the names that the properties have at Anthropic, or *back* under those of the tool."""
+    tool = next((tool for tool in prompt.request.tools if tool.name == name), None)
+    names = {} if tool is None else schemas.anthropic_names(tool.input_schema)
+    if back:
+        names = {written: name for name, written in names.items()}
+    return {names.get(name, name): value for name, value in arguments.items()} if names else arguments
 
 
 def _tool_choice(prompt: Prompt) -> JSONObject | None:
@@ -318,7 +321,10 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
                     continue
                 content.append(TextContent(text=block["text"]))
             case "tool_use":
-                content.append(Call(block["id"], block["name"], block["input"]))
+                arguments = block["input"]
+                if isinstance(arguments, dict):
+                    arguments = _arguments(prompt.names.back(block["name"]), arguments, prompt, back=True)
+                content.append(Call(block["id"], block["name"], arguments))
             case _:  # thinking, and what the tools that Anthropic runs have left
                 has_hidden = True
         turn.append(block)

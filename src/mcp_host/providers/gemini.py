@@ -34,7 +34,7 @@ from typing import Any, assert_never
 import anyio.to_thread
 from pydantic_core import from_json, to_json
 
-from mcp_host.errors import ProviderError, SamplingError, excerpt, quoted
+from mcp_host.errors import ProviderError, SamplingError, excerpt
 from mcp_host.providers import schemas
 from mcp_host.providers.adapter import (
     Call,
@@ -43,6 +43,7 @@ from mcp_host.providers.adapter import (
     Reply,
     Usage,
     file_text,
+    input_schema,
     link_text,
     refused,
     result_content,
@@ -187,10 +188,7 @@ def _declarations(prompt: Prompt) -> Iterator[JSONObject]:
         declaration: JSONObject = {"name": prompt.names.write(tool.name)}
         if tool.description:
             declaration["description"] = tool.description
-        try:
-            declaration["parametersJsonSchema"] = schemas.gemini(tool.input_schema)
-        except (ValueError, RecursionError) as exc:
-            raise refused(f"the tool {quoted(tool.name)}", f"no such schema: {exc}") from None
+        declaration["parametersJsonSchema"] = input_schema(tool, schemas.gemini)
         yield declaration
 
 

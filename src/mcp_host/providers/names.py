@@ -1,21 +1,56 @@
-"""Tool names: MCP allows what no provider does, so they are mapped to names that the provider takes, and back."""
+"""Names of tools and of their arguments: MCP allows what no provider does, so they are mapped to names that it takes, and back."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from mcp_host.sampling.request import SamplingRequest
+from mcp_host.types import ToolUseContent
+
+NUMBER = 8  # characters of a long name that its number may replace
 
 
 @dataclass(frozen=True, slots=True)
 class NameRule:
-    """The tool names that a provider takes: those that match *pattern* as a whole; *other* matches the characters that no name may have."""
+    """The names that a provider takes: those that match *pattern* as a whole; *other* matches the characters that no name may have."""
 
     pattern: re.Pattern[str]
     other: re.Pattern[str]
     max_length: int
+
+    def write(self, names: Iterable[str], before: Mapping[str, str] | None = None) -> dict[str, str]:
+        """The provider's name for each of *names* and of those *before*: all differ, and allowed ones stay as they are."""
+        written = dict(before or ())
+        taken = set(written.values())
+        others: list[str] = []
+        for name in names:
+            if name in written:
+                continue
+            if self.pattern.fullmatch(name) and name not in taken:
+                written[name] = name
+            else:
+                others.append(name)
+        if others:
+            taken.update(written.values())
+            numbers: dict[str, int] = {}
+            for name in others:
+                if name not in written:
+                    written[name] = self._free(name, taken, numbers)
+                    taken.add(written[name])
+        return written
+
+    def _free(self, name: str, taken: set[str], numbers: dict[str, int]) -> str:
+        """A name that is not *taken*. *numbers* are the last ones, so that a thousand equal names take linear time."""
+        plain = self.other.sub("_", name)[: self.max_length]
+        if not self.pattern.fullmatch(plain):  # empty, or it begins with a character that may only follow
+            plain = f"tool_{plain}"[: self.max_length]
+        written, start = plain, plain[: self.max_length - NUMBER]
+        while written in taken:
+            numbers[start] = number = numbers.get(start, 1) + 1
+            written = f"{plain[: self.max_length - len(str(number)) - 1]}_{number}"
+        return written
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,22 +65,15 @@ class ToolNames:
     @classmethod
     def of(cls, request: SamplingRequest, rule: NameRule) -> ToolNames:
         """Names for the tools on offer, and for those that the conversation calls, which do not change the former."""
-        provider: dict[str, str] = {}
-        mcp: dict[str, str] = {}
         offered = [tool.name for tool in request.tools]
-        called = [use.name for message in request.messages for use in message.tool_uses]
-        used = dict.fromkeys([*offered, *called])
-        if all(map(rule.pattern.fullmatch, used)):  # as nearly always
-            same = {name: name for name in used}
+        called = [
+            block.name for message in request.messages for block in message.content if isinstance(block, ToolUseContent)
+        ]
+        if all(map(rule.pattern.fullmatch, [*offered, *called])):  # as nearly always
+            same = {name: name for name in [*offered, *called]}
             return cls(same, same)
-        for group in (offered, called):
-            new = [name for name in dict.fromkeys(group) if name not in provider]
-            for name in sorted(
-                new, key=lambda name: not rule.pattern.fullmatch(name)
-            ):  # allowed names stay as they are
-                provider[name] = written = _free_name(name, rule, mcp)
-                mcp[written] = name
-        return cls(provider, mcp)
+        provider = rule.write(called, rule.write(offered))
+        return cls(provider, {written: name for name, written in provider.items()})
 
     def write(self, name: str) -> str:
         """The provider's name of a tool in the request."""
@@ -54,14 +82,3 @@ class ToolNames:
     def back(self, name: str) -> str:
         """The name of MCP; *name* itself if the model made it up."""
         return self.mcp.get(name, name)
-
-
-def _free_name(name: str, rule: NameRule, taken: Container[str]) -> str:
-    plain = rule.other.sub("_", name)[: rule.max_length]
-    if not rule.pattern.fullmatch(plain):  # empty, or it begins with a character that may only follow
-        plain = f"tool_{plain}"[: rule.max_length]
-    written, number = plain, 1
-    while written in taken:
-        number += 1
-        written = f"{plain[: rule.max_length - len(str(number)) - 1]}_{number}"
-    return written

@@ -24,7 +24,7 @@ from typing import Any, assert_never
 
 from pydantic_core import from_json, to_json
 
-from mcp_host.errors import SamplingError, excerpt, quoted
+from mcp_host.errors import SamplingError, excerpt
 from mcp_host.providers import schemas
 from mcp_host.providers.adapter import (
     Call,
@@ -33,6 +33,7 @@ from mcp_host.providers.adapter import (
     Reply,
     Usage,
     file_text,
+    input_schema,
     link_text,
     read_arguments,
     refused,
@@ -127,16 +128,9 @@ def _format(tools: Sequence[Tool]) -> JSONObject:
 
 
 def _call_schema(tool: Tool) -> JSONObject:
-    arguments = _checked(inlined, tool)  # its references would lead out of it
+    arguments = input_schema(tool, inlined)  # its references would lead out of it
     properties = {"name": {"type": "string", "enum": [tool.name]}, "arguments": arguments}
     return {"type": "object", "properties": properties, "required": ["name", "arguments"]}
-
-
-def _checked(rewrite: Callable[[JSONObject], JSONObject], tool: Tool) -> JSONObject:
-    try:
-        return rewrite(tool.input_schema)
-    except (ValueError, RecursionError) as exc:
-        raise refused(f"the tool {quoted(tool.name)}", f"no such schema: {exc}") from None
 
 
 def _instructions(tools: Sequence[Tool]) -> str:
@@ -152,7 +146,7 @@ def _instructions(tools: Sequence[Tool]) -> str:
 
 
 def _tool(tool: Tool) -> JSONObject:
-    function: JSONObject = {"name": tool.name, "parameters": _checked(schemas.function, tool)}
+    function: JSONObject = {"name": tool.name, "parameters": input_schema(tool, schemas.function)}
     if tool.description:
         function["description"] = tool.description
     return {"type": "function", "function": function}

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from mcp_host.errors import InputRefused, ProviderError, quoted
 from mcp_host.providers import schemas
-from mcp_host.providers.adapter import Call, Prompt, file_text, link_text, refused, result_content
+from mcp_host.providers.adapter import Call, Prompt, file_text, input_schema, link_text, refused, result_content
 from mcp_host.providers.failures import CODE
 from mcp_host.providers.names import NameRule
 from mcp_host.sampling.stop_reasons import REFUSALS
@@ -224,10 +224,7 @@ def function_of(tool: Tool, prompt: Prompt) -> JSONObject:
     Raises:
         InputRefused: Its schema refers to something that it does not have.
     """
-    try:
-        parameters = schemas.function(tool.input_schema)
-    except (ValueError, RecursionError) as exc:
-        raise refused(f"the tool {quoted(tool.name)}", f"no such schema: {exc}") from None
+    parameters = input_schema(tool, schemas.function)
     written: JSONObject = {"name": prompt.names.write(tool.name), "parameters": parameters}
     if tool.description:
         written["description"] = tool.description

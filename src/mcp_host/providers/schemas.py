@@ -4,6 +4,7 @@
 rule          for
 ============  ==============================================================================================
 `function`    the parameters of a function at OpenAI: an object at the root, without alternatives there
+`anthropic`   the input of a tool at Anthropic: the same, and names of properties that it takes
 `strict`      OpenAI's strict mode, whose output always conforms: a small part of JSON Schema, or None
 `gemini`      the parameters of a function at Google: an object at the root, and the keywords that Gemini reads
 ============  ==============================================================================================
@@ -15,16 +16,23 @@ alternatives that it no longer has are in its description, for the model.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, TypeAlias
 
+from mcp_host.providers.names import NameRule
 from mcp_host.sampling.structured.inlining import NAMED, ONE, inlined
 
 Schema: TypeAlias = dict[str, Any]
 
 AT_ROOT = ("allOf", "anyOf", "oneOf", "not", "enum", "const", "if", "then", "else")
 """OpenAI: "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level"."""
+
+# "input_schema does not support oneOf, allOf, or anyOf at the top level"
+# "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'": those at the top level
+NOT_AT_ANTHROPIC = frozenset({"allOf", "anyOf", "oneOf"})
+ANTHROPIC_PROPERTIES = NameRule(re.compile("[a-zA-Z0-9_.-]{1,64}"), re.compile("[^a-zA-Z0-9_.-]"), 64)
 
 # https://developers.openai.com/api/docs/guides/structured-outputs#supported-schemas
 STRICT_KEYWORDS = frozenset(
@@ -83,6 +91,41 @@ def function(schema: Schema) -> Schema:
     return kept | {"required": required} if required else kept
 
 
+def anthropic(schema: Schema) -> Schema:
+    """The input of a tool, for Anthropic. `anthropic_names` says which properties have other names.
+
+    Raises:
+        ValueError: The schema refers to something that it does not have.
+    """
+    written = _with_object_root(schema)
+    names = _property_names(written)
+    if not names:
+        return written
+    properties = {names.get(name, name): part for name, part in written["properties"].items()}
+    required = written.get("required")
+    if not isinstance(required, list):
+        return written | {"properties": properties}
+    return written | {"properties": properties, "required": [names.get(name, name) for name in required]}
+
+
+def anthropic_names(schema: Schema) -> dict[str, str]:
+    """The names of Anthropic for the properties of *schema* that have one there, which the arguments of calls have, too."""
+    return _property_names(_with_object_root(schema))
+
+
+def _with_object_root(schema: Schema) -> Schema:
+    if schema.get("type") == "object" and NOT_AT_ANTHROPIC.isdisjoint(schema):
+        return schema
+    return function(schema)
+
+
+def _property_names(schema: Schema) -> dict[str, str]:
+    properties = schema.get("properties")
+    if not isinstance(properties, dict) or all(map(ANTHROPIC_PROPERTIES.pattern.fullmatch, properties)):
+        return {}
+    return {name: written for name, written in ANTHROPIC_PROPERTIES.write(properties).items() if name != written}
+
+
 def gemini(schema: Schema) -> Schema:
     """The parameters of a function, for Gemini. Other keywords than those that it reads are in the descriptions.
 
@@ -120,34 +163,43 @@ def _accepted(part: Schema) -> Schema:
 
 def _well_formed(part: Schema) -> Schema:
     """The keywords whose value is of the right type. Another, such as ``required: true`` of draft 3, means nothing."""
-    return {name: value for name, value in part.items() if isinstance(value, KEYWORD_TYPES.get(name, object))}
+    written: Schema = {
+        name: value for name, value in part.items() if isinstance(value, KEYWORD_TYPES.get(name, object))
+    }
+    if "required" in written:
+        written["required"] = [name for name in written["required"] if isinstance(name, str)]
+    return written
 
 
 def _members(part: Schema) -> tuple[Schema, list[str]]:
     """The properties of an object and of its alternatives, and the names of those that are always required."""
-    properties = dict(part.get("properties") or {})
-    required = list(part.get("required") or [])
+    required = dict.fromkeys(part.get("required") or ())
+    merged = [part.get("properties") or {}]
     for branch in part.get("allOf") or ():
-        others, needed = _members(branch)
-        _merge(properties, others, "allOf")
-        required += needed
+        properties, needed = _members(branch)
+        merged.append(properties)
+        required |= dict.fromkeys(needed)
     for keyword in ("anyOf", "oneOf"):
-        branches = [_members(branch) for branch in part.get(keyword) or ()]
-        found: Schema = {}
-        for others, _ in branches:
-            _merge(found, others, "anyOf")
-        _merge(properties, found, "allOf")
-        if branches:
-            required += [name for name in branches[0][1] if all(name in needed for _, needed in branches)]
-    return properties, list(dict.fromkeys(required))
+        if branches := [_members(branch) for branch in part.get(keyword) or ()]:
+            merged.append(_merged([properties for properties, _ in branches], "anyOf"))
+            always = set.intersection(*[set(needed) for _, needed in branches])
+            required |= {name: None for name in branches[0][1] if name in always}
+    return _merged(merged, "allOf"), list(required)
 
 
-def _merge(properties: Schema, others: Schema, keyword: str) -> None:
-    for name, part in others.items():
-        before: Schema | None = properties.get(name)
-        parts = [] if before is None else before[keyword] if list(before) == [keyword] else [before]
-        parts = parts if part in parts else [*parts, part]
-        properties[name] = parts[0] if len(parts) == 1 else {keyword: parts}
+def _merged(several: Sequence[Schema], keyword: str) -> Schema:
+    """The properties of *several* objects. Those of one name are under *keyword*, each once."""
+    if len(several) == 1:
+        return several[0]
+    found: dict[str, dict[str, Any]] = {}
+    for properties in several:
+        for name, part in properties.items():
+            parts = part[keyword] if list(part) == [keyword] else [part]
+            found.setdefault(name, {}).update({json.dumps(one, sort_keys=True): one for one in parts})
+    return {
+        name: {keyword: [*parts.values()]} if len(parts) > 1 else next(iter(parts.values()))
+        for name, parts in found.items()
+    }
 
 
 def strict(schema: Schema) -> Schema | None:

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import suppress
+from itertools import islice
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -14,6 +15,7 @@ from mcp_host.errors import quoted
 Schema: TypeAlias = dict[str, Any]
 
 MAX_PARTS = 2_000  # subschemas of the result: references that double at each level would make it huge
+MAX_REFERENCES = 200  # different ones that are followed: which of them are part of a cycle takes quadratic time
 
 ONE = frozenset(  # keywords with a subschema, or with a list of them
     {
@@ -38,11 +40,12 @@ class _TooLarge(Exception):
 def inlined(schema: Schema) -> Schema:
     """The same schema, with each reference replaced by what it refers to.
 
-    References that are part of a cycle remain, to ``$defs``; so do all, if there would be too many copies.
+    References that are part of a cycle remain, to ``$defs``; so do all, if they are many, or there would be too many copies.
     A schema with anchors, with ``$id``, or of an older dialect is returned as it is.
 
     Raises:
-        ValueError: A reference leads out of the schema, or nowhere. Nothing is fetched.
+        ValueError: A reference leads out of the schema, or nowhere. Nothing is fetched. Or what they lead to is, all together,
+            much larger than the schema.
     """
     parts = list(_subschemas(schema, definitions=True))
     references = _references(parts)
@@ -54,14 +57,20 @@ def inlined(schema: Schema) -> Schema:
     targets: dict[str, Any] = {}
     leads_to: dict[str, set[str]] = {}
     todo = references
+    room = MAX_PARTS + 2 * len(parts)
     while todo:
         reference = todo.pop()
         if reference not in targets:
             targets[reference] = _target(schema, reference)
-            leads_to[reference] = _references(_subschemas(targets[reference]))
+            found = list(islice(_subschemas(targets[reference]), room))
+            if (room := room - len(found)) <= 0:
+                raise ValueError("its references lead to much more than it has itself")
+            leads_to[reference] = _references(found)
             todo |= leads_to[reference]
-    with suppress(_TooLarge):
-        return _Writer(targets, {ref for ref in targets if ref in _reachable(ref, leads_to)}, MAX_PARTS).root(schema)
+    if len(targets) <= MAX_REFERENCES:
+        cyclic = {ref for ref in targets if ref in _reachable(ref, leads_to)}
+        with suppress(_TooLarge):
+            return _Writer(targets, cyclic, MAX_PARTS).root(schema)
     return _Writer(targets, targets.keys(), math.inf).root(schema)
 
 
