@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from itertools import pairwise
 from random import Random
@@ -13,7 +14,8 @@ from typing import Any
 import pytest
 
 from mcp_host.errors import InputRefused, ProviderError
-from mcp_host.providers.adapter import Call, Prompt, Reply
+from mcp_host.providers import ModelAnswer
+from mcp_host.providers.adapter import Call, Delta, Prompt, Reply
 from mcp_host.providers.anthropic import AnthropicModel, read_event, read_reply, write_request
 from mcp_host.providers.names import ToolNames
 from mcp_host.sampling import SamplingRequest
@@ -403,6 +405,96 @@ def test_usage_counts_cached_tokens_as_input() -> None:
         "cacheReadTokens": 100,
         "cacheWriteTokens": 10,
     }
+
+
+class Pausing:
+    """An SDK's client that answers each request with the next of *replies*, whole or as events."""
+
+    def __init__(self, *replies: dict[str, Any]) -> None:
+        self.messages = self
+        self.replies = list(replies)
+        self.bodies: list[dict[str, Any]] = []
+
+    async def create(self, *, stream: bool = False, **body: Any) -> Any:
+        self.bodies.append(body)
+        reply = self.replies.pop(0)
+        return self.events(reply) if stream else reply
+
+    @asynccontextmanager
+    async def events(self, reply: dict[str, Any]) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+        async def each() -> AsyncGenerator[dict[str, Any]]:
+            yield {"type": "message_start", "message": {**reply, "content": [], "stop_reason": None}}
+            for index, block in enumerate(reply["content"]):
+                yield {"type": "content_block_start", "index": index, "content_block": block}
+            yield {"type": "message_delta", "delta": {"stop_reason": reply["stop_reason"]}}
+            yield {"type": "message_stop"}
+
+        async with aclosing(each()) as events:
+            yield events
+
+
+SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "q"}}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_paused_turn_goes_on_until_it_ends(stream: bool) -> None:
+    first = message(text("Let me see."), SEARCH, stop="pause_turn", input_tokens=10, output_tokens=2)
+    second = message(FOUND, text("It is 3."), input_tokens=20, output_tokens=3)
+    client = Pausing({**first, "container": {"id": "box", "expires_at": "later"}}, second)
+    shown: list[str] = []
+
+    def show(delta: Delta) -> None:
+        shown.append(delta.text)
+
+    answer = await AnthropicModel(client, "claude", on_delta=show if stream else None)(prompt().request)
+
+    assert answer == ModelAnswer(
+        content=[TextContent(text="Let me see."), TextContent(text="It is 3.")],
+        model="claude-x",
+        stop_reason="endTurn",
+        usage={"inputTokens": 30, "outputTokens": 5},
+    )
+    went_on = [*client.bodies[0]["messages"], {"role": "assistant", "content": first["content"]}]
+    assert client.bodies[1] == {**client.bodies[0], "messages": went_on, "container": "box"}
+    assert shown == (["Let me see.", "It is 3."] if stream else [])
+
+
+async def test_a_turn_that_is_paused_too_often_ends_so() -> None:
+    client = Pausing(*[message(text("Still."), stop="pause_turn")] * 20)
+
+    answer = await AnthropicModel(client, "claude")(prompt().request)
+
+    assert (len(client.bodies), len(answer.content), answer.stop_reason) == (9, 9, "pause_turn")
+
+
+@pytest.mark.parametrize(
+    ("model", "is_refused"),
+    [
+        ("claude-3-haiku-20240307", False),
+        ("claude-opus-4-20250514", False),
+        ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", False),
+        ("claude-haiku-4-5", False),
+        ("mine", False),
+        ("claude-opus-4-6", True),
+        ("us.anthropic.claude-opus-4-6-v1", True),
+        ("claude-sonnet-4-6@20260217", True),
+        ("claude-sonnet-5", True),
+        ("claude-haiku-5-20261001", True),
+    ],
+)
+def test_a_conversation_that_ends_with_the_assistant_is_refused_for_models_that_do_not_go_on(
+    model: str, is_refused: bool
+) -> None:
+    asked = replace(prompt(USER, {"role": "assistant", "content": [text("It is")]}), model=model)
+
+    if not is_refused:
+        assert write_request(asked)["messages"][1]["content"] == [text("It is")]
+        return
+    with pytest.raises(InputRefused) as refusal:
+        write_request(asked)
+    said = "messages: this model takes no conversation that ends with an assistant's message"
+    assert (refusal.value.code, str(refusal.value)) == (-32602, said)
 
 
 def folded(*events: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:

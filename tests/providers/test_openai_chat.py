@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import base64
 import random
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import openai
 import pytest
+from anyio import fail_after, sleep_forever
 
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
 from mcp_host.providers import OpenAIChatModel
 from mcp_host.providers.adapter import Call, answer_of
-from mcp_host.providers.openai_chat import Dialect, dialect_of, read_event, read_reply, write_request
+from mcp_host.providers.openai_chat import Dialect, chunks, dialect_of, read_event, read_reply, write_request
 from mcp_host.types import AudioContent, ImageContent, TextContent
 from tests.providers import openai_prompts
 from tests.providers.conftest import Serve
@@ -696,3 +698,14 @@ async def test_a_forced_tool_through_the_sdk_is_a_call_and_no_text(
         answer = await model(prompt(tools=[ADD], toolChoice={"mode": "required"}).request)
 
     assert ([use.input for use in answer.tool_uses], heard) == ([{"a": 1}], [])
+
+
+async def test_a_server_that_holds_its_stream_open_after_the_last_chunk_does_not_hold_the_answer() -> None:
+    class Response:
+        async def iter_bytes(self) -> AsyncGenerator[bytes]:
+            yield b'data: {"choices": []}\n\ndata: [DONE]\n\n'
+            await sleep_forever()
+
+    with fail_after(5):
+        async with aclosing(chunks(Response(), is_call=False, end_timeout=0)) as came:
+            assert [chunk async for chunk in came] == [{"choices": []}]

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from typing import Any, assert_never
@@ -66,6 +67,12 @@ ID = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 MOST_TOKENS_AT_ONCE = 8192  # the SDK refuses to ask for more without a stream, for some models; for others for 21,333
 
+NO_PREFILL = re.compile(r"claude-(opus|sonnet|haiku)-4-[6-9]\b|claude-[a-z]+-([5-9]|\d\d)\b")
+"""Models that do not go on from an assistant's message: https://platform.claude.com/docs/en/about-claude/models/migration-guide."""
+
+PAUSED = "pause_turn"  # the tools that Anthropic runs took long; the turn goes on if it is sent back
+MOST_PAUSES = 8  # of one turn: it ends with this stop reason after them
+
 THINKING = frozenset({"thinking", "redacted_thinking"})
 
 STOP_REASONS = {
@@ -75,7 +82,7 @@ STOP_REASONS = {
     "stop_sequence": STOP_SEQUENCE,
     "tool_use": TOOL_USE,
 }
-"""Others are passed on: ``refusal``, and ``pause_turn`` of the tools that Anthropic runs (`options`)."""
+"""Others, such as ``refusal``, are passed on."""
 
 OPEN = "_open"  # in a reply that is being folded: the parts of the texts of its blocks, by index and field
 
@@ -152,6 +159,8 @@ def _messages(prompt: Prompt) -> list[JSONObject]:
     if not messages:
         raise refused("messages", "no empty text, and there is nothing else")
     last = messages[-1]
+    if last["role"] == "assistant" and NO_PREFILL.search(prompt.model):
+        raise refused("messages", "no conversation that ends with an assistant's message")
     if last["role"] == "assistant" and last["content"][-1]["type"] == "text":  # the answer goes on from it
         text = last["content"][-1]
         last["content"][-1] = {**text, "text": text["text"].rstrip()}
@@ -337,6 +346,22 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     )
 
 
+def resumed(body: JSONObject, reply: JSONObject) -> JSONObject:
+    """The request after which a paused turn goes on: https://platform.claude.com/docs/en/agents-and-tools/tool-use/server-tools."""
+    container = reply.get("container")
+    more = {"container": container["id"]} if isinstance(container, dict) else {}
+    return {**body, "messages": [*body["messages"], {"role": "assistant", "content": reply["content"]}], **more}
+
+
+def joined(paused: JSONObject, reply: JSONObject) -> JSONObject:
+    """A paused turn and how it went on, as one reply."""
+    usage: Counter[str] = Counter()
+    for part in (paused, reply):
+        counts = part.get("usage") or {}
+        usage.update({name: count for name, count in counts.items() if isinstance(count, int)})
+    return {**reply, "content": [*paused["content"], *reply["content"]], "usage": dict(usage)}
+
+
 def _usage(usage: JSONObject) -> Usage | None:
     read, written = usage.get("cache_read_input_tokens"), usage.get("cache_creation_input_tokens")
     details = usage.get("output_tokens_details") or {}
@@ -418,7 +443,8 @@ class AnthropicModel(ProviderModel):
 
     *client* is an async client of the SDK ``anthropic``, for the API itself, Bedrock or Vertex. To let the model think,
     set *options*: ``{"thinking": {"type": "enabled", "budget_tokens": 2048}}``. The budget is added to the tokens that
-    a request asks for.
+    a request asks for. A turn in which Anthropic's own tools (`options`) take long is paused, and continued here, in a few
+    requests that each may have the tokens that the server asked for.
     """
 
     provider = PROVIDER
@@ -434,6 +460,16 @@ class AnthropicModel(ProviderModel):
         """Whether the SDK refuses to ask without a stream, because the answer may take more than ten minutes."""
         max_tokens: int = body["max_tokens"]
         return max_tokens > MOST_TOKENS_AT_ONCE
+
+    async def ask(self, body: JSONObject, show: Callable[[str], None]) -> JSONObject:
+        """Ask until the turn is no longer paused."""
+        reply = await super().ask(body, show)
+        for _ in range(MOST_PAUSES):
+            if OPEN in reply or reply.get("stop_reason") != PAUSED:
+                break
+            body = resumed(body, reply)
+            reply = joined(reply, await super().ask(body, show))
+        return reply
 
     async def create(self, body: JSONObject) -> JSONObject:
         return as_json(await self._client.messages.create(**body))

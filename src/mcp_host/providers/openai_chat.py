@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
@@ -24,7 +24,17 @@ from anyio import move_on_after
 from pydantic_core import from_json
 
 from mcp_host.protocol.sse import EventDecoder, LastEvent
-from mcp_host.providers.adapter import Call, Prompt, ProviderModel, Reply, Usage, as_json, refused
+from mcp_host.providers.adapter import (
+    Call,
+    Metadata,
+    OnDelta,
+    Prompt,
+    ProviderModel,
+    Reply,
+    Usage,
+    as_json,
+    refused,
+)
 from mcp_host.providers.failures import unfinished
 from mcp_host.providers.openai import (
     NAME_RULE,
@@ -50,6 +60,7 @@ from mcp_host.providers.openai import (
     stopped,
     usage_counts,
 )
+from mcp_host.providers.reasoning import AlteredHistory, ReasoningStore
 from mcp_host.types import (
     AudioContent,
     ImageContent,
@@ -423,8 +434,31 @@ class OpenAIChatModel(ProviderModel):
     provider = PROVIDER
     name_rule = NAME_RULE
 
-    def __init__(self, client: Any, model: str, *, dialect: Dialect | None = None, **settings: Any) -> None:
-        super().__init__(client, model, **settings)
+    def __init__(
+        self,
+        client: Any,
+        model: str,
+        *,
+        dialect: Dialect | None = None,
+        options: Mapping[str, object] | None = None,
+        stream: bool | None = None,
+        on_delta: OnDelta | None = None,
+        progress: bool = False,
+        reasoning: ReasoningStore | None = None,
+        altered_history: AlteredHistory = "continue",
+        metadata: Metadata = "write",
+    ) -> None:
+        super().__init__(
+            client,
+            model,
+            options=options,
+            stream=stream,
+            on_delta=on_delta,
+            progress=progress,
+            reasoning=reasoning,
+            altered_history=altered_history,
+            metadata=metadata,
+        )
         if dialect is not None and dialect not in get_args(Dialect):
             raise ValueError(f'dialect is "openai" or "compatible", not {dialect!r}')
         self._dialect: Dialect = dialect or dialect_of(client)
@@ -447,7 +481,7 @@ class OpenAIChatModel(ProviderModel):
         is_call = "response_format" in body and "response_format" not in self._options
         create = self._client.chat.completions.with_streaming_response.create
         async with create(messages=[], **arguments_of(body), stream=True) as response:
-            yield _chunks(response, is_call=is_call)
+            yield chunks(response, is_call=is_call)
 
 
 def dialect_of(client: Any) -> Dialect:
@@ -456,8 +490,8 @@ def dialect_of(client: Any) -> Dialect:
     return "openai" if f".{host}".endswith(OPENAI_HOSTS) or "Azure" in type(client).__name__ else "compatible"
 
 
-async def _chunks(response: Any, *, is_call: bool) -> AsyncIterator[JSONObject]:
-    """The chunks of a response, to its end. The SDK's own stream leaves generators open after the last chunk, of which
+async def chunks(response: Any, *, is_call: bool, end_timeout: float = END_TIMEOUT) -> AsyncGenerator[JSONObject]:
+    """The chunks of a response, to its end, for which it has *end_timeout* seconds after the last one. The SDK's own stream leaves generators open after the last chunk, of which
     trio warns."""
     if is_call:
         yield {OWN_FORMAT: True}
@@ -468,7 +502,7 @@ async def _chunks(response: Any, *, is_call: bool) -> AsyncIterator[JSONObject]:
             if not event.data.startswith(b"[DONE]"):
                 yield from_json(event.data)
                 continue
-            with move_on_after(END_TIMEOUT):
+            with move_on_after(end_timeout):
                 async for _ in received:
                     pass
             return
