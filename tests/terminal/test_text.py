@@ -80,6 +80,16 @@ def test_what_controls_a_terminal_is_made_visible() -> None:
     assert clean("a\tb\x1b[2J\r\u202e\u200d\x00") == "a    b\\x1b[2J\\r\\u202e\\u200d\\x00"
 
 
+def test_characters_that_cannot_be_seen_are_made_visible() -> None:
+    assert clean("a\U000e0100b\u3164c\ufe0d\u2764\ufe0f") == "a\\U000e0100b\\u3164c\\ufe0d\u2764\ufe0f"
+
+
+def test_of_many_marks_on_one_character_eight_are_left() -> None:
+    assert clean("o" + "\u0301" * 10 + "o" + "\u0301" * 8) == (
+        "o" + "\u0301" * 8 + "\\u0301\\u0301" + "o" + "\u0301" * 8
+    )
+
+
 @pytest.mark.parametrize(
     ("environment", "color"),
     [({"TERM": "xterm"}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)],
@@ -133,7 +143,7 @@ def streamed(*pieces: str, columns: float = 10, indent: str = "") -> str:
     return "".join([text.add(piece) for piece in pieces]) + text.end()
 
 
-@given(st.lists(st.text("ab \n\r\t\x1b[2J\u202e\u6f22\u0301\ufe0f", max_size=12), max_size=6))
+@given(st.lists(st.text("ab \n\r\t\x1b[2J\u202e\u6f22\u0301\ufe0f\U000e0100", max_size=12), max_size=6))
 def test_a_streamed_text_has_the_same_rows_however_it_is_split(pieces: list[str]) -> None:
     assert streamed(*pieces) == streamed("".join(pieces))
     assert streamed(*pieces, columns=math.inf) == streamed("".join(pieces), columns=math.inf)
@@ -154,6 +164,24 @@ def test_a_streamed_text_breaks_where_a_whole_one_does(text: str) -> None:
     whole = [row.rstrip() for line in lines for row in wrapped(line, 10, first="  ", rest="  ")]
 
     assert [row.rstrip() for row in streamed(text, indent="  ").split("\n")[:-1]] == whole
+
+
+def test_marks_on_one_character_are_counted_over_pieces() -> None:
+    assert streamed("o" + "\u0301" * 6, "\u0301" * 4) == "o" + "\u0301" * 8 + "\\u0301\\u0\n301\n"
+
+
+@pytest.mark.parametrize(
+    ("character", "shown"),
+    [("\u00e9", "\u00e9"), ("\u0301", "\u0301" * 8 + "\\u0301" * 99_992), (" ", " ")],
+    ids=["letters", "marks", "spaces"],
+)
+def test_100_000_characters_without_a_break_take_time_for_each_of_them_only(character: str, shown: str) -> None:
+    """With time for each pair of them, this would take minutes."""
+    whole = shown if len(shown) > 1 else shown * 100_000
+
+    assert streamed(*[character] * 100_000, columns=math.inf) == f"{whole}\n"
+    rows = streamed(*[character] * 100_000, columns=42, indent="  ").split("\n")
+    assert "".join([row.removeprefix("  ") for row in rows]) == whole.strip()
 
 
 def test_an_escape_sequence_that_is_split_over_two_pieces_is_escaped() -> None:

@@ -24,12 +24,41 @@ TAB = "    "
 MOST_COUNTED = 1000  # rows that are only counted; a server may send 500,000
 
 WORD = re.compile(r"( *)([^ ]+)")  # with the spaces before it
+MOST_MARKS = 8  # on one character; scripts need four or five, and rows would have no end
+INVISIBLE = (
+    re.compile(  # though printable: fillers, and selectors of variants, which can carry a text that only models read
+        "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0d\uffa0\U000e0100-\U000e01ef]"
+    )
+)
 VS16 = "\ufe0f"  # makes an emoji of the character before it, which then takes another column
 
 
 def clean(text: str) -> str:
-    """One line of a server's text, with what would control a terminal escaped: "\\x1b[2J" stays visible."""
-    return escaped(text.replace("\t", TAB))
+    """One line of a server's text, with what would control a terminal escaped: "\\x1b[2J" stays visible.
+
+    So are characters that cannot be seen, and more than 8 marks on one character.
+    """
+    return _Cleaner().clean(text)
+
+
+class _Cleaner:
+    """`clean` for one line in pieces: it counts the marks on the last character."""
+
+    def __init__(self) -> None:
+        self._marks = 0
+
+    def clean(self, piece: str) -> str:
+        shown = escaped(piece.replace("\t", TAB))
+        if shown.isascii():
+            self._marks = 0
+            return shown
+        return "".join(map(self._visible, shown))
+
+    def _visible(self, char: str) -> str:
+        self._marks = self._marks + 1 if _is_mark(char) else 0
+        if self._marks > MOST_MARKS or INVISIBLE.match(char):
+            return char.encode("unicode_escape").decode()
+        return char
 
 
 def has_color(environment: Mapping[str, str] = os.environ) -> bool:
@@ -46,10 +75,15 @@ def width(text: str) -> int:
     return len(text) if text.isascii() else sum(map(_columns, text))
 
 
+def _is_mark(char: str) -> bool:
+    """Whether it combines with the character before."""
+    return char >= "\u0300" and unicodedata.category(char) in ("Mn", "Me")
+
+
 def _columns(char: str) -> int:
     if char < "\u0300":
         return 1
-    if unicodedata.category(char) in ("Mn", "Me"):  # combines with the character before
+    if _is_mark(char):
         return int(char == VS16)
     wide = unicodedata.east_asian_width(char)
     return 2 if wide in "WF" or (wide == "A" and _is_east_asian(os.environ)) else 1
@@ -99,8 +133,10 @@ class StreamedText:
         self._columns = columns
         self._indent = indent
         self._used = 0  # columns of the present row; 0 before its indent
-        self._spaces = ""
-        self._word = ""
+        self._spaces: list[str] = []
+        self._word: list[str] = []
+        self._wanted = 0  # columns of the word
+        self._cleaner = _Cleaner()
         self._is_broken = False  # the beginning of the word is in the row: it is longer than a row
         self._returned = False  # "\r" came last, which ends a line together with "\n"
 
@@ -114,52 +150,62 @@ class StreamedText:
         return rest + self._end_row() if self._used or self._spaces else rest
 
     def _add(self, char: str) -> str:
+        shown = self._cleaner.clean(char)
         if char == "\n":
             self._returned = False
             return self._end_word() + self._end_row()
-        if self._returned:
-            self._returned, self._word = False, self._word + clean("\r")
+        self._end_return()
         if char in " \t":
             written = self._end_word()
-            self._spaces += clean(char)
+            self._spaces.append(shown)
             return written
         if char == "\r":
             self._returned = True
             return ""
-        self._word += clean(char)
+        self._lengthen(shown)
         if width(char) > 1:  # scripts with wide characters have no spaces
             return self._end_word()
-        if width(self._word) > self._columns - len(self._indent):
+        if self._wanted > self._columns - len(self._indent):
             written, self._is_broken = self._write_word(), True
             return written
         return ""
 
-    def _end_word(self) -> str:
+    def _lengthen(self, shown: str) -> None:
+        self._word.append(shown)
+        self._wanted += width(shown)
+
+    def _end_return(self) -> None:
         if self._returned:
-            self._returned, self._word = False, self._word + clean("\r")
+            self._returned = False
+            self._lengthen(clean("\r"))
+
+    def _end_word(self) -> str:
+        self._end_return()
         written, self._is_broken = self._write_word(), False
         return written
 
     def _write_word(self) -> str:
-        word, spaces, self._word = self._word, self._spaces, ""
-        if not word:
+        if not self._word:
             return ""
-        self._spaces, out, wanted = "", "", width(word)
+        word, spaces, wanted = "".join(self._word), "".join(self._spaces), self._wanted
+        self._word, self._spaces, self._wanted = [], [], 0
+        out = ""
         is_longer = self._is_broken or wanted > self._columns - len(self._indent)
         if self._used > len(self._indent) and self._used + len(spaces) + wanted > self._columns and not is_longer:
             out, spaces = self._end_row(), ""
         for char in spaces + word:
-            if self._used and self._used + _columns(char) > self._columns:
+            columns = _columns(char)
+            if self._used and self._used + columns > self._columns:
                 out += self._end_row()
             if not self._used:
                 out += self._indent
                 self._used = len(self._indent)
             out += char
-            self._used += _columns(char)
+            self._used += columns
         return out
 
     def _end_row(self) -> str:
-        spaces, self._spaces, self._used = self._spaces, "", 0
+        spaces, self._spaces, self._used = "".join(self._spaces), [], 0
         return "\n" if math.isfinite(self._columns) else f"{spaces}\n"  # for a file, the text is left as it is
 
 
