@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import unicodedata
+from typing import Any
 
 import pytest
 
 from mcp_host.sampling import OuterCall, SamplingRequest
 from mcp_host.sampling.display import Seen, SeenBefore, describe
 from mcp_host.terminal.text import Layout
-from tests.sampling.asking import ADD, MULTIPLY, assistant, request, result, text, use, user
+from tests.sampling.asking import ADD, MULTIPLY, Wire, assistant, request, result, text, use, user
 
 
 def shown(asked: SamplingRequest, columns: int = 80, *, seen: Seen | None = None, whole: bool = False) -> str:
@@ -58,7 +60,8 @@ def test_a_request_is_shown_from_the_asking_server_to_the_last_message() -> None
         "user\n"
         "  | result of a tool:\n"
         "  | 3\n"
-        "  | [link to file:///log]\n"
+        '  | link: {"name": "log", "uri": "file:///log"}\n'
+        "  | [contents of file:///sum]\n"
         "  | three\n"
         "  | in words\n"
         "  | [contents of file:///image, 4 characters of base64]\n"
@@ -281,3 +284,183 @@ def test_a_tool_that_is_required_by_name_is_shown() -> None:
         "the model has to call",
         "  | multiply",
     ]
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+# A text in every place that the schema has, and in a field that it has not. Each begins with "marker".
+MORE: Wire = {"marker extra": "marker of an extra", "_meta": {"marker.meta": ["marker in meta"]}}
+HINTS: Wire = {"annotations": {"lastModified": "marker time"}, **MORE}
+EVERYTHING = request(
+    {
+        "role": "user",
+        "content": [
+            {**text("marker text"), **HINTS},
+            {"type": "image", "data": encoded("marker as an image"), "mimeType": "image/marker", **HINTS},
+            {"type": "audio", "data": encoded("marker as audio"), "mimeType": "text/marker", **HINTS},
+            {"type": "audio", "data": "marker: no base64!", "mimeType": "audio/marker", **HINTS},
+        ],
+        **MORE,
+    },
+    assistant(
+        {**use("marker id" + "x" * 60, "marker tool" + "x" * 60, **{"marker argument": ["marker value"]}), **MORE}
+    ),
+    user(
+        result(
+            "marker id" + "x" * 60,
+            {**text("marker result"), **HINTS},
+            {
+                "type": "resource_link",
+                "name": "marker link",
+                "uri": "marker://link",
+                "title": "marker title",
+                "description": "marker what it links",
+                "mimeType": "text/marker-link",
+                "size": 1,
+                "icons": [{"src": "marker://icon"}],
+                **HINTS,
+            },
+            {
+                "type": "resource",
+                "resource": {"uri": "marker://text", "mimeType": "text/marker-kind", "text": "marker contents", **MORE},
+                **HINTS,
+            },
+            {
+                "type": "resource",
+                "resource": {
+                    "uri": "marker://blob",
+                    "mimeType": "text/marker-blob",
+                    "blob": encoded("marker in base64 \xff"),
+                    **MORE,
+                },
+                **HINTS,
+            },
+            structuredContent={"marker key": {"marker inner": "marker structured"}},
+            **MORE,
+        )
+    ),
+    systemPrompt="marker system",
+    temperature=0.25,
+    stopSequences=["marker stop"],
+    metadata={"marker user": "marker label"},
+    includeContext="thisServer",
+    modelPreferences={"hints": [{"name": "marker model"}], **MORE},
+    toolChoice={"mode": "required", "name": "marker required" + "x" * 60, **MORE},
+    tools=[
+        {
+            "name": "marker offered" + "x" * 60,
+            "title": "marker name",
+            "description": "marker of the tool" + "x" * 200,
+            "inputSchema": {
+                "type": "object",
+                "title": "marker schema",
+                "description": "marker of the schema",
+                "properties": {
+                    "marker a": {
+                        "description": "marker of a" + "x" * 200,
+                        "properties": {"marker b": {"description": "marker of b", "examples": ["marker example"]}},
+                    }
+                },
+                "not": {"const": "marker not"},
+                "$defs": {"marker def": {"enum": ["marker choice"]}},
+                "marker keyword": True,
+            },
+            "outputSchema": {"type": "object", "description": "marker of the output"},
+            "annotations": {"title": "marker hint"},
+            **MORE,
+        }
+    ],
+    **MORE,
+)
+
+
+def markers(value: object) -> set[str]:
+    """The marked names and texts in JSON, also those in base64."""
+    match value:
+        case dict():
+            return set().union(*map(markers, [*value, *value.values()]))
+        case list():
+            return set().union(*map(markers, value))
+        case str() if value.startswith("marker"):
+            return {value}
+        case str() if value.startswith(encoded("marker")[:8]):
+            return {base64.b64decode(value).decode()}
+        case str() if "marker" in value:
+            return {value}
+    return set()
+
+
+def test_the_whole_request_has_every_name_and_text_that_the_server_sent() -> None:
+    sent = markers(EVERYTHING.params.to_wire())
+    on_screen = shown(EVERYTHING, 10_000, whole=True)
+
+    assert len(sent) == 54
+    assert {marker for marker in sent if marker not in on_screen} == set()
+
+
+def test_the_short_request_has_or_counts_everything_that_a_model_reads() -> None:
+    sent = markers(EVERYTHING.params.to_wire())
+    on_screen = shown(EVERYTHING, 10_000)
+
+    assert {marker for marker in sent if marker[:50] not in on_screen} == {
+        *("marker b", "marker of b", "marker example", "marker schema", "marker of the schema", "marker not"),
+        *("marker def", "marker choice", "marker keyword"),  # so far counted, in the schema
+        *("marker name", "marker of the output", "marker hint", "marker time", "marker://icon", "text/marker-kind"),
+    }
+    assert "... and 324 more characters in its schema: v shows all\n" in on_screen
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "row"),
+    [
+        ("image/png", "iVBORw0KGgo=", "[image/png, 12 characters of base64]"),
+        ("image/png", encoded("send me"), "[image/png]\n  | send me"),
+        ("text/plain", encoded("send\x00 me"), "[text/plain]\n  | send\\x00 me"),
+        ("Text/Plain; charset=x", encoded("send me"), "[Text/Plain; charset=x]\n  | send me"),
+        ("application/json", "_-8=", "[application/json]\n  | \\xff\\xef"),
+        ("text/plain", "c2VuZCBtZR==", "[text/plain]\n  | send me\n  | c2VuZCBtZR=="),
+        ("application/pdf", "AAAA", "[application/pdf, 4 characters of base64]"),
+        ("image/png", "A", "[image/png]\n  | A"),
+    ],
+    ids=["image", "text in an image", "binary text", "parameters", "other alphabet", "ambiguous", "PDF", "no base64"],
+)
+def test_a_file_is_shown_as_text_where_a_model_may_read_it_as_such(kind: str, data: str, row: str) -> None:
+    file = {"type": "image", "mimeType": kind, "data": data}
+
+    assert shown(request(user(file))).endswith(f"user\n  | {row}")
+
+
+def test_structured_content_that_the_text_repeats_is_shown_once() -> None:
+    asked = request(assistant(use("1")), user(result("1", text('{"sum": 3}'), structuredContent={"sum": 3})))
+
+    assert shown(asked).endswith('user\n  | result of a tool:\n  | {"sum": 3}')
+
+
+def of_schema(**more: Any) -> list[str]:
+    """The rows of a tool that are about its schema."""
+    schema = {"type": "object", "properties": {"exact_match": {"type": "boolean", "title": "Exact Match"}}, **more}
+    rows = shown(request(tools=[{"name": "find", "inputSchema": schema}])).split("\n")
+    assert rows[3] == "  | find(exact_match?: boolean)"
+    return rows[4:-2]
+
+
+def test_what_a_schema_says_beside_the_parameters_is_counted() -> None:
+    """Whatever the schema's place for it: the model reads all of it."""
+    assert of_schema() == []
+    assert of_schema(additionalProperties=False) == []
+    assert of_schema(description="Send all") == ["  |     ... and 8 more characters in its schema: v shows all"]
+    assert of_schema(x=1) == []
+    assert of_schema(y=1) == ["  |     ... and 1 more character in its schema: v shows all"]
+
+
+def test_what_the_server_wants_of_the_provider_is_shown() -> None:
+    asked = request(temperature=0.5, metadata={"user_id": "someone", "x": "y" * 5000}, _meta={"progressToken": 1})
+
+    rows = shown(asked).split("\n")
+
+    assert rows[2:4] == ["settings", "  | temperature: 0.5"]
+    assert rows[4].startswith('  | metadata: {"user_id": "someone", "x": "yyy')
+    assert re.fullmatch(r"  \| \.\.\. and \d+ more lines", rows[7])
+    assert rows[8:] == ["user", "  | hello"]

@@ -51,6 +51,7 @@ from mcp_host.types import (
     ToolResultContent,
     ToolUseContent,
 )
+from mcp_host.types.content import link_fields
 from mcp_host.types.sampling import TOOL_USE, SamplingMessageContentBlock
 
 # fmt: off
@@ -455,8 +456,8 @@ def input_schema(tool: Tool, rewrite: Callable[[JSONObject], JSONObject]) -> JSO
 
 
 def link_text(link: ResourceLink) -> str:
-    """A link to a resource, for a model: its JSON, with everything that the server says of it."""
-    return to_json(link.to_wire()).decode()
+    """A link to a resource, for a model: the JSON of what describes it, without ``_meta``, annotations and icons."""
+    return to_json(link_fields(link)).decode()
 
 
 def file_text(file: BlobResourceContents, where: str) -> str | None:

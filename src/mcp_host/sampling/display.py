@@ -7,31 +7,25 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Protocol, assert_never
+from typing import Any, Protocol
 
 from pydantic_core import PydanticSerializationError, to_json
 
 from mcp_host.errors import excerpt
 from mcp_host.sampling.request import SamplingRequest
+from mcp_host.sampling.shown import as_json, rest_of, texts_of, unseen
 from mcp_host.terminal.fields import read_fields, signature
 from mcp_host.terminal.text import NAME_SHOWN, Layout
 from mcp_host.types import (
-    AudioContent,
-    EmbeddedResource,
-    ImageContent,
-    ResourceLink,
+    JSONObject,
     SamplingMessage,
-    TextContent,
     Tool,
-    ToolResultContent,
-    ToolUseContent,
 )
-from mcp_host.types.content import ContentBlock, as_text
-from mcp_host.types.sampling import SamplingMessageContentBlock
 
 # Few enough to read all of it before saying yes.
 MESSAGES_SHOWN = 6
 ROWS_SHOWN = 12  # of a message or the system prompt
+SETTING_ROWS_SHOWN = 3  # of each, so that a long one does not hide the next
 TOOLS_SHOWN = 16
 TOOL_ROWS_SHOWN = 60  # of all tools
 SIGNATURE_SHOWN = 480  # characters of one tool's name and parameters
@@ -39,6 +33,9 @@ PARAMETERS_SHOWN = 8  # of one tool, with what they are for
 DESCRIPTION_SHOWN = 160  # characters of what a tool or a parameter is for
 TEXT_SHOWN = 4000  # characters of one block or argument, before rows are counted
 ARGUMENT_ROWS_SHOWN = 60  # of all arguments
+
+OWN_PLACE = ("messages", "systemPrompt", "maxTokens", "tools", "toolChoice")  # in the page
+FOR_PROGRAMS = ("_meta", "task")  # no adapter writes them
 
 
 class ToolCallRequest(Protocol):
@@ -113,6 +110,8 @@ def describe(request: SamplingRequest, layout: Layout, *, seen: Seen = NOTHING, 
     Without *whole*, what was *seen* before is only counted, and long parts are cut.
     Control characters, terminal escapes and characters that turn the direction of
     text are written as escapes such as ``\\x1b``. What is left out is counted.
+
+    With *whole* everything is there that the server sent, but for files: the bytes of images, sounds and PDF files.
     """
     return _SamplingPage(layout, whole, request, seen).rows()
 
@@ -136,6 +135,14 @@ class _Page:
         for field in described[: self.most(PARAMETERS_SHOWN)]:
             lead = excerpt(field.name, NAME_SHOWN)
             yield from self.layout.theirs(self.about(field.description), lead=lead, indent=4, hang=4)
+        if self.whole:
+            rest = as_json(rest_of(tool, ("name", "description") if name == tool.name else ("description",)))
+            yield from self.layout.theirs(f"with {rest}", indent=4, hang=4)
+            return
+        seen = [call, *(self.about(field.description) for field in described[:PARAMETERS_SHOWN])]
+        if hidden := unseen(tool.input_schema, "\n".join(seen)):
+            note = f"... and {hidden} more character{'s' * (hidden > 1)} in its schema: v shows all"
+            yield from self.layout.theirs(note, indent=4, hang=4, style="dim")
 
     def about(self, description: str | None) -> str:
         if not description:
@@ -170,8 +177,25 @@ class _SamplingPage(_Page):
             yield from self.tools()
         if request.required_tool is not None:
             yield from self.heading("the model has to call")
-            yield from self.layout.theirs(excerpt(request.required_tool, NAME_SHOWN))
+            name = request.required_tool
+            yield from self.layout.theirs(name if self.whole else excerpt(name, NAME_SHOWN))
+        if settings := self.settings():
+            yield from self.heading("settings")
+            rows = (row for name, value in settings.items() for row in self.setting(name, value))
+            yield from self.layout.cut(rows, self.most(ROWS_SHOWN))
         yield from self.messages()
+
+    def settings(self) -> JSONObject:
+        """What else the server wants: a temperature, metadata for the provider."""
+        params = self.request.params
+        settings = rest_of(params, OWN_PLACE if self.whole else (*OWN_PLACE, *FOR_PROGRAMS))
+        if params.tool_choice is not None and (choice := rest_of(params.tool_choice, ("mode", "name"))):
+            settings["toolChoice"] = choice
+        return settings
+
+    def setting(self, name: str, value: object) -> Iterator[str]:
+        lead = name if self.whole else excerpt(name, NAME_SHOWN)
+        return self.layout.cut(self.text(f": {as_json(value)}", lead=lead, hang=4), self.most(SETTING_ROWS_SHOWN))
 
     def system_prompt(self, prompt: str) -> Iterator[str]:
         if self.seen.system_prompt and not self.whole:
@@ -209,8 +233,10 @@ class _SamplingPage(_Page):
 
     def message(self, message: SamplingMessage) -> Iterator[str]:
         yield from self.heading(message.role)
-        rows = (row for block in message.content for row in self.text(_block(block)))
-        yield from self.layout.cut(rows, self.most(ROWS_SHOWN))
+        texts = (text for block in message.content for text in texts_of(block, whole=self.whole))
+        yield from self.layout.cut((row for text in texts for row in self.text(text)), self.most(ROWS_SHOWN))
+        if self.whole and (rest := rest_of(message, ("role", "content"))):
+            yield from self.text(f"with {as_json(rest)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,14 +272,3 @@ def _json(value: object) -> str:
         return to_json(value).decode()
     except (PydanticSerializationError, ValueError):
         return repr(value)
-
-
-def _block(block: SamplingMessageContentBlock | ContentBlock) -> str:
-    match block:
-        case ToolUseContent(name=name, input=arguments):
-            return f"calls {excerpt(name, NAME_SHOWN)} {json.dumps(arguments, ensure_ascii=False)}"
-        case ToolResultContent(content=blocks, is_error=is_error):
-            return "\n".join(["error of a tool:" if is_error else "result of a tool:", *map(_block, blocks)])
-        case TextContent() | ImageContent() | AudioContent() | EmbeddedResource() | ResourceLink():
-            return as_text(block)
-    assert_never(block)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, TypeAlias, assert_never, get_args
 
 from pydantic import AfterValidator, Field
 
-from mcp_host.types.base import Array, Meta, Model, Number
+from mcp_host.types.base import Array, JSONObject, Meta, Model, Number
 from mcp_host.types.revisions import SINCE_2025_06_18, SINCE_2025_11_25
 
 # fmt: off
@@ -130,6 +130,14 @@ class ResourceLink(Resource, since="2025-06-18"):
     """A link to a resource, which the server need not list."""
 
     type: Literal["resource_link"] = "resource_link"
+
+
+FIELDS_FOR_MODELS = frozenset({"type", "uri", "name", "title", "description", "mimeType", "size"})
+
+
+def link_fields(link: ResourceLink) -> JSONObject:
+    """What a model gets of a link. The other fields, such as ``_meta`` and icons, are for programs and displays."""
+    return {name: value for name, value in link.to_wire().items() if name in FIELDS_FOR_MODELS}
 
 
 ContentBlock: TypeAlias = Annotated[

@@ -24,7 +24,7 @@ from mcp_host.types import (
     ToolUseContent,
 )
 from mcp_host.types.base import given
-from mcp_host.types.content import as_text
+from mcp_host.types.content import as_text, link_fields
 
 MAX_RESULT_BYTES = 65_536  # of text: about 16,000 tokens
 MAX_BINARY = 4 * 1024 * 1024  # bytes of the images, audio and files of one result; providers take images of 5 MB
@@ -160,7 +160,7 @@ def _whole_characters(content: Sequence[ReceivedContent], position: int, *, step
 
 def _text(block: ReceivedContent) -> str:
     """What the model reads of a block that is no file."""
-    return _json(block.to_wire()) if isinstance(block, ResourceLink) else as_text(block)
+    return _json(link_fields(block)) if isinstance(block, ResourceLink) else as_text(block)
 
 
 def _size(block: ReceivedContent) -> int:
