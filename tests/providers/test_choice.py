@@ -201,11 +201,11 @@ def called(*ids: str) -> CreateMessageResult:
     )
 
 
-def with_results(*ids: str, server: str = "calculator", preferences: Wire | None = None) -> SamplingRequest:
-    uses, results = [use(id) for id in ids], [result(id, text("3")) for id in ids]
-    return request(
-        user(text()), assistant(*uses), user(*results), server=server, tools=[ADD], modelPreferences=preferences
-    )
+def with_results(
+    *ids: str, server: str = "calculator", session: object = None, preferences: Wire | None = None
+) -> SamplingRequest:
+    conversation = [user(text()), assistant(*map(use, ids)), user(*[result(id, text("3")) for id in ids])]
+    return request(*conversation, server=server, session=session, tools=[ADD], modelPreferences=preferences)
 
 
 async def test_a_tool_loop_stays_with_the_model_that_made_the_calls_when_hints_change() -> None:
@@ -234,6 +234,14 @@ async def test_the_calls_of_another_server_or_an_earlier_turn_bind_no_request() 
     assert models.choose(with_results("call_1", server="another")).model.name == "other"
     assert models.choose(request(*earlier)).model.name == "other"
     assert models.choose(with_results("call_7")).model.name == "other"
+
+
+async def test_the_calls_of_another_connection_bind_no_request_even_of_a_server_of_the_same_name() -> None:
+    models, session = Models([says("other"), calling("call_1")]), object()
+    await models(request(tools=[ADD], session=session, modelPreferences=hints("caller")))
+
+    assert models.choose(with_results("call_1", session=object())).model.name == "other"
+    assert models.choose(with_results("call_1", session=session)).model.name == "caller"
 
 
 async def test_the_oldest_of_4096_tool_calls_is_forgotten() -> None:

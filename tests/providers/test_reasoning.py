@@ -63,8 +63,9 @@ def restore(
     server: str = "calculator",
     owner: tuple[str, str] = OWNER,
     altered: AlteredHistory = "continue",
+    session: object = None,
 ) -> Restored:
-    asked = request(*messages, outer=outer, server=server)
+    asked = request(*messages, outer=outer, server=server, session=session)
     names = ToolNames.of(asked, AnthropicModel.name_rule)
     return store.restore(asked, belongs_to=owner, names=names, altered=altered)
 
@@ -207,6 +208,53 @@ def test_a_message_that_has_calls_of_two_turns_is_altered() -> None:
     assert restore(store, *history(both)).lost == {1}
 
 
+def test_a_turn_is_restored_once_in_a_request() -> None:
+    store = ReasoningStore()
+    sent = keep(store)
+    copies = [with_other_ids(sent) for _ in range(3)]
+    for number, copy in enumerate(copies):
+        copy[2]["id"] = f"copy{number}"
+    repeated = [*history(sent), *(message for copy in copies for message in history(copy)[1:])]
+
+    found = restore(store, *repeated)
+
+    assert (found.turns, found.lost) == ({1: TURN}, frozenset({3, 5, 7}))
+    with pytest.raises(InputRefused) as refusal:
+        restore(store, *repeated, altered="refuse")
+    assert str(refusal.value) == ALTERED.replace("messages[1]", "messages[3]")
+    assert restore(store, *history(sent)).turns == {1: TURN}  # in the next request again
+
+
+@pytest.mark.parametrize("limit", [{"max_turns": 8}, {"max_bytes": 8 * 2000}], ids=["turns", "bytes"])
+def test_one_connection_fills_a_quarter_of_the_store_and_leaves_the_turns_of_others(limit: dict[str, Any]) -> None:
+    store = ReasoningStore(**limit)
+    turn = [{"type": "thinking", "thinking": "x" * 1500}]
+    quiet, loud = object(), object()
+    first = keep(store, turn=turn, asked=request(session=quiet))
+
+    sent = [keep(store, turn=turn, asked=request(session=loud)) for _ in range(20)]
+
+    assert restore(store, *history(first), session=quiet).turns == {1: turn}
+    assert [bool(restore(store, *history(one), session=loud).turns) for one in sent] == [False] * 18 + [True] * 2
+
+
+def test_a_turn_that_is_larger_than_a_share_is_kept_alone() -> None:
+    store, session = ReasoningStore(max_bytes=4000), object()
+    turn = [{"type": "thinking", "thinking": "x" * 1500}]
+    sent = [keep(store, turn=turn, asked=request(session=session)) for _ in range(2)]
+
+    assert [restore(store, *history(one), session=session).turns for one in sent] == [{}, {1: turn}]
+
+
+def test_the_size_of_a_turn_is_in_bytes() -> None:
+    store = ReasoningStore(max_bytes=2500)
+    said: list[SamplingMessageContentBlock] = [TextContent(text="日" * 500), call()]  # 1,500 bytes
+
+    sent = [keep(store, said) for _ in range(2)]
+
+    assert [restore(store, *history(one)).turns for one in sent] == [{}, {1: TURN}]
+
+
 ALICE, BOB = object(), object()
 
 
@@ -223,13 +271,17 @@ def outer(caller: object = ALICE) -> OuterCall:
         {"outer": outer(BOB)},
         {"outer": outer(None)},
         {"outer": None},
+        {"session": object()},
+        {"session": None},
     ],
-    ids=["server", "model", "provider", "caller", "no caller", "no call"],
+    ids=["server", "model", "provider", "caller", "no caller", "no call", "connection", "no connection"],
 )
-def test_a_turn_works_only_for_the_server_the_caller_and_the_model_that_it_was_made_for(other: dict[str, Any]) -> None:
-    store, call = ReasoningStore(), outer()
-    sent = keep(store, asked=request(outer=call))
-    same: dict[str, Any] = {"outer": replace(call, request_id=2)}
+def test_a_turn_works_only_for_the_connection_the_server_the_caller_and_the_model_that_it_was_made_for(
+    other: dict[str, Any],
+) -> None:
+    store, call, session = ReasoningStore(), outer(), object()
+    sent = keep(store, asked=request(outer=call, session=session))
+    same: dict[str, Any] = {"outer": replace(call, request_id=2), "session": session}
 
     assert restore(store, *history(sent), **{**same, **other}).lost == {1}
     assert restore(store, *history(sent), **same).turns == {1: TURN}

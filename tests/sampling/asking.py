@@ -56,11 +56,12 @@ def request(
     server: str = "calculator",
     outer: OuterCall | None = None,
     mode: SamplingMode = "with_tools",
+    session: object = None,
     **fields: object,
 ) -> SamplingRequest:
     """What a handler would be given for `wire(*messages, **fields)`."""
     params = CreateMessageRequestParams.from_wire(wire(*messages, **fields))
-    return SamplingRequest(params=params, server=server, outer=outer, mode=mode)
+    return SamplingRequest(params=params, server=server, outer=outer, mode=mode, session=session)
 
 
 def session(handler: Handler, *, limits: SamplingLimits | None = None) -> SamplingSession:

@@ -69,6 +69,19 @@ async def test_a_long_loop_with_tools_stays_within_the_default_limits() -> None:
     assert len(model.requests[-1].messages) == 2 * turns - 1
 
 
+async def test_the_requests_of_one_connection_have_one_session_that_no_other_connection_has() -> None:
+    model = ScriptedModel("a", "b", "c")
+    sampling = Sampling(with_tools=model, approve=always)
+    connections = [sampling.session(server="calculator", knows_tools=True) for _ in range(2)]
+
+    for asked in (connections[0], connections[0], connections[1]):
+        await asked.answer(wire())
+
+    first, second, other = [request.session for request in model.requests]
+    assert first is second is not None
+    assert other not in (None, first)
+
+
 async def test_approver_and_handler_see_the_same_request_in_this_order() -> None:
     seen: list[tuple[str, SamplingRequest]] = []
     outer = OuterCall("tools/call", "research", 7, call_id=1, inferred=True)

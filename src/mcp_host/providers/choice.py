@@ -81,7 +81,8 @@ class Models:
     none, the server's priorities do: each is a weight from 0 to 1, of low cost, of speed and of intelligence. Among
     equals, and without priorities, the first in your list is chosen.
 
-    A tool loop stays with its model: a request with the results of tool calls goes to the model that made the calls.
+    A tool loop stays with its model: a request with the results of tool calls goes to the model that made the calls, for
+    the same connection (`SamplingRequest.session`).
     So does its reasoning, which no other model can read.
 
     *allow* restricts the models of a request, for instance by its server. With *fallback*, a request whose provider
@@ -112,7 +113,7 @@ class Models:
             check_plain(allow, argument="allow", shape="(request: SamplingRequest) -> list[str]")
         self._allow = allow
         self._fallback = fallback
-        self._callers: dict[tuple[str, str], str] = {}  # the model that made a tool call, by server and id of the call
+        self._callers: dict[tuple[object, str, str], str] = {}  # the model that made a call, see `_call_key`
 
     def choose(self, request: SamplingRequest) -> Choice:
         """The model that *request* goes to. It asks nothing and changes nothing: an approver may show it.
@@ -162,7 +163,7 @@ class Models:
         """The model that made the tool calls whose results end the conversation."""
         for block in request.messages[-1].content:
             if isinstance(block, ToolResultContent):
-                name = self._callers.get((request.server, block.tool_use_id))
+                name = self._callers.get(_call_key(request, block.tool_use_id))
                 if name is not None:
                     return self._models[name]
         return None
@@ -173,10 +174,15 @@ class Models:
             answer = request.reply(answer, model=model.name)
         for block in answer.content:
             if isinstance(block, ToolUseContent):
-                self._callers[request.server, block.id] = model.name
+                self._callers[_call_key(request, block.id)] = model.name
         while len(self._callers) > MAX_CALLS:
             del self._callers[next(iter(self._callers))]
         return answer
+
+
+def _call_key(request: SamplingRequest, id: str) -> tuple[object, str, str]:
+    """A tool call: its connection, the name of its server, and its id. Servers choose their names themselves."""
+    return (request.session, request.server, id)
 
 
 def rank(models: Sequence[Model], preferences: ModelPreferences) -> tuple[list[Model], str]:

@@ -6,11 +6,11 @@ they come back with their results:
 ======================  ===============================================================================
 the key                 128 random bits: in the ``_meta`` of each tool use ("These fields are preserved to enable
                         caching", the schema), and in its id, for servers that drop ``_meta``
-it works for            the server, the caller and the model that it was made for
+it works for            the connection, the caller and the model that it was made for, and for one turn of a request
 what came back          has to say what was sent: texts, calls, images; but it may be split over several messages,
                         have no empty texts, and other ids
 it is forgotten         with the call that it belongs to, where that is known; unused for *max_age*; and the least
-                        recently used first beyond *max_bytes* or *max_turns*
+                        recently used first beyond *max_bytes* or *max_turns*, of which one connection has a quarter
 ======================  ===============================================================================
 """
 
@@ -42,6 +42,7 @@ ID = re.compile("call_([0-9a-f]{32})_[0-9]+")
 MAX_AGE = 3600.0  # seconds without use: a person may have to approve the calls
 MAX_BYTES = 64 * 1024 * 1024
 MAX_TURNS = 4096
+SHARES = 4  # one connection may fill a quarter: it cannot make the store forget the turns of all others
 
 AlteredHistory: TypeAlias = Literal["continue", "refuse"]
 """What happens to a request whose reasoning cannot be restored, because it is forgotten, or the history is altered."""
@@ -85,6 +86,7 @@ class _Kept:
 
     belongs_to: tuple[str, str, str]
     """The server, the provider and the model."""
+    session: object
     caller: object
     call: weakref.ref[Any] | None
     text: str
@@ -96,10 +98,11 @@ class _Kept:
     """Of the called tools: the provider's names, by those of MCP."""
     ids: Sequence[str | None]
     used_at: float
+    size: int = field(init=False)
+    """In bytes."""
 
-    @property
-    def size(self) -> int:
-        return len(self.text) + len(self.others) + len(self.turn)
+    def __post_init__(self) -> None:
+        self.size = len(self.text.encode(errors="surrogatepass")) + len(self.others) + len(self.turn)  # JSON is ASCII
 
 
 class ReasoningStore:
@@ -107,7 +110,10 @@ class ReasoningStore:
 
     A turn is forgotten with the call of yours that it belongs to (`SamplingRequest.outer`), *max_age* seconds after its
     last use, and, the least recently used first, if there are more than *max_turns*, or of more than *max_bytes* as JSON.
-    *clock* tells the seconds.
+    One connection to a server may fill a quarter of both. *clock* tells the seconds.
+
+    A turn is restored for the connection that it was made for (`SamplingRequest.session`), once in a request. After a
+    client has connected again, a server that goes on with its conversation finds its earlier reasoning forgotten.
 
     Raises:
         TypeError, ValueError: A limit is no number, or not positive.
@@ -170,6 +176,7 @@ class ReasoningStore:
         outer = request.outer
         kept = _Kept(
             belongs_to=(request.server, *belongs_to),
+            session=request.session,
             caller=None if outer is None else outer.caller,
             call=None if outer is None else weakref.ref(outer.weak_key, lambda _: self._end(key)),
             text=seen.text,
@@ -182,6 +189,8 @@ class ReasoningStore:
         )
         self._turns[key] = kept
         self._bytes += kept.size
+        if request.session is not None:
+            self._shrink_share(request.session)
         self._shrink()
         return sent
 
@@ -201,6 +210,7 @@ class ReasoningStore:
         owner = (request.server, *belongs_to)
         caller = None if request.outer is None else request.outer.caller
         written: list[SamplingMessage] = []
+        used: set[str] = set()
         turns: dict[int, object] = {}
         lost: set[int] = set()
         native: dict[str, str] = {}  # the provider's ids, for the results that follow
@@ -209,17 +219,20 @@ class ReasoningStore:
                 written.append(_with_native_ids(message, native))
                 continue
             [key, *others] = keys[index]
-            kept = None if others else self._find(key, owner, caller)
+            is_one_turn = not others and key not in used
+            kept = self._find(key, request.session, owner, caller) if is_one_turn else None
             first = len(written) if kept is None else _begin(kept, message, written)
             content = [block for part in (*written[first:], message) for block in part.content]
             if kept is None or not _is_unaltered(kept, content, names):
                 if altered == "refuse":
-                    raise InputRefused(INVALID_PARAMS, f"messages[{index}]: {FORGOTTEN if kept is None else ALTERED}")
+                    problem = FORGOTTEN if is_one_turn and kept is None else ALTERED
+                    raise InputRefused(INVALID_PARAMS, f"messages[{index}]: {problem}")
                 lost.add(len(written))
                 written.append(message)
                 continue
             uses = [block.id for block in content if isinstance(block, ToolUseContent)]
             native = {use: id for use, id in zip(uses, kept.ids, strict=True) if id is not None}
+            used.add(key)
             del written[first:]
             turns[first] = json.loads(kept.turn)
             written.append(_with_native_ids(message.model_copy(update={"content": content}), native))
@@ -228,14 +241,24 @@ class ReasoningStore:
         params = request.params.model_copy(update={"messages": written})
         return Restored(replace(request, params=params), turns, frozenset(lost))
 
-    def _find(self, key: str, owner: tuple[str, ...], caller: object) -> _Kept | None:
+    def _find(self, key: str, session: object, owner: tuple[str, ...], caller: object) -> _Kept | None:
         kept = self._turns.get(key)
-        if kept is None or kept.belongs_to != owner or kept.caller is not caller:
+        if kept is None or kept.belongs_to != owner or kept.session is not session or kept.caller is not caller:
             return None
         if self._turns.pop(key, None) is not None:  # its call has not ended meanwhile
             self._turns[key] = kept
         kept.used_at = self._clock()
         return kept
+
+    def _shrink_share(self, session: object) -> None:
+        """Forget the turns of a connection beyond its share, but for its last."""
+        own = [(key, kept) for key, kept in list(self._turns.items()) if kept.session is session]
+        size, turns = sum(kept.size for _, kept in own), len(own)
+        for key, kept in own[:-1]:
+            if size <= self._max_bytes / SHARES and turns <= self._max_turns / SHARES:
+                break
+            size, turns = size - kept.size, turns - 1
+            self._forget(key)
 
     def _shrink(self) -> None:
         """Forget what is too old or too much."""
@@ -246,8 +269,11 @@ class ReasoningStore:
             is_old = now - kept.used_at > self._max_age
             if not is_old and self._bytes <= self._max_bytes and len(self._turns) <= self._max_turns:
                 break
-            if self._turns.pop(key, None) is not None:
-                self._bytes -= kept.size
+            self._forget(key)
+
+    def _forget(self, key: str) -> None:
+        if (kept := self._turns.pop(key, None)) is not None:  # its call has not ended meanwhile
+            self._bytes -= kept.size
 
     def _end(self, key: str) -> None:
         kept = self._turns.pop(key, None)

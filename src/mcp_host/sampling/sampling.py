@@ -237,6 +237,7 @@ class SamplingSession:
         assert handler is not None, "Sampling makes sure"
         self._handler = handler
         self._server = server
+        self._identity = object()  # of the connection, for `SamplingRequest.session`
         self._subject = log_subject(server)
         approve = sampling._approve
         self._approvals = None if approve is always else Approvals(approve, subject=self._subject)
@@ -275,7 +276,9 @@ class SamplingSession:
             read = read_params(params, self.mode, limits, size, accepts_context=self._accepts_context)
         except (LimitExceeded, ProtocolError) as exc:
             raise InputRefused(INVALID_PARAMS, str(exc)) from exc
-        request = SamplingRequest(params=read, server=self._server, outer=call, mode=self.mode, reporter=reporter)
+        request = SamplingRequest(
+            params=read, server=self._server, outer=call, mode=self.mode, reporter=reporter, session=self._identity
+        )
         tools = self._server_tools
         own_tools = None if tools is None or tools.limits is None else tools.admit(request, tools.limits)
         with (move_on_after or anyio.move_on_after)(limits.seconds):
