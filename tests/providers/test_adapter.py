@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
+import math
 import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import anthropic
 import anyio
 import httpx2
 import pytest
-from anyio import fail_after, to_thread
+from anyio import create_task_group, fail_after, to_thread
+from anyio.lowlevel import checkpoint
 
 from mcp_host import Client, Sampling
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
@@ -469,3 +471,124 @@ def test_usage_is_part_of_the_answer_and_never_of_its_json() -> None:
 
     assert answer.model_copy(update={"stop_reason": "endTurn"}).usage == {"inputTokens": 1}
     assert answer.to_wire() == {"role": "assistant", "content": {"type": "text", "text": "ok"}, "model": "m"}
+
+
+# Bounds
+
+
+class Events:
+    """The SDK's client and its stream: *events*, all there at once."""
+
+    def __init__(self, *events: dict[str, Any]) -> None:
+        self.messages: Any = self
+        self.left: list[dict[str, Any]] = list(reversed(events))
+
+    async def create(self, **body: object) -> Self:
+        return self
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        pass
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> dict[str, Any]:
+        if not self.left:
+            raise StopAsyncIteration
+        return self.left.pop()
+
+
+BEGIN: list[dict[str, Any]] = [
+    {"type": "message_start", "message": {"model": MODEL, "content": []}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+]
+END: list[dict[str, Any]] = [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, {"type": "message_stop"}]
+
+
+def text_delta(text: str) -> dict[str, Any]:
+    return {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}
+
+
+async def test_a_stream_of_more_than_64_mebibytes_is_an_error() -> None:
+    piece = text_delta("x" * 2**20)
+    client = Events(*BEGIN, *[piece] * 100, *END)
+
+    with fail_after(20), pytest.raises(ProviderError) as raised:
+        await AnthropicModel(client, MODEL, stream=True)(request())
+
+    assert "the answer has more than 64 MiB" in str(raised.value)
+    assert len(client.left) == 38  # of 104
+
+
+async def test_other_tasks_run_while_a_stream_has_many_events_at_once() -> None:
+    turns = 0
+    seen: list[int] = []
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await checkpoint()
+
+    client = Events(*BEGIN, *[text_delta("x")] * 1000, *END)
+    model = AnthropicModel(client, MODEL, on_delta=lambda delta: seen.append(turns))
+    async with create_task_group() as group:
+        group.start_soon(others)
+        answer = await model(request())
+        group.cancel_scope.cancel()
+
+    assert answer.text == "x" * 1000
+    assert seen[-1] - seen[0] >= 30
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        ("temperature", -math.inf),
+        ("temperature", math.nan),
+        ("metadata", math.inf),
+        ("the tool 'add'", math.nan),
+        ("messages[1]", math.inf),
+        ("messages[1]", "\ud800"),
+        ("messages[2]", math.inf),
+        ("messages[2]", "\ud800"),
+    ],
+)
+async def test_what_json_cannot_have_is_refused_before_a_provider_is_asked(where: str, value: Any) -> None:
+    def value_in(place: str) -> Any:
+        return value if where == place else 1
+
+    asked = request(
+        user(text()),
+        assistant(use("c1", a=value_in("messages[1]"))),
+        user(result("c1", text("3"), structuredContent={"a": value_in("messages[2]")})),
+        tools=[{"name": "add", "inputSchema": {"minimum": value_in("the tool 'add'")}}],
+        temperature=value_in("temperature"),
+        metadata={"user_id": value_in("metadata")},
+    )
+
+    with pytest.raises(InputRefused) as refusal:
+        await AnthropicModel(Events(), MODEL)(asked)
+
+    says = f"{where}: this model takes no numbers and no texts that JSON cannot have"
+    assert (refusal.value.code, str(refusal.value)) == (-32602, says)
+
+
+async def test_a_temperature_that_no_sdk_can_write_is_refused() -> None:
+    with pytest.raises(InputRefused) as refusal:
+        await AnthropicModel(Events(), MODEL)(request(temperature=10**4000))
+
+    assert (refusal.value.code, str(refusal.value)) == (-32602, "temperature: this model takes 1000 at most")
+
+
+@pytest.mark.parametrize(
+    "arguments", ['{"a": NaN}', '{"a": 1e999}', '{"a": "\ud800"}', {"a": math.inf}, {"a": "\ud800"}]
+)
+def test_arguments_that_json_cannot_have_are_an_error_that_names_the_tool(arguments: object) -> None:
+    with pytest.raises(SamplingError) as raised:
+        answer_of(Reply([Call("c1", "add", arguments)], "claude-x", "toolUse"), prompt())
+
+    assert str(raised.value) == "the model called 'add' with arguments that are not JSON"

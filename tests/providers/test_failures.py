@@ -15,7 +15,7 @@ import openai
 import pytest
 
 from mcp_host.errors import ProviderError
-from mcp_host.providers.failures import provider_error, unfinished
+from mcp_host.providers.failures import code_among, provider_error, unfinished
 
 SECRET = "sk-ant-secret"
 
@@ -172,3 +172,37 @@ def test_a_stream_that_ended_early_may_be_asked_for_again() -> None:
     error = unfinished("gemini")
 
     assert (str(error), error.transient) == ("gemini: the stream ended before the answer was complete", True)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "rate_limit_error",
+        "RESOURCE_EXHAUSTED",
+        "DeploymentNotFound",
+        "overloaded",
+        "context_length_exceeded",
+        "billing.hard_limit_reached",
+    ],
+)
+def test_a_code_is_kept(code: str) -> None:
+    assert code_among([None, 7, code]) == code
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "AIzaSyDUMMYKEY0123456789abcdefABCDEF",
+        "skaBcDeFgHiJkLmNoP",
+        "sk_live_51H8xyz",
+        "key a is bad",
+        "a" * 21,
+        "_".join(["word"] * 14),
+        "\x1b",
+        "bad\n",
+        "error",
+        "",
+    ],
+)
+def test_what_does_not_look_like_a_code_is_not_repeated(text: str) -> None:
+    assert code_among([text]) is None

@@ -523,12 +523,12 @@ def test_a_blocked_prompt_is_a_content_filter() -> None:
     [
         (
             "MALFORMED_FUNCTION_CALL",
-            "the model called a tool in a way that cannot be read (MALFORMED_FUNCTION_CALL): add(a=",
+            "the model called a tool in a way that cannot be read (MALFORMED_FUNCTION_CALL)",
         ),
-        ("UNEXPECTED_TOOL_CALL", "the model called a tool that it was not offered (UNEXPECTED_TOOL_CALL): add(a="),
+        ("UNEXPECTED_TOOL_CALL", "the model called a tool that it was not offered (UNEXPECTED_TOOL_CALL)"),
         (
             "MISSING_THOUGHT_SIGNATURE",
-            "the request has a call of a tool without its thought signature (MISSING_THOUGHT_SIGNATURE): add(a=",
+            "the request has a call of a tool without its thought signature (MISSING_THOUGHT_SIGNATURE)",
         ),
     ],
 )
@@ -771,3 +771,22 @@ async def test_an_sdk_without_the_method_below_its_streams_is_one_error_that_say
     assert str(raised.value) == (
         "gemini: this release of the SDK has no _api_client._build_request, which this adapter needs; an earlier one has"
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        ({"code": 503, "status": "UNAVAILABLE"}, 503, "UNAVAILABLE"),
+        ({"code": 10**9, "status": "\x1b[2Jkey AIzaSyDUMMY is bad"}, None, None),
+        ({"code": "503", "status": ["UNAVAILABLE"]}, None, None),
+    ],
+)
+def test_a_stream_that_fails_tells_its_status_and_code_and_no_other_text(
+    error: dict[str, object], status: int | None, code: str | None
+) -> None:
+    with pytest.raises(ProviderError) as raised:
+        read_event({}, {"error": error})
+
+    assert (raised.value.status, raised.value.code) == (status, code)
+    assert "\x1b" not in str(raised.value)
+    assert "AIza" not in str(raised.value)

@@ -6,10 +6,12 @@ import json
 
 import httpx2
 import openai
+import pytest
 
-from mcp_host.providers.openai import arguments_of
+from mcp_host.providers.openai import arguments_of, pdf
 from mcp_host.providers.openai_chat import OpenAIChatModel
 from mcp_host.sampling import run_tool_loop
+from mcp_host.types import BlobResourceContents
 
 
 def test_nearly_all_of_a_request_passes_by_the_types_of_the_sdk() -> None:
@@ -49,3 +51,11 @@ async def test_a_model_on_azure_is_asked_at_its_deployment() -> None:
         "model": "mine",
         "max_completion_tokens": 4096,
     }
+
+
+@pytest.mark.parametrize(
+    ("uri", "name"),
+    [("file:///a/b.pdf", "b.pdf"), ("file:///a/b", "b.pdf"), ("http://[", "document.pdf"), ("", "document.pdf")],
+)
+def test_a_pdf_file_has_a_name_whatever_its_uri_is(uri: str, name: str) -> None:
+    assert pdf(BlobResourceContents(uri=uri, blob="aGk="))["filename"] == name

@@ -709,3 +709,41 @@ async def test_a_server_that_holds_its_stream_open_after_the_last_chunk_does_not
     with fail_after(5):
         async with aclosing(chunks(Response(), is_call=False, end_timeout=0)) as came:
             assert [chunk async for chunk in came] == [{"choices": []}]
+
+
+@pytest.mark.parametrize(
+    "url", ["https://example.com/a.png", "data:text/html;base64,aGk=", "data:image/png,hi", "data:image/png;base64,a b"]
+)
+def test_an_image_that_is_not_in_the_answer_is_an_error(url: str) -> None:
+    with pytest.raises(SamplingError) as raised:
+        read_reply(completion(images=[{"image_url": {"url": url}}]), prompt())
+
+    assert str(raised.value) == "the model answered with the address of an image, and nothing is fetched"
+
+
+class Counted(str):
+    """A text that counts how often texts are compared with it."""
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        type(self).compared += 1
+        return str.__eq__(self, other)
+
+
+@pytest.mark.parametrize("name", ["id", "index"])
+def test_the_work_for_the_calls_of_a_stream_is_linear(name: str) -> None:
+    class Place(Counted):
+        pass
+
+    deltas = [{name: Place(number), "function": {"name": "add", "arguments": "{}"}} for number in range(1000)]
+    folded: dict[str, Any] = {}
+
+    read_event(folded, {"choices": [{"delta": {"tool_calls": deltas}}]})
+    for delta in deltas:
+        read_event(
+            folded, {"choices": [{"delta": {"tool_calls": [{name: delta[name], "function": {"arguments": ""}}]}}]}
+        )
+
+    assert Place.compared < 10_000

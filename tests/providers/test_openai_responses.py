@@ -569,3 +569,30 @@ async def test_a_forced_tool_through_the_sdk_is_a_call_and_no_text(serve: Serve,
         answer = await model(prompt(tools=[ADD], toolChoice={"mode": "required"}).request)
 
     assert ([use.input for use in answer.tool_uses], heard) == ([{"a": 1}], [])
+
+
+class Id(str):
+    """An id that counts how often it is compared."""
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        type(self).compared += 1
+        return str.__eq__(self, other)
+
+
+def test_the_work_for_items_without_an_index_is_linear() -> None:
+    folded: dict[str, Any] = {}
+    ids = [Id(f"item_{number}") for number in range(1000)]
+
+    for id in ids:
+        item = {"type": "message", "id": id, "content": []}
+        read_event(folded, {"type": "response.output_item.added", "item": item})
+    for id in ids:
+        read_event(folded, {"type": "response.output_text.delta", "item_id": id, "content_index": 0, "delta": "x"})
+    read_event(folded, {"type": "response.completed", "response": {"status": "completed", "model": "m"}})
+
+    assert Id.compared < 10_000
+    assert len(folded["output"]) == 1000
+    assert folded["output"][7]["content"] == [{"type": "output_text", "text": "x"}]

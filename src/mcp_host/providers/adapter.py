@@ -14,6 +14,7 @@ the answer         here, for all providers: names, ids, arguments, reasoning, us
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import secrets
@@ -26,10 +27,11 @@ from functools import partial
 from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 from anyio import Event
+from anyio.lowlevel import checkpoint
 from pydantic_core import from_json, to_json
 
 from mcp_host.concurrency import HandlerTasks, first
-from mcp_host.errors import InputRefused, McpError, SamplingError, excerpt, quoted
+from mcp_host.errors import InputRefused, McpError, ProviderError, SamplingError, excerpt, quoted
 from mcp_host.handlers import check_plain
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
 from mcp_host.providers.failures import provider_error
@@ -60,6 +62,10 @@ __all__ = [  # ModelAnswer and Usage are for adapters, too
     "answer_of", "as_json", "file_text", "input_schema", "link_text", "read_arguments", "refused", "result_content",
 ]
 # fmt: on
+
+MOST_BYTES = 64 * 1024 * 1024  # of all events of one answer as JSON: 128,000 tokens of a few hundred bytes each
+MOST_TEMPERATURE = 1000  # more than any model takes: 10**4000 is a number of JSON, and none of an SDK
+EVENTS_AT_ONCE = 32  # then other tasks run
 
 logger = logging.getLogger(__name__)
 
@@ -139,6 +145,9 @@ class ProviderModel(ABC):
 
     With *progress* the server gets the text as progress of its request, if it asks for progress: your consent that it
     sees an answer that is not finished, and that nothing has checked.
+
+    A stream of more than 64 MiB is an error. An answer that is asked for without one is bounded by nothing but
+    `SamplingLimits.seconds`: the SDK reads it whole. Set *stream* for a provider that you do not trust.
 
     *reasoning* keeps what the model thought before its calls, see `ReasoningStore`; the default is a store for
     this object alone. *altered_history* says what happens if that cannot be restored, because it is
@@ -277,6 +286,7 @@ class ProviderModel(ABC):
         return (self.provider, self._model)
 
     def _prompt(self, request: SamplingRequest) -> Prompt:
+        _check_json(request)
         if self._metadata == "ignore" and request.metadata is not None:
             request = replace(request, params=request.params.model_copy(update={"metadata": None}))
         names = ToolNames.of(request, self.name_rule)
@@ -305,8 +315,10 @@ class ProviderModel(ABC):
         if not self._stream and not (self._may_stream and self.must_stream(body)):
             return await self.create(body)
         reply: JSONObject = {}
+        heard = _Heard(self.provider)
         async with self.stream(body) as events:
             async for event in events:
+                await heard.add(event)
                 if text := self.read_event(reply, event):
                     show(text)
         return reply
@@ -331,6 +343,23 @@ class _Shown:
                 self._on_delta = None
         if self._progress is not None:
             self._progress.add(text)
+
+
+class _Heard:
+    """What has come of a stream. Its size is bounded, and other tasks run while a reader has many events at once."""
+
+    def __init__(self, provider: str) -> None:
+        self._provider = provider
+        self._bytes = 0
+        self._events = 0
+
+    async def add(self, event: JSONObject) -> None:
+        self._events += 1
+        self._bytes += len(json.dumps(event))
+        if self._bytes > MOST_BYTES:
+            raise ProviderError(self._provider, f"the answer has more than {MOST_BYTES // 2**20} MiB")
+        if self._events % EVENTS_AT_ONCE == 0:
+            await checkpoint()
 
 
 class _Progress:
@@ -414,14 +443,48 @@ def read_arguments(name: str, arguments: object) -> JSONObject:
     """
     try:
         if isinstance(arguments, str):
-            arguments = from_json(arguments or "{}", allow_inf_nan=False)
-        else:
-            from_json(to_json(arguments), allow_inf_nan=False)  # a session writes it so
-    except ValueError:
+            arguments = from_json(arguments or "{}")
+        _check_written(arguments)  # a session writes it so
+    except (TypeError, ValueError):  # TypeError: half of a character
         raise SamplingError(f"the model called {quoted(name)} with arguments that are not JSON") from None
     if not isinstance(arguments, dict):
         raise SamplingError(f"the model called {quoted(name)} with arguments that are no JSON object")
     return arguments
+
+
+def _check_written(value: object) -> None:
+    """Make sure that *value* can be written as JSON: 1e999 is infinite once it is read.
+
+    Raises:
+        ValueError: It cannot.
+    """
+    written = to_json(value)
+    if b"Infinity" in written or b"NaN" in written:  # perhaps in a text
+        from_json(written, allow_inf_nan=False)
+
+
+def _check_json(request: SamplingRequest) -> None:
+    """Refuse values that JSON does not have. Each SDK fails at them in its own way.
+
+    Raises:
+        InputRefused: There is one.
+    """
+    values: list[tuple[str, object]] = [("temperature", request.temperature), ("metadata", request.metadata)]
+    values += [(f"the tool {quoted(tool.name)}", tool.input_schema) for tool in request.tools]
+    for index, message in enumerate(request.messages):
+        for block in message.content:
+            match block:
+                case ToolUseContent(input=value) | ToolResultContent(structured_content=value) if value is not None:
+                    values.append((f"messages[{index}]", value))
+                case _:
+                    pass
+    for where, value in values:
+        try:
+            _check_written(value)
+        except ValueError:
+            raise refused(where, "no numbers and no texts that JSON cannot have") from None
+    if request.temperature is not None and abs(request.temperature) > MOST_TEMPERATURE:
+        raise refused("temperature", f"{MOST_TEMPERATURE} at most")
 
 
 # For the modules of providers

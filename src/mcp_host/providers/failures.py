@@ -6,7 +6,7 @@ No SDK is imported: its exceptions are known by what they have, and by the names
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -15,7 +15,11 @@ from typing import Any
 
 from mcp_host.errors import ProviderError
 
-CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.]{0,63}")  # rate_limit_error, RESOURCE_EXHAUSTED
+CODE = re.compile(  # short words without digits: a key of an API is none
+    r"(?=.{2,64}$)([a-z]{1,20}([_.][a-z]{1,20})*"  # rate_limit_error
+    r"|[A-Z]{1,20}(_[A-Z]{1,20})*"  # RESOURCE_EXHAUSTED
+    r"|([A-Z][a-z]{2,20}){1,6})"  # DeploymentNotFound
+)
 OVERLOADED = frozenset({"overloaded_error", "api_error", "rate_limit_error", "timeout_error", "server_error"})
 """Codes of errors in the middle of a stream, where the status was 200 already."""
 
@@ -60,8 +64,8 @@ def private(client: object, name: str, provider: str) -> Callable[..., Any]:
 
 def _status(exc: Exception) -> int | None:
     for value in (getattr(exc, "status_code", None), getattr(exc, "code", None)):
-        if isinstance(value, int) and not isinstance(value, bool) and 400 <= value <= 599:
-            return value
+        if (status := status_in(value)) is not None:
+            return status
     return None
 
 
@@ -70,10 +74,20 @@ def _code(exc: Exception) -> str | None:
     names = ("error_code", "code", "type", "status")
     found = [getattr(exc, name, None) for name in names]
     found += [error.get(name) for error in _errors(exc) for name in names]
-    for value in found:
+    return code_among(found)
+
+
+def code_among(values: Iterable[object]) -> str | None:
+    """The first of *values* that looks like a short code of a provider: nothing else that it wrote is repeated."""
+    for value in values:
         if isinstance(value, str) and CODE.fullmatch(value) and value != "error":
             return value
     return None
+
+
+def status_in(value: object) -> int | None:
+    """*value*, if it is the HTTP status of a failure."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 400 <= value <= 599 else None
 
 
 def _errors(exc: Exception) -> Iterator[Mapping[str, object]]:

@@ -48,7 +48,7 @@ from mcp_host.providers.adapter import (
     refused,
     result_content,
 )
-from mcp_host.providers.failures import private, unfinished
+from mcp_host.providers.failures import code_among, private, status_in, unfinished
 from mcp_host.providers.names import NameRule
 from mcp_host.types import (
     AudioContent,
@@ -346,7 +346,8 @@ def read_event(reply: JSONObject, event: JSONObject) -> str:
     added: list[str] = []
     for name, value in event.items():
         if name == "error":
-            raise ProviderError(PROVIDER, "the stream failed", status=value.get("code"), code=value.get("status"))
+            status, code = status_in(value.get("code")), code_among([value.get("status")])
+            raise ProviderError(PROVIDER, "the stream failed", status=status, code=code)
         if name == "candidates":
             for candidate in value:
                 if candidate.get("index", 0) == 0:
@@ -386,8 +387,7 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     if reason is None:
         raise unfinished(PROVIDER)
     if reason in FAILED:
-        message = candidate.get("finishMessage")
-        raise SamplingError(f"{FAILED[reason]} ({reason})" + (f": {excerpt(message)}" if message else ""))
+        raise SamplingError(f"{FAILED[reason]} ({reason})")  # the message quotes the model
     parts = list(_joined((candidate.get("content") or {}).get("parts") or []))
     if prompt.request.params.disable_parallel_tool_use:
         parts = list(_with_one_call(parts))

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from mcp_host.errors import InputRefused, ProviderError, quoted
 from mcp_host.providers import schemas
 from mcp_host.providers.adapter import Call, Prompt, file_text, input_schema, link_text, refused, result_content
-from mcp_host.providers.failures import CODE
+from mcp_host.providers.failures import code_among
 from mcp_host.providers.names import NameRule
 from mcp_host.sampling.stop_reasons import REFUSALS
 from mcp_host.types import (
@@ -122,7 +122,11 @@ def data_url(kind: str, data: str) -> str:
 
 def pdf(resource: BlobResourceContents) -> JSONObject:
     """A PDF file, which needs a name."""
-    name = unquote(urlsplit(resource.uri).path).rpartition("/")[2] or "document"
+    try:
+        path = urlsplit(resource.uri).path
+    except ValueError:  # no URI: http://[
+        path = ""
+    name = unquote(path).rpartition("/")[2] or "document"
     return {
         "filename": name if name.lower().endswith(".pdf") else f"{name}.pdf",
         "file_data": data_url(PDF, resource.blob),
@@ -253,8 +257,7 @@ def usage_counts(counts: dict[str, object]) -> dict[str, int] | None:
 def model_failed(error: object) -> ProviderError:
     """The error for a reply, or an event, that says that the model failed. Its text has only the code of *error*."""
     found = [error.get(name) for name in ("code", "type")] if isinstance(error, dict) else []
-    code = next((value for value in found if isinstance(value, str) and CODE.fullmatch(value)), None)
-    return ProviderError(PROVIDER, "the model failed", code=code)
+    return ProviderError(PROVIDER, "the model failed", code=code_among(found))
 
 
 def no_answer(what: str, where: str) -> InputRefused:

@@ -14,6 +14,7 @@ streams               no index for calls, whole calls at once, a finish reason b
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64decode, b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -23,6 +24,7 @@ from urllib.parse import urlsplit
 from anyio import move_on_after
 from pydantic_core import from_json
 
+from mcp_host.errors import SamplingError
 from mcp_host.protocol.sse import EventDecoder, LastEvent
 from mcp_host.providers.adapter import (
     Call,
@@ -93,11 +95,14 @@ REASONING = ("reasoning_content", "reasoning", "reasoning_details")
 GROWING = ("content", "refusal", "reasoning_content", "reasoning")
 IN_ANSWER = frozenset({"content", "refusal"})
 
+DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]{1,60});base64,([A-Za-z0-9+/=]*)")
+
 MOST_CHUNK = 64 * 1024 * 1024  # bytes: a chunk may have an image
 
 END_TIMEOUT = 1.0  # seconds for the end of a response after its last chunk: then the connection can be used again
 
 OPEN = "_open"  # in a reply that is being folded: what has come of the message
+PLACES = "_places"  # in what has come of a message: the last call of each id and index
 OWN_FORMAT = "_own_format"  # before the chunks of a stream whose text is the arguments of a call
 
 
@@ -215,6 +220,7 @@ def read_reply(reply: JSONObject, prompt: Prompt, dialect: Dialect = "openai") -
 
     Raises:
         ProviderError: The model failed, or the stream ended too early.
+        SamplingError: It has the address of an image.
     """
     choices = reply.get("choices") or []
     choice: JSONObject = choices[0] if choices else {}
@@ -260,12 +266,22 @@ def _read_message(message: JSONObject, prompt: Prompt) -> Answer:
         content.append(AudioContent(data=spoken["data"], mime_type=f"audio/{sound or 'wav'}"))
         if spoken.get("transcript"):
             content.append(TextContent(text=spoken["transcript"]))
-    for image in message.get("images") or ():  # OpenRouter
-        head, _, data = image["image_url"]["url"].partition(";base64,")
-        content.append(ImageContent(data=data, mime_type=head.removeprefix("data:")))
+    content += [_read_image(image["image_url"]["url"]) for image in message.get("images") or ()]  # OpenRouter
     for call in message.get("tool_calls") or ():
         content.append(Call(call.get("id"), call["function"]["name"], call["function"].get("arguments") or ""))
     return content
+
+
+def _read_image(url: str) -> ImageContent:
+    """The image that a URL holds.
+
+    Raises:
+        SamplingError: It holds none: nothing is fetched.
+    """
+    match = DATA_URL.fullmatch(url)
+    if match is None:
+        raise SamplingError("the model answered with the address of an image, and nothing is fetched")
+    return ImageContent(data=match[2], mime_type=match[1])
 
 
 def _text(content: object) -> str:
@@ -347,7 +363,7 @@ def _add_delta(message: JSONObject, delta: JSONObject) -> str:
         if name in ("data", "transcript") and heard:
             message.setdefault("audio", {}).setdefault(name, []).append(heard)
     for call in delta.get("tool_calls") or ():
-        _add_call(message.setdefault("tool_calls", []), call)
+        _add_call(message, call)
     return said
 
 
@@ -363,14 +379,21 @@ def _add_detail(details: list[JSONObject], delta: JSONObject) -> None:
     last.update({name: value for name, value in delta.items() if name != field and value is not None})
 
 
-def _add_call(calls: list[JSONObject], delta: JSONObject) -> None:
+def _add_call(message: JSONObject, delta: JSONObject) -> None:
     function = delta.get("function") or {}
-    call = _call_of(calls, delta, function.get("name"))
+    calls: list[JSONObject] = message.setdefault("tool_calls", [])
+    places: dict[object, JSONObject] = message.setdefault(PLACES, {})
+    id, index = delta.get("id"), delta.get("index")
+    call = _call_of(calls, places, delta, function.get("name"))
     if call is None:
         call = {"function": {"name": "", "arguments": []}}
         calls.append(call)
+        if index is not None:
+            places["index", index] = call
+    if id and not call.get("id"):
+        places["id", id] = call
     call |= {name: value for name, value in delta.items() if name not in ("function", "id") and value is not None}
-    call["id"] = call.get("id") or delta.get("id")
+    call["id"] = call.get("id") or id
     known = call["function"]
     if (name := function.get("name")) and name != known["name"]:
         known["name"] += name
@@ -380,7 +403,9 @@ def _add_call(calls: list[JSONObject], delta: JSONObject) -> None:
         known["arguments"] = [json.dumps(piece)]
 
 
-def _call_of(calls: Sequence[JSONObject], delta: JSONObject, name: str | None) -> JSONObject | None:
+def _call_of(
+    calls: Sequence[JSONObject], places: Mapping[object, JSONObject], delta: JSONObject, name: str | None
+) -> JSONObject | None:
     """The call that *delta* goes on with; None if it begins another.
 
     It has the index of its call. Servers that send no index, or 0 for each, send whole calls: one begins where there is
@@ -388,13 +413,13 @@ def _call_of(calls: Sequence[JSONObject], delta: JSONObject, name: str | None) -
     """
     id, index = delta.get("id"), delta.get("index")
     if index is None:
-        if id and (same := [call for call in calls if call["id"] == id]):
-            return same[-1]
+        if id and (same := places.get(("id", id))) is not None:
+            return same
         return None if name or not calls else calls[-1]
-    for call in reversed(calls):
-        if call.get("index") == index:
-            return None if name and id and call["id"] and id != call["id"] else call
-    return None
+    call = places.get(("index", index))
+    if call is None or (name and id and call["id"] and id != call["id"]):
+        return None
+    return call
 
 
 def _whole(message: JSONObject) -> JSONObject:

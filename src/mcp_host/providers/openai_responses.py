@@ -64,6 +64,7 @@ FOR_HOST = frozenset(
 """Calls that no server of MCP can answer. A model writes them only if the host's options have such tools."""
 
 OPEN = "_open"  # in a reply that is being folded: its items, by index
+PLACES = "_places"  # beside them: the index of each item, by its id
 OWN_FORMAT: JSONObject = {"type": "_own_format"}  # before the events of a stream whose text is the arguments of a call
 
 DELTAS = {
@@ -287,6 +288,7 @@ def read_event(reply: JSONObject, event: JSONObject) -> str:
             slot["is_done"] = kind.endswith("done")
         case "response.completed" | "response.incomplete" | "response.failed":
             slots = reply.pop(OPEN, {})
+            reply.pop(PLACES, None)
             reply.pop(OWN_FORMAT["type"], None)
             reply.update(event["response"])
             reply["output"] = _output(slots, event["response"].get("output") or [])
@@ -301,9 +303,11 @@ def _slot(reply: JSONObject, event: JSONObject) -> JSONObject:
     """What is known of the item of *event*: itself, and the pieces of its texts."""
     slots: dict[int, JSONObject] = reply.setdefault(OPEN, {})
     index = event.get("output_index")
+    places: dict[object, int] = reply.setdefault(PLACES, {})
+    id = event.get("item_id") or (event.get("item") or {}).get("id")
     if index is None:  # of other servers
-        id = event.get("item_id") or (event.get("item") or {}).get("id")
-        index = next((key for key, slot in slots.items() if slot["item"].get("id") == id), len(slots))
+        index = places.get(id, len(slots))
+    places.setdefault(id, index)
     found: JSONObject = slots.setdefault(index, {"item": {}, "is_done": False, "pieces": {}})
     return found
 
