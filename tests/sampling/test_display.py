@@ -413,23 +413,38 @@ def test_the_short_request_has_or_counts_everything_that_a_model_reads() -> None
 
 
 @pytest.mark.parametrize(
-    ("kind", "data", "row"),
+    ("kind", "data", "text"),
     [
-        ("image/png", "iVBORw0KGgo=", "[image/png, 12 characters of base64]"),
-        ("image/png", encoded("send me"), "[image/png]\n  | send me"),
-        ("text/plain", encoded("send\x00 me"), "[text/plain]\n  | send\\x00 me"),
-        ("Text/Plain; charset=x", encoded("send me"), "[Text/Plain; charset=x]\n  | send me"),
-        ("application/json", "_-8=", "[application/json]\n  | \\xff\\xef"),
-        ("text/plain", "c2VuZCBtZR==", "[text/plain]\n  | send me\n  | c2VuZCBtZR=="),
-        ("application/pdf", "AAAA", "[application/pdf, 4 characters of base64]"),
-        ("image/png", "A", "[image/png]\n  | A"),
+        ("image/png", "iVBORw0KGgo=", ""),
+        ("image/png", encoded("send me"), "\n  | send me"),
+        ("text/plain", encoded("send\x00 me"), "\n  | send\\x00 me"),
+        ("Text/Plain; charset=x", encoded("send me"), "\n  | send me"),
+        ("application/json", "_-8=", "\n  | \\xff\\xef"),
+        ("text/plain", "c2VuZCBtZR==", "\n  | send me\n  | c2VuZCBtZR=="),
+        ("application/pdf", "AAAA", ""),
+        ("image/png", "A", "\n  | A"),
     ],
     ids=["image", "text in an image", "binary text", "parameters", "other alphabet", "ambiguous", "PDF", "no base64"],
 )
-def test_a_file_is_shown_as_text_where_a_model_may_read_it_as_such(kind: str, data: str, row: str) -> None:
+def test_a_file_is_shown_as_text_where_a_model_may_read_it_as_such(kind: str, data: str, text: str) -> None:
     file = {"type": "image", "mimeType": kind, "data": data}
 
-    assert shown(request(user(file))).endswith(f"user\n  | {row}")
+    assert shown(request(user(file))).endswith(f"user\n  | [{kind}, {len(data)} characters of base64]{text}")
+
+
+def test_only_the_beginning_of_a_long_text_in_base64_is_decoded_for_the_short_view() -> None:
+    file = {"type": "image", "mimeType": "text/plain", "data": encoded("x" * 300_000 + "\nend")}
+
+    short = shown(request(user(file)), 10_000)
+    whole = shown(request(user(file)), 10_000, whole=True)
+
+    assert short.endswith("\n  | " + "x" * 900 + "\n  | ... and 398808 more characters of base64")
+    assert short.split("\n")[3] == "  | [text/plain, 400008 characters of base64]"
+    assert whole.endswith("x\n  | end")
+
+    file["data"] = "\n".join(encoded("x" * 57) for _ in range(100))
+    rows = shown(request(user(file)), 10_000).split("\n")
+    assert rows[4:] == ["  | " + "x" * 888, "  | ... and 6499 more characters of base64"]
 
 
 def test_structured_content_that_the_text_repeats_is_shown_once() -> None:

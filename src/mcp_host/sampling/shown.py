@@ -29,6 +29,7 @@ from mcp_host.types.sampling import SamplingMessageContentBlock
 # Of these types a model gets pixels, sounds or pages; of an unknown type nothing. Of others, it gets the text.
 FILES = re.compile(r"(image|audio|video)/.*|application/(pdf|octet-stream)|")
 URL_SAFE = str.maketrans("-_", "+/")  # Google's APIs take both alphabets of base64
+TEXT_DECODED = 1200  # characters of base64, in the short view: 900 bytes. A file may have 11 million
 PLAIN_ID = re.compile(r"[\w.:|+/=-]{1,64}", re.ASCII)
 
 # The words of JSON Schema: they say nothing of their own.
@@ -55,13 +56,10 @@ def texts_of(block: SamplingMessageContentBlock | ContentBlock, *, whole: bool) 
             yield block.text
             shown = ("type", "text")
         case ImageContent(data=data, mime_type=kind) | AudioContent(data=data, mime_type=kind):
-            text = _decoded(kind, data)
-            yield f"[{kind}, {len(data)} characters of base64]" if text is None else f"[{kind}]\n{text}"
+            yield _file(kind, kind, data, whole)
             shown = ("type", "data", "mimeType")
         case EmbeddedResource(resource=BlobResourceContents(uri=uri, mime_type=kind, blob=data) as resource):
-            text = _decoded(kind, data)
-            what = f"contents of {uri}" if kind is None else f"contents of {uri}, {kind}"
-            yield f"[{what}, {len(data)} characters of base64]" if text is None else f"[{what}]\n{text}"
+            yield _file(f"contents of {uri}" if kind is None else f"contents of {uri}, {kind}", kind, data, whole)
             yield from _rest(resource, ("uri", "mimeType", "blob"), whole)
             shown = ("type", "resource")
         case EmbeddedResource(resource=resource):
@@ -133,7 +131,23 @@ def _long_id(id: str, whole: bool) -> Iterator[str]:
         yield f"with the id {as_json(id)}"
 
 
-def _decoded(kind: str | None, data: str) -> str | None:
+def _file(what: str, kind: str | None, data: str, whole: bool) -> str:
+    about = f"[{what}, {len(data)} characters of base64]"
+    is_text = FILES.fullmatch((kind or "").partition(";")[0].strip().lower()) is None
+    hidden = len(data) - TEXT_DECODED if is_text and not whole else 0
+    text = _decoded(_beginning(data) if hidden > 0 else data, is_text)
+    if text is None:
+        return about
+    return f"{about}\n{text}" + (f"\n... and {hidden} more characters of base64" if hidden > 0 else "")
+
+
+def _beginning(data: str) -> str:
+    """The beginning of base64 data that can be decoded alone."""
+    base64 = "".join(data[:TEXT_DECODED].split())
+    return base64[: len(base64) // 4 * 4]
+
+
+def _decoded(data: str, is_text: bool) -> str | None:
     """The text in base64 data, or None if it is the file that its type says.
 
     Data that are no base64, or that other decoders may read in another way, are shown as they are, too.
@@ -145,7 +159,7 @@ def _decoded(kind: str | None, data: str) -> str | None:
         return data
     if b64encode(raw).decode().rstrip("=") != base64.rstrip("="):
         return f"{raw.decode('utf-8', 'backslashreplace')}\n{data}"
-    if FILES.fullmatch((kind or "").partition(";")[0].strip().lower()) is None:
+    if is_text:
         return raw.decode("utf-8", "backslashreplace")
     try:
         text = raw.decode()
