@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, suppress
+from hashlib import sha256
 from importlib.util import find_spec
 from typing import Any
 
@@ -17,7 +18,8 @@ import pytest
 from mcp_host.testing.cassettes.cassette import MODES, Cassette
 
 _OPEN = pytest.StashKey[ExitStack]()
-_UNSAFE = re.compile(r'[<>?%*:|"\'/\\\s]+')
+_UNSAFE = re.compile(r'[<>?%*:|"\'/\\\s\x00-\x1f\x7f\ud800-\udfff]+')
+_LONGEST = 120  # bytes: some file systems allow 143, with ".json" and what a file has while it is written
 
 
 class _NotRun(Exception):
@@ -45,7 +47,7 @@ def cassette(request: pytest.FixtureRequest, cassette_options: Mapping[str, Any]
     if (mode := request.config.getoption("--record-mode", None)) is not None:
         options["record_mode"] = "all" if mode == "rewrite" else mode  # the latter is pytest-recording's
     owner = "" if request.cls is None else f"{request.cls.__name__}."
-    name = _UNSAFE.sub("-", f"{owner}{request.node.name}")
+    name = file_name(f"{owner}{request.node.name}")
     module = request.path
     with ExitStack() as stack:
         made = stack.enter_context(Cassette(module.parent / "cassettes" / module.stem / f"{name}.json", **options))
@@ -53,6 +55,15 @@ def cassette(request: pytest.FixtureRequest, cassette_options: Mapping[str, Any]
         yield made
         with suppress(_NotRun), stack:  # empty, if the test was run
             raise _NotRun
+
+
+def file_name(test: str) -> str:
+    """A name of a file for *test*, at most 120 bytes. If that is not *test* itself, it ends with a digest of it."""
+    safe = _UNSAFE.sub("-", test)
+    if safe == test and len(test.encode()) <= _LONGEST:
+        return test
+    digest = sha256(test.encode(errors="surrogatepass")).hexdigest()[:12]
+    return f"{safe.encode()[: _LONGEST - 13].decode(errors='ignore')}-{digest}"
 
 
 @pytest.hookimpl(wrapper=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args, overload
 
+from mcp_host.testing.cassettes.checks import check
 from mcp_host.testing.cassettes.file import Contents, again, read, write
 from mcp_host.testing.cassettes.http import http_transport
 from mcp_host.testing.cassettes.mcp import CassetteTransport
@@ -80,6 +81,7 @@ class Cassette:
                 f'there is no {self.path}; to record it, use record_mode="once" (with pytest: --record-mode=once)'
             )
         old = read(self.path) if there else Contents("", [])
+        check(self.path, old.entries)
         self._note = note or old.note
         self.recording = record_mode in ("all", "new_episodes") or not there
         """Whether servers and providers are reached, for what is not in the file."""

@@ -42,15 +42,15 @@ def read(path: Path) -> Contents:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, RecursionError) as exc:
         raise CassetteError(f"{path} cannot be read: {exc}") from exc
-    except json.JSONDecodeError as exc:
+    except ValueError as exc:  # not only what is no JSON: integers of thousands of digits, too
         raise CassetteError(f"{path} is broken: {exc}; restore it, or {again(path)}") from exc
     match found:
         case {"cassette": int(version)} if version > VERSION:
             raise CassetteError(
                 f"{path} has version {version} of the format, and this mcp-host reads {VERSION}: upgrade it"
             )
-        case {"cassette": int(), "entries": list(entries), **rest} if all(isinstance(entry, dict) for entry in entries):
-            return Contents(str(rest.get("note", "")), entries)
+        case {"cassette": int(), "entries": list(entries), **rest} if isinstance(note := rest.get("note", ""), str):
+            return Contents(note, entries)
     raise CassetteError(f"{path} is no cassette: it needs the members cassette and entries; {again(path)}")
 
 
@@ -72,6 +72,15 @@ def write(path: Path, contents: Contents) -> None:
 def again(path: Path) -> str:
     """How to record *path* again, as the end of a message."""
     return f'record it again: delete {path.name}, or use record_mode="all" (with pytest: --record-mode=all)'
+
+
+def deeper(value: JSONValue, levels: int) -> bool:
+    """Whether *value* has lists and objects within each other in more than so many *levels*."""
+    found = [value] if isinstance(value, dict | list) else []
+    for _ in range(levels):
+        members = [member for outer in found for member in (outer.values() if isinstance(outer, dict) else outer)]
+        found = [member for member in members if isinstance(member, dict | list)]
+    return bool(found)
 
 
 def layout(value: JSONValue, indent: str = "", prefix: str = "", *, width: int = WIDTH) -> str:

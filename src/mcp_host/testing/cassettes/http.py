@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from anyio import sleep_forever
 from anyio.lowlevel import checkpoint
 
-from mcp_host.testing.cassettes.file import Entry
+from mcp_host.testing.cassettes.file import Entry, deeper
 from mcp_host.testing.cassettes.tape import Tape
 from mcp_host.testing.errors import CassetteError
 from mcp_host.types.base import JSONObject, JSONValue
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 Body = TypeVar("Body")
 
 EVENTS = "text/event-stream"
+FIELDS = frozenset({"event", "data", "id", "retry"})  # of an event
+MAX_DEPTH = 200  # of JSON in a body; what is deeper is kept as text
 LINES = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
 
 
@@ -70,7 +72,7 @@ class _Transport:
         headers = redaction.headers(request.headers.multi_items())
         kind = headers.get("content-type", "")
         said = {"method": request.method, "url": redaction.url(str(request.url)), "headers": headers}
-        return said | (write_body(body, kind) if body else {})
+        return said | (self._tape.ids.escaped(write_body(body, kind)) if body else {})
 
     def _refused(self, error: CassetteError) -> httpx.Response:
         """An answer that SDKs raise at once. An exception they would take for a broken connection, and try again."""
@@ -102,7 +104,7 @@ class _Transport:
         await checkpoint()
         if "failed" in entry:
             raise self.error(entry["failed"], request)
-        if "cancelled" in entry:
+        if "response" not in entry:  # the request was cancelled
             await sleep_forever()
         response = self._tape.ids.reveal(entry["response"])
         assert isinstance(response, dict), "as it was"
@@ -111,8 +113,10 @@ class _Transport:
         return made
 
     def error(self, failed: JSONObject, request: httpx.Request) -> Exception:
-        """The error of the library that has this name; of another version, the nearest."""
-        kind = getattr(self._module, failed["error"], self._module.ReadError)
+        """The error of the library's transports that has this name; of another version, the nearest."""
+        kind = getattr(self._module, failed["error"], None)
+        if not isinstance(kind, type) or not issubclass(kind, self._module.TransportError):
+            kind = self._module.ReadError
         error: Exception = kind(failed["message"], request=request)
         return error
 
@@ -161,7 +165,7 @@ class _RecordedBody:
         self._tape.unfinished.discard(self._finish)
         response = self._entry["response"]
         body = write_body(b"".join(self._pieces), response["headers"].get("content-type", ""))
-        hidden = self._tape.ids.hide(body)
+        hidden = self._tape.ids.hide(self._tape.ids.escaped(body))
         assert isinstance(hidden, dict), "as it was"
         response |= hidden | self._end
 
@@ -223,12 +227,11 @@ def write_body(body: bytes, content_type: str) -> JSONObject:
 
 
 def _write_event(block: str) -> JSONValue:
-    """One event: an object if it has an ``event`` at most and one line of ``data``, else the text of it."""
+    """One event: an object if it has one line of ``data``, and no comment, else the text of it."""
     lines = [line.partition(":") for line in block.split("\n")]
-    names = [name for name, _, _ in lines]
-    if names not in (["event", "data"], ["data"]) or any(not value.startswith(" ") for _, _, value in lines):
+    values = {name: value.removeprefix(" ") for name, _, value in lines}
+    if "data" not in values or len(values) < len(lines) or not values.keys() <= FIELDS:
         return block
-    values = {name: value[1:] for name, _, value in lines}
     return values | {"data": _parsed(values["data"])}
 
 
@@ -236,10 +239,10 @@ def _parsed(text: str) -> JSONValue:
     """The object or array that *text* is, or *text* itself."""
     try:
         value = json.loads(text)
-        compact = isinstance(value, dict | list) and _compact(value)
-    except (ValueError, RecursionError):
+        kept = isinstance(value, dict | list) and not deeper(value, MAX_DEPTH) and _compact(value).encode()
+    except (ValueError, RecursionError):  # numbers that are none, or half a character, too
         return text
-    return value if compact else text
+    return value if kept else text
 
 
 def _compact(value: JSONValue) -> str:
@@ -254,7 +257,7 @@ def read_body(written: JSONObject) -> Sequence[bytes]:
         case {"text": str(text)}:
             pieces = [text]
         case {"base64": str(encoded)}:
-            return [b64decode(encoded)]
+            return [b64decode(encoded, validate=True)]
         case {"events": list(events)}:
             pieces = [f"{_event(event)}\n\n" for event in events]
         case {"lines": list(lines)}:
@@ -267,5 +270,4 @@ def read_body(written: JSONObject) -> Sequence[bytes]:
 def _event(event: JSONValue) -> str:
     if not isinstance(event, dict):
         return str(event)
-    data = event["data"] if isinstance(event["data"], str) else _compact(event["data"])
-    return f"event: {event['event']}\ndata: {data}" if "event" in event else f"data: {data}"
+    return "\n".join(f"{name}: {value if isinstance(value, str) else _compact(value)}" for name, value in event.items())

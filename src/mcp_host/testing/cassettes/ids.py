@@ -3,19 +3,23 @@
 A placeholder is a word and a number, such as ``call__1``, of characters that all providers allow in ids. What the recorded side made (a server's `requestState`, a
 provider's ids) is replayed as the placeholder itself. What our side makes (ids of requests, keys under ``_meta``) is
 another value in each run: the first that stands where a placeholder was recorded is its value from then on, in both
-directions.
+directions. A text that only looks like a placeholder, or like the mark of a secret, is recorded with a ``~``:
+``call__~1``, ``<~redacted>``. So neither is taken for the other.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from mcp_host.testing.cassettes.redaction import REDACTED
-from mcp_host.types.base import JSONValue
+from mcp_host.testing.cassettes.redaction import REDACTED, mapped
+from mcp_host.types.base import JSONObject, JSONValue
 
-PLACEHOLDER = re.compile(r"(request|server|token|call|state|reasoning|trace|id)__\d+")
+KIND = "request|server|token|call|state|reasoning|trace|id"
+PLACEHOLDER = re.compile(rf"({KIND})__[0-9]{{1,9}}")
+LOOKS_SO = re.compile(rf"({KIND})__(~*)([0-9]{{1,9}})")
+LOOKS_MARKED = re.compile("<(~*)redacted>")
 
 KINDS = {
     "toolUseId": "call",
@@ -47,6 +51,8 @@ class Ids:
         self._values: dict[str, JSONValue] = {}
         self._names: dict[str, str] = {}
         self._last: Counter[str] = Counter()
+        self._given: set[str] = set()
+        self._taken: set[str] = set()  # by texts that only look so
 
     def reserve(self, recorded: JSONValue) -> None:
         """Give out no placeholder that *recorded* has."""
@@ -54,20 +60,23 @@ class Ids:
             if PLACEHOLDER.fullmatch(text):
                 kind, _, number = text.partition("__")
                 self._last[kind] = max(self._last[kind], int(number))
+                self._given.add(text)
+            elif LOOKS_SO.fullmatch(text):
+                self._taken.add(unescaped(text))
 
     def new(self, kind: str) -> str:
         """A placeholder that was not given out yet."""
-        self._last[kind] += 1
-        return f"{kind}__{self._last[kind]}"
-
-    def bind(self, placeholder: str, value: JSONValue) -> None:
-        """Make *value* that of *placeholder*."""
-        self._values[placeholder] = value
+        while True:
+            self._last[kind] += 1
+            name = f"{kind}__{self._last[kind]}"
+            if name not in self._taken:
+                self._given.add(name)
+                return name
 
     def hide(self, live: JSONValue) -> JSONValue:
-        """*live* as it is recorded: with placeholders for its random values, old and new."""
+        """*live*, which is `escaped`, as it is recorded: with placeholders for its random values, old and new."""
         for kind, value in random_values(live):
-            if value not in self._names and not PLACEHOLDER.fullmatch(value):
+            if value not in self._names and value not in self._given:
                 self._names[value] = self.new(kind)
         return self._replaced(live)
 
@@ -81,13 +90,27 @@ class Ids:
                 return [self._replaced(value) for value in live]
         return live
 
+    def escaped(self, live: JSONObject) -> JSONObject:
+        """*live*, as it came, with a ``~`` in what looks like a mark or like a placeholder, but is none."""
+
+        def escape(text: str) -> str:
+            if text not in self._given and LOOKS_SO.fullmatch(text):
+                self._taken.add(text)
+                return text.replace("__", "__~", 1)
+            return LOOKS_MARKED.sub(r"<~\1redacted>", text)
+
+        return {escape(name): mapped(value, escape) for name, value in live.items()}
+
     def reveal(self, recorded: JSONValue) -> JSONValue:
         """*recorded* as it is replayed. A placeholder without a value gets itself as its value."""
         match recorded:
+            case str() if PLACEHOLDER.fullmatch(recorded):
+                value = self._values.setdefault(recorded, recorded)
+                return unescaped(value) if isinstance(value, str) else value
             case str():
-                return self._values.setdefault(recorded, recorded) if PLACEHOLDER.fullmatch(recorded) else recorded
+                return unescaped(recorded)
             case dict():
-                return {key: self.reveal(value) for key, value in recorded.items()}
+                return {unescaped(key): self.reveal(value) for key, value in recorded.items()}
             case list():
                 return [self.reveal(value) for value in recorded]
         return recorded
@@ -123,14 +146,33 @@ def _match(recorded: JSONValue, live: JSONValue, values: dict[str, JSONValue]) -
         case str(), str() | int() if PLACEHOLDER.fullmatch(recorded):
             return values.setdefault(recorded, live) == live
         case str(), str() if REDACTED in recorded:
-            pattern = ".*".join(re.escape(part) for part in recorded.split(REDACTED))
-            return re.fullmatch(pattern, live, re.DOTALL) is not None
+            return _has_in_order(live, recorded.split(REDACTED))
         case dict(), dict():
             return recorded.keys() == live.keys() and all(_match(recorded[key], live[key], values) for key in recorded)
         case list(), list():
             pairs = zip(recorded, live, strict=False)
             return len(recorded) == len(live) and all(_match(one, other, values) for one, other in pairs)
     return type(recorded) is type(live) and recorded == live
+
+
+def _has_in_order(text: str, parts: Sequence[str]) -> bool:
+    """Whether *text* is *parts* with anything between them. The first place of each is the best: nothing is tried twice."""
+    first, *inner, last = parts
+    if not text.startswith(first) or not text.endswith(last):
+        return False
+    at, end = len(first), len(text) - len(last)
+    for part in inner:
+        if (found := text.find(part, at, max(at, end))) < 0:
+            return False
+        at = found + len(part)
+    return at <= end
+
+
+def unescaped(text: str) -> str:
+    """*text* as it was before `Ids.escaped`."""
+    if (found := LOOKS_SO.fullmatch(text)) and found[2]:
+        return text.replace("__~", "__", 1)
+    return re.sub("<~(~*)redacted>", r"<\1redacted>", text)
 
 
 def random_values(live: JSONValue) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-from anyio import Event
+from anyio import Event, sleep_forever
 from anyio.lowlevel import checkpoint
 from pydantic_core import from_json, to_json
 
@@ -102,6 +102,8 @@ class CassetteTransport:
             self.tape.use(opened)
             if "failed" in opened:
                 raise read_error(opened["failed"])
+            if "stream_per_request" not in opened:  # it was given up before it was open
+                await sleep_forever()
             yield ReplayChannel(self.tape, opened, rest)
             return
         if not self.tape.records:
@@ -177,7 +179,7 @@ class RecordingChannel:
     # What is recorded
 
     def _sent(self, message: Message) -> Entry:
-        live = normal(write_message(message))
+        live = normal(self._tape.ids.escaped(write_message(message)))
         params = live.get("params", {})
         match message:
             case Request(id=id):
@@ -207,14 +209,10 @@ class RecordingChannel:
         if isinstance(message, Malformed):
             id = renamed(message.id, self._ours)
             owner = id if isinstance(id, str) and id in self._places else origin
-            entry["malformed"] = {
-                "reason": message.reason,
-                "id": id,
-                "method": message.method,
-                "oversize": message.oversize,
-            }
+            fields = {"reason": message.reason, "id": id, "method": message.method, "oversize": message.oversize}
+            entry["malformed"] = self._tape.ids.escaped(fields)
         else:
-            live = write_message(message)
+            live = self._tape.ids.escaped(write_message(message))
             self._rename_received(live)
             entry["message"] = self._tape.ids.hide(live)
             if isinstance(message, Success | Failure) and live["id"] in self._places:
@@ -361,7 +359,7 @@ class ReplayChannel:
         Raises:
             CassetteError: It is not there.
         """
-        live = normal(write_message(message))
+        live = normal(self._tape.ids.escaped(write_message(message)))
         method = live.get("method")
         candidates = [
             entry
@@ -428,7 +426,9 @@ def owners_of(entries: Sequence[Entry]) -> dict[int, list[str]]:
             its = entry.get("during") or ([] if is_request or name is None else [name])
             if is_request and name is not None:
                 during[name] = its
-                during[message["params"].get("_meta", {}).get("progressToken", name)] = its
+                meta = message.get("params", {}).get("_meta")
+                if isinstance(meta, dict) and isinstance(token := meta.get("progressToken"), str):
+                    during[token] = its
         elif name is not None:
             its = [name] if is_request else during.get(name, [])
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 
@@ -11,15 +11,24 @@ from mcp_host.testing.errors import CassetteError
 
 HERE = frozenset({"localhost", "127.0.0.1", "::1", ""})
 
+ADDRESSES: Mapping[str, int] = {"socket.connect": 1, "socket.sendto": 1, "socket.sendmsg": 1, "socket.getnameinfo": 0}
+HOSTS: Mapping[str, int] = {"socket.getaddrinfo": 0, "socket.gethostbyname": 0, "socket.gethostbyaddr": 0}
+"""The audit events of Python's sockets, and which of the arguments is the address, or the host."""
+
+EVENTS = {**ADDRESSES, **HOSTS}
+LOOKUPS = frozenset({*HOSTS, "socket.getnameinfo"})
+"""Asking for an address is traffic, too. One of this machine is none."""
+
 Refuse = Callable[[str], CassetteError]
 _blocks: list[tuple[frozenset[str], Refuse]] = []
 
 
 @contextmanager
 def blocked(allowed_hosts: frozenset[str], refuse: Refuse) -> Iterator[None]:
-    """Let no socket of this process connect to a host but *allowed_hosts*: that is refused, and *refuse* is told.
+    """Let no socket of this process connect or send to a host but *allowed_hosts*: that is refused, and *refuse* is told.
 
-    Unix sockets are no network.
+    Unix sockets are no network. What Python's `socket` does not do is not seen: child processes, libraries with
+    sockets of their own (uvloop, gRPC), asyncio's connections on Windows, and what was connected before.
     """
     _install()
     block = (allowed_hosts, refuse)
@@ -37,16 +46,15 @@ def _install() -> None:
 
 
 def _check(event: str, arguments: tuple[object, ...]) -> None:
-    if not _blocks:
+    if not _blocks or event not in EVENTS:
         return
-    host: object = None
-    if event == "socket.connect" and isinstance(address := arguments[1], tuple):
-        host = address[0]
-    elif event == "socket.getaddrinfo":  # asking for an address is traffic, too; one of this machine is none
-        asked = arguments[0].decode() if isinstance(arguments[0], bytes) else arguments[0]
-        host = None if asked in HERE else asked
-    if isinstance(host, str):
-        for allowed_hosts, refuse in _blocks:
-            if host not in allowed_hosts:
-                error = refuse(host)
-                raise ConnectionRefusedError(str(error)) from error  # which all that connect sockets expect
+    asked = arguments[EVENTS[event]]
+    if event in ADDRESSES:
+        asked = asked[0] if isinstance(asked, tuple) else None
+    host = asked.decode(errors="replace") if isinstance(asked, bytes | bytearray) else asked
+    if not isinstance(host, str) or (event in LOOKUPS and host in HERE):
+        return
+    for allowed_hosts, refuse in _blocks:
+        if host not in allowed_hosts:
+            error = refuse(host)
+            raise ConnectionRefusedError(str(error)) from error  # which all that connect sockets expect

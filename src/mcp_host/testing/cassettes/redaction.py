@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from urllib.parse import parse_qsl, quote, quote_plus, urlencode, urlsplit, urlunsplit
 
 from mcp_host.types.base import JSONValue
@@ -78,24 +78,29 @@ class Redaction:
         """*text* with its secrets marked, in each of their encodings."""
         if self._pattern is None:
             forms = sorted(self._forms, key=len, reverse=True)
-            self._pattern = re.compile("|".join([*map(re.escape, forms), ORGANISATION.pattern]))
+            self._pattern = re.compile("|".join([REDACTED, *map(re.escape, forms), ORGANISATION.pattern]))
         return self._pattern.sub(REDACTED, text)
 
     def json(self, value: JSONValue) -> JSONValue:
         """*value* with the secrets in its strings and names marked."""
-        match value:
-            case str():
-                return self.text(value)
-            case dict():
-                return {self.text(key): self.json(inner) for key, inner in value.items()}
-            case list():
-                return [self.json(inner) for inner in value]
-        return value
+        return mapped(value, self.text)
+
+
+def mapped(value: JSONValue, change: Callable[[str], str]) -> JSONValue:
+    """*value* with each string, and each name of a member, as *change* makes it."""
+    match value:
+        case str():
+            return change(value)
+        case dict():
+            return {change(key): mapped(inner, change) for key, inner in value.items()}
+        case list():
+            return [mapped(inner, change) for inner in value]
+    return value
 
 
 def encodings(secret: str) -> Iterator[str]:
     """*secret* as it may stand in a text: as it is, in a URL, in JSON, in hexadecimal digits, in base64."""
-    raw = secret.encode()
+    raw = secret.encode(errors="surrogateescape")
     yield from (secret, quote(secret, safe=""), quote(secret), quote_plus(secret), raw.hex(), raw.hex().upper())
     yield secret.replace("\\", "\\\\").replace('"', '\\"')
     for before in range(3):  # in base64, it depends on where it begins in a group of three bytes
