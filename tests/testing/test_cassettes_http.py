@@ -16,9 +16,10 @@ import httpx
 import httpx2
 import openai
 import pytest
-from anyio import connect_tcp, fail_after, move_on_after
+from anyio import connect_tcp, current_time, fail_after, move_on_after
 
 from mcp_host.testing import Cassette, CassetteError, RecordMode
+from mcp_host.testing.cassettes.file import Contents, write
 from mcp_host.testing.cassettes.http import read_body, write_body
 from tests.testing.cassettes.provider import Provider, serve
 
@@ -39,11 +40,11 @@ def library(request: pytest.FixtureRequest) -> Library:
 
 @asynccontextmanager
 async def client_of(
-    path: Path, library: Library, record_mode: RecordMode = "once", **options: Any
+    path: Path, library: Library, record_mode: RecordMode = "once", timeout: float = 5, **options: Any
 ) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a cassette."""
     with fail_after(30), Cassette(path, record_mode=record_mode, **options) as cassette:
-        made: Any = cassette.http_client("httpx") if library == "httpx" else cassette.http_client()
+        made: Any = cassette.http_client(library, timeout=timeout)
         async with made as client:
             yield client
 
@@ -141,6 +142,23 @@ async def test_a_request_that_was_cancelled_waits_to_be_cancelled(
         assert scope.cancelled_caught
 
     assert provider.requests == 1
+
+
+@pytest.mark.fake_clock
+@pytest.mark.parametrize("response", [{}, {"status": 200, "headers": {"content-type": "text/plain"}, "text": "Hel"}])
+async def test_a_request_that_the_client_no_longer_cancels_ends_by_its_timeout(
+    tmp_path: Path, library: Library, response: dict[str, Any]
+) -> None:
+    """Before the response has begun, and in the middle of it."""
+    path = tmp_path / "cassette.json"
+    asked = {"method": "GET", "url": "http://localhost/", "headers": {"accept": "*/*"}}
+    ended = {"response": {**response, "cancelled": True}} if response else {"cancelled": True}
+    write(path, Contents("", [{"http": asked, **ended}]))
+    async with client_of(path, library, timeout=10) as client:
+        begun = current_time()
+        with pytest.raises((httpx.ReadTimeout, httpx2.ReadTimeout), match="the client cancelled the request here"):
+            await client.get("http://localhost/")
+        assert current_time() - begun == pytest.approx(10)
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,14 @@ Bodies are recorded as what they are: JSON, the events of a stream, lines of JSO
 from __future__ import annotations
 
 import json
+import math
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Sequence
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Never, Self, TypeVar
 
-from anyio import sleep_forever
+from anyio import sleep
 from anyio.lowlevel import checkpoint
 
 from mcp_host.testing.cassettes.file import Entry, deeper
@@ -104,13 +105,19 @@ class _Transport:
         await checkpoint()
         if "failed" in entry:
             raise self.error(entry["failed"], request)
-        if "response" not in entry:  # the request was cancelled
-            await sleep_forever()
+        if "response" not in entry:
+            await self.stall(request)
         response = self._tape.ids.reveal(entry["response"])
         assert isinstance(response, dict), "as it was"
         body = _body(_ReplayedBody, self._module)(self, request, response)
         made: httpx.Response = self._module.Response(response["status"], headers=response["headers"], stream=body)
         return made
+
+    async def stall(self, request: httpx.Request) -> Never:
+        """Send nothing more: the client cancelled the request here. If it does not again, its timeout ends it."""
+        seconds = request.extensions.get("timeout", {}).get("read")
+        await sleep(math.inf if seconds is None else seconds)
+        raise self._module.ReadTimeout("in the recording, the client cancelled the request here", request=request)
 
     def error(self, failed: JSONObject, request: httpx.Request) -> Exception:
         """The error of the library's transports that has this name; of another version, the nearest."""
@@ -189,7 +196,7 @@ class _ReplayedBody:
         if "failed" in self._response:
             raise self._transport.error(self._response["failed"], self._request)
         if "cancelled" in self._response:
-            await sleep_forever()
+            await self._transport.stall(self._request)
         raise StopAsyncIteration
 
     async def aclose(self) -> None:

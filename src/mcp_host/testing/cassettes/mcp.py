@@ -135,7 +135,7 @@ class RecordingChannel:
         self._theirs: Names = {}
         self._tokens: Names = {}
         self._places: dict[str, int] = {}
-        self._in_flight: list[str] = []
+        self._in_flight: dict[str, None] = {}  # in order
 
     @property
     def other_output(self) -> str:
@@ -145,14 +145,14 @@ class RecordingChannel:
         name = self._ours[request.id] = self._tape.ids.new("request")
         self._places[name] = self._tape.begin(self._sent(request))
         if request.method != LISTEN:
-            self._in_flight.append(name)
+            self._in_flight[name] = None
         try:
             await self._channel.request(request, headers, RecordingHandle(handle, partial(self._received, origin=name)))
         except McpError as exc:
             self._record({"from": self._connection, "failed": write_error(exc), "during": [name]}, name)
             raise
         finally:
-            self._ended(name)
+            self._in_flight.pop(name, None)
 
     async def send(self, message: Notification | Success | Failure, headers: Headers) -> None:
         self._record_sent(message)
@@ -217,7 +217,7 @@ class RecordingChannel:
             entry["message"] = self._tape.ids.hide(live)
             if isinstance(message, Success | Failure) and live["id"] in self._places:
                 owner = live["id"]
-                self._ended(owner)
+                self._in_flight.pop(owner, None)
             elif isinstance(message, Notification):
                 owner = owner or next((name for name in subjects(live) if name in self._places), None)
         during = list(self._in_flight) if owner is None else [owner]
@@ -248,10 +248,6 @@ class RecordingChannel:
                 owner[key] = renamed(owner[key], self._ours)
         if "requestId" in params:  # what the server cancels: its own request, or a subscription of ours
             params["requestId"] = renamed(params["requestId"], {**self._ours, **self._theirs})
-
-    def _ended(self, name: str) -> None:
-        if name in self._in_flight:
-            self._in_flight.remove(name)
 
 
 @dataclass(slots=True)
