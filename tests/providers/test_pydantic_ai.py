@@ -413,17 +413,15 @@ async def test_thinking_stays_in_the_host() -> None:
     assert answered.content == [TextContent(text="3")]
 
 
-async def test_stop_sequences_are_refused_where_the_model_leaves_them_out() -> None:
+async def test_what_the_model_leaves_out_is_done_here() -> None:
     class WithoutStop(TestModel):
         unsupported_settings = frozenset({"stop_sequences", "parallel_tool_calls"})
 
-    model = PydanticAIModel(WithoutStop(call_tools=[], custom_output_text="hi"))
+    model = PydanticAIModel(WithoutStop(call_tools=[], custom_output_text="2 +END 3"))
+    one_call = {"mode": "auto", "disable_parallel_tool_use": True}
+    answered = await model(request(stopSequences=["END"], tools=[ADD], toolChoice=one_call))
 
-    with pytest.raises(InputRefused, match=r"^stopSequences: this model takes none$"):
-        await model(request(stopSequences=["END"]))
-    answered = await model(request(tools=[ADD], toolChoice={"mode": "auto", "disable_parallel_tool_use": True}))
-    assert isinstance(answered, CreateMessageResult)
-    assert answered.text == "hi"
+    assert (answered.text, answered.stop_reason) == ("2 +", "stopSequence")
 
 
 async def test_what_pydantic_ai_cannot_write_is_refused_without_its_text() -> None:
@@ -545,9 +543,13 @@ async def test_what_a_real_model_cannot_take_is_refused(serve: Serve) -> None:
     async with of_anthropic(serve(AnthropicServer)) as model:
         with pytest.raises(InputRefused, match=r"^this model does not take all of this request"):
             await PydanticAIModel(model)(request(user(AUDIO)))
-    async with of_responses(serve(OpenAIResponsesServer)) as model:
-        with pytest.raises(InputRefused, match=r"^stopSequences: this model takes none$"):
-            await PydanticAIModel(model)(request(stopSequences=["END"]))
+
+
+async def test_an_answer_is_cut_at_a_stop_sequence_that_the_api_does_not_have(serve: Serve) -> None:
+    async with of_responses(serve(OpenAIResponsesServer, Said(text="2 +END 3"))) as model:
+        answered = await PydanticAIModel(model)(request(stopSequences=["END"]))
+
+    assert (answered.text, answered.stop_reason) == ("2 +", "stopSequence")
 
 
 CHOICES: dict[type[ModelServer], tuple[object, object, object]] = {

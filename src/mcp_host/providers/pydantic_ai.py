@@ -7,7 +7,7 @@ classes only when the model is asked.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from typing import Any, assert_never
@@ -30,7 +30,8 @@ from mcp_host.providers.adapter import (
 )
 from mcp_host.providers.failures import unfinished
 from mcp_host.providers.names import NameRule
-from mcp_host.providers.openai import call_id, function_of
+from mcp_host.providers.openai import call_id, function_of, stopped
+from mcp_host.providers.reasoning import AlteredHistory, ReasoningStore
 from mcp_host.types import (
     AudioContent,
     BlobResourceContents,
@@ -52,13 +53,14 @@ PROVIDER = "pydantic-ai"
 CANNOT_TAKE = "this model does not take all of this request: the type of a file, or a setting"
 
 STOP_REASONS = {"stop": END_TURN, "length": MAX_TOKENS, "tool_call": TOOL_USE, "content_filter": "content_filter"}
-NATIVE_STOP_REASONS = {
-    "stop_sequence": STOP_SEQUENCE,
-    "refusal": "refusal",
-}  # what pydantic-ai calls stop, and a filter
+NATIVE_STOP_REASONS = {"stop_sequence": STOP_SEQUENCE, "refusal": "refusal"}
+"""Of some providers, which pydantic-ai calls a stop and a content filter."""
 
 OF_RESPONSES = ("kind", "parts", "model_name", "provider_name", "provider_url", "canonical_system", "provider_details")
 """The fields of a response that models read when it is sent back. They prove whose signatures it has."""
+
+EMULATED = frozenset({"stop_sequences", "parallel_tool_calls"})
+"""Settings that `read_reply` stands in for: it cuts the answer at a stop sequence, and keeps the first call."""
 
 COUNTS = {
     "inputTokens": "input_tokens",
@@ -220,6 +222,7 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     if any(part["part_kind"] not in ("text", "tool-call") or _has_more(part) for part in parts):
         turn = {name: reply[name] for name in OF_RESPONSES if reply.get(name) is not None} | {"parts": parts}
     stop_reason = NATIVE_STOP_REASONS.get(native) or STOP_REASONS.get(reason, END_TURN)
+    content, stop_reason = stopped(content, stop_reason, prompt)
     return Reply(
         content=content,
         model=reply["model_name"] or prompt.model,
@@ -278,7 +281,7 @@ class PydanticAIModel(ProviderModel):
     fields of its `ModelSettings`, such as ``{"thinking": "high"}``. What it cannot send, the model's class refuses or,
     as it does with the temperature of some models, leaves out.
 
-    The other *arguments* are those of `ProviderModel`.
+    The other arguments are those of `ProviderModel`.
 
     Raises:
         TypeError: *model* is something else.
@@ -291,16 +294,28 @@ class PydanticAIModel(ProviderModel):
         self,
         model: Any,
         *,
-        options: JSONObject | None = None,
+        options: Mapping[str, object] | None = None,
         stream: bool | None = None,
         on_delta: OnDelta | None = None,
+        progress: bool = False,
+        reasoning: ReasoningStore | None = None,
+        altered_history: AlteredHistory = "continue",
         metadata: Metadata = "write",
-        **arguments: Any,
     ) -> None:
         name = getattr(model, "model_name", None)
         if not isinstance(name, str):
             raise TypeError(f"model has to be a model of pydantic-ai, not {type(model).__name__}")
-        super().__init__(model, name, options=options, stream=stream, on_delta=on_delta, metadata=metadata, **arguments)
+        super().__init__(
+            model,
+            name,
+            options=options,
+            stream=stream,
+            on_delta=on_delta,
+            progress=progress,
+            reasoning=reasoning,
+            altered_history=altered_history,
+            metadata=metadata,
+        )
 
     write_request = staticmethod(write_request)
     read_reply = staticmethod(read_reply)
@@ -321,21 +336,13 @@ class PydanticAIModel(ProviderModel):
                 yield _texts(events)
 
     def _arguments(self, body: JSONObject) -> JSONObject:
-        """The arguments of pydantic-ai's direct requests.
-
-        Raises:
-            InputRefused: The model would leave out something that changes what the answer may be.
-        """
+        """The arguments of pydantic-ai's direct requests."""
         from pydantic_ai.messages import ModelMessagesTypeAdapter
         from pydantic_ai.models import ModelRequestParameters
         from pydantic_ai.tools import ToolDefinition
 
-        settings = {name: value for name, value in body.items() if name not in ("messages", "tools")}
-        left_out = self._client.unsupported_settings
-        if "stop_sequences" in settings and "stop_sequences" in left_out:
-            raise refused("stopSequences", "none")
-        if "parallel_tool_calls" in left_out:
-            settings.pop("parallel_tool_calls", None)  # `read_reply` keeps the first call
+        not_settings = {"messages", "tools"} | (self._client.unsupported_settings & EMULATED)
+        settings = {name: value for name, value in body.items() if name not in not_settings}
         tools = [ToolDefinition(**tool) for tool in body.get("tools", ())]
         return {
             "messages": ModelMessagesTypeAdapter.validate_python(body["messages"]),

@@ -162,6 +162,7 @@ MATRIX: dict[str, dict[str, Cell]] = {
         "result.link": AS_TEXT,
         "result.failure": Cell("mapped", "as the model's class writes it"),
         "result.structured": AS_TEXT,
+        "stopSequences": Cell("mapped", "or the answer is cut there, if the model's class has none"),
         "metadata": REFUSED,
         "stop.stop_sequence": Cell("left out", "unless the provider tells it"),
         "stop.refusal": Cell("emulated", "for most providers, pydantic-ai calls it `content_filter`"),
