@@ -277,7 +277,6 @@ ROWS = {
 
 UNTESTED: dict[str, str] = {
     **{row: "there is no OAuth yet; it has a separate issue" for row in ROWS if row.startswith("O")},
-    "S07": "no model provider is read here yet: a handler gives a whole message, and there are no deltas to lose",
     "H12": "only an authorization that asks a user can be cancelled while it asks, and that comes with OAuth",
 }
 """The rows that no test here is about, and why."""

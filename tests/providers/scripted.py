@@ -52,10 +52,11 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
-    """The stream ends in the middle of *said*: after *events* events, the connection is cut."""
+    """The stream ends in the middle of *said*: after *events* events comes *error*, or the connection is cut."""
 
     said: Said
     events: int
+    error: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

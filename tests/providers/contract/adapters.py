@@ -26,7 +26,7 @@ from mcp_host.providers.pydantic_ai import PydanticAIModel
 from tests.providers.contract.matrix import MATRIX, Cell
 from tests.providers.scripted import Called, Said
 from tests.providers.servers.anthropic import AnthropicServer
-from tests.providers.servers.base import JSON, ModelServer
+from tests.providers.servers.base import JSON, ModelServer, sse
 from tests.providers.servers.gemini import GeminiServer
 from tests.providers.servers.ollama import OllamaServer
 from tests.providers.servers.openai_chat import CompatibleChatServer, OpenAIChatServer
@@ -55,6 +55,8 @@ class Adapter:
     choices: Mapping[str, object]
     metadata: JSON
     """As the provider takes it."""
+    stream_error: bytes
+    """The event with which a stream fails that has begun. Its text is secret."""
     reasons: Mapping[str, str] = field(default_factory=dict)
     """Stop reasons that are not those of the neutral script."""
     thinking: Mapping[str, object] | None = None
@@ -229,6 +231,9 @@ def say_call_as_json(name: str, arguments: JSON) -> Said:
     return Said(text=json.dumps({"name": name, "arguments": arguments}))
 
 
+SECRET = "secret"
+CHAT_ERROR = sse({"error": {"message": SECRET, "type": "server_error", "param": None, "code": None}})
+
 ADAPTERS = [
     Adapter(
         name="anthropic",
@@ -243,6 +248,7 @@ ADAPTERS = [
             "choice.single": {"type": "auto", "disable_parallel_tool_use": True},
         },
         metadata={"user_id": "marker-metadata"},
+        stream_error=sse({"type": "error", "error": {"type": "overloaded_error", "message": SECRET}}, "error"),
         reasons={"content_filter": "refusal"},
         thinking={"thinking": {"type": "enabled", "budget_tokens": 1024}},
         text_arguments={"stream": True},
@@ -260,6 +266,9 @@ ADAPTERS = [
             "choice.single": ("auto", False),
         },
         metadata={"trace": "marker-metadata"},
+        stream_error=sse(
+            {"type": "error", "code": "server_error", "message": SECRET, "param": None, "sequence_number": 9}, "error"
+        ),
         thinking={"reasoning": {"effort": "high"}},
         text_arguments={},
         forced=say_as_json,
@@ -277,6 +286,7 @@ ADAPTERS = [
             "choice.single": ("auto", False),
         },
         metadata={"trace": "marker-metadata"},
+        stream_error=CHAT_ERROR,
         text_arguments={},
         forced=say_as_json,
         audio={"model": "gpt-audio"},
@@ -295,6 +305,7 @@ ADAPTERS = [
             "choice.single": ("auto", 2),
         },
         metadata={"trace": "marker-metadata"},
+        stream_error=CHAT_ERROR,
         thinking={},
         text_arguments={},
         audio={"model": "gpt-audio"},
@@ -313,6 +324,7 @@ ADAPTERS = [
             "choice.single": {"mode": "AUTO"},
         },
         metadata={"trace": "marker-metadata"},
+        stream_error=sse({"error": {"code": 503, "message": SECRET, "status": "UNAVAILABLE"}}),
         reasons={"stop_sequence": "endTurn", "refusal": "content_filter"},
         thinking={"thinking_config": {"thinking_level": "high"}},
     ),
@@ -329,6 +341,7 @@ ADAPTERS = [
             "choice.single": (True, False),
         },
         metadata={"trace": "marker-metadata"},
+        stream_error=json.dumps({"error": SECRET}).encode() + b"\n",
         reasons={"stop_sequence": "endTurn", "refusal": "endTurn", "content_filter": "endTurn"},
         thinking={"think": True},
         has_ids=False,
@@ -348,6 +361,7 @@ ADAPTERS = [
             "choice.single": ("auto", False),
         },
         metadata={"trace": "marker-metadata"},
+        stream_error=CHAT_ERROR,
         text_arguments={},
         reasons={"stop_sequence": "endTurn", "refusal": "content_filter"},
         audio={"model": "gpt-audio"},

@@ -5,22 +5,22 @@ from __future__ import annotations
 import logging
 import socket
 import traceback
-from typing import Literal, TypeAlias, get_args
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias, get_args
 
 import anyio
 import pytest
 
 from mcp_host.errors import ProviderError, SamplingError
 from mcp_host.providers.adapter import Delta, ModelAnswer
+from mcp_host.server_requests import ProgressReporter
 from tests.providers.conftest import Serve
 from tests.providers.contract.adapters import ADAPTERS, Adapter, reached, thoughts
-from tests.providers.contract.asking import ADD, LOOK, Wire, ask, assistant, result, user
+from tests.providers.contract.asking import ADD, LOOK, Wire, ask, assistant, request, result, user
 from tests.providers.scripted import Broken, Called, Failed, Said, Stalled
+from tests.providers.servers.base import Heard
 
 Stop: TypeAlias = Literal["max_tokens", "stop_sequence", "refusal", "content_filter"]
-# pydantic-ai leaves the SDK's generators open: after ``[DONE]``, or when cancelled. trio warns of it.
-pytestmark = pytest.mark.filterwarnings("ignore:Async generator '(openai|httpx2|httpcore2):ResourceWarning")
-
 MCP_REASONS = {"max_tokens": "maxTokens", "stop_sequence": "stopSequence"}
 PARALLEL = [Called("add", {"a": 1}), Called("look", {"at": "ü"}), Called("add", {"a": 2})]
 
@@ -246,6 +246,90 @@ async def test_cancelling_a_request_closes_the_providers_stream(adapter: Adapter
             assert await anyio.to_thread.run_sync(server.unfinished.wait, 5)
 
 
+@pytest.mark.filterwarnings("ignore:Async generator 'httpx._models:ResourceWarning")  # Ollama's SDK leaves them open
+@pytest.mark.parametrize("events", [1, 4])
+async def test_an_error_in_the_middle_of_a_stream_is_an_error_without_its_text(
+    adapter: Adapter, serve: Serve, events: int
+) -> None:
+    server = serve(adapter.server)
+    server.say(Broken(said=Said(text="a long answer " * 20), events=events, error=adapter.stream_error))
+    async with adapter.open(server.url, server.key) as make:
+        with pytest.raises(ProviderError) as caught:
+            await ask(make(stream=True))
+
+    assert "secret" not in "".join(traceback.format_exception(caught.value))
+
+
+async def test_with_the_hosts_consent_the_text_is_progress_of_the_request(adapter: Adapter, serve: Serve) -> None:
+    said = Said(text="2 + 2 = 4, and grüße to all who read this.")
+    server = serve(adapter.server, Stalled(said=said, events=7), said)
+    sent: list[dict[str, Any]] = []
+    first = anyio.Event()
+
+    async def send(params: dict[str, Any]) -> None:
+        sent.append(params)
+        first.set()
+
+    asked = replace(request(), reporter=ProgressReporter("t", send))
+    async with adapter.open(server.url, server.key) as make:
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(make(progress=True), asked)
+                await first.wait()
+                tasks.cancel_scope.cancel()
+        reports = len(sent)
+        await make(on_delta=lambda delta: None)(asked)
+
+    assert said.text.startswith("".join(report["message"] for report in sent))
+    assert (sent[0]["progressToken"], len(sent)) == ("t", reports)
+
+
+async def test_the_json_of_a_required_call_is_no_text_for_the_host(adapter: Adapter, serve: Serve) -> None:
+    server = serve(adapter.server, adapter.forced("add", {"a": 1, "b": 2}))
+    pieces: list[Delta] = []
+    async with adapter.open(server.url, server.key) as make:
+        answer = await ask(make(on_delta=pieces.append), tools=[ADD], toolChoice={"mode": "required", "name": "add"})
+
+    assert ([use.input for use in answer.tool_uses], pieces) == ([{"a": 1, "b": 2}], [])
+
+
+async def test_two_loops_at_once_through_one_adapter_stay_apart(adapter: Adapter, serve: Serve) -> None:
+    """Each turn waits for that of the other loop."""
+    loops = ("north", "south")
+
+    def say(heard: Heard) -> Said:
+        [loop] = [loop for loop in loops if f"go {loop}" in str(heard.body)]
+        turn = str(heard.body).count(f"marker-{loop}")
+        calls = [Called("look", {"at": f"{loop} {turn}"})]
+        return Said(thinking=f"thought of {loop} {turn}", calls=calls) if turn < 3 else Said(text=f"at {loop}")
+
+    server = serve(adapter.server, decide=say)
+    asked: dict[str, list[object]] = {loop: [] for loop in loops}
+    arrived: list[set[str]] = [set() for _ in range(3)]
+    met = [anyio.Event() for _ in range(3)]
+    async with adapter.open(server.url, server.key) as make:
+        model = make(options=adapter.thinking)
+
+        async def run(loop: str) -> None:
+            conversation = [user(f"go {loop}")]
+            for turn in range(3):
+                [use] = (await ask(model, *conversation, tools=[LOOK], maxTokens=4000)).tool_uses
+                asked[loop].append(use.input["at"])
+                conversation += [assistant(use.to_wire()), user(result(use.id, f"marker-{loop}"))]
+                arrived[turn].add(loop)
+                if len(arrived[turn]) == 2:
+                    met[turn].set()
+                await met[turn].wait()
+            asked[loop].append((await ask(model, *conversation, tools=[LOOK], maxTokens=4000)).text)
+
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                for loop in loops:
+                    tasks.start_soon(run, loop)
+
+    assert asked == {loop: [f"{loop} 0", f"{loop} 1", f"{loop} 2", f"at {loop}"] for loop in loops}
+
+
 THINKERS = [adapter for adapter in ADAPTERS if adapter.thinking is not None]
 
 
@@ -284,3 +368,18 @@ async def test_in_a_loop_of_20_turns_the_model_keeps_its_thinking(
     assert "secret" not in str(answer.to_wire())
     assert all(reached(server, f"marker-{turn}") for turn in range(20))
     assert thoughts([server.last.get(name) for name in ("messages", "input", "contents")]) == 20
+
+
+@pytest.mark.parametrize("thinker", THINKERS, ids=lambda adapter: adapter.name)
+async def test_thinking_that_the_provider_hides_comes_back_too(
+    thinker: Adapter, serve: Serve, how: dict[str, object]
+) -> None:
+    hidden = Said(thinking="secret thought", redacted=True, calls=[Called("add", {"a": 1})])
+    server = serve(thinker.server, hidden, Said(text="done"))
+    async with thinker.open(server.url, server.key) as make:
+        model = make(options=thinker.thinking, **how)
+        [use] = (await ask(model, tools=[ADD], maxTokens=4000)).tool_uses
+        conversation = [user("Hello"), assistant(use.to_wire()), user(result(use.id, "done"))]
+        answer = await ask(model, *conversation, tools=[ADD], maxTokens=4000)
+
+    assert answer.text == "done"

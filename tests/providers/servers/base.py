@@ -204,9 +204,9 @@ class ModelServer(ABC):
                 return self._failure(status, "scripted", retry_after, failure)
             case Said():
                 return self._said(turn, heard)
-            case Broken(said=said, events=events):
+            case Broken(said=said, events=events, error=error):
                 whole = self._said(said, heard)
-                return replace(whole, parts=whole.parts[:events], then="cut")
+                return replace(whole, parts=[*whole.parts[:events], error], then="end" if error else "cut")
             case Stalled(said=said, events=events):
                 whole = self._said(said, heard)
                 return replace(whole, parts=whole.parts[:events], then="stall")
