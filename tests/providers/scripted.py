@@ -52,10 +52,13 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
-    """The stream ends in the middle of *said*: after *events* events comes *error*, or the connection is cut."""
+    """The stream ends in the middle of *said*: after *events* events and *more_bytes* bytes comes *error*, or the connection is cut."""
 
     said: Said
-    events: int
+    events: int = 0
+    more_bytes: int = 0
+    is_closed: bool = False
+    """The response ends as a whole one does, as behind some proxies: nothing but its content says that it was cut."""
     error: bytes = b""
 
 

@@ -56,7 +56,7 @@ def prompt(*messages: dict[str, Any], tools: tuple[str, ...] = ("add",)) -> Prom
 
 def test_an_answer_has_the_names_of_the_request_and_parsed_arguments() -> None:
     reply = Reply(
-        [TextContent(text="So:"), Call("c1", "a_b", '{"x": 1}'), Call("c2", "a_b", "")], "claude-x", "endTurn"
+        [TextContent(text="So:"), Call("c1", "a_b", '{"x": 1}'), Call("c2", "a_b", None)], "claude-x", "endTurn"
     )
 
     assert answer_of(reply, prompt(tools=("a/b",))) == ModelAnswer(
@@ -69,6 +69,19 @@ def test_an_answer_has_the_names_of_the_request_and_parsed_arguments() -> None:
         stop_reason="toolUse",
         usage=None,
     )
+
+
+@pytest.mark.parametrize(("required", "problem"), [(["x"], "without its arguments"), ([], None)])
+def test_a_call_without_arguments_is_one_only_if_its_tool_needs_none(required: list[str], problem: str | None) -> None:
+    asked = request(tools=[{"name": "a/b", "inputSchema": {"type": "object", "required": required}}])
+    written = Prompt(asked, "claude", ToolNames.of(asked, AnthropicModel.name_rule))
+    reply = Reply([Call("c1", "a_b", None)], "m", "toolUse")
+
+    if problem is None:
+        assert [use.input for use in answer_of(reply, written).tool_uses] == [{}]
+    else:
+        with pytest.raises(SamplingError, match=f"^the model called 'a/b' {problem}$"):
+            answer_of(reply, written)
 
 
 def test_ids_that_repeat_or_are_missing_are_made_fresh() -> None:

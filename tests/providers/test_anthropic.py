@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from mcp_host.errors import InputRefused, ProviderError
+from mcp_host.errors import InputRefused
 from mcp_host.providers import ModelAnswer
 from mcp_host.providers.adapter import Call, Delta, Prompt, Reply
 from mcp_host.providers.anthropic import AnthropicModel, read_event, read_reply, write_request
+from mcp_host.providers.failures import Unfinished
 from mcp_host.providers.names import ToolNames
 from mcp_host.sampling import SamplingRequest
 from mcp_host.types import CreateMessageRequestParams, TextContent
@@ -545,15 +546,16 @@ def test_a_stream_folds_to_the_message_that_the_api_gives_without_one() -> None:
 def test_a_stream_that_ends_early_is_an_error(events: int) -> None:
     reply, _ = folded(*STREAM[:events])
 
-    with pytest.raises(ProviderError, match=r"^anthropic: the stream ended before the answer was complete$"):
+    with pytest.raises(Unfinished):
         read_reply(reply, prompt())
 
 
-def test_broken_arguments_stay_text() -> None:
+@pytest.mark.parametrize("arguments", ['{"a', "[]", "null", "0", " "])
+def test_arguments_that_are_no_object_stay_text(arguments: str) -> None:
     start_, stop = STREAM[0], STREAM[-1]
-    reply, _ = folded(start_, start(0, TOOL_USE), delta(0, type="input_json_delta", partial_json='{"a'), stop)
+    reply, _ = folded(start_, start(0, TOOL_USE), delta(0, type="input_json_delta", partial_json=arguments), stop)
 
-    assert reply["content"] == [{**TOOL_USE, "input": '{"a'}]
+    assert reply["content"] == [{**TOOL_USE, "input": arguments}]
 
 
 # Any split

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import traceback
 from datetime import UTC, datetime, timedelta
@@ -14,8 +15,8 @@ import httpx2
 import openai
 import pytest
 
-from mcp_host.errors import ProviderError
-from mcp_host.providers.failures import code_among, provider_error, unfinished
+from mcp_host.errors import ProviderError, SamplingError
+from mcp_host.providers.failures import Unfinished, Unreadable, code_among, provider_error, reading
 
 SECRET = "sk-ant-secret"
 
@@ -168,10 +169,63 @@ def test_neither_the_original_nor_its_text_is_printed() -> None:
     assert SECRET not in stream.getvalue() + "".join(traceback.format_exception(caught.value))
 
 
-def test_a_stream_that_ended_early_may_be_asked_for_again() -> None:
-    error = unfinished("gemini")
+class OfSdk(Exception):
+    """What an SDK raises for a failure that is its cause."""
 
-    assert (str(error), error.transient) == ("gemini: the stream ended before the answer was complete", True)
+
+def unreadable_bytes(data: bytes) -> Exception:
+    with pytest.raises(UnicodeDecodeError) as raised:
+        data.decode()
+    return raised.value
+
+
+def unreadable_json(text: str) -> Exception:
+    with pytest.raises(json.JSONDecodeError) as raised:
+        json.loads(text)
+    return raised.value
+
+
+def in_a_character() -> Exception:
+    with pytest.raises(OfSdk) as raised:
+        raise OfSdk from unreadable_bytes("é".encode()[:1])
+    return raised.value
+
+
+ENDED = "gemini: the stream ended before the answer was complete"
+UNREADABLE = "gemini: the reply cannot be read"
+
+
+@pytest.mark.parametrize(
+    ("exc", "of_a_stream", "of_a_body"),
+    [
+        (Unfinished(), (ENDED, True), ("gemini: the reply has no complete answer", False)),
+        (unreadable_json('{"message": {"content": "h\u00e9'), (ENDED, True), (UNREADABLE, False)),
+        (in_a_character(), (ENDED, True), (UNREADABLE, False)),
+        (unreadable_json("<html>502</html>"), (UNREADABLE, False), (UNREADABLE, False)),
+        (unreadable_bytes(b"\xff\xff"), (UNREADABLE, False), (UNREADABLE, False)),
+        (KeyError(SECRET), ("gemini: KeyError", False), ("gemini: KeyError", False)),
+    ],
+    ids=["no end", "in an event", "in a character", "a page", "no UTF-8", "something else"],
+)
+def test_a_stream_that_is_cut_may_be_asked_for_again(
+    exc: Exception, of_a_stream: tuple[str, bool], of_a_body: tuple[str, bool]
+) -> None:
+    error = provider_error(exc, "gemini", is_stream=True)
+    assert (str(error), error.transient) == of_a_stream
+
+    error = provider_error(exc, "gemini")
+    assert (str(error), error.transient) == of_a_body
+    assert error.original is exc
+
+
+def test_what_fails_while_a_reply_is_read_is_the_replys_fault() -> None:
+    with pytest.raises(Unreadable) as raised, reading():
+        raise KeyError(SECRET)
+
+    assert str(provider_error(raised.value, "gemini", is_stream=True)) == UNREADABLE
+    for error in (Unfinished(), SamplingError("the model called 'add' without its arguments")):
+        with pytest.raises(type(error)), reading():
+            raise error
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ import pytest
 from google import genai
 
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
-from mcp_host.providers.adapter import Call, Prompt, Reply
+from mcp_host.providers.adapter import Call, Prompt, Reply, answer_of
+from mcp_host.providers.failures import Unfinished
 from mcp_host.providers.gemini import GeminiModel, _path, read_event, read_reply, with_options, write_request
 from mcp_host.providers.names import ToolNames
 from mcp_host.sampling import SamplingRequest
@@ -453,13 +454,37 @@ def test_a_reply_with_everything() -> None:
             TextContent(text="1+1"),
             TextContent(text="2"),
             Call("f1", "add", {"a": 1}),
-            Call(None, "add", {}),
+            Call(None, "add", None),
         ],
         model="gemini-3-pro-001",
         stop_reason="endTurn",
         turn={"role": "model", "parts": parts},
         usage=USAGE,
     )
+
+
+def test_of_several_candidates_the_first_by_its_index_is_the_answer() -> None:
+    reply = reply_of({"text": "second"}, index=1)
+    reply["candidates"] += reply_of({"text": "first"}, index=0)["candidates"]
+
+    assert read_reply(reply, ASKED).content == [TextContent(text="first")]
+
+
+def test_calls_in_pieces_are_an_error_that_names_the_option() -> None:
+    pieces = [
+        {"name": "add", "willContinue": True},
+        {"partialArgs": [{"jsonPath": "$.a", "numberValue": 1}], "willContinue": True},
+        {},
+    ]
+
+    with pytest.raises(SamplingError, match="leave streamFunctionCallArguments out of the options"):
+        read_reply(reply_of(*({"functionCall": piece} for piece in pieces)), ASKED)
+
+
+@pytest.mark.parametrize("arguments", [[], "", 0, [1]])
+def test_arguments_that_are_no_object_are_an_error_that_names_the_tool(arguments: object) -> None:
+    with pytest.raises(SamplingError, match=r"^the model called 'add' with arguments that are no"):
+        answer_of(read_reply(reply_of({"functionCall": {"name": "add", "args": arguments}}), ASKED), ASKED)
 
 
 @pytest.mark.parametrize(
@@ -541,7 +566,7 @@ def test_a_reply_without_an_answer_is_an_error(finish: str, problem: str) -> Non
 
 @pytest.mark.parametrize("reply", [{}, {"usageMetadata": {}}, reply_of({"text": "a"}, finish=None)])
 def test_a_stream_that_ended_early_is_an_error(reply: dict[str, Any]) -> None:
-    with pytest.raises(ProviderError, match="the stream ended before the answer was complete"):
+    with pytest.raises(Unfinished):
         read_reply(reply, ASKED)
 
 

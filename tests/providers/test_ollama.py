@@ -14,7 +14,8 @@ import ollama
 import pytest
 
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
-from mcp_host.providers.adapter import Call, Prompt, Reply
+from mcp_host.providers.adapter import Call, Prompt, Reply, answer_of
+from mcp_host.providers.failures import Unfinished
 from mcp_host.providers.names import ToolNames
 from mcp_host.providers.ollama import OllamaModel, read_event, read_reply, with_options, write_request
 from mcp_host.sampling import SamplingRequest
@@ -332,9 +333,18 @@ def test_a_required_call_that_was_cut_off_is_no_call_and_no_text() -> None:
     assert read_reply(reply, ONE) == Reply([], "qwen3:8b", "maxTokens", usage=USAGE)
 
 
+@pytest.mark.parametrize("arguments", [[], "", 0, [1]])
+def test_arguments_that_are_no_object_are_an_error_that_names_the_tool(arguments: object) -> None:
+    call = {"function": {"name": "add", "arguments": arguments}}
+    with pytest.raises(SamplingError, match=r"^the model called 'add' with arguments that are no"):
+        answer_of(read_reply(reply_of(tool_calls=[call]), ASKED), ASKED)
+
+
 @pytest.mark.parametrize(
     ("content", "asked", "problem"),
     [
+        ("", ONE, "the model called 'add' with arguments that are not JSON"),
+        ('{"name": "add", "arguments": ""}', ANY, "the model called 'add' with arguments that are not JSON"),
         ("{'a': 1}", ONE, "the model called 'add' with arguments that are not JSON"),
         ("[1]", ONE, "the model called 'add' with arguments that are no JSON object"),
         ('{"name": "add", "arguments": 1}', ANY, "the model called 'add' with arguments that are no JSON object"),
@@ -380,7 +390,7 @@ def test_a_stream_that_ended_early_is_an_error() -> None:
     reply: dict[str, Any] = {}
     read_event(reply, {"model": "qwen3", "message": {"role": "assistant", "content": "a"}, "done": False})
 
-    with pytest.raises(ProviderError, match="the stream ended before the answer was complete"):
+    with pytest.raises(Unfinished):
         read_reply(reply, ASKED)
 
 

@@ -17,6 +17,7 @@ from anyio import fail_after, sleep_forever
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
 from mcp_host.providers import OpenAIChatModel
 from mcp_host.providers.adapter import Call, answer_of
+from mcp_host.providers.failures import Unfinished
 from mcp_host.providers.openai_chat import Dialect, chunks, dialect_of, read_event, read_reply, write_request
 from mcp_host.types import AudioContent, ImageContent, TextContent
 from tests.providers import openai_prompts
@@ -313,7 +314,7 @@ ONE = Call("c1", "add", "{}")
         ),
         (
             completion(tool_calls=[{"function": {"name": "now"}}]),
-            [Call(None, "now", "")],
+            [Call(None, "now", None)],
             "toolUse",
         ),
     ],
@@ -411,10 +412,8 @@ def test_broken_arguments_name_the_tool() -> None:
         ({"error": {"code": "overloaded", "message": "secret"}}, "openai: the model failed, overloaded"),
         (completion("error", choice={"error": {"code": 502, "message": "secret"}}), "openai: the model failed"),
         (completion("insufficient_system_resource"), "openai: the model failed, insufficient_system_resource"),
-        (completion(None, content="a"), "openai: the stream ended before the answer was complete"),
-        ({"choices": []}, "openai: the stream ended before the answer was complete"),
     ],
-    ids=["error", "error in the choice", "failure as a reason", "no reason", "no choice"],
+    ids=["error", "error in the choice", "failure as a reason"],
 )
 def test_a_reply_that_failed_is_an_error(reply: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ProviderError) as caught:
@@ -522,9 +521,14 @@ def test_deltas_after_the_finish_reason_count() -> None:
     assert read.usage == {"inputTokens": 1, "outputTokens": 2}
 
 
-def test_a_stream_without_a_finish_reason_is_an_error() -> None:
-    with pytest.raises(ProviderError, match=r"^openai: the stream ended before the answer was complete$"):
-        read_reply(folded(chunk({"content": "a"})), prompt())
+@pytest.mark.parametrize(
+    "reply",
+    [folded(chunk({"content": "a"})), completion(None, content="a"), {"choices": []}, {}],
+    ids=["stream", "no reason", "no choice", "nothing"],
+)
+def test_a_reply_without_a_finish_reason_is_unfinished(reply: dict[str, Any]) -> None:
+    with pytest.raises(Unfinished):
+        read_reply(reply, prompt())
 
 
 def test_a_chunk_with_an_error_is_an_error_without_its_text() -> None:

@@ -13,6 +13,7 @@ import pytest
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
 from mcp_host.providers import OpenAIModel
 from mcp_host.providers.adapter import Call, Prompt, Reply, answer_of
+from mcp_host.providers.failures import Unfinished
 from mcp_host.providers.openai_responses import read_event, read_reply, write_request
 from mcp_host.types import ImageContent, TextContent, ToolUseContent
 from tests.providers import openai_prompts
@@ -384,16 +385,20 @@ def test_broken_arguments_name_the_tool() -> None:
             "openai: the model failed, server_error",
         ),
         (response(status="failed"), "openai: the model failed"),
-        (response(status="in_progress"), "openai: the stream ended before the answer was complete"),
-        ({}, "openai: the stream ended before the answer was complete"),
     ],
-    ids=["failed", "without a code", "in progress", "nothing"],
+    ids=["failed", "without a code"],
 )
 def test_a_reply_that_failed_is_an_error(reply: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ProviderError) as caught:
         read_reply(reply, prompt())
 
     assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize("reply", [response(status="in_progress"), {}], ids=["in progress", "nothing"])
+def test_a_reply_that_goes_on_is_unfinished(reply: dict[str, Any]) -> None:
+    with pytest.raises(Unfinished):
+        read_reply(reply, prompt())
 
 
 def test_a_call_of_a_tool_that_the_host_runs_is_an_error() -> None:
@@ -464,7 +469,7 @@ def test_any_split_of_a_stream_folds_to_the_same_reply() -> None:
             words = read_event(reply, event)
             if words:
                 heard[event["content_index"]] += words
-        with pytest.raises(ProviderError):
+        with pytest.raises(Unfinished):
             read_reply(reply, prompt())
         read_event(reply, {"type": "response.completed", "response": end})
 

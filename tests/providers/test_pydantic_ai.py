@@ -32,12 +32,13 @@ from mcp_host import FunctionTool
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
 from mcp_host.providers import Delta, PydanticAIModel
 from mcp_host.providers.adapter import Call, Prompt, Reply
+from mcp_host.providers.failures import Unfinished
 from mcp_host.providers.names import ToolNames
 from mcp_host.providers.pydantic_ai import read_event, read_reply, write_request
 from mcp_host.sampling import Sampling, always, run_tool_loop
 from mcp_host.types import AudioContent, CreateMessageResult, ImageContent, TextContent, ToolUseContent
 from tests.providers.conftest import Serve
-from tests.providers.scripted import Called, Failed, Said, Stalled
+from tests.providers.scripted import Broken, Called, Failed, Said, Stalled
 from tests.providers.servers.anthropic import AnthropicServer
 from tests.providers.servers.base import ModelServer
 from tests.providers.servers.openai_chat import OpenAIChatServer
@@ -313,8 +314,8 @@ def test_images_and_audio_of_the_model_are_read() -> None:
 @pytest.mark.parametrize(
     ("reply", "error", "says"),
     [
-        (response(SAID, state="incomplete"), ProviderError, "pydantic-ai: the stream ended before the answer was complete"),
-        ({}, ProviderError, "pydantic-ai: the stream ended before the answer was complete"),
+        (response(SAID, state="incomplete"), Unfinished, ""),
+        ({}, Unfinished, ""),
         (response(SAID, finish_reason="error"), SamplingError, "the model ended its answer with an error"),
         (response({"part_kind": "speech"}), SamplingError, "the model answered with speech"),
         (
@@ -524,6 +525,35 @@ async def test_a_rate_limit_of_a_real_api_says_when_to_come_back(
 
     assert (error.value.provider, error.value.status, error.value.retry_after) == ("pydantic-ai", 429, 7.0)
     assert error.value.transient
+
+
+@pytest.mark.parametrize("said", [Said(text="Half an answer, or less."), Said(calls=[Called("add", {"a": 1, "b": 2})])])
+async def test_a_stream_of_a_real_api_that_ends_early_is_never_an_answer(
+    kind: type[ModelServer], serve: Serve, said: Said
+) -> None:
+    """It is closed cleanly, after each of its events."""
+    server = serve(kind)
+    async with REAL[kind](server) as model:
+        asked = PydanticAIModel(model, stream=True)
+        errors: list[ProviderError] = []
+        answered = None
+        while answered is None:
+            server.say(Broken(said=said, events=len(errors), is_closed=True))
+            try:
+                with fail_after(10):
+                    answered = await asked(request(tools=[ADD]))
+            except ProviderError as error:
+                errors.append(error)
+
+    assert isinstance(answered, CreateMessageResult)
+    assert len(errors) > 2
+    assert {(str(error), error.transient) for error in errors} == {
+        ("pydantic-ai: the stream ended before the answer was complete", True)
+    }
+    assert [block.to_wire() for block in answered.content if isinstance(block, TextContent)] == (
+        [{"type": "text", "text": said.text}] if said.text else []
+    )
+    assert [use.input for use in answered.tool_uses] == [call.arguments for call in said.calls]
 
 
 @of_an_sdk_that_leaves_generators

@@ -34,7 +34,7 @@ from mcp_host.concurrency import HandlerTasks, first
 from mcp_host.errors import InputRefused, McpError, ProviderError, SamplingError, excerpt, quoted
 from mcp_host.handlers import check_plain
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
-from mcp_host.providers.failures import provider_error
+from mcp_host.providers.failures import provider_error, reading
 from mcp_host.providers.names import NameRule, ToolNames
 from mcp_host.providers.reasoning import AlteredHistory, ReasoningStore
 from mcp_host.sampling.loop.results import texts_repeat
@@ -59,7 +59,7 @@ from mcp_host.types.sampling import TOOL_USE, SamplingMessageContentBlock
 # fmt: off
 __all__ = [  # ModelAnswer and Usage are for adapters, too
     "Call", "Delta", "Metadata", "ModelAnswer", "OnDelta", "Prompt", "ProviderModel", "Reply", "Usage",
-    "answer_of", "as_json", "file_text", "input_schema", "link_text", "read_arguments", "refused", "result_content",
+    "answer_of", "as_json", "file_text", "input_schema", "link_text", "read_arguments", "refused", "result_content", "text_arguments",
 ]
 # fmt: on
 
@@ -78,7 +78,9 @@ refused; or it is ignored."""
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call as the provider wrote it. *arguments* are an object, or the text of one. *id* is None if the API has none."""
+    """A tool call as the provider wrote it. *arguments* are an object, or the text of one; None if there are none. *id* is
+    None if the API has none.
+    """
 
     id: str | None
     name: str
@@ -221,7 +223,7 @@ class ProviderModel(ABC):
         """What the reply says. It is the JSON of the API, whole or folded from a stream.
 
         Raises:
-            ProviderError: The stream ended before the reply was complete, see `unfinished`.
+            Unfinished: It does not have the whole answer.
             LookupError, TypeError, ValueError, AttributeError: It is no reply of this API.
         """
 
@@ -260,11 +262,12 @@ class ProviderModel(ABC):
         body = self.with_options(self.write_request(prompt), prompt)
         try:
             native = await self._ask_and_show(body, request, is_shown=not self.call_is_text(prompt))
-            return self._answer(self.read_reply(native, prompt), prompt)
+            with reading():
+                return self._answer(self.read_reply(native, prompt), prompt)
         except McpError:
             raise
         except Exception as exc:
-            error = provider_error(exc, self.provider)
+            error = provider_error(exc, self.provider, is_stream=self._streams(body))
         raise error  # outside of the handler: what is printed has neither the original nor its text
 
     async def __aenter__(self) -> Self:
@@ -312,16 +315,21 @@ class ProviderModel(ABC):
 
     async def ask(self, body: JSONObject, show: Callable[[str], None]) -> JSONObject:
         """Ask once, with or without a stream. *show* gets each text that a stream adds to the answer."""
-        if not self._stream and not (self._may_stream and self.must_stream(body)):
+        if not self._streams(body):
             return await self.create(body)
         reply: JSONObject = {}
         heard = _Heard(self.provider)
         async with self.stream(body) as events:
             async for event in events:
                 await heard.add(event)
-                if text := self.read_event(reply, event):
-                    show(text)
+                with reading():
+                    text = self.read_event(reply, event)
+                    if text:
+                        show(text)
         return reply
+
+    def _streams(self, body: JSONObject) -> bool:
+        return self._stream or (self._may_stream and self.must_stream(body))
 
 
 class _Shown:
@@ -399,7 +407,7 @@ def answer_of(reply: Reply, prompt: Prompt, keep: KeepTurn | None = None) -> Mod
     fresh where they are missing, where the conversation has them already, and where *keep* keeps the turn.
 
     Raises:
-        SamplingError: The arguments of a call are no JSON object.
+        SamplingError: The arguments of a call are no JSON object, or missing.
     """
     content: list[SamplingMessageContentBlock] = []
     ids: list[str] = []
@@ -409,7 +417,10 @@ def answer_of(reply: Reply, prompt: Prompt, keep: KeepTurn | None = None) -> Mod
             content.append(block)
         elif not cut_off:
             name, id = prompt.names.back(block.name), block.id or ""
-            content.append(ToolUseContent(id=id, name=name, input=read_arguments(name, block.arguments)))
+            arguments = block.arguments
+            if arguments is None:
+                arguments = _no_arguments(name, prompt.request)
+            content.append(ToolUseContent(id=id, name=name, input=read_arguments(name, arguments)))
             ids.append(id)
     if not ids:
         return ModelAnswer(content=content, model=reply.model, stop_reason=reply.stop_reason, usage=reply.usage)
@@ -419,6 +430,17 @@ def answer_of(reply: Reply, prompt: Prompt, keep: KeepTurn | None = None) -> Mod
     else:
         content = _with_unique_ids(content, prompt.request)
     return ModelAnswer(content=content, model=reply.model, stop_reason=TOOL_USE, usage=reply.usage)
+
+
+def _no_arguments(name: str, request: SamplingRequest) -> JSONObject:
+    """The arguments of a call that was written without any: some APIs do so for a tool that needs none.
+
+    Raises:
+        SamplingError: The tool needs some.
+    """
+    if any(tool.name == name and tool.input_schema.get("required") for tool in request.tools):
+        raise SamplingError(f"the model called {quoted(name)} without its arguments")
+    return {}
 
 
 def _with_unique_ids(
@@ -443,7 +465,7 @@ def read_arguments(name: str, arguments: object) -> JSONObject:
     """
     try:
         if isinstance(arguments, str):
-            arguments = from_json(arguments or "{}")
+            arguments = from_json(arguments)
         _check_written(arguments)  # a session writes it so
     except (TypeError, ValueError):  # TypeError: half of a character
         raise SamplingError(f"the model called {quoted(name)} with arguments that are not JSON") from None
@@ -494,8 +516,14 @@ def as_json(value: Any) -> JSONObject:
     """The JSON of an SDK's object, with fields that the SDK does not know, and without those that the API did not send."""
     if isinstance(value, dict):
         return value
-    dumped: JSONObject = value.model_dump(mode="json", exclude_unset=True, warnings=False)
+    with reading():  # the text of a page, where a proxy answers
+        dumped: JSONObject = value.model_dump(mode="json", exclude_unset=True, warnings=False)
     return dumped
+
+
+def text_arguments(text: object) -> object:
+    """The arguments of a call of an API that has them as text. Some servers write none as an empty text."""
+    return None if text == "" else text
 
 
 def refused(where: str, what: str) -> InputRefused:

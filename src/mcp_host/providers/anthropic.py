@@ -38,7 +38,7 @@ from mcp_host.providers.adapter import (
     refused,
     result_content,
 )
-from mcp_host.providers.failures import unfinished
+from mcp_host.providers.failures import Unfinished
 from mcp_host.providers.names import NameRule
 from mcp_host.types import (
     AudioContent,
@@ -319,7 +319,7 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     """What a message of the API says."""
     stop_reason = reply.get("stop_reason")
     if OPEN in reply or not isinstance(stop_reason, str):
-        raise unfinished(PROVIDER)
+        raise Unfinished
     content: list[TextContent | ImageContent | AudioContent | Call] = []
     turn: list[JSONObject] = []
     has_hidden = False
@@ -422,7 +422,8 @@ def _whole(block: JSONObject, parts: dict[str, list[Any]]) -> JSONObject:
     for name, pieces in parts.items():
         match name:
             case "partial_json":
-                block["input"] = _input("".join(pieces)) or block["input"]
+                if text := "".join(pieces):
+                    block["input"] = _input(text)
             case "citations":
                 block[name] = [*(block.get(name) or ()), *pieces]
             case _:
@@ -431,11 +432,12 @@ def _whole(block: JSONObject, parts: dict[str, list[Any]]) -> JSONObject:
 
 
 def _input(text: str) -> object:
-    """The object that the text is; the text itself if it is broken, which is an error unless the answer was cut off."""
+    """The object that the text is; the text itself if it is none, which is an error unless the answer was cut off."""
     try:
-        return from_json(text or "{}")
+        read: object = from_json(text)
     except ValueError:
         return text
+    return read if isinstance(read, dict) else text
 
 
 class AnthropicModel(ProviderModel):

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from json import JSONDecodeError
 from operator import attrgetter
 from typing import Any
 
-from mcp_host.errors import ProviderError
+from pydantic_core import from_json
+
+from mcp_host.errors import McpError, ProviderError
 
 CODE = re.compile(  # short words without digits: a key of an API is none
     r"(?=.{2,64}$)([a-z]{1,20}([_.][a-z]{1,20})*"  # rate_limit_error
@@ -28,13 +31,53 @@ CONNECTION_ERRORS = ("ConnectionError", "Timeout", "TimeoutError", "TransportErr
 MOST_SECONDS = 7 * 24 * 3600.0  # a longer time is no answer to "when may I ask again"
 
 
-def provider_error(exc: Exception, provider: str) -> ProviderError:
-    """What an SDK raised, as the error to raise instead. Its text has nothing that the provider or the SDK wrote."""
+NOT_PARSED = (
+    *("JSONDecodeError", "UnicodeDecodeError", "ValidationError", "UnknownApiResponseError"),
+    *("APIResponseValidationError", "UnexpectedModelBehavior"),
+)
+"""What SDKs raise for a reply that is none of the API's."""
+
+
+class Unfinished(Exception):
+    """A reply without the end of its answer."""
+
+
+class Unreadable(Exception):
+    """A reply that is none of the API's. The cause says more."""
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """What fails inside fails because of the reply that is read.
+
+    Raises:
+        Unreadable: It is none of the API's.
+    """
+    try:
+        yield
+    except (McpError, Unfinished):
+        raise
+    except Exception as exc:
+        raise Unreadable from exc
+
+
+def provider_error(exc: Exception, provider: str, *, is_stream: bool = False) -> ProviderError:
+    """What an SDK or the reading of a reply raised, as the error to raise instead.
+
+    Its text has nothing that the provider or the SDK wrote. A stream that is cut is a failed connection.
+    """
+    if is_stream and (isinstance(exc, Unfinished) or _is_cut(exc)):
+        return unfinished(provider, exc)
     status = _status(exc)
     code = _code(exc)
+    problem = type(exc).__name__
+    if isinstance(exc, Unfinished):
+        problem = "the reply has no complete answer"
+    elif isinstance(exc, Unreadable) or (status is None and _is_not_parsed(exc)):
+        problem = "the reply cannot be read"
     return ProviderError(
         provider,
-        type(exc).__name__,
+        problem,
         status=status,
         code=code,
         retry_after=_retry_after(exc),
@@ -43,9 +86,30 @@ def provider_error(exc: Exception, provider: str) -> ProviderError:
     )
 
 
-def unfinished(provider: str) -> ProviderError:
+def unfinished(provider: str, exc: Exception) -> ProviderError:
     """The error for a stream that ended before the answer was complete."""
-    return ProviderError(provider, "the stream ended before the answer was complete", transient=True)
+    return ProviderError(provider, "the stream ended before the answer was complete", transient=True, original=exc)
+
+
+def _is_not_parsed(exc: BaseException | None) -> bool:
+    """Whether an SDK could not read a reply."""
+    return exc is not None and (type(exc).__name__ in NOT_PARSED or _is_not_parsed(exc.__cause__ or exc.__context__))
+
+
+def _is_cut(exc: BaseException | None) -> bool:
+    """Whether an SDK could not read an event because the stream ended in the middle of it."""
+    match exc:
+        case None:
+            return False
+        case UnicodeDecodeError():
+            return exc.reason == "unexpected end of data"
+        case JSONDecodeError():
+            try:
+                from_json(exc.doc, allow_partial=True)
+            except ValueError:
+                return False
+            return True
+    return _is_cut(exc.__cause__ or exc.__context__)
 
 
 def private(client: object, name: str, provider: str) -> Callable[..., Any]:

@@ -48,7 +48,7 @@ from mcp_host.providers.adapter import (
     refused,
     result_content,
 )
-from mcp_host.providers.failures import code_among, private, status_in, unfinished
+from mcp_host.providers.failures import Unfinished, code_among, private, reading, status_in
 from mcp_host.providers.names import NameRule
 from mcp_host.types import (
     AudioContent,
@@ -89,6 +89,8 @@ FAILED = {
     "MISSING_THOUGHT_SIGNATURE": "the request has a call of a tool without its thought signature",
 }
 """Finish reasons after which there is no answer."""
+
+IN_PIECES = "the model's calls came in pieces: leave streamFunctionCallArguments out of the options"
 
 TOP_LEVEL = frozenset(
     {
@@ -372,7 +374,7 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
 
     Raises:
         SamplingError: It holds no answer.
-        ProviderError: The stream ended before the reply was complete.
+        Unfinished: It does not have the whole answer.
     """
     model = reply.get("modelVersion") or prompt.model
     usage = _usage(reply.get("usageMetadata") or {})
@@ -380,12 +382,12 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     if not candidates:
         reason = (reply.get("promptFeedback") or {}).get("blockReason")
         if reason is None:
-            raise unfinished(PROVIDER)
+            raise Unfinished
         return Reply([], model, "content_filter", usage=usage)
-    candidate = candidates[0]
+    candidate = next((one for one in candidates if one.get("index", 0) == 0), candidates[0])
     reason = candidate.get("finishReason")
     if reason is None:
-        raise unfinished(PROVIDER)
+        raise Unfinished
     if reason in FAILED:
         raise SamplingError(f"{FAILED[reason]} ({reason})")  # the message quotes the model
     parts = list(_joined((candidate.get("content") or {}).get("parts") or []))
@@ -443,7 +445,7 @@ def _read_parts(parts: Iterable[JSONObject]) -> Iterator[TextContent | ImageCont
             case {"executableCode": {"code": str(text)}} | {"codeExecutionResult": {"output": str(text)}}:
                 block: TextContent | ImageContent | AudioContent | Call = TextContent(text=text)
             case {"functionCall": call}:
-                block = Call(call.get("id"), call["name"], call.get("args") or {})
+                block = _read_call(call)
             case {"inlineData": {"mimeType": str(kind), "data": str(data)}} if kind.startswith("audio/"):
                 block = AudioContent(data=data, mime_type=kind)
             case {"inlineData": {"mimeType": str(kind), "data": str(data)}} if kind.startswith("image/"):
@@ -456,6 +458,12 @@ def _read_parts(parts: Iterable[JSONObject]) -> Iterator[TextContent | ImageCont
         yield block
     if text := "".join(texts):
         yield TextContent(text=text)
+
+
+def _read_call(call: JSONObject) -> Call:
+    if "partialArgs" in call or call.get("willContinue"):
+        raise SamplingError(IN_PIECES)
+    return Call(call.get("id"), call["name"], call.get("args"))
 
 
 def _usage(metadata: Mapping[str, Any]) -> Usage | None:
@@ -509,7 +517,8 @@ class GeminiModel(ProviderModel):
         else:
             ask = partial(self._client.models.generate_content, **asked)
             response = await anyio.to_thread.run_sync(ask, abandon_on_cancel=True)
-        reply: JSONObject = from_json(response.sdk_http_response.body)
+        with reading():
+            reply: JSONObject = from_json(response.sdk_http_response.body)
         return reply
 
     @staticmethod

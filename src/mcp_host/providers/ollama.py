@@ -39,7 +39,7 @@ from mcp_host.providers.adapter import (
     refused,
     result_content,
 )
-from mcp_host.providers.failures import private, unfinished
+from mcp_host.providers.failures import Unfinished, Unreadable, private
 from mcp_host.providers.names import NameRule
 from mcp_host.sampling.request import SamplingRequest
 from mcp_host.sampling.structured.inlining import inlined
@@ -237,11 +237,11 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     """What a ChatResponse says.
 
     Raises:
-        ProviderError: The stream ended before the reply was complete.
+        Unfinished: It does not have the whole answer.
         SamplingError: A required call cannot be read.
     """
     if not reply.get("done"):
-        raise unfinished(PROVIDER)
+        raise Unfinished
     message: JSONObject = dict(reply["message"])
     for name in TEXT_FIELDS:
         if message.get(name):
@@ -255,7 +255,7 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     if prompt.request.params.disable_parallel_tool_use and message.get("tool_calls"):
         message["tool_calls"] = message["tool_calls"][:1]
     functions = [call["function"] for call in message.get("tool_calls") or ()]
-    calls = [Call(None, function["name"], function.get("arguments") or {}) for function in functions]
+    calls = [Call(None, function["name"], function.get("arguments")) for function in functions]
     return Reply(
         [*([TextContent(text=text)] if text else ()), *calls],
         reply.get("model") or prompt.model,
@@ -307,7 +307,10 @@ class OllamaModel(ProviderModel):
     read_event = staticmethod(read_event)
 
     async def create(self, body: JSONObject) -> JSONObject:
-        reply: JSONObject = await self._ask(dict, "POST", "/api/chat", json=body | {"stream": False})
+        try:
+            reply: JSONObject = await self._ask(dict, "POST", "/api/chat", json=body | {"stream": False})
+        except TypeError as exc:
+            raise Unreadable from exc  # its JSON is no object
         return reply
 
     @asynccontextmanager

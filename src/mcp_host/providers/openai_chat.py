@@ -36,8 +36,9 @@ from mcp_host.providers.adapter import (
     Usage,
     as_json,
     refused,
+    text_arguments,
 )
-from mcp_host.providers.failures import unfinished
+from mcp_host.providers.failures import Unfinished, reading
 from mcp_host.providers.openai import (
     NAME_RULE,
     PROVIDER,
@@ -219,7 +220,8 @@ def read_reply(reply: JSONObject, prompt: Prompt, dialect: Dialect = "openai") -
     """What a chat completion says.
 
     Raises:
-        ProviderError: The model failed, or the stream ended too early.
+        ProviderError: The model failed.
+        Unfinished: It does not have the whole answer.
         SamplingError: It has the address of an image.
     """
     choices = reply.get("choices") or []
@@ -228,7 +230,7 @@ def read_reply(reply: JSONObject, prompt: Prompt, dialect: Dialect = "openai") -
     if (error := reply.get("error") or choice.get("error")) or finish_reason in FAILURES:
         raise model_failed(error or {"code": finish_reason})
     if not finish_reason:
-        raise unfinished(PROVIDER)
+        raise Unfinished
     message: JSONObject = _whole(reply[OPEN]) if OPEN in reply else choice["message"]
     content = _read_message(message, prompt)
     stop_reason = _stop_reason(choice, message)
@@ -268,7 +270,8 @@ def _read_message(message: JSONObject, prompt: Prompt) -> Answer:
             content.append(TextContent(text=spoken["transcript"]))
     content += [_read_image(image["image_url"]["url"]) for image in message.get("images") or ()]  # OpenRouter
     for call in message.get("tool_calls") or ():
-        content.append(Call(call.get("id"), call["function"]["name"], call["function"].get("arguments") or ""))
+        function = call["function"]
+        content.append(Call(call.get("id"), function["name"], text_arguments(function.get("arguments"))))
     return content
 
 
@@ -525,7 +528,9 @@ async def chunks(response: Any, *, is_call: bool, end_timeout: float = END_TIMEO
     async for some in received:
         for event in decoder.feed(some):
             if not event.data.startswith(b"[DONE]"):
-                yield from_json(event.data)
+                with reading():
+                    chunk = from_json(event.data)
+                yield chunk
                 continue
             with move_on_after(end_timeout):
                 async for _ in received:

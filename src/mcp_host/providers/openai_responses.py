@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 from typing import Any, assert_never
 
 from mcp_host.errors import SamplingError
-from mcp_host.providers.adapter import Call, Prompt, ProviderModel, Reply, Usage, as_json, refused
-from mcp_host.providers.failures import unfinished
+from mcp_host.providers.adapter import Call, Prompt, ProviderModel, Reply, Usage, as_json, refused, text_arguments
+from mcp_host.providers.failures import Unfinished
 from mcp_host.providers.openai import (
     NAME_RULE,
     PROVIDER,
@@ -183,13 +183,14 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     """What a response says.
 
     Raises:
-        ProviderError: The model failed, or the stream ended too early.
+        ProviderError: The model failed.
+        Unfinished: It does not have the whole answer.
         SamplingError: It has a call of a tool that is not one of the request.
     """
     if reply.get("error") or reply.get("status") == "failed":
         raise model_failed(reply.get("error"))
     if OPEN in reply or "output" not in reply or reply.get("status") in ("queued", "in_progress", "cancelled"):
-        raise unfinished(PROVIDER)
+        raise Unfinished
     output: list[JSONObject] = reply["output"]
     content, has_refused = _read_output(output)
     stop_reason = _stop_reason(reply, has_refused, content)
@@ -219,7 +220,7 @@ def _read_output(output: Sequence[JSONObject]) -> tuple[Answer, bool]:
                     if text := part["refusal" if is_refusal else "text"]:
                         content.append(TextContent(text=text))
             case "function_call":
-                content.append(Call(item["call_id"], item["name"], item["arguments"]))
+                content.append(Call(item["call_id"], item["name"], text_arguments(item["arguments"])))
             case "image_generation_call" if item.get("result"):
                 kind = f"image/{item.get('output_format') or 'png'}"
                 content.append(ImageContent(data=item["result"], mime_type=kind))

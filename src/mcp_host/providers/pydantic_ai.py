@@ -27,8 +27,9 @@ from mcp_host.providers.adapter import (
     link_text,
     refused,
     result_content,
+    text_arguments,
 )
-from mcp_host.providers.failures import unfinished
+from mcp_host.providers.failures import Unfinished
 from mcp_host.providers.names import NameRule
 from mcp_host.providers.openai import call_id, function_of, stopped
 from mcp_host.providers.reasoning import AlteredHistory, ReasoningStore
@@ -61,6 +62,11 @@ OF_RESPONSES = ("kind", "parts", "model_name", "provider_name", "provider_url", 
 
 EMULATED = frozenset({"stop_sequences", "parallel_tool_calls"})
 """Settings that `read_reply` stands in for: it cuts the answer at a stop sequence, and keeps the first call."""
+
+ENDED = "response ended without"  # what it says of a stream without a first event
+
+WITHOUT_DETAILS = frozenset({"xai"})
+"""Providers whose own finish reason pydantic-ai does not pass on; it says nothing for them if there was none."""
 
 COUNTS = {
     "inputTokens": "input_tokens",
@@ -205,11 +211,11 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     """What a response of pydantic-ai says.
 
     Raises:
-        ProviderError: The response is not complete.
+        Unfinished: It is not complete.
         SamplingError: It has something that an answer cannot have.
     """
     if reply.get("state") not in ("complete", "suspended"):
-        raise unfinished(PROVIDER)
+        raise Unfinished
     if (reason := reply["finish_reason"]) == "error":
         raise SamplingError("the model ended its answer with an error")
     native = (reply.get("provider_details") or {}).get("finish_reason", "")
@@ -237,8 +243,7 @@ def _read_part(part: JSONObject) -> TextContent | ImageContent | AudioContent | 
         case "text":
             return TextContent(text=part["content"]) if part["content"] else None
         case "tool-call":
-            arguments = part["args"]
-            return Call(part["tool_call_id"], part["tool_name"], {} if arguments is None else arguments)
+            return Call(part["tool_call_id"], part["tool_name"], text_arguments(part["args"]))
         case "file":
             return _read_file(part["content"])
         case "speech":
@@ -330,10 +335,16 @@ class PydanticAIModel(ProviderModel):
     @asynccontextmanager
     async def stream(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
         from pydantic_ai.direct import model_request_stream
+        from pydantic_ai.exceptions import UnexpectedModelBehavior
 
         with _refusing():
-            async with model_request_stream(self._client, **self._arguments(body)) as events:
-                yield _texts(events)
+            try:
+                async with model_request_stream(self._client, **self._arguments(body)) as events:
+                    yield _texts(events)
+            except UnexpectedModelBehavior as exc:
+                if ENDED in str(exc):
+                    raise Unfinished from exc
+                raise
 
     def _arguments(self, body: JSONObject) -> JSONObject:
         """The arguments of pydantic-ai's direct requests."""
@@ -381,4 +392,20 @@ async def _texts(events: Any) -> AsyncIterator[JSONObject]:
                 yield {"text": event.part.content}
             case "part_delta" if event.delta.part_delta_kind == "text":
                 yield {"text": event.delta.content_delta}
-    yield {"response": _dump(events.get())}
+    response = _dump(events.get())
+    if not _has_ended(response):
+        response["state"] = "incomplete"
+    yield {"response": response}
+
+
+def _has_ended(response: JSONObject) -> bool:
+    """Whether the provider has said why a streamed answer ended.
+
+    pydantic-ai takes any end of a connection for the end of the answer, and of Chat Completions it then says "stop". What
+    the provider itself has said is in *provider_details*. Models without a provider, such as those for tests, say nothing.
+    """
+    if not response.get("provider_url"):
+        return True
+    reason = response.get("finish_reason")
+    native = (response.get("provider_details") or {}).get("finish_reason")
+    return bool(native) or (reason is not None and (reason != "stop" or response["provider_name"] in WITHOUT_DETAILS))

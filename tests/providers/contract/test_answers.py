@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import traceback
 from dataclasses import replace
@@ -19,6 +20,8 @@ from tests.providers.contract.adapters import ADAPTERS, Adapter, reached, though
 from tests.providers.contract.asking import ADD, LOOK, Wire, ask, assistant, request, result, user
 from tests.providers.scripted import Broken, Called, Failed, Said, Stalled
 from tests.providers.servers.base import Heard
+
+THOROUGH = bool(os.environ.get("THOROUGH"))
 
 Stop: TypeAlias = Literal["max_tokens", "stop_sequence", "refusal", "content_filter"]
 MCP_REASONS = {"max_tokens": "maxTokens", "stop_sequence": "stopSequence"}
@@ -233,6 +236,46 @@ async def test_a_stream_that_breaks_is_a_failed_connection_and_no_short_answer(
             await ask(make(stream=True))
 
     assert (caught.value.status, caught.value.transient) == (None, True)
+
+
+@pytest.mark.parametrize("body", ['{"error": "boom"}', "{}", "[]", "null", "<html>502</html>", ""])
+async def test_a_whole_reply_that_has_no_answer_is_an_error_that_says_so(
+    adapter: Adapter, serve: Serve, body: str
+) -> None:
+    server = serve(adapter.server, Failed(status=200, body=body))
+    async with adapter.open(server.url, server.key) as make:
+        with anyio.fail_after(10), pytest.raises(ProviderError) as caught:
+            await ask(make(stream=False))
+
+    said = str(caught.value).partition(": ")[2]
+    assert said in ("the reply cannot be read", "the reply has no complete answer", "the model failed")
+    assert not caught.value.transient
+
+
+@pytest.mark.filterwarnings("ignore:Async generator '(anthropic|httpx).:ResourceWarning")  # theirs, on trio
+@pytest.mark.parametrize("is_closed", [False, True], ids=["connection cut", "response closed"])
+async def test_a_stream_that_ends_anywhere_in_an_answer_is_a_failed_connection(
+    adapter: Adapter, serve: Serve, is_closed: bool
+) -> None:
+    """In an event, in a line, and in a character, too."""
+    said = Said(text="é😀", calls=[Called("look", {"at": "ü"})])
+    server = serve(adapter.server, said)
+    async with adapter.open(server.url, server.key) as make:
+        model = make(stream=True)
+        with anyio.fail_after(60):
+            whole = told(await ask(model, tools=[LOOK]))
+            failed: dict[int, ProviderError] = {}
+            for sent in range(0, server.sent, 1 if THOROUGH else server.sent // 50):
+                server.say(Broken(said=said, more_bytes=sent, is_closed=is_closed))
+                try:
+                    answer = await ask(model, tools=[LOOK])
+                except ProviderError as error:
+                    failed[sent] = error
+                else:  # only its usage can be missing
+                    assert told(answer) | {"usage": None} == whole | {"usage": None}, sent
+
+    assert max(failed) > server.sent / 2
+    assert {sent: str(error) for sent, error in failed.items() if error.status or not error.transient} == {}
 
 
 async def test_cancelling_a_request_closes_the_providers_stream(adapter: Adapter, serve: Serve) -> None:

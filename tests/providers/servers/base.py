@@ -70,6 +70,8 @@ class ModelServer(ABC):
         """A client went away before the end of its answer."""
         self.stalled = threading.Event()
         """A `Stalled` stream has sent its last event."""
+        self.sent = 0
+        """The bytes of the last answer."""
 
     @property
     def last(self) -> JSON:
@@ -168,6 +170,7 @@ class ModelServer(ABC):
             self.refusals.append(f"the server of the test failed: {exc!r}")
             answer = self._failure(500, repr(exc))
 
+        self.sent = sum(map(len, answer.parts))
         await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
         for part in answer.parts:
             cut = self._random.randint(0, len(part))  # a TCP segment ends anywhere, in a character of UTF-8, too
@@ -206,7 +209,9 @@ class ModelServer(ABC):
                 return self._said(turn, heard)
             case Broken(said=said, events=events, error=error):
                 whole = self._said(said, heard)
-                return replace(whole, parts=[*whole.parts[:events], error], then="end" if error else "cut")
+                rest = b"".join(whole.parts[events:])[: turn.more_bytes]
+                parts = [*whole.parts[:events], rest, error]
+                return replace(whole, parts=parts, then="end" if error or turn.is_closed else "cut")
             case Stalled(said=said, events=events):
                 whole = self._said(said, heard)
                 return replace(whole, parts=whole.parts[:events], then="stall")
