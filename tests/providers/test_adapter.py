@@ -21,7 +21,7 @@ from mcp_host import Client, Sampling
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
 from mcp_host.middleware import AnyRequest, CallNext, ServerRequest
 from mcp_host.providers import AnthropicModel, Delta, ModelAnswer, ReasoningStore
-from mcp_host.providers.adapter import Call, Prompt, Reply, answer_of
+from mcp_host.providers.adapter import Call, Prompt, Reply, answer_of, media_type
 from mcp_host.providers.names import ToolNames
 from mcp_host.sampling import CallModel, SamplingRequest, always, run_tool_loop
 from mcp_host.server_requests import ProgressReporter
@@ -82,6 +82,14 @@ def test_a_call_without_arguments_is_one_only_if_its_tool_needs_none(required: l
     else:
         with pytest.raises(SamplingError, match=f"^the model called 'a/b' {problem}$"):
             answer_of(reply, written)
+
+
+@pytest.mark.parametrize(
+    ("written", "registered"),
+    [("image/jpg", "image/jpeg"), ("IMAGE/PNG; x=1", "image/png"), ("audio/wav", "audio/wav"), ("", ""), (None, "")],
+)
+def test_types_of_files_are_written_as_they_are_registered(written: str | None, registered: str) -> None:
+    assert media_type(written) == registered
 
 
 def test_ids_that_repeat_or_are_missing_are_made_fresh() -> None:

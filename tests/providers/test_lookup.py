@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import pytest
 
@@ -139,6 +140,19 @@ def test_pydantic_ai_that_is_not_installed_is_named_with_what_to_install(monkeyp
 
     with pytest.raises(ImportError, match=r"^pydantic-ai is not installed: pip install pydantic-ai-slim$"):
         model("pydantic-ai:test")
+
+
+def test_an_sdk_that_pydantic_ai_misses_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "groq", None)
+
+    with pytest.raises(ImportError, match=r"^pydantic-ai: .*pydantic-ai-slim\[groq\]"):
+        model("pydantic-ai:groq:llama-4")
+
+
+@pytest.mark.parametrize(("name", "kind"), [(None, "NoneType"), (b"ollama:m", "bytes")])
+def test_a_name_that_is_no_text_is_an_error(name: Any, kind: str) -> None:
+    with pytest.raises(TypeError, match=f"^name has to be a text such as anthropic:claude-sonnet-5, not {kind}$"):
+        model(name)
 
 
 def test_an_environment_that_the_sdk_cannot_use_is_told_in_its_words(monkeypatch: pytest.MonkeyPatch) -> None:

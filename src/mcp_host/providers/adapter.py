@@ -59,7 +59,7 @@ from mcp_host.types.sampling import TOOL_USE, SamplingMessageContentBlock
 # fmt: off
 __all__ = [  # ModelAnswer and Usage are for adapters, too
     "Call", "Delta", "Metadata", "ModelAnswer", "OnDelta", "Prompt", "ProviderModel", "Reply", "Usage",
-    "answer_of", "as_json", "file_text", "input_schema", "link_text", "read_arguments", "refused", "result_content", "text_arguments",
+    "answer_of", "as_json", "file_text", "input_schema", "link_text", "media_type", "read_arguments", "refused", "result_content", "text_arguments",
 ]
 # fmt: on
 
@@ -551,13 +551,19 @@ def link_text(link: ResourceLink) -> str:
     return to_json(link_fields(link)).decode()
 
 
+def media_type(written: str | None) -> str:
+    """The type of a file without its parameters, as it is registered: "image/jpeg" for "IMAGE/JPG; q=1"; "" if unknown."""
+    kind = (written or "").partition(";")[0].strip().lower()
+    return "image/jpeg" if kind == "image/jpg" else kind
+
+
 def file_text(file: BlobResourceContents, where: str) -> str | None:
     """What a file of text says. None if it is another file.
 
     Raises:
         InputRefused: It is not UTF-8.
     """
-    kind = (file.mime_type or "").partition(";")[0].strip().lower()
+    kind = media_type(file.mime_type)
     if TEXT_FILES.fullmatch(kind) is None:
         return None
     try:

@@ -35,6 +35,7 @@ from mcp_host.providers.adapter import (
     as_json,
     input_schema,
     link_text,
+    media_type,
     refused,
     result_content,
 )
@@ -200,11 +201,11 @@ def _block(block: ContentBlock | SamplingMessageContentBlock, where: str) -> lis
         case TextContent(text=text):
             return _text(text)
         case ImageContent(data=data, mime_type=kind):
-            return [_image(data, kind, where)]
+            return [_image(data, media_type(kind), where)]
         case ResourceLink():
             return _text(link_text(block))
         case EmbeddedResource(resource=resource):
-            kind = (resource.mime_type or "").partition(";")[0].strip().lower()
+            kind = media_type(resource.mime_type)
             if not isinstance(resource, BlobResourceContents):
                 return _document(resource.text, resource.uri)
             if kind == PDF:

@@ -45,6 +45,7 @@ from mcp_host.providers.adapter import (
     file_text,
     input_schema,
     link_text,
+    media_type,
     refused,
     result_content,
 )
@@ -337,7 +338,7 @@ def _read_block(block: ContentBlock, where: str) -> str | JSONObject:
 
 
 def _file(kind: str, data: str, where: str) -> JSONObject:
-    kind = kind.partition(";")[0].strip().lower()
+    kind = media_type(kind)
     if FILES.fullmatch(kind) is None:
         raise refused(where, f"no {excerpt(kind)}")
     return {"inlineData": {"mimeType": kind, "data": data}}

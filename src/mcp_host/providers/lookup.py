@@ -70,10 +70,13 @@ def model(name: str, /, **arguments: Any) -> ProviderModel:
     ``async with model(...) as m:`` closes the client at the end. A program that uses the model until it exits need not.
 
     Raises:
+        TypeError: *name* is no text.
         ValueError: There is no such provider, its name is missing, or the SDK finds no key. The text says which
             variable to set.
         ImportError: The SDK is not installed. The text says how to install it.
     """
+    if not isinstance(name, str):
+        raise TypeError(f"name has to be a text such as anthropic:claude-sonnet-5, not {type(name).__name__}")
     prefix, colon, its_name = name.partition(":")
     if not colon or not its_name or prefix not in (*PROVIDERS, PYDANTIC_AI):
         raise ValueError(_no_such_model(name, prefix if colon else ""))
@@ -123,7 +126,9 @@ def _pydantic_ai_model(name: str, **arguments: Any) -> ProviderModel:
     except ImportError as exc:
         raise ImportError("pydantic-ai is not installed: pip install pydantic-ai-slim") from exc
     try:
-        its_model = infer_model(name)  # raises ImportError itself, with what to install
+        its_model = infer_model(name)
+    except ImportError as exc:  # its text says what to install
+        raise ImportError(f"pydantic-ai: {exc}") from exc
     except UserError as exc:
         raise ValueError(f"pydantic-ai: {exc}") from exc
     return PydanticAIModel(its_model, **arguments)

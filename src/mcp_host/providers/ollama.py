@@ -35,6 +35,7 @@ from mcp_host.providers.adapter import (
     file_text,
     input_schema,
     link_text,
+    media_type,
     read_arguments,
     refused,
     result_content,
@@ -200,7 +201,7 @@ def _content(blocks: Sequence[ContentBlock], where: str) -> JSONObject:
             case EmbeddedResource(resource=resource):
                 if not isinstance(resource, BlobResourceContents):
                     texts.append(f"{resource.uri}:\n{resource.text}")
-                elif (resource.mime_type or "").startswith("image/"):
+                elif media_type(resource.mime_type).startswith("image/"):
                     images.append(resource.blob)
                 elif (read := file_text(resource, where)) is not None:
                     texts.append(f"{resource.uri}:\n{read}")

@@ -10,7 +10,16 @@ from urllib.parse import unquote, urlsplit
 
 from mcp_host.errors import InputRefused, ProviderError, quoted
 from mcp_host.providers import schemas
-from mcp_host.providers.adapter import Call, Prompt, file_text, input_schema, link_text, refused, result_content
+from mcp_host.providers.adapter import (
+    Call,
+    Prompt,
+    file_text,
+    input_schema,
+    link_text,
+    media_type,
+    refused,
+    result_content,
+)
 from mcp_host.providers.failures import code_among
 from mcp_host.providers.names import NameRule
 from mcp_host.sampling.stop_reasons import REFUSALS
@@ -33,7 +42,7 @@ PROVIDER = "openai"
 NAME_RULE = NameRule(re.compile("[a-zA-Z0-9_-]{1,64}"), re.compile("[^a-zA-Z0-9_-]"), 64)
 
 # https://developers.openai.com/api/docs/guides/images-vision, …/audio, …/file-inputs
-IMAGES = {kind: kind for kind in ("image/png", "image/jpeg", "image/webp", "image/gif")} | {"image/jpg": "image/jpeg"}
+IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
 AUDIO_FORMATS = {
     **dict.fromkeys(("audio/wav", "audio/wave", "audio/x-wav", "audio/vnd.wave"), "wav"),
     **dict.fromkeys(("audio/mp3", "audio/mpeg", "audio/x-mp3"), "mp3"),
@@ -80,7 +89,7 @@ def part_of(block: ContentBlock, where: str) -> Part:
 
 
 def _file(resource: BlobResourceContents, where: str) -> Part:
-    kind = _essence(resource.mime_type)
+    kind = media_type(resource.mime_type)
     if kind == PDF:
         return resource
     if kind.startswith("audio/"):
@@ -94,14 +103,10 @@ def _document(uri: str, text: str) -> str:
 
 
 def _image(data: str, kind: str, where: str) -> ImageContent:
-    if (written := IMAGES.get(_essence(kind))) is None:
+    written = media_type(kind)
+    if written not in IMAGES:
         raise refused(where, f"no {quoted(kind)}" if kind else "no files of an unknown type")
     return ImageContent(data=data, mime_type=written)
-
-
-def _essence(kind: str | None) -> str:
-    """A media type without its parameters."""
-    return (kind or "").partition(";")[0].strip().lower()
 
 
 def result_parts(result: ToolResultContent, where: str) -> list[Part]:
@@ -134,7 +139,7 @@ def pdf(resource: BlobResourceContents) -> JSONObject:
 
 
 def audio(block: AudioContent, where: str) -> JSONObject:
-    if (written := AUDIO_FORMATS.get(_essence(block.mime_type))) is None:
+    if (written := AUDIO_FORMATS.get(media_type(block.mime_type))) is None:
         raise refused(where, f"wav and mp3, not {quoted(block.mime_type)}")
     return {"data": block.data, "format": written}
 

@@ -25,6 +25,7 @@ from mcp_host.providers.adapter import (
     Reply,
     Usage,
     link_text,
+    media_type,
     refused,
     result_content,
     text_arguments,
@@ -188,7 +189,7 @@ def _content(blocks: Sequence[ContentBlock], where: str) -> list[str | JSONObjec
 
 
 def _binary(data: str, kind: str) -> JSONObject:
-    return {"kind": "binary", "data": data, "media_type": kind}
+    return {"kind": "binary", "data": data, "media_type": media_type(kind)}
 
 
 def _plain(content: list[str | JSONObject]) -> object:

@@ -76,6 +76,17 @@ async def test_what_the_user_says_reaches_the_model_or_is_refused(adapter: Adapt
     await check(adapter, serve, f"user.{kind}", [user("Look:", block)], marker)
 
 
+@pytest.mark.parametrize("kind", ["IMAGE/PNG", "image/png; q=1"])
+async def test_the_type_of_an_image_is_written_as_it_is_registered(adapter: Adapter, serve: Serve, kind: str) -> None:
+    """Ollama's API has no types."""
+    server = serve(adapter.server, Said(text="ok"))
+    async with adapter.open(server.url, server.key) as make:
+        await ask(make(), user({**IMAGE, "mimeType": kind}))
+
+    assert reached(server, PNG)
+    assert reached(server, "image/png") is (adapter.name != "ollama")
+
+
 async def test_an_image_of_the_assistant_reaches_the_model_or_is_refused(adapter: Adapter, serve: Serve) -> None:
     messages = [user("Draw."), assistant(IMAGE), user("Again.")]
     await check(adapter, serve, "assistant.image", messages, PNG)
