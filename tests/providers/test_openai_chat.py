@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import base64
+import json
 import random
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
+import httpx2
 import openai
 import pytest
 from anyio import fail_after, sleep_forever
@@ -67,9 +69,10 @@ def test_a_plain_request(dialect: Dialect, limit: str) -> None:
     [
         ("gpt-4.1", "openai", 5, {"temperature": 1}),
         ("gpt-5.6", "openai", 1, {}),
-        ("qwen3", "compatible", 5, {"temperature": 1, "stop": ["0", "1", "2", "3", "4"]}),
+        ("qwen3", "compatible", 4, {"temperature": 1, "stop": ["0", "1", "2", "3"]}),
+        ("qwen3", "compatible", 5, {"temperature": 1}),
     ],
-    ids=["too many", "a reasoning model", "another server"],
+    ids=["too many", "a reasoning model", "another server", "too many for another server"],
 )
 def test_what_a_model_does_not_take_is_not_written(
     model: str, dialect: Dialect, stops: int, written: dict[str, object]
@@ -213,6 +216,41 @@ def test_a_turn_with_reasoning_goes_back_as_it_was() -> None:
     assert asked == {**turn, "tool_calls": [call(answered["tool_call_id"])]}
 
 
+@pytest.mark.parametrize("ids", [(None, None), ("", ""), ("", "c2")], ids=["none", "empty", "one"])
+async def test_calls_of_a_kept_turn_have_the_ids_of_their_results(ids: tuple[str | None, str | None]) -> None:
+    said = completion(
+        "tool_calls",
+        reasoning_content="Sums.",
+        tool_calls=[
+            {"id": id, "function": {"name": "add", "arguments": arguments}}
+            for id, arguments in zip(ids, ("", None), strict=True)
+        ],
+    )
+    answers = iter([said, completion(content="3")])
+    bodies: list[dict[str, Any]] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        bodies.append(json.loads(request.content))
+        return httpx2.Response(200, json=next(answers))
+
+    async with (
+        httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http,
+        openai.AsyncOpenAI(api_key="k", base_url="http://localhost/v1", http_client=http) as client,
+    ):
+        model = OpenAIChatModel(client, "qwen3")
+        first = await model(prompt(tools=[ADD]).request)
+        results = [result(text(str(nth)), id=use.id)["content"][0] for nth, use in enumerate(first.tool_uses)]
+        turn = {"role": "assistant", "content": [block.to_wire() for block in first.content]}
+        await model(prompt(USER, turn, {"role": "user", "content": results[::-1]}, tools=[ADD]).request)
+
+    _, asked, last, before = bodies[1]["messages"]
+    one, two = asked["tool_calls"]
+    assert asked["reasoning_content"] == "Sums."
+    assert (one["function"]["arguments"], two["function"]["arguments"]) == ("{}", "{}")
+    assert one["id"] != two["id"]
+    assert (before, last) == (tool("0", one["id"]), tool("1", two["id"]))
+
+
 def test_a_call_whose_reasoning_is_lost_has_an_empty_one_for_other_servers() -> None:
     asked = replace(prompt(USER, used(), result(text("1"))), lost=frozenset({1}))
 
@@ -317,10 +355,17 @@ ONE = Call("c1", "add", "{}")
             [Call(None, "now", None)],
             "toolUse",
         ),
+        (
+            completion("function_call", function_call={"name": "now", "arguments": "{}"}),
+            [Call(None, "now", "{}")],
+            "toolUse",
+        ),
+        (completion("tool_calls", content="a", tool_calls=[]), [TextContent(text="a")], "endTurn"),
     ],
     ids=[
         *("text", "empty", "calls", "calls with stop", "cut off", "filtered", "refusal", "stop sequence", "stop token"),
         *("another reason", "parts", "audio", "images", "bare call"),
+        *("the call of 2023", "calls without calls"),
     ],
 )
 def test_a_reply_is_read(reply: dict[str, Any], content: list[object], stop_reason: str) -> None:
@@ -410,7 +455,10 @@ def test_broken_arguments_name_the_tool() -> None:
     ("reply", "sentence"),
     [
         ({"error": {"code": "overloaded", "message": "secret"}}, "openai: the model failed, overloaded"),
-        (completion("error", choice={"error": {"code": 502, "message": "secret"}}), "openai: the model failed"),
+        (
+            completion("error", choice={"error": {"code": 502, "message": "secret"}}),
+            "openai: the model failed (HTTP 502)",
+        ),
         (completion("insufficient_system_resource"), "openai: the model failed, insufficient_system_resource"),
     ],
     ids=["error", "error in the choice", "failure as a reason"],
@@ -496,16 +544,50 @@ def piece(arguments: object = None, name: str | None = None, **fields: Any) -> d
             [piece("{}", "get_", index=0, id="c1"), piece(None, "weather", index=0)],
             [("c1", "get_weather", "{}")],
         ),
+        (
+            [piece('{"a":1}', "add", index=0), piece('{"a":2}', "add", index=0), piece({}, "now", index=0)],
+            [(None, "add", '{"a":1}'), (None, "add", '{"a":2}'), (None, "now", "{}")],
+        ),
+        (
+            [piece("", "add", index=0), piece('{"a":', "add", index=0), piece("{}}", "add", index=0)],
+            [(None, "add", '{"a":{}}')],
+        ),
     ],
     ids=[
         *("interleaved", "whole, no index", "interleaved by id", "one index for all", "repeated name and id"),
         *("another id each time", "neither index nor id", "only names", "an object", "a name in pieces"),
+        *("one index and no ids", "one index, no ids, a repeated name"),
     ],
 )
 def test_deltas_of_calls_go_to_their_call(
     deltas: list[dict[str, Any]], calls: list[tuple[object, str, object]]
 ) -> None:
     assert calls_of(*deltas) == calls
+
+
+def test_the_call_of_2023_is_folded() -> None:
+    deltas = [{"name": "add"}, {"arguments": '{"a"'}, {"arguments": ":1}"}]
+    reply = folded(*[chunk({"function_call": delta}) for delta in deltas], chunk(finish="function_call"))
+
+    assert read_reply(reply, prompt()).content == [Call(None, "add", '{"a":1}')]
+
+
+def test_a_choice_whose_index_is_null_is_the_first() -> None:
+    events = [chunk({"content": "a"}), chunk(finish="stop")]
+    for event in events:
+        event["choices"][0]["index"] = None
+
+    assert read_reply(folded(*events), prompt()).content == [TextContent(text="a")]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_arguments_that_are_a_list_are_an_error(stream: bool) -> None:
+    asked = prompt(tools=[ADD])
+    wrong = call(arguments=[])  # type: ignore[arg-type]  # of a server
+    reply = folded(chunk({"tool_calls": [{**wrong, "index": 0}]}), chunk(finish="tool_calls"))
+
+    with pytest.raises(SamplingError, match=r"^the model called 'add' with arguments that are no JSON object$"):
+        answer_of(read_reply(reply if stream else completion("tool_calls", tool_calls=[wrong]), asked), asked)
 
 
 def test_deltas_after_the_finish_reason_count() -> None:
@@ -534,6 +616,46 @@ def test_a_reply_without_a_finish_reason_is_unfinished(reply: dict[str, Any]) ->
 def test_a_chunk_with_an_error_is_an_error_without_its_text() -> None:
     with pytest.raises(ProviderError, match=r"^openai: the model failed, overloaded$"):
         folded({"error": {"code": "overloaded", "message": "secret"}})
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence", "transient"),
+    [
+        ({"error": {"code": 502, "message": "secret"}}, "openai: the model failed (HTTP 502)", True),
+        ({"error": {"code": "429", "message": "secret"}}, "openai: the model failed (HTTP 429)", True),
+        ({"error": {"code": 401, "message": "secret"}}, "openai: the model failed (HTTP 401)", False),
+        ({"error": {"code": None, "type": "server_error"}}, "openai: the model failed, server_error", True),
+        (
+            {"error": {"code": "rate_limit_exceeded", "type": "requests"}},
+            "openai: the model failed, rate_limit_exceeded",
+            True,
+        ),
+        ({"error": {"code": "invalid_prompt"}}, "openai: the model failed, invalid_prompt", False),
+        ({"error": "secret"}, "openai: the model failed", False),
+        (
+            {"object": "error", "message": "secret", "type": "InternalServerError", "code": 500},
+            "openai: the model failed (HTTP 500), InternalServerError",
+            True,
+        ),
+    ],
+    ids=["number", "digits", "a key", "type", "rate", "prompt", "text", "vLLM"],
+)
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_an_error_behind_http_200_says_whether_to_ask_again(
+    error: dict[str, Any], sentence: str, transient: bool, stream: bool
+) -> None:
+    with pytest.raises(ProviderError) as caught:
+        folded(error) if stream else read_reply(error, prompt())
+
+    assert (str(caught.value), caught.value.transient) == (sentence, transient)
+
+
+@pytest.mark.parametrize("reason", ["error", "insufficient_system_resource", "abort"])
+def test_a_finish_reason_that_is_a_failure_is_one_that_may_pass(reason: str) -> None:
+    with pytest.raises(ProviderError) as caught:
+        read_reply(completion(reason, content="a"), prompt())
+
+    assert (caught.value.code, caught.value.transient) == (reason, True)
 
 
 def test_other_choices_are_left_out() -> None:
@@ -706,6 +828,8 @@ async def test_a_forced_tool_through_the_sdk_is_a_call_and_no_text(
 
 async def test_a_server_that_holds_its_stream_open_after_the_last_chunk_does_not_hold_the_answer() -> None:
     class Response:
+        headers: ClassVar[dict[str, str]] = {}
+
         async def iter_bytes(self) -> AsyncGenerator[bytes]:
             yield b'data: {"choices": []}\n\ndata: [DONE]\n\n'
             await sleep_forever()
@@ -751,3 +875,70 @@ def test_the_work_for_the_calls_of_a_stream_is_linear(name: str) -> None:
         )
 
     assert Place.compared < 10_000
+
+
+# Streams through the SDK, of servers that end them in other ways
+
+HELLO = [chunk({"content": "Hel"}), chunk({"content": "lo"}), chunk({}, "stop")]
+USAGE = {"id": "x", "choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2}}
+
+
+def sse(*events: dict[str, Any], end: str = "") -> str:
+    return "".join([f"data: {json.dumps(event)}\n\n" for event in events]) + end
+
+
+async def streamed(body: str, kind: str = "text/event-stream", **params: Any) -> tuple[str, str]:
+    """The answer that a stream gives, and what *on_delta* got of it."""
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, text=body, headers={"content-type": kind})
+
+    heard: list[str] = []
+    async with (
+        httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http,
+        openai.AsyncOpenAI(api_key="k", base_url="http://localhost/v1", max_retries=0, http_client=http) as client,
+    ):
+        model = OpenAIChatModel(client, "qwen3", on_delta=lambda delta: heard.append(delta.text))
+        answered = await model(prompt(**params).request)
+    return answered.text, "".join(heard)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (sse(*HELLO, end="data: [DONE]\n\n"), "text/event-stream"),
+        (sse(*HELLO, end="data: [DONE]"), "text/event-stream"),
+        (sse(*HELLO, USAGE), "text/event-stream"),
+        (json.dumps(completion(content="Hello")), "application/json"),
+    ],
+    ids=["done", "done without a blank line", "usage", "no stream"],
+)
+async def test_a_stream_that_is_whole_is_an_answer(body: str, kind: str) -> None:
+    assert await streamed(body, kind) == ("Hello", "Hello")
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "sentence", "transient"),
+    [
+        (sse(*HELLO), "text/event-stream", "openai: the stream ended before the answer was complete", True),
+        (
+            'event: error\ndata: {"message": "secret", "code": 500}\n\n',
+            "text/event-stream",
+            "openai: the model failed (HTTP 500)",
+            True,
+        ),
+        (
+            '{"error": {"code": 503, "message": "secret"}}',
+            "application/json",
+            "openai: the model failed (HTTP 503)",
+            True,
+        ),
+    ],
+    ids=["a finish reason, and no more", "error event", "error instead of a stream"],
+)
+async def test_a_stream_that_is_no_answer_says_what_it_is(body: str, kind: str, sentence: str, transient: bool) -> None:
+    """Deltas may come after the finish reason."""
+    with pytest.raises(ProviderError) as caught:
+        await streamed(body, kind)
+
+    assert (str(caught.value), caught.value.transient) == (sentence, transient)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -353,6 +353,24 @@ def test_the_text_in_the_strict_format_is_the_call() -> None:
     assert (use.name, use.input) == ("a/b", {"a": 1})
 
 
+def test_a_comment_before_the_text_in_the_strict_format_is_no_part_of_the_call() -> None:
+    comment, final = said("I will add.", phase="commentary"), said('{"a": 1}', phase="final_answer")
+    read = read_reply(response(comment, final), prompt(tools=[ADD], toolChoice={"mode": "required"}))
+
+    assert read.content == [TextContent(text="I will add."), Call(None, "add", '{"a": 1}')]
+
+
+def test_a_turn_with_reasoning_whose_text_is_a_call_goes_back_as_it_was_and_then_as_the_call() -> None:
+    """The API refuses reasoning without the message that followed it, and results without a call."""
+    turn = [{name: value for name, value in REASONING.items() if value is not None}, said('{"a":1}')]
+
+    body = write_request(prompt(USER, used(a=1), result(text("1")), turns={1: turn}))
+
+    called = {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a": 1}'}
+    output = {"type": "function_call_output", "call_id": "c1", "output": "1"}
+    assert body["input"] == [{"role": "user", "content": "Hi"}, *turn, called, output]
+
+
 @pytest.mark.parametrize(
     ("reply", "content", "stop_reason"),
     [
@@ -506,6 +524,22 @@ def test_events_without_an_index_go_to_their_item() -> None:
 def test_an_error_event_is_an_error_without_its_text() -> None:
     with pytest.raises(ProviderError, match=r"^openai: the model failed, rate_limit_exceeded$"):
         read_event({}, {"type": "error", "code": "rate_limit_exceeded", "message": "secret"})
+
+
+@pytest.mark.parametrize(
+    ("code", "transient"), [("server_error", True), ("rate_limit_exceeded", True), ("invalid_prompt", False)]
+)
+def test_a_failure_says_whether_to_ask_again(code: str, transient: bool) -> None:
+    error = {"code": code, "message": "secret"}
+    failures: list[Callable[[], object]] = [
+        lambda: read_event({}, {"type": "error", **error}),
+        lambda: read_event({}, {"type": "error", "error": error}),
+        lambda: read_reply(response(status="failed", error=error), prompt()),
+    ]
+    for fail in failures:
+        with pytest.raises(ProviderError) as caught:
+            fail()
+        assert (str(caught.value), caught.value.transient) == (f"openai: the model failed, {code}", transient)
 
 
 def test_a_stream_that_fails_says_so() -> None:

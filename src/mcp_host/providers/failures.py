@@ -23,7 +23,12 @@ CODE = re.compile(  # short words without digits: a key of an API is none
     r"|[A-Z]{1,20}(_[A-Z]{1,20})*"  # RESOURCE_EXHAUSTED
     r"|([A-Z][a-z]{2,20}){1,6})"  # DeploymentNotFound
 )
-OVERLOADED = frozenset({"overloaded_error", "api_error", "rate_limit_error", "timeout_error", "server_error"})
+OVERLOADED = frozenset(
+    {
+        *("overloaded_error", "api_error", "rate_limit_error", "timeout_error"),  # Anthropic
+        *("server_error", "rate_limit_exceeded"),  # OpenAI
+    }
+)
 """Codes of errors in the middle of a stream, where the status was 200 already."""
 
 CONNECTION_ERRORS = ("ConnectionError", "Timeout", "TimeoutError", "TransportError")

@@ -20,7 +20,7 @@ from mcp_host.providers.adapter import (
     refused,
     result_content,
 )
-from mcp_host.providers.failures import code_among
+from mcp_host.providers.failures import OVERLOADED, code_among
 from mcp_host.providers.names import NameRule
 from mcp_host.sampling.stop_reasons import REFUSALS
 from mcp_host.types import (
@@ -50,6 +50,8 @@ AUDIO_FORMATS = {
 PDF = "application/pdf"
 
 NOT_REASONING = re.compile(r"(ft:)?(gpt-3|gpt-4|chatgpt-|gpt-5[.\d]*-chat)")
+
+STATUS = re.compile("[45][0-9]{2}")
 
 MOST_ID = 40  # characters of a call's id at Chat Completions of some models; 64 elsewhere
 MOST_METADATA = (16, 64, 512)  # pairs, and characters of a key and of a value
@@ -260,9 +262,19 @@ def usage_counts(counts: dict[str, object]) -> dict[str, int] | None:
 
 
 def model_failed(error: object) -> ProviderError:
-    """The error for a reply, or an event, that says that the model failed. Its text has only the code of *error*."""
+    """The error for a reply, or an event, that says that the model failed. Its text has only the code of *error*.
+
+    Behind HTTP 200, the code of many servers is the HTTP status that they would have sent.
+    """
     found = [error.get(name) for name in ("code", "type")] if isinstance(error, dict) else []
-    return ProviderError(PROVIDER, "the model failed", code=code_among(found))
+    status = next((int(text) for text in map(str, found) if STATUS.fullmatch(text)), None)
+    return ProviderError(
+        PROVIDER,
+        "the model failed",
+        status=status,
+        code=code_among(found),
+        transient=status is None and any(isinstance(value, str) and value in OVERLOADED for value in found),
+    )
 
 
 def no_answer(what: str, where: str) -> InputRefused:

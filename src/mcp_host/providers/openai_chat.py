@@ -125,7 +125,7 @@ def write_request(prompt: Prompt, dialect: Dialect = "openai") -> JSONObject:
     if is_openai and request.metadata and not prompt.options.get("store"):
         raise refused("metadata", "none unless the host stores the answers (store)")
     stops = [stop for stop in request.stop_sequences or () if stop]
-    if stops and not (is_openai and (len(stops) > MOST_STOPS or reasons(prompt.model))):
+    if stops and len(stops) <= MOST_STOPS and not (is_openai and reasons(prompt.model)):
         body["stop"] = stops
     if is_openai and (own := format_of(prompt)) is not None:
         body["response_format"] = {"type": "json_schema", "json_schema": own}
@@ -155,8 +155,8 @@ def _messages(prompt: Prompt, *, is_openai: bool) -> Iterator[JSONObject]:
         where = f"messages[{index}]"
         turn = prompt.turns.get(index)
         if isinstance(turn, dict):
-            calls = [call | {"id": call_id(call["id"])} for call in turn["tool_calls"]]
-            yield turn | {"tool_calls": calls}
+            calls = zip(turn["tool_calls"], message.tool_uses, strict=True)  # which have ids where the turn has none
+            yield turn | {"tool_calls": [call | {"id": call_id(use.id)} for call, use in calls]}
         elif message.role == "assistant":
             lost = {"reasoning_content": ""} if index in prompt.lost and not is_openai else {}
             yield _assistant(message, where, prompt) | lost  # DeepSeek refuses calls without the field
@@ -228,7 +228,9 @@ def read_reply(reply: JSONObject, prompt: Prompt, dialect: Dialect = "openai") -
     choice: JSONObject = choices[0] if choices else {}
     finish_reason = choice.get("finish_reason")
     if (error := reply.get("error") or choice.get("error")) or finish_reason in FAILURES:
-        raise model_failed(error or {"code": finish_reason})
+        raise model_failed(error or {"code": finish_reason, "type": "server_error"})
+    if reply.get("object") == "error":
+        raise model_failed(reply)
     if not finish_reason:
         raise Unfinished
     message: JSONObject = _whole(reply[OPEN]) if OPEN in reply else choice["message"]
@@ -252,8 +254,8 @@ def _stop_reason(choice: JSONObject, message: JSONObject) -> str:
         return "refusal"
     reason: str = choice["finish_reason"]
     reason = FINISH_REASONS.get(reason, reason)
-    if reason == END_TURN and message.get("tool_calls"):
-        return TOOL_USE
+    if reason in (END_TURN, TOOL_USE):
+        reason = TOOL_USE if _calls(message) else END_TURN
     if reason == END_TURN and isinstance(choice.get("stop_reason"), str):  # vLLM: the stop sequence
         return STOP_SEQUENCE
     return reason
@@ -269,7 +271,7 @@ def _read_message(message: JSONObject, prompt: Prompt) -> Answer:
         if spoken.get("transcript"):
             content.append(TextContent(text=spoken["transcript"]))
     content += [_read_image(image["image_url"]["url"]) for image in message.get("images") or ()]  # OpenRouter
-    for call in message.get("tool_calls") or ():
+    for call in _calls(message):
         function = call["function"]
         content.append(Call(call.get("id"), function["name"], text_arguments(function.get("arguments"))))
     return content
@@ -301,14 +303,31 @@ def _turn(message: JSONObject) -> JSONObject | None:
     https://openrouter.ai/docs/use-cases/reasoning-tokens: ``reasoning_details`` come back unmodified, and then without
     ``reasoning``, which repeats them. Gemini's signatures are in the calls (``extra_content``).
     """
-    calls = message.get("tool_calls") or []
+    calls = _calls(message)
     reasoning = {name: message[name] for name in REASONING if message.get(name)}
     if "reasoning_details" in reasoning:
         reasoning.pop("reasoning", None)
     if not calls or not (reasoning or any(call.keys() - {"function", "id", "index", "type"} for call in calls)):
         return None
-    kept = [{name: value for name, value in call.items() if name != "index"} for call in calls]
+    kept = [
+        {"type": "function"}
+        | {name: value for name, value in call.items() if name != "index"}
+        | {"function": {**call["function"], "arguments": _written(call["function"].get("arguments"))}}
+        for call in calls
+    ]
     return {"role": "assistant", "content": message.get("content"), **reasoning, "tool_calls": kept}
+
+
+def _calls(message: JSONObject) -> Sequence[JSONObject]:
+    """The calls of a message. Servers of 2023 have one ``function_call``, without an id."""
+    if (function := message.get("function_call")) and not message.get("tool_calls"):
+        return [{"function": function}]
+    return message.get("tool_calls") or ()
+
+
+def _written(arguments: object) -> str:
+    """The arguments of a call as each server takes them back: the text of an object."""
+    return arguments if isinstance(arguments, str) and arguments.strip() else json.dumps(arguments or {})
 
 
 def _usage(usage: JSONObject) -> Usage | None:
@@ -338,14 +357,14 @@ def read_event(reply: JSONObject, event: JSONObject) -> str:
     if OWN_FORMAT in event:
         reply[OWN_FORMAT] = True
         return ""
-    if event.get("error"):
-        raise model_failed(event["error"])
+    if event.get("error") or event.get("object") == "error":  # of older servers with vLLM: the event itself
+        raise model_failed(event.get("error") or event)
     for name in ("id", "model", "usage"):
         if event.get(name):
             reply[name] = event[name]
     said = ""
     for choice in event.get("choices") or ():
-        if choice.get("index", 0) == 0:
+        if not choice.get("index"):
             kept = reply.setdefault("choices", [{}])[0]
             kept |= {name: choice[name] for name in ("finish_reason", "stop_reason", "error") if choice.get(name)}
             said += _add_delta(reply.setdefault(OPEN, {}), choice.get("delta") or {})
@@ -365,7 +384,7 @@ def _add_delta(message: JSONObject, delta: JSONObject) -> str:
     for name, heard in (delta.get("audio") or {}).items():
         if name in ("data", "transcript") and heard:
             message.setdefault("audio", {}).setdefault(name, []).append(heard)
-    for call in delta.get("tool_calls") or ():
+    for call in _calls(delta):
         _add_call(message, call)
     return said
 
@@ -384,11 +403,14 @@ def _add_detail(details: list[JSONObject], delta: JSONObject) -> None:
 
 def _add_call(message: JSONObject, delta: JSONObject) -> None:
     function = delta.get("function") or {}
+    piece = function.get("arguments")
+    if piece is not None and not isinstance(piece, str):
+        piece = json.dumps(piece)
     calls: list[JSONObject] = message.setdefault("tool_calls", [])
     places: dict[object, JSONObject] = message.setdefault(PLACES, {})
     id, index = delta.get("id"), delta.get("index")
     call = _call_of(calls, places, delta, function.get("name"))
-    if call is None:
+    if call is None or (function.get("name") and not id and _is_whole(call) and _is_object(piece)):
         call = {"function": {"name": "", "arguments": []}}
         calls.append(call)
         if index is not None:
@@ -400,10 +422,8 @@ def _add_call(message: JSONObject, delta: JSONObject) -> None:
     known = call["function"]
     if (name := function.get("name")) and name != known["name"]:
         known["name"] += name
-    if isinstance(piece := function.get("arguments"), str):
+    if piece:
         known["arguments"].append(piece)
-    elif piece is not None:
-        known["arguments"] = [json.dumps(piece)]
 
 
 def _call_of(
@@ -423,6 +443,19 @@ def _call_of(
     if call is None or (name and id and call["id"] and id != call["id"]):
         return None
     return call
+
+
+def _is_whole(call: JSONObject) -> bool:
+    """Whether a call came in one delta. Ollama and others had 0 for the index of each, and some have no ids."""
+    pieces = call["function"]["arguments"]
+    return len(pieces) == 1 and _is_object(pieces[0])
+
+
+def _is_object(piece: str | None) -> bool:
+    try:
+        return isinstance(from_json(piece or ""), dict)
+    except ValueError:
+        return False
 
 
 def _whole(message: JSONObject) -> JSONObject:
@@ -519,20 +552,43 @@ def dialect_of(client: Any) -> Dialect:
 
 
 async def chunks(response: Any, *, is_call: bool, end_timeout: float = END_TIMEOUT) -> AsyncGenerator[JSONObject]:
-    """The chunks of a response, to its end, for which it has *end_timeout* seconds after the last one. The SDK's own stream leaves generators open after the last chunk, of which
-    trio warns."""
+    """The chunks of a response, to its end, for which it has *end_timeout* seconds after the last one. The SDK's own
+    stream leaves generators open after the last chunk, of which trio warns.
+
+    The end is ``[DONE]``. Some servers do not send it: then it is the chunk with the usage, which is asked for and comes
+    last. A finish reason is no end, because some servers send it before the last deltas.
+
+    Raises:
+        ProviderError: The response ended before.
+    """
     if is_call:
         yield {OWN_FORMAT: True}
-    decoder = EventDecoder(MOST_CHUNK, LastEvent())
     received = response.iter_bytes()
+    if "json" in _content_type(response):  # of servers that know no streams, and errors of others
+        yield _as_chunk(from_json(b"".join([some async for some in received])))
+        return
+    decoder = EventDecoder(MOST_CHUNK, LastEvent())
+    has_usage = False
     async for some in received:
         for event in decoder.feed(some):
-            if not event.data.startswith(b"[DONE]"):
-                with reading():
-                    chunk = from_json(event.data)
-                yield chunk
-                continue
-            with move_on_after(end_timeout):
-                async for _ in received:
-                    pass
-            return
+            if event.data.startswith(b"[DONE]"):
+                with move_on_after(end_timeout):
+                    async for _ in received:
+                        pass
+                return
+            with reading():
+                chunk = from_json(event.data)
+            has_usage = bool(chunk.get("usage"))
+            yield {"error": chunk.get("error") or chunk} if event.type == "error" else chunk
+    if not has_usage and not any(event.data.startswith(b"[DONE]") for event in decoder.end()):
+        raise Unfinished
+
+
+def _content_type(response: Any) -> str:
+    return str(response.headers.get("content-type", "")).partition(";")[0].lower()
+
+
+def _as_chunk(reply: JSONObject) -> JSONObject:
+    """A reply as the only chunk of a stream."""
+    choices = [{**choice, "delta": choice.get("message")} for choice in reply.get("choices") or ()]
+    return {**reply, "choices": choices}

@@ -123,6 +123,8 @@ def _items(index: int, prompt: Prompt) -> Iterator[JSONObject]:
     if isinstance(turn, list):
         for item in turn:
             yield item | {"call_id": call_id(item["call_id"])} if item["type"] == "function_call" else item
+        if all(item["type"] != "function_call" for item in turn):  # its call is the JSON of its last message
+            yield from _assistant(message.model_copy(update={"content": message.tool_uses}), where, prompt)
     elif message.role == "assistant":
         yield from _assistant(message, where, prompt)
     else:
@@ -194,8 +196,9 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     output: list[JSONObject] = reply["output"]
     content, has_refused = _read_output(output)
     stop_reason = _stop_reason(reply, has_refused, content)
-    if stop_reason == END_TURN and (own := own_call(content, prompt)) is not None:
-        content, stop_reason = [own], TOOL_USE
+    *before, last = [item for item in output if item["type"] == "message"] or [{"type": "message", "content": []}]
+    if stop_reason == END_TURN and (own := own_call(_read_output([last])[0], prompt)) is not None:
+        content, stop_reason = [*_read_output(before)[0], own], TOOL_USE  # before are comments
     else:
         content, stop_reason = stopped(content, stop_reason, prompt)
     return Reply(
@@ -294,7 +297,7 @@ def read_event(reply: JSONObject, event: JSONObject) -> str:
             reply.update(event["response"])
             reply["output"] = _output(slots, event["response"].get("output") or [])
         case "error":
-            raise model_failed(event)
+            raise model_failed(event.get("error") or event)
         case "_own_format":
             reply[kind] = True
     return ""

@@ -426,3 +426,27 @@ async def test_thinking_that_the_provider_hides_comes_back_too(
         answer = await ask(model, *conversation, tools=[ADD], maxTokens=4000)
 
     assert answer.text == "done"
+
+
+@pytest.mark.parametrize("thinker", THINKERS, ids=lambda adapter: adapter.name)
+async def test_after_a_forced_call_of_a_model_that_thinks_the_conversation_goes_on(
+    thinker: Adapter, serve: Serve, how: dict[str, object]
+) -> None:
+    """The model may have said the call as text, and the provider takes its thinking back only as it was."""
+    forced = replace(thinker.forced("add", {"a": 1, "b": 2}), thinking="secret thought")
+    server = serve(thinker.server, forced, forced, Said(text="done"))
+    conversation: list[Wire] = [user("Add.")]
+    async with thinker.open(server.url, server.key) as make:
+        model = make(options=thinker.thinking, **how)
+        for turn in range(2):
+            choice = {"mode": "required", "name": "add"}
+            answer = await ask(model, *conversation, tools=[ADD, LOOK], toolChoice=choice, maxTokens=4000)
+            [use] = answer.tool_uses
+            assert (use.name, use.input) == ("add", {"a": 1, "b": 2})
+            assert "secret" not in str(answer.to_wire())
+            said = [block.to_wire() for block in answer.content]
+            conversation += [assistant(*said), user(result(use.id, f"marker-{turn}"))]
+        answer = await ask(model, *conversation, tools=[ADD, LOOK], maxTokens=4000)
+
+    assert answer.text == "done"
+    assert all(reached(server, f"marker-{turn}") for turn in range(2))
