@@ -942,3 +942,14 @@ async def test_a_stream_that_is_no_answer_says_what_it_is(body: str, kind: str, 
         await streamed(body, kind)
 
     assert (str(caught.value), caught.value.transient) == (sentence, transient)
+
+
+@pytest.mark.parametrize("words", ["one two three", "one tw", "two EN", "oneEND", "ENDtwo END", "a bEND"])
+async def test_on_delta_gets_no_text_after_a_stop_sequence_however_it_is_split(words: str) -> None:
+    stops = ["END", " two th", "bE"]
+    kept = words[: min([place for stop in stops if (place := words.find(stop)) >= 0], default=len(words))]
+    for first in range(len(words) + 1):
+        for second in range(first, len(words) + 1):
+            parts = [words[:first], words[first:second], words[second:]]
+            body = sse(*[chunk({"content": part}) for part in parts], chunk({}, "stop"), end="data: [DONE]\n\n")
+            assert await streamed(body, stopSequences=stops) == (kept, kept)

@@ -171,6 +171,9 @@ class ProviderModel(ABC):
     name_rule: ClassVar[NameRule]
     """The tool names that the provider allows."""
 
+    cuts_at_stops: ClassVar[bool] = False
+    """Whether `read_reply` ends the text at a stop sequence. Then *on_delta* gets no more of it."""
+
     def __init__(
         self,
         client: Any,  # of any SDK: each adapter calls the methods that it needs
@@ -304,14 +307,23 @@ class ProviderModel(ABC):
 
     async def _ask_and_show(self, body: JSONObject, request: SamplingRequest, *, is_shown: bool) -> JSONObject:
         if not (is_shown and self._progress) or request.reporter is None:
-            return await self.ask(body, _Shown(request, self._on_delta if is_shown else None))
+            return await self._ask_up_to_stop(body, request, _Shown(request, self._on_delta if is_shown else None))
         progress = _Progress(request)
         try:
             async with HandlerTasks.open() as tasks:
                 tasks.start(progress.report)
-                return await self.ask(body, _Shown(request, self._on_delta, progress))
+                return await self._ask_up_to_stop(body, request, _Shown(request, self._on_delta, progress))
         except ExceptionGroup as group:
             raise first(group) from None
+
+    async def _ask_up_to_stop(self, body: JSONObject, request: SamplingRequest, show: _Shown) -> JSONObject:
+        stops = [stop for stop in request.stop_sequences or () if stop] if self.cuts_at_stops else []
+        if not stops:
+            return await self.ask(body, show)
+        cut = _UpToStop(show, stops)
+        reply = await self.ask(body, cut)
+        cut.end()
+        return reply
 
     async def ask(self, body: JSONObject, show: Callable[[str], None]) -> JSONObject:
         """Ask once, with or without a stream. *show* gets each text that a stream adds to the answer."""
@@ -368,6 +380,35 @@ class _Heard:
             raise ProviderError(self._provider, f"the answer has more than {MOST_BYTES // 2**20} MiB")
         if self._events % EVENTS_AT_ONCE == 0:
             await checkpoint()
+
+
+class _UpToStop:
+    """Gives the text of an answer up to the first stop sequence. What may be the beginning of one waits."""
+
+    def __init__(self, show: Callable[[str], None], stops: Sequence[str]) -> None:
+        self._show = show
+        self._stops = stops
+        self._longest = max(map(len, stops))
+        self._waiting = ""
+        self._has_stopped = False
+
+    def __call__(self, text: str) -> None:
+        if not self._has_stopped:
+            self._waiting += text
+            self._give(len(self._waiting) - self._longest + 1)
+
+    def end(self) -> None:
+        if not self._has_stopped:
+            self._give(len(self._waiting))
+
+    def _give(self, decided: int) -> None:
+        """Give the text before the first stop sequence, if that is among the first *decided* characters, or these."""
+        found = [place for stop in self._stops if 0 <= (place := self._waiting.find(stop)) <= decided]
+        self._has_stopped = bool(found)
+        end = min(found, default=max(decided, 0))
+        text, self._waiting = self._waiting[:end], self._waiting[end:]
+        if text:
+            self._show(text)
 
 
 class _Progress:

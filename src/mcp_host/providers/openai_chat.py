@@ -494,6 +494,7 @@ class OpenAIChatModel(ProviderModel):
 
     provider = PROVIDER
     name_rule = NAME_RULE
+    cuts_at_stops = True
 
     def __init__(
         self,

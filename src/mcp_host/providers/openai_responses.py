@@ -358,6 +358,7 @@ class OpenAIModel(ProviderModel):
 
     provider = PROVIDER
     name_rule = NAME_RULE
+    cuts_at_stops = True
 
     write_request = staticmethod(write_request)
     read_reply = staticmethod(read_reply)

@@ -450,3 +450,15 @@ async def test_after_a_forced_call_of_a_model_that_thinks_the_conversation_goes_
 
     assert answer.text == "done"
     assert all(reached(server, f"marker-{turn}") for turn in range(2))
+
+
+async def test_on_delta_gets_the_text_of_the_answer_up_to_a_stop_sequence(adapter: Adapter, serve: Serve) -> None:
+    is_cut_here = adapter.cell("stopSequences").state == "emulated"
+    said = Said(text="2 +MARKER 3") if is_cut_here else Said(text="2 +", stop="stop_sequence")
+    heard: list[str] = []
+    server = serve(adapter.server, said)
+    async with adapter.open(server.url, server.key) as make:
+        model = make(on_delta=lambda delta: heard.append(delta.text))
+        answer = await ask(model, stopSequences=["MARKER"])
+
+    assert ("".join(heard), answer.text) == ("2 +", "2 +")
