@@ -650,12 +650,15 @@ def test_an_error_behind_http_200_says_whether_to_ask_again(
     assert (str(caught.value), caught.value.transient) == (sentence, transient)
 
 
-@pytest.mark.parametrize("reason", ["error", "insufficient_system_resource", "abort"])
-def test_a_finish_reason_that_is_a_failure_is_one_that_may_pass(reason: str) -> None:
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [("error", "server_error"), ("insufficient_system_resource",) * 2, ("abort",) * 2],
+)
+def test_a_finish_reason_that_is_a_failure_is_one_that_may_pass(reason: str, code: str) -> None:
     with pytest.raises(ProviderError) as caught:
         read_reply(completion(reason, content="a"), prompt())
 
-    assert (caught.value.code, caught.value.transient) == (reason, True)
+    assert (caught.value.code, caught.value.transient) == (code, True)
 
 
 def test_other_choices_are_left_out() -> None:
