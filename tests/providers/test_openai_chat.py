@@ -222,7 +222,7 @@ async def test_calls_of_a_kept_turn_have_the_ids_of_their_results(ids: tuple[str
         "tool_calls",
         reasoning_content="Sums.",
         tool_calls=[
-            {"id": id, "function": {"name": "add", "arguments": arguments}}
+            {"id": id, "function": {"name": "now", "arguments": arguments}}
             for id, arguments in zip(ids, ("", None), strict=True)
         ],
     )
@@ -238,10 +238,10 @@ async def test_calls_of_a_kept_turn_have_the_ids_of_their_results(ids: tuple[str
         openai.AsyncOpenAI(api_key="k", base_url="http://localhost/v1", http_client=http) as client,
     ):
         model = OpenAIChatModel(client, "qwen3")
-        first = await model(prompt(tools=[ADD]).request)
+        first = await model(prompt(tools=[NOW]).request)
         results = [result(text(str(nth)), id=use.id)["content"][0] for nth, use in enumerate(first.tool_uses)]
         turn = {"role": "assistant", "content": [block.to_wire() for block in first.content]}
-        await model(prompt(USER, turn, {"role": "user", "content": results[::-1]}, tools=[ADD]).request)
+        await model(prompt(USER, turn, {"role": "user", "content": results[::-1]}, tools=[NOW]).request)
 
     _, asked, last, before = bodies[1]["messages"]
     one, two = asked["tool_calls"]

@@ -94,6 +94,7 @@ def in_entry(number: int, *place: str, **members: object) -> Change:
         (in_entry(0, response=None), r"entries\[0\]\.response: Input should be"),
         (in_entry(0, response={"status": 200, "headers": {}, "base64": "*"}), r"\.response has no body that can be"),
         (in_entry(0, response={"status": 200, "headers": {}, "events": [{}]}), r"\.response\.events\[0\]"),
+        (lambda whole: whole["entries"][0].pop("response"), r"entries\[0\] needs one of response, failed, cancelled"),
         (in_entry(0, failed={}), r"entries\[0\]\.failed\.error: Field required"),
         (in_entry(0, http=5), r"entries\[0\]\.http: Input should be"),
         (in_entry(0, "http", json="\ud800"), r"entries\[0\] has half a character"),

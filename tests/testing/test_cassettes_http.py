@@ -300,6 +300,53 @@ async def test_no_secret_reaches_the_file_in_any_encoding(
     assert entry["http"]["headers"]["openai-organization"] == "<redacted>"
 
 
+async def test_a_secret_that_is_split_over_the_events_of_a_stream_is_in_none_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interleaved with other text, and as the arguments of a call. The replay has one mark for each part."""
+    key = "sk-0123456789abcdef"
+    monkeypatch.setenv("SOME_API_KEY", key)
+    pieces = [(0, f"my {key[:5]}"), (1, "other"), (0, key[5:9]), (0, f"{key[9:]}!"), (1, " text")]
+    events = [f"data: {json.dumps({'index': index, 'delta': {'text': text}})}\n\n" for index, text in pieces]
+    path = tmp_path / "cassette.json"
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content="".join(events))
+
+    with Cassette(path) as cassette:
+        async with cassette.http_client(transport=httpx2.MockTransport(answer)) as client:
+            await client.post("http://localhost/")
+
+    [response] = responses(path)
+    assert [event["data"]["delta"]["text"] for event in response["events"]] == [
+        *("my <redacted>", "other", "<redacted>", "<redacted>!", " text")
+    ]
+
+
+async def test_the_secrets_of_forms_urls_and_json_are_marked_by_their_names(tmp_path: Path) -> None:
+    path = tmp_path / "cassette.json"
+    said = {
+        "access_token": "ya29.0123456789",
+        "token": "Hello",
+        "error": {"code": "invalid"},
+        "echo": "of form-secret-1",
+    }
+    with Cassette(path) as cassette:
+        transport = httpx2.MockTransport(lambda request: httpx2.Response(200, json=said))
+        async with cassette.http_client(transport=transport) as client:
+            await client.post(
+                "http://localhost/?auth=1&code=2&n=3",
+                data={"client_secret": "form-secret-1", "grant_type": "x"},
+                headers={"x-auth": "4"},
+            )
+
+    [entry] = json.loads(path.read_text())["entries"]
+    assert entry["http"]["url"] == "http://localhost/?auth=<redacted>&code=<redacted>&n=3"
+    assert entry["http"]["text"] == "client_secret=<redacted>&grant_type=x"
+    assert entry["http"]["headers"]["x-auth"] == "<redacted>"
+    assert entry["response"]["json"] == {**said, "access_token": "<redacted>", "echo": "of <redacted>"}
+
+
 def b64(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -363,6 +364,29 @@ async def test_a_connection_that_was_not_recorded_is_an_error_or_a_new_episode(p
     await connect_twice("new_episodes")
 
     assert opened(path) == ["server", "server (2)"]
+
+
+async def test_what_a_server_echoes_of_its_arguments_and_environment_is_redacted(path: Path) -> None:
+    script = """
+import os, sys, anyio
+from mcp_host.testing import Server
+server = Server("echo")
+@server.tool
+def echo() -> str:
+    return " ".join([*sys.argv[1:], os.environ["MY_TOKEN"], os.environ["DATABASE_URL"], os.environ["MODE"]])
+server.run_stdio()
+"""
+    environment = {"MY_TOKEN": "ghp_0123456789", "DATABASE_URL": "pg://me:p%40ssw0rd@db/x", "MODE": "production"}
+    command = [sys.executable, "-c", script, "--token", "argument-1", "--api-key=argument-2"]
+    with fail_after(60), Cassette(path) as cassette:
+        async with Client(cassette.transport(Stdio(command, env=environment))) as client:
+            said = (await client.call_tool("echo")).text
+
+    assert said.startswith("--token argument-1 --api-key=argument-2 ghp_0123456789")
+    recorded = [
+        message["result"]["content"][0]["text"] for message in messages(path) if "content" in message.get("result", {})
+    ]
+    assert recorded == ["--token <redacted> --api-key=<redacted> <redacted> pg://me:<redacted>@db/x production"]
 
 
 # The file

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
@@ -19,6 +19,7 @@ from mcp_host.testing.cassettes.redaction import Redaction
 from mcp_host.testing.cassettes.tape import Tape
 from mcp_host.testing.errors import CassetteError
 from mcp_host.transports.infer import Connectable, infer_transport
+from mcp_host.transports.stdio import Stdio
 
 if TYPE_CHECKING:
     import httpx
@@ -49,9 +50,9 @@ class Cassette:
     that is not in the file fails: an SDK gets an HTTP status of 400, and leaving the block raises `CassetteError`,
     which shows the difference. With *require_all*, leaving the block raises it, too, if not everything was used.
 
-    The file is written when the block ends without an exception, otherwise the old one stays. It has no credentials:
-    known headers, parameters of URLs and what the environment's variables for keys contain are redacted, and so are
-    the texts in *redact*. *note* stands at the top of a file that is recorded, for its readers.
+    The file is written when the block ends without an exception, otherwise the old one stays. Secrets
+    are marked in it that their names give away (of headers, parameters, members of JSON, environment variables and
+    options of programs), and the texts in *redact*; others are not, so read a new file before you commit it. *note* stands at the top of a file that is recorded, for its readers.
 
     Raises:
         CassetteError: The file is missing, broken, or of a later version.
@@ -114,7 +115,13 @@ class Cassette:
         """
         self._transports += 1
         label = name or ("server" if self._transports == 1 else f"server-{self._transports}")
-        return CassetteTransport(self._tape, infer_transport(server), label)
+        inner = infer_transport(server)
+        if isinstance(inner, Stdio):
+            self._redaction.learn_command([os.fspath(part) for part in inner.command], inner.env or {})
+        elif isinstance(headers := getattr(inner, "headers", None), Mapping):
+            self._redaction.headers(headers.items())
+            self._redaction.url(str(getattr(inner, "url", "")))
+        return CassetteTransport(self._tape, inner, label)
 
     @overload
     def http_client(self, library: Literal["httpx2"] = "httpx2", **options: Any) -> httpx2.AsyncClient: ...

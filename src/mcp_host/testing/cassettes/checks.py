@@ -140,6 +140,7 @@ def check(path: Path, entries: Sequence[object]) -> None:
 def _check_entry(entry: object, opened: set[str]) -> None:
     kind, entry = _check_types(entry)
     if kind == "http":
+        _one_of(entry, "response", "failed", "cancelled")
         _check_body(entry["http"], ".http")
         _check_body(entry.get("response", {}), ".response")
         return

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Body = TypeVar("Body")
 
 EVENTS = "text/event-stream"
+FORM = "application/x-www-form-urlencoded"
 FIELDS = frozenset({"event", "data", "id", "retry"})  # of an event
 MAX_DEPTH = 200  # of JSON in a body; what is deeper is kept as text
 LINES = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
@@ -73,7 +74,7 @@ class _Transport:
         headers = redaction.headers(request.headers.multi_items())
         kind = headers.get("content-type", "")
         said = {"method": request.method, "url": redaction.url(str(request.url)), "headers": headers}
-        return said | (self._tape.ids.escaped(write_body(body, kind)) if body else {})
+        return said | (_written(self._tape, body, kind) if body else {})
 
     def _refused(self, error: CassetteError) -> httpx.Response:
         """An answer that SDKs raise at once. An exception they would take for a broken connection, and try again."""
@@ -84,15 +85,15 @@ class _Transport:
     async def _record(self, request: httpx.Request, entry: Entry) -> httpx.Response:
         assert self._inner is not None, "a cassette that records has one"
         self._tape.record(entry)
+        entry["cancelled"] = True  # if nothing comes
         request.headers["accept-encoding"] = "identity"  # a body that can be read in the file
         try:
             response = await self._inner.handle_async_request(request)
         except self._module.TransportError as exc:
+            del entry["cancelled"]
             entry["failed"] = {"error": type(exc).__name__, "message": str(exc)}
             raise
-        except BaseException:
-            entry["cancelled"] = True
-            raise
+        del entry["cancelled"]
         headers = self._tape.redaction.headers(response.headers.multi_items())
         entry["response"] = {"status": response.status_code, "headers": headers}
         body = _body(_RecordedBody, self._module)(self._module, response.stream, entry, self._tape)
@@ -105,7 +106,7 @@ class _Transport:
         await checkpoint()
         if "failed" in entry:
             raise self.error(entry["failed"], request)
-        if "response" not in entry:
+        if "cancelled" in entry:
             await self.stall(request)
         response = self._tape.ids.reveal(entry["response"])
         assert isinstance(response, dict), "as it was"
@@ -171,8 +172,8 @@ class _RecordedBody:
             return
         self._tape.unfinished.discard(self._finish)
         response = self._entry["response"]
-        body = write_body(b"".join(self._pieces), response["headers"].get("content-type", ""))
-        hidden = self._tape.ids.hide(self._tape.ids.escaped(body))
+        body = _written(self._tape, b"".join(self._pieces), response["headers"].get("content-type", ""))
+        hidden = self._tape.ids.hide(body)
         assert isinstance(hidden, dict), "as it was"
         response |= hidden | self._end
 
@@ -210,6 +211,13 @@ def _body(cls: type[Body], module: Any) -> type[Body]:
 
 
 # Bodies
+
+
+def _written(tape: Tape, body: bytes, content_type: str) -> JSONObject:
+    written = tape.ids.escaped(write_body(body, content_type))
+    if content_type.startswith(FORM) and "text" in written:
+        written["text"] = tape.redaction.form(written["text"])
+    return written
 
 
 def write_body(body: bytes, content_type: str) -> JSONObject:

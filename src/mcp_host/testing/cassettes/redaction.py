@@ -5,10 +5,16 @@ from __future__ import annotations
 import os
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from urllib.parse import parse_qsl, quote, quote_plus, urlencode, urlsplit, urlunsplit
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import TypeAlias
+from urllib.parse import parse_qsl, quote, quote_plus, unquote, unquote_plus, urlencode, urlsplit, urlunsplit
 
 from mcp_host.types.base import JSONValue
+
+Place: TypeAlias = tuple[str | int, ...]
 
 REDACTED = "<redacted>"
 
@@ -19,9 +25,28 @@ KEPT_HEADERS = frozenset({"content-type", "accept", "anthropic-version", "anthro
 
 SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie", "openai-project"})
 SECRET_NAME = re.compile(
-    r"(^|[-_.])(api)?[-_.]?(key|token|secret|password|passwd|credentials?|signature)s?$|^sig$|organi[sz]ation", re.I
+    r"(^|[-_.])(api)?[-_.]?(key|token|credential|signature|cookie|jwt|bearer|auth|pat)s?$"
+    r"|(password|passwd|passphrase|secret|authorization)s?$|[-_.]pwd$|^sig$|organi[sz]ation",
+    re.I,
 )
-"""The names of headers, parameters of URLs and environment variables that hold secrets."""
+"""The names of headers, parameters of URLs, options of programs and environment variables that hold secrets.
+
+``PGPASSWORD`` has no mark before the word, and ``PWD`` is a folder.
+"""
+
+SECRET_PARAMETER = re.compile(rf"{SECRET_NAME.pattern}|^(code|code_verifier|client_assertion|assertion)$", re.I)
+"""Those of forms and URLs, with what OAuth sends. In JSON, a ``code`` is that of an error."""
+
+SECRET_FIELD = re.compile(
+    r"^(.*[-_.])?((client|app|consumer|webhook)?[-_.]?secret|password|passwd|passphrase|api[-_.]?key|private[-_.]?key"
+    r"|secret[-_.]?(access[-_.]?)?key|(access|refresh|id|auth|bearer|session|security)[-_.]?token"
+    r"|authorization|client_assertion|code_verifier|device_code)$",
+    re.I,
+)
+"""The members of JSON that hold secrets. A plain ``token`` or ``key`` is text in the answers of providers."""
+
+PASSWORD_IN_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/@:]*:([^\s/@]+)@", re.I)
+PAIR = re.compile(r"([\w.-]+)=([^\s;&,]+)")
 
 ORGANISATION = re.compile(r"\borg-[A-Za-z0-9]{8,}\b")
 SHORTEST = 8  # characters of a secret that is looked for everywhere: a shorter one would be found in ordinary text
@@ -38,8 +63,40 @@ class Redaction:
                 raise ValueError("redact has the texts to be kept out of the file")
             self._add(secret, shortest=1)
         for name, value in environment.items():
-            if SECRET_NAME.search(name):
-                self._add(value)
+            self.learn(name, value)
+
+    def learn(self, name: str, value: str) -> None:
+        """Look for the secrets in *value*, which is that of a variable or an option: all of it, if the *name* says so.
+
+        Else passwords in URLs, and ``password=…`` and the like.
+        """
+        if SECRET_NAME.search(name):
+            self._add(value)
+        for password in PASSWORD_IN_URL.findall(value):
+            self._add(password)
+            self._add(unquote(password))
+        for inner, secret in PAIR.findall(value):
+            if SECRET_PARAMETER.search(inner):
+                self._add(secret)
+                self._add(unquote_plus(secret))
+
+    def learn_command(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Look for the secrets in what a program is started with: ``--token …``, ``--token=…``, and its environment."""
+        for before, argument in zip(["", *arguments], arguments, strict=False):
+            self.learn(before if before.startswith("-") else "", argument)
+        for name, value in environment.items():
+            self.learn(name, value)
+
+    def learn_members(self, value: JSONValue) -> None:
+        """Look for the secrets in the members of JSON."""
+        if isinstance(value, dict):
+            for name, inner in value.items():
+                if isinstance(inner, str) and SECRET_FIELD.search(name):
+                    self._add(inner)
+                self.learn_members(inner)
+        elif isinstance(value, list):
+            for inner in value:
+                self.learn_members(inner)
 
     def _add(self, secret: str, shortest: int = SHORTEST) -> None:
         if len(secret) >= shortest:
@@ -61,18 +118,26 @@ class Redaction:
     def url(self, url: str) -> str:
         """The URL to record: without user, password and secret parameters, nor the port of a server on this machine."""
         parts = urlsplit(url)
-        query = []
-        for name, value in parse_qsl(parts.query, keep_blank_values=True):
-            secret = SECRET_NAME.search(name) is not None
-            if secret:
-                self._add(value)
-            query.append((name, REDACTED if secret else value))
+        query = self._parameters(parts.query)
         host = parts.hostname or ""
         local = host in ("localhost", "::1") or host.startswith("127.")
         place = "localhost" if local else host if parts.port is None else f"{host}:{parts.port}"
         if parts.password:
-            self._add(parts.password)
-        return urlunsplit((parts.scheme, place, parts.path, urlencode(query, safe="<>:/"), ""))
+            self._add(unquote(parts.password))
+        return urlunsplit((parts.scheme, place, parts.path, query, ""))
+
+    def form(self, text: str) -> str:
+        """The body of a form to record: with the values of secret fields marked."""
+        return self._parameters(text)
+
+    def _parameters(self, text: str) -> str:
+        kept = []
+        for name, value in parse_qsl(text, keep_blank_values=True):
+            secret = SECRET_PARAMETER.search(name) is not None
+            if secret:
+                self._add(value)
+            kept.append((name, REDACTED if secret else value))
+        return urlencode(kept, safe="<>:/")
 
     def text(self, text: str) -> str:
         """*text* with its secrets marked, in each of their encodings."""
@@ -82,8 +147,59 @@ class Redaction:
         return self._pattern.sub(REDACTED, text)
 
     def json(self, value: JSONValue) -> JSONValue:
-        """*value* with the secrets in its strings and names marked."""
-        return mapped(value, self.text)
+        """*value* with the secrets in its strings and names marked, and the strings of secret members.
+
+        So are those that are split over the elements of a list, as over the events of a stream.
+        """
+        self.learn_members(value)
+        return self._marked(value)
+
+    def _marked(self, value: JSONValue) -> JSONValue:
+        match value:
+            case str():
+                return self.text(value)
+            case dict():
+                return {
+                    self.text(name): REDACTED
+                    if isinstance(inner, str) and SECRET_FIELD.search(name)
+                    else self._marked(inner)
+                    for name, inner in value.items()
+                }
+            case list():
+                return [self._marked(inner) for inner in self._joined(value)]
+        return value
+
+    def _joined(self, elements: list[JSONValue]) -> list[JSONValue]:
+        """*elements* with those secrets marked that are in the text of several, put together: in each its part."""
+        if not self._forms or len(elements) < 2:
+            return elements
+        texts: defaultdict[Place, list[str]] = defaultdict(list)
+
+        def collect(place: Place, text: str) -> str:
+            texts[place].append(text)
+            return text
+
+        for element in elements:
+            placed(element, collect)
+        marked = {place: iter(self._parts(parts)) for place, parts in texts.items()}
+        return [placed(element, lambda place, _: next(marked[place])) for element in elements]
+
+    def _parts(self, parts: list[str]) -> list[str]:
+        """*parts* of one text with the secrets marked that begin in one and end in another."""
+        ends = list(accumulate(map(len, parts)))
+        marked = list(parts)
+        for found in reversed(list(self._secrets().finditer("".join(parts)))):
+            first, last = bisect_right(ends, found.start()), bisect_left(ends, found.end())
+            for index in range(first, last + 1) if first < last else ():
+                begin = ends[index] - len(parts[index])
+                start, end = max(found.start() - begin, 0), max(found.end() - begin, 0)
+                if parts[index]:
+                    marked[index] = marked[index][:start] + REDACTED + marked[index][end:]
+        return marked
+
+    def _secrets(self) -> re.Pattern[str]:
+        forms = sorted(self._forms, key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, forms)))
 
 
 def mapped(value: JSONValue, change: Callable[[str], str]) -> JSONValue:
@@ -95,6 +211,23 @@ def mapped(value: JSONValue, change: Callable[[str], str]) -> JSONValue:
             return {change(key): mapped(inner, change) for key, inner in value.items()}
         case list():
             return [mapped(inner, change) for inner in value]
+    return value
+
+
+def placed(value: JSONValue, change: Callable[[Place, str], str], place: Place = ()) -> JSONValue:
+    """*value* with each string as *change* makes it of its place and text. What has another ``index`` is another place."""
+    match value:
+        case str():
+            return change(place, value)
+        case dict():
+            numbers = [inner for name, inner in value.items() if name.endswith("index") and isinstance(inner, int)]
+            return {name: placed(inner, change, (*place, *numbers, name)) for name, inner in value.items()}
+        case list():
+            numbered = [isinstance(inner, dict) and isinstance(inner.get("index"), int) for inner in value]
+            return [
+                placed(inner, change, place if by_index else (*place, position))
+                for position, (inner, by_index) in enumerate(zip(value, numbered, strict=True))
+            ]
     return value
 
 

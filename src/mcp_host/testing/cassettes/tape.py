@@ -80,9 +80,9 @@ class Tape:
 
     def find(self, candidates: Sequence[Entry], part: str, live: JSONValue) -> Entry | None:
         """The first of *candidates* whose *part* is *live*, which is used now; None if there is none."""
-        live = self.redaction.json(live)
+        redacted = self.redaction.json(live)
         for entry in candidates:
-            if self.ids.match(entry[part], live):
+            if self.ids.match(entry[part], live) or self.ids.match(entry[part], redacted):
                 self.use(entry)
                 return entry
         return None
