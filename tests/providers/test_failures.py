@@ -200,12 +200,13 @@ UNREADABLE = "gemini: the reply cannot be read"
     [
         (Unfinished(), (ENDED, True), ("gemini: the reply has no complete answer", False)),
         (unreadable_json('{"message": {"content": "h\u00e9'), (ENDED, True), (UNREADABLE, False)),
+        (unreadable_json("dat"), (ENDED, True), (UNREADABLE, False)),
         (in_a_character(), (ENDED, True), (UNREADABLE, False)),
         (unreadable_json("<html>502</html>"), (UNREADABLE, False), (UNREADABLE, False)),
         (unreadable_bytes(b"\xff\xff"), (UNREADABLE, False), (UNREADABLE, False)),
         (KeyError(SECRET), ("gemini: KeyError", False), ("gemini: KeyError", False)),
     ],
-    ids=["no end", "in an event", "in a character", "a page", "no UTF-8", "something else"],
+    ids=["no end", "in an event", "in the name of a field", "in a character", "a page", "no UTF-8", "something else"],
 )
 def test_a_stream_that_is_cut_may_be_asked_for_again(
     exc: Exception, of_a_stream: tuple[str, bool], of_a_body: tuple[str, bool]

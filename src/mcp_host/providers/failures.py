@@ -112,7 +112,7 @@ def _is_cut(exc: BaseException | None) -> bool:
             try:
                 from_json(exc.doc, allow_partial=True)
             except ValueError:
-                return False
+                return "data:".startswith(exc.doc.strip())  # Google's SDK takes half of the field's name for an event
             return True
     return _is_cut(exc.__cause__ or exc.__context__)
 
