@@ -46,8 +46,9 @@ async def _openai(url: str, key: str) -> AsyncIterator[openai.AsyncOpenAI]:
 async def _gemini(url: str, key: str) -> AsyncIterator[genai.Client]:
     options = genai.types.HttpOptions(base_url=url, api_version="v1beta")  # the server has no v1
     client = genai.Client(api_key=key, http_options=options)
-    async with client.aio:
-        yield client
+    with client:  # on trio the adapter uses the blocking side, which has sockets of its own
+        async with client.aio:
+            yield client
 
 
 @asynccontextmanager

@@ -53,8 +53,9 @@ async def _openai(server: ModelServer) -> AsyncIterator[openai.AsyncOpenAI]:
 @asynccontextmanager
 async def _gemini(server: ModelServer) -> AsyncIterator[genai.Client]:
     client = genai.Client(api_key=server.key, http_options=genai.types.HttpOptions(base_url=server.url))
-    async with client.aio:
-        yield client
+    with client:  # on trio the adapter uses the blocking side, which has sockets of its own
+        async with client.aio:
+            yield client
 
 
 @dataclass(frozen=True)

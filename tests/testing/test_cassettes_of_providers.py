@@ -75,9 +75,9 @@ async def openai_chat_model(cassette: Cassette, url: str, key: str) -> AsyncIter
 async def gemini_model(cassette: Cassette, url: str, key: str) -> AsyncIterator[Handler]:
     options = genai.types.HttpOptions(base_url=url, async_client_args={"transport": cassette.http_transport()})
     client = genai.Client(api_key=key, http_options=options)
-    async with client.aio:
-        yield GeminiModel(client, "gemini-3-flash")
-    client.close()
+    with client:  # the blocking side, too
+        async with client.aio:
+            yield GeminiModel(client, "gemini-3-flash")
 
 
 @asynccontextmanager

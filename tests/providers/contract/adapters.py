@@ -190,10 +190,9 @@ async def _gemini(url: str, key: str) -> AsyncIterator[Callable[..., ProviderMod
     def make(**arguments: Any) -> ProviderModel:
         return GeminiModel(client, "gemini-3-pro", **arguments)
 
-    try:
-        yield make
-    finally:
-        await client.aio.aclose()
+    with client:  # on trio the adapter uses the blocking side, which has sockets of its own
+        async with client.aio:
+            yield make
         client.close()
 
 
