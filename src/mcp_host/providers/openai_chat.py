@@ -565,12 +565,14 @@ async def chunks(response: Any, *, is_call: bool, end_timeout: float = END_TIMEO
     if is_call:
         yield {OWN_FORMAT: True}
     received = response.iter_bytes()
-    if "json" in _content_type(response):  # of servers that know no streams, and errors of others
-        yield _as_chunk(from_json(b"".join([some async for some in received])))
-        return
     decoder = EventDecoder(MOST_CHUNK, LastEvent())
-    has_usage = False
+    has_usage = has_begun = False
+    reply: list[bytes] = []  # one JSON object: of servers that know no streams, and errors of others
     async for some in received:
+        if reply or (not has_begun and some.lstrip()[:1] == b"{"):
+            reply.append(some)
+            continue
+        has_begun = True
         for event in decoder.feed(some):
             if event.data.startswith(b"[DONE]"):
                 with move_on_after(end_timeout):
@@ -581,12 +583,12 @@ async def chunks(response: Any, *, is_call: bool, end_timeout: float = END_TIMEO
                 chunk = from_json(event.data)
             has_usage = bool(chunk.get("usage"))
             yield {"error": chunk.get("error") or chunk} if event.type == "error" else chunk
-    if not has_usage and not any(event.data.startswith(b"[DONE]") for event in decoder.end()):
+    if reply:
+        with reading():
+            whole = from_json(b"".join(reply))
+        yield _as_chunk(whole)
+    elif not has_usage and not any(event.data.startswith(b"[DONE]") for event in decoder.end()):
         raise Unfinished
-
-
-def _content_type(response: Any) -> str:
-    return str(response.headers.get("content-type", "")).partition(";")[0].lower()
 
 
 def _as_chunk(reply: JSONObject) -> JSONObject:
