@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -128,6 +129,15 @@ class ModelServer(ABC):
             async def startup(self, sockets: list[socket.socket] | None = None) -> None:
                 await super().startup(sockets)
                 started.set()
+
+            async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+                await super().shutdown(sockets)
+                for connection in list(self.server_state.connections):
+                    connection.transport.abort()
+                for _ in range(
+                    3
+                ):  # a transport closes its socket in the next rounds of the loop, which ends after this
+                    await asyncio.sleep(0)
 
         # The protocol is named because asyncio turns Nagle's algorithm off only where it is: else 40 ms per event.
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
