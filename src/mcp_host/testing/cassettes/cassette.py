@@ -99,6 +99,7 @@ class Cassette:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._stack.close()
+        self._tape.ended.set()
         if self._tape.failure is not None and (error is None or isinstance(error, Exception)):
             if error is not self._tape.failure:
                 raise self._tape.failure from error
@@ -130,7 +131,7 @@ class Cassette:
     def http_client(self, library: Literal["httpx"], **options: Any) -> httpx.AsyncClient: ...
 
     def http_client(self, library: str = "httpx2", **options: Any) -> object:
-        """A client of *library* for a provider's SDK, with these *options* of its `AsyncClient`.
+        """An asynchronous client of *library* for a provider's SDK, with these *options* of its `AsyncClient`.
 
         httpx2 is that of anthropic, openai and google-genai; ollama has httpx. The SDK, or you, close it. With *options*
         comes ``transport``, if what is recorded needs another one than the library's: with a proxy, say.
@@ -140,7 +141,12 @@ class Cassette:
         return made
 
     def http_transport(self, library: str = "httpx2", inner: Any = None) -> Any:
-        """A transport of *library*, for SDKs that make the client themselves. It records *inner*, or the library's."""
+        """A transport of *library*, for blocking clients, and for SDKs that make the client themselves.
+
+        >>> api = openai.OpenAI(http_client=httpx2.Client(transport=cassette.http_transport()))
+
+        One transport serves both kinds of clients. It records *inner*, or the library's.
+        """
         return http_transport(self._tape, library, inner)
 
     def _refuse(self, host: str) -> CassetteError:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import math
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Never, Self, TypeVar
@@ -18,7 +19,6 @@ from anyio.lowlevel import checkpoint
 
 from mcp_host.testing.cassettes.file import Entry, deeper
 from mcp_host.testing.cassettes.tape import Tape
-from mcp_host.testing.errors import CassetteError
 from mcp_host.types.base import JSONObject, JSONValue
 
 if TYPE_CHECKING:
@@ -33,82 +33,110 @@ MAX_DEPTH = 200  # of JSON in a body; what is deeper is kept as text
 LINES = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
 
 
-def http_transport(tape: Tape, library: str, inner: httpx.AsyncBaseTransport | None) -> httpx.AsyncBaseTransport:
-    """A transport for clients of *library*, ``httpx`` or ``httpx2``, which have the same interface.
+def http_transport(tape: Tape, library: str, inner: Any) -> Any:
+    """A transport for both kinds of clients of *library*, ``httpx`` or ``httpx2``, which have the same interface.
 
     Raises:
         ImportError: The library is not installed.
     """
     module = import_module(library)
-    made: httpx.AsyncBaseTransport = type("CassetteTransport", (_Transport, module.AsyncBaseTransport), {})(
-        tape, module, inner
-    )
-    return made
+    bases = (_Transport, module.AsyncBaseTransport, module.BaseTransport)
+    return type("CassetteTransport", bases, {})(tape, module, inner)
 
 
 class _Transport:
-    def __init__(self, tape: Tape, module: Any, inner: httpx.AsyncBaseTransport | None) -> None:
+    """Where a response is awaited, there are two methods: one for asynchronous clients, and one for blocking ones."""
+
+    def __init__(self, tape: Tape, module: Any, inner: Any) -> None:
         self._tape = tape
         self._module = module
-        self._inner = inner
-        if tape.records and inner is None:
-            self._inner = module.AsyncHTTPTransport()
+        self._async_inner = self._sync_inner = inner  # else the library's own, made when it is needed
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        body = await request.aread()
-        live = self._describe(request, body)
-        if self._tape.replays:
-            candidates = [entry for entry in self._tape.unused() if "http" in entry]
-            if (found := self._tape.find(candidates, "http", live)) is not None:
-                return await self._replay(request, found)
-            if not self._tape.records:
-                return self._refused(self._tape.refuse(candidates, "http", live, f"{live['method']} {live['url']}"))
-        return await self._record(request, {"http": self._tape.ids.hide(live)})
+        live = self._describe(request, await request.aread())
+        if (recorded := self._find(live)) is not None:
+            await checkpoint()
+            if "cancelled" in recorded:
+                await self.stall(request)
+            return self._replay(request, recorded)
+        if not self._tape.records:
+            return self._refuse(live)
+        self._async_inner = self._async_inner or self._module.AsyncHTTPTransport()
+        with self._recording(request, live) as entry:
+            return self._record(await self._async_inner.handle_async_request(request), entry)
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        live = self._describe(request, request.read())
+        if (recorded := self._find(live)) is not None:
+            if "cancelled" in recorded:
+                self.stall_thread(request)
+            return self._replay(request, recorded)
+        if not self._tape.records:
+            return self._refuse(live)
+        self._sync_inner = self._sync_inner or self._module.HTTPTransport()
+        with self._recording(request, live) as entry:
+            return self._record(self._sync_inner.handle_request(request), entry)
 
     async def aclose(self) -> None:
-        if self._inner is not None:
-            await self._inner.aclose()
+        if self._async_inner is not None:
+            await self._async_inner.aclose()
+
+    def close(self) -> None:
+        if self._sync_inner is not None:
+            self._sync_inner.close()
 
     def _describe(self, request: httpx.Request, body: bytes) -> JSONObject:
-        redaction = self._tape.redaction
-        headers = redaction.headers(request.headers.multi_items())
-        kind = headers.get("content-type", "")
-        said = {"method": request.method, "url": redaction.url(str(request.url)), "headers": headers}
-        return said | (_written(self._tape, body, kind) if body else {})
+        with self._tape.lock:
+            redaction = self._tape.redaction
+            headers = redaction.headers(request.headers.multi_items())
+            kind = headers.get("content-type", "")
+            said = {"method": request.method, "url": redaction.url(str(request.url)), "headers": headers}
+            return said | (_written(self._tape, body, kind) if body else {})
 
-    def _refused(self, error: CassetteError) -> httpx.Response:
+    def _find(self, live: JSONObject) -> Entry | None:
+        with self._tape.lock:
+            return self._tape.find(self._candidates(), "http", live)
+
+    def _candidates(self) -> list[Entry]:
+        return [entry for entry in self._tape.unused() if "http" in entry]
+
+    def _refuse(self, live: JSONObject) -> httpx.Response:
         """An answer that SDKs raise at once. An exception they would take for a broken connection, and try again."""
+        with self._tape.lock:
+            error = self._tape.refuse(self._candidates(), "http", live, f"{live['method']} {live['url']}")
         said = {"type": "error", "error": {"type": "cassette_error", "message": str(error)}}
         made: httpx.Response = self._module.Response(400, headers={"x-should-retry": "false"}, json=said)
         return made
 
-    async def _record(self, request: httpx.Request, entry: Entry) -> httpx.Response:
-        assert self._inner is not None, "a cassette that records has one"
-        self._tape.record(entry)
-        entry["cancelled"] = True  # if nothing comes
+    @contextmanager
+    def _recording(self, request: httpx.Request, live: JSONObject) -> Iterator[Entry]:
+        """A new entry for a request whose response comes meanwhile."""
+        with self._tape.lock:
+            entry: Entry = {"http": self._tape.ids.hide(live), "cancelled": True}  # if nothing comes
+            self._tape.record(entry)
         request.headers["accept-encoding"] = "identity"  # a body that can be read in the file
         try:
-            response = await self._inner.handle_async_request(request)
+            yield entry
         except self._module.TransportError as exc:
-            del entry["cancelled"]
             entry["failed"] = {"error": type(exc).__name__, "message": str(exc)}
+            del entry["cancelled"]
             raise
-        del entry["cancelled"]
+
+    def _record(self, response: httpx.Response, entry: Entry) -> httpx.Response:
         headers = self._tape.redaction.headers(response.headers.multi_items())
         entry["response"] = {"status": response.status_code, "headers": headers}
+        del entry["cancelled"]
         body = _body(_RecordedBody, self._module)(self._module, response.stream, entry, self._tape)
         made: httpx.Response = self._module.Response(
             response.status_code, headers=response.headers, stream=body, extensions=response.extensions
         )
         return made
 
-    async def _replay(self, request: httpx.Request, entry: Entry) -> httpx.Response:
-        await checkpoint()
+    def _replay(self, request: httpx.Request, entry: Entry) -> httpx.Response:
         if "failed" in entry:
             raise self.error(entry["failed"], request)
-        if "cancelled" in entry:
-            await self.stall(request)
-        response = self._tape.ids.reveal(entry["response"])
+        with self._tape.lock:
+            response = self._tape.ids.reveal(entry["response"])
         assert isinstance(response, dict), "as it was"
         body = _body(_ReplayedBody, self._module)(self, request, response)
         made: httpx.Response = self._module.Response(response["status"], headers=response["headers"], stream=body)
@@ -116,9 +144,23 @@ class _Transport:
 
     async def stall(self, request: httpx.Request) -> Never:
         """Send nothing more: the client cancelled the request here. If it does not again, its timeout ends it."""
-        seconds = request.extensions.get("timeout", {}).get("read")
+        seconds = self._read_timeout(request)
         await sleep(math.inf if seconds is None else seconds)
-        raise self._module.ReadTimeout("in the recording, the client cancelled the request here", request=request)
+        raise self._timeout(request)
+
+    def stall_thread(self, request: httpx.Request) -> Never:
+        """As `stall`. A thread cannot be cancelled, so it ends with the cassette, too."""
+        self._tape.ended.wait(self._read_timeout(request))
+        raise self._timeout(request)
+
+    def _read_timeout(self, request: httpx.Request) -> float | None:
+        seconds: float | None = request.extensions.get("timeout", {}).get("read")
+        return seconds
+
+    def _timeout(self, request: httpx.Request) -> Exception:
+        text = "in the recording, the client cancelled the request here"
+        error: Exception = self._module.ReadTimeout(text, request=request)
+        return error
 
     def error(self, failed: JSONObject, request: httpx.Request) -> Exception:
         """The error of the library's transports that has this name; of another version, the nearest."""
@@ -138,28 +180,29 @@ class _RecordedBody:
         self._entry = entry
         self._tape = tape
         self._pieces: list[bytes] = []
-        self._iterator: AsyncIterator[bytes]
+        self._iterator: Any
         self._end: JSONObject = {"closed": True}
         tape.unfinished.add(self._finish)
 
-    # No generator: one that is not read to its end would be left behind.
+    # No generators: one that is not read to its end would be left behind.
 
     def __aiter__(self) -> Self:
         self._iterator = aiter(self._stream)
         return self
 
     async def __anext__(self) -> bytes:
-        try:
+        with self._waiting():
             piece: bytes = await anext(self._iterator)
-        except StopAsyncIteration:
-            self._end = {}
-            raise
-        except self._module.TransportError as exc:
-            self._end = {"failed": {"error": type(exc).__name__, "message": str(exc)}}
-            raise
-        except BaseException:
-            self._end = {"cancelled": True}
-            raise
+        self._pieces.append(piece)
+        return piece
+
+    def __iter__(self) -> Self:
+        self._iterator = iter(self._stream)
+        return self
+
+    def __next__(self) -> bytes:
+        with self._waiting():
+            piece: bytes = next(self._iterator)
         self._pieces.append(piece)
         return piece
 
@@ -167,15 +210,34 @@ class _RecordedBody:
         self._finish()
         await self._stream.aclose()
 
+    def close(self) -> None:
+        self._finish()
+        self._stream.close()
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """Note how the wait for the next piece ends. It is cancelled if this exits by another exception, or not at all."""
+        ends, self._end = self._end, {"cancelled": True}
+        try:
+            yield
+        except (StopIteration, StopAsyncIteration):
+            self._end = {}
+            raise
+        except self._module.TransportError as exc:
+            self._end = {"failed": {"error": type(exc).__name__, "message": str(exc)}}
+            raise
+        self._end = ends
+
     def _finish(self) -> None:
-        if self._finish not in self._tape.unfinished:
-            return
-        self._tape.unfinished.discard(self._finish)
-        response = self._entry["response"]
-        body = _written(self._tape, b"".join(self._pieces), response["headers"].get("content-type", ""))
-        hidden = self._tape.ids.hide(body)
-        assert isinstance(hidden, dict), "as it was"
-        response |= hidden | self._end
+        with self._tape.lock:
+            if self._finish not in self._tape.unfinished:
+                return
+            self._tape.unfinished.discard(self._finish)
+            response = self._entry["response"]
+            body = _written(self._tape, b"".join(self._pieces), response["headers"].get("content-type", ""))
+            hidden = self._tape.ids.hide(body)
+            assert isinstance(hidden, dict), "as it was"
+            response |= hidden | self._end
 
 
 class _ReplayedBody:
@@ -192,13 +254,27 @@ class _ReplayedBody:
 
     async def __anext__(self) -> bytes:
         await checkpoint()
-        for piece in self._pieces:
+        if (piece := self._next()) is not None:
             return piece
-        if "failed" in self._response:
-            raise self._transport.error(self._response["failed"], self._request)
         if "cancelled" in self._response:
             await self._transport.stall(self._request)
         raise StopAsyncIteration
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> bytes:
+        if (piece := self._next()) is not None:
+            return piece
+        if "cancelled" in self._response:
+            self._transport.stall_thread(self._request)
+        raise StopIteration
+
+    def _next(self) -> bytes | None:
+        piece = next(self._pieces, None)
+        if piece is None and "failed" in self._response:
+            raise self._transport.error(self._response["failed"], self._request)
+        return piece
 
     async def aclose(self) -> None:
         await checkpoint()
@@ -207,7 +283,7 @@ class _ReplayedBody:
 @cache
 def _body(cls: type[Body], module: Any) -> type[Body]:
     """*cls* as a stream of the library, which checks for its own class."""
-    return type(cls.__name__, (cls, module.AsyncByteStream), {})
+    return type(cls.__name__, (cls, module.AsyncByteStream, module.SyncByteStream), {})
 
 
 # Bodies

@@ -142,12 +142,13 @@ class RecordingChannel:
         return self._channel.other_output
 
     async def request(self, request: Request, headers: Headers, handle: RequestHandle) -> None:
-        name = self._ours[request.id] = self._tape.ids.new("request")
-        self._places[name] = self._tape.begin(self._sent(request))
+        with self._tape.lock:
+            name = self._ours[request.id] = self._tape.ids.new("request")
+            self._places[name] = self._tape.begin(self._sent(request))
         if request.method != LISTEN:
             self._in_flight[name] = None
         try:
-            await self._channel.request(request, headers, RecordingHandle(handle, partial(self._received, origin=name)))
+            await self._channel.request(request, headers, RecordingHandle(handle, partial(self._receive, origin=name)))
         except McpError as exc:
             self._record({"from": self._connection, "failed": write_error(exc), "during": [name]}, name)
             raise
@@ -167,7 +168,7 @@ class RecordingChannel:
 
     async def listen(self, receive: Receive) -> None:
         def record(message: Incoming) -> None:
-            self._received(message, origin=None)
+            self._receive(message, origin=None)
             receive(message)
 
         try:
@@ -195,15 +196,20 @@ class RecordingChannel:
         return {"to": self._connection, "message": self._tape.ids.hide(live)}
 
     def _record_sent(self, message: Notification | Success | Failure) -> Entry:
-        entry = self._sent(message)
-        self._record(entry, entry["message"].get("id") or next(subjects(entry["message"]), None))
+        with self._tape.lock:
+            entry = self._sent(message)
+            self._record(entry, entry["message"].get("id") or next(subjects(entry["message"]), None))
         return entry
 
     def _record(self, entry: Entry, name: str | None) -> int:
         """Add *entry* beside the request *name*, and return its place."""
         return self._tape.record(entry, beside=self._places.get(name or ""))
 
-    def _received(self, message: Incoming, *, origin: str | None) -> None:
+    def _receive(self, message: Incoming, *, origin: str | None) -> None:
+        with self._tape.lock:
+            self._record_received(message, origin)
+
+    def _record_received(self, message: Incoming, origin: str | None) -> None:
         entry: Entry = {"from": self._connection}
         owner = origin
         if isinstance(message, Malformed):
@@ -355,26 +361,27 @@ class ReplayChannel:
         Raises:
             CassetteError: It is not there.
         """
-        live = normal(self._tape.ids.escaped(write_message(message)))
-        method = live.get("method")
-        candidates = [
-            entry
-            for entry in self._left
-            if "to" in entry
-            and entry["message"].get("method") == method
-            and (method is not None or entry["message"]["id"] == live["id"])
-        ]
-        found = self._tape.find(candidates, "message", live)
-        if found is not None:
-            self._left.remove(found)
-            taken: JSONObject = found["message"]
-            return taken
-        if method in (CANCELLED, PROGRESS):
-            return live  # how often and when they are sent, depends on the time that things take
-        what = f"the request {method}" if isinstance(message, Request) else "the notification " + str(method)
-        if method is None:
-            what = "our answer to a request of the server"
-        raise self._tape.refuse(candidates, "message", live, what)
+        with self._tape.lock:
+            live = normal(self._tape.ids.escaped(write_message(message)))
+            method = live.get("method")
+            candidates = [
+                entry
+                for entry in self._left
+                if "to" in entry
+                and entry["message"].get("method") == method
+                and (method is not None or entry["message"]["id"] == live["id"])
+            ]
+            found = self._tape.find(candidates, "message", live)
+            if found is not None:
+                self._left.remove(found)
+                taken: JSONObject = found["message"]
+                return taken
+            if method in (CANCELLED, PROGRESS):
+                return live  # how often and when they are sent, depends on the time that things take
+            what = f"the request {method}" if isinstance(message, Request) else "the notification " + str(method)
+            if method is None:
+                what = "our answer to a request of the server"
+            raise self._tape.refuse(candidates, "message", live, what)
 
     def _next(self) -> Entry | None:
         """The first message of the server, or end, before which everything of one of its requests has happened."""
@@ -402,7 +409,8 @@ class ReplayChannel:
             if handle is None:
                 return  # the client has left the stream
             receive = handle.receive
-        revealed = self._tape.ids.reveal(entry.get("message") or entry["malformed"])
+        with self._tape.lock:
+            revealed = self._tape.ids.reveal(entry.get("message") or entry["malformed"])
         assert isinstance(revealed, dict), "as it was"
         if "malformed" in entry:
             receive(Malformed(**revealed))

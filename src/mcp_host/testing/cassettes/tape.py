@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher, unified_diff
 from pathlib import Path
+from threading import Event, RLock
 
 from mcp_host.testing.cassettes.file import Entry, again, layout
 from mcp_host.testing.cassettes.ids import Ids
@@ -32,6 +33,10 @@ class Tape:
         """The first thing that went wrong: SDKs and sessions turn exceptions into others."""
         self.unfinished: set[Callable[[], None]] = set()
         """What writes into an entry when its response ends."""
+        self.lock = RLock()
+        """For all else here, and the ids and the redaction: blocking clients use them in threads."""
+        self.ended = Event()
+        """Set when the cassette's block has ended."""
         self._old = list(entries)
         self._used: set[int] = set()
         self._new: list[tuple[int, Entry]] = []
@@ -53,7 +58,8 @@ class Tape:
 
     def drop(self, entry: Entry) -> None:
         """Take *entry* back: it was not sent."""
-        self._new = [pair for pair in self._new if pair[1] is not entry]
+        with self.lock:
+            self._new = [pair for pair in self._new if pair[1] is not entry]
 
     @property
     def changed(self) -> bool:
