@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +21,12 @@ settings.register_profile("any machine", deadline=None)  # how long an example t
 settings.load_profile("any machine")
 
 __all__ = ["pytest_collection_modifyitems"]  # a hook, which pytest looks for here
+
+
+def pytest_configure() -> None:
+    """A program that a shell starts in the background ignores SIGINT, and so do its children: tests interrupt some."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -15,6 +17,7 @@ from anyio import create_task_group, fail_after
 from pydantic_core import to_json
 
 from mcp_host.testing import Context, Server
+from mcp_host.testing._http.serving import UvicornServer, listen
 from tests.testing.raw_http import ACCEPT, INITIALIZE, Peer, Response, Stream, Wire, call, request, served
 
 ROOT = Path(__file__).parents[2]
@@ -268,17 +271,45 @@ async def test_each_client_has_a_session() -> None:
 
 async def test_no_thread_and_no_session_is_left_behind() -> None:
     server = asking()
+    before = threading.enumerate()
+
+    def serving() -> list[str]:
+        names = [thread.name for thread in threading.enumerate() if thread not in before]
+        return [name for name in names if name == "uvicorn"]
+
     with fail_after(20):
         async with served(server) as anonymous:
             peer = await anonymous.initialize()
             async with peer.stream(), peer.stream(call(1, "ask")) as events:
                 await events.next()
-                assert "uvicorn" in {thread.name for thread in threading.enumerate()}
+                assert serving() == ["uvicorn"]
 
-    assert "uvicorn" not in {thread.name for thread in threading.enumerate()}
+    assert serving() == []
     await server.notify_tools_changed()  # there is no event loop any more that this could run in
     await server.drop_streams()
     await server.expire_sessions()
+
+
+def test_a_connection_that_is_made_while_the_server_stops_is_closed() -> None:
+    """A client comes back at once when its stream ends."""
+    late: list[socket.socket] = []
+
+    async def app(scope: object, receive: object, send: object) -> None:
+        late.append(socket.create_connection(("127.0.0.1", port), timeout=10))  # the server has not accepted it yet
+        server.stop()
+        await asyncio.Event().wait()
+
+    with listen(0) as listener:
+        port = listener.getsockname()[1]
+        server = UvicornServer(app)
+        server.config.timeout_graceful_shutdown = 0
+        thread = server.start(listener)
+        assert server.up.wait(10)
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as early:
+            early.sendall(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+            thread.join(10)
+            with late[0]:
+                assert [connection.recv(1) for connection in (early, late[0])] == [b"", b""]
 
 
 async def test_a_server_that_cannot_start_raises(monkeypatch: pytest.MonkeyPatch) -> None:

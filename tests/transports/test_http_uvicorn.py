@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
-import threading
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
-import uvicorn
 
 from mcp_host.protocol.jsonrpc import Incoming, Request, Success
+from tests.asgi import serving
 from tests.transports.http_peers import (
     CALL,
     DONE,
@@ -91,36 +88,12 @@ async def reply(send: Callable[[Any], Awaitable[None]], status: int, body: bytes
     await send({"type": "http.response.body", "body": body})
 
 
-@contextmanager
-def running(app: Asgi) -> Iterator[str]:
-    """Serve *app* in another thread, because uvicorn runs on asyncio only."""
-    started = threading.Event()
-
-    class Server(uvicorn.Server):
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            started.set()
-
-    # The protocol is named because asyncio turns Nagle's algorithm off only where it is: else 40 ms per event.
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
-        listener.bind(("127.0.0.1", 0))
-        server = Server(uvicorn.Config(app, log_level="critical", lifespan="off", ws="none"))
-        thread = threading.Thread(target=server.run, args=([listener],))
-        thread.start()
-        assert started.wait(10)
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
-        finally:
-            server.should_exit = True
-            thread.join(10)
-
-
 async def test_a_whole_session_with_a_server_that_asks_back() -> None:
     app = Asgi()
     unprompted = Log[Incoming]()
     asked: list[Incoming] = []
-    with running(app) as url:
-        async with opened(url) as channel, anyio.create_task_group() as tasks:
+    with serving(app) as origin:
+        async with opened(f"{origin}/mcp") as channel, anyio.create_task_group() as tasks:
             tasks.start_soon(channel.listen, unprompted.append)
             await channel.request(INITIALIZE, {}, RecordedHandle(0))
             await channel.send(INITIALIZED, VERSION)
@@ -149,8 +122,8 @@ async def test_a_whole_session_with_a_server_that_asks_back() -> None:
 async def test_connections_to_a_real_server_are_kept() -> None:
     """A call's stream, the answer within it, and at most one more while the end of a stream is read."""
     app = Asgi()
-    with running(app) as url:
-        async with opened(url) as channel:
+    with serving(app) as origin:
+        async with opened(f"{origin}/mcp") as channel:
             for _ in range(20):
                 handle = RecordedHandle()
 

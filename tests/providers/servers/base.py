@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import hmac
 import json
 import random
-import socket
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -15,8 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self, assert_never
 
-import uvicorn
-
+from tests.asgi import serving
 from tests.providers.scripted import Broken, Failed, Said, Stalled, Turn
 
 JSON = dict[str, Any]
@@ -122,44 +119,9 @@ class ModelServer(ABC):
 
     @contextmanager
     def running(self) -> Iterator[Self]:
-        """Serve in a thread of its own: uvicorn runs on asyncio only."""
-        started = threading.Event()
-
-        class Server(uvicorn.Server):
-            async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-                await super().startup(sockets)
-                started.set()
-
-            async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-                await super().shutdown(sockets)
-                for connection in list(self.server_state.connections):
-                    connection.transport.abort()
-                for _ in range(
-                    3
-                ):  # a transport closes its socket in the next rounds of the loop, which ends after this
-                    await asyncio.sleep(0)
-
-        # The protocol is named because asyncio turns Nagle's algorithm off only where it is: else 40 ms per event.
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
-            listener.bind(("127.0.0.1", 0))
-            config = uvicorn.Config(
-                self._serve,
-                interface="asgi3",  # uvicorn does not see that a method is one
-                log_level="critical",
-                lifespan="off",
-                ws="none",
-                timeout_graceful_shutdown=1,
-            )
-            server = Server(config)
-            thread = threading.Thread(target=server.run, args=([listener],), name=type(self).__name__)
-            thread.start()
-            assert started.wait(10)
-            self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            try:
-                yield self
-            finally:
-                server.should_exit = True
-                thread.join(10)
+        """Serve in a thread of its own."""
+        with serving(self._serve) as self.url:
+            yield self
 
     async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
         """The ASGI application."""

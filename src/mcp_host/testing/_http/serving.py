@@ -10,7 +10,7 @@ import os
 import socket
 import stat
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from threading import Event, Thread
 from types import FrameType
@@ -28,12 +28,16 @@ SHUTDOWN_TIMEOUT = 1  # seconds for open responses to end; every session has bee
 
 
 class UvicornServer(uvicorn.Server):
-    """A uvicorn server that waits for `stop` instead of polling ten times a second."""
+    """A uvicorn server that waits for `stop` instead of polling ten times a second, and that closes every connection.
 
-    def __init__(self, app: HttpApp) -> None:
+    Once it accepts no more connections, it calls *end*, to end the streams that uvicorn would wait for.
+    """
+
+    def __init__(self, app: Callable[..., Awaitable[None]], end: Callable[[], Awaitable[None]] | None = None) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
+                interface="asgi3",  # uvicorn does not see that a method is one
                 http="h11",
                 ws="none",
                 lifespan="off",
@@ -43,12 +47,17 @@ class UvicornServer(uvicorn.Server):
             )
         )
         self.up = Event()
-        self._app = app
+        self._end = end
         self._loop: asyncio.AbstractEventLoop
         self._stopping: asyncio.Event
 
-    def run_in_thread(self, listener: socket.socket) -> None:
-        """Serve until `stop`."""
+    def start(self, listener: socket.socket) -> Thread:
+        """Serve in a new thread until `stop`. *up* is set once it serves, or cannot."""
+        thread = Thread(target=self._run, args=(listener,), name="uvicorn", daemon=True)
+        thread.start()
+        return thread
+
+    def _run(self, listener: socket.socket) -> None:
         try:
             asyncio.run(self.serve([listener]))
         finally:
@@ -63,7 +72,29 @@ class UvicornServer(uvicorn.Server):
         await self.on_tick(0)
         self.up.set()
         await self._stopping.wait()
-        await self._app.aclose()  # which ends the streams that uvicorn would wait for
+        await self._stop_accepting()
+        if self._end is not None:
+            await self._end()
+
+    async def _stop_accepting(self) -> None:
+        """Accept no more: the clients of the streams that end now come back at once.
+
+        asyncio forgets a connection that it has accepted and not yet set up when its server closes, with an open
+        socket: python/cpython#109564. So they are set up first.
+        """
+        for server in self.servers:
+            for listener in server.sockets:
+                with suppress(NotImplementedError):  # on Windows
+                    self._loop.remove_reader(listener)
+        for _ in range(2):  # the transport is made, then the protocol
+            await asyncio.sleep(0)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        while self.server_state.connections:  # for which uvicorn has waited in vain
+            for connection in self.server_state.connections:
+                connection.transport.abort()
+            await asyncio.sleep(0)
 
     def stop(self) -> None:
         """Stop serving. Call it from any thread, once *up* is set."""
@@ -72,10 +103,10 @@ class UvicornServer(uvicorn.Server):
 
 def run(app: HttpApp, port: int) -> None:
     """Print the URL, and serve *app* on 127.0.0.1 in this thread until a signal ends it."""
-    with _listen(port) as listener:
+    with listen(port) as listener:
         print(_url(listener), flush=True)
         with suppress(KeyboardInterrupt):  # uvicorn raises a signal again when it has ended
-            asyncio.run(UvicornServer(app).serve([listener]))
+            asyncio.run(UvicornServer(app, app.aclose).serve([listener]))
 
 
 @asynccontextmanager
@@ -84,10 +115,9 @@ async def serve(app: HttpApp, uds: str | None = None) -> AsyncIterator[str]:
 
     On leaving, the thread has ended.
     """
-    with _listen(0) if uds is None else _listen_at(uds) as listener:
-        server = UvicornServer(app)
-        thread = Thread(target=server.run_in_thread, args=(listener,), name="uvicorn", daemon=True)
-        thread.start()
+    with listen(0) if uds is None else _listen_at(uds) as listener:
+        server = UvicornServer(app, app.aclose)
+        thread = server.start(listener)
         await to_thread.run_sync(server.up.wait)
         if not server.started:
             raise RuntimeError("uvicorn did not start; its log says why")
@@ -99,7 +129,7 @@ async def serve(app: HttpApp, uds: str | None = None) -> AsyncIterator[str]:
                 await to_thread.run_sync(thread.join)
 
 
-def _listen(port: int) -> socket.socket:
+def listen(port: int) -> socket.socket:
     listener = socket.create_server(("127.0.0.1", port))
     # Connections inherit this. asyncio sets it only on sockets that name their protocol, which these do not,
     # and without it the end of each response waits for the client's kernel to acknowledge the beginning: 40 ms.
