@@ -13,7 +13,11 @@ def escaped(text: str) -> str:
     Control characters, marks that change the writing direction, line breaks and lone
     surrogates are escaped: "\\x1b[2J" stays visible instead of clearing the screen.
     """
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    if text.isprintable():
+        return text
+    return text.translate(
+        {ord(char): char.encode("unicode_escape").decode() for char in set(text) if not char.isprintable()}
+    )
 
 
 def excerpt(text: str, limit: int = EXCERPT) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import pytest
 from hypothesis import given
@@ -204,3 +205,23 @@ def test_words_of_a_streamed_text_are_written_as_soon_as_they_end() -> None:
 def test_a_streamed_text_for_a_file_keeps_its_lines_and_spaces() -> None:
     assert streamed("if a:  \n", "    b" * 9 + "\n\n", columns=math.inf) == f"if a:  \n{'    b' * 9}\n\n"
     assert streamed(columns=math.inf) == ""
+
+
+@pytest.mark.parametrize("text", ["the quick brown fox " * 5000, "x" * 100_000], ids=["words", "one long word"])
+def test_plain_text_costs_a_few_calls_for_each_row_and_none_for_each_character(text: str) -> None:
+    """A person views a request of megabytes without a wait."""
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        rows = sum(1 for _ in Layout(80).theirs(text))
+    finally:
+        sys.setprofile(before)
+
+    assert rows > 1000
+    assert calls < 30 * rows

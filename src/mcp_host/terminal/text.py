@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from typing import Literal, TypeAlias
 
@@ -23,7 +24,7 @@ NARROWEST = 40  # columns; in a narrower terminal lines wrap past the margin
 TAB = "    "
 MOST_COUNTED = 1000  # rows that are only counted; a server may send 500,000
 
-WORD = re.compile(r"( *)([^ ]+)")  # with the spaces before it
+SPACES = re.compile(" +")
 MOST_MARKS = 8  # on one character; scripts need four or five, and rows would have no end
 INVISIBLE = (
     re.compile(  # though printable: fillers, and selectors of variants, which can carry a text that only models read
@@ -49,7 +50,7 @@ class _Cleaner:
 
     def clean(self, piece: str) -> str:
         shown = escaped(piece.replace("\t", TAB))
-        if shown.isascii():
+        if shown.isascii() or not any(_is_mark(char) or INVISIBLE.match(char) for char in set(shown)):
             self._marks = 0
             return shown
         return "".join(map(self._visible, shown))
@@ -75,6 +76,7 @@ def width(text: str) -> int:
     return len(text) if text.isascii() else sum(map(_columns, text))
 
 
+@lru_cache(4096)
 def _is_mark(char: str) -> bool:
     """Whether it combines with the character before."""
     return char >= "\u0300" and unicodedata.category(char) in ("Mn", "Me")
@@ -101,25 +103,32 @@ def wrapped(text: str, columns: int, *, first: str = "", rest: str = "") -> Iter
     *text* is one escaped line. The first row begins with *first*, the others with *rest*. Spaces at the beginning
     stay, those at a break and at the end go.
     """
-    row, used = first, width(first)
-    indent, is_first = width(rest), True
-    for match in WORD.finditer(text):
-        spaces, word = match.groups()
-        wanted = width(word)
-        if not is_first and used + len(spaces) + wanted > columns and wanted <= columns - indent:
-            yield row
-            row, used, spaces = rest, indent, ""
-        for part in (spaces, word):
-            if used + width(part) <= columns:
-                row, used = row + part, used + width(part)
-                continue
-            for char in part:
-                if used + _columns(char) > columns:
-                    yield row.rstrip(" ")
-                    row, used = rest, indent
-                row, used = row + char, used + _columns(char)
-        is_first = False
-    yield row.rstrip(" ") if is_first else row
+    text = text.rstrip(" ")
+    first_word = len(text) - len(text.lstrip(" "))
+    start, room = 0, columns - width(rest)
+    end, lead = _fitting(text, 0, columns - width(first)), first
+    while end < len(text):
+        found = SPACES.match(text, end)  # the first word that is not whole in this row
+        word = found.end() if found else text.rfind(" ", start, end) + 1
+        if word > max(start, first_word):
+            after = _fitting(text, word, room)
+            if after == len(text) or text.find(" ", word, after + 1) > 0:  # it fits into a row
+                end = word
+        yield (lead + text[start:end]).rstrip(" ")
+        lead, start = rest, end
+        end = max(_fitting(text, start, room), start + 1)  # also if a character is wider than a row
+    yield lead + text[start:] if text else lead.rstrip(" ")
+
+
+def _fitting(text: str, start: int, columns: int) -> int:
+    """The end of the longest part of *text* from *start* on that fits into so many columns."""
+    if text.isascii():
+        return min(start + max(columns, 0), len(text))
+    for end in range(start, len(text)):
+        columns -= _columns(text[end])
+        if columns < 0:
+            return end
+    return len(text)
 
 
 class StreamedText:
