@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import logging
+import os
+import socket
+import ssl
 import traceback
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -112,7 +116,7 @@ def of_anthropic(status: int, kind: object = "rate_limit_error", **headers: str)
         (
             anthropic.APIConnectionError(request=httpx2.Request("POST", "https://api")),
             *(None, None, None, True),
-            "APIConnectionError",
+            "APIConnectionError to api:443",
         ),
         (ReadTimeout(SECRET), None, None, None, True, "ReadTimeout"),
         (httpx2.RemoteProtocolError(SECRET), None, None, None, True, "RemoteProtocolError"),
@@ -131,6 +135,45 @@ def test_what_an_sdk_raises_becomes_an_error_that_says_what_to_do(
     assert (error.retry_after, error.transient, error.original) == (retry_after, transient, exc)
     assert str(error) == f"anthropic: {said}"
     assert SECRET not in repr(error)
+
+
+REFUSED = ConnectionRefusedError(errno.ECONNREFUSED, SECRET)
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        (f"http://127.0.0.1:8080/{SECRET}?key={SECRET}#{SECRET}", "127.0.0.1:8080"),
+        (f"https://{SECRET}:{SECRET}@api.example.com/v1", "api.example.com:443"),
+        ("http://[::1]/v1", "[::1]:80"),
+    ],
+    ids=["a path, a query", "a user, a password", "IPv6"],
+)
+def test_a_connection_that_failed_is_named_by_host_and_port_alone(url: str, place: str) -> None:
+    exc = openai.APIConnectionError(request=httpx2.Request("POST", url))
+    exc.__cause__ = httpx2.ConnectError(SECRET)
+
+    assert str(provider_error(exc, "openai")) == f"openai: APIConnectionError to {place}"
+
+
+@pytest.mark.parametrize(
+    ("cause", "reason"),
+    [
+        (REFUSED, os.strerror(errno.ECONNREFUSED)),
+        (ExceptionGroup(SECRET, [REFUSED, REFUSED]), os.strerror(errno.ECONNREFUSED)),
+        (socket.gaierror(socket.EAI_NONAME, SECRET), "the host is not found"),
+        (ssl.SSLCertVerificationError(1, SECRET), "its certificate is not trusted"),
+        (ssl.SSLError(1, SECRET), "TLS failed"),
+    ],
+    ids=["refused", "refused at each address", "no host", "a certificate", "TLS"],
+)
+def test_a_connection_that_failed_has_the_systems_reason(cause: Exception, reason: str) -> None:
+    exc = ConnectionError(SECRET)
+    exc.__context__ = httpx2.ConnectError(SECRET, request=httpx2.Request("POST", "http://localhost:11434/api/chat"))
+    exc.__context__.__cause__ = OSError("All connection attempts failed")
+    exc.__context__.__cause__.__cause__ = cause
+
+    assert str(provider_error(exc, "ollama")) == f"ollama: ConnectionError to localhost:11434 ({reason})"
 
 
 def test_a_date_says_how_long_to_wait() -> None:

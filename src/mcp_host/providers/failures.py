@@ -5,6 +5,7 @@ No SDK is imported: its exceptions are known by what they have, and by the names
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -12,11 +13,14 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from json import JSONDecodeError
 from operator import attrgetter
+from socket import gaierror
+from ssl import SSLCertVerificationError, SSLError
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic_core import from_json
 
-from mcp_host.errors import McpError, ProviderError
+from mcp_host.errors import McpError, ProviderError, excerpt
 
 CODE = re.compile(  # short words without digits: a key of an API is none
     r"(?=.{2,64}$)([a-z]{1,20}([_.][a-z]{1,20})*"  # rate_limit_error
@@ -32,6 +36,8 @@ OVERLOADED = frozenset(
 """Codes of errors in the middle of a stream, where the status was 200 already."""
 
 CONNECTION_ERRORS = ("ConnectionError", "Timeout", "TimeoutError", "TransportError")
+
+PORTS = {"http": 80, "https": 443}
 
 MOST_SECONDS = 7 * 24 * 3600.0  # a longer time is no answer to "when may I ask again"
 
@@ -69,7 +75,8 @@ def reading() -> Iterator[None]:
 def provider_error(exc: Exception, provider: str, *, is_stream: bool = False) -> ProviderError:
     """What an SDK or the reading of a reply raised, as the error to raise instead.
 
-    Its text has nothing that the provider or the SDK wrote. A stream that is cut is a failed connection.
+    Its text has nothing that the provider or the SDK wrote. That of a failed connection says to which host and port, and
+    the system's reason. A stream that is cut is a failed connection.
     """
     if is_stream and (isinstance(exc, Unfinished) or _is_cut(exc)):
         return unfinished(provider, exc)
@@ -80,6 +87,8 @@ def provider_error(exc: Exception, provider: str, *, is_stream: bool = False) ->
         problem = "the reply has no complete answer"
     elif isinstance(exc, Unreadable) or (status is None and _is_not_parsed(exc)):
         problem = "the reply cannot be read"
+    elif status is None and _is_connection(exc):
+        problem += _connection(exc)
     return ProviderError(
         provider,
         problem,
@@ -208,3 +217,43 @@ def _is_connection(exc: Exception) -> bool:
     """Whether the connection failed: the exceptions of SDKs, httpx and Python have names that tell."""
     names = {cls.__name__ for cls in type(exc).__mro__}
     return isinstance(exc, OSError) or any(name.endswith(CONNECTION_ERRORS) for name in names)
+
+
+def _connection(exc: Exception) -> str:
+    """Where a connection that failed went, and why, as far as it is known: `` to 127.0.0.1:8080 (Connection refused)``."""
+    chain = list(_chain(exc))
+    place = next(filter(None, map(_place, chain)), None)
+    reason = next(filter(None, map(_reason, chain)), None)
+    return (f" to {place}" if place else "") + (f" ({reason})" if reason else "")
+
+
+def _chain(exc: BaseException | None) -> Iterator[BaseException]:
+    """*exc*, and what it was raised from."""
+    while exc is not None:
+        yield exc
+        inner = exc.exceptions[0] if isinstance(exc, BaseExceptionGroup) else None
+        exc = inner or exc.__cause__ or exc.__context__
+
+
+def _place(exc: BaseException) -> str | None:
+    """The host and port that a request went to. The rest of its URL may have secrets."""
+    with suppress(RuntimeError, ValueError):  # errors of httpx may have no request, and a URL no such port
+        url = urlsplit(str(getattr(getattr(exc, "request", None), "url", "")))
+        if (host := url.hostname) is not None:
+            shown = f"[{host}]" if ":" in host else host
+            return f"{excerpt(shown)}:{url.port or PORTS.get(url.scheme, '?')}"
+    return None
+
+
+def _reason(exc: BaseException) -> str | None:
+    """Why the system did not connect, in its own words or ours: other texts may have anything in them."""
+    match exc:
+        case gaierror():
+            return "the host is not found"
+        case SSLCertVerificationError():
+            return "its certificate is not trusted"
+        case SSLError():
+            return "TLS failed"
+        case OSError(errno=int(errno)):
+            return os.strerror(errno)
+    return None
