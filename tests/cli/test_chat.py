@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from anyio import fail_after, open_process, sleep_forever, to_thread
+from anyio import fail_after, open_process, to_thread
 from anyio.abc import Process
-from pydantic import BaseModel
 
 from mcp_host.cli.chat import next_line
-from mcp_host.testing import Context, Server
 from tests.elicitation.asking import FIELD, SEND
 from tests.providers.conftest import Serve
 from tests.providers.scripted import Called, Failed, Said, Stalled
@@ -43,47 +41,6 @@ LOGIN = (
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "OPENAI_BASE_URL", "GEMINI_API_KEY")
 WITHOUT_KEYS = {name: value for name, value in os.environ.items() if name not in KEYS}
 
-server = Server("desk")
-
-
-class Order(BaseModel):
-    size: int
-
-
-@server.tool
-def add(a: int, b: int) -> int:
-    return a + b
-
-
-@server.tool
-async def order(context: Context) -> str:
-    answer = await context.elicit("Which size?", Order)
-    return f"ordered: {answer.content and answer.content['size']}"
-
-
-@server.tool
-async def opinion(context: Context) -> str:
-    return (await context.sample("What do you think?", max_tokens=50)).text
-
-
-def mark(path: str) -> None:
-    Path(path).touch()
-
-
-@server.tool
-async def hang(context: Context, path: str) -> None:
-    """Say so, and never return. If it is cancelled, there is a file at *path*."""
-    await context.log("info", "hanging")
-    try:
-        await sleep_forever()
-    finally:
-        mark(path)
-
-
-@server.tool
-def die() -> str:
-    os._exit(3)
-
 
 @pytest.fixture
 def anyio_backend() -> str:
@@ -92,7 +49,7 @@ def anyio_backend() -> str:
 
 
 def command_of(*argv: str, verb: str = "chat", model: str = f"anthropic:{MODEL}") -> list[str]:
-    target = ["--", sys.executable, "-c", "from tests.cli.test_chat import server; server.run_stdio()"]
+    target = ["--", sys.executable, "-c", "from tests.cli.desk import server; server.run_stdio()"]
     return [verb, "--model", model, *argv, "-e", f"PYTHONPATH={ROOT}", *target]
 
 
@@ -408,10 +365,10 @@ async def test_what_was_done_before_a_failure_stays_in_the_conversation(screen: 
     ],
     ids=["cut off", "a refusal", "nothing"],
 )
-def test_an_answer_that_is_none_has_a_note(said: Said, note: str, serve: Serve) -> None:
+def test_an_answer_that_is_none_has_a_note_and_is_no_success(said: Said, note: str, serve: Serve) -> None:
     code, out, err = piped(command_of(), "Tell me.", environment_of(serve(AnthropicServer, said)))
 
-    assert (code, out) == (0, f"{said.text}\n" if said.text else "")
+    assert (code, out) == (9, f"{said.text}\n" if said.text else "")
     assert err == f"{note}\n(11 tokens in, 7 out)\n"
 
 
@@ -499,18 +456,16 @@ def test_stdin_that_is_no_terminal_is_one_prompt_and_stdout_is_the_answer(serve:
     assert conversation(api.heard[0].body) == [("user", ["Add one\nand two."])]
 
 
-def test_without_a_terminal_calls_are_denied_and_the_flag_that_allows_them_is_named(serve: Serve) -> None:
-    api = serve(AnthropicServer, Said(calls=[Called("add", {"a": 1, "b": 2})]), Said(text="I cannot."))
+def test_without_a_terminal_a_denied_call_ends_the_turn_and_the_flag_that_allows_it_is_named(serve: Serve) -> None:
+    """The model is not asked again: a script would take its excuse for the answer."""
+    adds = Said(text="I add.", calls=[Called("add", {"a": 1, "b": 2})])
+    api = serve(AnthropicServer, adds, Said(text="I cannot."))
 
-    code, out, err = piped(command_of(), "Add.", environment_of(api))
+    done = piped(command_of(), "Add.", environment_of(api))
 
-    assert (code, out) == (0, "I cannot.\n")
-    assert err == (
-        f"{CALLS}mcp-host: the call of 'add' is denied, because there is no terminal to ask in; --yes allows it\n"
-        "    error         add: This call was denied: this client has no terminal to ask\n"
-        "                  its user in\n"
-        "(22 tokens in, 14 out)\n"
-    )
+    denied = "the call of 'add' is denied, because there is no terminal to ask in; --yes allows it"
+    assert done == (7, "I add.\n", f"{CALLS}mcp-host: {denied}\n")
+    assert len(api.heard) == 1
 
 
 def test_a_failure_of_the_provider_is_the_exit_code(serve: Serve) -> None:

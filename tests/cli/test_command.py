@@ -415,7 +415,7 @@ exit codes:
   4         it took too long
   5         the server answered with an error
   6         the server broke the protocol
-  7         the server asked for input that it did not get, or for too much
+  7         input or an approval was missing, or the server asked for too much
   8         a tool has changed since it was pinned
   9         the model, or its provider, failed
   70        a bug in mcp-host

@@ -84,8 +84,7 @@ async def _answer_stdin(options: Options) -> ExitCode:
     if not prompt:
         raise UsageError("stdin is empty; it is the prompt if it is no terminal")
     async with _chatting(options) as chat:
-        failure = await chat.turn(prompt)
-    return ExitCode.OK if failure is None else ExitCode.of(failure)
+        return await chat.turn(prompt)
 
 
 @asynccontextmanager
@@ -180,8 +179,8 @@ class Chat:
         self._said = ""  # the text of the answer that is being written
         self._running: list[ToolUseContent] = []
 
-    async def turn(self, prompt: str) -> Exception | None:
-        """Answer *prompt*, and print what happens. Returns what failed, which is printed, too.
+    async def turn(self, prompt: str) -> ExitCode:
+        """Answer *prompt*, and print what happens. Returns `ExitCode.OK` only if the answer is complete.
 
         If the turn is stopped or fails, what was said and done in it stays in the conversation.
         """
@@ -211,16 +210,18 @@ class Chat:
         self._transcript.end_text()
         if result is not None:
             self.messages = result.messages
-            self._end(result)
+            code = self._end(result)
+        elif failure is not None:
+            self._keep(asked, steps, "This answer failed.")
+            self._transcript.aside(partial(print_error, str(failure)))
+            code = ExitCode.of(failure)
         else:
-            self._keep(asked, steps, "The user stopped this answer." if failure is None else "This answer failed.")
-            if failure is None:
-                self._transcript.note("Stopped.")
-            else:
-                self._transcript.aside(partial(print_error, str(failure)))
+            self._keep(asked, steps, "The user stopped this answer.")
+            self._transcript.note("Stopped.")
+            code = ExitCode.INTERRUPTED
         await self._keyboard.acquire()  # when no question is open any more
         self._transcript.pause()
-        return failure
+        return code
 
     def stop(self) -> None:
         """Stop the turn."""
@@ -279,16 +280,18 @@ class Chat:
         for call in step.calls:
             self._transcript.result(call)
 
-    def _end(self, result: LoopResult) -> None:
+    def _end(self, result: LoopResult) -> ExitCode:
+        note = NOTES.get(result.stop_reason or "")
         if self.messages[-1].role == "user":  # the answer is empty
             self.messages.append(AssistantMessage("(no answer)"))
-            self._transcript.note("The model gave no answer.")
+            note = note or "The model gave no answer."
         if result.ended == "max_turns":
-            self._transcript.note(f"The model was stopped: it has answered {MAX_TURNS} times.")
-        elif (note := NOTES.get(result.stop_reason or "")) is not None:
+            note = f"The model was stopped: it has answered {MAX_TURNS} times."
+        if note is not None:
             self._transcript.note(note)
         if result.usage is not None:
             self._transcript.usage(result.usage)
+        return ExitCode.OK if note is None else ExitCode.MODEL_ERROR
 
     def _keep(self, asked: SamplingMessage, steps: list[Step], why: str) -> None:
         """Keep what was said and done in a turn without an end, so that every call has its result, and an answer is last.

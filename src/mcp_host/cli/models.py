@@ -9,7 +9,7 @@ from typing import TypeAlias
 from mcp_host.cli.arguments import Options
 from mcp_host.cli.arithmetic import MODELS, Model
 from mcp_host.cli.output import UsageError, print_error
-from mcp_host.errors import quoted
+from mcp_host.errors import CallDenied, quoted
 from mcp_host.sampling import Allow, Deny, ProposedCall, SamplingRequest
 from mcp_host.sampling.terminal import ask_in_terminal
 
@@ -17,6 +17,7 @@ Decide: TypeAlias = Callable[[SamplingRequest | ProposedCall], Awaitable[Allow |
 """Decides on a request of a server for the model, or on a call of the model."""
 
 NO_PERSON = "this client has no terminal to ask its user in"
+DENIED = "is denied, because there is no terminal to ask in; --yes allows it"
 
 
 def make_model(name: str, **options: object) -> Model:
@@ -50,11 +51,14 @@ async def _allow(request: SamplingRequest | ProposedCall, /) -> Allow:
 
 
 async def _deny(request: SamplingRequest | ProposedCall, /) -> Deny:
-    """Deny what no person can be asked about, and say so."""
+    """Deny what no person can be asked about, and say so.
+
+    Raises:
+        CallDenied: It is a call of the model. Without it, the model would not do what it was asked to do.
+    """
     match request:
         case ProposedCall(name=name):
-            what = f"the call of {quoted(name)}"
+            raise CallDenied(f"the call of {quoted(name)} {DENIED}", NO_PERSON)
         case SamplingRequest(server=server):
-            what = f"the request of {quoted(server)} for the model"
-    print_error(f"{what} is denied, because there is no terminal to ask in; --yes allows it")
+            print_error(f"the request of {quoted(server)} for the model {DENIED}")
     return Deny(NO_PERSON)

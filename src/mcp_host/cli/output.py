@@ -15,6 +15,7 @@ from typing import Self, TextIO
 
 from mcp_host.errors import (
     MARGIN,
+    CallDenied,
     CallerError,
     ConnectionClosed,
     InputNotGiven,
@@ -53,7 +54,7 @@ class ExitCode(IntEnum):
     TIMEOUT = 4, "it took too long"
     SERVER_ERROR = 5, "the server answered with an error"
     PROTOCOL_ERROR = 6, "the server broke the protocol"
-    INPUT_MISSING = 7, "the server asked for input that it did not get, or for too much"
+    INPUT_MISSING = 7, "input or an approval was missing, or the server asked for too much"
     TOOL_CHANGED = 8, "a tool has changed since it was pinned"
     MODEL_ERROR = 9, "the model, or its provider, failed"
     INTERNAL_ERROR = 70, "a bug in mcp-host"  # EX_SOFTWARE of sysexits.h
@@ -75,6 +76,7 @@ CODES: Mapping[type[BaseException], ExitCode] = {
     McpTimeout: ExitCode.TIMEOUT,
     ServerError: ExitCode.SERVER_ERROR,
     ProtocolError: ExitCode.PROTOCOL_ERROR,
+    CallDenied: ExitCode.INPUT_MISSING,
     InputNotGiven: ExitCode.INPUT_MISSING,
     RoundsExceeded: ExitCode.INPUT_MISSING,
     SamplingError: ExitCode.MODEL_ERROR,
