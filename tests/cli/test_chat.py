@@ -323,6 +323,17 @@ async def test_quit_ends_the_conversation(screen: Screen, serve: Serve) -> None:
         assert await process.wait() == 0
 
 
+async def test_an_unknown_command_shows_those_that_there_are_and_asks_no_model(screen: Screen, serve: Serve) -> None:
+    api = serve(AnthropicServer)
+
+    async with chatting(screen, api):
+        screen.press("/help\n")
+        shown = await screen.asks(PROMPT)
+
+    assert "/clear forgets the conversation. /quit and Ctrl-D end it." in shown
+    assert api.heard == []
+
+
 async def test_a_failure_of_the_provider_is_a_line_and_the_turn_is_forgotten(screen: Screen, serve: Serve) -> None:
     api = serve(AnthropicServer, Failed(status=400), Said(text="Better."))
 

@@ -7,6 +7,7 @@ edits, while the connection stays alive. Ctrl-C reaches the main thread, too: it
 from __future__ import annotations
 
 import math
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -50,6 +51,7 @@ AnswerT = TypeVar("AnswerT")
 
 PROMPT = "> "
 HELP = "Ctrl-C stops an answer. /clear forgets the conversation. /quit and Ctrl-D end it."
+COMMAND = re.compile(r"/[a-z]*")  # a slip of the fingers, or /help: a model would be paid to answer it
 AGAIN = "Ctrl-C again or Ctrl-D ends the conversation."
 MAX_TURNS = 50  # answers of the model to one prompt; the person sees them, and can stop it
 
@@ -121,6 +123,8 @@ def _converse(chat: Chat, portal: BlockingPortal) -> None:
                 return
             case "/clear":
                 chat.messages.clear()
+            case command if COMMAND.fullmatch(command):
+                print(HELP, file=sys.stderr)
             case prompt:
                 with _stopped_by_ctrl_c(chat, portal):
                     portal.start_task_soon(chat.turn, prompt).result()

@@ -50,9 +50,10 @@ class Cassette:
     that is not in the file fails: an SDK gets an HTTP status of 400, and leaving the block raises `CassetteError`,
     which shows the difference. With *require_all*, leaving the block raises it, too, if not everything was used.
 
-    The file is written when the block ends without an exception, otherwise the old one stays. Secrets
-    are marked in it that their names give away (of headers, parameters, members of JSON, environment variables and
-    options of programs), and the texts in *redact*; others are not, so read a new file before you commit it. *note* stands at the top of a file that is recorded, for its readers.
+    The file is written when the block ends without an exception, otherwise the old one stays. Secrets are marked
+    in it that their names give away (of headers, parameters, members of JSON, environment variables and options of
+    programs), and the texts in *redact*; others are not, so read a new file before you commit it. *note* stands at
+    the top of a file that is recorded, for its readers.
 
     Raises:
         CassetteError: The file is missing, broken, or of a later version.

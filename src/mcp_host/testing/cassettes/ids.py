@@ -1,10 +1,10 @@
 """Random values: in a file they are placeholders, and in a replay the values of the moment.
 
-A placeholder is a word and a number, such as ``call__1``, of characters that all providers allow in ids. What the recorded side made (a server's `requestState`, a
-provider's ids) is replayed as the placeholder itself. What our side makes (ids of requests, keys under ``_meta``) is
-another value in each run: the first that stands where a placeholder was recorded is its value from then on, in both
-directions. A text that only looks like a placeholder, or like the mark of a secret, is recorded with a ``~``:
-``call__~1``, ``<~redacted>``. So neither is taken for the other.
+A placeholder is a word and a number, such as ``call__1``, of characters that all providers allow in ids. What the
+recorded side made (a server's `requestState`, a provider's ids) is replayed as the placeholder itself. What our side
+makes (ids of requests, keys under ``_meta``) is another value in each run: the first that stands where a placeholder
+was recorded is its value from then on, in both directions. A text that only looks like a placeholder, or like the
+mark of a secret, is recorded with a ``~``: ``call__~1``, ``<~redacted>``. So neither is taken for the other.
 """
 
 from __future__ import annotations

@@ -54,10 +54,13 @@ PROGRESS = "notifications/progress"
 CLIENT_INFO = f"{META}clientInfo"
 
 ERRORS: Mapping[str, type[McpError]] = {
-    error.__name__: error
-    for error in (
-        *(ConnectFailed, ConnectionClosed, HttpStatusError, MessageTooLarge, ProtocolError, SessionLost, Unauthorized),
-    )
+    "ConnectFailed": ConnectFailed,
+    "ConnectionClosed": ConnectionClosed,
+    "HttpStatusError": HttpStatusError,
+    "MessageTooLarge": MessageTooLarge,
+    "ProtocolError": ProtocolError,
+    "SessionLost": SessionLost,
+    "Unauthorized": Unauthorized,
 }
 """What a transport raises."""
 

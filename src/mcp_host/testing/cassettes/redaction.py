@@ -142,8 +142,7 @@ class Redaction:
     def text(self, text: str) -> str:
         """*text* with its secrets marked, in each of their encodings."""
         if self._pattern is None:
-            forms = sorted(self._forms, key=len, reverse=True)
-            self._pattern = re.compile("|".join([REDACTED, *map(re.escape, forms), ORGANISATION.pattern]))
+            self._pattern = re.compile("|".join([REDACTED, *self._escaped_forms(), ORGANISATION.pattern]))
         return self._pattern.sub(REDACTED, text)
 
     def json(self, value: JSONValue) -> JSONValue:
@@ -188,7 +187,7 @@ class Redaction:
         """*parts* of one text with the secrets marked that begin in one and end in another."""
         ends = list(accumulate(map(len, parts)))
         marked = list(parts)
-        for found in reversed(list(self._secrets().finditer("".join(parts)))):
+        for found in reversed(list(re.finditer("|".join(self._escaped_forms()), "".join(parts)))):
             first, last = bisect_right(ends, found.start()), bisect_left(ends, found.end())
             for index in range(first, last + 1) if first < last else ():
                 begin = ends[index] - len(parts[index])
@@ -197,9 +196,9 @@ class Redaction:
                     marked[index] = marked[index][:start] + REDACTED + marked[index][end:]
         return marked
 
-    def _secrets(self) -> re.Pattern[str]:
-        forms = sorted(self._forms, key=len, reverse=True)
-        return re.compile("|".join(map(re.escape, forms)))
+    def _escaped_forms(self) -> Iterator[str]:
+        """The forms as regular expressions. The longest is first: it may have another one in it."""
+        return map(re.escape, sorted(self._forms, key=len, reverse=True))
 
 
 def mapped(value: JSONValue, change: Callable[[str], str]) -> JSONValue:
