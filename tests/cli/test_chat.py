@@ -330,7 +330,7 @@ async def test_an_unknown_command_shows_those_that_there_are_and_asks_no_model(s
         screen.press("/help\n")
         shown = await screen.asks(PROMPT)
 
-    assert "/clear forgets the conversation. /quit and Ctrl-D end it." in shown
+    assert "/clear forgets the conversation. /quit and Ctrl-D end it." in " ".join(shown.split())
     assert api.heard == []
 
 

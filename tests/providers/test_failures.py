@@ -116,7 +116,7 @@ def of_anthropic(status: int, kind: object = "rate_limit_error", **headers: str)
         (
             anthropic.APIConnectionError(request=httpx2.Request("POST", "https://api")),
             *(None, None, None, True),
-            "APIConnectionError to api:443",
+            "APIConnectionError at api:443",
         ),
         (ReadTimeout(SECRET), None, None, None, True, "ReadTimeout"),
         (httpx2.RemoteProtocolError(SECRET), None, None, None, True, "RemoteProtocolError"),
@@ -153,7 +153,7 @@ def test_a_connection_that_failed_is_named_by_host_and_port_alone(url: str, plac
     exc = openai.APIConnectionError(request=httpx2.Request("POST", url))
     exc.__cause__ = httpx2.ConnectError(SECRET)
 
-    assert str(provider_error(exc, "openai")) == f"openai: APIConnectionError to {place}"
+    assert str(provider_error(exc, "openai")) == f"openai: APIConnectionError at {place}"
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_a_connection_that_failed_has_the_systems_reason(cause: Exception, reaso
     exc.__context__.__cause__ = OSError("All connection attempts failed")
     exc.__context__.__cause__.__cause__ = cause
 
-    assert str(provider_error(exc, "ollama")) == f"ollama: ConnectionError to localhost:11434 ({reason})"
+    assert str(provider_error(exc, "ollama")) == f"ollama: ConnectionError at localhost:11434 ({reason})"
 
 
 def test_a_date_says_how_long_to_wait() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any, Literal
+from typing import Any
 
 import httpx
 import httpx2
@@ -21,23 +21,10 @@ from mcp_host.testing import Cassette, CassetteError, RecordMode
 from mcp_host.testing.cassettes.file import Contents, write
 from tests.providers.scripted import Said
 from tests.providers.servers.openai_chat import OpenAIChatServer
-from tests.testing.cassettes.provider import Provider, serve
+from tests.testing.cassettes.provider import Library, Provider
 
-Library = Literal["httpx", "httpx2"]
 LIBRARIES = {"httpx": httpx, "httpx2": httpx2}
 IN_TIME = 30.0  # seconds
-
-
-@pytest.fixture
-def provider() -> Iterator[Provider]:
-    with serve(Provider()) as provider:
-        yield provider
-
-
-@pytest.fixture(params=["httpx", "httpx2"])
-def library(request: pytest.FixtureRequest) -> Library:
-    name: Library = request.param
-    return name
 
 
 @contextmanager

@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote
 
 import anthropic
@@ -21,21 +21,7 @@ from anyio import connect_tcp, current_time, fail_after, move_on_after
 from mcp_host.testing import Cassette, CassetteError, RecordMode
 from mcp_host.testing.cassettes.file import Contents, write
 from mcp_host.testing.cassettes.http import read_body, write_body
-from tests.testing.cassettes.provider import Provider, serve
-
-Library = Literal["httpx", "httpx2"]
-
-
-@pytest.fixture
-def provider() -> Iterator[Provider]:
-    with serve(Provider()) as provider:
-        yield provider
-
-
-@pytest.fixture(params=["httpx", "httpx2"])
-def library(request: pytest.FixtureRequest) -> Library:
-    name: Library = request.param
-    return name
+from tests.testing.cassettes.provider import Library, Provider
 
 
 @asynccontextmanager

@@ -75,7 +75,7 @@ def reading() -> Iterator[None]:
 def provider_error(exc: Exception, provider: str, *, is_stream: bool = False) -> ProviderError:
     """What an SDK or the reading of a reply raised, as the error to raise instead.
 
-    Its text has nothing that the provider or the SDK wrote. That of a failed connection says to which host and port, and
+    Its text has nothing that the provider or the SDK wrote. That of a failed connection has the host, the port, and
     the system's reason. A stream that is cut is a failed connection.
     """
     if is_stream and (isinstance(exc, Unfinished) or _is_cut(exc)):
@@ -220,11 +220,11 @@ def _is_connection(exc: Exception) -> bool:
 
 
 def _connection(exc: Exception) -> str:
-    """Where a connection that failed went, and why, as far as it is known: `` to 127.0.0.1:8080 (Connection refused)``."""
+    """Where a connection failed, and why, as far as it is known: `` at 127.0.0.1:8080 (Connection refused)``."""
     chain = list(_chain(exc))
     place = next(filter(None, map(_place, chain)), None)
     reason = next(filter(None, map(_reason, chain)), None)
-    return (f" to {place}" if place else "") + (f" ({reason})" if reason else "")
+    return (f" at {place}" if place else "") + (f" ({reason})" if reason else "")
 
 
 def _chain(exc: BaseException | None) -> Iterator[BaseException]:

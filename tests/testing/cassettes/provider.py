@@ -9,13 +9,15 @@ from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from secrets import token_hex
 from threading import Event, Thread
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import uvicorn
 
 Scope = MutableMapping[str, Any]
 Send = Callable[[Scope], Awaitable[None]]
 Receive = Callable[[], Awaitable[Scope]]
+
+Library: TypeAlias = Literal["httpx", "httpx2"]
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
