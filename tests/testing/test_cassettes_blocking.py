@@ -29,7 +29,7 @@ IN_TIME = 30.0  # seconds
 
 @contextmanager
 def client_of(
-    path: Path, library: Library, record_mode: RecordMode = "once", timeout: float | None = 5
+    path: Path, library: Library, record_mode: RecordMode = "once", timeout: float | None = IN_TIME
 ) -> Iterator[httpx.Client]:
     """A blocking client of a cassette."""
     module: Any = LIBRARIES[library]
@@ -59,7 +59,7 @@ async def test_a_blocking_client_makes_the_same_file_as_another_one_and_each_rep
 
     async def ask_and_await(path: Path, url: str) -> tuple[int, bytes]:
         with fail_after(IN_TIME), Cassette(path) as cassette:
-            client: Any = cassette.http_client(library)
+            client: Any = cassette.http_client(library, timeout=IN_TIME)
             async with client:
                 response = await client.post(f"{url}/{place}", json=asked)
         return response.status_code, response.content
