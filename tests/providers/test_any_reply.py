@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
+from json import dumps, loads
 from random import Random
 from types import SimpleNamespace
 from typing import Any, TypeAlias
@@ -26,7 +27,7 @@ from mcp_host.providers.adapter import Delta, ProviderModel
 from mcp_host.providers.anthropic import AnthropicModel
 from mcp_host.providers.gemini import GeminiModel
 from mcp_host.providers.ollama import OllamaModel
-from mcp_host.providers.openai_chat import OWN_FORMAT, Dialect, OpenAIChatModel
+from mcp_host.providers.openai_chat import Dialect, OpenAIChatModel
 from mcp_host.providers.openai_responses import OpenAIModel
 from mcp_host.providers.pydantic_ai import PydanticAIModel
 from mcp_host.types import CreateMessageResult
@@ -232,7 +233,7 @@ ONLY_JSON = {"toolChoice": {"mode": "required"}}
 OWN_CALL = Recorded(
     chat("openai"),
     {"model": "g", "choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": ARGUMENTS}}]},
-    [{OWN_FORMAT: True}, chunk(content=ARGUMENTS), chunk("stop")],
+    [chunk(content=ARGUMENTS), chunk("stop")],
     ONLY_JSON,
 )
 
@@ -416,3 +417,100 @@ async def test_what_is_recorded_is_the_same_answer_with_and_without_a_stream(nam
     said = [[block.model_dump(exclude={"id", "meta"}) for block in answer.content] for answer in answers]
     assert said[0] == said[1]
     assert said[0][-1] == {"type": "tool_use", "name": "add", "input": {"a": 1}}
+
+
+COUNTED = [name for name in RECORDED if name != "own call"]
+USAGES = frozenset({"usage", "usageMetadata", "eval_count", "prompt_eval_count"})
+INPUTS = frozenset({"input_tokens", "prompt_tokens", "promptTokenCount", "prompt_eval_count"})
+
+
+async def said(model: Scripted) -> tuple[list[Wire], Mapping[str, int] | None]:
+    """The content of an answer, without ids, and its usage."""
+    answer = await model(request(tools=[ADD]))
+    assert isinstance(answer, ModelAnswer)
+    return [block.model_dump(exclude={"id", "meta"}) for block in answer.content], answer.usage
+
+
+@pytest.mark.parametrize("name", COUNTED)
+async def test_wrong_counts_of_tokens_are_no_counts_and_no_reason_to_lose_an_answer(name: str) -> None:
+    recorded = RECORDED[name]
+    whole, streamed = recorded.make(stream=False), recorded.make(stream=True)
+    whole.reply = recorded.reply
+    content, usage = await said(whole)
+    assert usage is not None
+    for path in paths(recorded.reply):
+        if USAGES.isdisjoint(path):
+            continue
+        for edit in EDITS[:-1]:
+            whole.reply = changed(recorded.reply, (path, edit))
+            now, counts = await said(whole)
+            assert now == content
+            assert counts is None or all(type(count) is int and count >= 0 for count in counts.values())
+    for path in paths(recorded.events):
+        if not USAGES.isdisjoint(path):
+            for edit in [
+                edit for make, edit in zip(OTHERS, EDITS, strict=False) if make is not deep
+            ]:  # no SDK reads it
+                events = changed(recorded.events, (path, edit))
+                assert isinstance(events, list)
+                streamed.events = events
+                assert (await said(streamed))[0] == content
+
+
+@pytest.mark.parametrize("wrong", [None, "7", -1, 1.5, True, [7], {}], ids=repr)
+@pytest.mark.parametrize("name", COUNTED)
+async def test_beside_a_wrong_count_the_others_are_told(name: str, wrong: object) -> None:
+    recorded = RECORDED[name]
+    model = recorded.make(stream=False)
+    [path] = [path for path in paths(recorded.reply) if path[-1] in INPUTS]
+    model.reply = changed(recorded.reply, (path, partial(put, lambda: wrong)))
+    _, counts = await said(model)
+
+    assert counts is not None
+    assert "inputTokens" not in counts
+    assert counts["outputTokens"] == 7
+
+
+@pytest.mark.parametrize("name", RECORDED)
+async def test_halves_of_characters_are_joined_or_replaced(name: str) -> None:
+    """In the JSON of a provider, a character beyond U+FFFF is two: a stream may cut between them, and a model may write one."""
+    recorded = RECORDED[name]
+    whole = recorded.make(stream=False)
+    written = dumps(recorded.reply).replace("So:", r"\ud83d\ude00 \ud83d").replace('"hm"', r'"\ud83d"')
+    whole.reply = loads(written)
+    answer = await outcome(whole, recorded.asked)
+
+    assert isinstance(answer, CreateMessageResult)
+    assert answer.text.startswith("" if name == "own call" else "\U0001f600 \ufffd")
+
+
+@pytest.mark.parametrize("name", RECORDED)
+async def test_halves_of_characters_in_other_places_are_no_error(name: str) -> None:
+    """Names, ids, models, stop reasons and thinking: all that is no argument of a tool."""
+    recorded = RECORDED[name]
+    whole = recorded.make(stream=False)
+    for path in paths(recorded.reply):
+        whole.reply = changed(recorded.reply, (path, partial(put, lambda: "\ud83d")))
+        await outcome(whole, recorded.asked)
+
+
+@pytest.mark.parametrize("name", [name for name in RECORDED if name not in ("own call", "pydantic-ai")])
+async def test_a_stream_may_cut_a_character_in_two(name: str) -> None:
+    recorded = RECORDED[name]
+    [place] = [
+        n for n, event in enumerate(recorded.events) if '"So:"' in dumps(event) and "done" not in event.get("type", "")
+    ]
+    events: list[Any] = []
+    for number, event in enumerate(recorded.events):
+        if number == place:
+            events += [loads(dumps(event).replace("So:", half)) for half in (r"\ud83d", r"\ude00", r"\ud83d")]
+        elif event.get("type") != "response.output_text.done" and event.get("item", {}).get("type") != "message":
+            events.append(event)
+    deltas: list[Delta] = []
+    model = recorded.make(on_delta=deltas.append)
+    model.events = events
+    answer = await outcome(model, recorded.asked)
+
+    assert isinstance(answer, CreateMessageResult)
+    assert "".join(delta.text for delta in deltas) == "\U0001f600\ufffd"
+    assert answer.text.startswith("\U0001f600\ufffd")

@@ -281,8 +281,8 @@ TURN = {
 def test_a_turn_of_the_model_goes_back_as_it_came_and_results_have_its_ids() -> None:
     written = contents(
         USER,
-        said("assistant", use("c1", a=1), use("c2", a=2)),
-        said("user", result("c1", text("1")), result("c2", text("2"))),
+        said("assistant", use("f1", a=1), use("c2", a=2)),
+        said("user", result("f1", text("1")), result("c2", text("2"))),
         turns={1: TURN},
     )
 

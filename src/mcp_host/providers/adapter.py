@@ -20,11 +20,11 @@ import re
 import secrets
 from abc import ABC, abstractmethod
 from base64 import b64decode
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, Self, TypeAlias, TypedDict, TypeGuard, get_args
 
 from anyio import Event
 from anyio.lowlevel import checkpoint
@@ -37,6 +37,7 @@ from mcp_host.protocol.jsonrpc import INVALID_PARAMS
 from mcp_host.providers.failures import provider_error, reading
 from mcp_host.providers.names import NameRule, ToolNames
 from mcp_host.providers.reasoning import AlteredHistory, ReasoningStore
+from mcp_host.providers.texts import ReadablePieces, paired, readable
 from mcp_host.sampling.loop.results import texts_repeat
 from mcp_host.sampling.request import ModelAnswer, SamplingRequest, Usage
 from mcp_host.sampling.stop_reasons import CUT_OFF
@@ -45,6 +46,7 @@ from mcp_host.types import (
     BlobResourceContents,
     ContentBlock,
     CreateMessageResult,
+    EmbeddedResource,
     ImageContent,
     JSONObject,
     ResourceLink,
@@ -58,8 +60,9 @@ from mcp_host.types.sampling import TOOL_USE, SamplingMessageContentBlock
 
 # fmt: off
 __all__ = [  # ModelAnswer and Usage are for adapters, too
-    "Call", "Delta", "Metadata", "ModelAnswer", "OnDelta", "Prompt", "ProviderModel", "Reply", "Usage",
-    "answer_of", "as_json", "file_text", "input_schema", "link_text", "media_type", "read_arguments", "refused", "result_content", "text_arguments",
+    "Arguments", "Call", "Delta", "Metadata", "ModelAnswer", "OnDelta", "Prompt", "ProviderModel", "Reply", "Usage",
+    "answer_of", "as_events", "as_json", "file_text", "input_schema", "link_text", "media_type", "object_in", "read_arguments", "refused",
+    "result_content", "text_arguments", "token_counts", "total",
 ]
 # fmt: on
 
@@ -68,6 +71,9 @@ MOST_TEMPERATURE = 1000  # more than any model takes: 10**4000 is a number of JS
 EVENTS_AT_ONCE = 32  # then other tasks run
 
 logger = logging.getLogger(__name__)
+
+BASE64 = re.compile("[A-Za-z0-9+/]*+={0,2}")
+MOST_LEVELS = 254  # of nested objects and lists: `to_json` writes no more
 
 TEXT_FILES = re.compile(r"text/.+|application/json")
 
@@ -110,7 +116,7 @@ class Prompt:
     """One request for a model: what `write_request` writes, and what `read_reply` needs to know of it.
 
     *turns* are assistant's turns of the provider (`Reply.turn`), by the index of their message in the request. They
-    replace what the message says. The ids in the request are then those of the provider.
+    replace what the message says, but for the ids of its calls: a provider may repeat those that are in the turn.
     *lost* are the messages whose turn was kept once and cannot be restored. *names* maps tool names both ways, and has
     those of the conversation, too. *options* are the host's fields of the provider's request, for what depends on them;
     they are merged afterwards, by `ProviderModel.with_options`.
@@ -134,6 +140,18 @@ class Delta:
 
 OnDelta: TypeAlias = Callable[[Delta], object]
 """Gets the text of an answer as it comes. A plain function, called in the event loop."""
+
+
+class Arguments(TypedDict, total=False):
+    """The keyword arguments of `ProviderModel`, for adapters that have more."""
+
+    options: Mapping[str, object] | None
+    stream: bool | None
+    on_delta: OnDelta | None
+    progress: bool
+    reasoning: ReasoningStore | None
+    altered_history: AlteredHistory
+    metadata: Metadata
 
 
 class ProviderModel(ABC):
@@ -235,8 +253,7 @@ class ProviderModel(ABC):
     def read_event(reply: JSONObject, event: JSONObject) -> str:
         """Add one event of a stream to *reply*, which is empty at first. Returns the text that the event adds to the answer."""
 
-    @staticmethod
-    def call_is_text(prompt: Prompt) -> bool:
+    def call_is_text(self, prompt: Prompt) -> bool:
         """Whether the text of the answer will be the JSON of a call, which *on_delta* must not get."""
         return False
 
@@ -292,7 +309,7 @@ class ProviderModel(ABC):
         return (self.provider, self._model)
 
     def _prompt(self, request: SamplingRequest) -> Prompt:
-        _check_json(request)
+        _check_request(request)
         if self._metadata == "ignore" and request.metadata is not None:
             request = replace(request, params=request.params.model_copy(update={"metadata": None}))
         names = ToolNames.of(request, self.name_rule)
@@ -318,11 +335,13 @@ class ProviderModel(ABC):
 
     async def _ask_up_to_stop(self, body: JSONObject, request: SamplingRequest, show: _Shown) -> JSONObject:
         stops = [stop for stop in request.stop_sequences or () if stop] if self.cuts_at_stops else []
-        if not stops:
-            return await self.ask(body, show)
-        cut = _UpToStop(show, stops)
-        reply = await self.ask(body, cut)
-        cut.end()
+        if stops:
+            cut = _UpToStop(show, stops)
+            reply = await self.ask(body, cut)
+            cut.end()
+        else:
+            reply = await self.ask(body, show)
+        show.end()
         return reply
 
     async def ask(self, body: JSONObject, show: Callable[[str], None]) -> JSONObject:
@@ -351,10 +370,20 @@ class _Shown:
         self._request = request
         self._on_delta = on_delta
         self._progress = progress
+        self._pieces = ReadablePieces()
 
     def __call__(self, text: str) -> None:
         if not isinstance(text, str):
             raise TypeError("the stream has something else in the place of a text")
+        self._give(self._pieces.add(text))
+
+    def end(self) -> None:
+        """The text has ended: what waits for more of it is given."""
+        self._give(self._pieces.end())
+
+    def _give(self, text: str) -> None:
+        if not text:
+            return
         if self._on_delta is not None:
             try:
                 self._on_delta(Delta(text, self._request))
@@ -445,32 +474,37 @@ def answer_of(reply: Reply, prompt: Prompt, keep: KeepTurn | None = None) -> Mod
     """The answer in a provider's reply.
 
     Names are those of the request again. Calls of an answer that was cut off or refused are dropped. Ids are made
-    fresh where they are missing, where the conversation has them already, and where *keep* keeps the turn.
+    fresh where they are missing, where the conversation has them already, and where *keep* keeps the turn. Halves of
+    characters become U+FFFD: no session can send them.
 
     Raises:
         SamplingError: The arguments of a call are no JSON object, or missing.
+        ValueError: An image or audio is not base64.
     """
     content: list[SamplingMessageContentBlock] = []
     ids: list[str] = []
     cut_off = reply.stop_reason in CUT_OFF
     for block in reply.content:
-        if not isinstance(block, Call):
+        if isinstance(block, TextContent):
+            content.append(TextContent(text=readable(block.text)))
+        elif not isinstance(block, Call):
+            _check_base64(block.data)
             content.append(block)
         elif not cut_off:
-            name, id = prompt.names.back(block.name), block.id or ""
+            name, id = readable(prompt.names.back(block.name)), readable(block.id or "")
             arguments = block.arguments
             if arguments is None:
                 arguments = _no_arguments(name, prompt.request)
             content.append(ToolUseContent(id=id, name=name, input=read_arguments(name, arguments)))
             ids.append(id)
+    model, stop_reason = readable(reply.model), readable(reply.stop_reason)
     if not ids:
-        return ModelAnswer(content=content, model=reply.model, stop_reason=reply.stop_reason, usage=reply.usage)
-    given = [id for id in ids if id]
-    if keep is not None and reply.turn is not None and len(set(given)) == len(given):  # its results are told apart
+        return ModelAnswer(content=content, model=model, stop_reason=stop_reason, usage=reply.usage)
+    if keep is not None and reply.turn is not None:
         content = keep(reply.turn, content)
     else:
         content = _with_unique_ids(content, prompt.request)
-    return ModelAnswer(content=content, model=reply.model, stop_reason=TOOL_USE, usage=reply.usage)
+    return ModelAnswer(content=content, model=model, stop_reason=TOOL_USE, usage=reply.usage)
 
 
 def _no_arguments(name: str, request: SamplingRequest) -> JSONObject:
@@ -506,7 +540,7 @@ def read_arguments(name: str, arguments: object) -> JSONObject:
     """
     try:
         if isinstance(arguments, str):
-            arguments = from_json(arguments)
+            arguments = from_json(paired(arguments))
         _check_written(arguments)  # a session writes it so
     except (TypeError, ValueError):  # TypeError: half of a character
         raise SamplingError(f"the model called {quoted(name)} with arguments that are not JSON") from None
@@ -526,8 +560,8 @@ def _check_written(value: object) -> None:
         from_json(written, allow_inf_nan=False)
 
 
-def _check_json(request: SamplingRequest) -> None:
-    """Refuse values that JSON does not have. Each SDK fails at them in its own way.
+def _check_request(request: SamplingRequest) -> None:
+    """Refuse what JSON does not have, and files that are not base64. Each SDK and provider fails at them in its own way.
 
     Raises:
         InputRefused: There is one.
@@ -535,19 +569,68 @@ def _check_json(request: SamplingRequest) -> None:
     values: list[tuple[str, object]] = [("temperature", request.temperature), ("metadata", request.metadata)]
     values += [(f"the tool {quoted(tool.name)}", tool.input_schema) for tool in request.tools]
     for index, message in enumerate(request.messages):
+        where = f"messages[{index}]"
         for block in message.content:
             match block:
-                case ToolUseContent(input=value) | ToolResultContent(structured_content=value) if value is not None:
-                    values.append((f"messages[{index}]", value))
+                case ToolUseContent(input=value):
+                    values.append((where, value))
+                case ToolResultContent(structured_content=value, content=content):
+                    values.append((where, value))
+                    for inner in content:
+                        _check_file(inner, where)
                 case _:
-                    pass
+                    _check_file(block, where)
     for where, value in values:
         try:
             _check_written(value)
         except ValueError:
-            raise refused(where, "no numbers and no texts that JSON cannot have") from None
+            deep = f"no JSON of more than {MOST_LEVELS} levels"
+            raise refused(where, deep if _is_deep(value) else "no numbers and no texts that JSON cannot have") from None
     if request.temperature is not None and abs(request.temperature) > MOST_TEMPERATURE:
         raise refused("temperature", f"{MOST_TEMPERATURE} at most")
+
+
+def _is_deep(value: object) -> bool:
+    """Whether objects and lists are nested too deep to be written."""
+    level = [value]
+    for _ in range(MOST_LEVELS):
+        level = [child for one in level for child in _inside(one)]
+    return bool(level)
+
+
+def _inside(value: object) -> Iterable[object]:
+    match value:
+        case dict():
+            return value.values()
+        case list():
+            return value
+    return ()
+
+
+def _check_file(block: ContentBlock | SamplingMessageContentBlock, where: str) -> None:
+    match block:
+        case ImageContent(data=data) | AudioContent(data=data) if not data:
+            raise refused(where, f"no empty {block.type}")
+        case ImageContent(data=data) | AudioContent(data=data):
+            pass
+        case EmbeddedResource(resource=BlobResourceContents(blob=data)):
+            pass
+        case _:
+            return
+    try:
+        _check_base64(data)
+    except ValueError:
+        raise refused(where, f"no {block.type} that is not base64") from None
+
+
+def _check_base64(data: str) -> None:
+    """Make sure that *data* is base64. Nothing is copied: it takes a millisecond for a mebibyte.
+
+    Raises:
+        ValueError: It is not.
+    """
+    if len(data) % 4 or BASE64.fullmatch(data) is None:
+        raise ValueError("not base64")
 
 
 # For the modules of providers
@@ -560,6 +643,31 @@ def as_json(value: Any) -> JSONObject:
     with reading():  # the text of a page, where a proxy answers
         dumped: JSONObject = value.model_dump(mode="json", exclude_unset=True, warnings=False)
     return dumped
+
+
+async def as_events(events: Any) -> AsyncIterator[JSONObject]:
+    """The same of each event of an SDK's stream."""
+    async for event in events:
+        yield as_json(event)
+
+
+def object_in(value: object) -> JSONObject:
+    """*value*, if it is an object. Else an empty one, for what an answer can do without."""
+    return value if isinstance(value, dict) else {}
+
+
+def token_counts(**counts: object) -> Usage | None:
+    """The counts that are whole numbers, from 0: others mean nothing, and are no reason to lose an answer. None if there are none."""
+    return {name: count for name, count in counts.items() if _is_count(count)} or None
+
+
+def total(first: object, *more: object) -> int | None:
+    """*first* and those of *more* that are counts. None if *first* is none."""
+    return sum([count for count in (first, *more) if _is_count(count)]) if _is_count(first) else None
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def text_arguments(text: object) -> object:

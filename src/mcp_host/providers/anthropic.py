@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from hashlib import sha256
@@ -32,15 +31,20 @@ from mcp_host.providers.adapter import (
     ProviderModel,
     Reply,
     Usage,
+    as_events,
     as_json,
     input_schema,
     link_text,
     media_type,
+    object_in,
     refused,
     result_content,
+    token_counts,
+    total,
 )
 from mcp_host.providers.failures import Unfinished
 from mcp_host.providers.names import NameRule
+from mcp_host.providers.texts import paired
 from mcp_host.types import (
     AudioContent,
     BlobResourceContents,
@@ -154,7 +158,7 @@ def _messages(prompt: Prompt) -> list[JSONObject]:
     messages: list[JSONObject] = []
     for index, message in enumerate(prompt.request.messages):
         turn = prompt.turns.get(index)
-        content = _content(message, f"messages[{index}]", prompt) if turn is None else turn
+        content = _turn(turn, message) if isinstance(turn, list) else _content(message, f"messages[{index}]", prompt)
         if content:  # a message of empty texts says nothing
             messages.append({"role": message.role, "content": content})
     if not messages:
@@ -166,6 +170,12 @@ def _messages(prompt: Prompt) -> list[JSONObject]:
         text = last["content"][-1]
         last["content"][-1] = {**text, "text": text["text"].rstrip()}
     return messages
+
+
+def _turn(turn: Sequence[JSONObject], message: SamplingMessage) -> list[JSONObject]:
+    """A turn that was kept, with the ids of the calls in its message."""
+    uses = iter(message.tool_uses)
+    return [block | {"id": _id(next(uses).id)} if block["type"] == "tool_use" else block for block in turn]
 
 
 def _content(message: SamplingMessage, where: str, prompt: Prompt) -> list[JSONObject]:
@@ -343,7 +353,7 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
         model=reply["model"],
         stop_reason=STOP_REASONS.get(stop_reason, stop_reason),
         turn=turn if has_hidden else None,
-        usage=_usage(reply.get("usage") or {}),
+        usage=_usage(object_in(reply.get("usage"))),
     )
 
 
@@ -356,24 +366,20 @@ def resumed(body: JSONObject, reply: JSONObject) -> JSONObject:
 
 def joined(paused: JSONObject, reply: JSONObject) -> JSONObject:
     """A paused turn and how it went on, as one reply."""
-    usage: Counter[str] = Counter()
-    for part in (paused, reply):
-        counts = part.get("usage") or {}
-        usage.update({name: count for name, count in counts.items() if isinstance(count, int)})
-    return {**reply, "content": [*paused["content"], *reply["content"]], "usage": dict(usage)}
+    before, after = object_in(paused.get("usage")), object_in(reply.get("usage"))
+    usage = {name: total(before.get(name, 0), after.get(name, 0)) for name in before | after}
+    return {**reply, "content": [*paused["content"], *reply["content"]], "usage": usage}
 
 
 def _usage(usage: JSONObject) -> Usage | None:
     read, written = usage.get("cache_read_input_tokens"), usage.get("cache_creation_input_tokens")
-    details = usage.get("output_tokens_details") or {}
-    counts = {
-        "inputTokens": (usage.get("input_tokens") or 0) + (read or 0) + (written or 0),
-        "outputTokens": usage.get("output_tokens"),
-        "reasoningTokens": details.get("thinking_tokens"),
-        "cacheReadTokens": read,
-        "cacheWriteTokens": written,
-    }
-    return {name: count for name, count in counts.items() if count is not None} if usage else None
+    return token_counts(
+        inputTokens=total(usage.get("input_tokens"), read, written),
+        outputTokens=usage.get("output_tokens"),
+        reasoningTokens=object_in(usage.get("output_tokens_details")).get("thinking_tokens"),
+        cacheReadTokens=read,
+        cacheWriteTokens=written,
+    )
 
 
 def read_event(reply: JSONObject, event: JSONObject) -> str:
@@ -394,8 +400,8 @@ def read_event(reply: JSONObject, event: JSONObject) -> str:
             reply["content"], reply[OPEN] = [], {}
         case "message_delta":
             reply.update(event["delta"])
-            usage = {name: count for name, count in (event.get("usage") or {}).items() if count is not None}
-            reply["usage"] = {**(reply.get("usage") or {}), **usage}
+            usage = {name: count for name, count in object_in(event.get("usage")).items() if count is not None}
+            reply["usage"] = object_in(reply.get("usage")) | usage
         case "message_stop" if OPEN in reply:
             blocks = reply.pop(OPEN)
             reply["content"] = [_whole(*blocks[index]) for index in sorted(blocks)]
@@ -435,8 +441,8 @@ def _whole(block: JSONObject, parts: dict[str, list[Any]]) -> JSONObject:
 def _input(text: str) -> object:
     """The object that the text is; the text itself if it is none, which is an error unless the answer was cut off."""
     try:
-        read: object = from_json(text)
-    except ValueError:
+        read: object = from_json(paired(text))
+    except (TypeError, ValueError):  # TypeError: half of a character
         return text
     return read if isinstance(read, dict) else text
 
@@ -480,9 +486,4 @@ class AnthropicModel(ProviderModel):
     @asynccontextmanager
     async def stream(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
         async with await self._client.messages.create(**body, stream=True) as events:
-            yield _as_json(events)
-
-
-async def _as_json(events: Any) -> AsyncIterator[JSONObject]:
-    async for event in events:
-        yield as_json(event)
+            yield as_events(events)

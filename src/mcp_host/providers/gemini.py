@@ -23,6 +23,7 @@ calls without signatures       refused by Gemini 3 in the current turn, which be
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,7 +33,7 @@ from functools import partial
 from typing import Any, assert_never
 
 import anyio.to_thread
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
 from mcp_host.errors import ProviderError, SamplingError, excerpt
 from mcp_host.providers import schemas
@@ -46,8 +47,11 @@ from mcp_host.providers.adapter import (
     input_schema,
     link_text,
     media_type,
+    object_in,
     refused,
     result_content,
+    token_counts,
+    total,
 )
 from mcp_host.providers.failures import Unfinished, code_among, private, reading, status_in
 from mcp_host.providers.names import NameRule
@@ -233,10 +237,7 @@ def _turns(prompt: Prompt) -> Iterator[tuple[str, list[JSONObject]]]:
         uses = message.tool_uses
         turn = prompt.turns.get(index)
         if isinstance(turn, dict):
-            native = [part["functionCall"] for part in turn["parts"] if "functionCall" in part]
-            for place, (use, call) in enumerate(zip(uses, native, strict=True)):
-                calls[use.id] = _Written(place, call["name"], call.get("id"), False)
-            yield "model", turn["parts"]
+            yield "model", list(_turn_parts(turn["parts"], uses, calls))
             continue
         as_text = not begun or (needs_signatures and index > current)
         for place, use in enumerate(uses):
@@ -244,6 +245,22 @@ def _turns(prompt: Prompt) -> Iterator[tuple[str, list[JSONObject]]]:
         for parts in _parts(message, calls, f"messages[{index}]", nested=needs_signatures):
             begun = begun or (message.role == "user" and bool(parts))
             yield "model" if message.role == "assistant" else "user", parts
+
+
+def _turn_parts(
+    parts: Iterable[JSONObject], uses: Sequence[ToolUseContent], calls: dict[str, _Written]
+) -> Iterator[JSONObject]:
+    """The parts of a turn that was kept. Its calls are added to *calls*, and have the ids of *uses* where the model gave them ids."""
+    place = 0
+    for part in parts:
+        if (call := part.get("functionCall")) is not None:
+            use = uses[place]
+            id = use.id if call.get("id") else None
+            calls[use.id] = _Written(place, call["name"], id, False)
+            place += 1
+            yield part if id is None else part | {"functionCall": call | {"id": id}}
+        else:
+            yield part
 
 
 def _current_turn(messages: Sequence[SamplingMessage]) -> int:
@@ -359,7 +376,7 @@ def read_event(reply: JSONObject, event: JSONObject) -> str:
                     _first(reply).update({key: field for key, field in candidate.items() if key != "content"})
                     added += [part["text"] for part in parts if "text" in part and not part.get("thought")]
         elif isinstance(value, dict):
-            reply[name] = {**reply.get(name, {}), **value}
+            reply[name] = object_in(reply.get(name)) | value
         else:
             reply[name] = value
     return "".join(added)
@@ -378,7 +395,7 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
         Unfinished: It does not have the whole answer.
     """
     model = reply.get("modelVersion") or prompt.model
-    usage = _usage(reply.get("usageMetadata") or {})
+    usage = _usage(object_in(reply.get("usageMetadata")))
     candidates = reply.get("candidates") or []
     if not candidates:
         reason = (reply.get("promptFeedback") or {}).get("blockReason")
@@ -467,19 +484,16 @@ def _read_call(call: JSONObject) -> Call:
     return Call(call.get("id"), call["name"], call.get("args"))
 
 
-def _usage(metadata: Mapping[str, Any]) -> Usage | None:
-    if "promptTokenCount" not in metadata:
+def _usage(metadata: JSONObject) -> Usage | None:
+    if not metadata:
         return None
-    thoughts = metadata.get("thoughtsTokenCount", 0)
-    usage = {
-        "inputTokens": metadata["promptTokenCount"] + metadata.get("toolUsePromptTokenCount", 0),
-        "outputTokens": metadata.get("candidatesTokenCount", 0) + thoughts,
-    }
-    if thoughts:
-        usage["reasoningTokens"] = thoughts
-    if cached := metadata.get("cachedContentTokenCount"):
-        usage["cacheReadTokens"] = cached
-    return usage
+    thoughts = metadata.get("thoughtsTokenCount")  # counts of 0 are left out
+    return token_counts(
+        inputTokens=total(metadata.get("promptTokenCount"), metadata.get("toolUsePromptTokenCount")),
+        outputTokens=total(metadata.get("candidatesTokenCount", 0), thoughts),
+        reasoningTokens=thoughts,
+        cacheReadTokens=metadata.get("cachedContentTokenCount"),
+    )
 
 
 class GeminiModel(ProviderModel):
@@ -519,7 +533,7 @@ class GeminiModel(ProviderModel):
             ask = partial(self._client.models.generate_content, **asked)
             response = await anyio.to_thread.run_sync(ask, abandon_on_cancel=True)
         with reading():
-            reply: JSONObject = from_json(response.sdk_http_response.body)
+            reply: JSONObject = json.loads(response.sdk_http_response.body)
         return reply
 
     @staticmethod

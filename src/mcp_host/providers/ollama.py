@@ -17,12 +17,13 @@ tool_use
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, assert_never
 
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
 from mcp_host.errors import SamplingError, excerpt
 from mcp_host.providers import schemas
@@ -39,9 +40,11 @@ from mcp_host.providers.adapter import (
     read_arguments,
     refused,
     result_content,
+    token_counts,
 )
 from mcp_host.providers.failures import Unfinished, Unreadable, private
 from mcp_host.providers.names import NameRule
+from mcp_host.providers.texts import paired
 from mcp_host.sampling.request import SamplingRequest
 from mcp_host.sampling.structured.inlining import inlined
 from mcp_host.types import (
@@ -143,7 +146,8 @@ def _instructions(tools: Sequence[Tool]) -> str:
     described = [
         {"name": tool.name, "description": tool.description or "", "parameters": tool.input_schema} for tool in tools
     ]
-    return "\n".join([wanted, *(to_json(tool).decode() for tool in described)])
+    written = [json.dumps(tool, ensure_ascii=False, separators=(",", ":")) for tool in described]
+    return "\n".join([wanted, *written])
 
 
 def _tool(tool: Tool) -> JSONObject:
@@ -277,12 +281,12 @@ def _read_call(text: str, tools: Sequence[Tool]) -> JSONObject:
             arguments: object = text
         case _:
             try:
-                match from_json(text):
+                match from_json(paired(text)):
                     case {"name": str(name), "arguments": arguments}:
                         pass
                     case _:
                         raise ValueError
-            except ValueError:
+            except (TypeError, ValueError):  # TypeError: half of a character
                 raise SamplingError("the model answered a required call with something else") from None
     return {"function": {"name": name, "arguments": read_arguments(name, arguments)}}
 
@@ -290,7 +294,8 @@ def _read_call(text: str, tools: Sequence[Tool]) -> JSONObject:
 def _usage(reply: JSONObject) -> Usage | None:
     if "eval_count" not in reply:
         return None
-    return {"inputTokens": reply.get("prompt_eval_count") or 0, "outputTokens": reply["eval_count"]}
+    # a prompt that is cached has no count
+    return token_counts(inputTokens=reply.get("prompt_eval_count", 0), outputTokens=reply["eval_count"])
 
 
 class OllamaModel(ProviderModel):
@@ -320,8 +325,7 @@ class OllamaModel(ProviderModel):
         async with aclosing(events):
             yield events
 
-    @staticmethod
-    def call_is_text(prompt: Prompt) -> bool:
+    def call_is_text(self, prompt: Prompt) -> bool:
         """Whether a tool is required."""
         return bool(_required(prompt.request))
 

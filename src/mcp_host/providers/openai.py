@@ -256,11 +256,6 @@ def stopped(content: Answer, stop_reason: str, prompt: Prompt) -> tuple[Answer, 
     return content, stop_reason
 
 
-def usage_counts(counts: dict[str, object]) -> dict[str, int] | None:
-    """The counts that the provider told; None if there are none."""
-    return {name: count for name, count in counts.items() if isinstance(count, int)} or None
-
-
 def model_failed(error: object) -> ProviderError:
     """The error for a reply, or an event, that says that the model failed. Its text has only the code of *error*.
 

@@ -18,7 +18,7 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, Unpack, get_args
 from urllib.parse import urlsplit
 
 from anyio import move_on_after
@@ -27,16 +27,17 @@ from pydantic_core import from_json
 from mcp_host.errors import SamplingError
 from mcp_host.protocol.sse import EventDecoder, LastEvent
 from mcp_host.providers.adapter import (
+    Arguments,
     Call,
-    Metadata,
-    OnDelta,
     Prompt,
     ProviderModel,
     Reply,
     Usage,
     as_json,
+    object_in,
     refused,
     text_arguments,
+    token_counts,
 )
 from mcp_host.providers.failures import Unfinished, reading
 from mcp_host.providers.openai import (
@@ -61,9 +62,7 @@ from mcp_host.providers.openai import (
     reasons,
     result_parts,
     stopped,
-    usage_counts,
 )
-from mcp_host.providers.reasoning import AlteredHistory, ReasoningStore
 from mcp_host.types import (
     AudioContent,
     ImageContent,
@@ -104,7 +103,6 @@ END_TIMEOUT = 1.0  # seconds for the end of a response after its last chunk: the
 
 OPEN = "_open"  # in a reply that is being folded: what has come of the message
 PLACES = "_places"  # in what has come of a message: the last call of each id and index
-OWN_FORMAT = "_own_format"  # before the chunks of a stream whose text is the arguments of a call
 
 
 # Requests
@@ -155,7 +153,7 @@ def _messages(prompt: Prompt, *, is_openai: bool) -> Iterator[JSONObject]:
         where = f"messages[{index}]"
         turn = prompt.turns.get(index)
         if isinstance(turn, dict):
-            calls = zip(turn["tool_calls"], message.tool_uses, strict=True)  # which have ids where the turn has none
+            calls = zip(turn["tool_calls"], message.tool_uses, strict=True)
             yield turn | {"tool_calls": [call | {"id": call_id(use.id)} for call, use in calls]}
         elif message.role == "assistant":
             lost = {"reasoning_content": ""} if index in prompt.lost and not is_openai else {}
@@ -245,7 +243,7 @@ def read_reply(reply: JSONObject, prompt: Prompt, dialect: Dialect = "openai") -
         model=reply.get("model") or prompt.model,
         stop_reason=stop_reason,
         turn=_turn(message),
-        usage=_usage(reply.get("usage") or {}),
+        usage=_usage(object_in(reply.get("usage"))),
     )
 
 
@@ -331,16 +329,14 @@ def _written(arguments: object) -> str:
 
 
 def _usage(usage: JSONObject) -> Usage | None:
-    read = usage.get("prompt_tokens_details") or {}
+    read = object_in(usage.get("prompt_tokens_details"))
     cached = read.get("cached_tokens")
-    return usage_counts(
-        {
-            "inputTokens": usage.get("prompt_tokens"),
-            "outputTokens": usage.get("completion_tokens"),
-            "reasoningTokens": (usage.get("completion_tokens_details") or {}).get("reasoning_tokens"),
-            "cacheReadTokens": usage.get("prompt_cache_hit_tokens") if cached is None else cached,  # DeepSeek
-            "cacheWriteTokens": read.get("cache_write_tokens"),
-        }
+    return token_counts(
+        inputTokens=usage.get("prompt_tokens"),
+        outputTokens=usage.get("completion_tokens"),
+        reasoningTokens=object_in(usage.get("completion_tokens_details")).get("reasoning_tokens"),
+        cacheReadTokens=usage.get("prompt_cache_hit_tokens") if cached is None else cached,  # DeepSeek
+        cacheWriteTokens=read.get("cache_write_tokens"),
     )
 
 
@@ -354,9 +350,6 @@ def read_event(reply: JSONObject, event: JSONObject) -> str:
     Raises:
         ProviderError: The chunk says that the model failed.
     """
-    if OWN_FORMAT in event:
-        reply[OWN_FORMAT] = True
-        return ""
     if event.get("error") or event.get("object") == "error":  # of older servers with vLLM: the event itself
         raise model_failed(event.get("error") or event)
     for name in ("id", "model", "usage"):
@@ -368,7 +361,7 @@ def read_event(reply: JSONObject, event: JSONObject) -> str:
             kept = reply.setdefault("choices", [{}])[0]
             kept |= {name: choice[name] for name in ("finish_reason", "stop_reason", "error") if choice.get(name)}
             said += _add_delta(reply.setdefault(OPEN, {}), choice.get("delta") or {})
-    return "" if OWN_FORMAT in reply else said
+    return said
 
 
 def _add_delta(message: JSONObject, delta: JSONObject) -> str:
@@ -486,7 +479,7 @@ class OpenAIChatModel(ProviderModel):
 
     *dialect* is ``openai`` or ``compatible``. The default is ``openai`` for clients of OpenAI and Azure, and
     ``compatible`` for others: ``max_tokens`` instead of ``max_completion_tokens``, a single forced tool as a required
-    function instead of a JSON schema, no tools if none may be called.
+    function instead of a JSON schema, no tools if none may be called. The other arguments are those of `ProviderModel`.
 
     Raises:
         ValueError: There is no such dialect.
@@ -497,30 +490,9 @@ class OpenAIChatModel(ProviderModel):
     cuts_at_stops = True
 
     def __init__(
-        self,
-        client: Any,
-        model: str,
-        *,
-        dialect: Dialect | None = None,
-        options: Mapping[str, object] | None = None,
-        stream: bool | None = None,
-        on_delta: OnDelta | None = None,
-        progress: bool = False,
-        reasoning: ReasoningStore | None = None,
-        altered_history: AlteredHistory = "continue",
-        metadata: Metadata = "write",
+        self, client: Any, model: str, *, dialect: Dialect | None = None, **arguments: Unpack[Arguments]
     ) -> None:
-        super().__init__(
-            client,
-            model,
-            options=options,
-            stream=stream,
-            on_delta=on_delta,
-            progress=progress,
-            reasoning=reasoning,
-            altered_history=altered_history,
-            metadata=metadata,
-        )
+        super().__init__(client, model, **arguments)
         if dialect is not None and dialect not in get_args(Dialect):
             raise ValueError(f'dialect is "openai" or "compatible", not {dialect!r}')
         self._dialect: Dialect = dialect or dialect_of(client)
@@ -533,6 +505,10 @@ class OpenAIChatModel(ProviderModel):
 
     read_event = staticmethod(read_event)
 
+    def call_is_text(self, prompt: Prompt) -> bool:
+        """Whether the answer has to be the arguments of the only tool, in the strict mode."""
+        return self._dialect == "openai" and format_of(prompt) is not None
+
     async def create(self, body: JSONObject) -> JSONObject:
         return as_json(await self._client.chat.completions.create(messages=[], **arguments_of(body)))
 
@@ -540,10 +516,9 @@ class OpenAIChatModel(ProviderModel):
     async def stream(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
         if "stream_options" not in self._options:
             body = {**body, "stream_options": {"include_usage": True}}
-        is_call = "response_format" in body and "response_format" not in self._options
         create = self._client.chat.completions.with_streaming_response.create
         async with create(messages=[], **arguments_of(body), stream=True) as response:
-            yield chunks(response, is_call=is_call)
+            yield chunks(response)
 
 
 def dialect_of(client: Any) -> Dialect:
@@ -552,7 +527,7 @@ def dialect_of(client: Any) -> Dialect:
     return "openai" if f".{host}".endswith(OPENAI_HOSTS) or "Azure" in type(client).__name__ else "compatible"
 
 
-async def chunks(response: Any, *, is_call: bool, end_timeout: float = END_TIMEOUT) -> AsyncGenerator[JSONObject]:
+async def chunks(response: Any, *, end_timeout: float = END_TIMEOUT) -> AsyncGenerator[JSONObject]:
     """The chunks of a response, to its end, for which it has *end_timeout* seconds after the last one. The SDK's own
     stream leaves generators open after the last chunk, of which trio warns.
 
@@ -562,8 +537,6 @@ async def chunks(response: Any, *, is_call: bool, end_timeout: float = END_TIMEO
     Raises:
         ProviderError: The response ended before.
     """
-    if is_call:
-        yield {OWN_FORMAT: True}
     received = response.iter_bytes()
     decoder = EventDecoder(MOST_CHUNK, LastEvent())
     has_usage = has_begun = False
@@ -580,12 +553,12 @@ async def chunks(response: Any, *, is_call: bool, end_timeout: float = END_TIMEO
                         pass
                 return
             with reading():
-                chunk = from_json(event.data)
+                chunk = json.loads(event.data)
             has_usage = bool(chunk.get("usage"))
             yield {"error": chunk.get("error") or chunk} if event.type == "error" else chunk
     if reply:
         with reading():
-            whole = from_json(b"".join(reply))
+            whole = json.loads(b"".join(reply))
         yield _as_chunk(whole)
     elif not has_usage and not any(event.data.startswith(b"[DONE]") for event in decoder.end()):
         raise Unfinished

@@ -14,7 +14,19 @@ from contextlib import asynccontextmanager
 from typing import Any, assert_never
 
 from mcp_host.errors import SamplingError
-from mcp_host.providers.adapter import Call, Prompt, ProviderModel, Reply, Usage, as_json, refused, text_arguments
+from mcp_host.providers.adapter import (
+    Call,
+    Prompt,
+    ProviderModel,
+    Reply,
+    Usage,
+    as_events,
+    as_json,
+    object_in,
+    refused,
+    text_arguments,
+    token_counts,
+)
 from mcp_host.providers.failures import Unfinished
 from mcp_host.providers.openai import (
     NAME_RULE,
@@ -36,7 +48,6 @@ from mcp_host.providers.openai import (
     reasons,
     result_parts,
     stopped,
-    usage_counts,
 )
 from mcp_host.types import (
     AudioContent,
@@ -65,7 +76,6 @@ FOR_HOST = frozenset(
 
 OPEN = "_open"  # in a reply that is being folded: its items, by index
 PLACES = "_places"  # beside them: the index of each item, by its id
-OWN_FORMAT: JSONObject = {"type": "_own_format"}  # before the events of a stream whose text is the arguments of a call
 
 DELTAS = {
     "response.output_text.delta": "output_text",
@@ -121,8 +131,9 @@ def _items(index: int, prompt: Prompt) -> Iterator[JSONObject]:
     message, where = prompt.request.messages[index], f"messages[{index}]"
     turn = prompt.turns.get(index)
     if isinstance(turn, list):
+        uses = iter(message.tool_uses)
         for item in turn:
-            yield item | {"call_id": call_id(item["call_id"])} if item["type"] == "function_call" else item
+            yield item | {"call_id": call_id(next(uses).id)} if item["type"] == "function_call" else item
         if all(item["type"] != "function_call" for item in turn):  # its call is the JSON of its last message
             yield from _assistant(message.model_copy(update={"content": message.tool_uses}), where, prompt)
     elif message.role == "assistant":
@@ -206,7 +217,7 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
         model=reply.get("model") or prompt.model,
         stop_reason=stop_reason,
         turn=_turn(output),
-        usage=_usage(reply.get("usage") or {}),
+        usage=_usage(object_in(reply.get("usage"))),
     )
 
 
@@ -249,15 +260,13 @@ def _turn(output: Sequence[JSONObject]) -> list[JSONObject] | None:
 
 
 def _usage(usage: JSONObject) -> Usage | None:
-    read = usage.get("input_tokens_details") or {}
-    return usage_counts(
-        {
-            "inputTokens": usage.get("input_tokens"),
-            "outputTokens": usage.get("output_tokens"),
-            "reasoningTokens": (usage.get("output_tokens_details") or {}).get("reasoning_tokens"),
-            "cacheReadTokens": read.get("cached_tokens"),
-            "cacheWriteTokens": read.get("cache_write_tokens"),
-        }
+    read = object_in(usage.get("input_tokens_details"))
+    return token_counts(
+        inputTokens=usage.get("input_tokens"),
+        outputTokens=usage.get("output_tokens"),
+        reasoningTokens=object_in(usage.get("output_tokens_details")).get("reasoning_tokens"),
+        cacheReadTokens=read.get("cached_tokens"),
+        cacheWriteTokens=read.get("cache_write_tokens"),
     )
 
 
@@ -275,11 +284,11 @@ def read_event(reply: JSONObject, event: JSONObject) -> str:
     if kind in DELTAS:
         name = DELTAS[kind]
         _pieces(reply, event, name).append(event["delta"])
-        return event["delta"] if name in IN_ANSWER and OWN_FORMAT["type"] not in reply else ""
+        return event["delta"] if name in IN_ANSWER else ""
     if kind in DONE:
         name, key = DONE[kind]
         pieces = _pieces(reply, event, name)
-        is_new = not pieces and name in IN_ANSWER and OWN_FORMAT["type"] not in reply
+        is_new = not pieces and name in IN_ANSWER
         pieces[:] = [event[key]]
         return event[key] if is_new else ""
     match kind:
@@ -293,13 +302,10 @@ def read_event(reply: JSONObject, event: JSONObject) -> str:
         case "response.completed" | "response.incomplete" | "response.failed":
             slots = reply.pop(OPEN, {})
             reply.pop(PLACES, None)
-            reply.pop(OWN_FORMAT["type"], None)
             reply.update(event["response"])
             reply["output"] = _output(slots, event["response"].get("output") or [])
         case "error":
             raise model_failed(event.get("error") or event)
-        case "_own_format":
-            reply[kind] = True
     return ""
 
 
@@ -364,17 +370,14 @@ class OpenAIModel(ProviderModel):
     read_reply = staticmethod(read_reply)
     read_event = staticmethod(read_event)
 
+    def call_is_text(self, prompt: Prompt) -> bool:
+        """Whether the answer has to be the arguments of the only tool, in the strict mode."""
+        return format_of(prompt) is not None
+
     async def create(self, body: JSONObject) -> JSONObject:
         return as_json(await self._client.responses.create(**arguments_of(body)))
 
     @asynccontextmanager
     async def stream(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
         async with await self._client.responses.create(**arguments_of(body), stream=True) as events:
-            yield _as_json(events, is_call="text" in body and "text" not in self._options)
-
-
-async def _as_json(events: Any, *, is_call: bool) -> AsyncIterator[JSONObject]:
-    if is_call:
-        yield OWN_FORMAT
-    async for event in events:
-        yield as_json(event)
+            yield as_events(events)

@@ -7,33 +7,33 @@ classes only when the model is asked.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache
-from typing import Any, assert_never
+from typing import Any, Unpack, assert_never
 
 from pydantic import TypeAdapter
 
 from mcp_host.errors import InputRefused, SamplingError
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
 from mcp_host.providers.adapter import (
+    Arguments,
     Call,
-    Metadata,
-    OnDelta,
     Prompt,
     ProviderModel,
     Reply,
     Usage,
     link_text,
     media_type,
+    object_in,
     refused,
     result_content,
     text_arguments,
+    token_counts,
 )
 from mcp_host.providers.failures import Unfinished
 from mcp_host.providers.names import NameRule
 from mcp_host.providers.openai import call_id, function_of, stopped
-from mcp_host.providers.reasoning import AlteredHistory, ReasoningStore
 from mcp_host.types import (
     AudioContent,
     BlobResourceContents,
@@ -118,7 +118,7 @@ def _messages(prompt: Prompt) -> list[JSONObject]:
         where = f"messages[{index}]"
         turn = prompt.turns.get(index)
         if isinstance(turn, dict):
-            messages.append(turn)
+            messages.append(turn | {"parts": list(_turn_parts(turn["parts"], message))})
         elif message.role == "assistant":
             if parts := [part for block in message.content for part in _said(block, where, prompt)]:
                 messages.append({"kind": "response", "parts": parts})
@@ -131,6 +131,13 @@ def _messages(prompt: Prompt) -> list[JSONObject]:
             if written["kind"] == "request":
                 written["instructions"] = prompt.request.system_prompt
     return messages
+
+
+def _turn_parts(parts: Sequence[JSONObject], message: SamplingMessage) -> Iterator[JSONObject]:
+    """The parts of a turn that was kept, with the ids of the calls in its message."""
+    uses = iter(message.tool_uses)
+    for part in parts:
+        yield part | {"tool_call_id": call_id(next(uses).id)} if part["part_kind"] == "tool-call" else part
 
 
 def _said(block: object, where: str, prompt: Prompt) -> list[JSONObject]:
@@ -235,7 +242,7 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
         model=reply["model_name"] or prompt.model,
         stop_reason="pause_turn" if reply["state"] == "suspended" else stop_reason,
         turn=turn,
-        usage=_usage(reply["usage"]),
+        usage=_usage(object_in(reply.get("usage"))),
     )
 
 
@@ -267,10 +274,12 @@ def _has_more(part: JSONObject) -> bool:
 
 
 def _usage(usage: JSONObject) -> Usage | None:
-    counts = {name: usage.get(field) or 0 for name, field in COUNTS.items()}
+    counts = {name: usage.get(field) for name, field in COUNTS.items()}
     if not any(counts.values()):
         return None  # some models do not say
-    return {name: count for name, count in counts.items() if count or name in ("inputTokens", "outputTokens")}
+    return token_counts(
+        **{name: count for name, count in counts.items() if count or name in ("inputTokens", "outputTokens")}
+    )
 
 
 def read_event(reply: JSONObject, event: JSONObject) -> str:
@@ -296,32 +305,11 @@ class PydanticAIModel(ProviderModel):
     provider = PROVIDER
     name_rule = NameRule(re.compile("[a-zA-Z_][a-zA-Z0-9_-]{0,63}"), re.compile("[^a-zA-Z0-9_-]"), 64)
 
-    def __init__(
-        self,
-        model: Any,
-        *,
-        options: Mapping[str, object] | None = None,
-        stream: bool | None = None,
-        on_delta: OnDelta | None = None,
-        progress: bool = False,
-        reasoning: ReasoningStore | None = None,
-        altered_history: AlteredHistory = "continue",
-        metadata: Metadata = "write",
-    ) -> None:
+    def __init__(self, model: Any, **arguments: Unpack[Arguments]) -> None:
         name = getattr(model, "model_name", None)
         if not isinstance(name, str):
             raise TypeError(f"model has to be a model of pydantic-ai, not {type(model).__name__}")
-        super().__init__(
-            model,
-            name,
-            options=options,
-            stream=stream,
-            on_delta=on_delta,
-            progress=progress,
-            reasoning=reasoning,
-            altered_history=altered_history,
-            metadata=metadata,
-        )
+        super().__init__(model, name, **arguments)
 
     write_request = staticmethod(write_request)
     read_reply = staticmethod(read_reply)

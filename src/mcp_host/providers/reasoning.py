@@ -30,6 +30,7 @@ from mcp_host.errors import InputRefused
 from mcp_host.limits import check_count, check_seconds
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
 from mcp_host.providers.names import ToolNames
+from mcp_host.providers.texts import readable
 from mcp_host.sampling.request import SamplingRequest
 from mcp_host.types import SamplingMessage, TextContent, ToolResultContent, ToolUseContent
 from mcp_host.types.sampling import SamplingMessageContentBlock
@@ -50,7 +51,11 @@ AlteredHistory: TypeAlias = Literal["continue", "refuse"]
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A request with the ids of the provider, its turns by the index of their message, and the messages that lost theirs."""
+    """A request, its turns by the index of their message, and the messages that lost theirs.
+
+    The ids of the turns' calls are the provider's, or those that the server has, where the provider gave none or repeats
+    one. So they may differ from those in the turn.
+    """
 
     request: SamplingRequest
     turns: Mapping[int, object] = field(default_factory=dict)
@@ -102,7 +107,7 @@ class _Kept:
     """In bytes."""
 
     def __post_init__(self) -> None:
-        self.size = len(self.text.encode(errors="surrogatepass")) + len(self.others) + len(self.turn)  # JSON is ASCII
+        self.size = len(self.text.encode()) + len(self.others) + len(self.turn.encode())
 
 
 class ReasoningStore:
@@ -182,7 +187,7 @@ class ReasoningStore:
             text=seen.text,
             others=json.dumps(seen.others),
             blocks=len(seen.others),
-            turn=json.dumps(turn),
+            turn=readable(json.dumps(turn, ensure_ascii=False)),
             names={name: names.provider.get(name, name) for name in called},
             ids=ids,
             used_at=self._clock(),
@@ -214,6 +219,7 @@ class ReasoningStore:
         turns: dict[int, object] = {}
         lost: set[int] = set()
         native: dict[str, str] = {}  # the provider's ids, for the results that follow
+        taken = {use.id for message in messages for use in message.tool_uses}
         for index, message in enumerate(messages):
             if not keys[index]:
                 written.append(_with_native_ids(message, native))
@@ -231,7 +237,7 @@ class ReasoningStore:
                 written.append(message)
                 continue
             uses = [block.id for block in content if isinstance(block, ToolUseContent)]
-            native = {use: id for use, id in zip(uses, kept.ids, strict=True) if id is not None}
+            native = _native_ids(uses, kept.ids, taken)
             used.add(key)
             del written[first:]
             turns[first] = json.loads(kept.turn)
@@ -320,6 +326,16 @@ def _is_unaltered(kept: _Kept, content: Sequence[SamplingMessageContentBlock], n
         and all(names.provider.get(name) == written for name, written in kept.names.items())
         and seen.others == json.loads(kept.others)
     )
+
+
+def _native_ids(uses: Sequence[str], ids: Sequence[str | None], taken: set[str]) -> dict[str, str]:
+    """The provider's ids of the calls of a turn, by those that the server has: each id once in a request."""
+    native: dict[str, str] = {}
+    for use, id in zip(uses, ids, strict=True):
+        if id is not None and id not in taken:
+            native[use] = id
+            taken.add(id)
+    return native
 
 
 def _with_native_ids(message: SamplingMessage, native: Mapping[str, str]) -> SamplingMessage:

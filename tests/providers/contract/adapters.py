@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import anthropic
 import ollama
@@ -115,6 +115,25 @@ def thoughts(value: object) -> int:
     if isinstance(value, dict):
         return bool(THOUGHTS & value.keys()) + sum(map(thoughts, value.values()))
     return 0
+
+
+def exchanges(value: object) -> Iterator[tuple[Literal["call", "result"], object, str]]:
+    """The calls and results in a request, each with its id and as a text."""
+    match value:
+        case list():
+            for inner in value:
+                yield from exchanges(inner)
+        case {"tool_use_id": id} | {"tool_call_id": id} | {"type": "function_call_output", "call_id": id}:
+            yield "result", id, str(value)
+        case {"functionResponse": {"id": id}}:
+            yield "result", id, str(value)
+        case {"type": "tool_use" | "function", "id": id} | {"type": "function_call", "call_id": id}:
+            yield "call", id, str(value)
+        case {"functionCall": {"id": id}}:
+            yield "call", id, str(value)
+        case dict():
+            for inner in value.values():
+                yield from exchanges(inner)
 
 
 def tools_of(value: object) -> Iterator[tuple[str, JSON]]:

@@ -16,7 +16,7 @@ from mcp_host.errors import ProviderError, SamplingError
 from mcp_host.providers.adapter import Delta, ModelAnswer
 from mcp_host.server_requests import ProgressReporter
 from tests.providers.conftest import Serve
-from tests.providers.contract.adapters import ADAPTERS, Adapter, reached, thoughts
+from tests.providers.contract.adapters import ADAPTERS, Adapter, exchanges, reached, thoughts
 from tests.providers.contract.asking import ADD, LOOK, Wire, ask, assistant, request, result, user
 from tests.providers.scripted import Broken, Called, Failed, Said, Stalled
 from tests.providers.servers.base import Heard
@@ -411,6 +411,47 @@ async def test_in_a_loop_of_20_turns_the_model_keeps_its_thinking(
     assert "secret" not in str(answer.to_wire())
     assert all(reached(server, f"marker-{turn}") for turn in range(20))
     assert thoughts([server.last.get(name) for name in ("messages", "input", "contents")]) == 20
+
+
+@pytest.mark.parametrize("first", [None, "secret thought"], ids=["no thinking at first", "thinking at once"])
+@pytest.mark.parametrize("thinker", THINKERS, ids=lambda adapter: adapter.name)
+async def test_thinking_is_kept_where_the_provider_repeats_the_ids_of_calls(
+    thinker: Adapter, serve: Serve, how: dict[str, object], first: str | None
+) -> None:
+    """In one answer, and in each. Every id is in the request once, and is that of a call and of its result."""
+    ats = [[f"marker-{turn}-{place}" for place in range(2)] for turn in range(3)]
+    markers = [at for turn in ats for at in turn]
+    turns = [
+        Said(
+            thinking=f"secret thought {n}" if n else first,
+            calls=[Called("look", {"at": at}, id="call_0") for at in ats[n]],
+        )
+        for n in range(3)
+    ]
+    server = serve(thinker.server, *turns, Said(text="done"))
+    conversation: list[Wire] = [user("Look.")]
+    async with thinker.open(server.url, server.key) as make:
+        model = make(options=thinker.thinking, **how)
+        for n in range(3):
+            uses = (await ask(model, *conversation, tools=[LOOK], maxTokens=4000)).tool_uses
+            assert [use.input["at"] for use in uses] == ats[n]
+            results = [result(use.id, str(use.input["at"])) for use in uses]
+            conversation += [assistant(*[use.to_wire() for use in uses]), user(*reversed(results))]
+        answer = await ask(model, *conversation, tools=[LOOK], maxTokens=4000)
+
+    assert answer.text == "done"
+    signed = thoughts([server.last.get(name) for name in ("messages", "input", "contents")])
+    assert signed == (2 if first is None and thinker.name != "gemini" else 3)  # Gemini signs each call
+    if thinker.has_ids:
+        found = sorted((kind, str(id), at) for kind, id, said in exchanges(server.last) for at in markers if at in said)
+        assert len({id for _, id, _ in found}) == 6
+        assert [(id, at) for kind, id, at in found if kind == "call"] == [
+            (id, at) for kind, id, at in found if kind == "result"
+        ]
+    else:  # the order tells whose they are
+        places = [[n for n, said in enumerate(server.last["messages"]) if at in str(said)] for at in markers]
+        assert all(len(found) == 2 for found in places)
+        assert places == sorted(places)
 
 
 @pytest.mark.parametrize("thinker", THINKERS, ids=lambda adapter: adapter.name)

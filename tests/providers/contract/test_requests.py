@@ -6,7 +6,9 @@ import base64
 from typing import Any
 
 import pytest
+from anyio import fail_after
 
+from mcp_host.errors import InputRefused, SamplingError
 from tests.providers.conftest import Serve
 from tests.providers.contract.adapters import ADAPTERS, Adapter, reached, tools_of
 from tests.providers.contract.asking import ADD, LOOK, Wire, after, ask, assistant, refused, result, used, user
@@ -315,3 +317,63 @@ async def test_schemas_are_cleaned_to_what_the_provider_takes(
         await ask(make(), tools=[{"name": "find", "inputSchema": schema}], toolChoice=choice)
 
     assert "city" not in schema.get("properties", {}) or "'city'" in str(server.last)
+
+
+BROKEN: dict[str, Wire] = {
+    "image": {**IMAGE, "data": "no base64!"},
+    "image, cut": {**IMAGE, "data": PNG[:-1]},
+    "image, empty": {**IMAGE, "data": ""},
+    "image, with lines": {**IMAGE, "data": f"{PNG[:8]}\n{PNG[8:]}"},
+    "audio": {**AUDIO, "data": "_-_-"},
+    "PDF": resource(blob="====", mimeType="application/pdf"),
+}
+
+
+@pytest.mark.parametrize("block", BROKEN.values(), ids=BROKEN)
+async def test_what_is_not_base64_is_refused(adapter: Adapter, serve: Serve, block: Wire) -> None:
+    server = serve(adapter.server)
+    async with adapter.open(server.url, server.key) as make:
+        with refused(server, "messages[2]: this model takes no "):
+            await ask(make(**adapter.audio), *after("Here:", block), tools=[ADD])
+        if block["type"] != "resource":
+            with refused(server, "messages[0]: this model takes no "):
+                await ask(make(**adapter.audio), user(block))
+
+
+def nested(levels: int, inner: object, name: str) -> Wire:
+    """An object with objects in it, under *name* and ``properties`` by turns: a schema, if *name* is a property's."""
+    whole: Any = inner
+    for level in range(levels - 1):
+        whole = {"type": "object", "properties": {name: whole}} if level % 2 else {name: whole}
+    return {"type": "object", "properties": {name: whole}}
+
+
+@pytest.mark.parametrize("choice", ["auto", "required"])
+@pytest.mark.parametrize("levels", [20, 100, 160, 170, 250, 1000, 20_000])
+async def test_what_is_nested_too_deep_is_refused(adapter: Adapter, serve: Serve, levels: int, choice: str) -> None:
+    """A schema, the arguments of a call, and what a tool returned. What is not refused is taken."""
+    server = serve(adapter.server, decide=lambda heard: Said(text="ok"))
+    schema = nested(levels, {}, "marker")
+    messages = [user("Add."), assistant(used("call_a", **schema)), user(result("call_a", "done"))]
+    requests: dict[str, tuple[list[Wire], Wire]] = {
+        "the tool 'deep'": ([], {"tools": [{"name": "deep", "inputSchema": schema}], "toolChoice": {"mode": choice}}),
+        "messages[1]": (messages, {"tools": [ADD]}),
+        "messages[2]": (after(structuredContent=schema), {"tools": [ADD]}),
+    }
+    refusals: dict[str, str] = {}
+    async with adapter.open(server.url, server.key) as make:
+        model = make()
+        with fail_after(5):
+            for where, (conversation, params) in requests.items():
+                try:
+                    await ask(model, *conversation, **params)
+                except InputRefused as refusal:
+                    refusals[where] = str(refusal)
+                except SamplingError:  # the model has to call the tool, and says something else
+                    assert choice == "required"
+
+    if levels < 100 or levels > 200:
+        assert list(refusals) == ([] if levels < 100 else list(requests))
+    for where, said in refusals.items():
+        assert said.startswith(f"{where}: this model takes no ")
+        assert "deep" in said or "levels" in said

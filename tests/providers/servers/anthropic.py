@@ -347,7 +347,7 @@ class AnthropicServer(ModelServer):
 
     def say(self, *turns: Any, **how: Any) -> None:
         super().say(*turns, **how)
-        self._thought: dict[str, list[JSON]] = {}  # what came before a call of a thinking answer, by the call's id
+        self._thought: dict[str, list[list[JSON]]] = {}  # what came before calls of thinking answers, by their id
 
     def check(self, heard: Heard) -> None:
         headers = heard.headers
@@ -412,7 +412,7 @@ class AnthropicServer(ModelServer):
                     " When `thinking` is enabled, a final `assistant` message must start with a thinking block"
                     " (preceeding the lastmost set of `tool_use` and `tool_result` blocks)."
                 )
-            if thoughts != self._thought[block["id"]]:  # [seen] anthropics/claude-code#63267
+            if thoughts not in self._thought[block["id"]]:  # [seen] anthropics/claude-code#63267
                 raise Refusal(
                     f"{where}.0: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be"
                     " modified. These blocks must remain as they were in the original response."
@@ -478,7 +478,7 @@ class AnthropicServer(ModelServer):
         for call in said.calls:
             id = f"toolu_01{self._serial()}" if call.id is None else call.id
             if thoughts:
-                self._thought[id] = thoughts
+                self._thought.setdefault(id, []).append(thoughts)
             arguments = call.arguments if isinstance(call.arguments, str) else {**call.arguments}
             content.append({"type": "tool_use", "id": id, "name": call.name, "input": arguments})
         return content

@@ -42,7 +42,7 @@ class OpenAIChatServer(ModelServer):
 
     def say(self, *turns: Turn, decide: Callable[[Heard], Turn] | None = None) -> None:
         super().say(*turns, decide=decide)
-        self._thought: dict[str, str] = {}  # by the id of a call
+        self._thought: dict[str, list[str | None]] = {}  # by the id of a call, which a script may repeat
         self._made = 0
 
     def check(self, heard: Heard) -> None:
@@ -146,8 +146,8 @@ class OpenAIChatServer(ModelServer):
             rules.check_name(call["function"]["name"], f"{place}.function.name", LONGEST_NAME)
             if len(call["id"]) > LONGEST_CALL_ID:
                 raise Refusal(f"Invalid '{place}.id': string too long. Expected maximum length {LONGEST_CALL_ID}.")
-            thought = self._thought.get(call["id"])
-            if thought is not None and message.get("reasoning_content") != thought:
+            thoughts = self._thought.get(call["id"], [None])
+            if None not in thoughts and message.get("reasoning_content") not in thoughts:
                 # DeepSeek, thinking_mode: without it "the API will return a 400 error"
                 raise Refusal("The reasoning content from thinking mode must be passed back to the API.")
         ids = [call["id"] for call in calls]
@@ -227,8 +227,7 @@ class OpenAIChatServer(ModelServer):
         for called in said.calls:
             self._made += 1
             call_id = called.id or f"call_{self._made:024}"
-            if said.thinking is not None and self.compatible:
-                self._thought[call_id] = said.thinking
+            self._thought.setdefault(call_id, []).append(said.thinking if self.compatible else None)
             function = {"name": called.name, "arguments": _arguments(called)}
             calls.append({"id": call_id, "type": "function", "function": function})
         return calls

@@ -57,7 +57,7 @@ class OpenAIResponsesServer(ModelServer):
     def say(self, *turns: Turn, decide: Callable[[Heard], Turn] | None = None) -> None:
         super().say(*turns, decide=decide)
         self._thoughts: dict[str, _Thought] = {}  # by the id of the item
-        self._reasons: dict[str, str] = {}  # the id of the reasoning item, by the id of a call
+        self._reasons: dict[str, list[str | None]] = {}  # ids of reasoning items, by the id of a call, which may repeat
         self._made = 0
 
     def check(self, heard: Heard) -> None:
@@ -141,11 +141,11 @@ class OpenAIResponsesServer(ModelServer):
 
     def _check_is_reasoned(self, call: JSON, earlier: list[JSON]) -> None:
         """https://github.com/laravel/ai/pull/1052. The API knows the call by the id of the item; here by the call_id."""
-        reason = self._reasons.get(call["call_id"])
-        if reason is not None and reason not in [item.get("id") for item in earlier]:
+        reasons = self._reasons.get(call["call_id"], [None])
+        if None not in reasons and not {item.get("id") for item in earlier}.intersection(reasons):
             raise Refusal(
                 f"Item '{call.get('id', call['call_id'])}' of type 'function_call' was provided without its required "
-                f"'reasoning' item: '{reason}'."
+                f"'reasoning' item: '{reasons[-1]}'."
             )
 
     def _check_format(self, body: JSON) -> None:
@@ -248,13 +248,15 @@ class OpenAIResponsesServer(ModelServer):
             arguments = called.arguments if isinstance(called.arguments, str) else json.dumps(called.arguments)
             call = {"type": "function_call", "call_id": called.id or self._id("call"), "name": called.name}
             items.append({"id": self._id("fc"), **call, "arguments": arguments, "status": status})
-        if said.thinking is None:
+        item_id = None if said.thinking is None else self._id("rs")
+        for item in items:
+            if item["type"] == "function_call":
+                self._reasons.setdefault(item["call_id"], []).append(item_id)
+        if said.thinking is None or item_id is None:
             return items
-        item_id = self._id("rs")
         encrypted = f"gAAA{self.sign(item_id, said.thinking)}"
         followers = tuple(map(_identity, items))
         self._thoughts[item_id] = _Thought(encrypted, followers, heard.body.get("store") is not False)
-        self._reasons |= {item["call_id"]: item_id for item in items if item["type"] == "function_call"}
         summary = [{"type": "summary_text", "text": said.thinking}]
         return [{"id": item_id, "type": "reasoning", "summary": summary, "encrypted_content": encrypted}, *items]
 
@@ -301,7 +303,7 @@ class OpenAIResponsesServer(ModelServer):
 def _identity(item: JSON) -> str:
     """What tells an item of an answer apart, whether or not it comes back with its id."""
     if item.get("type") == "function_call":
-        return f"call {item['call_id']}"
+        return f"call {item['name']} {json.loads(item['arguments'])}"
     if item.get("type", "message") == "message" and item.get("role") == "assistant":
         content = item["content"]
         parts = content if isinstance(content, str) else [part.get("text", part.get("refusal")) for part in content]
