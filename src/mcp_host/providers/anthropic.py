@@ -286,8 +286,8 @@ def _tools(prompt: Prompt) -> JSONObject:
 
 def _tool(tool: Tool, prompt: Prompt) -> JSONObject:
     written: JSONObject = {"name": prompt.names.write(tool.name), "input_schema": input_schema(tool, schemas.anthropic)}
-    if tool.description:
-        written["description"] = tool.description
+    if description := prompt.names.description(tool):
+        written["description"] = description
     return written
 
 

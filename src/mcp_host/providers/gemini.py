@@ -193,8 +193,8 @@ def _camel_names(value: Any) -> Any:
 def _declarations(prompt: Prompt) -> Iterator[JSONObject]:
     for tool in prompt.request.tools:
         declaration: JSONObject = {"name": prompt.names.write(tool.name)}
-        if tool.description:
-            declaration["description"] = tool.description
+        if description := prompt.names.description(tool):
+            declaration["description"] = description
         declaration["parametersJsonSchema"] = input_schema(tool, schemas.gemini)
         yield declaration
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from mcp_host.sampling.request import SamplingRequest
-from mcp_host.types import ToolUseContent
+from mcp_host.types import Tool, ToolUseContent
 
 NUMBER = 8  # characters of a long name that its number may replace
 
@@ -78,6 +78,12 @@ class ToolNames:
     def write(self, name: str) -> str:
         """The provider's name of a tool in the request."""
         return self.provider[name]
+
+    def description(self, tool: Tool) -> str | None:
+        """The description of a tool, after its real name if the provider cannot have that: 天気 is not told by ``__``."""
+        if self.provider[tool.name] == tool.name:
+            return tool.description
+        return "\n".join(filter(None, [f"The tool's name: {tool.name}", tool.description]))
 
     def back(self, name: str) -> str:
         """The name of MCP; *name* itself if the model made it up."""

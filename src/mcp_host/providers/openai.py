@@ -217,8 +217,8 @@ def format_of(prompt: Prompt) -> JSONObject | None:
     if schema is None:
         return None
     written: JSONObject = {"name": prompt.names.write(tool.name), "schema": schema, "strict": True}
-    if tool.description:
-        written["description"] = tool.description
+    if description := prompt.names.description(tool):
+        written["description"] = description
     return written
 
 
@@ -237,8 +237,8 @@ def function_of(tool: Tool, prompt: Prompt) -> JSONObject:
     """
     parameters = input_schema(tool, schemas.function)
     written: JSONObject = {"name": prompt.names.write(tool.name), "parameters": parameters}
-    if tool.description:
-        written["description"] = tool.description
+    if description := prompt.names.description(tool):
+        written["description"] = description
     return written
 
 

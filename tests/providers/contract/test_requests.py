@@ -238,6 +238,26 @@ async def test_tool_names_are_mapped_to_what_the_provider_allows_and_back(adapte
     assert len({use.id for use in answer.tool_uses}) == len(NAMES)
 
 
+@pytest.mark.parametrize("choice", [None, {"mode": "required", "name": "天気"}], ids=["free", "forced"])
+async def test_the_model_learns_the_name_that_the_provider_cannot_have(
+    adapter: Adapter, serve: Serve, choice: Wire | None
+) -> None:
+    def call(heard: Heard) -> Said:
+        named = [name for name, _ in tools_of(heard.body.get("tools", []))] or ["天気"]
+        return adapter.forced(named[0], {"at": "Tokyo"}) if choice else Said(calls=[Called(named[0], {"at": "Tokyo"})])
+
+    server = serve(adapter.server, decide=call)
+    schema = {**LOOK["inputSchema"], "required": ["at"], "additionalProperties": False}
+    tools = [{"name": name, "description": "Tells it.", "inputSchema": schema} for name in ("天気", "地図")]
+    async with adapter.open(server.url, server.key) as make:
+        answer = await ask(make(), tools=tools, **({"toolChoice": choice} if choice else {}))
+
+    assert [(use.name, use.input) for use in answer.tool_uses] == [("天気", {"at": "Tokyo"})]
+    assert reached(server, "天気")
+    assert reached(server, "Tells it.")
+    assert choice is not None or reached(server, "地図")
+
+
 async def test_a_conversation_may_have_calls_of_tools_that_are_not_on_offer(adapter: Adapter, serve: Serve) -> None:
     server = serve(adapter.server, Said(text="ok"))
     messages = [user("Read."), assistant(used("call_b", "files/read")), user(result("call_b", "marker-text"))]
