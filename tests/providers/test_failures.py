@@ -304,3 +304,16 @@ def test_a_code_is_kept(code: str) -> None:
 )
 def test_what_does_not_look_like_a_code_is_not_repeated(text: str) -> None:
     assert code_among([text]) is None
+
+
+def test_an_error_that_was_taken_out_of_a_group_has_an_end() -> None:
+    """Its context is the group that has it."""
+    try:
+        try:
+            raise ExceptionGroup("of tasks", [ConnectionError("cut")])
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
+    except Exception as exc:
+        error = provider_error(exc, "p")
+
+    assert (str(error), error.transient) == ("p: ConnectionError", True)

@@ -228,8 +228,10 @@ def _connection(exc: Exception) -> str:
 
 
 def _chain(exc: BaseException | None) -> Iterator[BaseException]:
-    """*exc*, and what it was raised from."""
-    while exc is not None:
+    """*exc*, and what it was raised from: an error that was taken out of a group may have the group as its context."""
+    seen: set[int] = set()
+    while exc is not None and id(exc) not in seen:
+        seen.add(id(exc))
         yield exc
         inner = exc.exceptions[0] if isinstance(exc, BaseExceptionGroup) else None
         exc = inner or exc.__cause__ or exc.__context__
