@@ -113,7 +113,11 @@ def test_a_request_with_everything() -> None:
                         "description": "Adds.",
                         "parametersJsonSchema": {"type": "object", "properties": {}},
                     },
-                    {"name": "read_file", "parametersJsonSchema": {"type": "object", "properties": {}}},
+                    {
+                        "name": "read_file",
+                        "description": "The tool's name: read/file",
+                        "parametersJsonSchema": {"type": "object", "properties": {}},
+                    },
                 ]
             }
         ],
