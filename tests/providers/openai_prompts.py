@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from mcp_host.providers.adapter import Prompt
 from mcp_host.providers.names import ToolNames
 from mcp_host.providers.openai import NAME_RULE
+from mcp_host.providers.requests import Prompt
 from mcp_host.sampling import SamplingRequest
 from mcp_host.types import CreateMessageRequestParams
 

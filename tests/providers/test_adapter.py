@@ -21,8 +21,9 @@ from mcp_host import Client, Sampling
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
 from mcp_host.middleware import AnyRequest, CallNext, ServerRequest
 from mcp_host.providers import AnthropicModel, Delta, ModelAnswer, ReasoningStore
-from mcp_host.providers.adapter import Call, Prompt, Reply, answer_of, media_type
 from mcp_host.providers.names import ToolNames
+from mcp_host.providers.replies import Call, Reply, answer_of
+from mcp_host.providers.requests import Prompt, media_type
 from mcp_host.sampling import CallModel, SamplingRequest, always, run_tool_loop
 from mcp_host.server_requests import ProgressReporter
 from mcp_host.testing import Context, Server

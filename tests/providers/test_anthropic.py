@@ -15,10 +15,12 @@ import pytest
 
 from mcp_host.errors import InputRefused
 from mcp_host.providers import ModelAnswer
-from mcp_host.providers.adapter import Call, Delta, Prompt, Reply
 from mcp_host.providers.anthropic import AnthropicModel, read_event, read_reply, write_request
 from mcp_host.providers.failures import Unfinished
 from mcp_host.providers.names import ToolNames
+from mcp_host.providers.replies import Call, Reply
+from mcp_host.providers.requests import Prompt
+from mcp_host.providers.streams import Delta
 from mcp_host.sampling import SamplingRequest
 from mcp_host.types import CreateMessageRequestParams, TextContent
 

@@ -14,10 +14,11 @@ import pytest
 from google import genai
 
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
-from mcp_host.providers.adapter import Call, Prompt, Reply, answer_of
 from mcp_host.providers.failures import Unfinished
 from mcp_host.providers.gemini import GeminiModel, _path, read_event, read_reply, with_options, write_request
 from mcp_host.providers.names import ToolNames
+from mcp_host.providers.replies import Call, Reply, answer_of
+from mcp_host.providers.requests import Prompt
 from mcp_host.sampling import SamplingRequest
 from mcp_host.sampling.request import ModelAnswer
 from mcp_host.types import AudioContent, CreateMessageRequestParams, ImageContent, JSONObject, TextContent

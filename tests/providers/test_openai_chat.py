@@ -18,9 +18,9 @@ from anyio import fail_after, sleep_forever
 
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
 from mcp_host.providers import OpenAIChatModel
-from mcp_host.providers.adapter import Call, answer_of
 from mcp_host.providers.failures import Unfinished
 from mcp_host.providers.openai_chat import Dialect, chunks, dialect_of, read_event, read_reply, write_request
+from mcp_host.providers.replies import Call, answer_of
 from mcp_host.types import AudioContent, ImageContent, TextContent
 from tests.providers import openai_prompts
 from tests.providers.conftest import Serve

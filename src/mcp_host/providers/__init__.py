@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mcp_host.providers.adapter import Delta, OnDelta, ProviderModel
+    from mcp_host.providers.adapter import ProviderModel
     from mcp_host.providers.anthropic import AnthropicModel
     from mcp_host.providers.choice import AllowModels, Choice, Model, Models
     from mcp_host.providers.gemini import GeminiModel
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mcp_host.providers.openai_responses import OpenAIModel
     from mcp_host.providers.pydantic_ai import PydanticAIModel
     from mcp_host.providers.reasoning import ReasoningStore
+    from mcp_host.providers.streams import Delta, OnDelta
     from mcp_host.sampling.request import ModelAnswer, Usage
 
 __all__ = [
@@ -39,7 +40,7 @@ __all__ = [
 
 # Imported on first use, by module: a host uses one or two of them.
 _ON_DEMAND = {
-    "mcp_host.providers.adapter": ("Delta", "OnDelta", "ProviderModel"),
+    "mcp_host.providers.adapter": ("ProviderModel",),
     "mcp_host.providers.anthropic": ("AnthropicModel",),
     "mcp_host.providers.choice": ("AllowModels", "Choice", "Model", "Models"),
     "mcp_host.providers.gemini": ("GeminiModel",),
@@ -49,6 +50,7 @@ _ON_DEMAND = {
     "mcp_host.providers.openai_responses": ("OpenAIModel",),
     "mcp_host.providers.pydantic_ai": ("PydanticAIModel",),
     "mcp_host.providers.reasoning": ("ReasoningStore",),
+    "mcp_host.providers.streams": ("Delta", "OnDelta"),
     "mcp_host.sampling.request": ("ModelAnswer", "Usage"),
 }
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from typing import Any, assert_never
@@ -25,26 +25,14 @@ from typing import Any, assert_never
 from pydantic_core import from_json
 
 from mcp_host.providers import schemas
-from mcp_host.providers.adapter import (
-    Call,
-    Prompt,
-    ProviderModel,
-    Reply,
-    Usage,
-    as_events,
-    as_json,
-    input_schema,
-    link_text,
-    media_type,
-    object_in,
-    refused,
-    result_content,
-    token_counts,
-    total,
-)
+from mcp_host.providers.adapter import ProviderModel
 from mcp_host.providers.failures import Unfinished
 from mcp_host.providers.names import NameRule
+from mcp_host.providers.replies import Call, Reply, as_events, as_json, object_in, token_counts, total
+from mcp_host.providers.requests import Prompt, input_schema, link_text, media_type, refused, result_content
+from mcp_host.providers.streams import Show
 from mcp_host.providers.texts import paired
+from mcp_host.sampling.request import Usage
 from mcp_host.types import (
     AudioContent,
     BlobResourceContents,
@@ -112,7 +100,7 @@ def write_request(prompt: Prompt) -> JSONObject:
         body["stop_sequences"] = request.stop_sequences
     if request.metadata:
         body["metadata"] = _metadata(request.metadata)
-    return body | _tools(prompt)
+    return body | prompt.written_tools(_tools)
 
 
 def with_options(body: JSONObject, prompt: Prompt) -> JSONObject:
@@ -470,7 +458,7 @@ class AnthropicModel(ProviderModel):
         max_tokens: int = body["max_tokens"]
         return max_tokens > MOST_TOKENS_AT_ONCE
 
-    async def ask(self, body: JSONObject, show: Callable[[str], None]) -> JSONObject:
+    async def ask(self, body: JSONObject, show: Show | None = None) -> JSONObject:
         """Ask until the turn is no longer paused."""
         reply = await super().ask(body, show)
         for _ in range(MOST_PAUSES):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from json import JSONDecodeError
@@ -57,19 +57,19 @@ class Unreadable(Exception):
     """A reply that is none of the API's. The cause says more."""
 
 
-@contextmanager
-def reading() -> Iterator[None]:
-    """What fails inside fails because of the reply that is read.
+class reading:  # named as `contextlib.suppress`
+    """What fails inside fails because of the reply that is read. It is cheap: each event of a stream is read in it.
 
     Raises:
         Unreadable: It is none of the API's.
     """
-    try:
-        yield
-    except (McpError, Unfinished):
-        raise
-    except Exception as exc:
-        raise Unreadable from exc
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, exc: BaseException | None, traceback: object) -> None:
+        if isinstance(exc, Exception) and not isinstance(exc, McpError | Unfinished):
+            raise Unreadable from exc
 
 
 def provider_error(exc: Exception, provider: str, *, is_stream: bool = False) -> ProviderError:

@@ -37,24 +37,12 @@ from pydantic_core import to_json
 
 from mcp_host.errors import ProviderError, SamplingError, excerpt
 from mcp_host.providers import schemas
-from mcp_host.providers.adapter import (
-    Call,
-    Prompt,
-    ProviderModel,
-    Reply,
-    Usage,
-    file_text,
-    input_schema,
-    link_text,
-    media_type,
-    object_in,
-    refused,
-    result_content,
-    token_counts,
-    total,
-)
+from mcp_host.providers.adapter import ProviderModel
 from mcp_host.providers.failures import Unfinished, code_among, private, reading, status_in
 from mcp_host.providers.names import NameRule
+from mcp_host.providers.replies import Call, Reply, object_in, token_counts, total
+from mcp_host.providers.requests import Prompt, file_text, input_schema, link_text, media_type, refused, result_content
+from mcp_host.sampling.request import Usage
 from mcp_host.types import (
     AudioContent,
     BlobResourceContents,

@@ -64,16 +64,24 @@ class ToolNames:
 
     @classmethod
     def of(cls, request: SamplingRequest, rule: NameRule) -> ToolNames:
-        """Names for the tools on offer, and for those that the conversation calls, which do not change the former."""
-        offered = [tool.name for tool in request.tools]
+        """Names for the tools on offer, and for those that the conversation calls."""
+        return cls.of_offered(request, rule).and_called(request, rule)
+
+    @classmethod
+    def of_offered(cls, request: SamplingRequest, rule: NameRule) -> ToolNames:
+        """Names for the tools on offer."""
+        provider = rule.write(tool.name for tool in request.tools)
+        return cls(provider, {written: name for name, written in provider.items()})
+
+    def and_called(self, request: SamplingRequest, rule: NameRule) -> ToolNames:
+        """These names, and those of other tools that the conversation calls, which do not change them."""
         called = [
             block.name for message in request.messages for block in message.content if isinstance(block, ToolUseContent)
         ]
-        if all(map(rule.pattern.fullmatch, [*offered, *called])):  # as nearly always
-            same = {name: name for name in [*offered, *called]}
-            return cls(same, same)
-        provider = rule.write(called, rule.write(offered))
-        return cls(provider, {written: name for name, written in provider.items()})
+        if all(name in self.provider for name in called):  # as nearly always
+            return self
+        provider = rule.write(called, self.provider)
+        return ToolNames(provider, {written: name for name, written in provider.items()})
 
     def write(self, name: str) -> str:
         """The provider's name of a tool in the request."""

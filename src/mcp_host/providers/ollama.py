@@ -27,25 +27,13 @@ from pydantic_core import from_json
 
 from mcp_host.errors import SamplingError, excerpt
 from mcp_host.providers import schemas
-from mcp_host.providers.adapter import (
-    Call,
-    Prompt,
-    ProviderModel,
-    Reply,
-    Usage,
-    file_text,
-    input_schema,
-    link_text,
-    media_type,
-    read_arguments,
-    refused,
-    result_content,
-    token_counts,
-)
+from mcp_host.providers.adapter import ProviderModel
 from mcp_host.providers.failures import Unfinished, Unreadable, private
 from mcp_host.providers.names import NameRule
+from mcp_host.providers.replies import Call, Reply, read_arguments, token_counts
+from mcp_host.providers.requests import Prompt, file_text, input_schema, link_text, media_type, refused, result_content
 from mcp_host.providers.texts import paired
-from mcp_host.sampling.request import SamplingRequest
+from mcp_host.sampling.request import SamplingRequest, Usage
 from mcp_host.sampling.structured.inlining import inlined
 from mcp_host.types import (
     AudioContent,

@@ -10,18 +10,10 @@ from urllib.parse import unquote, urlsplit
 
 from mcp_host.errors import InputRefused, ProviderError, quoted
 from mcp_host.providers import schemas
-from mcp_host.providers.adapter import (
-    Call,
-    Prompt,
-    file_text,
-    input_schema,
-    link_text,
-    media_type,
-    refused,
-    result_content,
-)
 from mcp_host.providers.failures import OVERLOADED, code_among
 from mcp_host.providers.names import NameRule
+from mcp_host.providers.replies import Call
+from mcp_host.providers.requests import Prompt, file_text, input_schema, link_text, media_type, refused, result_content
 from mcp_host.sampling.stop_reasons import REFUSALS
 from mcp_host.types import (
     AudioContent,

@@ -26,19 +26,7 @@ from pydantic_core import from_json
 
 from mcp_host.errors import SamplingError
 from mcp_host.protocol.sse import EventDecoder, LastEvent
-from mcp_host.providers.adapter import (
-    Arguments,
-    Call,
-    Prompt,
-    ProviderModel,
-    Reply,
-    Usage,
-    as_json,
-    object_in,
-    refused,
-    text_arguments,
-    token_counts,
-)
+from mcp_host.providers.adapter import Arguments, ProviderModel
 from mcp_host.providers.failures import Unfinished, reading
 from mcp_host.providers.openai import (
     NAME_RULE,
@@ -63,6 +51,9 @@ from mcp_host.providers.openai import (
     result_parts,
     stopped,
 )
+from mcp_host.providers.replies import Call, Reply, as_json, object_in, text_arguments, token_counts
+from mcp_host.providers.requests import Prompt, refused
+from mcp_host.sampling.request import Usage
 from mcp_host.types import (
     AudioContent,
     ImageContent,

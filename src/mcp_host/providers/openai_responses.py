@@ -14,19 +14,7 @@ from contextlib import asynccontextmanager
 from typing import Any, assert_never
 
 from mcp_host.errors import SamplingError
-from mcp_host.providers.adapter import (
-    Call,
-    Prompt,
-    ProviderModel,
-    Reply,
-    Usage,
-    as_events,
-    as_json,
-    object_in,
-    refused,
-    text_arguments,
-    token_counts,
-)
+from mcp_host.providers.adapter import ProviderModel
 from mcp_host.providers.failures import Unfinished
 from mcp_host.providers.openai import (
     NAME_RULE,
@@ -49,6 +37,9 @@ from mcp_host.providers.openai import (
     result_parts,
     stopped,
 )
+from mcp_host.providers.replies import Call, Reply, as_events, as_json, object_in, text_arguments, token_counts
+from mcp_host.providers.requests import Prompt, refused
+from mcp_host.sampling.request import Usage
 from mcp_host.types import (
     AudioContent,
     BlobResourceContents,

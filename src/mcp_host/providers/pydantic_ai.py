@@ -16,24 +16,13 @@ from pydantic import TypeAdapter
 
 from mcp_host.errors import InputRefused, SamplingError
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
-from mcp_host.providers.adapter import (
-    Arguments,
-    Call,
-    Prompt,
-    ProviderModel,
-    Reply,
-    Usage,
-    link_text,
-    media_type,
-    object_in,
-    refused,
-    result_content,
-    text_arguments,
-    token_counts,
-)
+from mcp_host.providers.adapter import Arguments, ProviderModel
 from mcp_host.providers.failures import Unfinished
 from mcp_host.providers.names import NameRule
 from mcp_host.providers.openai import call_id, function_of, stopped
+from mcp_host.providers.replies import Call, Reply, object_in, text_arguments, token_counts
+from mcp_host.providers.requests import Prompt, link_text, media_type, refused, result_content
+from mcp_host.sampling.request import Usage
 from mcp_host.types import (
     AudioContent,
     BlobResourceContents,

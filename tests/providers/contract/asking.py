@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from mcp_host.errors import InputRefused
-from mcp_host.providers.adapter import ModelAnswer, ProviderModel
+from mcp_host.providers.adapter import ProviderModel
 from mcp_host.sampling import SamplingRequest
+from mcp_host.sampling.request import ModelAnswer
 from mcp_host.types import CreateMessageRequestParams
 from tests.providers.servers.base import ModelServer
 

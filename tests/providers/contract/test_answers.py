@@ -13,7 +13,8 @@ import anyio
 import pytest
 
 from mcp_host.errors import ProviderError, SamplingError
-from mcp_host.providers.adapter import Delta, ModelAnswer
+from mcp_host.providers.streams import Delta
+from mcp_host.sampling.request import ModelAnswer
 from mcp_host.server_requests import ProgressReporter
 from tests.providers.conftest import Serve
 from tests.providers.contract.adapters import ADAPTERS, Adapter, exchanges, reached, thoughts

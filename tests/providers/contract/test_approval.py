@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from mcp_host.errors import InputRefused
-from mcp_host.providers.adapter import Prompt
 from mcp_host.providers.names import ToolNames
+from mcp_host.providers.requests import Prompt
 from mcp_host.sampling.display import describe
 from mcp_host.terminal.text import Layout
 from tests.providers.contract.adapters import Adapter, leaves

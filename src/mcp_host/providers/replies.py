@@ -1,0 +1,171 @@
+"""What comes from a provider: the reply that `read_reply` reads, and the answer that the server gets."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeGuard
+
+from pydantic_core import from_json
+
+from mcp_host.errors import SamplingError, quoted
+from mcp_host.providers.failures import reading
+from mcp_host.providers.requests import Prompt, check_base64, check_written
+from mcp_host.providers.texts import paired, readable
+from mcp_host.sampling.request import ModelAnswer, SamplingRequest, Usage
+from mcp_host.sampling.stop_reasons import CUT_OFF
+from mcp_host.types import AudioContent, ImageContent, JSONObject, TextContent, ToolUseContent
+from mcp_host.types.sampling import TOOL_USE, SamplingMessageContentBlock
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call as the provider wrote it. *arguments* are an object, or the text of one; None if there are none. *id* is
+    None if the API has none.
+    """
+
+    id: str | None
+    name: str
+    arguments: object
+
+
+@dataclass(slots=True)
+class Reply:
+    """What a provider's reply says.
+
+    *stop_reason* is in the spelling of MCP: endTurn, stopSequence, maxTokens, toolUse; refusal if the model refused,
+    content_filter if the provider withheld the answer.
+
+    *turn* is the assistant's turn in the provider's own JSON, if it has something that must be sent back with the
+    results of its calls and that MCP has no place for: thinking, signatures, reasoning items. None if it has not.
+    """
+
+    content: Sequence[TextContent | ImageContent | AudioContent | Call]
+    model: str
+    stop_reason: str
+    turn: object = None
+    usage: Usage | None = None
+
+
+KeepTurn: TypeAlias = Callable[[object, Sequence[SamplingMessageContentBlock]], list[SamplingMessageContentBlock]]
+"""Keeps a turn with reasoning. Returns the content with the ids to send."""
+
+
+def answer_of(reply: Reply, prompt: Prompt, keep: KeepTurn | None = None) -> ModelAnswer:
+    """The answer in a provider's reply.
+
+    Names are those of the request again. Calls of an answer that was cut off or refused are dropped. Ids are made
+    fresh where they are missing, where the conversation has them already, and where *keep* keeps the turn. Halves of
+    characters become U+FFFD: no session can send them.
+
+    Raises:
+        SamplingError: The arguments of a call are no JSON object, or missing.
+        ValueError: An image or audio is not base64.
+    """
+    content: list[SamplingMessageContentBlock] = []
+    ids: list[str] = []
+    cut_off = reply.stop_reason in CUT_OFF
+    for block in reply.content:
+        if isinstance(block, TextContent):
+            text = readable(block.text)
+            content.append(block if text is block.text else TextContent(text=text))
+        elif not isinstance(block, Call):
+            check_base64(block.data)
+            content.append(block)
+        elif not cut_off:
+            name, id = readable(prompt.names.back(block.name)), readable(block.id or "")
+            arguments = block.arguments
+            if arguments is None:
+                arguments = _no_arguments(name, prompt.request)
+            content.append(ToolUseContent(id=id, name=name, input=read_arguments(name, arguments)))
+            ids.append(id)
+    model, stop_reason = readable(reply.model), readable(reply.stop_reason)
+    if not ids:
+        return ModelAnswer(content=content, model=model, stop_reason=stop_reason, usage=reply.usage)
+    if keep is not None and reply.turn is not None:
+        content = keep(reply.turn, content)
+    else:
+        content = _with_unique_ids(content, prompt.request)
+    return ModelAnswer(content=content, model=model, stop_reason=TOOL_USE, usage=reply.usage)
+
+
+def _no_arguments(name: str, request: SamplingRequest) -> JSONObject:
+    """The arguments of a call that was written without any: some APIs do so for a tool that needs none.
+
+    Raises:
+        SamplingError: The tool needs some.
+    """
+    if any(tool.name == name and tool.input_schema.get("required") for tool in request.tools):
+        raise SamplingError(f"the model called {quoted(name)} without its arguments")
+    return {}
+
+
+def _with_unique_ids(
+    content: Sequence[SamplingMessageContentBlock], request: SamplingRequest
+) -> list[SamplingMessageContentBlock]:
+    used = {use.id for message in request.messages for use in message.tool_uses} | {""}
+    unique: list[SamplingMessageContentBlock] = []
+    for block in content:
+        if isinstance(block, ToolUseContent):
+            if block.id in used:
+                block = block.model_copy(update={"id": f"call_{secrets.token_hex(8)}"})
+            used.add(block.id)
+        unique.append(block)
+    return unique
+
+
+def read_arguments(name: str, arguments: object) -> JSONObject:
+    """The arguments of a call of the tool *name*, whose text may be broken JSON.
+
+    Raises:
+        SamplingError: They are no JSON object.
+    """
+    try:
+        if isinstance(arguments, str):
+            arguments = from_json(paired(arguments))
+        check_written(arguments)  # a session writes it so
+    except (TypeError, ValueError):  # TypeError: half of a character
+        raise SamplingError(f"the model called {quoted(name)} with arguments that are not JSON") from None
+    if not isinstance(arguments, dict):
+        raise SamplingError(f"the model called {quoted(name)} with arguments that are no JSON object")
+    return arguments
+
+
+def as_json(value: Any) -> JSONObject:
+    """The JSON of an SDK's object, with fields that the SDK does not know, and without those that the API did not send."""
+    if isinstance(value, dict):
+        return value
+    with reading():  # the text of a page, where a proxy answers
+        dumped: JSONObject = value.model_dump(mode="json", exclude_unset=True, warnings=False)
+    return dumped
+
+
+async def as_events(events: Any) -> AsyncIterator[JSONObject]:
+    """The same of each event of an SDK's stream."""
+    async for event in events:
+        yield as_json(event)
+
+
+def object_in(value: object) -> JSONObject:
+    """*value*, if it is an object. Else an empty one, for what an answer can do without."""
+    return value if isinstance(value, dict) else {}
+
+
+def token_counts(**counts: object) -> Usage | None:
+    """The counts that are whole numbers, from 0: others mean nothing, and are no reason to lose an answer. None if there are none."""
+    return {name: count for name, count in counts.items() if _is_count(count)} or None
+
+
+def total(first: object, *more: object) -> int | None:
+    """*first* and those of *more* that are counts. None if *first* is none."""
+    return sum([count for count in (first, *more) if _is_count(count)]) if _is_count(first) else None
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def text_arguments(text: object) -> object:
+    """The arguments of a call of an API that has them as text. Some servers write none as an empty text."""
+    return None if text == "" else text

@@ -1,0 +1,271 @@
+"""What goes to a provider: the prompt that `write_request` writes, and how its parts are checked and written."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+from pydantic_core import from_json, to_json
+
+from mcp_host.errors import InputRefused, excerpt, quoted
+from mcp_host.protocol.jsonrpc import INVALID_PARAMS
+from mcp_host.providers.names import NameRule, ToolNames
+from mcp_host.sampling.loop.results import texts_repeat
+from mcp_host.sampling.request import SamplingRequest
+from mcp_host.types import (
+    AudioContent,
+    BlobResourceContents,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    JSONObject,
+    ResourceLink,
+    TextContent,
+    Tool,
+    ToolResultContent,
+    ToolUseContent,
+)
+from mcp_host.types.content import link_fields
+from mcp_host.types.sampling import SamplingMessageContentBlock
+
+MOST_TEMPERATURE = 1000  # more than any model takes: 10**4000 is a number of JSON, and none of an SDK
+
+BASE64 = re.compile("[A-Za-z0-9+/]*+={0,2}")
+MOST_LEVELS = 254  # of nested objects and lists: `to_json` writes no more
+
+TEXT_FILES = re.compile(r"text/.+|application/json")
+
+
+class Offer:
+    """The tools of a request, checked and named. A server repeats them in each request of a loop, and what depends on
+    them alone is done once: an adapter keeps the offer of its last request.
+
+    Raises:
+        InputRefused: A tool has values that JSON does not have.
+    """
+
+    def __init__(self, request: SamplingRequest, rule: NameRule) -> None:
+        _check_tools(request.tools)
+        self.names = ToolNames.of_offered(request, rule)
+        """Of the tools on offer."""
+        self.written: JSONObject | None = None
+        """What `Prompt.written_tools` has kept."""
+        self._terms = _terms(request)
+
+    def is_that_of(self, request: SamplingRequest) -> bool:
+        """Whether *request* has the same tools, to be used in the same way."""
+        return self._terms == _terms(request)
+
+
+def _terms(request: SamplingRequest) -> list[object]:
+    params = request.params
+    return [params.tool_choice, params.disable_parallel_tool_use, *[tool.__dict__ for tool in request.tools]]
+
+
+@dataclass(slots=True)
+class Prompt:
+    """One request for a model: what `write_request` writes, and what `read_reply` needs to know of it.
+
+    *turns* are assistant's turns of the provider (`Reply.turn`), by the index of their message in the request. They
+    replace what the message says, but for the ids of its calls: a provider may repeat those that are in the turn.
+    *lost* are the messages whose turn was kept once and cannot be restored. *names* maps tool names both ways, and has
+    those of the conversation, too. *options* are the host's fields of the provider's request, for what depends on them;
+    they are merged afterwards, by `ProviderModel.with_options`.
+    """
+
+    request: SamplingRequest
+    model: str
+    names: ToolNames
+    options: Mapping[str, object] = field(default_factory=dict)
+    turns: Mapping[int, object] = field(default_factory=dict)
+    lost: frozenset[int] = frozenset()
+    offer: Offer | None = None
+
+    def written_tools(self, write: Callable[[Self], JSONObject]) -> JSONObject:
+        """The fields that *write* makes of the tools on offer and their use, and of nothing else but the adapter's own settings."""
+        if self.offer is None or not self.request.tools:
+            return write(self)
+        if self.offer.written is None:
+            self.offer.written = write(self)
+        return self.offer.written
+
+
+# What is refused before a provider is asked
+
+
+def check_settings(request: SamplingRequest) -> None:
+    """Refuse values that JSON does not have. Each SDK fails at them in its own way.
+
+    Raises:
+        InputRefused: There is one.
+    """
+    if request.metadata is not None:
+        _check_json(request.metadata, "metadata")
+    if request.temperature is not None:
+        _check_json(request.temperature, "temperature")
+        if abs(request.temperature) > MOST_TEMPERATURE:
+            raise refused("temperature", f"{MOST_TEMPERATURE} at most")
+
+
+def blocks_but_texts(request: SamplingRequest) -> list[tuple[int, SamplingMessageContentBlock]]:
+    """The other blocks of the conversation, with the index of their message: most requests have none."""
+    return [
+        (index, block)
+        for index, message in enumerate(request.messages)
+        for block in message.content
+        if not isinstance(block, TextContent)
+    ]
+
+
+def check_blocks(blocks: Sequence[tuple[int, SamplingMessageContentBlock]]) -> None:
+    """Refuse values that JSON does not have, and files that are not base64.
+
+    Raises:
+        InputRefused: There is one.
+    """
+    for index, block in blocks:
+        where = f"messages[{index}]"
+        match block:
+            case ToolUseContent():
+                _check_json(block.input, where)
+            case ToolResultContent():
+                if block.structured_content is not None:
+                    _check_json(block.structured_content, where)
+                for inner in block.content:
+                    _check_file(inner, where)
+            case _:
+                _check_file(block, where)
+
+
+def _check_tools(tools: Sequence[Tool]) -> None:
+    schemas = [tool.input_schema for tool in tools]
+    try:
+        check_written(schemas)  # at once, as nearly all can be
+    except ValueError:
+        for tool, schema in zip(tools, schemas, strict=True):
+            _check_json(schema, f"the tool {quoted(tool.name)}")
+
+
+def _check_json(value: object, where: str) -> None:
+    try:
+        check_written(value)
+    except ValueError:
+        deep = f"no JSON of more than {MOST_LEVELS} levels"
+        raise refused(where, deep if _is_deep(value) else "no numbers and no texts that JSON cannot have") from None
+
+
+def _is_deep(value: object) -> bool:
+    """Whether objects and lists are nested too deep to be written."""
+    level = [value]
+    for _ in range(MOST_LEVELS):
+        level = [child for one in level for child in _inside(one)]
+    return bool(level)
+
+
+def _inside(value: object) -> Iterable[object]:
+    match value:
+        case dict():
+            return value.values()
+        case list():
+            return value
+    return ()
+
+
+def _check_file(block: ContentBlock | SamplingMessageContentBlock, where: str) -> None:
+    match block:
+        case ImageContent(data=data) | AudioContent(data=data) if not data:
+            raise refused(where, f"no empty {block.type}")
+        case ImageContent(data=data) | AudioContent(data=data):
+            pass
+        case EmbeddedResource(resource=BlobResourceContents(blob=data)):
+            pass
+        case _:
+            return
+    try:
+        check_base64(data)
+    except ValueError:
+        raise refused(where, f"no {block.type} that is not base64") from None
+
+
+def check_base64(data: str) -> None:
+    """Make sure that *data* is base64. Nothing is copied: it takes a millisecond for a mebibyte.
+
+    Raises:
+        ValueError: It is not.
+    """
+    if len(data) % 4 or BASE64.fullmatch(data) is None:
+        raise ValueError("not base64")
+
+
+def check_written(value: object) -> None:
+    """Make sure that *value* can be written as JSON: 1e999 is infinite once it is read.
+
+    Raises:
+        ValueError: It cannot.
+    """
+    written = to_json(value)
+    if b"Infinity" in written or b"NaN" in written:  # perhaps in a text
+        from_json(written, allow_inf_nan=False)
+
+
+# For the modules of providers
+
+
+def refused(where: str, what: str) -> InputRefused:
+    """The error for a request with something that the provider cannot take: ``messages[2]: this model takes no audio``."""
+    return InputRefused(INVALID_PARAMS, f"{where}: this model takes {what}")
+
+
+def input_schema(tool: Tool, rewrite: Callable[[JSONObject], JSONObject]) -> JSONObject:
+    """The schema of a tool's arguments, as *rewrite* of `schemas` makes it.
+
+    Raises:
+        InputRefused: That cannot be made. The text names the tool.
+    """
+    try:
+        return rewrite(tool.input_schema)
+    except ValueError as exc:
+        problem = str(exc)
+    except RecursionError:
+        problem = "it is nested too deep"
+    raise refused(f"the tool {quoted(tool.name)}", f"no such schema: {problem}")
+
+
+def link_text(link: ResourceLink) -> str:
+    """A link to a resource, for a model: the JSON of what describes it, without ``_meta``, annotations and icons."""
+    return to_json(link_fields(link)).decode()
+
+
+def media_type(written: str | None) -> str:
+    """The type of a file without its parameters, as it is registered: "image/jpeg" for "IMAGE/JPG; q=1"; "" if unknown."""
+    kind = (written or "").partition(";")[0].strip().lower()
+    return "image/jpeg" if kind == "image/jpg" else kind
+
+
+def file_text(file: BlobResourceContents, where: str) -> str | None:
+    """What a file of text says. None if it is another file.
+
+    Raises:
+        InputRefused: It is not UTF-8.
+    """
+    kind = media_type(file.mime_type)
+    if TEXT_FILES.fullmatch(kind) is None:
+        return None
+    try:
+        return b64decode(file.blob, validate=True).decode()
+    except ValueError:
+        raise refused(where, f"no {excerpt(kind)} that is not UTF-8") from None
+
+
+def result_content(result: ToolResultContent) -> list[ContentBlock]:
+    """The content of a tool's result, and its structured content as JSON, unless the texts say the same already."""
+    structured = result.structured_content
+    if structured is None:
+        return result.content
+    texts = [block.text for block in result.content if isinstance(block, TextContent)]
+    if texts_repeat(texts, structured):
+        return result.content
+    return [*result.content, TextContent(text=to_json(structured).decode())]
