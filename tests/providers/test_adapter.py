@@ -566,6 +566,38 @@ async def test_other_tasks_run_while_a_stream_has_many_events_at_once() -> None:
     assert seen[-1] - seen[0] >= 30
 
 
+async def test_the_tools_that_a_server_repeats_are_written_once() -> None:
+    """Equal offers, whoever built them. A change of a tool, or of how the tools may be used, is written anew."""
+    bodies: list[Any] = []
+
+    class Sdk:
+        @property
+        def messages(self) -> Sdk:
+            return self
+
+        async def create(self, **body: Any) -> Any:
+            bodies.append(body)
+            return {"content": [], "model": MODEL, "stop_reason": "end_turn"}
+
+    def asked(description: str, **fields: Any) -> SamplingRequest:
+        schema = {"type": "object", "oneOf": [{"required": ["a"]}], "description": description}
+        return request(tools=[{"name": "add/2", "inputSchema": schema}], **fields)
+
+    model = AnthropicModel(Sdk(), MODEL)
+    for again in (asked("A"), asked("A"), asked("B"), asked("B", toolChoice={"mode": "required"}), asked("A")):
+        await model(again)
+
+    assert bodies[0]["tools"] is bodies[1]["tools"]
+    assert ["A" in body["tools"][0]["input_schema"]["description"] for body in bodies] == [
+        True,
+        True,
+        False,
+        False,
+        True,
+    ]
+    assert [body.get("tool_choice") for body in bodies] == [None, None, None, {"type": "any"}, None]
+
+
 @pytest.mark.parametrize(
     ("where", "value"),
     [

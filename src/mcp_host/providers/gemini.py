@@ -138,8 +138,7 @@ def write_request(prompt: Prompt) -> JSONObject:
     if request.system_prompt:
         body["systemInstruction"] = {"parts": [{"text": request.system_prompt}]}
     if request.tools:
-        body["tools"] = [{"functionDeclarations": list(_declarations(prompt))}]
-        body["toolConfig"] = {"functionCallingConfig": _tool_choice(prompt)}
+        body |= prompt.written_tools(_tools)
     if request.metadata:
         if not all(isinstance(value, str) for value in request.metadata.values()):
             raise refused("metadata", "labels only, which are texts")
@@ -176,6 +175,13 @@ def _camel_names(value: Any) -> Any:
             _camel(name): field if _camel(name) in FREE_FORM else _camel_names(field) for name, field in value.items()
         }
     return [_camel_names(item) for item in value] if isinstance(value, list) else value
+
+
+def _tools(prompt: Prompt) -> JSONObject:
+    return {
+        "tools": [{"functionDeclarations": list(_declarations(prompt))}],
+        "toolConfig": {"functionCallingConfig": _tool_choice(prompt)},
+    }
 
 
 def _declarations(prompt: Prompt) -> Iterator[JSONObject]:

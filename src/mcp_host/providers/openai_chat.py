@@ -18,6 +18,7 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Literal, TypeAlias, Unpack, get_args
 from urllib.parse import urlsplit
 
@@ -120,7 +121,7 @@ def write_request(prompt: Prompt, dialect: Dialect = "openai") -> JSONObject:
         body["response_format"] = {"type": "json_schema", "json_schema": own}
         body.pop("parallel_tool_calls", None)  # it needs tools
     else:
-        body |= _tools(prompt, is_openai=is_openai)
+        body |= prompt.written_tools(partial(_tools, is_openai=is_openai))
     return body
 
 

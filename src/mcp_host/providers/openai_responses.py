@@ -110,12 +110,18 @@ def write_request(prompt: Prompt) -> JSONObject:
         body["text"] = {"format": {"type": "json_schema", **own}}
         body.pop("parallel_tool_calls", None)  # it needs tools
     elif request.tools:
-        body["tools"] = [{"type": "function", **function_of(tool, prompt), "strict": False} for tool in request.tools]
-        if request.required_tool is not None:
-            body["tool_choice"] = {"type": "function", "name": prompt.names.write(request.required_tool)}
-        elif request.tool_choice is not None:
-            body["tool_choice"] = request.tool_choice.mode or "auto"
+        body |= prompt.written_tools(_tools)
     return body
+
+
+def _tools(prompt: Prompt) -> JSONObject:
+    request = prompt.request
+    tools = [{"type": "function", **function_of(tool, prompt), "strict": False} for tool in request.tools]
+    if request.required_tool is not None:
+        return {"tools": tools, "tool_choice": {"type": "function", "name": prompt.names.write(request.required_tool)}}
+    if request.tool_choice is not None:
+        return {"tools": tools, "tool_choice": request.tool_choice.mode or "auto"}
+    return {"tools": tools}
 
 
 def _items(index: int, prompt: Prompt) -> Iterator[JSONObject]:

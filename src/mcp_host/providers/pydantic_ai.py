@@ -85,19 +85,25 @@ def write_request(prompt: Prompt) -> JSONObject:
     if request.stop_sequences:
         body["stop_sequences"] = request.stop_sequences
     if request.tools:
-        body["tools"] = [_tool(tool, prompt) for tool in request.tools]
-        if not request.may_use_tools:
-            body["tool_choice"] = "none"
-        elif request.required_tool is not None:
-            body["tool_choice"] = [prompt.names.write(request.required_tool)]
-        elif request.must_use_tools:
-            body["tool_choice"] = "required"
-        if request.params.disable_parallel_tool_use:
-            body["parallel_tool_calls"] = False
+        body |= prompt.written_tools(_tools)
     elif names := prompt.names.provider:  # some APIs want the tools of the conversation
         body["tools"] = [{"name": name, "parameters_json_schema": {"type": "object"}} for name in names.values()]
         body["tool_choice"] = "none"
     return body
+
+
+def _tools(prompt: Prompt) -> JSONObject:
+    request = prompt.request
+    written: JSONObject = {"tools": [_tool(tool, prompt) for tool in request.tools]}
+    if not request.may_use_tools:
+        written["tool_choice"] = "none"
+    elif request.required_tool is not None:
+        written["tool_choice"] = [prompt.names.write(request.required_tool)]
+    elif request.must_use_tools:
+        written["tool_choice"] = "required"
+    if request.params.disable_parallel_tool_use:
+        written["parallel_tool_calls"] = False
+    return written
 
 
 def _messages(prompt: Prompt) -> list[JSONObject]:
