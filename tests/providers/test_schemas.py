@@ -233,8 +233,16 @@ def test_properties_have_names_that_anthropic_takes() -> None:
 def test_anthropic_gets_a_schema_that_it_takes_as_it_is() -> None:
     schema = {"$schema": "x", **an_object(a={"anyOf": [TEXT, NUMBER]}), "$defs": {"T": TEXT}}
 
-    assert anthropic(schema) is schema
+    assert anthropic(schema) == schema
     assert anthropic_names(schema) == {}
+
+
+def test_keywords_that_say_nothing_are_left_out_for_anthropic() -> None:
+    """It refuses a schema that is none of 2020-12."""
+    schema = an_object(a={**TEXT, "required": True, "enum": None}, b=TEXT) | {"required": ["a", 1], "allOf": None}
+
+    assert anthropic(schema) == {**an_object(a=TEXT, b=TEXT), "required": ["a"]}
+    assert anthropic({"type": "object", "properties": None}) == {"type": "object"}
 
 
 # Schemas of hostile servers

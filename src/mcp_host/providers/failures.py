@@ -64,11 +64,13 @@ class reading:  # named as `contextlib.suppress`
         Unreadable: It is none of the API's.
     """
 
+    __slots__ = ()
+
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, exc: BaseException | None, traceback: object) -> None:
-        if isinstance(exc, Exception) and not isinstance(exc, McpError | Unfinished):
+        if exc is not None and isinstance(exc, Exception) and not isinstance(exc, McpError | Unfinished):
             raise Unreadable from exc
 
 

@@ -96,3 +96,6 @@ class ToolNames:
     def back(self, name: str) -> str:
         """The name of MCP; *name* itself if the model made it up."""
         return self.mcp.get(name, name)
+
+
+NO_TOOLS = ToolNames({}, {})

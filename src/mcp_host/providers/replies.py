@@ -154,16 +154,18 @@ def object_in(value: object) -> JSONObject:
 
 def token_counts(**counts: object) -> Usage | None:
     """The counts that are whole numbers, from 0: others mean nothing, and are no reason to lose an answer. None if there are none."""
-    return {name: count for name, count in counts.items() if _is_count(count)} or None
+    return {name: count for name, count in counts.items() if count is not None and _is_count(count)} or None
 
 
 def total(first: object, *more: object) -> int | None:
     """*first* and those of *more* that are counts. None if *first* is none."""
-    return sum([count for count in (first, *more) if _is_count(count)]) if _is_count(first) else None
+    if not _is_count(first):
+        return None
+    return first + sum([count for count in more if _is_count(count)])
 
 
 def _is_count(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return type(value) is int and value >= 0  # True is no count
 
 
 def text_arguments(text: object) -> object:

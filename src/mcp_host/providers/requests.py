@@ -83,10 +83,11 @@ class Prompt:
     turns: Mapping[int, object] = field(default_factory=dict)
     lost: frozenset[int] = frozenset()
     offer: Offer | None = None
+    """None without tools."""
 
     def written_tools(self, write: Callable[[Self], JSONObject]) -> JSONObject:
         """The fields that *write* makes of the tools on offer and their use, and of nothing else but the adapter's own settings."""
-        if self.offer is None or not self.request.tools:
+        if self.offer is None:
             return write(self)
         if self.offer.written is None:
             self.offer.written = write(self)

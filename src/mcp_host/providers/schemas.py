@@ -115,7 +115,7 @@ def anthropic_names(schema: Schema) -> dict[str, str]:
 
 def _with_object_root(schema: Schema) -> Schema:
     if schema.get("type") == "object" and NOT_AT_ANTHROPIC.isdisjoint(schema):
-        return schema
+        return _each(schema, _well_formed)
     return function(schema)
 
 
