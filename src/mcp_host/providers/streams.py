@@ -17,9 +17,7 @@ from mcp_host.providers.texts import ReadablePieces
 from mcp_host.sampling.request import SamplingRequest
 from mcp_host.types import JSONObject
 
-MOST_BYTES = (
-    64 * 1024 * 1024
-)  # of all events of one answer, as Python writes them: 128,000 tokens of a few hundred bytes each
+MOST_BYTES = 64 * 1024 * 1024  # of all events of an answer as Python writes them: 128,000 tokens, each 500 bytes
 EVENTS_AT_ONCE = 32  # then other tasks run
 
 logger = logging.getLogger(__name__)
@@ -35,7 +33,6 @@ class Delta:
 
 OnDelta: TypeAlias = Callable[[Delta], object]
 """Gets the text of an answer as it comes. A plain function, called in the event loop."""
-
 
 Show: TypeAlias = Callable[[str], None]
 """Gets each text that a stream adds to the answer."""
