@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
-from anyio import sleep_forever
+from anyio import Event, sleep_forever
 from pydantic import BaseModel
 
 from mcp_host.testing import Context, Server
@@ -33,18 +32,26 @@ async def opinion(context: Context) -> str:
     return (await context.sample("What do you think?", max_tokens=50)).text
 
 
-def mark(path: str) -> None:
-    Path(path).touch()
+ended: list[Event] = []
+"""One for each call of `hang`."""
 
 
 @server.tool
-async def hang(context: Context, path: str) -> None:
-    """Say so, and never return. If it is cancelled, there is a file at *path*."""
+async def hang(context: Context) -> None:
+    """Say so, and never return."""
+    end = Event()
+    ended.append(end)
     await context.log("info", "hanging")
     try:
         await sleep_forever()
     finally:
-        mark(path)
+        end.set()
+
+
+@server.tool
+async def until_hang_ends() -> str:
+    await ended[-1].wait()
+    return "cancelled"
 
 
 @server.tool
