@@ -221,12 +221,22 @@ def test_gemini_gets_the_keywords_that_it_reads_and_the_others_in_words(
 
 
 def test_properties_have_names_that_anthropic_takes() -> None:
-    schema = an_object(**{"filter[id]": TEXT, "filter_id_": TEXT, "": TEXT, "a" * 65: TEXT, "a.b": TEXT})
+    described = {**TEXT, "description": "Of rows."}
+    schema = an_object(**{"filter[id]": described, "filter_id_": TEXT, "": TEXT, "a" * 65: TEXT, "a.b": TEXT})
+
+    def named(name: str, *more: str) -> dict[str, Any]:
+        return {**TEXT, "description": "\n".join([f"The argument's name: {name}", *more])}
 
     names = {"filter[id]": "filter_id__2", "": "tool_", "a" * 65: "a" * 64}
     assert anthropic_names(schema) == names
     assert anthropic(schema) == an_object(
-        **{"filter_id__2": TEXT, "filter_id_": TEXT, "tool_": TEXT, "a" * 64: TEXT, "a.b": TEXT}
+        **{
+            "filter_id__2": named("filter[id]", "Of rows."),
+            "filter_id_": TEXT,
+            "tool_": named(""),
+            "a" * 64: named("a" * 65),
+            "a.b": TEXT,
+        }
     )
 
 

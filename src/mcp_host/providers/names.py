@@ -91,7 +91,7 @@ class ToolNames:
         """The description of a tool, after its real name if the provider cannot have that: 天気 is not told by ``__``."""
         if self.provider[tool.name] == tool.name:
             return tool.description
-        return "\n".join(filter(None, [f"The tool's name: {tool.name}", tool.description]))
+        return with_name("tool", tool.name, tool.description)
 
     def back(self, name: str) -> str:
         """The name of MCP; *name* itself if the model made it up."""
@@ -99,3 +99,8 @@ class ToolNames:
 
 
 NO_TOOLS = ToolNames({}, {})
+
+
+def with_name(kind: str, name: str, description: str | None) -> str:
+    """*description* with the name that the provider does not get otherwise, which may say more to the model."""
+    return "\n".join(filter(None, [f"The {kind}'s name: {name}", description]))

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, TypeAlias
 
-from mcp_host.providers.names import NameRule
+from mcp_host.providers.names import NameRule, with_name
 from mcp_host.sampling.structured.inlining import NAMED, ONE, inlined
 
 Schema: TypeAlias = dict[str, Any]
@@ -101,7 +101,12 @@ def anthropic(schema: Schema) -> Schema:
     names = _property_names(written)
     if not names:
         return written
-    properties = {names.get(name, name): part for name, part in written["properties"].items()}
+    properties = {
+        names.get(name, name): part
+        if name not in names
+        else part | {"description": with_name("argument", name, part.get("description"))}
+        for name, part in written["properties"].items()
+    }
     required = written.get("required")
     if not isinstance(required, list):
         return written | {"properties": properties}
