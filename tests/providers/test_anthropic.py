@@ -215,7 +215,11 @@ def test_arguments_under_names_that_the_api_does_not_take_have_others_there() ->
 
     assert body["tools"][0]["input_schema"] == {
         "type": "object",
-        "properties": {"filter_id__2": {"type": "string"}, "filter_id_": {"type": "number"}, "q": {"type": "string"}},
+        "properties": {
+            "filter_id__2": {"type": "string", "description": "The argument's name: filter[id]"},
+            "filter_id_": {"type": "number"},
+            "q": {"type": "string"},
+        },
         "required": ["filter_id__2", "q"],
     }
     assert body["messages"][1]["content"][0]["input"] == written

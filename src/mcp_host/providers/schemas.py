@@ -101,12 +101,10 @@ def anthropic(schema: Schema) -> Schema:
     names = _property_names(written)
     if not names:
         return written
-    properties = {
-        names.get(name, name): part
-        if name not in names
-        else part | {"description": with_name("argument", name, part.get("description"))}
-        for name, part in written["properties"].items()
-    }
+    properties = dict(written["properties"])
+    for name in names:
+        part = properties.pop(name)
+        properties[names[name]] = part | {"description": with_name("argument", name, part.get("description"))}
     required = written.get("required")
     if not isinstance(required, list):
         return written | {"properties": properties}
