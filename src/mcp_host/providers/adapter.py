@@ -24,10 +24,10 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, TypedDict, get_args
 from mcp_host.errors import McpError
 from mcp_host.handlers import check_plain
 from mcp_host.providers.failures import provider_error, reading
-from mcp_host.providers.names import NO_TOOLS, NameRule
+from mcp_host.providers.names import NO_TOOLS, NameRule, ToolNames
 from mcp_host.providers.reasoning import AlteredHistory, ReasoningStore
 from mcp_host.providers.replies import Reply, answer_of
-from mcp_host.providers.requests import Offer, Prompt, blocks_but_texts, check_blocks, check_settings
+from mcp_host.providers.requests import Offer, Prompt, blocks_but_texts, check_settings, checked, terms_of
 from mcp_host.providers.streams import Heard, OnDelta, Show, showing
 from mcp_host.sampling.request import ModelAnswer, SamplingRequest
 from mcp_host.types import CreateMessageResult, JSONObject
@@ -213,15 +213,17 @@ class ProviderModel(ABC):
         names = NO_TOOLS if offer is None else offer.names
         if not (blocks := blocks_but_texts(request)):  # nothing to check, to name or to restore
             return Prompt(request, self._model, names, self._options, offer=offer)
-        check_blocks(blocks)
+        request = checked(request, blocks)
         names = names.and_called(request, self.name_rule)
         restored = self._reasoning.restore(request, belongs_to=self._owner, names=names, altered=self._altered_history)
         return Prompt(restored.request, self._model, names, self._options, restored.turns, restored.lost, offer)
 
     def _offer_of(self, request: SamplingRequest) -> Offer:
-        if self._offer is None or not self._offer.is_that_of(request):
-            self._offer = Offer(request, self.name_rule)
-        return self._offer
+        terms = terms_of(request)
+        offer = self._offer
+        if offer is None or offer.terms != terms:
+            offer = self._offer = Offer(terms, ToolNames.of_offered(request, self.name_rule))
+        return offer
 
     def _answer(self, reply: Reply, prompt: Prompt) -> ModelAnswer:
         keep = None

@@ -11,7 +11,7 @@ from pydantic_core import from_json
 
 from mcp_host.errors import SamplingError, quoted
 from mcp_host.providers.failures import reading
-from mcp_host.providers.requests import Prompt, check_base64, check_written
+from mcp_host.providers.requests import Prompt, check_written, plain_base64
 from mcp_host.providers.texts import paired, readable
 from mcp_host.sampling.request import ModelAnswer, SamplingRequest, Usage
 from mcp_host.sampling.stop_reasons import CUT_OFF
@@ -71,8 +71,8 @@ def answer_of(reply: Reply, prompt: Prompt, keep: KeepTurn | None = None) -> Mod
             text = readable(block.text)
             content.append(block if text is block.text else TextContent(text=text))
         elif not isinstance(block, Call):
-            check_base64(block.data)
-            content.append(block)
+            data = plain_base64(block.data)
+            content.append(block if data is block.data else block.model_copy(update={"data": data}))
         elif not cut_off:
             name, id = readable(prompt.names.back(block.name)), readable(block.id or "")
             arguments = block.arguments

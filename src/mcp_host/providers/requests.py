@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from pydantic_core import from_json, to_json
 
 from mcp_host.errors import InputRefused, excerpt, quoted
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
-from mcp_host.providers.names import NameRule, ToolNames
+from mcp_host.providers.names import ToolNames
 from mcp_host.sampling.loop.results import texts_repeat
 from mcp_host.sampling.request import SamplingRequest
 from mcp_host.types import (
@@ -34,35 +34,41 @@ from mcp_host.types.sampling import SamplingMessageContentBlock
 MOST_TEMPERATURE = 1000  # more than any model takes: 10**4000 is a number of JSON, and none of an SDK
 
 BASE64 = re.compile("[A-Za-z0-9+/]*+={0,2}")
+PLAIN = str.maketrans("-_", "+/", "\r\n")
 MOST_LEVELS = 254  # of nested objects and lists: `to_json` writes no more
 
 TEXT_FILES = re.compile(r"text/.+|application/json")
 
 
 class Offer:
-    """The tools of a request, checked and named. A server repeats them in each request of a loop, and what depends on
-    them alone is done once: an adapter keeps the offer of its last request.
+    """The tools of a request, and how they may be used. A server repeats them in each request of a loop, and what
+    depends on them alone is done once: an adapter keeps the offer of its last request.
+    """
+
+    def __init__(self, terms: bytes, names: ToolNames) -> None:
+        self.terms = terms
+        """The JSON that equal offers have in common: see `terms_of`."""
+        self.names = names
+        """Of the tools on offer."""
+        self.written: JSONObject | None = None
+        """What `Prompt.written_tools` has kept."""
+
+
+def terms_of(request: SamplingRequest) -> bytes:
+    """The tools of *request* and how they may be used, as JSON: Python takes 1 for True, and lists may change in place.
 
     Raises:
         InputRefused: A tool has values that JSON does not have.
     """
-
-    def __init__(self, request: SamplingRequest, rule: NameRule) -> None:
-        _check_tools(request.tools)
-        self.names = ToolNames.of_offered(request, rule)
-        """Of the tools on offer."""
-        self.written: JSONObject | None = None
-        """What `Prompt.written_tools` has kept."""
-        self._terms = _terms(request)
-
-    def is_that_of(self, request: SamplingRequest) -> bool:
-        """Whether *request* has the same tools, to be used in the same way."""
-        return self._terms == _terms(request)
-
-
-def _terms(request: SamplingRequest) -> list[object]:
-    params = request.params
-    return [params.tool_choice, params.disable_parallel_tool_use, *[tool.__dict__ for tool in request.tools]]
+    terms: list[object] = [request.tool_choice, request.params.disable_parallel_tool_use]
+    for tool in request.tools:
+        terms += (tool.name, tool.description, tool.input_schema)
+    try:
+        return check_written(terms)
+    except ValueError:
+        for tool in request.tools:
+            _check_json([tool.name, tool.description, tool.input_schema], f"the tool {quoted(tool.name)}")
+        raise
 
 
 @dataclass(slots=True)
@@ -121,12 +127,13 @@ def blocks_but_texts(request: SamplingRequest) -> list[tuple[int, SamplingMessag
     ]
 
 
-def check_blocks(blocks: Sequence[tuple[int, SamplingMessageContentBlock]]) -> None:
-    """Refuse values that JSON does not have, and files that are not base64.
+def checked(request: SamplingRequest, blocks: Sequence[tuple[int, SamplingMessageContentBlock]]) -> SamplingRequest:
+    """*request* with files in the base64 that each provider takes. *blocks* are those of `blocks_but_texts`.
 
     Raises:
-        InputRefused: There is one.
+        InputRefused: A file is not base64, or a call or result has values that JSON does not have.
     """
+    changed: dict[int, SamplingMessageContentBlock] = {}
     for index, block in blocks:
         where = f"messages[{index}]"
         match block:
@@ -135,19 +142,22 @@ def check_blocks(blocks: Sequence[tuple[int, SamplingMessageContentBlock]]) -> N
             case ToolResultContent():
                 if block.structured_content is not None:
                     _check_json(block.structured_content, where)
-                for inner in block.content:
-                    _check_file(inner, where)
-            case _:
-                _check_file(block, where)
-
-
-def _check_tools(tools: Sequence[Tool]) -> None:
-    schemas = [tool.input_schema for tool in tools]
-    try:
-        check_written(schemas)  # at once, as nearly all can be
-    except ValueError:
-        for tool, schema in zip(tools, schemas, strict=True):
-            _check_json(schema, f"the tool {quoted(tool.name)}")
+                changes = [_changes(inner, where) for inner in block.content]
+                if any(changes):
+                    content = [
+                        inner.model_copy(update=change) for inner, change in zip(block.content, changes, strict=True)
+                    ]
+                    changed[id(block)] = block.model_copy(update={"content": content})
+            case ImageContent() | AudioContent():
+                if change := _changes(block, where):
+                    changed[id(block)] = block.model_copy(update=change)
+    if not changed:
+        return request
+    messages = [
+        message.model_copy(update={"content": [changed.get(id(block), block) for block in message.content]})
+        for message in request.messages
+    ]
+    return replace(request, params=request.params.model_copy(update={"messages": messages}))
 
 
 def _check_json(value: object, where: str) -> None:
@@ -175,34 +185,51 @@ def _inside(value: object) -> Iterable[object]:
     return ()
 
 
-def _check_file(block: ContentBlock | SamplingMessageContentBlock, where: str) -> None:
+def _changes(block: ContentBlock | SamplingMessageContentBlock, where: str) -> JSONObject:
+    """The fields of a file that have to change, if any."""
     match block:
-        case ImageContent(data=data) | AudioContent(data=data) if not data:
-            raise refused(where, f"no empty {block.type}")
         case ImageContent(data=data) | AudioContent(data=data):
-            pass
-        case EmbeddedResource(resource=BlobResourceContents(blob=data)):
-            pass
-        case _:
-            return
+            plain = _plain(data, block.type, where)
+            return {} if plain is data else {"data": plain}
+        case EmbeddedResource(resource=BlobResourceContents(blob=data) as resource):
+            if not data and TEXT_FILES.fullmatch(media_type(resource.mime_type)):
+                return {}  # an empty text
+            plain = _plain(data, block.type, where)
+            return {} if plain is data else {"resource": resource.model_copy(update={"blob": plain})}
+    return {}
+
+
+def _plain(data: str, kind: str, where: str) -> str:
+    if not data:
+        raise refused(where, f"no empty {kind}")
     try:
-        check_base64(data)
+        return plain_base64(data)
     except ValueError:
-        raise refused(where, f"no {block.type} that is not base64") from None
+        raise refused(where, f"no {kind} that is not base64") from None
 
 
-def check_base64(data: str) -> None:
-    """Make sure that *data* is base64. Nothing is copied: it takes a millisecond for a mebibyte.
+def plain_base64(data: str) -> str:
+    """*data* in the alphabet of RFC 4648, section 4, and without the line breaks that MIME has.
+
+    Files are long: *data* itself is returned if it is so already, which takes a millisecond for a mebibyte.
 
     Raises:
-        ValueError: It is not.
+        ValueError: It is not base64.
     """
-    if len(data) % 4 or BASE64.fullmatch(data) is None:
+    if _is_base64(data):
+        return data
+    plain = data.translate(PLAIN)  # without padding it stays: a file that was cut has none, either
+    if not _is_base64(plain):
         raise ValueError("not base64")
+    return plain
 
 
-def check_written(value: object) -> None:
-    """Make sure that *value* can be written as JSON: 1e999 is infinite once it is read.
+def _is_base64(data: str) -> bool:
+    return len(data) % 4 == 0 and BASE64.fullmatch(data) is not None
+
+
+def check_written(value: object) -> bytes:
+    """*value* as JSON, if it can be written: 1e999 is infinite once it is read.
 
     Raises:
         ValueError: It cannot.
@@ -210,6 +237,7 @@ def check_written(value: object) -> None:
     written = to_json(value)
     if b"Infinity" in written or b"NaN" in written:  # perhaps in a text
         from_json(written, allow_inf_nan=False)
+    return written
 
 
 # For the modules of providers

@@ -343,9 +343,10 @@ BROKEN: dict[str, Wire] = {
     "image": {**IMAGE, "data": "no base64!"},
     "image, cut": {**IMAGE, "data": PNG[:-1]},
     "image, empty": {**IMAGE, "data": ""},
-    "image, with lines": {**IMAGE, "data": f"{PNG[:8]}\n{PNG[8:]}"},
-    "audio": {**AUDIO, "data": "_-_-"},
+    "image, with a space": {**IMAGE, "data": f"{PNG[:8]} {PNG[9:]}"},
+    "audio": {**AUDIO, "data": "a*b="},
     "PDF": resource(blob="====", mimeType="application/pdf"),
+    "PDF, empty": resource(blob="", mimeType="application/pdf"),
 }
 
 
@@ -358,6 +359,21 @@ async def test_what_is_not_base64_is_refused(adapter: Adapter, serve: Serve, blo
         if block["type"] != "resource":
             with refused(server, "messages[0]: this model takes no "):
                 await ask(make(**adapter.audio), user(block))
+
+
+@pytest.mark.parametrize("data", [f"{PNG[:8]}\r\n{PNG[8:]}\n", PNG.translate(str.maketrans("+/", "-_"))])
+async def test_base64_of_mime_and_of_urls_is_written_as_the_provider_takes_it(
+    adapter: Adapter, serve: Serve, data: str
+) -> None:
+    server = serve(adapter.server, Said(text="ok"), Said(text="ok"))
+    image = {**IMAGE, "data": data}
+    async with adapter.open(server.url, server.key) as make:
+        await ask(make(), user(image))
+        asked = str(server.last)
+        await ask(make(), *after(image), tools=[ADD])
+
+    assert PNG in asked
+    assert PNG in str(server.last)
 
 
 def nested(levels: int, inner: object, name: str) -> Wire:
