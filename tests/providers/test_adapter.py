@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import traceback
@@ -566,27 +567,31 @@ async def test_other_tasks_run_while_a_stream_has_many_events_at_once() -> None:
     assert seen[-1] - seen[0] >= 30
 
 
+class Answering:
+    """The SDK's client: says nothing, and keeps the *bodies* of its requests."""
+
+    def __init__(self) -> None:
+        self.messages: Any = self
+        self.bodies: list[Any] = []
+
+    async def create(self, **body: Any) -> Any:
+        self.bodies.append(body)
+        return {"content": [], "model": MODEL, "stop_reason": "end_turn"}
+
+
 async def test_the_tools_that_a_server_repeats_are_written_once() -> None:
     """Equal offers, whoever built them. A change of a tool, or of how the tools may be used, is written anew."""
-    bodies: list[Any] = []
-
-    class Sdk:
-        @property
-        def messages(self) -> Sdk:
-            return self
-
-        async def create(self, **body: Any) -> Any:
-            bodies.append(body)
-            return {"content": [], "model": MODEL, "stop_reason": "end_turn"}
 
     def asked(description: str, **fields: Any) -> SamplingRequest:
         schema = {"type": "object", "oneOf": [{"required": ["a"]}], "description": description}
         return request(tools=[{"name": "add/2", "inputSchema": schema}], **fields)
 
-    model = AnthropicModel(Sdk(), MODEL)
+    sdk = Answering()
+    model = AnthropicModel(sdk, MODEL)
     for again in (asked("A"), asked("A"), asked("B"), asked("B", toolChoice={"mode": "required"}), asked("A")):
         await model(again)
 
+    bodies = sdk.bodies
     assert bodies[0]["tools"] is bodies[1]["tools"]
     assert ["A" in body["tools"][0]["input_schema"]["description"] for body in bodies] == [
         True,
@@ -596,6 +601,34 @@ async def test_the_tools_that_a_server_repeats_are_written_once() -> None:
         True,
     ]
     assert [body.get("tool_choice") for body in bodies] == [None, None, None, {"type": "any"}, None]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [({"const": 1}, {"const": True}), ({"enum": [0]}, {"enum": [False]}), ({"a": {}, "b": {}}, {"b": {}, "a": {}})],
+    ids=["const", "enum", "order"],
+)
+async def test_tools_that_python_takes_for_equal_are_not(before: dict[str, Any], after: dict[str, Any]) -> None:
+    sdk = Answering()
+    model = AnthropicModel(sdk, MODEL)
+    for schema in (before, after):
+        await model(request(tools=[{"name": "add", "inputSchema": {"type": "object", **schema}}]))
+
+    assert json.dumps(sdk.bodies[1]["tools"][0]["input_schema"]) == json.dumps({"type": "object", **after})
+
+
+async def test_a_schema_that_changed_in_place_is_written_and_checked_anew() -> None:
+    sdk = Answering()
+    model = AnthropicModel(sdk, MODEL)
+    asked = request(tools=[{"name": "add", "inputSchema": {"type": "object", "oneOf": [{"required": ["a"]}]}}])
+    await model(asked)
+    asked.tools[0].input_schema["title"] = "Sum"
+    await model(asked)
+    asked.tools[0].input_schema["minimum"] = math.inf
+
+    assert sdk.bodies[1]["tools"][0]["input_schema"]["title"] == "Sum"
+    with pytest.raises(InputRefused):
+        await model(asked)
 
 
 @pytest.mark.parametrize(
