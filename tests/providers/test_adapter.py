@@ -248,18 +248,102 @@ async def test_with_consent_the_server_gets_the_text_as_progress(serve: Serve) -
     assert sent[-1]["progress"] == sum(len(report["message"]) for report in sent)
 
 
-async def test_progress_that_cannot_be_sent_neither_delays_nor_fails_the_answer(serve: Serve) -> None:
+async def test_the_answer_waits_until_the_server_has_its_whole_text() -> None:
+    """While the first report is under way, the rest of the text comes. It is the second report."""
+    reports: list[dict[str, Any]] = []
+    answers: list[str] = []
+    begun, taken, heard = anyio.Event(), anyio.Event(), anyio.Event()
+
+    async def send(params: dict[str, Any]) -> None:
+        begun.set()
+        await taken.wait()
+        reports.append(params)
+
+    class FromAfar(Events):
+        async def __anext__(self) -> dict[str, Any]:
+            if len(self.left) == len(END):
+                heard.set()
+            if len(self.left) == len(END) + 2:
+                await begun.wait()
+            return await super().__anext__()
+
+    client = FromAfar(*BEGIN, *[text_delta(word) for word in ("one ", "two ", "three")], *END)
+    model = AnthropicModel(client, MODEL, progress=True)
+
+    async def ask() -> None:
+        answer = await model(reporting(request(), ProgressReporter("t", send)))
+        answers.append(answer.text)
+
+    with fail_after(20):
+        async with create_task_group() as tasks:
+            tasks.start_soon(ask)
+            await heard.wait()
+            await anyio.wait_all_tasks_blocked()
+            assert (reports, answers) == ([], [])
+            taken.set()
+
+    assert answers == ["one two three"]
+    assert reports == [
+        {"progressToken": "t", "progress": 4, "message": "one "},
+        {"progressToken": "t", "progress": 13, "message": "two three"},
+    ]
+
+
+@pytest.mark.fake_clock
+async def test_a_server_that_takes_no_progress_delays_the_answer_by_five_seconds(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def never(params: dict[str, Any]) -> None:
         await anyio.sleep_forever()
 
+    model = AnthropicModel(Events(*BEGIN, text_delta("Hello"), *END), MODEL, progress=True)
+    begin = anyio.current_time()
+    answer = await model(reporting(request(), ProgressReporter("t", never)))
+
+    assert answer.content == [TextContent(text="Hello")]
+    assert anyio.current_time() - begin == pytest.approx(5)
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == [
+        "the server does not take the progress of an answer in time; it lacks the end"
+    ]
+
+
+@pytest.mark.fake_clock
+async def test_an_answer_that_fails_or_is_cancelled_waits_for_no_progress() -> None:
+    begun = anyio.Event()
+
+    async def never(params: dict[str, Any]) -> None:
+        begun.set()
+        await anyio.sleep_forever()
+
+    class Failing(Events):
+        async def __anext__(self) -> dict[str, Any]:
+            if not self.left:
+                await begun.wait()
+                raise OSError("gone")
+            return await super().__anext__()
+
+    begin = anyio.current_time()
+    asked = reporting(request(), ProgressReporter("t", never))
+    with pytest.raises(ProviderError):
+        await AnthropicModel(Failing(*BEGIN, text_delta("Hello")), MODEL, progress=True)(asked)
+    failed = anyio.current_time()
+    async with create_task_group() as tasks:
+        tasks.start_soon(AnthropicModel(Events(*BEGIN, text_delta("Hello"), *END), MODEL, progress=True), asked)
+        await anyio.wait_all_tasks_blocked()
+        cancelled = anyio.current_time()
+        tasks.cancel_scope.cancel()
+
+    assert (failed, anyio.current_time()) == (begin, cancelled)
+
+
+async def test_progress_that_cannot_be_sent_neither_delays_nor_fails_the_answer(serve: Serve) -> None:
     async def broken(params: dict[str, Any]) -> None:
         raise OSError("gone")
 
-    for send in (never, broken):
-        server = serve(AnthropicServer, Said(text="A long answer, in pieces"))
-        async with model_of(server, progress=True) as model:
-            answer = await model(reporting(request(), ProgressReporter("t", send)))
-        assert answer.text == "A long answer, in pieces"
+    server = serve(AnthropicServer, Said(text="A long answer, in pieces"))
+    async with model_of(server, progress=True) as model:
+        answer = await model(reporting(request(), ProgressReporter("t", broken)))
+    assert answer.text == "A long answer, in pieces"
 
 
 @pytest.mark.parametrize("progress", [False, True])

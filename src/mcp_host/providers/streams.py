@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from anyio import Event
+from anyio import Event, move_on_after
 from anyio.lowlevel import checkpoint
 
 from mcp_host.concurrency import HandlerTasks, first
 from mcp_host.errors import ProviderError
-from mcp_host.providers.texts import ReadablePieces
+from mcp_host.providers.texts import PiecesUpToStop, ReadablePieces
 from mcp_host.sampling.request import SamplingRequest
 from mcp_host.types import JSONObject
 
-MOST_BYTES = 64 * 1024 * 1024  # of all events of an answer as Python writes them: 128,000 tokens, each 500 bytes
+MOST_CHARACTERS = 64 * 1024 * 1024  # of all events of an answer as Python writes them: 128,000 tokens, 500 for each
 EVENTS_AT_ONCE = 32  # then other tasks run
+REPORT_TIME = 5.0  # seconds that a complete answer waits for the server to take the reports of its text
 
 logger = logging.getLogger(__name__)
 
@@ -42,45 +43,36 @@ Show: TypeAlias = Callable[[str], None]
 async def showing(
     request: SamplingRequest, on_delta: OnDelta | None, *, progress: bool, stops: Sequence[str]
 ) -> AsyncIterator[Show]:
-    """Show the text of an answer to *on_delta*, and with *progress* to the server, up to the first of *stops*."""
-    if not progress or request.reporter is None:
-        with _Shown(request, on_delta).up_to(stops) as show:
-            yield show
-        return
-    reports = _Progress(request)
-    try:
-        async with HandlerTasks.open() as tasks:
-            tasks.start(reports.run)
-            with _Shown(request, on_delta, reports).up_to(stops) as show:
-                yield show
-    except ExceptionGroup as group:
-        raise first(group) from None
+    """Show the text of an answer to *on_delta*, and with *progress* to the server, up to the first of *stops*.
+
+    Leaving it waits until the server has the whole text, at most `REPORT_TIME`; not if the answer fails.
+    """
+    reports = _Progress(request) if progress and request.reporter is not None else None
+    shown = _Shown(request, on_delta, reports, stops)
+    async with nullcontext() if reports is None else reports.running():
+        yield shown.add
+        shown.end()
 
 
 class _Shown:
-    """Gives the text of an answer to *on_delta* and to the server as it comes."""
+    """Gives the text of an answer to *on_delta* and to the server as it comes. What waits for more text comes in the end."""
 
-    def __init__(self, request: SamplingRequest, on_delta: OnDelta | None, progress: _Progress | None = None) -> None:
+    def __init__(
+        self, request: SamplingRequest, on_delta: OnDelta | None, progress: _Progress | None, stops: Sequence[str]
+    ) -> None:
         self._request = request
         self._on_delta = on_delta
         self._progress = progress
-        self._pieces = ReadablePieces()
+        self._readable = ReadablePieces()
+        self._cut = PiecesUpToStop(stops)
 
-    def __call__(self, text: str) -> None:
+    def add(self, text: str) -> None:
         if not isinstance(text, str):
             raise TypeError("the stream has something else in the place of a text")
-        self._give(self._pieces.add(text))
+        self._give(self._cut.add(self._readable.add(text)))
 
-    @contextmanager
-    def up_to(self, stops: Sequence[str]) -> Iterator[Show]:
-        """Show the text up to the first of *stops*. What waits for more text is shown in the end."""
-        if stops:
-            cut = _UpToStop(self, stops)
-            yield cut
-            cut.end()
-        else:
-            yield self
-        self._give(self._pieces.end())
+    def end(self) -> None:
+        self._give(self._cut.add(self._readable.end()) + self._cut.end())
 
     def _give(self, text: str) -> None:
         if not text:
@@ -95,35 +87,6 @@ class _Shown:
             self._progress.add(text)
 
 
-class _UpToStop:
-    """Gives the text of an answer up to the first stop sequence. What may be the beginning of one waits."""
-
-    def __init__(self, show: Show, stops: Sequence[str]) -> None:
-        self._show = show
-        self._stops = stops
-        self._longest = max(map(len, stops))
-        self._waiting = ""
-        self._has_stopped = False
-
-    def __call__(self, text: str) -> None:
-        if not self._has_stopped:
-            self._waiting += text
-            self._give(len(self._waiting) - self._longest + 1)
-
-    def end(self) -> None:
-        if not self._has_stopped:
-            self._give(len(self._waiting))
-
-    def _give(self, decided: int) -> None:
-        """Give the text before the first stop sequence, if that is among the first *decided* characters, or these."""
-        found = [place for stop in self._stops if 0 <= (place := self._waiting.find(stop)) <= decided]
-        self._has_stopped = bool(found)
-        end = min(found, default=max(decided, 0))
-        text, self._waiting = self._waiting[:end], self._waiting[end:]
-        if text:
-            self._show(text)
-
-
 class _Progress:
     """Reports the text of an answer to the server as it comes. The stream never waits: texts that come meanwhile are one report."""
 
@@ -131,23 +94,43 @@ class _Progress:
         self._request = request
         self._parts: list[str] = []
         self._more = Event()
+        self._is_complete = False
+        self._ended = Event()
 
     def add(self, text: str) -> None:
         self._parts.append(text)
         self._more.set()
 
-    async def run(self) -> None:
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Report what is added inside. Leaving it waits for the last report, unless something is raised inside."""
+        try:
+            async with HandlerTasks.open() as tasks:
+                tasks.start(self._run)
+                yield
+                self._is_complete = True
+                self._more.set()
+                with move_on_after(REPORT_TIME) as waiting:
+                    await self._ended.wait()
+                if waiting.cancelled_caught:
+                    logger.warning("the server does not take the progress of an answer in time; it lacks the end")
+        except ExceptionGroup as group:
+            raise first(group) from None
+
+    async def _run(self) -> None:
         characters = 0
         try:
-            while True:
+            while self._parts or not self._is_complete:
                 await self._more.wait()
                 self._more = Event()
                 text = "".join(self._parts)
                 self._parts.clear()
                 characters += len(text)
-                await self._request.report_progress(characters, message=text)
+                if text:
+                    await self._request.report_progress(characters, message=text)
         except Exception:
             logger.exception("progress of an answer cannot be reported")
+        self._ended.set()
 
 
 class Heard:
@@ -155,13 +138,13 @@ class Heard:
 
     def __init__(self, provider: str) -> None:
         self._provider = provider
-        self._bytes = 0
+        self._characters = 0
         self._events = 0
 
     async def add(self, event: JSONObject) -> None:
         self._events += 1
-        self._bytes += len(str(event))
-        if self._bytes > MOST_BYTES:
-            raise ProviderError(self._provider, f"the answer has more than {MOST_BYTES // 2**20} MiB")
+        self._characters += len(str(event))
+        if self._characters > MOST_CHARACTERS:
+            raise ProviderError(self._provider, f"the answer has more than {MOST_CHARACTERS // 2**20} MiB")
         if self._events % EVENTS_AT_ONCE == 0:
             await checkpoint()

@@ -1,11 +1,13 @@
-"""Texts of models that have halves of characters, which JSON can have (``"\\ud83d"``), and nothing can write.
+"""Texts of models, whole and in the pieces of a stream: halves of characters, and stop sequences.
 
-A character beyond U+FFFF is a pair of them in JSON. A stream may have one half in each of two pieces.
+JSON can have half of a character (``"\\ud83d"``), which nothing can write. A character beyond U+FFFF is a pair of halves
+in JSON. A stream may have one half in each of two pieces, and the parts of a stop sequence in several.
 """
 
 from __future__ import annotations
 
 from codecs import getincrementaldecoder
+from collections.abc import Sequence
 
 
 def paired(text: str) -> str:
@@ -14,7 +16,7 @@ def paired(text: str) -> str:
 
 
 def readable(text: str) -> str:
-    """The same, and U+FFFD in the place of each half that is alone."""
+    """*text* with each pair of halves as the character that it is, and U+FFFD in the place of each half that is alone."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -33,3 +35,37 @@ class ReadablePieces:
 
     def end(self) -> str:
         return self._decoder.decode(b"", final=True)
+
+
+def place_of_stop(text: str, stops: Sequence[str]) -> int | None:
+    """Where the first of *stops* begins in *text*. None if it has none of them."""
+    return min([place for stop in stops if (place := text.find(stop)) >= 0], default=None)
+
+
+class PiecesUpToStop:
+    """The pieces of a text as it comes, up to the first of *stops*: what may be the beginning of one waits for the next piece."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = stops
+        self._longest = max(map(len, stops), default=1)
+        self._waiting = ""
+        self._has_stopped = False
+
+    def add(self, piece: str) -> str:
+        if self._has_stopped:
+            return ""
+        self._waiting += piece
+        return self._take(len(self._waiting) - self._longest + 1)
+
+    def end(self) -> str:
+        return self._take(len(self._waiting))
+
+    def _take(self, decided: int) -> str:
+        """What waits, up to its first stop sequence, or else its first *decided* characters: no stop sequence begins there."""
+        end = max(decided, 0)
+        place = place_of_stop(self._waiting, self._stops)
+        if place is not None and place <= end:
+            end = place
+            self._has_stopped = True
+        taken, self._waiting = self._waiting[:end], self._waiting[end:]
+        return taken
