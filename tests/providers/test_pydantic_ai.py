@@ -405,6 +405,18 @@ async def test_a_stream_shows_text_as_it_comes_and_gives_the_same_answer() -> No
     assert answer.content == [TextContent(text="let me see"), ToolUseContent(id="c1", name="add", input={"a": 1})]
 
 
+async def test_on_delta_gets_no_text_after_a_stop_sequence() -> None:
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        yield "2 +EN"
+        yield "D 3"
+
+    shown: list[str] = []
+    model = PydanticAIModel(FunctionModel(stream_function=stream), on_delta=lambda delta: shown.append(delta.text))
+    answer = await model(request(stopSequences=["END"]))
+
+    assert ("".join(shown), answer.text, answer.stop_reason) == ("2 +", "2 +", "stopSequence")
+
+
 async def test_thinking_stays_in_the_host() -> None:
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         return ModelResponse([ThinkingPart("hm"), TextPart("3")])

@@ -298,6 +298,7 @@ class PydanticAIModel(ProviderModel):
     """
 
     provider = PROVIDER
+    cuts_at_stops = True
     name_rule = NameRule(re.compile("[a-zA-Z_][a-zA-Z0-9_-]{0,63}"), re.compile("[^a-zA-Z0-9_-]"), 64)
 
     def __init__(self, model: Any, **arguments: Unpack[Arguments]) -> None:
