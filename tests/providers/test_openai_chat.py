@@ -956,3 +956,21 @@ async def test_on_delta_gets_no_text_after_a_stop_sequence_however_it_is_split(w
             parts = [words[:first], words[first:second], words[second:]]
             body = sse(*[chunk({"content": part}) for part in parts], chunk({}, "stop"), end="data: [DONE]\n\n")
             assert await streamed(body, stopSequences=stops) == (kept, kept)
+
+
+@pytest.mark.parametrize(
+    ("stop", "halves"),
+    [("END", ("E", "ND")), ("\N{GRINNING FACE}", ("\ud83d", "\ude00"))],
+    ids=["letters", "a character beyond U+FFFF"],
+)
+@pytest.mark.parametrize("field", ["content", "refusal"])
+async def test_a_streamed_answer_ends_at_a_stop_sequence_where_a_whole_one_does(
+    stop: str, halves: tuple[str, str], field: str
+) -> None:
+    chunks = [chunk({field: f"one {halves[0]}"}), chunk({field: f"{halves[1]} two"}), chunk({}, "stop")]
+    message: dict[str, Any] = {field: f"one {stop} two"}
+
+    stream = await streamed(sse(*chunks, end="data: [DONE]\n\n"), stopSequences=[stop])
+    whole = await streamed(json.dumps(completion(**message)), "application/json", stopSequences=[stop])
+
+    assert stream == whole == ("one ", "one ")

@@ -14,6 +14,7 @@ from mcp_host.providers.failures import OVERLOADED, code_among
 from mcp_host.providers.names import NameRule
 from mcp_host.providers.replies import Call
 from mcp_host.providers.requests import Prompt, file_text, input_schema, link_text, media_type, refused, result_content
+from mcp_host.providers.texts import ReadablePieces, place_of_stop, readable
 from mcp_host.sampling.stop_reasons import REFUSALS
 from mcp_host.types import (
     AudioContent,
@@ -235,17 +236,28 @@ def function_of(tool: Tool, prompt: Prompt) -> JSONObject:
 
 
 def stopped(content: Answer, stop_reason: str, prompt: Prompt) -> tuple[Answer, str]:
-    """The content up to the first stop sequence, for APIs and models that know none."""
-    if stop_reason in REFUSALS:
+    """The content before the first stop sequence, for APIs and models that know none. A refusal stays one.
+
+    A stop sequence may lie across several texts, as it may across the pieces of a stream.
+    """
+    stops = [stop for stop in prompt.request.stop_sequences or () if stop]
+    texts = [block.text for block in content if isinstance(block, TextContent)]
+    left = place_of_stop(readable("".join(texts)), stops) if stops else None
+    if left is None:
         return content, stop_reason
-    for index, block in enumerate(content):
-        if isinstance(block, TextContent):
-            stops = prompt.request.stop_sequences or []
-            found = [place for stop in stops if stop and (place := block.text.find(stop)) >= 0]
-            if found:
-                kept = block.text[: min(found)]
-                return [*content[:index], *([TextContent(text=kept)] if kept else ())], STOP_SEQUENCE
-    return content, stop_reason
+    kept: Answer = []
+    pieces = ReadablePieces()
+    for block in content:
+        if not isinstance(block, TextContent):
+            kept.append(block)
+            continue
+        text = pieces.add(block.text)
+        if text[:left]:
+            kept.append(TextContent(text=text[:left]))
+        left -= len(text)
+        if left < 0:
+            break
+    return kept, stop_reason if stop_reason in REFUSALS else STOP_SEQUENCE
 
 
 def model_failed(error: object) -> ProviderError:
