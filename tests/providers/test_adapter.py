@@ -322,14 +322,17 @@ async def test_an_answer_that_fails_or_is_cancelled_waits_for_no_progress() -> N
                 raise OSError("gone")
             return await super().__anext__()
 
+    def asked() -> SamplingRequest:
+        return reporting(request(), ProgressReporter("t", never))
+
     begin = anyio.current_time()
-    asked = reporting(request(), ProgressReporter("t", never))
     with pytest.raises(ProviderError):
-        await AnthropicModel(Failing(*BEGIN, text_delta("Hello")), MODEL, progress=True)(asked)
+        await AnthropicModel(Failing(*BEGIN, text_delta("Hello")), MODEL, progress=True)(asked())
     failed = anyio.current_time()
+    begun = anyio.Event()
     async with create_task_group() as tasks:
-        tasks.start_soon(AnthropicModel(Events(*BEGIN, text_delta("Hello"), *END), MODEL, progress=True), asked)
-        await anyio.wait_all_tasks_blocked()
+        tasks.start_soon(AnthropicModel(Events(*BEGIN, text_delta("Hello"), *END), MODEL, progress=True), asked())
+        await begun.wait()
         cancelled = anyio.current_time()
         tasks.cancel_scope.cancel()
 
