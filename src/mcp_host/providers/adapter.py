@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, TypedDict, get_args
 
 from mcp_host.errors import McpError
 from mcp_host.handlers import check_plain
-from mcp_host.providers.failures import provider_error, reading
+from mcp_host.providers.failures import Empty, provider_error, reading
 from mcp_host.providers.names import NO_TOOLS, NameRule, ToolNames
 from mcp_host.providers.reasoning import AlteredHistory, ReasoningStore
 from mcp_host.providers.replies import Reply, answer_of
@@ -251,4 +251,6 @@ class ProviderModel(ABC):
                     text = self.read_event(reply, event)
                     if text:
                         show(text)
+            if not reply:
+                raise Empty
         return reply

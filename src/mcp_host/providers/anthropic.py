@@ -26,7 +26,7 @@ from pydantic_core import from_json
 
 from mcp_host.providers import schemas
 from mcp_host.providers.adapter import ProviderModel
-from mcp_host.providers.failures import Unfinished
+from mcp_host.providers.failures import Unfinished, stream_of
 from mcp_host.providers.names import NameRule
 from mcp_host.providers.replies import Call, Reply, as_events, as_json, object_in, token_counts, total
 from mcp_host.providers.requests import Prompt, input_schema, link_text, media_type, refused, result_content
@@ -474,4 +474,5 @@ class AnthropicModel(ProviderModel):
     @asynccontextmanager
     async def stream(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
         async with await self._client.messages.create(**body, stream=True) as events:
-            yield as_events(events)
+            with stream_of(events):
+                yield as_events(events)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from json import JSONDecodeError
@@ -37,6 +37,9 @@ OVERLOADED = frozenset(
 
 CONNECTION_ERRORS = ("ConnectionError", "Timeout", "TimeoutError", "TransportError")
 
+STREAMS = ("text/event-stream", "application/vnd.amazon.eventstream")
+"""The types of streams: the second is Bedrock's."""
+
 PORTS = {"http": 80, "https": 443}
 
 MOST_SECONDS = 7 * 24 * 3600.0  # a longer time is no answer to "when may I ask again"
@@ -51,6 +54,10 @@ NOT_PARSED = (
 
 class Unfinished(Exception):
     """A reply without the end of its answer."""
+
+
+class Empty(Unfinished):
+    """A stream that ended without an event of the API."""
 
 
 class Unreadable(Exception):
@@ -72,6 +79,22 @@ class reading:  # named as `contextlib.suppress`
     def __exit__(self, kind: object, exc: BaseException | None, traceback: object) -> None:
         if exc is not None and isinstance(exc, Exception) and not isinstance(exc, McpError | Unfinished):
             raise Unreadable from exc
+
+
+@contextmanager
+def stream_of(events: object) -> Iterator[None]:
+    """The events of an SDK's stream, or of its response, are read inside.
+
+    Raises:
+        Unreadable: It has no event, and its type is that of a page, such as a proxy's.
+    """
+    try:
+        yield
+    except Empty as exc:
+        headers = getattr(getattr(events, "response", events), "headers", {})
+        if not headers.get("content-type", STREAMS[0]).lower().startswith(STREAMS):
+            raise Unreadable from exc
+        raise
 
 
 def provider_error(exc: Exception, provider: str, *, is_stream: bool = False) -> ProviderError:

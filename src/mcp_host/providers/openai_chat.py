@@ -28,7 +28,7 @@ from pydantic_core import from_json
 from mcp_host.errors import SamplingError
 from mcp_host.protocol.sse import EventDecoder, LastEvent
 from mcp_host.providers.adapter import Arguments, ProviderModel
-from mcp_host.providers.failures import Unfinished, reading
+from mcp_host.providers.failures import Empty, Unfinished, reading, stream_of
 from mcp_host.providers.openai import (
     NAME_RULE,
     PROVIDER,
@@ -510,7 +510,8 @@ class OpenAIChatModel(ProviderModel):
             body = {**body, "stream_options": {"include_usage": True}}
         create = self._client.chat.completions.with_streaming_response.create
         async with create(messages=[], **arguments_of(body), stream=True) as response:
-            yield chunks(response)
+            with stream_of(response):
+                yield chunks(response)
 
 
 def dialect_of(client: Any) -> Dialect:
@@ -531,7 +532,7 @@ async def chunks(response: Any, *, end_timeout: float = END_TIMEOUT) -> AsyncGen
     """
     received = response.iter_bytes()
     decoder = EventDecoder(MOST_CHUNK, LastEvent())
-    has_usage = has_begun = False
+    has_usage = has_begun = has_chunk = False
     reply: list[bytes] = []  # one JSON object: of servers that know no streams, and errors of others
     async for some in received:
         if reply or (not has_begun and some.lstrip()[:1] == b"{"):
@@ -546,6 +547,7 @@ async def chunks(response: Any, *, end_timeout: float = END_TIMEOUT) -> AsyncGen
                 return
             with reading():
                 chunk = json.loads(event.data)
+            has_chunk = True
             has_usage = bool(chunk.get("usage"))
             yield {"error": chunk.get("error") or chunk} if event.type == "error" else chunk
     if reply:
@@ -553,7 +555,7 @@ async def chunks(response: Any, *, end_timeout: float = END_TIMEOUT) -> AsyncGen
             whole = json.loads(b"".join(reply))
         yield _as_chunk(whole)
     elif not has_usage and not any(event.data.startswith(b"[DONE]") for event in decoder.end()):
-        raise Unfinished
+        raise Unfinished if has_chunk else Empty
 
 
 def _as_chunk(reply: JSONObject) -> JSONObject:

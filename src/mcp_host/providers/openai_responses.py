@@ -15,7 +15,7 @@ from typing import Any, assert_never
 
 from mcp_host.errors import SamplingError
 from mcp_host.providers.adapter import ProviderModel
-from mcp_host.providers.failures import Unfinished
+from mcp_host.providers.failures import Unfinished, stream_of
 from mcp_host.providers.openai import (
     NAME_RULE,
     PROVIDER,
@@ -377,4 +377,5 @@ class OpenAIModel(ProviderModel):
     @asynccontextmanager
     async def stream(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
         async with await self._client.responses.create(**arguments_of(body), stream=True) as events:
-            yield as_events(events)
+            with stream_of(events):
+                yield as_events(events)

@@ -253,6 +253,23 @@ async def test_a_whole_reply_that_has_no_answer_is_an_error_that_says_so(
     assert not caught.value.transient
 
 
+@pytest.mark.parametrize(
+    "adapter",
+    [adapter for adapter in ADAPTERS if adapter.name.startswith(("anthropic", "openai"))],
+    ids=lambda adapter: adapter.name,
+)
+@pytest.mark.parametrize("body", ["{}", "[]", "null", "<html>502</html>", ""])
+async def test_a_page_instead_of_a_stream_cannot_be_read_and_is_not_asked_for_again(
+    adapter: Adapter, serve: Serve, body: str
+) -> None:
+    server = serve(adapter.server, Failed(status=200, body=body))
+    async with adapter.open(server.url, server.key) as make:
+        with anyio.fail_after(10), pytest.raises(ProviderError) as caught:
+            await ask(make(stream=True))
+
+    assert (str(caught.value).partition(": ")[2], caught.value.transient) == ("the reply cannot be read", False)
+
+
 @pytest.mark.filterwarnings("ignore:Async generator '(anthropic|httpx).:ResourceWarning")  # theirs, on trio
 @pytest.mark.parametrize("is_closed", [False, True], ids=["connection cut", "response closed"])
 async def test_a_stream_that_ends_anywhere_in_an_answer_is_a_failed_connection(
