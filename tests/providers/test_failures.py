@@ -156,6 +156,30 @@ def test_a_connection_that_failed_is_named_by_host_and_port_alone(url: str, plac
     assert str(provider_error(exc, "openai")) == f"openai: APIConnectionError at {place}"
 
 
+def test_a_connection_that_failed_after_a_redirection_is_named_by_where_it_went() -> None:
+    exc = openai.APIConnectionError(request=httpx2.Request("POST", "http://127.0.0.1:8080/v1"))
+    exc.__cause__ = httpx2.ConnectError(SECRET, request=httpx2.Request("POST", f"http://127.0.0.1:9090/{SECRET}"))
+
+    assert str(provider_error(exc, "openai")) == "openai: APIConnectionError at 127.0.0.1:9090"
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        (f"ftp://api.example.com/{SECRET}", "APIConnectionError at api.example.com:? (its URL is none of HTTP)"),
+        (SECRET, "APIConnectionError (its URL is none of HTTP)"),
+    ],
+    ids=["another scheme", "none"],
+)
+async def test_a_wrong_url_does_not_become_right_by_itself(url: str, said: str) -> None:
+    async with openai.AsyncOpenAI(base_url=url, api_key="k", max_retries=0) as client:
+        with pytest.raises(openai.APIConnectionError) as raised:
+            await client.models.list()
+
+    error = provider_error(raised.value, "openai")
+    assert (str(error), error.transient) == (f"openai: {said}", False)
+
+
 @pytest.mark.parametrize(
     ("cause", "reason"),
     [
@@ -244,12 +268,22 @@ UNREADABLE = "gemini: the reply cannot be read"
         (Unfinished(), (ENDED, True), ("gemini: the reply has no complete answer", False)),
         (unreadable_json('{"message": {"content": "h\u00e9'), (ENDED, True), (UNREADABLE, False)),
         (unreadable_json("dat"), (ENDED, True), (UNREADABLE, False)),
+        (unreadable_json(""), (ENDED, True), (UNREADABLE, False)),
         (in_a_character(), (ENDED, True), (UNREADABLE, False)),
         (unreadable_json("<html>502</html>"), (UNREADABLE, False), (UNREADABLE, False)),
         (unreadable_bytes(b"\xff\xff"), (UNREADABLE, False), (UNREADABLE, False)),
         (KeyError(SECRET), ("gemini: KeyError", False), ("gemini: KeyError", False)),
     ],
-    ids=["no end", "in an event", "in the name of a field", "in a character", "a page", "no UTF-8", "something else"],
+    ids=[
+        "no end",
+        "in an event",
+        "in the name of a field",
+        "before the data",
+        "in a character",
+        "a page",
+        "no UTF-8",
+        "something else",
+    ],
 )
 def test_a_stream_that_is_cut_may_be_asked_for_again(
     exc: Exception, of_a_stream: tuple[str, bool], of_a_body: tuple[str, bool]

@@ -36,6 +36,9 @@ OVERLOADED = frozenset(
 """Codes of errors in the middle of a stream, where the status was 200 already."""
 
 CONNECTION_ERRORS = ("ConnectionError", "Timeout", "TimeoutError", "TransportError")
+"""How the names of their classes end."""
+
+NO_URL = "UnsupportedProtocol"  # httpx calls it a TransportError, but it does not change by itself
 
 STREAMS = ("text/event-stream", "application/vnd.amazon.eventstream")
 """The types of streams: the second is Bedrock's."""
@@ -48,6 +51,7 @@ MOST_SECONDS = 7 * 24 * 3600.0  # a longer time is no answer to "when may I ask 
 NOT_PARSED = (
     *("JSONDecodeError", "UnicodeDecodeError", "ValidationError", "UnknownApiResponseError"),
     *("APIResponseValidationError", "UnexpectedModelBehavior"),
+    "RecursionError",  # requests are checked for their depth before
 )
 """What SDKs raise for a reply that is none of the API's."""
 
@@ -64,8 +68,8 @@ class Unreadable(Exception):
     """A reply that is none of the API's. The cause says more."""
 
 
-class reading:  # named as `contextlib.suppress`
-    """What fails inside fails because of the reply that is read. It is cheap: each event of a stream is read in it.
+class reading:  # named as `contextlib.suppress`; a generator with `contextmanager` is slower, and each event enters it
+    """What fails inside fails because of the reply that is read.
 
     Raises:
         Unreadable: It is none of the API's.
@@ -120,7 +124,7 @@ def provider_error(exc: Exception, provider: str, *, is_stream: bool = False) ->
         status=status,
         code=code,
         retry_after=_retry_after(exc),
-        transient=status is None and (code in OVERLOADED or _is_connection(exc)),
+        transient=status is None and (code in OVERLOADED or (_is_connection(exc) and not _has_no_url(exc))),
         original=exc,
     )
 
@@ -130,9 +134,17 @@ def unfinished(provider: str, exc: Exception) -> ProviderError:
     return ProviderError(provider, "the stream ended before the answer was complete", transient=True, original=exc)
 
 
-def _is_not_parsed(exc: BaseException | None) -> bool:
+def _is_not_parsed(exc: BaseException) -> bool:
     """Whether an SDK could not read a reply."""
-    return exc is not None and (type(exc).__name__ in NOT_PARSED or _is_not_parsed(exc.__cause__ or exc.__context__))
+    return any(type(error).__name__ in NOT_PARSED or _is_of_json(error) for error in _chain(exc))
+
+
+def _is_of_json(exc: BaseException) -> bool:
+    """Whether Python's JSON decoder raised it, which raises a ValueError for a number of too many digits."""
+    trace = exc.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_globals.get("__name__") == "json.decoder"
 
 
 def _is_cut(exc: BaseException | None) -> bool:
@@ -244,10 +256,15 @@ def _is_connection(exc: Exception) -> bool:
     return isinstance(exc, OSError) or any(name.endswith(CONNECTION_ERRORS) for name in names)
 
 
+def _has_no_url(exc: Exception) -> bool:
+    """Whether the client has a URL that is none of HTTP."""
+    return any(type(error).__name__ == NO_URL for error in _chain(exc))
+
+
 def _connection(exc: Exception) -> str:
     """Where a connection failed, and why, as far as it is known: `` at 127.0.0.1:8080 (Connection refused)``."""
     chain = list(_chain(exc))
-    place = next(filter(None, map(_place, chain)), None)
+    place = next(filter(None, map(_place, reversed(chain))), None)  # the innermost is the last of a redirection
     reason = next(filter(None, map(_reason, chain)), None)
     return (f" at {place}" if place else "") + (f" ({reason})" if reason else "")
 
@@ -283,4 +300,4 @@ def _reason(exc: BaseException) -> str | None:
             return "TLS failed"
         case OSError(errno=int(errno)):
             return os.strerror(errno)
-    return None
+    return "its URL is none of HTTP" if type(exc).__name__ == NO_URL else None

@@ -552,8 +552,8 @@ async def chunks(response: Any, *, end_timeout: float = END_TIMEOUT) -> AsyncGen
             yield {"error": chunk.get("error") or chunk} if event.type == "error" else chunk
     if reply:
         with reading():
-            whole = json.loads(b"".join(reply))
-        yield _as_chunk(whole)
+            whole = _as_chunk(json.loads(b"".join(reply)))
+        yield whole
     elif not has_usage and not any(event.data.startswith(b"[DONE]") for event in decoder.end()):
         raise Unfinished if has_chunk else Empty
 

@@ -254,11 +254,23 @@ async def test_a_whole_reply_that_has_no_answer_is_an_error_that_says_so(
 
 
 @pytest.mark.parametrize(
+    "body", ['{"a":' * 100_000 + "1" + "}" * 100_000, f'{{"a": {"9" * 5000}}}'], ids=["deep", "long"]
+)
+async def test_a_reply_of_too_many_levels_or_digits_cannot_be_read(adapter: Adapter, serve: Serve, body: str) -> None:
+    server = serve(adapter.server, Failed(status=200, body=body))
+    async with adapter.open(server.url, server.key) as make:
+        with anyio.fail_after(10), pytest.raises(ProviderError) as caught:
+            await ask(make(stream=False))
+
+    assert (str(caught.value).partition(": ")[2], caught.value.transient) == ("the reply cannot be read", False)
+
+
+@pytest.mark.parametrize(
     "adapter",
     [adapter for adapter in ADAPTERS if adapter.name.startswith(("anthropic", "openai"))],
     ids=lambda adapter: adapter.name,
 )
-@pytest.mark.parametrize("body", ["{}", "[]", "null", "<html>502</html>", ""])
+@pytest.mark.parametrize("body", ["{}", "[]", "null", "<html>502</html>", "", '{"choices": "none"}'])
 async def test_a_page_instead_of_a_stream_cannot_be_read_and_is_not_asked_for_again(
     adapter: Adapter, serve: Serve, body: str
 ) -> None:
