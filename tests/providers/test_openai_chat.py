@@ -842,14 +842,24 @@ async def test_a_server_that_holds_its_stream_open_after_the_last_chunk_does_not
             assert [chunk async for chunk in came] == [{"choices": []}]
 
 
+NOT_FETCHED = "the model answered with the address of an image, and nothing is fetched"
+NO_IMAGE = "the model answered with a data: URL that is no image in base64"
+
+
 @pytest.mark.parametrize(
-    "url", ["https://example.com/a.png", "data:text/html;base64,aGk=", "data:image/png,hi", "data:image/png;base64,a b"]
+    ("url", "said"),
+    [
+        ("https://example.com/a.png", NOT_FETCHED),
+        ("data:text/html;base64,aGk=", NO_IMAGE),
+        ("data:image/png,hi", NO_IMAGE),
+        ("DATA:image/png;base64,a b", NO_IMAGE),
+    ],
 )
-def test_an_image_that_is_not_in_the_answer_is_an_error(url: str) -> None:
+def test_an_image_that_is_not_in_the_answer_is_an_error(url: str, said: str) -> None:
     with pytest.raises(SamplingError) as raised:
         read_reply(completion(images=[{"image_url": {"url": url}}]), prompt())
 
-    assert str(raised.value) == "the model answered with the address of an image, and nothing is fetched"
+    assert str(raised.value) == said
 
 
 class Counted(str):

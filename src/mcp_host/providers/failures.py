@@ -158,7 +158,8 @@ def _is_cut(exc: BaseException | None) -> bool:
             try:
                 from_json(exc.doc, allow_partial=True)
             except ValueError:
-                return "data:".startswith(exc.doc.strip())  # Google's SDK takes half of the field's name for an event
+                # Google's SDK takes half of the field's name for an event; and what was cut before the data has none.
+                return "data:".startswith(exc.doc.strip())
             return True
     return _is_cut(exc.__cause__ or exc.__context__)
 

@@ -212,7 +212,7 @@ def read_reply(reply: JSONObject, prompt: Prompt, dialect: Dialect = "openai") -
     Raises:
         ProviderError: The model failed.
         Unfinished: It does not have the whole answer.
-        SamplingError: It has the address of an image.
+        SamplingError: It has the address of an image, or a data: URL of something else.
     """
     choices = reply.get("choices") or []
     choice: JSONObject = choices[0] if choices else {}
@@ -271,10 +271,12 @@ def _read_image(url: str) -> ImageContent:
     """The image that a URL holds.
 
     Raises:
-        SamplingError: It holds none: nothing is fetched.
+        SamplingError: It holds none that is in base64: nothing is fetched.
     """
     match = DATA_URL.fullmatch(url)
     if match is None:
+        if url[:5].lower() == "data:":
+            raise SamplingError("the model answered with a data: URL that is no image in base64")
         raise SamplingError("the model answered with the address of an image, and nothing is fetched")
     return ImageContent(data=match[2], mime_type=match[1])
 

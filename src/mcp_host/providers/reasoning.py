@@ -45,6 +45,9 @@ MAX_BYTES = 64 * 1024 * 1024
 MAX_TURNS = 4096
 SHARES = 4  # one connection may fill a quarter: it cannot make the store forget the turns of all others
 
+FORGOTTEN = "the reasoning of its tool calls is no longer known to this client, which does not go on without it"
+ALTERED = "it is not what the model said, and this client does not go on with an altered history"
+
 AlteredHistory: TypeAlias = Literal["continue", "refuse"]
 """What happens to a request whose reasoning cannot be restored, because it is forgotten, or the history is altered."""
 
@@ -225,6 +228,7 @@ class ReasoningStore:
                 written.append(_with_native_ids(message, native))
                 continue
             [key, *others] = keys[index]
+            # Calls of several turns in one message, and one turn that is there twice, are no history of the model's.
             is_one_turn = not others and key not in used
             kept = self._find(key, request.session, owner, caller) if is_one_turn else None
             first = len(written) if kept is None else _begin(kept, message, written)
@@ -285,10 +289,6 @@ class ReasoningStore:
         kept = self._turns.pop(key, None)
         if kept is not None:
             self._freed.append(kept.size)
-
-
-FORGOTTEN = "the reasoning of its tool calls is no longer known to this client, which does not go on without it"
-ALTERED = "it is not what the model said, and this client does not go on with an altered history"
 
 
 def _keys(message: SamplingMessage) -> list[str]:
