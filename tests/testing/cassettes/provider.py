@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from secrets import token_hex
-from threading import Event, Thread
 from typing import Any, Literal, TypeAlias
 
-import uvicorn
+from tests.asgi import serving
 
 Scope = MutableMapping[str, Any]
 Send = Callable[[Scope], Awaitable[None]]
@@ -88,34 +86,8 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
     return {"id": f"msg_{token_hex(6)}", "type": "message", "content": content}
 
 
-class _Server(uvicorn.Server):
-    def __init__(self, app: Provider, up: Event) -> None:
-        super().__init__(
-            uvicorn.Config(app, http="h11", ws="none", lifespan="off", log_config=None, timeout_graceful_shutdown=0)
-        )
-        self._up = up
-
-    async def main_loop(self) -> None:
-        self.loop, self.stopping = asyncio.get_running_loop(), asyncio.Event()
-        self._up.set()
-        await self.stopping.wait()
-
-    def stop(self) -> None:
-        self.loop.call_soon_threadsafe(self.stopping.set)
-
-
 @contextmanager
 def serve(app: Provider) -> Iterator[Provider]:
     """Run *app* in a thread; its `url` is set."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        up = Event()
-        server = _Server(app, up)
-        thread = Thread(target=lambda: asyncio.run(server.serve([listener])), daemon=True)
-        thread.start()
-        assert up.wait(20), "uvicorn has started"
-        app.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        try:
-            yield app
-        finally:
-            server.stop()
-            thread.join()
+    with serving(app) as app.url:
+        yield app
