@@ -339,6 +339,31 @@ async def test_an_answer_that_fails_or_is_cancelled_waits_for_no_progress() -> N
     assert (failed, anyio.current_time()) == (begin, cancelled)
 
 
+@pytest.mark.fake_clock
+@pytest.mark.parametrize(
+    ("end", "error"),
+    [("broken call", SamplingError), ("no end", ProviderError), ("none of the API", ProviderError)],
+)
+async def test_an_answer_that_turns_out_unusable_when_it_is_read_waits_for_no_progress(
+    end: str, error: type[Exception]
+) -> None:
+    async def never(params: dict[str, Any]) -> None:
+        await anyio.sleep_forever()
+
+    call = {"type": "tool_use", "id": "c1", "name": "add", "input": '{"x"'}
+    ends = {
+        "broken call": [{"type": "content_block_start", "index": 1, "content_block": call}, *END],
+        "no end": [],
+        "none of the API": [{"type": "message_delta", "delta": {"model": 1}}, *END],
+    }
+    events = Events(*BEGIN, text_delta("Hello"), *ends[end])
+    begin = anyio.current_time()
+    with pytest.raises(error):
+        await AnthropicModel(events, MODEL, progress=True)(reporting(request(), ProgressReporter("t", never)))
+
+    assert anyio.current_time() == begin
+
+
 async def test_progress_that_cannot_be_sent_neither_delays_nor_fails_the_answer(serve: Serve) -> None:
     async def broken(params: dict[str, Any]) -> None:
         raise OSError("gone")

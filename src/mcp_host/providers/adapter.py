@@ -178,9 +178,9 @@ class ProviderModel(ABC):
         body = self.with_options(self.write_request(prompt), prompt)
         is_stream = self._stream or (self._may_stream and self.must_stream(body))
         try:
-            native = await (self._ask_and_show(body, prompt, request) if is_stream else self.ask(body))
-            with reading():
-                return self._answer(self.read_reply(native, prompt), prompt)
+            if is_stream:
+                return await self._ask_and_show(body, prompt, request)
+            return self._answer(await self.ask(body), prompt)
         except McpError:
             raise
         except Exception as exc:
@@ -225,18 +225,22 @@ class ProviderModel(ABC):
             offer = self._offer = Offer(terms, ToolNames.of_offered(request, self.name_rule))
         return offer
 
-    def _answer(self, reply: Reply, prompt: Prompt) -> ModelAnswer:
-        keep = None
-        if reply.turn is not None:
-            keep = partial(self._reasoning.keep, request=prompt.request, belongs_to=self._owner, names=prompt.names)
-        return answer_of(reply, prompt, keep)
+    def _answer(self, native: JSONObject, prompt: Prompt) -> ModelAnswer:
+        with reading():
+            reply = self.read_reply(native, prompt)
+            keep = None
+            if reply.turn is not None:
+                keep = partial(self._reasoning.keep, request=prompt.request, belongs_to=self._owner, names=prompt.names)
+            return answer_of(reply, prompt, keep)
 
-    async def _ask_and_show(self, body: JSONObject, prompt: Prompt, request: SamplingRequest) -> JSONObject:
+    async def _ask_and_show(self, body: JSONObject, prompt: Prompt, request: SamplingRequest) -> ModelAnswer:
         is_shown = not self.call_is_text(prompt)
         stops = [stop for stop in request.stop_sequences or () if stop] if self.cuts_at_stops else []
         on_delta = self._on_delta if is_shown else None
         async with showing(request, on_delta, progress=is_shown and self._progress, stops=stops) as show:
-            return await self.ask(body, show)
+            return self._answer(
+                await self.ask(body, show), prompt
+            )  # inside: an answer that fails waits for no progress
 
     async def ask(self, body: JSONObject, show: Show | None = None) -> JSONObject:
         """Ask once: for a stream, if there is a *show*, which gets each text that the stream adds to the answer."""
