@@ -22,14 +22,14 @@ from mcp_host import Client, Sampling
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
 from mcp_host.middleware import AnyRequest, CallNext, ServerRequest
 from mcp_host.providers import AnthropicModel, Delta, ModelAnswer, ReasoningStore
-from mcp_host.providers.names import ToolNames
-from mcp_host.providers.replies import Call, Reply, answer_of
+from mcp_host.providers.replies import Call, Reply, answer_of, token_counts, total
 from mcp_host.providers.requests import Prompt, media_type
 from mcp_host.sampling import CallModel, SamplingRequest, always, run_tool_loop
 from mcp_host.server_requests import ProgressReporter
 from mcp_host.testing import Context, Server
 from mcp_host.types import CreateMessageResult, TextContent, ToolUseContent
 from tests.providers.conftest import Serve
+from tests.providers.prompts import names_of
 from tests.providers.scripted import Broken, Called, Failed, Said, Stalled, Turn
 from tests.providers.servers.anthropic import AnthropicServer
 from tests.sampling.asking import ADD, assistant, request, result, text, use, user, wire
@@ -51,9 +51,23 @@ async def model_of(server: AnthropicServer, **arguments: Any) -> AsyncIterator[A
 # The answer
 
 
+@pytest.mark.parametrize(
+    ("count", "read"),
+    [
+        *((12, 12), (12.0, 12), (0, 0), (-0.0, 0)),
+        *((count, None) for count in (12.5, -1, -1.0, True, "12", None, math.inf, math.nan)),
+    ],
+)
+def test_a_count_of_tokens_is_a_whole_number_however_json_has_it(count: object, read: int | None) -> None:
+    """JSON knows no difference between 12 and 12.0."""
+    assert repr(token_counts(inputTokens=count)) == repr(None if read is None else {"inputTokens": read})
+    assert repr(total(count, 1)) == repr(None if read is None else read + 1)
+    assert repr(total(1, count)) == repr(1 + (read or 0))
+
+
 def prompt(*messages: dict[str, Any], tools: tuple[str, ...] = ("add",)) -> Prompt:
     asked = request(*messages, tools=[{"name": name, "inputSchema": {}} for name in tools])
-    return Prompt(asked, "claude", ToolNames.of(asked, AnthropicModel.name_rule))
+    return Prompt(asked, "claude", names_of(asked, AnthropicModel.name_rule))
 
 
 def test_an_answer_has_the_names_of_the_request_and_parsed_arguments() -> None:
@@ -76,7 +90,7 @@ def test_an_answer_has_the_names_of_the_request_and_parsed_arguments() -> None:
 @pytest.mark.parametrize(("required", "problem"), [(["x"], "without its arguments"), ([], None)])
 def test_a_call_without_arguments_is_one_only_if_its_tool_needs_none(required: list[str], problem: str | None) -> None:
     asked = request(tools=[{"name": "a/b", "inputSchema": {"type": "object", "required": required}}])
-    written = Prompt(asked, "claude", ToolNames.of(asked, AnthropicModel.name_rule))
+    written = Prompt(asked, "claude", names_of(asked, AnthropicModel.name_rule))
     reply = Reply([Call("c1", "a_b", None)], "m", "toolUse")
 
     if problem is None:

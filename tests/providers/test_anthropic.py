@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -17,29 +18,18 @@ from mcp_host.errors import InputRefused
 from mcp_host.providers import ModelAnswer
 from mcp_host.providers.anthropic import AnthropicModel, read_event, read_reply, write_request
 from mcp_host.providers.failures import Unfinished
-from mcp_host.providers.names import ToolNames
 from mcp_host.providers.replies import Call, Reply
-from mcp_host.providers.requests import Prompt
 from mcp_host.providers.streams import Delta
-from mcp_host.sampling import SamplingRequest
-from mcp_host.types import CreateMessageRequestParams, TextContent
+from mcp_host.types import TextContent
+from tests.providers import prompts
+from tests.providers.prompts import USER
 
 THOROUGH = bool(os.environ.get("THOROUGH"))
 
-USER = {"role": "user", "content": {"type": "text", "text": "Hi"}}
 ADD = {"name": "add", "inputSchema": {"type": "object"}}
 
 
-def prompt(
-    *messages: dict[str, Any],
-    options: dict[str, object] | None = None,
-    turns: dict[int, object] | None = None,
-    **params: Any,
-) -> Prompt:
-    wire = {"messages": list(messages or (USER,)), "maxTokens": 100, **params}
-    request = SamplingRequest(params=CreateMessageRequestParams.from_wire(wire), server="s")
-    names = ToolNames.of(request, AnthropicModel.name_rule)
-    return Prompt(request, "claude", names, options or {}, turns or {})
+prompt = partial(prompts.prompt, rule=AnthropicModel.name_rule, model="claude")
 
 
 def used(id: str = "c1", name: str = "add", **input: object) -> dict[str, Any]:

@@ -48,11 +48,11 @@ class Scripted(ProviderModel):
     reply: Any
     events: Sequence[Any]
 
-    async def create(self, body: Wire) -> Any:
+    async def request_reply(self, body: Wire) -> Any:
         return self.reply
 
     @asynccontextmanager
-    async def stream(self, body: Wire) -> AsyncIterator[AsyncIterator[Any]]:
+    async def request_events(self, body: Wire) -> AsyncIterator[AsyncIterator[Any]]:
         async with aclosing(self._each()) as events:
             yield events
 

@@ -192,11 +192,11 @@ class Asked(Exception):
 class Asking(ProviderModel):
     """Asks no SDK."""
 
-    async def create(self, body: Wire) -> Any:
+    async def request_reply(self, body: Wire) -> Any:
         raise Asked(body)
 
     @asynccontextmanager
-    async def stream(self, body: Wire) -> AsyncIterator[AsyncIterator[Any]]:
+    async def request_events(self, body: Wire) -> AsyncIterator[AsyncIterator[Any]]:
         raise Asked(body)
         yield  # pragma: no cover
 
@@ -211,7 +211,7 @@ class AskingOpenAIChat(Asking, OpenAIChatModel): ...
 
 
 class AskingGemini(Asking, GeminiModel):
-    async def create(self, body: Wire) -> Any:
+    async def request_reply(self, body: Wire) -> Any:
         raise Asked(self._fields(body))
 
 

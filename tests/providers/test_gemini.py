@@ -6,6 +6,7 @@ import json
 import os
 import random
 from collections.abc import Iterator, Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,32 +17,21 @@ from google import genai
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
 from mcp_host.providers.failures import Unfinished
 from mcp_host.providers.gemini import GeminiModel, _path, read_event, read_reply, with_options, write_request
-from mcp_host.providers.names import ToolNames
 from mcp_host.providers.replies import Call, Reply, answer_of
 from mcp_host.providers.requests import Prompt
-from mcp_host.sampling import SamplingRequest
 from mcp_host.sampling.request import ModelAnswer
-from mcp_host.types import AudioContent, CreateMessageRequestParams, ImageContent, JSONObject, TextContent
+from mcp_host.types import AudioContent, ImageContent, JSONObject, TextContent
+from tests.providers import prompts
 from tests.providers.conftest import Serve
+from tests.providers.prompts import USER
 from tests.providers.scripted import Failed, Said, Stalled
 from tests.providers.servers.gemini import GeminiServer
 
-USER = {"role": "user", "content": {"type": "text", "text": "Hi"}}
 ADD = {"name": "add", "inputSchema": {"type": "object"}}
 SPLITS = 100_000 if os.environ.get("THOROUGH") else 2_000
 
 
-def prompt(
-    *messages: dict[str, Any],
-    model: str = "gemini-3-pro",
-    options: dict[str, object] | None = None,
-    turns: dict[int, object] | None = None,
-    **params: Any,
-) -> Prompt:
-    wire = {"messages": list(messages or (USER,)), "maxTokens": 100, **params}
-    request = SamplingRequest(params=CreateMessageRequestParams.from_wire(wire), server="s")
-    names = ToolNames.of(request, GeminiModel.name_rule)
-    return Prompt(request, model, names, options or {}, turns or {})
+prompt = partial(prompts.prompt, rule=GeminiModel.name_rule, model="gemini-3-pro")
 
 
 def said(role: str, *content: dict[str, Any]) -> dict[str, Any]:
@@ -738,7 +728,7 @@ async def test_an_answer_is_streamed_outside_of_asyncio(
 async def test_a_stream_that_is_left_early_is_closed(serve: Serve) -> None:
     server = serve(GeminiServer, Stalled(said=Said(text="a long answer " * 20), events=5))
     async with GeminiModel(client(server), "gemini-3-pro") as model:
-        async with model.stream(write_request(prompt())) as events:
+        async with model.request_events(write_request(prompt())) as events:
             await anext(events)
         assert await anyio.to_thread.run_sync(server.unfinished.wait, 5)
 

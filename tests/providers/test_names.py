@@ -7,8 +7,9 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_host.providers.names import NameRule, ToolNames
+from mcp_host.providers.names import NameRule
 from mcp_host.sampling import SamplingRequest
+from tests.providers.prompts import names_of
 from tests.sampling.asking import assistant, request, result, use, user
 
 RULES = st.sampled_from(
@@ -30,7 +31,7 @@ def asked(offered: list[str], called: list[str]) -> SamplingRequest:
 def test_each_name_has_one_that_the_provider_takes_and_no_other_name_has(
     rule: NameRule, offered: list[str], called: list[str]
 ) -> None:
-    names = ToolNames.of(asked(offered, called), rule)
+    names = names_of(asked(offered, called), rule)
 
     assert names.provider.keys() == {*offered, *called}
     assert all(rule.pattern.fullmatch(written) for written in names.provider.values())
@@ -41,14 +42,14 @@ def test_each_name_has_one_that_the_provider_takes_and_no_other_name_has(
 def test_the_names_of_tools_do_not_change_with_the_conversation(
     rule: NameRule, offered: list[str], called: list[str]
 ) -> None:
-    before, after = ToolNames.of(asked(offered, []), rule), ToolNames.of(asked(offered, called), rule)
+    before, after = names_of(asked(offered, []), rule), names_of(asked(offered, called), rule)
 
     assert [after.write(name) for name in offered] == [before.write(name) for name in offered]
 
 
 @given(RULES, NAMES)
 def test_a_name_that_the_provider_takes_stays_as_it_is(rule: NameRule, offered: list[str]) -> None:
-    names = ToolNames.of(asked(offered, []), rule)
+    names = names_of(asked(offered, []), rule)
 
     allowed = [name for name in offered if rule.pattern.fullmatch(name)]
     assert [names.write(name) for name in allowed] == allowed
@@ -57,7 +58,7 @@ def test_a_name_that_the_provider_takes_stays_as_it_is(rule: NameRule, offered: 
 def test_names_that_would_be_the_same_are_numbered() -> None:
     rule = NameRule(re.compile("[a-zA-Z_][a-zA-Z0-9_]{0,9}"), re.compile("[^a-zA-Z0-9_]"), 10)
 
-    names = ToolNames.of(asked(["files/read", "files_read", "files.read", "1st", "much_longer_than_allowed"], []), rule)
+    names = names_of(asked(["files/read", "files_read", "files.read", "1st", "much_longer_than_allowed"], []), rule)
 
     assert names.provider == {
         "files_read": "files_read",
@@ -71,4 +72,4 @@ def test_names_that_would_be_the_same_are_numbered() -> None:
 def test_a_name_that_the_model_made_up_is_its_own() -> None:
     rule = NameRule(re.compile("[a-z]+"), re.compile("[^a-z]"), 8)
 
-    assert ToolNames.of(asked(["a"], []), rule).back("b") == "b"
+    assert names_of(asked(["a"], []), rule).back("b") == "b"

@@ -7,6 +7,7 @@ import os
 import random
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +16,16 @@ import pytest
 
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
 from mcp_host.providers.failures import Unfinished
-from mcp_host.providers.names import ToolNames
 from mcp_host.providers.ollama import OllamaModel, read_event, read_reply, with_options, write_request
 from mcp_host.providers.replies import Call, Reply, answer_of
 from mcp_host.providers.requests import Prompt
-from mcp_host.sampling import SamplingRequest
-from mcp_host.types import CreateMessageRequestParams, TextContent
+from mcp_host.types import TextContent
+from tests.providers import prompts
 from tests.providers.conftest import Serve
+from tests.providers.prompts import USER
 from tests.providers.scripted import Failed, Said
 from tests.providers.servers.ollama import OllamaServer
 
-USER = {"role": "user", "content": {"type": "text", "text": "Hi"}}
 ADD = {"name": "add", "inputSchema": {"type": "object", "properties": {"a": {"type": "integer"}}}}
 READ = {
     "name": "files/read text",
@@ -39,16 +39,7 @@ READ = {
 SPLITS = 100_000 if os.environ.get("THOROUGH") else 2_000
 
 
-def prompt(
-    *messages: dict[str, Any],
-    options: dict[str, object] | None = None,
-    turns: dict[int, object] | None = None,
-    **params: Any,
-) -> Prompt:
-    wire = {"messages": list(messages or (USER,)), "maxTokens": 100, **params}
-    request = SamplingRequest(params=CreateMessageRequestParams.from_wire(wire), server="s")
-    names = ToolNames.of(request, OllamaModel.name_rule)
-    return Prompt(request, "qwen3", names, options or {}, turns or {})
+prompt = partial(prompts.prompt, rule=OllamaModel.name_rule, model="qwen3")
 
 
 def said(role: str, *content: dict[str, Any]) -> dict[str, Any]:

@@ -8,12 +8,12 @@ import httpx2
 import openai
 import pytest
 
-from mcp_host.providers.openai import Answer, arguments_of, pdf, stopped
+from mcp_host.providers.openai import NAME_RULE, Answer, arguments_of, pdf, stopped
 from mcp_host.providers.openai_chat import OpenAIChatModel
 from mcp_host.providers.replies import Call
 from mcp_host.sampling import run_tool_loop
 from mcp_host.types import BlobResourceContents, TextContent
-from tests.providers.openai_prompts import prompt
+from tests.providers import prompts
 
 
 def test_nearly_all_of_a_request_passes_by_the_types_of_the_sdk() -> None:
@@ -98,7 +98,7 @@ def saying(*blocks: str | Call) -> Answer:
     ],
 )
 def test_an_answer_ends_before_the_first_stop_sequence_of_its_joined_texts(content: Answer, kept: Answer) -> None:
-    asked = prompt(model="gpt-5.6", stopSequences=["END", EMOJI, ""])
+    asked = prompts.prompt(rule=NAME_RULE, model="gpt-5.6", stopSequences=["END", EMOJI, ""])
 
     assert stopped(content, "endTurn", asked) == (kept, "stopSequence")
     for refused in ("refusal", "content_filter"):
@@ -109,4 +109,7 @@ def test_an_answer_ends_before_the_first_stop_sequence_of_its_joined_texts(conte
 def test_an_answer_without_a_stop_sequence_is_as_it_was(stops: list[str]) -> None:
     content = saying("abEN", CALLED, f"E{HIGH}")
 
-    assert stopped(content, "toolUse", prompt(model="gpt-5.6", stopSequences=stops)) == (content, "toolUse")
+    assert stopped(content, "toolUse", prompts.prompt(rule=NAME_RULE, model="gpt-5.6", stopSequences=stops)) == (
+        content,
+        "toolUse",
+    )

@@ -19,12 +19,13 @@ from anyio import fail_after, sleep_forever
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
 from mcp_host.providers import OpenAIChatModel
 from mcp_host.providers.failures import Unfinished
+from mcp_host.providers.openai import NAME_RULE
 from mcp_host.providers.openai_chat import Dialect, chunks, dialect_of, read_event, read_reply, write_request
 from mcp_host.providers.replies import Call, answer_of
 from mcp_host.types import AudioContent, ImageContent, TextContent
-from tests.providers import openai_prompts
+from tests.providers import prompts
 from tests.providers.conftest import Serve
-from tests.providers.openai_prompts import ADD, NOW, PNG, SCHEMA, STRICT, USER, pieces, result, text, used
+from tests.providers.prompts import ADD, NOW, PNG, SCHEMA, STRICT, USER, pieces, result, text, used
 from tests.providers.scripted import Called, Said
 from tests.providers.servers.openai_chat import CompatibleChatServer, OpenAIChatServer
 from tests.robustness.dialogue import THOROUGH
@@ -37,7 +38,7 @@ AUDIO = {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}
 DIALECTS: list[Dialect] = ["openai", "compatible"]
 
 
-prompt = partial(openai_prompts.prompt, model="gpt-4.1")
+prompt = partial(prompts.prompt, rule=NAME_RULE, model="gpt-4.1")
 
 
 def call(id: str = "c1", name: str = "add", arguments: str = "{}") -> dict[str, Any]:
@@ -790,11 +791,11 @@ async def test_a_loop_through_the_sdk_keeps_the_reasoning(serve: Serve, stream: 
         model = OpenAIChatModel(client, "deepseek-chat")
         reply: dict[str, Any] = {}
         if stream:
-            async with model.stream(model.write_request(asked)) as events:
+            async with model.request_events(model.write_request(asked)) as events:
                 async for event in events:
                     heard += model.read_event(reply, event)
         else:
-            reply = await model.create(model.write_request(asked))
+            reply = await model.request_reply(model.write_request(asked))
         read = model.read_reply(reply, asked)
         calls = [block for block in read.content if isinstance(block, Call)]
         blocks: list[object] = [{"type": "tool_use", "id": use.id, "name": use.name, "input": {}} for use in calls]
@@ -805,7 +806,7 @@ async def test_a_loop_through_the_sdk_keeps_the_reasoning(serve: Serve, stream: 
             {"role": "user", "content": results},
         ]
         again = prompt(*conversation, tools=[ADD, NOW], turns={1: read.turn})
-        last = model.read_reply(await model.create(model.write_request(again)), again)
+        last = model.read_reply(await model.request_reply(model.write_request(again)), again)
 
     assert [(use.name, use.arguments) for use in calls] == [("add", '{"a": 1}'), ("now", "{}")]
     assert heard == ("Let me see." if stream else "")

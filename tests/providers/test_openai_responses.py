@@ -13,13 +13,14 @@ import pytest
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
 from mcp_host.providers import OpenAIModel
 from mcp_host.providers.failures import Unfinished
+from mcp_host.providers.openai import NAME_RULE
 from mcp_host.providers.openai_responses import read_event, read_reply, write_request
 from mcp_host.providers.replies import Call, Reply, answer_of
 from mcp_host.providers.requests import Prompt
 from mcp_host.types import ImageContent, TextContent, ToolUseContent
-from tests.providers import openai_prompts
+from tests.providers import prompts
 from tests.providers.conftest import Serve
-from tests.providers.openai_prompts import ADD, NOW, PNG, SCHEMA, STRICT, USER, pieces, result, text, used
+from tests.providers.prompts import ADD, NOW, PNG, SCHEMA, STRICT, USER, pieces, result, text, used
 from tests.providers.scripted import Called, Said
 from tests.providers.servers.openai_responses import OpenAIResponsesServer
 from tests.robustness.dialogue import THOROUGH
@@ -29,7 +30,7 @@ IMAGE = {"type": "input_image", "detail": "auto", "image_url": "data:image/png;b
 WAV = {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}
 
 
-prompt = partial(openai_prompts.prompt, model="gpt-5.6")
+prompt = partial(prompts.prompt, rule=NAME_RULE, model="gpt-5.6")
 
 
 def resource(**contents: Any) -> dict[str, Any]:
@@ -577,11 +578,11 @@ async def test_a_loop_through_the_sdk_keeps_the_reasoning(serve: Serve, stream: 
         body = model.write_request(asked)
         reply: dict[str, Any] = {}
         if stream:
-            async with model.stream(body) as events:
+            async with model.request_events(body) as events:
                 async for event in events:
                     heard.append(read_event(reply, event))
         else:
-            reply = await model.create(body)
+            reply = await model.request_reply(body)
         read: Reply = model.read_reply(reply, asked)
         calls = [block for block in read.content if isinstance(block, Call)]
         blocks: list[object] = [{"type": "tool_use", "id": call.id, "name": call.name, "input": {}} for call in calls]
@@ -592,7 +593,9 @@ async def test_a_loop_through_the_sdk_keeps_the_reasoning(serve: Serve, stream: 
             {"role": "user", "content": results},
         ]
         request = prompt(*conversation, tools=[ADD, NOW], turns={1: read.turn}).request
-        last = await model.create(model.write_request(prompt(*conversation, tools=[ADD, NOW], turns={1: read.turn})))
+        last = await model.request_reply(
+            model.write_request(prompt(*conversation, tools=[ADD, NOW], turns={1: read.turn}))
+        )
 
     assert len(calls) == 2
     assert "".join(heard) == ("Let me see." if stream else "")

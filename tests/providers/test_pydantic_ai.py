@@ -32,13 +32,13 @@ from mcp_host import FunctionTool
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
 from mcp_host.providers import Delta, PydanticAIModel
 from mcp_host.providers.failures import Unfinished
-from mcp_host.providers.names import ToolNames
 from mcp_host.providers.pydantic_ai import read_event, read_reply, write_request
 from mcp_host.providers.replies import Call, Reply
 from mcp_host.providers.requests import Prompt
 from mcp_host.sampling import Sampling, always, run_tool_loop
 from mcp_host.types import AudioContent, CreateMessageResult, ImageContent, TextContent, ToolUseContent
 from tests.providers.conftest import Serve
+from tests.providers.prompts import names_of
 from tests.providers.scripted import Broken, Called, Failed, Said, Stalled
 from tests.providers.servers.anthropic import AnthropicServer
 from tests.providers.servers.base import ModelServer
@@ -56,7 +56,7 @@ PLAIN: Wire = {"type": "object", "properties": {}}  # what all providers take
 
 def prompt(*messages: Wire, turns: dict[int, object] | None = None, **fields: Any) -> Prompt:
     asked = request(*messages, **fields)
-    return Prompt(asked, "test", ToolNames.of(asked, PydanticAIModel.name_rule), turns=turns or {})
+    return Prompt(asked, "test", names_of(asked, PydanticAIModel.name_rule), turns=turns or {})
 
 
 def prompted(content: object) -> Wire:

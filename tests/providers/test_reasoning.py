@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from mcp_host.errors import InputRefused
 from mcp_host.providers import ReasoningStore
 from mcp_host.providers.anthropic import AnthropicModel
-from mcp_host.providers.names import ToolNames
 from mcp_host.providers.reasoning import META_KEY, AlteredHistory, Restored
 from mcp_host.sampling import OuterCall, SamplingRequest
 from mcp_host.types import ImageContent, SamplingMessage, TextContent, ToolUseContent
 from mcp_host.types.sampling import SamplingMessageContentBlock
+from tests.providers.prompts import names_of
 from tests.sampling.asking import Wire, assistant, request, result, text, user
 
 THOROUGH = bool(os.environ.get("THOROUGH"))
@@ -50,7 +50,7 @@ def keep(
 ) -> list[Wire]:
     """The blocks that the server gets."""
     asked = asked or request()
-    names = ToolNames.of(asked, AnthropicModel.name_rule)
+    names = names_of(asked, AnthropicModel.name_rule)
     sent = store.keep(turn, said or SAID, request=asked, belongs_to=owner, names=names)
     wire: Any = SamplingMessage(role="assistant", content=sent).to_wire()["content"]
     return [*wire] if isinstance(wire, list) else [wire]
@@ -66,7 +66,7 @@ def restore(
     session: object = None,
 ) -> Restored:
     asked = request(*messages, outer=outer, server=server, session=session)
-    names = ToolNames.of(asked, AnthropicModel.name_rule)
+    names = names_of(asked, AnthropicModel.name_rule)
     return store.restore(asked, belongs_to=owner, names=names, altered=altered)
 
 
@@ -300,7 +300,7 @@ def test_a_turn_whose_tool_has_another_name_now_is_not_restored() -> None:
     sent = keep(store, [call(name="a/b")], asked=asked)
     now = request(*history(sent), tools=[{"name": "a_b", "inputSchema": {}}, {"name": "a/b", "inputSchema": {}}])
 
-    names = ToolNames.of(now, AnthropicModel.name_rule)
+    names = names_of(now, AnthropicModel.name_rule)
     assert store.restore(now, belongs_to=OWNER, names=names, altered="continue").lost == {1}
 
 
@@ -364,7 +364,7 @@ def test_a_turn_with_half_of_a_character_is_kept() -> None:
 
 def test_a_conversation_without_reasoning_is_returned_as_it_is() -> None:
     asked = request(*history([{"type": "tool_use", "id": "call_0", "name": "add", "input": {}}]))
-    names = ToolNames.of(asked, AnthropicModel.name_rule)
+    names = names_of(asked, AnthropicModel.name_rule)
 
     assert ReasoningStore().restore(asked, belongs_to=OWNER, names=names, altered="refuse").request is asked
 

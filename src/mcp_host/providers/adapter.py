@@ -1,15 +1,16 @@
 """What all adapters share: from a sampling request to a provider's API and back.
 
-=================  ============================================================================
-step               who
-=================  ============================================================================
-`write_request`    the provider's module, pure: the keyword arguments of the SDK's call
-`with_options`     the host's options, merged into them
-`create`           the caller's SDK client
-`stream`           the same, as events; each is folded into the reply by the pure `read_event`
-`read_reply`       the provider's module, pure: what the reply says, as `Reply`
-`answer_of`        for all providers: names, ids, arguments, reasoning, usage
-=================  ============================================================================
+=================  =================================================================================
+step               what it does
+=================  =================================================================================
+`write_request`    writes the keyword arguments of the SDK's call; a pure function of the provider's module
+`with_options`     merges the host's options into them
+`ask`              asks the caller's SDK client, through one of the next two
+`request_reply`    gets a whole reply
+`request_events`   gets a stream of events, which the pure `read_event` folds into the same reply
+`read_reply`       reads what the reply says, as `Reply`; a pure function of the provider's module
+`answer_of`        is the same for all providers: names, ids, arguments, reasoning, usage
+=================  =================================================================================
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from mcp_host.providers.failures import Empty, provider_error, reading
 from mcp_host.providers.names import NO_TOOLS, NameRule, ToolNames
 from mcp_host.providers.reasoning import AlteredHistory, ReasoningStore
 from mcp_host.providers.replies import Reply, answer_of
-from mcp_host.providers.requests import Offer, Prompt, blocks_but_texts, check_settings, checked, terms_of
+from mcp_host.providers.requests import Offer, Prompt, blocks_but_texts, check_settings, checked, merged, terms_of
 from mcp_host.providers.streams import Heard, OnDelta, Show, showing
 from mcp_host.sampling.request import ModelAnswer, SamplingRequest
 from mcp_host.types import CreateMessageResult, JSONObject
@@ -128,12 +129,9 @@ class ProviderModel(ABC):
             InputRefused: The provider cannot take something of it.
         """
 
-    @staticmethod
-    def with_options(body: JSONObject, prompt: Prompt) -> JSONObject:
+    def with_options(self, body: JSONObject, prompt: Prompt) -> JSONObject:
         """*body* with the host's options, which win; a None leaves the field out."""
-        if not prompt.options:
-            return body
-        return {name: value for name, value in {**body, **prompt.options}.items() if value is not None}
+        return merged(body, prompt.options) if prompt.options else body
 
     @abstractmethod
     def read_reply(self, reply: JSONObject, prompt: Prompt) -> Reply:
@@ -144,27 +142,25 @@ class ProviderModel(ABC):
             LookupError, TypeError, ValueError, AttributeError: It is no reply of this API.
         """
 
-    @staticmethod
     @abstractmethod
-    def read_event(reply: JSONObject, event: JSONObject) -> str:
+    def read_event(self, reply: JSONObject, event: JSONObject) -> str:
         """Add one event of a stream to *reply*, which is empty at first. Returns the text that the event adds to the answer."""
 
     def call_is_text(self, prompt: Prompt) -> bool:
         """Whether the text of the answer will be the JSON of a call, which *on_delta* must not get."""
         return False
 
-    @staticmethod
-    def must_stream(body: JSONObject) -> bool:
+    def must_stream(self, body: JSONObject) -> bool:
         """Whether the SDK refuses to ask without a stream."""
         return False
 
     @abstractmethod
-    async def create(self, body: JSONObject) -> JSONObject:
-        """Ask once."""
+    async def request_reply(self, body: JSONObject) -> JSONObject:
+        """Send *body* through the SDK's client. Returns the whole reply."""
 
     @abstractmethod
-    def stream(self, body: JSONObject) -> AbstractAsyncContextManager[AsyncIterator[JSONObject]]:
-        """Ask for a stream of events. Leaving it closes the response."""
+    def request_events(self, body: JSONObject) -> AbstractAsyncContextManager[AsyncIterator[JSONObject]]:
+        """The same for a stream of events. Leaving it closes the response."""
 
     async def __call__(self, request: SamplingRequest) -> CreateMessageResult:
         """Ask the model.
@@ -189,16 +185,11 @@ class ProviderModel(ABC):
 
     async def __aenter__(self) -> Self:
         """The model itself. Leaving closes its client: ``async with model("openai:gpt-6") as m:``."""
-        await self._closes.__aenter__()
+        await self._client.__aenter__()  # every SDK's async client is a context manager
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        await self._closes.__aexit__(*exc_info)
-
-    @property
-    def _closes(self) -> Any:
-        """What closes the client: every SDK's async client is a context manager, Google's one level down."""
-        return getattr(self._client, "aio", self._client)
+        await self._client.__aexit__(*exc_info)
 
     @property
     def _owner(self) -> tuple[str, str]:
@@ -243,12 +234,12 @@ class ProviderModel(ABC):
             )  # inside: an answer that fails waits for no progress
 
     async def ask(self, body: JSONObject, show: Show | None = None) -> JSONObject:
-        """Ask once: for a stream, if there is a *show*, which gets each text that the stream adds to the answer."""
+        """Ask for a reply. With *show*, for a stream of it: *show* gets each text that an event adds to the answer."""
         if show is None:
-            return await self.create(body)
+            return await self.request_reply(body)
         reply: JSONObject = {}
         heard = Heard(self.provider)
-        async with self.stream(body) as events:
+        async with self.request_events(body) as events:
             async for event in events:
                 await heard.add(event)
                 with reading():

@@ -29,7 +29,15 @@ from mcp_host.providers.adapter import ProviderModel
 from mcp_host.providers.failures import Unfinished, stream_of
 from mcp_host.providers.names import NameRule
 from mcp_host.providers.replies import Call, Reply, as_events, as_json, object_in, token_counts, total
-from mcp_host.providers.requests import Prompt, input_schema, link_text, media_type, refused, result_content
+from mcp_host.providers.requests import (
+    Prompt,
+    input_schema,
+    link_text,
+    media_type,
+    merged,
+    refused,
+    result_content,
+)
 from mcp_host.providers.streams import Show
 from mcp_host.providers.texts import paired
 from mcp_host.sampling.request import Usage
@@ -109,7 +117,7 @@ def with_options(body: JSONObject, prompt: Prompt) -> JSONObject:
     ``max_tokens`` is for the answer; the budget of the thinking is added. Thinking with a budget is off for a request that
     requires a tool, and in the rest of a turn whose thinking is lost.
     """
-    body = ProviderModel.with_options(body, prompt)
+    body = merged(body, prompt.options)
     thinking = body.get("thinking")
     if not isinstance(thinking, dict) or thinking.get("type") != "enabled":
         return body
@@ -452,8 +460,7 @@ class AnthropicModel(ProviderModel):
     read_reply = staticmethod(read_reply)
     read_event = staticmethod(read_event)
 
-    @staticmethod
-    def must_stream(body: JSONObject) -> bool:
+    def must_stream(self, body: JSONObject) -> bool:
         """Whether the SDK refuses to ask without a stream, because the answer may take more than ten minutes."""
         max_tokens: int = body["max_tokens"]
         return max_tokens > MOST_TOKENS_AT_ONCE
@@ -468,11 +475,11 @@ class AnthropicModel(ProviderModel):
             reply = joined(reply, await super().ask(body, show))
         return reply
 
-    async def create(self, body: JSONObject) -> JSONObject:
+    async def request_reply(self, body: JSONObject) -> JSONObject:
         return as_json(await self._client.messages.create(**body))
 
     @asynccontextmanager
-    async def stream(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
+    async def request_events(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
         async with await self._client.messages.create(**body, stream=True) as events:
             with stream_of(events):
                 yield as_events(events)

@@ -30,7 +30,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, I
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, assert_never
+from typing import Any, Self, assert_never
 
 import anyio.to_thread
 from pydantic_core import to_json
@@ -41,7 +41,16 @@ from mcp_host.providers.adapter import ProviderModel
 from mcp_host.providers.failures import Unfinished, code_among, private, reading, status_in
 from mcp_host.providers.names import NameRule
 from mcp_host.providers.replies import Call, Reply, object_in, token_counts, total
-from mcp_host.providers.requests import Prompt, file_text, input_schema, link_text, media_type, refused, result_content
+from mcp_host.providers.requests import (
+    Prompt,
+    file_text,
+    input_schema,
+    link_text,
+    media_type,
+    merged,
+    refused,
+    result_content,
+)
 from mcp_host.sampling.request import Usage
 from mcp_host.types import (
     AudioContent,
@@ -151,18 +160,18 @@ def with_options(body: JSONObject, prompt: Prompt) -> JSONObject:
 
     They may be written as in the API or as in the SDK, and those of ``generationConfig`` may stand beside the others.
     """
-    config: JSONObject = dict(body["generationConfig"])
-    written: JSONObject = dict(body)
+    fields: JSONObject = {}
+    config: JSONObject = {}
     for name, value in prompt.options.items():
         field = _camel(name)
         if field == "generationConfig" and isinstance(value, Mapping):
             config |= _camel_names(value)
         elif field in TOP_LEVEL:
-            written[field] = value
+            fields[field] = value
         else:
             config[field] = value if field in FREE_FORM else _camel_names(value)
-    written["generationConfig"] = {name: value for name, value in config.items() if value is not None}
-    return {name: value for name, value in written.items() if value is not None}
+    fields["generationConfig"] = merged(body["generationConfig"], config)
+    return merged(body, fields)
 
 
 def _camel(name: str) -> str:
@@ -510,11 +519,15 @@ class GeminiModel(ProviderModel):
     read_reply = staticmethod(read_reply)
     read_event = staticmethod(read_event)
 
+    async def __aenter__(self) -> Self:
+        await self._client.aio.__aenter__()
+        return self
+
     async def __aexit__(self, *exc_info: object) -> None:
-        await super().__aexit__(*exc_info)
+        await self._client.aio.__aexit__(*exc_info)
         self._client.close()  # the blocking side
 
-    async def create(self, body: JSONObject) -> JSONObject:
+    async def request_reply(self, body: JSONObject) -> JSONObject:
         config = {
             "http_options": {"extra_body": self._fields(body)},
             "should_return_http_response": True,
@@ -530,13 +543,12 @@ class GeminiModel(ProviderModel):
             reply: JSONObject = json.loads(response.sdk_http_response.body)
         return reply
 
-    @staticmethod
-    def must_stream(body: JSONObject) -> bool:
+    def must_stream(self, body: JSONObject) -> bool:
         """Whether a request must be a stream, so that cancelling it closes the connection: outside of asyncio."""
         return not _on_asyncio()
 
     @asynccontextmanager
-    async def stream(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
+    async def request_events(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
         path = _path(body["model"], is_vertex=self._client.vertexai)
         request = self._private("_build_request")("post", f"{path}:streamGenerateContent?alt=sse", self._fields(body))
         if not _on_asyncio():

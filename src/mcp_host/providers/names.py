@@ -63,11 +63,6 @@ class ToolNames:
     """By the name of the provider."""
 
     @classmethod
-    def of(cls, request: SamplingRequest, rule: NameRule) -> ToolNames:
-        """Names for the tools on offer, and for those that the conversation calls."""
-        return cls.of_offered(request, rule).and_called(request, rule)
-
-    @classmethod
     def of_offered(cls, request: SamplingRequest, rule: NameRule) -> ToolNames:
         """Names for the tools on offer."""
         provider = rule.write(tool.name for tool in request.tools)

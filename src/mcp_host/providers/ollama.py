@@ -31,7 +31,16 @@ from mcp_host.providers.adapter import ProviderModel
 from mcp_host.providers.failures import Unfinished, Unreadable, private
 from mcp_host.providers.names import NameRule
 from mcp_host.providers.replies import Call, Reply, read_arguments, token_counts
-from mcp_host.providers.requests import Prompt, file_text, input_schema, link_text, media_type, refused, result_content
+from mcp_host.providers.requests import (
+    Prompt,
+    file_text,
+    input_schema,
+    link_text,
+    media_type,
+    merged,
+    refused,
+    result_content,
+)
 from mcp_host.providers.texts import paired
 from mcp_host.sampling.request import SamplingRequest, Usage
 from mcp_host.sampling.structured.inlining import inlined
@@ -92,17 +101,17 @@ def write_request(prompt: Prompt) -> JSONObject:
 
 def with_options(body: JSONObject, prompt: Prompt) -> JSONObject:
     """*body* with the host's options, which win; a None leaves the field out. Parameters of the model may stand beside the fields."""
-    written = dict(body)
-    options = dict(body["options"])
+    fields: JSONObject = {}
+    options: JSONObject = {}
     for name, value in prompt.options.items():
         if name == "options" and isinstance(value, dict):
             options |= value
         elif name in REQUEST_FIELDS:
-            written[name] = value
+            fields[name] = value
         else:
             options[name] = value
-    written["options"] = {name: value for name, value in options.items() if value is not None}
-    return {name: value for name, value in written.items() if value is not None}
+    fields["options"] = merged(body["options"], options)
+    return merged(body, fields)
 
 
 def _required(request: SamplingRequest) -> Sequence[Tool]:
@@ -300,7 +309,7 @@ class OllamaModel(ProviderModel):
     read_reply = staticmethod(read_reply)
     read_event = staticmethod(read_event)
 
-    async def create(self, body: JSONObject) -> JSONObject:
+    async def request_reply(self, body: JSONObject) -> JSONObject:
         try:
             reply: JSONObject = await self._ask(dict, "POST", "/api/chat", json=body | {"stream": False})
         except TypeError as exc:
@@ -308,7 +317,7 @@ class OllamaModel(ProviderModel):
         return reply
 
     @asynccontextmanager
-    async def stream(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
+    async def request_events(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
         events = await self._ask(dict, "POST", "/api/chat", json=body | {"stream": True}, stream=True)
         async with aclosing(events):
             yield events

@@ -503,11 +503,11 @@ class OpenAIChatModel(ProviderModel):
         """Whether the answer has to be the arguments of the only tool, in the strict mode."""
         return self._dialect == "openai" and format_of(prompt) is not None
 
-    async def create(self, body: JSONObject) -> JSONObject:
+    async def request_reply(self, body: JSONObject) -> JSONObject:
         return as_json(await self._client.chat.completions.create(messages=[], **arguments_of(body)))
 
     @asynccontextmanager
-    async def stream(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
+    async def request_events(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
         if "stream_options" not in self._options:
             body = {**body, "stream_options": {"include_usage": True}}
         create = self._client.chat.completions.with_streaming_response.create

@@ -371,11 +371,11 @@ class OpenAIModel(ProviderModel):
         """Whether the answer has to be the arguments of the only tool, in the strict mode."""
         return format_of(prompt) is not None
 
-    async def create(self, body: JSONObject) -> JSONObject:
+    async def request_reply(self, body: JSONObject) -> JSONObject:
         return as_json(await self._client.responses.create(**arguments_of(body)))
 
     @asynccontextmanager
-    async def stream(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
+    async def request_events(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
         async with await self._client.responses.create(**arguments_of(body), stream=True) as events:
             with stream_of(events):
                 yield as_events(events)

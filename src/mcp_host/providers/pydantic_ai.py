@@ -311,14 +311,14 @@ class PydanticAIModel(ProviderModel):
     read_reply = staticmethod(read_reply)
     read_event = staticmethod(read_event)
 
-    async def create(self, body: JSONObject) -> JSONObject:
+    async def request_reply(self, body: JSONObject) -> JSONObject:
         from pydantic_ai.direct import model_request
 
         with _refusing():
             return _dump(await model_request(self._client, **self._arguments(body)))
 
     @asynccontextmanager
-    async def stream(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
+    async def request_events(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
         from pydantic_ai.direct import model_request_stream
         from pydantic_ai.exceptions import UnexpectedModelBehavior
 

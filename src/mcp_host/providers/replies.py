@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias
 
 from pydantic_core import from_json
 
@@ -153,19 +153,21 @@ def object_in(value: object) -> JSONObject:
 
 
 def token_counts(**counts: object) -> Usage | None:
-    """The counts that are whole numbers, from 0: others mean nothing, and are no reason to lose an answer. None if there are none."""
-    return {name: count for name, count in counts.items() if count is not None and _is_count(count)} or None
+    """The counts that are whole numbers, from 0. Others mean nothing, and are no reason to lose an answer. None if there are none."""
+    return {name: count for name, value in counts.items() if (count := _count(value)) is not None} or None
 
 
 def total(first: object, *more: object) -> int | None:
-    """*first* and those of *more* that are counts. None if *first* is none."""
-    if not _is_count(first):
-        return None
-    return first + sum([count for count in more if _is_count(count)])
+    """The sum of *first* and of those of *more* that are counts. None if *first* is not a count."""
+    count = _count(first)
+    return None if count is None else count + sum([_count(value) or 0 for value in more])
 
 
-def _is_count(value: object) -> TypeGuard[int]:
-    return type(value) is int and value >= 0  # True is no count
+def _count(value: object) -> int | None:
+    """*value*, if it is a whole number from 0. JSON knows no difference between 12 and 12.0. True is no count."""
+    if type(value) is float and value.is_integer():
+        value = int(value)
+    return value if type(value) is int and value >= 0 else None
 
 
 def text_arguments(text: object) -> object:

@@ -79,7 +79,7 @@ class Prompt:
     replace what the message says, but for the ids of its calls: a provider may repeat those that are in the turn.
     *lost* are the messages whose turn was kept once and cannot be restored. *names* maps tool names both ways, and has
     those of the conversation, too. *options* are the host's fields of the provider's request, for what depends on them;
-    they are merged afterwards, by `ProviderModel.with_options`.
+    `ProviderModel.with_options` merges them afterwards.
     """
 
     request: SamplingRequest
@@ -241,6 +241,11 @@ def check_written(value: object) -> bytes:
 
 
 # For the modules of providers
+
+
+def merged(fields: Mapping[str, object], options: Mapping[str, object]) -> JSONObject:
+    """*fields* with the *options* of the host, which win; a None leaves the field out."""
+    return {name: value for name, value in {**fields, **options}.items() if value is not None}
 
 
 def refused(where: str, what: str) -> InputRefused:

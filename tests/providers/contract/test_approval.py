@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from mcp_host.errors import InputRefused
-from mcp_host.providers.names import ToolNames
 from mcp_host.providers.requests import Prompt
 from mcp_host.sampling.display import describe
 from mcp_host.terminal.text import Layout
 from tests.providers.contract.adapters import Adapter, leaves
 from tests.providers.contract.asking import Wire, after, assistant, request, result, used, user
 from tests.providers.contract.test_requests import encoded
+from tests.providers.prompts import names_of
 
 MARKER = re.compile("marker-[a-z-]+")
 
@@ -108,7 +108,7 @@ async def check(adapter: Adapter, *messages: Wire, **params: Any) -> bool:
     async with adapter.open("http://127.0.0.1:1", "no key") as make:  # nothing is sent
         model = make()
         try:
-            written = model.write_request(Prompt(asked, "gpt-5", ToolNames.of(asked, model.name_rule)))
+            written = model.write_request(Prompt(asked, "gpt-5", names_of(asked, model.name_rule)))
         except InputRefused:
             return True  # the model gets nothing
     shown = "\n".join(describe(asked, Layout(10**6), whole=True))

@@ -1,12 +1,11 @@
-"""Requests for the models of OpenAI, and random splits of texts: for the tests of both of its APIs."""
+"""Prompts for `write_request`, and random splits of texts."""
 
 from __future__ import annotations
 
 import random
 from typing import Any
 
-from mcp_host.providers.names import ToolNames
-from mcp_host.providers.openai import NAME_RULE
+from mcp_host.providers.names import NameRule, ToolNames
 from mcp_host.providers.requests import Prompt
 from mcp_host.sampling import SamplingRequest
 from mcp_host.types import CreateMessageRequestParams
@@ -19,8 +18,14 @@ NOW = {"name": "now", "inputSchema": {"type": "object"}}
 PNG = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
 
 
+def names_of(request: SamplingRequest, rule: NameRule) -> ToolNames:
+    """The names of the tools on offer, and of those that the conversation calls."""
+    return ToolNames.of_offered(request, rule).and_called(request, rule)
+
+
 def prompt(
     *messages: dict[str, Any],
+    rule: NameRule,
     model: str,
     options: dict[str, object] | None = None,
     turns: dict[int, object] | None = None,
@@ -28,7 +33,7 @@ def prompt(
 ) -> Prompt:
     wire = {"messages": list(messages or (USER,)), "maxTokens": 100, **params}
     request = SamplingRequest(params=CreateMessageRequestParams.from_wire(wire), server="s")
-    return Prompt(request, model, ToolNames.of(request, NAME_RULE), options or {}, turns or {})
+    return Prompt(request, model, names_of(request, rule), options or {}, turns or {})
 
 
 def text(words: str) -> dict[str, Any]:
