@@ -25,10 +25,10 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, TypedDict, get_args
 from mcp_host.errors import McpError
 from mcp_host.handlers import check_plain
 from mcp_host.providers.failures import Empty, provider_error, reading
-from mcp_host.providers.names import NO_TOOLS, NameRule, ToolNames
+from mcp_host.providers.names import NO_TOOLS, NameRule
 from mcp_host.providers.reasoning import AlteredHistory, ReasoningStore
 from mcp_host.providers.replies import Reply, answer_of
-from mcp_host.providers.requests import Offer, Prompt, blocks_but_texts, check_settings, checked, merged, terms_of
+from mcp_host.providers.requests import Offer, Prompt, blocks_but_texts, check_settings, checked, merged
 from mcp_host.providers.streams import Heard, OnDelta, Show, showing
 from mcp_host.sampling.request import ModelAnswer, SamplingRequest
 from mcp_host.types import CreateMessageResult, JSONObject
@@ -200,21 +200,16 @@ class ProviderModel(ABC):
         check_settings(request)
         if self._metadata == "ignore" and request.metadata is not None:
             request = replace(request, params=request.params.model_copy(update={"metadata": None}))
-        offer = self._offer_of(request) if request.tools else None
-        names = NO_TOOLS if offer is None else offer.names
+        offer, names = None, NO_TOOLS
+        if request.tools:
+            offer = self._offer = Offer.of(request, self.name_rule, self._offer)
+            names = offer.names
         if not (blocks := blocks_but_texts(request)):  # nothing to check, to name or to restore
             return Prompt(request, self._model, names, self._options, offer=offer)
         request = checked(request, blocks)
         names = names.and_called(request, self.name_rule)
         restored = self._reasoning.restore(request, belongs_to=self._owner, names=names, altered=self._altered_history)
         return Prompt(restored.request, self._model, names, self._options, restored.turns, restored.lost, offer)
-
-    def _offer_of(self, request: SamplingRequest) -> Offer:
-        terms = terms_of(request)
-        offer = self._offer
-        if offer is None or offer.terms != terms:
-            offer = self._offer = Offer(terms, ToolNames.of_offered(request, self.name_rule))
-        return offer
 
     def _answer(self, native: JSONObject, prompt: Prompt) -> ModelAnswer:
         with reading():

@@ -6,13 +6,14 @@ import re
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Self
 
 from pydantic_core import from_json, to_json
 
 from mcp_host.errors import InputRefused, excerpt, quoted
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
-from mcp_host.providers.names import ToolNames
+from mcp_host.providers.names import NameRule, ToolNames
 from mcp_host.sampling.loop.results import texts_repeat
 from mcp_host.sampling.request import SamplingRequest
 from mcp_host.types import (
@@ -46,29 +47,35 @@ class Offer:
     """
 
     def __init__(self, terms: bytes, names: ToolNames) -> None:
-        self.terms = terms
-        """The JSON that equal offers have in common: see `terms_of`."""
+        self._terms = terms
         self.names = names
         """Of the tools on offer."""
         self.written: JSONObject | None = None
         """What `Prompt.written_tools` has kept."""
 
+    @classmethod
+    def of(cls, request: SamplingRequest, rule: NameRule, last: Offer | None) -> Offer:
+        """The offer of *request*: *last*, if it is the same.
 
-def terms_of(request: SamplingRequest) -> bytes:
-    """The tools of *request* and how they may be used, as JSON: Python takes 1 for True, and lists may change in place.
+        They are compared as JSON: Python takes 1 for True, and lists may have changed in place.
 
-    Raises:
-        InputRefused: A tool has values that JSON does not have.
-    """
-    terms: list[object] = [request.tool_choice, request.params.disable_parallel_tool_use]
-    for tool in request.tools:
-        terms += (tool.name, tool.description, tool.input_schema)
-    try:
-        return check_written(terms)
-    except ValueError:
-        for tool in request.tools:
-            _check_json([tool.name, tool.description, tool.input_schema], f"the tool {quoted(tool.name)}")
-        raise
+        Raises:
+            InputRefused: A tool has values that JSON does not have.
+        """
+        terms = [request.tool_choice, request.params.disable_parallel_tool_use, *map(TERMS, request.tools)]
+        try:
+            written = to_json(terms)
+            if last is not None and last._terms == written:
+                return last
+            check_numbers(written)
+        except ValueError:
+            for tool in request.tools:
+                _check_json(TERMS(tool), f"the tool {quoted(tool.name)}")
+            raise
+        return cls(written, ToolNames.of_offered(request, rule))
+
+
+TERMS = attrgetter("name", "description", "input_schema")
 
 
 @dataclass(slots=True)
@@ -235,9 +242,18 @@ def check_written(value: object) -> bytes:
         ValueError: It cannot.
     """
     written = to_json(value)
+    check_numbers(written)
+    return written
+
+
+def check_numbers(written: bytes) -> None:
+    """Check what `to_json` has written.
+
+    Raises:
+        ValueError: A number of it is infinite, or none.
+    """
     if b"Infinity" in written or b"NaN" in written:  # perhaps in a text
         from_json(written, allow_inf_nan=False)
-    return written
 
 
 # For the modules of providers
