@@ -48,6 +48,8 @@ class Failed:
     retry_after: str | None = None
     body: str | None = None
     """Sent instead of the provider's JSON."""
+    kind: str = "application/json"
+    """The type of the body."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

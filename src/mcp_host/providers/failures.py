@@ -16,7 +16,7 @@ from operator import attrgetter
 from socket import gaierror
 from ssl import SSLCertVerificationError, SSLError
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic_core import from_json
 
@@ -112,11 +112,12 @@ def provider_error(exc: Exception, provider: str, *, is_stream: bool = False) ->
     status = _status(exc)
     code = _code(exc)
     problem = type(exc).__name__
+    is_connection, wrong_url = _is_connection(exc), any(map(_wrong_url, _chain(exc)))
     if isinstance(exc, Unfinished):
         problem = "the reply has no complete answer"
     elif isinstance(exc, Unreadable) or (status is None and _is_not_parsed(exc)):
         problem = "the reply cannot be read"
-    elif status is None and _is_connection(exc):
+    elif status is None and (is_connection or wrong_url):
         problem += _connection(exc)
     return ProviderError(
         provider,
@@ -124,7 +125,7 @@ def provider_error(exc: Exception, provider: str, *, is_stream: bool = False) ->
         status=status,
         code=code,
         retry_after=_retry_after(exc),
-        transient=status is None and (code in OVERLOADED or (_is_connection(exc) and not _has_no_url(exc))),
+        transient=status is None and (code in OVERLOADED or (is_connection and not wrong_url)),
         original=exc,
     )
 
@@ -257,9 +258,16 @@ def _is_connection(exc: Exception) -> bool:
     return isinstance(exc, OSError) or any(name.endswith(CONNECTION_ERRORS) for name in names)
 
 
-def _has_no_url(exc: Exception) -> bool:
-    """Whether the client has a URL that is none of HTTP."""
-    return any(type(error).__name__ == NO_URL for error in _chain(exc))
+def _wrong_url(exc: BaseException) -> str | None:
+    """Why no connection can ever be made to the URL of the client, if *exc* tells."""
+    if type(exc).__name__ == NO_URL:
+        return "its URL is none of HTTP"
+    try:
+        has_no_port = isinstance(exc, OverflowError) and "port" in str(exc)  # asyncio's
+        _ = _url(exc).port
+    except ValueError:
+        has_no_port = True
+    return "its URL has a port above 65535" if has_no_port else None
 
 
 def _connection(exc: Exception) -> str:
@@ -282,16 +290,25 @@ def _chain(exc: BaseException | None) -> Iterator[BaseException]:
 
 def _place(exc: BaseException) -> str | None:
     """The host and port that a request went to. The rest of its URL may have secrets."""
-    with suppress(RuntimeError, ValueError):  # errors of httpx may have no request, and a URL no such port
-        url = urlsplit(str(getattr(getattr(exc, "request", None), "url", "")))
+    url = _url(exc)
+    with suppress(ValueError):  # there is no such port
         if (host := url.hostname) is not None:
             shown = f"[{host}]" if ":" in host else host
-            return f"{excerpt(shown)}:{url.port or PORTS.get(url.scheme, '?')}"
+            return f"{excerpt(shown)}:{PORTS.get(url.scheme, '?') if url.port is None else url.port}"
     return None
+
+
+def _url(exc: BaseException) -> SplitResult:
+    """The URL that a request went to; an empty one if *exc* does not tell."""
+    with suppress(RuntimeError, ValueError):  # errors of httpx may have no request, and other libraries no such URL
+        return urlsplit(str(getattr(getattr(exc, "request", None), "url", "")))
+    return urlsplit("")
 
 
 def _reason(exc: BaseException) -> str | None:
     """Why the system did not connect, in its own words or ours: other texts may have anything in them."""
+    if (wrong_url := _wrong_url(exc)) is not None:
+        return wrong_url
     match exc:
         case gaierror():
             return "the host is not found"
@@ -301,4 +318,4 @@ def _reason(exc: BaseException) -> str | None:
             return "TLS failed"
         case OSError(errno=int(errno)):
             return os.strerror(errno)
-    return "its URL is none of HTTP" if type(exc).__name__ == NO_URL else None
+    return None

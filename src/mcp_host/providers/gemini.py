@@ -38,7 +38,7 @@ from pydantic_core import to_json
 from mcp_host.errors import ProviderError, SamplingError, excerpt
 from mcp_host.providers import schemas
 from mcp_host.providers.adapter import ProviderModel
-from mcp_host.providers.failures import Unfinished, code_among, private, reading, status_in
+from mcp_host.providers.failures import Unfinished, code_among, private, reading, status_in, stream_of
 from mcp_host.providers.names import NameRule
 from mcp_host.providers.replies import Call, Reply, object_in, token_counts, total
 from mcp_host.providers.requests import (
@@ -365,23 +365,28 @@ def _file(kind: str, data: str, where: str) -> JSONObject:
 
 
 def read_event(reply: JSONObject, event: JSONObject) -> str:
-    """Add one event, a GenerateContentResponse with some more parts. They are joined when the reply is read."""
+    """Add one event, a GenerateContentResponse with some more parts. They are joined when the reply is read. Fields that
+    `read_reply` does not read are ignored: a page has no others.
+
+    Raises:
+        ProviderError: The event says that the stream failed.
+    """
+    if "error" in event:
+        status, code = status_in(event["error"].get("code")), code_among([event["error"].get("status")])
+        raise ProviderError(PROVIDER, "the stream failed", status=status, code=code)
     added: list[str] = []
-    for name, value in event.items():
-        if name == "error":
-            status, code = status_in(value.get("code")), code_among([value.get("status")])
-            raise ProviderError(PROVIDER, "the stream failed", status=status, code=code)
-        if name == "candidates":
-            for candidate in value:
-                if candidate.get("index", 0) == 0:
-                    parts = (candidate.get("content") or {}).get("parts") or []
-                    _first(reply)["content"]["parts"] += parts
-                    _first(reply).update({key: field for key, field in candidate.items() if key != "content"})
-                    added += [part["text"] for part in parts if "text" in part and not part.get("thought")]
-        elif isinstance(value, dict):
-            reply[name] = object_in(reply.get(name)) | value
-        else:
-            reply[name] = value
+    for candidate in event.get("candidates") or ():
+        if candidate.get("index", 0) == 0:
+            parts = (candidate.get("content") or {}).get("parts") or []
+            first = _first(reply)
+            first["content"]["parts"] += parts
+            first.update({name: value for name, value in candidate.items() if name != "content"})
+            added += [part["text"] for part in parts if "text" in part and not part.get("thought")]
+    for name in ("promptFeedback", "usageMetadata"):
+        if isinstance(event.get(name), dict):
+            reply[name] = reply.get(name, {}) | event[name]
+    if event.get("modelVersion"):
+        reply["modelVersion"] = event["modelVersion"]
     return "".join(added)
 
 
@@ -558,7 +563,8 @@ class GeminiModel(ProviderModel):
             return
         response = await self._private("_async_request")(request, stream=True)
         try:
-            yield response.async_segments()
+            with stream_of(response.response_stream):
+                yield response.async_segments()
         finally:
             with anyio.CancelScope(shield=True):
                 await _close(response.response_stream)
@@ -607,8 +613,9 @@ async def _in_threads(ask: Callable[[], Any]) -> AsyncIterator[AsyncIterator[JSO
 
     try:
         await anyio.to_thread.run_sync(begin, abandon_on_cancel=True)
-        async with aclosing(events()) as loaded:
-            yield loaded
+        with stream_of(responses[0].response_stream):
+            async with aclosing(events()) as loaded:
+                yield loaded
     finally:
         left = True
         for response in responses:

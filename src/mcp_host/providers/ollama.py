@@ -221,7 +221,12 @@ def read_event(reply: JSONObject, event: JSONObject) -> str:
     """Add one event, a ChatResponse with the next piece of the message.
 
     The texts of the message are lists of pieces: joining them at each event would take quadratic time.
+
+    Raises:
+        ValueError: It is another object: a page in the place of a stream is read as an event, too.
     """
+    if event.keys().isdisjoint(("message", "done")):
+        raise ValueError("no ChatResponse")
     message = reply.setdefault("message", {})
     added = event.get("message") or {}
     for name, value in added.items():
@@ -319,8 +324,11 @@ class OllamaModel(ProviderModel):
     @asynccontextmanager
     async def request_events(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
         events = await self._ask(dict, "POST", "/api/chat", json=body | {"stream": True}, stream=True)
-        async with aclosing(events):
-            yield events
+        try:
+            async with aclosing(events):
+                yield events
+        except AttributeError as exc:
+            raise Unreadable from exc  # a line is JSON, and no object
 
     def call_is_text(self, prompt: Prompt) -> bool:
         """Whether a tool is required."""

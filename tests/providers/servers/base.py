@@ -175,8 +175,8 @@ class ModelServer(ABC):
         else:
             raise Refusal("the script of the test has no more turns", status=500)
         match turn:
-            case Failed(status=status, retry_after=retry_after, body=failure):
-                return self._failure(status, "scripted", retry_after, failure)
+            case Failed(status=status):
+                return self._failure(status, "scripted", turn)
             case Said():
                 return self._said(turn, heard)
             case Broken(said=said, events=events, error=error):
@@ -194,11 +194,13 @@ class ModelServer(ABC):
             return Answer(200, [_content_type(self.stream_type)], list(self.events(said, heard)))
         return Answer(200, [_content_type("application/json")], [json.dumps(self.reply(said, heard)).encode()])
 
-    def _failure(self, status: int, message: str, retry_after: str | None = None, body: str | None = None) -> Answer:
-        headers = [_content_type("application/json")]
-        if retry_after is not None:
-            headers.append((b"retry-after", retry_after.encode()))
-        return Answer(status, headers, [(json.dumps(self.error(status, message)) if body is None else body).encode()])
+    def _failure(self, status: int, message: str, failed: Failed | None = None) -> Answer:
+        failed = failed or Failed(status=status)
+        headers = [_content_type(failed.kind)]
+        if failed.retry_after is not None:
+            headers.append((b"retry-after", failed.retry_after.encode()))
+        body = json.dumps(self.error(status, message)) if failed.body is None else failed.body
+        return Answer(status, headers, [body.encode()])
 
 
 @dataclass(frozen=True, slots=True)

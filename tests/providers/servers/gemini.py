@@ -20,10 +20,11 @@ import binascii
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from tests.providers.scripted import Called, Said
+from tests.providers.scripted import Called, Failed, Said
 from tests.providers.servers.base import JSON, Answer, Heard, ModelServer, Refusal
 
 REQUEST = (
@@ -398,13 +399,13 @@ class GeminiServer(ModelServer):
         """[errors]. A limit says when to come back in its details, and not in a header."""
         return {"error": {"code": status, "message": message, "status": STATUSES.get(status, "UNKNOWN")}}
 
-    def _failure(self, status: int, message: str, retry_after: str | None = None, body: str | None = None) -> Answer:
-        if retry_after is not None and body is None:
+    def _failure(self, status: int, message: str, failed: Failed | None = None) -> Answer:
+        if failed is not None and failed.retry_after is not None and failed.body is None:
             error = self.error(status, message)
-            retry = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{retry_after}s"}
+            retry = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{failed.retry_after}s"}
             error["error"]["details"] = [retry]
-            body, retry_after = json.dumps(error), None
-        return super()._failure(status, message, retry_after, body)
+            failed = replace(failed, retry_after=None, body=json.dumps(error))
+        return super()._failure(status, message, failed)
 
     def _parts(self, said: Said, heard: Heard) -> list[JSON]:
         model = re.split(r"[/:]", heard.path)[-2]
