@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
 import pytest
 from anyio import fail_after
@@ -13,18 +11,10 @@ from anyio import fail_after
 from mcp_host import Client, Sampling, Stdio, always
 from mcp_host.testing import Cassette
 from tests.testing.cassettes.asking import KEY, Asking
-from tests.testing.cassettes.provider import Provider, serve
+from tests.testing.cassettes.provider import Library, Provider
 
 CALCULATOR = Stdio([sys.executable, str(Path(__file__).parents[2] / "examples" / "calculator_server.py")])
 NOWHERE = Stdio(["/no/such/program"])
-
-Library = Literal["httpx", "httpx2"]
-
-
-@pytest.fixture
-def provider() -> Iterator[Provider]:
-    with serve(Provider()) as provider:
-        yield provider
 
 
 async def solve(
@@ -39,12 +29,11 @@ async def solve(
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern", "auto"])
-@pytest.mark.parametrize("library", ["httpx", "httpx2"])
 async def test_a_recorded_dialogue_is_replayed_without_the_server_and_the_provider(
-    tmp_path: Path, library: Library, era: str
+    tmp_path: Path, provider: Provider, library: Library, era: str
 ) -> None:
     path = tmp_path / "solve.json"
-    with fail_after(60), serve(Provider()) as provider, Cassette(path) as cassette:
+    with fail_after(60), Cassette(path) as cassette:
         recorded = await solve(cassette, CALCULATOR, provider.url, "Multiply 3 by 7", library=library, era=era)
     with fail_after(30), Cassette(path, record_mode="none", require_all=True) as cassette:
         replayed = await solve(cassette, NOWHERE, "http://127.0.0.1:9", "Multiply 3 by 7", library=library, era=era)

@@ -23,7 +23,7 @@ from mcp_host.errors import McpError
 from mcp_host.testing import Cassette, CassetteError, Server
 from mcp_host.testing.cassettes.file import layout
 from mcp_host.testing.cassettes.ids import Ids
-from mcp_host.testing.cassettes.redaction import REDACTED
+from mcp_host.testing.cassettes.redaction import REDACTED, Redaction
 from mcp_host.testing.pytest_plugin import file_name
 from tests.testing.cassettes.provider import Provider, serve
 
@@ -274,3 +274,18 @@ def test_tests_whose_names_differ_have_files_whose_names_differ() -> None:
     assert files[1] == "test_x[a-b]"
     assert len(set(files)) == len(files)
     assert all(len(file.encode()) <= 120 for file in files)
+
+
+@pytest.mark.parametrize(
+    ("url", "recorded"),
+    [
+        ("https://me:password@api.example:8080/a%20b?n=1#top", "https://api.example:8080/a%20b?n=1"),
+        ("http://127.0.0.1:4000/v1", "http://localhost/v1"),
+        ("http://[::1]:4000/v1", "http://localhost/v1"),
+        ("http://[2001:db8::1]:4000/v1", "http://[2001:db8::1]:4000/v1"),
+        ("http://api.example:port/v1", "http://api.example:port/v1"),
+        ("/v1/models?key=secret", "/v1/models?key=<redacted>"),
+    ],
+)
+def test_the_url_in_the_file_has_no_secret_and_no_port_of_this_machine(url: str, recorded: str) -> None:
+    assert Redaction().url(url) == recorded

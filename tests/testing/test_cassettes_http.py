@@ -19,8 +19,8 @@ import pytest
 from anyio import connect_tcp, current_time, fail_after, move_on_after
 
 from mcp_host.testing import Cassette, CassetteError, RecordMode
+from mcp_host.testing.cassettes.bodies import read_body, write_body
 from mcp_host.testing.cassettes.file import Contents, write
-from mcp_host.testing.cassettes.http import read_body, write_body
 from tests.testing.cassettes.provider import Library, Provider
 
 
@@ -333,6 +333,20 @@ async def test_the_secrets_of_forms_urls_and_json_are_marked_by_their_names(tmp_
     assert entry["response"]["json"] == {**said, "access_token": "<redacted>", "echo": "of <redacted>"}
 
 
+async def test_the_secrets_of_json_in_a_text_are_marked_by_their_names(tmp_path: Path) -> None:
+    """As in the arguments of a call, which OpenAI writes as a text."""
+    path = tmp_path / "cassette.json"
+    arguments = json.dumps({"user": "ada", "options": [{"api_key": "secret-0123456789"}]})
+    function = {"name": "login", "arguments": arguments}
+    with Cassette(path) as cassette:
+        transport = httpx2.MockTransport(lambda request: httpx2.Response(200, json={"function": function}))
+        async with cassette.http_client(transport=transport) as client:
+            await client.get("http://localhost/")
+
+    marked = {**function, "arguments": arguments.replace("secret-0123456789", "<redacted>")}
+    assert [response["json"] for response in responses(path)] == [{"function": marked}]
+
+
 def b64(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
@@ -357,6 +371,61 @@ async def test_what_is_redacted_matches_in_a_replay_without_the_secret(
     assert "0123456789abcdef" not in path.read_text()
 
 
+async def recorded_and_replayed(
+    path: Path, answer: Callable[[httpx2.Request], httpx2.Response], ask: Callable[[httpx2.AsyncClient], Awaitable[str]]
+) -> list[str]:
+    """What *ask* gives with *answer* behind the client, and in the replay without it."""
+    texts = []
+    for transport in (httpx2.MockTransport(answer), None):
+        with fail_after(30), Cassette(path, require_all=True) as cassette:
+            async with cassette.http_client(transport=transport, follow_redirects=True) as client:
+                texts.append(await ask(client))
+    return texts
+
+
+@pytest.mark.parametrize("location", ["/other?key=0123456789", "http://localhost/other?key=0123456789"])
+async def test_a_redirection_is_replayed(tmp_path: Path, location: str) -> None:
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        if request.url.path == "/other":
+            return httpx2.Response(200, text="there")
+        return httpx2.Response(307, headers={"location": location})
+
+    async def ask(client: httpx2.AsyncClient) -> str:
+        return (await client.post("http://localhost/", json={})).text
+
+    path = tmp_path / "cassette.json"
+    texts = await recorded_and_replayed(path, answer, ask)
+
+    assert texts == ["there", "there"]
+    assert responses(path)[0]["headers"] == {"location": location.replace("0123456789", "<redacted>")}
+
+
+async def test_a_multipart_body_is_found_though_its_boundary_is_another(tmp_path: Path) -> None:
+    async def ask(client: httpx2.AsyncClient) -> str:
+        return (await client.post("http://localhost/", files={"sound": ("a.wav", b"RIFF\xff")})).text
+
+    texts = await recorded_and_replayed(
+        tmp_path / "cassette.json", lambda request: httpx2.Response(200, text="ok"), ask
+    )
+
+    assert texts == ["ok", "ok"]
+
+
+async def test_a_header_that_is_not_ascii_makes_a_file_that_can_be_read(tmp_path: Path) -> None:
+    kind = 'text/plain; name="é"'.encode()
+
+    async def ask(client: httpx2.AsyncClient) -> str:
+        return (await client.get("http://localhost/")).text
+
+    path = tmp_path / "cassette.json"
+    texts = await recorded_and_replayed(
+        path, lambda request: httpx2.Response(200, headers=[(b"content-type", kind)], content=b"ok"), ask
+    )
+
+    assert texts == ["ok", "ok"]
+    assert responses(path)[0]["headers"] == {"content-type": 'text/plain; name="?"'}
+
+
 async def test_in_a_replay_nothing_connects(tmp_path: Path, provider: Provider) -> None:
     path = tmp_path / "cassette.json"
     async with client_of(path, "httpx2") as client:
@@ -375,6 +444,21 @@ async def test_in_a_replay_nothing_connects(tmp_path: Path, provider: Provider) 
     async with client_of(path, "httpx2", allowed_hosts=["127.0.0.1"]):
         await (await connect_tcp("127.0.0.1", port)).aclose()
     await (await connect_tcp("127.0.0.1", port)).aclose()
+
+
+async def test_a_host_may_be_allowed_by_its_name(tmp_path: Path, provider: Provider) -> None:
+    """The name is looked up, and the socket connects to its address."""
+    path = tmp_path / "cassette.json"
+    write(path, Contents("", []))
+    port = int(provider.url.rpartition(":")[2])
+    with fail_after(30), Cassette(path, allowed_hosts=["localhost"]):
+        await (await connect_tcp("localhost", port)).aclose()
+    with (
+        pytest.raises(CassetteError, match=r"a connection to '192\.0\.2\.1'"),
+        Cassette(path, allowed_hosts=["localhost"]),
+        pytest.raises(ConnectionRefusedError),
+    ):
+        socket.create_connection(("192.0.2.1", port))
 
 
 def test_a_body_means_the_same_after_it_was_written() -> None:

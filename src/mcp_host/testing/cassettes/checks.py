@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from mcp_host.testing.cassettes.bodies import read_body
 from mcp_host.testing.cassettes.file import Entry, again, deeper
-from mcp_host.testing.cassettes.http import read_body
 from mcp_host.testing.cassettes.mcp import read_error
 from mcp_host.testing.errors import CassetteError
 from mcp_host.types.base import JSONObject

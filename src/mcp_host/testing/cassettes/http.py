@@ -1,14 +1,10 @@
-"""The HTTP side of a cassette: transports for httpx and httpx2, and the bodies of what they carry.
-
-Bodies are recorded as what they are: JSON, the events of a stream, lines of JSON, text, or base64.
-"""
+"""The HTTP side of a cassette: transports for httpx and httpx2."""
 
 from __future__ import annotations
 
-import json
 import math
-from base64 import b64decode, b64encode
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -17,20 +13,18 @@ from typing import TYPE_CHECKING, Any, Never, Self, TypeVar
 from anyio import sleep
 from anyio.lowlevel import checkpoint
 
-from mcp_host.testing.cassettes.file import Entry, deeper
+from mcp_host.testing.cassettes.bodies import read_body, write_body
+from mcp_host.testing.cassettes.file import Entry
 from mcp_host.testing.cassettes.tape import Tape
-from mcp_host.types.base import JSONObject, JSONValue
+from mcp_host.types.base import JSONObject
 
 if TYPE_CHECKING:
     import httpx
 
 Body = TypeVar("Body")
 
-EVENTS = "text/event-stream"
 FORM = "application/x-www-form-urlencoded"
-FIELDS = frozenset({"event", "data", "id", "retry"})  # of an event
-MAX_DEPTH = 200  # of JSON in a body; what is deeper is kept as text
-LINES = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
+BOUNDARY = re.compile(r'multipart/.*boundary="?([^";]+)')  # a random one in each run
 
 
 def http_transport(tape: Tape, library: str, inner: Any) -> Any:
@@ -90,6 +84,9 @@ class _Transport:
             redaction = self._tape.redaction
             headers = redaction.headers(request.headers.multi_items())
             kind = headers.get("content-type", "")
+            if found := BOUNDARY.match(kind):
+                body = body.replace(found[1].encode(), b"boundary")
+                kind = headers["content-type"] = kind.replace(found[1], "boundary")
             said = {"method": request.method, "url": redaction.url(str(request.url)), "headers": headers}
             return said | (_written(self._tape, body, kind) if body else {})
 
@@ -123,7 +120,8 @@ class _Transport:
             raise
 
     def _record(self, response: httpx.Response, entry: Entry) -> httpx.Response:
-        headers = self._tape.redaction.headers(response.headers.multi_items())
+        with self._tape.lock:
+            headers = self._tape.redaction.headers(response.headers.multi_items())
         entry["response"] = {"status": response.status_code, "headers": headers}
         del entry["cancelled"]
         body = _body(_RecordedBody, self._module)(self._module, response.stream, entry, self._tape)
@@ -286,79 +284,9 @@ def _body(cls: type[Body], module: Any) -> type[Body]:
     return type(cls.__name__, (cls, module.AsyncByteStream, module.SyncByteStream), {})
 
 
-# Bodies
-
-
 def _written(tape: Tape, body: bytes, content_type: str) -> JSONObject:
+    """*body* as it stands in the file, but for random values and the secrets that are marked when it is written."""
     written = tape.ids.escaped(write_body(body, content_type))
     if content_type.startswith(FORM) and "text" in written:
         written["text"] = tape.redaction.form(written["text"])
     return written
-
-
-def write_body(body: bytes, content_type: str) -> JSONObject:
-    """*body* as it reads best: ``json``, ``events``, ``lines``, ``text`` or ``base64``.
-
-    Read again, it means the same. JSON may be spaced otherwise.
-    """
-    kind = content_type.partition(";")[0].strip().lower()
-    try:
-        text = body.decode()
-    except UnicodeDecodeError:
-        return {"base64": b64encode(body).decode()}
-    if kind == EVENTS:
-        *blocks, rest = text.replace("\r\n", "\n").split("\n\n")
-        events: list[JSONValue] = [_write_event(block) for block in blocks]
-        return {"events": events} | ({"rest": rest} if rest else {})
-    if kind in LINES:
-        *lines, rest = text.split("\n")
-        return {"lines": [_parsed(line) for line in lines]} | ({"rest": rest} if rest else {})
-    value = _parsed(text)
-    return {"text": text} if value is text else {"json": value}
-
-
-def _write_event(block: str) -> JSONValue:
-    """One event: an object if it has one line of ``data``, and no comment, else the text of it."""
-    lines = [line.partition(":") for line in block.split("\n")]
-    values = {name: value.removeprefix(" ") for name, _, value in lines}
-    if "data" not in values or len(values) < len(lines) or not values.keys() <= FIELDS:
-        return block
-    return values | {"data": _parsed(values["data"])}
-
-
-def _parsed(text: str) -> JSONValue:
-    """The object or array that *text* is, or *text* itself."""
-    try:
-        value = json.loads(text)
-        kept = isinstance(value, dict | list) and not deeper(value, MAX_DEPTH) and _compact(value).encode()
-    except (ValueError, RecursionError):  # numbers that are none, or half a character, too
-        return text
-    return value if kept else text
-
-
-def _compact(value: JSONValue) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-
-
-def read_body(written: JSONObject) -> Sequence[bytes]:
-    """The pieces of a body that `write_body` has written."""
-    match written:
-        case {"json": value}:
-            pieces = [_compact(value)]
-        case {"text": str(text)}:
-            pieces = [text]
-        case {"base64": str(encoded)}:
-            return [b64decode(encoded, validate=True)]
-        case {"events": list(events)}:
-            pieces = [f"{_event(event)}\n\n" for event in events]
-        case {"lines": list(lines)}:
-            pieces = [f"{line if isinstance(line, str) else _compact(line)}\n" for line in lines]
-        case _:
-            pieces = []
-    return [piece.encode() for piece in [*pieces, *([written["rest"]] if "rest" in written else [])]]
-
-
-def _event(event: JSONValue) -> str:
-    if not isinstance(event, dict):
-        return str(event)
-    return "\n".join(f"{name}: {value if isinstance(value, str) else _compact(value)}" for name, value in event.items())

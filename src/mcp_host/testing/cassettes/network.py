@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
 
 from mcp_host.testing.errors import CassetteError
@@ -55,6 +56,15 @@ def _check(event: str, arguments: tuple[object, ...]) -> None:
     if not isinstance(host, str) or (event in LOOKUPS and host in HERE):
         return
     for allowed_hosts, refuse in _blocks:
-        if host not in allowed_hosts:
+        if host not in allowed_hosts and not (event in ADDRESSES and _is_address_of(allowed_hosts, host)):
             error = refuse(host)
             raise ConnectionRefusedError(str(error)) from error  # which all that connect sockets expect
+
+
+def _is_address_of(hosts: Iterable[str], address: str) -> bool:
+    """Whether one of *hosts* has this address: a socket connects to an address that was looked up before."""
+    for host in hosts:
+        with suppress(OSError):  # it has none
+            if any(found[0] == address for *_, found in socket.getaddrinfo(host, None)):
+                return True
+    return False

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from base64 import b64encode
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import accumulate
 from typing import TypeAlias
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, unquote_plus, urlencode, urlsplit, urlunsplit
@@ -19,7 +21,7 @@ Place: TypeAlias = tuple[str | int, ...]
 REDACTED = "<redacted>"
 
 KEPT_HEADERS = frozenset({"content-type", "accept", "anthropic-version", "anthropic-beta", "openai-beta"}) | {
-    *("content-encoding", "retry-after", "retry-after-ms", "x-should-retry"),
+    *("content-encoding", "location", "retry-after", "retry-after-ms", "x-should-retry"),
 }
 """What replaying needs, and what says which version of an API was meant. Others differ from run to run."""
 
@@ -45,6 +47,7 @@ SECRET_FIELD = re.compile(
 )
 """The members of JSON that hold secrets. A plain ``token`` or ``key`` is text in the answers of providers."""
 
+NOT_ASCII = re.compile(r"[^\x20-\x7e]")  # in a header, which libraries decode in several ways
 PASSWORD_IN_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/@:]*:([^\s/@]+)@", re.I)
 PAIR = re.compile(r"([\w.-]+)=([^\s;&,]+)")
 
@@ -88,7 +91,7 @@ class Redaction:
             self.learn(name, value)
 
     def learn_members(self, value: JSONValue) -> None:
-        """Look for the secrets in the members of JSON."""
+        """Look for the secrets in the members of JSON, also of JSON in a text, such as OpenAI's arguments of a call."""
         if isinstance(value, dict):
             for name, inner in value.items():
                 if isinstance(inner, str) and SECRET_FIELD.search(name):
@@ -97,6 +100,9 @@ class Redaction:
         elif isinstance(value, list):
             for inner in value:
                 self.learn_members(inner)
+        elif isinstance(value, str) and value.startswith(("{", "[")):
+            with suppress(ValueError, RecursionError):  # it is no JSON
+                self.learn_members(json.loads(value))
 
     def _add(self, secret: str, shortest: int = SHORTEST) -> None:
         if len(secret) >= shortest:
@@ -112,25 +118,27 @@ class Redaction:
                 for part in re.split(r"[;,\s]+", value):  # "Bearer …", "a=…; b=…"
                     self._add(part.partition("=")[2] if "=" in part.rstrip("=") else part)
             elif name in KEPT_HEADERS:
-                kept[name] = value
+                kept[name] = NOT_ASCII.sub("?", self.url(value) if name == "location" else value)
         return dict(sorted(kept.items()))
 
     def url(self, url: str) -> str:
         """The URL to record: without user, password and secret parameters, nor the port of a server on this machine."""
-        parts = urlsplit(url)
-        query = self._parameters(parts.query)
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError:  # a provider may redirect to what is no URL
+            return url
+        query = self.form(parts.query)
         host = parts.hostname or ""
         local = host in ("localhost", "::1") or host.startswith("127.")
-        place = "localhost" if local else host if parts.port is None else f"{host}:{parts.port}"
+        bracketed = f"[{host}]" if ":" in host else host
+        place = "localhost" if local else bracketed if port is None else f"{bracketed}:{port}"
         if parts.password:
             self._add(unquote(parts.password))
         return urlunsplit((parts.scheme, place, parts.path, query, ""))
 
     def form(self, text: str) -> str:
-        """The body of a form to record: with the values of secret fields marked."""
-        return self._parameters(text)
-
-    def _parameters(self, text: str) -> str:
+        """The query of a URL, or the body of a form, to record: with the values of secret parameters marked."""
         kept = []
         for name, value in parse_qsl(text, keep_blank_values=True):
             secret = SECRET_PARAMETER.search(name) is not None
