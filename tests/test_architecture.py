@@ -42,6 +42,7 @@ MAY_IMPORT = {
         *("concurrency", "errors", "handlers", "json_schema", "limits", "protocol", "sampling"),
         *("server_requests", "types"),
     },
+    "auth": {"concurrency", "errors", "terminal"},
     "elicitation": {"errors", "handlers", "json_schema", "protocol", "server_requests", "terminal", "types"},
     "roots": {"errors", "handlers", "server_requests", "types"},
     "session": {

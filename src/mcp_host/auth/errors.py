@@ -1,0 +1,67 @@
+"""What goes wrong when a client gets its authorization.
+
+    AuthError
+    ├── AddressRefused              a URL that came from the network leads where it must not
+    ├── DiscoveryFailed             the authorization server, or what it offers, is not found
+    ├── RegistrationFailed          there is no client id for the authorization server
+    ├── LoginFailed                 the person, or the authorization server, did not authorize the client
+    ├── TokenRequestFailed          the token endpoint gave no token
+    ├── TokensError                 the store of tokens cannot be read or written
+    └── AuthorizationNeeded         a person has to visit a URL first
+
+No text has a token, a code, a secret or an assertion in it.
+"""
+
+from __future__ import annotations
+
+from mcp_host.errors import McpError
+
+
+class AuthError(McpError):
+    """The client got no authorization. The text says at which step, where, and what came back."""
+
+
+class AddressRefused(AuthError):
+    """A URL that came from the network leads to an address, or by a scheme, that it must not.
+
+    See "Server-Side Request Forgery" in the security best practices of the specification.
+    """
+
+
+class DiscoveryFailed(AuthError):
+    """The authorization server of an MCP server is not found, or its metadata must not be used."""
+
+
+class RegistrationFailed(AuthError):
+    """There is no client id for the authorization server."""
+
+
+class LoginFailed(AuthError):
+    """The authorization request has failed: the person has refused, nothing came back in time, or what came back is
+    not the answer to it."""
+
+
+class TokenRequestFailed(AuthError):
+    """The token endpoint gave no token. *code* is its error code (RFC 6749, section 5.2), such as ``invalid_grant``;
+    None if there is none. It is no text of the server's: unknown codes are not repeated.
+    """
+
+    def __init__(self, message: str, code: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class TokensError(AuthError):
+    """The store of tokens cannot be read or written."""
+
+
+class AuthorizationNeeded(AuthError):
+    """A person has to visit *url*. What comes back is for `OAuth.finish`, with *state*.
+
+    *url* is for that person only, and is not in the text.
+    """
+
+    def __init__(self, message: str, url: str, state: str) -> None:
+        super().__init__(message)
+        self.url = url
+        self.state = state
