@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import socket
@@ -182,6 +183,27 @@ async def test_a_stream_gives_the_same_answer_and_its_texts_in_pieces(
     assert told(streamed) == told(whole)
     assert "".join(piece.text for piece in pieces) == said.text
     assert len(pieces) != 1 or len(said.text) < 12
+
+
+async def test_characters_in_two_halves_are_the_same_in_a_stream_and_without(adapter: Adapter, serve: Serve) -> None:
+    """JSON may write each half of a character for itself, and streams may have one in each of two events."""
+    said = Said(text="a<>b" * 20 + ">c<")
+
+    def say(heard: Heard) -> Failed:
+        if server.wants_stream(heard):
+            kind, body = server.stream_type, b"".join(server.events(said, heard)).decode()
+        else:
+            kind, body = "application/json", json.dumps(server.reply(said, heard))
+        return Failed(status=200, kind=kind, body=body.replace("<", r"\ud83d").replace(">", r"\ude00"))
+
+    server = serve(adapter.server, decide=say)
+    pieces: list[Delta] = []
+    async with adapter.open(server.url, server.key) as make:
+        whole = await ask(make(stream=False))
+        streamed = await ask(make(on_delta=pieces.append))
+
+    assert whole.text == "a😀b" * 20 + "\ufffdc\ufffd"
+    assert (streamed.text, "".join(delta.text for delta in pieces)) == (whole.text, whole.text)
 
 
 async def test_a_limit_says_when_to_come_back(adapter: Adapter, serve: Serve, how: dict[str, object]) -> None:
