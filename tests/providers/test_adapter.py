@@ -22,6 +22,7 @@ from mcp_host import Client, Sampling
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
 from mcp_host.middleware import AnyRequest, CallNext, ServerRequest
 from mcp_host.providers import AnthropicModel, Delta, ModelAnswer, ReasoningStore
+from mcp_host.providers.anthropic import read_reply
 from mcp_host.providers.replies import Call, Reply, answer_of, token_counts, total
 from mcp_host.providers.requests import Prompt, media_type
 from mcp_host.sampling import CallModel, SamplingRequest, always, run_tool_loop
@@ -49,6 +50,35 @@ async def model_of(server: AnthropicServer, **arguments: Any) -> AsyncIterator[A
 
 
 # The answer
+
+
+@pytest.mark.parametrize(
+    ("blocks", "texts"),
+    [
+        (["a\ud83d", "\ude00b"], ["a😀", "b"]),
+        (["a\ud83d", None, "\ude00"], ["a😀", None]),
+        (["\ud83d", "", "\ude00\ud83d", "\ude00b"], ["😀", "😀", "b"]),
+        (["a\ud83d", "b\ude00", "\ude00"], ["a\ufffd", "b\ufffd", "\ufffd"]),
+        (["a\ud83d", "\ud83d"], ["a\ufffd", "\ufffd"]),
+    ],
+    ids=["two texts", "across a call", "four texts", "halves of none", "two first halves"],
+)
+async def test_a_character_of_which_two_texts_have_a_half_each_is_the_same_as_in_the_pieces(
+    blocks: list[str | None], texts: list[str | None]
+) -> None:
+    calls = {"type": "tool_use", "id": "c1", "name": "add", "input": {}}
+    content = [calls if block is None else {"type": "text", "text": block} for block in blocks]
+    starts = [
+        {"type": "content_block_start", "index": index, "content_block": block} for index, block in enumerate(content)
+    ]
+    pieces: list[str] = []
+    model = AnthropicModel(Events(BEGIN[0], *starts, *END), MODEL, on_delta=lambda delta: pieces.append(delta.text))
+    streamed = await model(request(tools=[ADD]))
+    whole = answer_of(read_reply({"content": content, "model": MODEL, "stop_reason": "end_turn"}, prompt()), prompt())
+
+    for answer in (streamed, whole):
+        assert [block.text if isinstance(block, TextContent) else None for block in answer.content] == texts
+    assert "".join(pieces) == "".join(filter(None, texts))
 
 
 @pytest.mark.parametrize(

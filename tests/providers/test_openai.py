@@ -8,9 +8,9 @@ import httpx2
 import openai
 import pytest
 
-from mcp_host.providers.openai import NAME_RULE, Answer, arguments_of, pdf, stopped
+from mcp_host.providers.openai import NAME_RULE, arguments_of, pdf, stopped
 from mcp_host.providers.openai_chat import OpenAIChatModel
-from mcp_host.providers.replies import Call
+from mcp_host.providers.replies import Call, ReplyBlock
 from mcp_host.sampling import run_tool_loop
 from mcp_host.types import BlobResourceContents, TextContent
 from tests.providers import prompts
@@ -68,7 +68,7 @@ HIGH, LOW = "\ud83d", "\ude00"  # its halves
 CALLED = Call("c1", "add", "{}")
 
 
-def saying(*blocks: str | Call) -> Answer:
+def saying(*blocks: str | Call) -> list[ReplyBlock]:
     return [TextContent(text=block) if isinstance(block, str) else block for block in blocks]
 
 
@@ -97,7 +97,9 @@ def saying(*blocks: str | Call) -> Answer:
         "after a lone half",
     ],
 )
-def test_an_answer_ends_before_the_first_stop_sequence_of_its_joined_texts(content: Answer, kept: Answer) -> None:
+def test_an_answer_ends_before_the_first_stop_sequence_of_its_joined_texts(
+    content: list[ReplyBlock], kept: list[ReplyBlock]
+) -> None:
     asked = prompts.prompt(rule=NAME_RULE, model="gpt-5.6", stopSequences=["END", EMOJI, ""])
 
     assert stopped(content, "endTurn", asked) == (kept, "stopSequence")

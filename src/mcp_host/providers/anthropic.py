@@ -28,7 +28,7 @@ from mcp_host.providers import schemas
 from mcp_host.providers.adapter import ProviderModel
 from mcp_host.providers.failures import Unfinished, stream_of
 from mcp_host.providers.names import NameRule
-from mcp_host.providers.replies import Call, Reply, as_events, as_json, object_in, token_counts, total
+from mcp_host.providers.replies import Call, Reply, ReplyBlock, as_events, as_json, object_in, token_counts, total
 from mcp_host.providers.requests import (
     Prompt,
     input_schema,
@@ -329,7 +329,7 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     stop_reason = reply.get("stop_reason")
     if OPEN in reply or not isinstance(stop_reason, str):
         raise Unfinished
-    content: list[TextContent | ImageContent | AudioContent | Call] = []
+    content: list[ReplyBlock] = []
     turn: list[JSONObject] = []
     has_hidden = False
     for block in reply["content"]:

@@ -40,7 +40,7 @@ from mcp_host.providers import schemas
 from mcp_host.providers.adapter import ProviderModel
 from mcp_host.providers.failures import Unfinished, code_among, private, reading, status_in, stream_of
 from mcp_host.providers.names import NameRule
-from mcp_host.providers.replies import Call, Reply, object_in, token_counts, total
+from mcp_host.providers.replies import Call, Reply, ReplyBlock, object_in, token_counts, total
 from mcp_host.providers.requests import (
     Prompt,
     file_text,
@@ -459,7 +459,7 @@ def _with_one_call(parts: Iterable[JSONObject]) -> Iterator[JSONObject]:
         called = called or "functionCall" in part
 
 
-def _read_parts(parts: Iterable[JSONObject]) -> Iterator[TextContent | ImageContent | AudioContent | Call]:
+def _read_parts(parts: Iterable[JSONObject]) -> Iterator[ReplyBlock]:
     texts: list[str] = []
     for part in parts:
         match part:
@@ -469,7 +469,7 @@ def _read_parts(parts: Iterable[JSONObject]) -> Iterator[TextContent | ImageCont
                 texts.append(text)
                 continue
             case {"executableCode": {"code": str(text)}} | {"codeExecutionResult": {"output": str(text)}}:
-                block: TextContent | ImageContent | AudioContent | Call = TextContent(text=text)
+                block: ReplyBlock = TextContent(text=text)
             case {"functionCall": call}:
                 block = _read_call(call)
             case {"inlineData": {"mimeType": str(kind), "data": str(data)}} if kind.startswith("audio/"):

@@ -12,9 +12,9 @@ from mcp_host.errors import InputRefused, ProviderError, quoted
 from mcp_host.providers import schemas
 from mcp_host.providers.failures import OVERLOADED, code_among
 from mcp_host.providers.names import NameRule
-from mcp_host.providers.replies import Call
+from mcp_host.providers.replies import Call, ReplyBlock, readable_content
 from mcp_host.providers.requests import Prompt, file_text, input_schema, link_text, media_type, refused, result_content
-from mcp_host.providers.texts import ReadablePieces, place_of_stop, readable
+from mcp_host.providers.texts import place_of_stop, readable
 from mcp_host.sampling.stop_reasons import REFUSALS
 from mcp_host.types import (
     AudioContent,
@@ -55,10 +55,6 @@ ARGUMENTS = ("model", "extra_headers", "extra_query", "timeout")  # those of the
 
 Part: TypeAlias = str | ImageContent | AudioContent | BlobResourceContents
 """A text, an image that the API takes, a sound, or a PDF file."""
-
-
-Answer: TypeAlias = list[TextContent | ImageContent | AudioContent | Call]
-"""What a reply says."""
 
 
 def part_of(block: ContentBlock, where: str) -> Part:
@@ -215,7 +211,7 @@ def format_of(prompt: Prompt) -> JSONObject | None:
     return written
 
 
-def own_call(content: Answer, prompt: Prompt) -> Call | None:
+def own_call(content: Sequence[ReplyBlock], prompt: Prompt) -> Call | None:
     """The call of the forced tool, if the text of the answer is its arguments."""
     text = "".join([block.text for block in content if isinstance(block, TextContent)])
     own = format_of(prompt) if text else None
@@ -235,7 +231,7 @@ def function_of(tool: Tool, prompt: Prompt) -> JSONObject:
     return written
 
 
-def stopped(content: Answer, stop_reason: str, prompt: Prompt) -> tuple[Answer, str]:
+def stopped(content: list[ReplyBlock], stop_reason: str, prompt: Prompt) -> tuple[list[ReplyBlock], str]:
     """The content before the first stop sequence, for APIs and models that know none. A refusal stays one.
 
     A stop sequence may lie across several texts, as it may across the pieces of a stream.
@@ -245,16 +241,14 @@ def stopped(content: Answer, stop_reason: str, prompt: Prompt) -> tuple[Answer, 
     left = place_of_stop(readable("".join(texts)), stops) if stops else None
     if left is None:
         return content, stop_reason
-    kept: Answer = []
-    pieces = ReadablePieces()
-    for block in content:
+    kept: list[ReplyBlock] = []
+    for block in readable_content(content):
         if not isinstance(block, TextContent):
             kept.append(block)
             continue
-        text = pieces.add(block.text)
-        if text[:left]:
-            kept.append(TextContent(text=text[:left]))
-        left -= len(text)
+        if block.text[:left]:
+            kept.append(TextContent(text=block.text[:left]))
+        left -= len(block.text)
         if left < 0:
             break
     return kept, stop_reason if stop_reason in REFUSALS else STOP_SEQUENCE

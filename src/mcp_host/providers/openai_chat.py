@@ -32,7 +32,6 @@ from mcp_host.providers.failures import Empty, Unfinished, reading, stream_of
 from mcp_host.providers.openai import (
     NAME_RULE,
     PROVIDER,
-    Answer,
     Part,
     arguments_of,
     audio,
@@ -52,7 +51,7 @@ from mcp_host.providers.openai import (
     result_parts,
     stopped,
 )
-from mcp_host.providers.replies import Call, Reply, as_json, object_in, text_arguments, token_counts
+from mcp_host.providers.replies import Call, Reply, ReplyBlock, as_json, object_in, text_arguments, token_counts
 from mcp_host.providers.requests import Prompt, refused
 from mcp_host.sampling.request import Usage
 from mcp_host.types import (
@@ -251,9 +250,9 @@ def _stop_reason(choice: JSONObject, message: JSONObject) -> str:
     return reason
 
 
-def _read_message(message: JSONObject, prompt: Prompt) -> Answer:
+def _read_message(message: JSONObject, prompt: Prompt) -> list[ReplyBlock]:
     texts = [_text(message.get("content")), message.get("refusal")]
-    content: Answer = [TextContent(text=text) for text in texts if text]
+    content: list[ReplyBlock] = [TextContent(text=text) for text in texts if text]
     if spoken := message.get("audio"):
         settings = prompt.options.get("audio")
         sound = settings.get("format") if isinstance(settings, Mapping) else None

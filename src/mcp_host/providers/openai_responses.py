@@ -19,7 +19,6 @@ from mcp_host.providers.failures import Unfinished, stream_of
 from mcp_host.providers.openai import (
     NAME_RULE,
     PROVIDER,
-    Answer,
     Part,
     arguments_of,
     call_id,
@@ -37,7 +36,16 @@ from mcp_host.providers.openai import (
     result_parts,
     stopped,
 )
-from mcp_host.providers.replies import Call, Reply, as_events, as_json, object_in, text_arguments, token_counts
+from mcp_host.providers.replies import (
+    Call,
+    Reply,
+    ReplyBlock,
+    as_events,
+    as_json,
+    object_in,
+    text_arguments,
+    token_counts,
+)
 from mcp_host.providers.requests import Prompt, refused
 from mcp_host.sampling.request import Usage
 from mcp_host.types import (
@@ -218,9 +226,9 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     )
 
 
-def _read_output(output: Sequence[JSONObject]) -> tuple[Answer, bool]:
+def _read_output(output: Sequence[JSONObject]) -> tuple[list[ReplyBlock], bool]:
     """The content of an output, and whether there is a refusal in it."""
-    content: Answer = []
+    content: list[ReplyBlock] = []
     has_refused = False
     for item in output:
         match item["type"]:

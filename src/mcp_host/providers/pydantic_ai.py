@@ -20,7 +20,7 @@ from mcp_host.providers.adapter import Arguments, ProviderModel
 from mcp_host.providers.failures import Unfinished
 from mcp_host.providers.names import NameRule
 from mcp_host.providers.openai import call_id, function_of, stopped
-from mcp_host.providers.replies import Call, Reply, object_in, text_arguments, token_counts
+from mcp_host.providers.replies import Call, Reply, ReplyBlock, object_in, text_arguments, token_counts
 from mcp_host.providers.requests import Prompt, link_text, media_type, refused, result_content
 from mcp_host.sampling.request import Usage
 from mcp_host.types import (
@@ -241,7 +241,7 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     )
 
 
-def _read_part(part: JSONObject) -> TextContent | ImageContent | AudioContent | Call | None:
+def _read_part(part: JSONObject) -> ReplyBlock | None:
     match part["part_kind"]:
         case "text":
             return TextContent(text=part["content"]) if part["content"] else None

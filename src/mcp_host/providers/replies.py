@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from pydantic_core import from_json
@@ -18,6 +19,8 @@ from mcp_host.sampling.stop_reasons import CUT_OFF
 from mcp_host.types import AudioContent, ImageContent, JSONObject, TextContent, ToolUseContent
 from mcp_host.types.sampling import TOOL_USE, SamplingMessageContentBlock
 
+FIRST_HALF, SECOND_HALF = re.compile("[\ud800-\udbff]"), re.compile("[\udc00-\udfff]")  # of a character in UTF-16
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -28,6 +31,10 @@ class Call:
     id: str | None
     name: str
     arguments: object
+
+
+ReplyBlock: TypeAlias = TextContent | ImageContent | AudioContent | Call
+"""A block of what a reply says."""
 
 
 @dataclass(slots=True)
@@ -41,7 +48,7 @@ class Reply:
     results of its calls and that MCP has no place for: thinking, signatures, reasoning items. None if it has not.
     """
 
-    content: Sequence[TextContent | ImageContent | AudioContent | Call]
+    content: Sequence[ReplyBlock]
     model: str
     stop_reason: str
     turn: object = None
@@ -57,7 +64,7 @@ def answer_of(reply: Reply, prompt: Prompt, keep: KeepTurn | None = None) -> Mod
 
     Names are those of the request again. Calls of an answer that was cut off or refused are dropped. Ids are made
     fresh where they are missing, where the conversation has them already, and where *keep* keeps the turn. Halves of
-    characters become U+FFFD: no session can send them.
+    characters that are alone become U+FFFD: no session can send them.
 
     Raises:
         SamplingError: The arguments of a call are no JSON object, or missing.
@@ -68,8 +75,9 @@ def answer_of(reply: Reply, prompt: Prompt, keep: KeepTurn | None = None) -> Mod
     cut_off = reply.stop_reason in CUT_OFF
     for block in reply.content:
         if isinstance(block, TextContent):
-            text = readable(block.text)
-            content.append(block if text is block.text else TextContent(text=text))
+            if readable(block.text) is not block.text:
+                return answer_of(replace(reply, content=readable_content(reply.content)), prompt, keep)
+            content.append(block)
         elif not isinstance(block, Call):
             data = plain_base64(block.data)
             content.append(block if data is block.data else block.model_copy(update={"data": data}))
@@ -88,6 +96,29 @@ def answer_of(reply: Reply, prompt: Prompt, keep: KeepTurn | None = None) -> Mod
     else:
         content = _with_unique_ids(content, prompt.request)
     return ModelAnswer(content=content, model=model, stop_reason=TOOL_USE, usage=reply.usage)
+
+
+def readable_content(content: Sequence[ReplyBlock]) -> list[ReplyBlock]:
+    """*content* with texts that are `readable`, also where one ends with half of a character, and the next text begins
+    with the other half: that goes to the first.
+    """
+    whole: list[ReplyBlock] = []
+    half: tuple[int, str] | None = None  # the last text and its place, if it ends with a first half
+    for block in content:
+        if isinstance(block, TextContent) and block.text:
+            text = block.text
+            if half is not None and SECOND_HALF.match(text):
+                place, before = half
+                whole[place] = TextContent(text=before + text[0])
+                text = text[1:]
+                block = TextContent(text=text)
+            half = (len(whole), text) if FIRST_HALF.match(text[-1:]) else None
+        whole.append(block)
+    return [
+        TextContent(text=readable(block.text)) if isinstance(block, TextContent) else block
+        for block in whole
+        if not isinstance(block, TextContent) or block.text
+    ]
 
 
 def _no_arguments(name: str, request: SamplingRequest) -> JSONObject:
