@@ -327,6 +327,8 @@ async def test_an_unknown_command_shows_those_that_there_are_and_asks_no_model(s
     async with chatting(screen, api):
         screen.press("/help\n")
         shown = await screen.asks(PROMPT)
+        screen.press("/Quit\n")
+        await screen.asks(PROMPT)
 
     assert "/clear forgets the conversation. /quit and Ctrl-D end it." in " ".join(shown.split())
     assert api.heard == []
@@ -523,6 +525,15 @@ def test_without_a_terminal_a_server_gets_the_model_by_a_flag_only(serve: Serve)
     assert err.splitlines()[0] == denied
 
     assert piped([*opinion()[:3], "--yes", *opinion()[3:]], "", environment_of(api)) == (0, "I think not.\n", "")
+
+
+def test_a_model_that_fails_while_it_answers_a_server_is_the_exit_code(serve: Serve) -> None:
+    api = serve(AnthropicServer, Failed(status=400))
+
+    code, out, err = piped(command_of("opinion", "--yes", verb="call"), "", environment_of(api))
+
+    assert (code, out) == (9, "")
+    assert "this client's model failed: ProviderError: anthropic: BadRequestError (HTTP 400)" in err
 
 
 def test_the_demo_shows_a_server_that_asks_a_model_of_a_provider(serve: Serve) -> None:

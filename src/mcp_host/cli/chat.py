@@ -51,7 +51,7 @@ AnswerT = TypeVar("AnswerT")
 
 PROMPT = "> "
 HELP = "Ctrl-C stops an answer. /clear forgets the conversation. /quit and Ctrl-D end it."
-COMMAND = re.compile(r"/[a-z]*")  # mistyped, or /help: no prompt to pay an answer for
+COMMAND = re.compile(r"/\w*")  # mistyped, or /help: no prompt to pay an answer for
 AGAIN = "Ctrl-C again or Ctrl-D ends the conversation."
 MAX_TURNS = 50  # answers of the model to one prompt; the person sees them, and can stop it
 
@@ -128,7 +128,7 @@ def _converse(chat: Chat, portal: BlockingPortal) -> None:
             case prompt:
                 with _stopped_by_ctrl_c(chat, portal):
                     portal.start_task_soon(chat.turn, prompt).result()
-                print(file=sys.stderr)
+                    print(file=sys.stderr)
 
 
 def read_line(prompt: str) -> str:

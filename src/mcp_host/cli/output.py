@@ -63,7 +63,12 @@ class ExitCode(IntEnum):
 
     @classmethod
     def of(cls, error: BaseException) -> ExitCode:
-        """The exit code of an error: that of its nearest base class in the table."""
+        """The exit code of an error: that of its nearest base class in the table.
+
+        If a call needs an answer of the model, and the model fails, it is that of the model's error.
+        """
+        if isinstance(error, InputNotGiven) and isinstance(error.__cause__, SamplingError):
+            error = error.__cause__
         return next(CODES[kind] for kind in type(error).__mro__ if kind in CODES)
 
 

@@ -26,11 +26,11 @@ MOST_COUNTED = 1000  # rows that are only counted; a server may send 500,000
 
 SPACES = re.compile(" +")
 MOST_MARKS = 8  # on one character; scripts need four or five, and rows would have no end
-INVISIBLE = (
-    re.compile(  # though printable: fillers, and selectors of variants, which can carry a text that only models read
-        "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0d\uffa0\U000e0100-\U000e01ef]"
-    )
+INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0d\uffa0\U000e0100-\U000e01ef]"
 )
+"""Printable, but not seen: fillers, and selectors of variants, which can carry a text that only models read."""
+
 VS16 = "\ufe0f"  # makes an emoji of the character before it, which then takes another column
 
 
