@@ -397,6 +397,20 @@ def test_without_a_file_none_says_how_to_record(path: Path) -> None:
         Cassette(path, record_mode="none")
 
 
+async def test_a_recording_in_which_nothing_was_asked_is_replayed_and_replaces_another(path: Path) -> None:
+    with Cassette(path):
+        pass
+    assert read(path) == Contents("", [])
+    with Cassette(path, record_mode="none", require_all=True):
+        pass
+
+    async with connected(path, make_server(), "all"):
+        pass
+    with Cassette(path, record_mode="all"):
+        pass
+    assert read(path) == Contents("", [])
+
+
 async def test_a_recording_that_is_interrupted_leaves_the_old_file(path: Path) -> None:
     async with connected(path, make_server()):
         pass

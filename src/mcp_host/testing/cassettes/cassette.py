@@ -107,7 +107,7 @@ class Cassette:
         elif error is None:
             if self._require_all:
                 self._check_all()
-            if self._tape.changed:
+            if self._tape.changed or not self._tape.replays:
                 write(self.path, Contents(self._note, self._tape.entries()))
 
     def transport(self, server: Connectable, *, name: str | None = None) -> CassetteTransport:
