@@ -691,15 +691,15 @@ def text_delta(text: str) -> dict[str, Any]:
     return {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}
 
 
-async def test_a_stream_of_more_than_64_mebibytes_is_an_error() -> None:
+async def test_a_stream_of_more_than_64_million_characters_is_an_error() -> None:
     piece = text_delta("x" * 2**20)
     client = Events(*BEGIN, *[piece] * 100, *END)
 
     with fail_after(20), pytest.raises(ProviderError) as raised:
         await AnthropicModel(client, MODEL, stream=True)(request())
 
-    assert "the answer has more than 64 MiB" in str(raised.value)
-    assert len(client.left) == 38  # of 104
+    assert str(raised.value) == "anthropic: the stream has more than 64,000,000 characters"
+    assert len(client.left) == 40  # of 104
 
 
 async def test_other_tasks_run_while_a_stream_has_many_events_at_once() -> None:

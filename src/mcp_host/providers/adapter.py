@@ -62,8 +62,9 @@ class ProviderModel(ABC):
     With *progress* the server gets the text as progress of its request, if it asks for progress: your consent that it
     sees an answer that is not finished, and that nothing has checked.
 
-    A stream of more than 64 MiB is an error. An answer that is asked for without one is bounded by nothing but
-    `SamplingLimits.seconds`: the SDK reads it whole. Set *stream* for a provider that you do not trust.
+    A stream with more than 64 million characters is an error: those of its events as Python writes them, so that the
+    names of fields count. The SDK reads each event whole, and an answer that is no stream: these are bounded by nothing
+    but `SamplingLimits.seconds`. Set *stream* for a provider that you do not trust.
 
     *reasoning* keeps what the model thought before its calls, see `ReasoningStore`; the default is a store for
     this object alone. *altered_history* says what happens if that cannot be restored, because it is

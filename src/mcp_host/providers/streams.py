@@ -17,7 +17,7 @@ from mcp_host.providers.texts import PiecesUpToStop, ReadablePieces
 from mcp_host.sampling.request import SamplingRequest
 from mcp_host.types import JSONObject
 
-MOST_CHARACTERS = 64 * 1024 * 1024  # of all events of an answer as Python writes them: 128,000 tokens, 500 for each
+MOST_CHARACTERS = 64_000_000  # of all events of an answer as Python writes them: 128,000 tokens, 500 for each
 EVENTS_AT_ONCE = 32  # then other tasks run
 REPORT_TIME = 5.0  # seconds that a complete answer waits for the server to take the reports of its text
 
@@ -145,6 +145,6 @@ class Heard:
         self._events += 1
         self._characters += len(str(event))
         if self._characters > MOST_CHARACTERS:
-            raise ProviderError(self._provider, f"the answer has more than {MOST_CHARACTERS // 2**20} MiB")
+            raise ProviderError(self._provider, f"the stream has more than {MOST_CHARACTERS:,} characters")
         if self._events % EVENTS_AT_ONCE == 0:
             await checkpoint()
