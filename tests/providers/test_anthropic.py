@@ -97,13 +97,34 @@ def test_a_plain_request_has_the_model_the_tokens_and_the_text() -> None:
                 }
             ],
         ),
+        (
+            [resource(blob="e30=", mimeType="application/json")],
+            [
+                {
+                    "type": "document",
+                    "source": {"type": "text", "media_type": "text/plain", "data": "{}"},
+                    "title": "file:///a",
+                }
+            ],
+        ),
         ([resource(blob="aGk=", mimeType="image/png")], [PNG_BLOCK]),
         (
             [{"type": "resource_link", "uri": "file:///b", "name": "b", "description": "B"}],
             [text('{"name":"b","uri":"file:///b","description":"B","type":"resource_link"}')],
         ),
     ],
-    ids=["text", "empty", "image", "text resource", "empty resource", "pdf", "text blob", "image blob", "link"],
+    ids=[
+        "text",
+        "empty",
+        "image",
+        "text resource",
+        "empty resource",
+        "pdf",
+        "text blob",
+        "JSON blob",
+        "image blob",
+        "link",
+    ],
 )
 def test_what_a_tool_result_has_is_written(content: list[dict[str, Any]], written: object) -> None:
     body = write_request(prompt(USER, used(a=1), result(*content), tools=[ADD]))

@@ -161,7 +161,7 @@ class ProviderModel(ABC):
 
     @abstractmethod
     def request_events(self, body: JSONObject) -> AbstractAsyncContextManager[AsyncIterator[JSONObject]]:
-        """The same for a stream of events. Leaving it closes the response."""
+        """Send *body* through the SDK's client. Gives the events of a stream; leaving it closes the response."""
 
     async def __call__(self, request: SamplingRequest) -> CreateMessageResult:
         """Ask the model.
@@ -242,6 +242,6 @@ class ProviderModel(ABC):
                     text = self.read_event(reply, event)
                     if text:
                         show(text)
-            if not reply:
+            if not reply:  # inside: `stream_of` looks at the response
                 raise Empty
         return reply

@@ -16,10 +16,8 @@ Rules that no description of the API has in one place, and that requests are wri
 from __future__ import annotations
 
 import re
-from base64 import b64decode
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from hashlib import sha256
 from typing import Any, assert_never
 
 from pydantic_core import from_json
@@ -31,10 +29,12 @@ from mcp_host.providers.names import NameRule
 from mcp_host.providers.replies import Call, Reply, ReplyBlock, as_events, as_json, object_in, token_counts, total
 from mcp_host.providers.requests import (
     Prompt,
+    file_text,
     input_schema,
     link_text,
     media_type,
     merged,
+    other_id,
     refused,
     result_content,
 )
@@ -219,8 +219,8 @@ def _block(block: ContentBlock | SamplingMessageContentBlock, where: str) -> lis
             if kind == PDF:
                 source = {"type": "base64", "media_type": PDF, "data": resource.blob}
                 return [{"type": "document", "source": source, **_title(resource.uri)}]
-            if kind.startswith("text/"):
-                return _document(_decoded(resource, where), resource.uri)
+            if (read := file_text(resource, where)) is not None:
+                return _document(read, resource.uri)
             return [_image(resource.blob, kind, where)]
         case AudioContent():
             raise refused(where, "no audio")
@@ -246,13 +246,6 @@ def _title(uri: str) -> JSONObject:
     return {"title": uri[:MOST_TITLE]} if uri else {}
 
 
-def _decoded(resource: BlobResourceContents, where: str) -> str:
-    try:
-        return b64decode(resource.blob, validate=True).decode()
-    except ValueError:
-        raise refused(where, f"no {resource.mime_type} that is not UTF-8") from None
-
-
 def _result(result: ToolResultContent, where: str) -> tuple[JSONObject, list[JSONObject]]:
     """A tool's result, and what has to come after all results."""
     content = [written for block in result_content(result) for written in _block(block, where)]
@@ -269,7 +262,7 @@ def _result(result: ToolResultContent, where: str) -> tuple[JSONObject, list[JSO
 
 def _id(id: str) -> str:
     """An id of a tool call; one that the API does not take as another that is the same each time."""
-    return id if ID.fullmatch(id) else f"call_{sha256(id.encode(errors='surrogatepass')).hexdigest()[:32]}"
+    return id if ID.fullmatch(id) else other_id(id)
 
 
 def _tools(prompt: Prompt) -> JSONObject:

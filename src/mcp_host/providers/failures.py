@@ -108,7 +108,8 @@ def provider_error(exc: Exception, provider: str, *, is_stream: bool = False) ->
     the system's reason. A stream that is cut is a failed connection.
     """
     if is_stream and (isinstance(exc, Unfinished) or _is_cut(exc)):
-        return unfinished(provider, exc)
+        problem = "the stream ended before the answer was complete"
+        return ProviderError(provider, problem, transient=True, original=exc)
     status = _status(exc)
     code = _code(exc)
     problem = type(exc).__name__
@@ -128,11 +129,6 @@ def provider_error(exc: Exception, provider: str, *, is_stream: bool = False) ->
         transient=status is None and (code in OVERLOADED or (is_connection and not wrong_url)),
         original=exc,
     )
-
-
-def unfinished(provider: str, exc: Exception) -> ProviderError:
-    """The error for a stream that ended before the answer was complete."""
-    return ProviderError(provider, "the stream ended before the answer was complete", transient=True, original=exc)
 
 
 def _is_not_parsed(exc: BaseException) -> bool:

@@ -102,14 +102,15 @@ def _no_such_model(name: str, prefix: str) -> str:
 def _client(provider: Provider) -> object:
     """The client of the SDK, made from the environment."""
     client: object = None
-    needs_key = not environ.get(provider.base_url) or any(environ.get(key) for key in provider.keys)
+    has_key = any(environ.get(key) for key in provider.keys)
+    # Another server may need no key. The SDK does not do without one.
+    arguments = {"api_key": "none"} if environ.get(provider.base_url) and not has_key else {}
     try:
-        make = getattr(import_module(provider.sdk), provider.client)
-        client = make() if needs_key else make(api_key="none")  # the SDK does not do without, and the server ignores it
+        client = getattr(import_module(provider.sdk), provider.client)(**arguments)
     except ImportError as exc:
         raise ImportError(f"the SDK {provider.package} is not installed: pip install {provider.package}") from exc
     except Exception as exc:
-        if not provider.keys or any(environ.get(key) for key in provider.keys):
+        if has_key or not provider.keys:
             raise ValueError(f"the SDK {provider.package} makes no client: {excerpt(str(exc))}") from exc
     if client is None or (provider.credentials and not any(getattr(client, name) for name in provider.credentials)):
         variables = " or ".join(provider.keys)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from hashlib import sha256
 from typing import TypeAlias, assert_never
 from urllib.parse import unquote, urlsplit
 
@@ -13,7 +12,16 @@ from mcp_host.providers import schemas
 from mcp_host.providers.failures import OVERLOADED, code_among
 from mcp_host.providers.names import NameRule
 from mcp_host.providers.replies import Call, ReplyBlock, readable_content
-from mcp_host.providers.requests import Prompt, file_text, input_schema, link_text, media_type, refused, result_content
+from mcp_host.providers.requests import (
+    Prompt,
+    file_text,
+    input_schema,
+    link_text,
+    media_type,
+    other_id,
+    refused,
+    result_content,
+)
 from mcp_host.providers.texts import place_of_stop, readable
 from mcp_host.sampling.stop_reasons import REFUSALS
 from mcp_host.types import (
@@ -137,9 +145,7 @@ def audio(block: AudioContent, where: str) -> JSONObject:
 
 def call_id(id: str) -> str:
     """The id of a tool call; the same other one each time if it is too long."""
-    if 0 < len(id) <= MOST_ID:
-        return id
-    return f"call_{sha256(id.encode(errors='surrogatepass')).hexdigest()[:32]}"
+    return id if 0 < len(id) <= MOST_ID else other_id(id)
 
 
 def reasons(model: str) -> bool:

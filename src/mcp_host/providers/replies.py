@@ -173,7 +173,7 @@ def as_json(value: Any) -> JSONObject:
 
 
 async def as_events(events: Any) -> AsyncIterator[JSONObject]:
-    """The same of each event of an SDK's stream."""
+    """The events of an SDK's stream, as `as_json` gives each."""
     async for event in events:
         yield as_json(event)
 

@@ -6,6 +6,7 @@ import re
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from operator import attrgetter
 from typing import Self
 
@@ -267,6 +268,11 @@ def merged(fields: Mapping[str, object], options: Mapping[str, object]) -> JSONO
 def refused(where: str, what: str) -> InputRefused:
     """The error for a request with something that the provider cannot take: ``messages[2]: this model takes no audio``."""
     return InputRefused(INVALID_PARAMS, f"{where}: this model takes {what}")
+
+
+def other_id(id: str) -> str:
+    """The id of a tool call for a provider that does not take *id*: the same each time."""
+    return f"call_{sha256(id.encode(errors='surrogatepass')).hexdigest()[:32]}"
 
 
 def input_schema(tool: Tool, rewrite: Callable[[JSONObject], JSONObject]) -> JSONObject:
