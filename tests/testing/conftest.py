@@ -6,13 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.testing.cassettes.provider import Library, Provider, serve
+from tests.asgi import serving
+from tests.testing.cassettes.provider import Library, Provider
 
 
 @pytest.fixture
 def provider() -> Iterator[Provider]:
-    with serve(Provider()) as provider:
-        yield provider
+    """A provider that runs in a thread."""
+    app = Provider()
+    with serving(app) as app.url:
+        yield app
 
 
 @pytest.fixture(params=["httpx", "httpx2"])

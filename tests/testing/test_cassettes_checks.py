@@ -25,7 +25,7 @@ from mcp_host.testing.cassettes.file import layout
 from mcp_host.testing.cassettes.ids import Ids
 from mcp_host.testing.cassettes.redaction import REDACTED, Redaction
 from mcp_host.testing.pytest_plugin import file_name
-from tests.testing.cassettes.provider import Provider, serve
+from tests.testing.cassettes.provider import Provider
 
 Change = Callable[[dict[str, Any]], object]
 
@@ -165,9 +165,11 @@ def save(path: Path, whole: object) -> None:
     path.write_text(json.dumps(whole))
 
 
-async def test_a_text_that_reads_as_a_mark_or_a_placeholder_matches_itself_alone(path: Path) -> None:
+async def test_a_text_that_reads_as_a_mark_or_a_placeholder_matches_itself_alone(
+    path: Path, provider: Provider
+) -> None:
     texts = ["<redacted>", "call__1", "id__7", "<~redacted>"]
-    with fail_after(30), serve(Provider()) as provider:
+    with fail_after(30):
         with Cassette(path) as cassette:
             recorded = [await echo(cassette, provider.url, text) for text in texts]
         with Cassette(path, require_all=True) as cassette:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, MutableMapping
 from secrets import token_hex
 from typing import Any, Literal, TypeAlias
-
-from tests.asgi import serving
 
 Scope = MutableMapping[str, Any]
 Send = Callable[[Scope], Awaitable[None]]
@@ -84,10 +81,3 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
         call = {"type": "tool_use", "id": f"toolu_{token_hex(6)}", "name": "multiply", "input": {"a": left, "b": right}}
         content = [call]
     return {"id": f"msg_{token_hex(6)}", "type": "message", "content": content}
-
-
-@contextmanager
-def serve(app: Provider) -> Iterator[Provider]:
-    """Run *app* in a thread; its `url` is set."""
-    with serving(app) as app.url:
-        yield app

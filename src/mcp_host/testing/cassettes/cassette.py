@@ -46,7 +46,7 @@ class Cassette:
     - ``all``: record everything anew.
 
     While all is replayed, no server is started, and no socket of the process connects to hosts other than
-    *allowed_hosts*. Requests are found by their content, and each recorded one is used once, in order. One
+    *allowed_hosts*, which are names or addresses. Requests are found by their content, and each recorded one is used once, in order. One
     that is not in the file fails: an SDK gets an HTTP status of 400, and leaving the block raises `CassetteError`,
     which shows the difference. With *require_all*, leaving the block raises it, too, if not everything was used.
 

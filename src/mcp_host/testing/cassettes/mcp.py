@@ -381,9 +381,13 @@ class ReplayChannel:
                 return taken
             if method in (CANCELLED, PROGRESS):
                 return live  # how often and when they are sent, depends on the time that things take
-            what = f"the request {method}" if isinstance(message, Request) else "the notification " + str(method)
-            if method is None:
-                what = "our answer to a request of the server"
+            match message:
+                case Request():
+                    what = f"the request {method}"
+                case Notification():
+                    what = f"the notification {method}"
+                case _:
+                    what = "our answer to a request of the server"
             raise self._tape.refuse(candidates, "message", live, what)
 
     def _next(self) -> Entry | None:
