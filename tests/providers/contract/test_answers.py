@@ -302,8 +302,8 @@ async def test_a_reply_of_too_many_levels_or_digits_cannot_be_read(adapter: Adap
     assert (str(caught.value).partition(": ")[2], caught.value.transient) == ("the reply cannot be read", False)
 
 
-PAGES = ["{}", "[]", "null", "1", '{"choices": "none"}', "<html>502</html>", "\n", ""]
-HIDDEN = {"ollama": ["\n", ""], "pydantic-ai": PAGES}
+PAGES = ["{}", "[]", "null", "1", '{"choices": "none"}', "<html>502</html>", "{\n}", "\n<html>", ""]
+HIDDEN = {"ollama": ["{\n}", "\n<html>", ""], "pydantic-ai": PAGES}
 """Pages that the SDK does not show: it raises nothing, or what it raises for a stream that is cut, and hides the type of the response."""
 
 
