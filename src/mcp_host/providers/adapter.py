@@ -213,6 +213,11 @@ class ProviderModel(ABC):
         return Prompt(restored.request, self._model, names, self._options, restored.turns, restored.lost, offer)
 
     def _answer(self, native: JSONObject, prompt: Prompt) -> ModelAnswer:
+        """The answer in a reply.
+
+        Raises:
+            SamplingError, ProviderError, Unfinished, Unreadable: It has none that can be used.
+        """
         with reading():
             reply = self.read_reply(native, prompt)
             keep = None
@@ -225,9 +230,8 @@ class ProviderModel(ABC):
         stops = [stop for stop in request.stop_sequences or () if stop] if self.cuts_at_stops else []
         on_delta = self._on_delta if is_shown else None
         async with showing(request, on_delta, progress=is_shown and self._progress, stops=stops) as show:
-            return self._answer(
-                await self.ask(body, show), prompt
-            )  # inside: an answer that fails waits for no progress
+            reply = await self.ask(body, show)
+            return self._answer(reply, prompt)  # inside: an answer that fails waits for no progress
 
     async def ask(self, body: JSONObject, show: Show | None = None) -> JSONObject:
         """Ask for a reply. With *show*, for a stream of it: *show* gets each text that an event adds to the answer."""

@@ -263,7 +263,7 @@ def _wrong_url(exc: BaseException) -> str | None:
         _ = _url(exc).port
     except ValueError:
         has_no_port = True
-    return "its URL has a port above 65535" if has_no_port else None
+    return "its URL has a port that does not exist" if has_no_port else None
 
 
 def _connection(exc: Exception) -> str:
