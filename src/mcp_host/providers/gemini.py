@@ -366,7 +366,7 @@ def _file(kind: str, data: str, where: str) -> JSONObject:
 
 def read_event(reply: JSONObject, event: JSONObject) -> str:
     """Add one event, a GenerateContentResponse with some more parts. They are joined when the reply is read. Fields that
-    `read_reply` does not read are ignored: a page has no others.
+    `read_reply` does not read are ignored, so a page in the place of a stream adds nothing.
 
     Raises:
         ProviderError: The event says that the stream failed.
