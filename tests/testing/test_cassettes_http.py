@@ -111,6 +111,16 @@ async def test_a_provider_that_cannot_be_reached_cannot_in_the_replay(tmp_path: 
                 await client.post(url, json={})
 
 
+async def test_an_error_that_the_library_does_not_have_is_the_nearest_one(tmp_path: Path, library: Library) -> None:
+    """It was recorded with another version, or with a transport of the user's."""
+    path = tmp_path / "cassette.json"
+    asked = {"method": "GET", "url": "http://localhost/", "headers": {"accept": "*/*"}}
+    write(path, Contents("", [{"http": asked, "failed": {"error": "AnotherError", "message": "it broke"}}]))
+    async with client_of(path, library) as client:
+        with pytest.raises((httpx.ReadError, httpx2.ReadError), match="it broke"):
+            await client.get("http://localhost/")
+
+
 async def test_a_request_that_was_cancelled_waits_to_be_cancelled(
     tmp_path: Path, provider: Provider, library: Library
 ) -> None:

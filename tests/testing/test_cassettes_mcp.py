@@ -6,15 +6,16 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
-from anyio import Event, create_task_group, fail_after
+from anyio import Event, create_task_group, fail_after, wait_all_tasks_blocked
 
 from mcp_host import Client, Elicitation, Sampling, SamplingRequest, Stdio, StreamableHttp, always
-from mcp_host.errors import ConnectFailed, ConnectionClosed, HttpStatusError, RequestTimeout, ServerError
+from mcp_host.errors import ConnectFailed, ConnectionClosed, HttpStatusError, ProtocolError, RequestTimeout, ServerError
+from mcp_host.session.changes import Change
 from mcp_host.testing import Cassette, CassetteError, Context, RecordMode, ScriptedPeer, Server, ToolError
 from mcp_host.testing.cassettes.file import Contents, read, write
 from mcp_host.types import CreateMessageResult, ElicitResult, LoggingMessageNotificationParams
@@ -305,6 +306,89 @@ async def test_what_the_server_sends_without_a_call_comes_after_what_came_before
                 await logged.wait()
 
     assert heard == ["listed", "listed"]
+
+
+async def test_a_message_that_is_none_is_one_in_the_replay_too(path: Path) -> None:
+    """One that names our request fails it, and one that names none is a warning."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}})
+        call = await peer.receive("tools/call")
+        await peer.send_raw(b"Listening.")
+        await peer.send({"jsonrpc": "2.0", "id": call["id"], "result": 5})
+
+    async def use(client: Client) -> object:
+        with pytest.raises(ProtocolError) as caught:
+            await client.call_tool("anything")
+        return str(caught.value), [warning.partition(": ")[2] for warning in client.warnings]
+
+    recorded, replayed = await both(path, ScriptedPeer(script), use, era="legacy")
+
+    assert recorded == replayed
+    assert [entry["malformed"]["id"] for entry in entries(path) if "malformed" in entry] == [None, "request__2"]
+
+
+async def test_a_session_over_http_that_is_lost_is_lost_in_the_replay_too(path: Path) -> None:
+    """The client opens another one, and repeats the call."""
+    server = make_server()
+
+    async def use(client: Client) -> object:
+        first = (await client.call_tool("fail")).text
+        await server.expire_sessions()
+        return first, (await client.call_tool("fail")).text
+
+    async with server.http() as url:
+        recorded, replayed = await both(path, StreamableHttp(url), use, era="legacy")
+
+    assert recorded == replayed
+    assert [entry["failed"]["error"] for entry in entries(path) if "failed" in entry] == ["SessionLost"]
+
+
+async def test_what_a_server_over_http_sends_without_a_call_is_replayed(path: Path) -> None:
+    server = make_server()
+    heard: list[str] = []
+    async with server.http() as url:
+        for target in (StreamableHttp(url), NOWHERE):
+            changed = Event()
+
+            async def on_change(change: Change, changed: Event = changed) -> None:
+                heard.append(change.method)
+                changed.set()
+
+            with fail_after(30), Cassette(path) as cassette:
+                async with Client(cassette.transport(target), era="legacy", on_change=on_change) as client:
+                    await client.call_tool("fail")
+                    await server.notify_tools_changed()
+                    await changed.wait()
+
+    assert heard == ["notifications/tools/list_changed"] * 2
+    assert [entry["apart"] for entry in entries(path) if "apart" in entry] == [True]
+
+
+async def test_a_connection_that_was_given_up_while_it_was_opened_does_not_open(path: Path) -> None:
+    write(path, Contents("", [{"open": "server"}]))
+    opened: list[Client] = []
+
+    async def open_it(cassette: Cassette) -> None:
+        async with Client(cassette.transport(NOWHERE)) as client:
+            opened.append(client)
+
+    with fail_after(30), Cassette(path) as cassette:
+        async with create_task_group() as tasks:
+            tasks.start_soon(open_it, cassette)
+            await wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+
+    assert opened == []
+
+
+async def test_a_notification_that_is_not_in_the_file_is_an_error(path: Path) -> None:
+    for method in ("notifications/one", "notifications/two"):
+        error = pytest.raises(CassetteError, match="the notification notifications/two is not in")
+        with error if method.endswith("two") else nullcontext():
+            async with connected(path, make_server(), era="legacy") as client:
+                await client.notify(method)
+                await client.call_tool("fail")
 
 
 async def test_a_form_for_the_user_is_replayed(path: Path) -> None:
