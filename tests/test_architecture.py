@@ -42,7 +42,7 @@ MAY_IMPORT = {
         *("concurrency", "errors", "handlers", "json_schema", "limits", "protocol", "sampling"),
         *("server_requests", "types"),
     },
-    "auth": {"concurrency", "errors", "terminal"},
+    "auth": {"concurrency", "errors", "limits", "terminal", "transports", "types"},
     "elicitation": {"errors", "handlers", "json_schema", "protocol", "server_requests", "terminal", "types"},
     "roots": {"errors", "handlers", "server_requests", "types"},
     "session": {
@@ -130,11 +130,11 @@ def test_no_two_modules_import_each_other() -> None:
     TopologicalSorter(graph).prepare()  # raises CycleError
 
 
-def test_only_the_transports_import_httpx() -> None:
+def test_only_the_transports_and_oauth_import_httpx() -> None:
     """Cassettes, in `testing`, name its types, and import the library that the test asks for."""
     users = {package(module) for module in MODULES if {"httpx", "httpx2"} & set(imports(parse(module)))}
 
-    assert users == {"testing", "transports"}
+    assert users == {"auth", "testing", "transports"}
 
 
 @pytest.mark.parametrize(

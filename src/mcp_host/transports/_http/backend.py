@@ -16,12 +16,12 @@ from urllib.request import Request, getproxies
 
 import h11
 import httpx
-from anyio import CancelScope, move_on_after
+from anyio import CancelScope, connect_tcp, move_on_after
 from anyio.abc import TaskGroup
 
 from mcp_host.errors import ConnectFailed, ConnectionClosed, HttpStatusError, excerpt
 from mcp_host.limits import Limits
-from mcp_host.transports._http.pool import KEEPALIVE, MAX_IDLE, Pool, PoolResponse
+from mcp_host.transports._http.pool import KEEPALIVE, MAX_IDLE, Connect, Pool, PoolResponse
 from mcp_host.transports._http.response import HttpResponse
 from mcp_host.transports._http.tls import (
     ClientCertificate,
@@ -125,12 +125,19 @@ class HttpBackend(ABC):
         self._headers = headers
 
     async def send(
-        self, method: str, headers: Headers, content: bytes | None = None, *, repeatable: bool = False
+        self,
+        method: str,
+        headers: Headers,
+        content: bytes | None = None,
+        *,
+        repeatable: bool = False,
+        redirects: bool = True,
     ) -> HttpResponse:
         """Send a request and return its response, of any status, as soon as its headers have arrived.
 
         A *repeatable* request is sent again if a connection breaks before any of the response arrives.
-        Redirects that keep the method (307, 308) are followed within the origin.
+        Redirects that keep the method (307, 308) are followed within the origin; without *redirects*, they are
+        responses like any other.
 
         Raises:
             ConnectFailed, ConnectionClosed: With the reason as the cause, unless that may show a secret.
@@ -140,7 +147,7 @@ class HttpBackend(ABC):
         for _ in range(MAX_REDIRECTS + 1):
             response = await self._send(method, url, {**self._headers, **headers}, content, repeatable=repeatable)
             response.drain_soon = self._drain_soon
-            if response.status not in REDIRECTS:
+            if response.status not in REDIRECTS or not redirects:
                 return response
             async with response:
                 url = self._redirected(url, response)
@@ -182,10 +189,16 @@ class HttpBackend(ABC):
 
 
 class HttpxBackend(HttpBackend):
-    """A client of httpx or httpx2, used as it is: with its hooks, its authentication, its cookies."""
+    """A client of httpx or httpx2, used as it is: with its hooks, its authentication, its cookies.
 
-    def __init__(self, url: httpx.URL, headers: Headers, name: str, client: AnyClient) -> None:
+    An *anonymous* one sends neither the client's authentication nor an Authorization header that the client adds.
+    """
+
+    def __init__(
+        self, url: httpx.URL, headers: Headers, name: str, client: AnyClient, *, anonymous: bool = False
+    ) -> None:
         super().__init__(url, headers, name)
+        self._anonymous = anonymous
         self._library, self._client = HttpLibrary.of(client)
         self.not_retried = self._library.not_retried
         # The caller of a request says how long it may take, so the client's read timeout does not apply.
@@ -199,7 +212,7 @@ class HttpxBackend(HttpBackend):
             raise ConnectionClosed(
                 f"{self.name}: the {self._library.module.__name__}.AsyncClient was closed", may_have_run=False
             )
-        auth = self._client.auth
+        auth = None if self._anonymous else self._client.auth
         if url.userinfo:  # httpx would log it with the URL, at INFO
             auth = auth or self._library.module.BasicAuth(url.username, url.password)
             url = url.copy_with(userinfo=b"")
@@ -208,6 +221,8 @@ class HttpxBackend(HttpBackend):
             request = self._client.build_request(
                 method, str(url), headers=headers, content=content, timeout=self._timeout
             )
+            if self._anonymous and "authorization" not in map(str.lower, headers):
+                request.headers.pop("authorization", None)
             if content is not None:
                 request.stream = self._library.request_body(content)
             return HttpxResponse(await self._send_twice(request, auth, repeatable), self.name, self._library)
@@ -335,9 +350,16 @@ class PoolBackend(HttpBackend):
         limits: Limits,
         tls: ssl.SSLContext,
         uds: str | None = None,
+        connect: Connect = connect_tcp,
     ) -> None:
         self._pool = Pool(
-            url, name, tls, uds=uds, connect_timeout=limits.connect_timeout, write_timeout=limits.stall_timeout
+            url,
+            name,
+            tls,
+            uds=uds,
+            connect=connect,
+            connect_timeout=limits.connect_timeout,
+            write_timeout=limits.stall_timeout,
         )
         defaults = {"host": url.netloc.decode("ascii"), "user-agent": USER_AGENT}
         if url.userinfo:

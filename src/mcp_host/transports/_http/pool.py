@@ -10,7 +10,9 @@ import os
 import select
 import ssl
 import sys
+from collections.abc import Awaitable, Callable
 from time import monotonic
+from typing import TypeAlias
 
 import h11
 import httpx
@@ -45,6 +47,9 @@ READ_SIZE = 64 * 1024  # bytes at a time, so that a head is never longer than bo
 WRITE_SIZE = 64 * 1024  # bytes at a time; while a longer body is written, an early response is watched for
 EVENTS_PER_TICK = 256  # chunks of a body parsed in a row: a server may send chunks of one byte
 
+Connect: TypeAlias = Callable[[str, int], Awaitable[SocketStream]]
+"""Opens a connection to a host and port."""
+
 _SOCKET_ERRORS = (BrokenResourceError, ClosedResourceError, BusyResourceError, EndOfStream, OSError)  # TLS: OSErrors
 _END = h11.EndOfMessage()
 
@@ -54,7 +59,7 @@ class Pool:
 
     Requests in flight are not bounded here: streams stay open for hours, and a request
     must not wait for them. `HttpChannel` bounds calls. *tls* is used for https. *uds* is the
-    path of a unix socket to connect to, instead of the URL's host.
+    path of a unix socket to connect to, instead of the URL's host. *connect* takes the place of `anyio.connect_tcp`.
     """
 
     def __init__(
@@ -64,6 +69,7 @@ class Pool:
         tls: ssl.SSLContext,
         *,
         uds: str | None = None,
+        connect: Connect = connect_tcp,
         connect_timeout: float | None = None,
         write_timeout: float | None = None,
         max_idle: int = MAX_IDLE,
@@ -75,6 +81,7 @@ class Pool:
         self._port = url.port or {"http": 80, "https": 443}[url.scheme]
         self._tls = tls if url.scheme == "https" else None
         self._uds = uds
+        self._connect = connect
         self._connect_timeout = connect_timeout
         self._write_timeout = write_timeout
         self._max_idle = max_idle
@@ -174,7 +181,7 @@ class Pool:
         try:
             with fail_after(self._connect_timeout):
                 if self._uds is None:
-                    stream = await connect_tcp(self._host, self._port)
+                    stream = await self._connect(self._host, self._port)
                 else:
                     connected = (await connect_unix(self._uds)).extra(SocketAttribute.raw_socket)
                     # On asyncio, anyio's streams for unix sockets cause an `InvalidStateError` in the log if data or

@@ -87,6 +87,11 @@ class HttpResponse(ABC):
         return ", ".join(map(_decoded, values)) if values else None
 
     @property
+    def headers(self) -> httpx.Headers:
+        """All headers; their names are not case-sensitive."""
+        return httpx.Headers([(key, value) for key, values in self._headers.items() for value in values])
+
+    @property
     def reason(self) -> str:
         """The status with its standard phrase: "503 Service Unavailable"."""
         return f"{self.status} {httpx.codes.get_reason_phrase(self.status)}".rstrip()

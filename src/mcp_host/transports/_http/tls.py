@@ -152,8 +152,8 @@ def _unreadable(exc: OSError | ValueError) -> object:
     return exc
 
 
-def explain(exc: BaseException) -> str | None:
-    """Why TLS failed, and which argument helps. None if *exc* was not caused by an `ssl.SSLError`."""
+def explain(exc: BaseException, verify: str = VERIFY, cert: str = CERT) -> str | None:
+    """Why TLS failed, and which argument helps: *verify* or *cert*. None if *exc* was not caused by an `ssl.SSLError`."""
     error = _ssl_error(exc)
     match error:
         case None:
@@ -162,22 +162,22 @@ def explain(exc: BaseException) -> str | None:
             why = excerpt(getattr(error, "verify_message", "") or str(error))
             code = getattr(error, "verify_code", None)
             if code in _UNTRUSTED:
-                return f"the server's certificate is not trusted ({why}): pass its authority's file as {VERIFY}"
+                return f"the server's certificate is not trusted ({why}): pass its authority's file as {verify}"
             if code in _WRONG_HOST:
                 return (
                     f"the server's certificate is for another host ({why}): use the name in it,"
-                    f" or pass an ssl.SSLContext without check_hostname as {VERIFY}"
+                    f" or pass an ssl.SSLContext without check_hostname as {verify}"
                 )
-            return f"the server's certificate is not valid ({why}): {VERIFY} takes an ssl.SSLContext with other rules"
+            return f"the server's certificate is not valid ({why}): {verify} takes an ssl.SSLContext with other rules"
     alert = _alert(error)
     if alert == _REQUIRED:
-        return f"the server requires a client certificate: pass it as {CERT}"
+        return f"the server requires a client certificate: pass it as {cert}"
     if alert in _REJECTED:
-        return f"the server does not accept the client's certificate ({alert.lower()}): pass another as {CERT}"
+        return f"the server does not accept the client's certificate ({alert.lower()}): pass another as {cert}"
     if alert == "HANDSHAKE_FAILURE":  # how TLS 1.2 requires a certificate, among others
-        return f"the server ended the handshake of TLS: it may require a client certificate, passed as {CERT}"
+        return f"the server ended the handshake of TLS: it may require a client certificate, passed as {cert}"
     if alert == "PROTOCOL_VERSION" or error.reason == "UNSUPPORTED_PROTOCOL":
-        return f"no common version of TLS: an ssl.SSLContext as {VERIFY} may allow others than 1.2 and later"
+        return f"no common version of TLS: an ssl.SSLContext as {verify} may allow others than 1.2 and later"
     if error.reason in _NOT_TLS:
         return "the server does not speak TLS: its URL may begin with http://"
     return None
