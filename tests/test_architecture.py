@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "concurrency": {"_backends", "errors"},
     "types": {"base_errors"},
     "protocol": {"errors", "types"},
-    "terminal": {"errors", "server_requests"},
+    "terminal": {"_backends", "errors", "server_requests"},
     "json_schema": {"errors"},
     "handlers": {"_backends", "errors", "protocol"},
     "functions": {"concurrency", "errors", "types"},
@@ -42,7 +42,7 @@ MAY_IMPORT = {
         *("concurrency", "errors", "handlers", "json_schema", "limits", "protocol", "sampling"),
         *("server_requests", "types"),
     },
-    "auth": {"concurrency", "errors", "limits", "terminal", "transports", "types"},
+    "auth": {"concurrency", "errors", "handlers", "limits", "terminal", "transports", "types"},
     "elicitation": {"errors", "handlers", "json_schema", "protocol", "server_requests", "terminal", "types"},
     "roots": {"errors", "handlers", "server_requests", "types"},
     "session": {

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -508,22 +506,3 @@ async def test_a_host_with_letters_of_other_alphabets_is_pointed_out(screen: Scr
         "  | xn--pple-43d.example",
         "This host has letters that may look like others: is it the one that you know?",
     ]
-
-
-@pytest.mark.parametrize(("browser", "opened"), [("firefox", True), ("lynx", False), (None, False)])
-def test_a_browser_that_would_take_the_terminal_is_not_started(
-    browser: str | None, opened: bool, tmp_path: Path
-) -> None:
-    """Here the browser is a script, which the standard library finds by its name."""
-    script = tmp_path / (browser or "none")
-    script.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/visited\n')
-    script.chmod(0o700)
-    program = "from mcp_host.elicitation.terminal import _open; print(_open('https://id.example/'))"
-    inherited = {name: value for name, value in os.environ.items() if name not in ("BROWSER", "WAYLAND_DISPLAY")}
-    environment = {**inherited, "PATH": str(tmp_path), "TERM": "xterm", "DISPLAY": ":0" if browser == "firefox" else ""}
-
-    printed = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True, timeout=30
-    )
-
-    assert printed.stdout == f"{opened}\n"

@@ -7,7 +7,6 @@ from mcp_host.elicitation.elicitation import (
     OnElicitationComplete,
     UrlHandler,
     UrlRequest,
-    is_web_url,
     read_elicitations,
 )
 
@@ -18,6 +17,5 @@ __all__ = [
     "OnElicitationComplete",
     "UrlHandler",
     "UrlRequest",
-    "is_web_url",
     "read_elicitations",
 ]

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import urlsplit
 
 from mcp_host.errors import InputRefused, ProtocolError, UncheckableSchema, excerpt, quoted
 from mcp_host.handlers import as_async, call_handler, check_callable
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
 from mcp_host.server_requests import OuterCall, ProgressReporter, ReportsProgress
+from mcp_host.terminal.browser import host_of, is_web_url
 from mcp_host.types import REVISIONS, ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
 from mcp_host.types.revisions import first_unknown
 
@@ -26,8 +25,6 @@ logger = logging.getLogger(__name__)
 STEPS = 20_000  # to check a filled-in form: a tenth of a second, some hundred fields
 ANSWERS: dict[object, Any] = {"string": "", "number": 0, "integer": 0, "boolean": False, "array": []}
 """A value of each type that an answer can have. Lists are last, because not all revisions have them."""
-
-HOST = re.compile(r"[a-z0-9._:-]+")  # a name or an address, without the %-escapes that only browsers decode
 
 
 @dataclass(frozen=True)
@@ -134,7 +131,7 @@ class UrlRequest(_ElicitationRequest):
     @property
     def host(self) -> str:
         """The host of *url*, in lower case, without user, password and port. International names are in Punycode."""
-        return urlsplit(self.url).hostname or ""
+        return host_of(self.url)
 
     @property
     def elicitation_id(self) -> str | None:
@@ -288,20 +285,6 @@ def _kinds(schema: object) -> set[object]:
     if kinds is None:
         return set(ANSWERS)
     return {kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if isinstance(kind, str)}
-
-
-def is_web_url(url: str) -> bool:
-    """Whether *url* is http or https, and every program finds the same host in it.
-
-    Programs disagree about blanks, control characters and backslashes: the user could
-    consent to one host and visit another.
-    """
-    if not url.isascii() or not url.isprintable() or " " in url or "\\" in url:
-        return False
-    try:
-        return urlsplit(url).scheme in ("http", "https") and HOST.fullmatch(urlsplit(url).hostname or "") is not None
-    except ValueError:
-        return False
 
 
 def read_elicitations(data: object) -> list[ElicitRequestURLParams]:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import logging
-import webbrowser
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias
-
-from anyio import CapacityLimiter, to_thread
 
 from mcp_host.elicitation.elicitation import STEPS, FormRequest, UrlRequest
 from mcp_host.elicitation.form import are_numbered, display, expected, is_list, read_answer
 from mcp_host.errors import UncheckableSchema, excerpt
-from mcp_host.terminal.device import LONGEST_LINE, NoTerminal, Terminal, open_terminal
+from mcp_host.handlers import as_async
+from mcp_host.terminal.browser import is_opened, lookalike_rows, open_default
+from mcp_host.terminal.device import NoTerminal, Terminal, checked_line, open_terminal
 from mcp_host.terminal.fields import Choice, Field, read_fields
 from mcp_host.terminal.text import NAME_SHOWN, Layout
 from mcp_host.types import ElicitResult
@@ -24,9 +23,6 @@ CHOICES_SHOWN = 20
 TITLE_SHOWN = 160  # characters of a choice
 
 Leave: TypeAlias = Literal["decline", "cancel"]
-
-IN_TERMINAL = ("www-browser", "links", "elinks", "lynx", "w3m")
-"""Browsers of the `webbrowser` module that would take this terminal."""
 
 VISIT = {
     **dict.fromkeys(("y", "yes"), "open"),
@@ -133,7 +129,7 @@ class FormDialog:
     async def _take(self, field: Field, line: str) -> bool:
         """Whether a typed line, or Enter alone, is an answer. If not, the person is told why."""
         try:
-            value = read_answer(field, _checked(line)) if line else self._suggestion(field)
+            value = read_answer(field, checked_line(line)) if line else self._suggestion(field)
         except ValueError as exc:
             await self._say(str(exc))
             return False
@@ -279,21 +275,6 @@ def _message(request: FormRequest | UrlRequest, layout: Layout, *, whole: bool) 
     yield from layout.cut(layout.theirs(request.message), None if whole else ROWS_SHOWN)
 
 
-def _checked(line: str) -> str:
-    """The typed line, if the terminal gave it to us as it was typed.
-
-    Raises:
-        ValueError: It did not.
-    """
-    if "\ufffd" in line:
-        raise ValueError("This came in an encoding other than UTF-8.")
-    if not line.isprintable():
-        raise ValueError("This has a control character, such as that of an arrow key.")
-    if len(line.encode()) >= LONGEST_LINE - 1:
-        raise ValueError("This is too long for one line of the terminal, which has cut it.")
-    return line
-
-
 async def open_in_browser(request: UrlRequest, /, *, opener: Callable[[str], bool] | None = None) -> ElicitResult:
     """Show the URL in the terminal and open it after a yes: a handler for ``Elicitation(url=open_in_browser)``.
 
@@ -308,18 +289,20 @@ async def open_in_browser(request: UrlRequest, /, *, opener: Callable[[str], boo
     """
     try:
         async with open_terminal() as terminal:
-            return await _visit(request, terminal, opener or _open)
+            return await _visit(
+                request, terminal, open_default if opener is None else as_async(opener, argument="opener")
+            )
     except NoTerminal as exc:
         return _cancelled(request, exc)
 
 
-async def _visit(request: UrlRequest, terminal: Terminal, opener: Callable[[str], bool]) -> ElicitResult:
+async def _visit(request: UrlRequest, terminal: Terminal, opener: Callable[[str], Awaitable[bool]]) -> ElicitResult:
     await terminal.show(_invitation(request, terminal.layout, whole=False))
     while (step := await terminal.choose("Open it?", "y/m/v/N", VISIT)) == "view":
         await terminal.show(_invitation(request, terminal.layout, whole=True))
     match step:
         case "open" | "myself":
-            if step == "myself" or not await _opened(request.url, opener):
+            if step == "myself" or not await is_opened(request.url, opener):
                 await terminal.show([*terminal.layout.ours("Open this in your browser:"), request.url])
             return request.accept()
         case "decline":
@@ -333,10 +316,7 @@ def _invitation(request: UrlRequest, layout: Layout, *, whole: bool) -> Iterator
     yield from _message(request, layout, whole=whole)
     yield from layout.ours("host", "cyan")
     yield from layout.theirs("", lead=request.host)
-    if any(label.startswith("xn--") for label in request.host.split(".")):
-        yield from layout.ours(
-            "This host has letters that may look like others: is it the one that you know?", "yellow"
-        )
+    yield from lookalike_rows(request.host, layout)
     yield from layout.ours("whole URL", "cyan")
     yield from layout.theirs(request.url)
     yield ""
@@ -344,20 +324,3 @@ def _invitation(request: UrlRequest, layout: Layout, *, whole: bool) -> Iterator
     yield from layout.ours("m: I open it myself")
     yield from layout.ours("v: view the whole message")
     yield from layout.ours("n: decline")
-
-
-async def _opened(url: str, opener: Callable[[str], bool]) -> bool:
-    try:
-        return await to_thread.run_sync(opener, url, abandon_on_cancel=True, limiter=CapacityLimiter(1))
-    except Exception:
-        logger.exception("the browser could not be opened")
-        return False
-
-
-def _open(url: str) -> bool:
-    """Open *url* in the default browser, unless that one runs in this terminal."""
-    try:
-        browser = webbrowser.get()
-    except webbrowser.Error:
-        return False
-    return getattr(browser, "name", None) not in IN_TERMINAL and browser.open(url)

@@ -127,6 +127,21 @@ class Terminal:
         return line
 
 
+def checked_line(line: str) -> str:
+    """A line that `Terminal.ask` returned, if the terminal gave it to us as it was typed.
+
+    Raises:
+        ValueError: It did not.
+    """
+    if "\ufffd" in line:
+        raise ValueError("This came in an encoding other than UTF-8.")
+    if not line.isprintable():
+        raise ValueError("This has a control character, such as that of an arrow key.")
+    if len(line.encode()) >= LONGEST_LINE - 1:
+        raise ValueError("This is too long for one line of the terminal, which has cut it.")
+    return line
+
+
 def _one_at_a_time() -> Lock:
     """There is one person, and a "y" must not answer the wrong question: of another server, or of another kind."""
     try:

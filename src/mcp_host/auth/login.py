@@ -1,0 +1,279 @@
+"""How a person authorizes: by a browser on this machine, by pasting a URL, or by a function of the host's."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Protocol, TypeAlias
+
+from anyio import create_task_group, move_on_after
+
+from mcp_host.auth.errors import AddressRefused, LoginFailed
+from mcp_host.auth.loopback import LoopbackListener, find_port, read_query
+from mcp_host.errors import excerpt, quoted
+from mcp_host.handlers import as_async
+from mcp_host.limits import check_seconds
+from mcp_host.terminal.browser import host_of, is_opened, is_web_url, lookalike_rows, open_default
+from mcp_host.terminal.device import NoTerminal, checked_line, open_terminal
+from mcp_host.terminal.text import Layout, clean
+
+logger = logging.getLogger(__name__)
+
+PASTED_FROM = "http://127.0.0.1:50517/callback"  # the browser shows it in its address bar, though nothing listens there
+
+Opener: TypeAlias = Callable[[str], Awaitable[bool] | bool]
+LoginFunction: TypeAlias = Callable[[str], Awaitable[str] | str]
+
+
+class Redirection(Protocol):
+    """One login: the authorization server sends the person, with the answer, to *redirect_uri*."""
+
+    redirect_uri: str
+    """For the registration and the authorization request."""
+
+    async def authorize(self, url: str, state: str, *, server: str) -> str:
+        """Send the person to *url*. Returns the URL that the authorization server redirects to, which has *state*.
+
+        *server* is what the person knows the MCP server by.
+
+        Raises:
+            AddressRefused: *url* is not for a browser.
+            LoginFailed: No answer came back.
+        """
+        ...
+
+
+class Login(Protocol):
+    """How a person visits the authorization server, and how the redirect comes back."""
+
+    def open(self, preferred: str | None) -> AbstractAsyncContextManager[Redirection]:
+        """Prepare for one redirect. *preferred* is the redirect URI of an earlier registration: used again if it can be.
+
+        Raises:
+            LoginFailed: No redirect can be received.
+        """
+        ...
+
+
+def in_browser(*, open: Opener | None = None, timeout: float = 300.0, port: int = 0) -> Login:  # `webbrowser.open`
+    """Open the browser of this machine, and listen on 127.0.0.1 for the redirect, for at most *timeout* seconds.
+
+    *open* takes the URL and returns whether it could be opened; a plain function runs in a thread. By default that is
+    the standard library's `webbrowser`, but no browser that would run in this terminal. If none opens, the URL is
+    shown in the terminal.
+
+    *port* is the one that the client is registered with; 0 is any, see RFC 8252, section 7.3.
+    """
+    opener = open_default if open is None else as_async(open, argument="open", shape="(url: str) -> bool")
+    if not 0 <= port < 65536:
+        raise ValueError(f"port must be from 0 to 65535, not {port!r}")
+    return _InBrowser(opener, check_seconds("timeout", timeout, zero=False), port)
+
+
+def paste(*, redirect_uri: str | None = None) -> Login:
+    """Show the URL in the terminal, and ask for the URL that the browser was redirected to: for hosts without a browser.
+
+    By default the redirect URI is one of 127.0.0.1. The browser, on any machine, cannot open it, and has it in its
+    address bar. *redirect_uri* may be a page of yours instead that shows its URL.
+    """
+    return _Paste(redirect_uri)
+
+
+def by_function(function: LoginFunction, redirect_uri: str) -> Login:
+    """Let *function* send the person to the URL that it gets. It returns the URL that they were redirected to.
+
+    It is an async function, or a plain one, which runs in a thread. It may raise `LoginFailed`.
+    """
+    return _ByFunction(as_async(function, argument="login", shape="(url: str) -> str"), redirect_uri)
+
+
+class _InBrowser:
+    def __init__(self, opener: Callable[[str], Awaitable[bool]], timeout: float, port: int) -> None:
+        self._opener = opener
+        self._timeout = timeout
+        self._port = port
+
+    @asynccontextmanager
+    async def open(self, preferred: str | None) -> AsyncIterator[Redirection]:
+        ports = [self._port] if self._port else [find_port(preferred or ""), 0]
+        async with AsyncExitStack() as stack:
+            for port in ports:
+                try:
+                    listener = await stack.enter_async_context(LoopbackListener.open(port))
+                    break
+                except OSError as exc:
+                    failure = exc
+            else:
+                where = f"port {self._port}" if self._port else "a port"
+                reason = failure.strerror or type(failure).__name__
+                raise LoginFailed(f"the login cannot listen on {where} of 127.0.0.1 for its answer: {reason}")
+            yield _BrowserRedirection(listener, self._opener, self._timeout)
+
+
+class _BrowserRedirection:
+    def __init__(self, listener: LoopbackListener, opener: Callable[[str], Awaitable[bool]], timeout: float) -> None:
+        self.redirect_uri = listener.redirect_uri
+        self._listener = listener
+        self._opener = opener
+        self._timeout = timeout
+
+    async def authorize(self, url: str, state: str, *, server: str) -> str:
+        host = check_url(url)
+        knows = True
+
+        async def invite() -> None:
+            nonlocal knows
+            knows = await self._invite(url, server, host)
+            if not knows:
+                wait.cancel()
+
+        async with create_task_group() as tasks:
+            with move_on_after(self._timeout) as wait:
+                tasks.start_soon(invite)
+                try:
+                    return await self._listener.wait_for_redirect(state)
+                finally:
+                    tasks.cancel_scope.cancel()
+        if not knows:
+            raise LoginFailed(
+                f"no browser opens for the login at {host}, and there is no terminal to show its URL in: "
+                "pass a function as `login` that sends the person there"
+            )
+        raise LoginFailed(
+            f"nothing came back from the login at {host} within {self._timeout:g} seconds: try again, or pass "
+            "`login=paste()` if the browser runs on another machine"
+        )
+
+    async def _invite(self, url: str, server: str, host: str) -> bool:
+        """Send the person to *url*. Returns whether they learn of it."""
+
+        async def announce() -> None:
+            if not await _shown(lambda layout: layout.ours(f"{_asks(server, host)}: see your browser")):
+                logger.info("%s: a browser shows the page", _asks(server, host))
+
+        def address(layout: Layout) -> Iterator[str]:
+            yield from lookalike_rows(host, layout)
+            yield from layout.ours("No browser opened. Open this URL in a browser of this machine:")
+            yield url
+
+        async with create_task_group() as tasks:  # the terminal may be busy with a question of another server
+            tasks.start_soon(announce)
+            opened = await is_opened(url, self._opener)
+        return opened or await _shown(address)
+
+
+async def _shown(rows: Callable[[Layout], Iterable[str]]) -> bool:
+    """Show *rows* in the terminal. Returns whether there is one."""
+    try:
+        async with open_terminal() as terminal:
+            await terminal.show(rows(terminal.layout))
+    except NoTerminal:
+        return False
+    return True
+
+
+def _asks(server: str, host: str) -> str:
+    return f"{clean(excerpt(server))} asks you to log in at {host}"
+
+
+class _Paste:
+    def __init__(self, redirect_uri: str | None) -> None:
+        self._redirect_uri = redirect_uri
+
+    @asynccontextmanager
+    async def open(self, preferred: str | None) -> AsyncIterator[Redirection]:
+        yield _PastedRedirection(self._redirect_uri or preferred or PASTED_FROM)
+
+
+@dataclass
+class _PastedRedirection:
+    redirect_uri: str
+
+    async def authorize(self, url: str, state: str, *, server: str) -> str:
+        host = check_url(url)
+        try:
+            async with open_terminal() as terminal:
+                await terminal.show(self._instructions(url, server, host, terminal.layout))
+                while (line := await terminal.ask("The URL that you were sent to: ")) is not None:
+                    try:
+                        return self._check(checked_line(line), url, state)
+                    except ValueError as exc:
+                        await terminal.show(terminal.layout.ours(str(exc), "yellow"))
+        except NoTerminal as exc:
+            raise LoginFailed(f"the URL of the login at {host} cannot be pasted: {exc}") from exc
+        raise LoginFailed(f"the login at {host} was given up: no URL was pasted")
+
+    def _instructions(self, url: str, server: str, host: str, layout: Layout) -> Iterator[str]:
+        yield ""
+        yield from layout.ours(_asks(server, host), "bold")
+        yield from lookalike_rows(host, layout)
+        yield from layout.ours("Open this URL in a browser, on any machine:")
+        yield url
+        yield from layout.ours(
+            "When you have logged in, the browser is sent to a URL that begins as follows. It may say that it cannot "
+            "connect. Copy the whole URL from its address bar, and paste it here. Ctrl-D gives up."
+        )
+        yield from layout.theirs(self.redirect_uri)
+
+    def _check(self, pasted: str, url: str, state: str) -> str:
+        """The pasted URL.
+
+        Raises:
+            ValueError: It is none that the person was redirected to. The text says why, and what to do.
+        """
+        if not pasted:
+            raise ValueError("Paste the URL, or press Ctrl-D to give up.")
+        if pasted == url:
+            raise ValueError("This is the URL to open. Paste the one that you are sent to after the login.")
+        if not pasted.startswith(f"{self.redirect_uri}?"):
+            raise ValueError(f"The URL begins with {clean(excerpt(self.redirect_uri))}? and this does not.")
+        query = read_query(pasted, state)
+        if query is None:
+            raise ValueError("This URL is not whole, or from another login: its state is not that of this one.")
+        if not {"code", "error"} & query.keys():
+            raise ValueError("This URL is not whole: it has no code.")
+        return pasted
+
+
+@dataclass
+class _ByFunction:
+    function: Callable[[str], Awaitable[str]]
+    redirect_uri: str
+
+    @asynccontextmanager
+    async def open(self, preferred: str | None) -> AsyncIterator[Redirection]:
+        yield self
+
+    async def authorize(self, url: str, state: str, *, server: str) -> str:
+        host = check_url(url)
+        redirect = await self.function(url)
+        if not isinstance(redirect, str):
+            raise TypeError(f"a login function returns a URL as text, not {type(redirect).__name__}")
+        if read_query(redirect, state) is None:
+            raise LoginFailed(f"the login at {host} came back with another state than it began with")
+        return redirect
+
+
+def check_url(url: str) -> str:
+    """The host of an authorization request's URL.
+
+    Raises:
+        AddressRefused: It is not for a browser: "clients MUST [...] only allow http and https" (security best practices).
+    """
+    if not is_web_url(url):
+        scheme = quoted(url.partition(":")[0], 20)
+        raise AddressRefused(f"the URL of the login is not opened: it is no plain https URL, and begins with {scheme}")
+    host = host_of(url)
+    if url.lower().startswith("http:") and not _is_loopback(host):
+        raise AddressRefused(f"the login at {host} is not opened: its URL is not https")
+    return host
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

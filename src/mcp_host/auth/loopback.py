@@ -1,0 +1,219 @@
+"""A listener on 127.0.0.1 for one redirect of an authorization server (RFC 8252, section 7.3).
+
+Every page that a browser shows, and every program of the machine, can send requests to it. It answers
+all but the one redirect with an error, and goes on.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TypeAlias
+from urllib.parse import parse_qs, urlsplit
+
+import h11
+from anyio import (
+    BrokenResourceError,
+    CancelScope,
+    ClosedResourceError,
+    EndOfStream,
+    create_task_group,
+    create_tcp_listener,
+    move_on_after,
+    sleep,
+)
+from anyio.abc import SocketAttribute, SocketListener, SocketStream
+
+logger = logging.getLogger(__name__)
+
+ADDRESS = "127.0.0.1"  # "the use of localhost is NOT RECOMMENDED" (RFC 8252, section 8.3)
+PATH = "/callback"
+
+BACKLOG = 64  # connections that the system accepts for us
+MAX_CONNECTIONS = 16  # at a time; a browser opens a few, and one more closes the oldest
+MAX_HEAD = 16 * 1024  # bytes; codes and states have some hundred
+MAX_FIELDS = 64  # of a query
+MAX_REST = 64 * 1024  # bytes that a client may send after its answer
+READ_SIZE = 4096
+REQUEST_TIME = 10.0  # seconds for the head of a request
+ANSWER_TIME = 2.0  # seconds for a client to read its answer, and to close
+ACCEPT_PAUSE = 0.05  # seconds after a connection that could not be accepted, such as for want of file descriptors
+
+Query: TypeAlias = Mapping[str, Sequence[str]]
+
+HEADERS = [
+    ("Content-Type", "text/html; charset=utf-8"),
+    ("Cache-Control", "no-store"),
+    ("Content-Security-Policy", "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
+    ("Referrer-Policy", "no-referrer"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Connection", "close"),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """An answer, with a text if a person may see it. Nothing in it comes from the network."""
+
+    status: int
+    title: str = ""
+    text: str = ""
+
+    def written_by(self, protocol: h11.Connection) -> bytes:
+        """The response."""
+        page = (
+            '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
+            f"<title>{self.title}</title></head><body><h1>{self.title}</h1><p>{self.text}</p></body></html>\n"
+        )
+        body = page.encode() if self.title else b""
+        allow = [("Allow", "GET")] if self is NO_METHOD else []
+        headers = [*HEADERS, *allow, ("Content-Length", str(len(body)))]
+        response = h11.Response(status_code=self.status, reason=HTTPStatus(self.status).phrase, headers=headers)
+        parts = [protocol.send(event) for event in (response, h11.Data(data=body), h11.EndOfMessage())]
+        return b"".join([part for part in parts if part])
+
+
+AUTHORIZED = Page(200, "Authorization received", "You can close this page and go back to the application.")
+REFUSED = Page(
+    200,
+    "Not authorized",
+    "The authorization server has refused. You can close this page and go back to the application, which says why.",
+)
+NOT_OURS = Page(
+    400,
+    "Not the answer to this login",
+    "The application waits for the answer to another login. Did this page belong to an earlier try?",
+)
+NO_PAGE = Page(404)
+NO_METHOD = Page(405)
+TOO_SLOW = Page(408)
+NO_HOST = Page(421)
+
+
+def read_query(url: str, state: str) -> Query | None:
+    """The query of a redirect, if it has this *state*, once."""
+    try:
+        query = parse_qs(urlsplit(url).query, keep_blank_values=True, max_num_fields=MAX_FIELDS)
+    except ValueError:
+        return None
+    given = query.get("state", [])
+    return query if len(given) == 1 and hmac.compare_digest(_bytes(given[0]), _bytes(state)) else None
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="surrogatepass")
+
+
+def find_port(redirect_uri: str) -> int:
+    """The port of a redirect URI that such a listener has had; 0 for any other."""
+    port = redirect_uri.removeprefix(f"http://{ADDRESS}:").removesuffix(PATH)
+    number = int(port) if port.isascii() and port.isdecimal() and len(port) <= 5 else 0
+    return number if number < 65536 and redirect_uri == f"http://{ADDRESS}:{number}{PATH}" else 0
+
+
+class LoopbackListener:
+    """Listens on one port of 127.0.0.1. Made by `open`."""
+
+    def __init__(self, listener: SocketListener, request_time: float) -> None:
+        self._listener = listener
+        self._request_time = request_time
+        self._authority = f"{ADDRESS}:{listener.extra(SocketAttribute.local_port)}"
+        self._open: deque[CancelScope] = deque()
+        self._redirect = ""
+        self.redirect_uri = f"http://{self._authority}{PATH}"
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, port: int, *, request_time: float = REQUEST_TIME) -> AsyncIterator[LoopbackListener]:
+        """Listen on *port*; 0 is a free one. Connections wait until `wait_for_redirect`.
+
+        Raises:
+            OSError: The port cannot be had.
+        """
+        async with await create_tcp_listener(local_host=ADDRESS, local_port=port, backlog=BACKLOG) as listeners:
+            [listener] = listeners.listeners
+            assert isinstance(listener, SocketListener)  # which its type does not say
+            yield cls(listener, request_time)
+
+    async def wait_for_redirect(self, state: str) -> str:
+        """Answer requests until one is the redirect with this *state*. Returns its URL."""
+        async with create_task_group() as connections:
+            while True:
+                try:
+                    stream = await self._listener.accept()
+                except (OSError, BrokenResourceError):  # too many open files, or the client has gone
+                    self._close_oldest()
+                    await sleep(ACCEPT_PAUSE)
+                else:
+                    connections.start_soon(self._serve, stream, state, connections.cancel_scope)
+        return self._redirect
+
+    def _close_oldest(self) -> None:
+        if self._open:
+            self._open.popleft().cancel()
+
+    async def _serve(self, stream: SocketStream, state: str, wait: CancelScope) -> None:
+        """Answer the one request of a connection. If it is the redirect, the *wait* ends."""
+        if len(self._open) == MAX_CONNECTIONS:
+            self._close_oldest()
+        with CancelScope() as scope:
+            self._open.append(scope)
+            try:
+                async with stream:
+                    with suppress(
+                        OSError, BrokenResourceError, ClosedResourceError, EndOfStream
+                    ):  # the client has gone
+                        await self._answer(stream, state, wait)
+            finally:
+                with suppress(ValueError):  # a newer connection has closed it
+                    self._open.remove(scope)
+
+    async def _answer(self, stream: SocketStream, state: str, wait: CancelScope) -> None:
+        protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
+        page: Page | None = TOO_SLOW
+        with move_on_after(self._request_time):
+            page = await self._read(stream, protocol, state)
+        if page is None:
+            return
+        try:
+            with move_on_after(ANSWER_TIME):
+                await stream.send(page.written_by(protocol))
+                await stream.send_eof()
+                rest = 0
+                while page.status != 200 and rest < MAX_REST:  # closing would lose the answer while bytes are unread
+                    rest += len(await stream.receive())
+        finally:
+            if page.status == 200:
+                wait.cancel()
+
+    async def _read(self, stream: SocketStream, protocol: h11.Connection, state: str) -> Page | None:
+        """The answer to what the client sends; None if it sends nothing."""
+        try:
+            while (event := protocol.next_event()) is h11.NEED_DATA:
+                try:
+                    protocol.receive_data(await stream.receive(READ_SIZE))
+                except EndOfStream:
+                    protocol.receive_data(b"")
+        except h11.RemoteProtocolError as exc:
+            return Page(exc.error_status_hint)
+        return self._judge(event, state) if isinstance(event, h11.Request) else None
+
+    def _judge(self, request: h11.Request, state: str) -> Page:
+        if [value for name, value in request.headers if name == b"host"] != [self._authority.encode()]:
+            return NO_HOST  # another name that leads here: DNS rebinding
+        if request.method != b"GET":
+            return NO_METHOD
+        target = request.target.decode("ascii")
+        if target.partition("?")[0] != PATH:
+            return NO_PAGE
+        query = read_query(target, state)
+        if query is None or self._redirect:
+            logger.warning("a request for %s was refused: it is not the answer to this login", self.redirect_uri)
+            return NOT_OURS
+        self._redirect = f"http://{self._authority}{target}"
+        return AUTHORIZED if "code" in query and "error" not in query else REFUSED

@@ -1,0 +1,103 @@
+"""A URL that a person visits: whether it is fit for a browser, how it is shown, and opening it."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from threading import Thread
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
+
+from anyio import Event, move_on_after
+
+from mcp_host._backends import Loop
+
+if TYPE_CHECKING:
+    from mcp_host.terminal.text import Layout
+
+logger = logging.getLogger(__name__)
+
+HOST = re.compile(r"[a-z0-9._:-]+")  # a name or an address, without the %-escapes that only browsers decode
+
+IN_TERMINAL = ("www-browser", "links", "elinks", "lynx", "w3m")
+"""Browsers of the `webbrowser` module that would take this terminal."""
+
+KEPT = "%:/?#[]@!&()*+,;=~"  # besides letters and digits; "$", "'" and "`" mean something to shells
+STARTING = 5.0  # seconds; `webbrowser` itself waits so long for browsers that it knows
+
+
+def is_web_url(url: str) -> bool:
+    """Whether *url* is http or https, and every program finds the same host in it.
+
+    Programs disagree about blanks, control characters and backslashes: the user could
+    consent to one host and visit another.
+    """
+    if not url.isascii() or not url.isprintable() or " " in url or "\\" in url:
+        return False
+    try:
+        return urlsplit(url).scheme in ("http", "https") and HOST.fullmatch(host_of(url)) is not None
+    except ValueError:
+        return False
+
+
+def host_of(url: str) -> str:
+    """The host of a web URL, in lower case, without user, password and port. International names are in Punycode."""
+    return urlsplit(url).hostname or ""
+
+
+def lookalike_rows(host: str, layout: Layout) -> Iterator[str]:
+    """A warning if *host* has letters that may look like others."""
+    if any(label.startswith("xn--") for label in host.split(".")):
+        yield from layout.ours(
+            "This host has letters that may look like others: is it the one that you know?", "yellow"
+        )
+
+
+async def is_opened(url: str, opener: Callable[[str], Awaitable[object]]) -> bool:
+    """Whether *opener* opens *url*. If it fails, the log says so, without the text: that may have the URL in it."""
+    try:
+        return bool(await opener(url))
+    except Exception as exc:
+        logger.warning("the browser could not be opened: %s", type(exc).__name__)
+        return False
+
+
+async def open_default(url: str, *, starting: float = STARTING) -> bool:
+    """Open a web URL in the default browser, unless that one would run in this terminal. Returns whether it opens.
+
+    The default browser is that of the standard library's `webbrowser`, which knows ``$BROWSER`` and uses no shell.
+    The URL is percent-encoded where it could mean something to a command that is a script. A browser that has not
+    ended after *starting* seconds is open: some run as long as their window.
+    """
+    loop, ended = Loop.running(), Event()
+    opens, failures = True, list[Exception]()
+
+    def run() -> None:
+        nonlocal opens
+        try:
+            opens = _open(url)
+        except Exception as exc:
+            failures.append(exc)
+        finally:
+            loop.call_soon(ended.set)
+
+    # No worker thread of anyio's: on asyncio the host could not end before the browser.
+    Thread(target=run, name="browser", daemon=True).start()
+    with move_on_after(starting):
+        await ended.wait()
+    if failures:
+        raise failures[0]
+    return opens
+
+
+def _open(url: str) -> bool:
+    import webbrowser  # takes a while, and few clients need it
+
+    # `webbrowser` replaces "%action", which is also an encoded byte and a word; hex digits have no case.
+    argument = quote(url, safe=KEPT).replace("%action", "%ACtion")
+    try:
+        browser = webbrowser.get()
+    except webbrowser.Error:
+        return False
+    return getattr(browser, "basename", None) not in IN_TERMINAL and browser.open(argument)

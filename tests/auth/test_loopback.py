@@ -1,0 +1,392 @@
+"""The listener for the redirect: what it takes, what it refuses without an end of the wait, and its bounds."""
+
+from __future__ import annotations
+
+import logging
+import os
+import resource
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from http import HTTPStatus
+
+import httpx
+import pytest
+from anyio import (
+    BrokenResourceError,
+    CancelScope,
+    EndOfStream,
+    connect_tcp,
+    create_task_group,
+    fail_after,
+    wait_all_tasks_blocked,
+)
+from anyio.abc import SocketAttribute, SocketStream
+
+from mcp_host.auth.loopback import LoopbackListener, find_port, read_query
+
+STATE = "st4te-of-this-login"
+FINE = f"?code=c0de&state={STATE}"
+
+
+class Waiting:
+    """A login that waits for its redirect: *url* is where it goes, *redirects* has what came back."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.port = httpx.URL(url).port or 0
+        self.redirects: list[str] = []
+        self.is_over = False
+
+    async def end(self) -> httpx.Response:
+        """The right redirect."""
+        self.is_over = True
+        return await self.get(f"/callback{FINE}")
+
+    async def get(self, target: str) -> httpx.Response:
+        async with httpx.AsyncClient() as browser:
+            return await browser.get(f"http://127.0.0.1:{self.port}{target}")
+
+    async def says(self, sent: bytes) -> bytes:
+        """All that comes back for some bytes."""
+        async with await self.connect() as stream:
+            await stream.send(sent)
+            return await rest(stream)
+
+    async def connect(self) -> SocketStream:
+        return await connect_tcp("127.0.0.1", self.port)
+
+
+async def rest(stream: SocketStream) -> bytes:
+    received = b""
+    try:
+        while True:
+            received += await stream.receive()
+    except (EndOfStream, BrokenResourceError):
+        return received
+
+
+@asynccontextmanager
+async def waiting(*, request_time: float = 30) -> AsyncIterator[Waiting]:
+    """Listen inside. At the end the right redirect comes, if it has not come before."""
+    with fail_after(20):
+        async with LoopbackListener.open(0, request_time=request_time) as listener:
+            login = Waiting(listener.redirect_uri)
+
+            async def wait() -> None:
+                login.redirects.append(await listener.wait_for_redirect(STATE))
+
+            async with create_task_group() as tasks:
+                tasks.start_soon(wait)
+                yield login
+                if not login.is_over:
+                    assert (await login.end()).status_code == 200
+    assert login.redirects == [f"{login.url}{FINE}"]
+
+
+def request(
+    target: str = f"/callback{FINE}", *, method: str = "GET", host: str | None = None, more: str = "", port: int
+) -> bytes:
+    host = f"127.0.0.1:{port}" if host is None else host.replace("PORT", str(port))
+    return f"{method} {target} HTTP/1.1\r\nHost: {host}\r\n{more}\r\n".encode("latin-1")
+
+
+async def test_the_redirect_comes_back_whole_and_the_person_sees_a_page() -> None:
+    async with waiting() as login:
+        page = await login.end()
+
+    assert page.status_code == 200
+    assert dict(page.headers) == {
+        "content-type": "text/html; charset=utf-8",
+        "cache-control": "no-store",
+        "content-security-policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        "referrer-policy": "no-referrer",
+        "x-content-type-options": "nosniff",
+        "connection": "close",
+        "content-length": str(len(page.content)),
+    }
+    assert page.text == (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
+        "<title>Authorization received</title></head><body><h1>Authorization received</h1>"
+        "<p>You can close this page and go back to the application.</p></body></html>\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"?error=access_denied&error_description=%3Cscript%3Ealert(1)%3C/script%3E&state={STATE}",
+        f"?error=access_denied&code=c0de&state={STATE}",
+        f"?state={STATE}",
+    ],
+    ids=["an error", "an error and a code", "no code"],
+)
+async def test_a_refusal_is_an_answer_too_and_its_page_repeats_nothing(query: str) -> None:
+    with fail_after(20):
+        async with LoopbackListener.open(0) as listener, create_task_group() as tasks:
+            pages: list[httpx.Response] = []
+
+            async def visit() -> None:
+                pages.append(await Waiting(listener.redirect_uri).get(f"/callback{query}"))
+
+            tasks.start_soon(visit)
+
+            assert await listener.wait_for_redirect(STATE) == f"{listener.redirect_uri}{query}"
+
+    assert pages[0].status_code == 200
+    assert "<h1>Not authorized</h1>" in pages[0].text
+    assert "script" not in pages[0].text
+    assert "access_denied" not in pages[0].text
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        ({"target": "/"}, 404),
+        ({"target": "/favicon.ico"}, 404),
+        ({"target": f"/callback/{FINE}"}, 404),
+        ({"target": f"//callback{FINE}"}, 404),
+        ({"target": f"/CALLBACK{FINE}"}, 404),
+        ({"target": f"http://127.0.0.1/callback{FINE}"}, 404),
+        ({"target": "/callback"}, 400),
+        ({"target": "/callback?code=c0de"}, 400),
+        ({"target": "/callback?code=c0de&state="}, 400),
+        ({"target": f"/callback?code=c0de&state={STATE[:-1]}"}, 400),
+        ({"target": f"/callback?code=c0de&state={STATE}x"}, 400),
+        ({"target": f"/callback?code=c0de&state={STATE.upper()}"}, 400),
+        ({"target": "/callback?code=c0de&state=%ff%00"}, 400),
+        ({"target": f"/callback{FINE}&state={STATE}"}, 400),
+        ({"target": f"/callback?state=other&code=c0de&state={STATE}"}, 400),
+        ({"target": f"/callback?code=c0de#state={STATE}"}, 400),
+        ({"target": f"/callback{FINE}{'&a=b' * 63}"}, 400),
+        ({"method": "POST", "more": "Content-Length: 3\r\n"}, 405),
+        ({"method": "HEAD"}, 405),
+        ({"method": "OPTIONS", "more": "Access-Control-Request-Private-Network: true\r\n"}, 405),
+        ({"method": "get"}, 405),
+        ({"host": "evil.example"}, 421),
+        ({"host": "evil.example:PORT"}, 421),
+        ({"host": "localhost:PORT"}, 421),
+        ({"host": "0.0.0.0:PORT"}, 421),
+        ({"host": "127.0.0.1"}, 421),
+        ({"host": "127.0.0.1:1"}, 421),
+        ({"host": ""}, 421),
+        ({"more": "Host: 127.0.0.1\r\n"}, 400),
+        ({"more": f"Cookie: {'x' * 30_000}\r\n"}, 431),
+        ({"more": "Transfer-Encoding: gzip\r\n"}, 501),
+        ({"target": "/callback?\xe9"}, 400),
+    ],
+    ids=lambda sent: str(sent)[:60],
+)
+async def test_any_other_request_is_an_error_and_the_wait_goes_on(
+    sent: dict[str, str], status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "mcp_host")
+    async with waiting() as login:
+        answer = await login.says(request(**sent, port=login.port))
+
+        assert answer.startswith(f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode())
+        assert (b"\r\nAllow: GET\r\n" in answer) is (status == 405)
+        assert STATE.encode() not in answer
+        assert login.redirects == []
+
+    assert STATE not in caplog.text
+    assert "c0de" not in caplog.text
+
+
+async def test_a_person_with_the_page_of_an_earlier_login_is_told_so() -> None:
+    async with waiting() as login:
+        page = await login.get("/callback?code=c0de&state=earlier")
+
+        assert page.status_code == 400
+        assert "<h1>Not the answer to this login</h1>" in page.text
+        assert "earlier</" not in page.text
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\r\n\r\n",
+        b"hello\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"\x00" * 20_000,
+        b"GET " + b"a" * 20_000,
+        b"GET /callback" + FINE.encode() + b" HTTP/1.1\r\n\r\n",
+        b"GET /callback" + FINE.encode() + b"\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ],
+    ids=["blank", "words", "TLS", "zeros", "no end", "no host", "HTTP/0.9", "HTTP/2"],
+)
+async def test_garbage_is_an_error_and_the_wait_goes_on(sent: bytes) -> None:
+    async with waiting() as login:
+        answer = await login.says(sent)
+
+        assert answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 421", b"HTTP/1.1 405", b"HTTP/1.1 431"))
+        assert login.redirects == []
+
+
+async def test_clients_that_leave_do_not_end_the_wait() -> None:
+    async with waiting() as login:
+        for sent in (b"", b"GET /callb"):
+            for how in ("close", "reset", "half"):
+                stream = await login.connect()
+                await stream.send(sent)
+                if how == "reset":
+                    linger = b"\x01\x00\x00\x00\x00\x00\x00\x00"
+                    stream.extra(SocketAttribute.raw_socket).setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                elif how == "half":
+                    await stream.send_eof()
+                    await rest(stream)
+                await stream.aclose()
+
+        assert login.redirects == []
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET", b"GET /callback HTTP/1.1\r\nHost: "], ids=["nothing", "a word", "half"])
+async def test_a_request_without_an_end_is_answered_when_its_time_is_over(sent: bytes) -> None:
+    async with waiting(request_time=0.01) as login:
+        stream = await login.connect()
+        if sent:
+            await stream.send(sent)
+        answer = await rest(stream)
+        await stream.aclose()
+
+        assert answer.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+        while not login.is_over:  # its time may be over, too
+            login.is_over = b" 200 OK" in await login.says(request(port=login.port))
+
+
+async def test_a_flood_of_connections_leaves_room_for_the_redirect() -> None:
+    async with waiting() as login:
+        flood = [await login.connect() for _ in range(100)]
+        for stream in flood[50:]:
+            await stream.send(b"GET /callback")
+
+        page = await login.end()
+
+        assert page.status_code == 200
+        assert [await rest(stream) for stream in flood[:80]] == [b""] * 80
+        for stream in flood:
+            await stream.aclose()
+
+
+async def test_a_client_that_sends_without_end_gets_its_answer_and_is_cut_off() -> None:
+    async with waiting() as login:
+        stream = await login.connect()
+        await stream.send(request("/", port=login.port))
+        with suppress(BrokenResourceError):
+            while True:
+                await stream.send(b"x" * 10_000)
+        await stream.aclose()
+
+        assert login.redirects == []
+
+
+async def test_too_many_open_files_do_not_end_the_wait() -> None:
+    async with waiting() as login:
+        stream = socket.create_connection(("127.0.0.1", login.port))
+        with no_more_files():
+            await wait_all_tasks_blocked()
+        stream.close()
+
+        assert login.redirects == []
+
+
+@contextmanager
+def no_more_files() -> Iterator[None]:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+async def test_of_two_redirects_the_first_is_taken() -> None:
+    """The second is refused, or finds the listener closed."""
+    with fail_after(20):
+        async with LoopbackListener.open(0) as listener:
+            login = Waiting(listener.redirect_uri)
+            async with await login.connect() as first, await login.connect() as second:
+                await first.send(request(f"/callback?code=1&state={STATE}", port=login.port))
+                await second.send(request(f"/callback?code=2&state={STATE}", port=login.port))
+
+                redirect = await listener.wait_for_redirect(STATE)
+
+                answers = [await rest(stream) for stream in (first, second)]
+    taken = [b" 200 OK" in answer for answer in answers]
+    assert taken in ([True, False], [False, True])
+    assert redirect == f"{login.url}?code={taken.index(True) + 1}&state={STATE}"
+
+
+async def test_the_listener_is_on_the_loopback_address_alone() -> None:
+    async with waiting() as login:
+        assert login.url == f"http://127.0.0.1:{login.port}/callback"
+        for family, other in ((socket.AF_INET, "127.0.0.2"), (socket.AF_INET6, "::1")):
+            with socket.socket(family) as client:
+                assert client.connect_ex((other, login.port)) != 0
+
+
+async def test_after_the_redirect_the_port_is_closed() -> None:
+    async with waiting() as login:
+        await login.end()
+
+    with pytest.raises(httpx.ConnectError):
+        await login.get(f"/callback{FINE}")
+
+
+async def test_a_cancelled_wait_leaves_no_socket() -> None:
+    """Warnings about sockets that nobody closed are errors here."""
+    with fail_after(20), CancelScope() as scope:
+        async with LoopbackListener.open(0) as listener, create_task_group() as tasks:
+            login = Waiting(listener.redirect_uri)
+            tasks.start_soon(listener.wait_for_redirect, STATE)
+            stream = await login.connect()
+            await stream.send(b"GET /callback")
+            await wait_all_tasks_blocked()
+            scope.cancel()
+
+    assert await rest(stream) == b""
+    await stream.aclose()
+    with pytest.raises(httpx.ConnectError):
+        await login.get("/")
+
+
+@pytest.mark.parametrize(
+    ("uri", "port"),
+    [
+        ("http://127.0.0.1:50123/callback", 50123),
+        ("http://127.0.0.1:65535/callback", 65535),
+        ("http://127.0.0.1:65536/callback", 0),
+        ("http://127.0.0.1:0/callback", 0),
+        ("http://127.0.0.1:050123/callback", 0),
+        ("http://127.0.0.1:5\u0660/callback", 0),
+        ("http://127.0.0.1:-1/callback", 0),
+        ("http://127.0.0.1/callback", 0),
+        ("http://localhost:50123/callback", 0),
+        ("https://127.0.0.1:50123/callback", 0),
+        ("http://127.0.0.1:50123/other", 0),
+        ("http://127.0.0.1:50123@evil.example/callback", 0),
+        ("app://callback", 0),
+        ("50123", 0),
+        ("", 0),
+    ],
+)
+def test_the_port_of_an_earlier_redirect_uri_is_found(uri: str, port: int) -> None:
+    assert find_port(uri) == port
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("https://a.example/?state=s&x=", {"state": ["s"], "x": [""]}),
+        ("app://callback?state=%73#_=_", {"state": ["s"]}),
+        ("/?state=s%ed%b3%bf", None),
+        ("/?state=s\udcff", None),
+        ("http://[?state=s", None),
+        ("", None),
+    ],
+)
+def test_a_query_is_read_if_it_has_the_state(url: str, found: object) -> None:
+    assert read_query(url, "s") == found
