@@ -18,6 +18,7 @@ import trustme
 
 from mcp_host.errors import ConnectFailed, ConnectionClosed
 from mcp_host.limits import Limits
+from mcp_host.transports._http.authorization import Auth
 from mcp_host.transports._http.backend import BoundedCookieJar, HttpxBackend
 from mcp_host.transports._http.pool import Pool, PoolResponse
 from mcp_host.transports._http.tls import ClientCertificate, Verify, make_context
@@ -169,6 +170,7 @@ def over_httpx2(
     verify: Verify,
     cert: ClientCertificate | None,
     uds: str | None,
+    auth: Auth | None,
 ) -> HttpxBackend:
     """What `own_backend` does for a proxy, with httpx2."""
     client = httpx2.AsyncClient(
@@ -177,7 +179,7 @@ def over_httpx2(
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=1000, keepalive_expiry=4.0),
         cookies=BoundedCookieJar(),
     )
-    return HttpxBackend(url, headers, name, client)
+    return HttpxBackend(url, headers, name, client, auth)
 
 
 def not_with_httpx(kind: Kind, reason: str) -> None:

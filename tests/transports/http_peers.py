@@ -81,6 +81,7 @@ class RecordedHandle:
     personal: bool = False
     stateless: bool = False
     on_progress: Callable[[], Awaitable[None]] | None = None
+    is_asking: bool = False
 
     @property
     def done(self) -> bool:
@@ -99,6 +100,12 @@ class RecordedHandle:
 
     def bounded(self) -> AbstractContextManager[None]:
         return nullcontext()
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        self.is_asking = True
+        yield
+        self.is_asking = False
 
     async def wait(self) -> None:
         raise AssertionError("a request over HTTP waits on its own stream")

@@ -315,6 +315,16 @@ class PendingRequest:
         self.restart_idle()
 
     @contextmanager
+    def asking(self) -> Iterator[None]:
+        self.unsent = True  # stays so if the block raises
+        self.timeouts.pause()
+        try:
+            yield
+        finally:
+            self.timeouts.resume()
+        self.unsent = False
+
+    @contextmanager
     def bounded(self) -> Iterator[None]:
         try:
             with CancelScope() as self._scope:

@@ -102,6 +102,12 @@ class RequestHandle(Protocol):
         """
         ...
 
+    def asking(self) -> AbstractContextManager[object]:
+        """A context for waiting until a person has logged in. It sets `unsent`, and stops the clocks of the call, for
+        `Limits.input_timeout` in total.
+        """
+        ...
+
     def bounded(self) -> AbstractContextManager[object]:
         """A context that is cancelled when the request is done, for all waiting outside of `wait`.
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import httpx
     import httpx2
 
+    from mcp_host.transports._http.authorization import Auth
     from mcp_host.transports._http.channel import HttpChannel
     from mcp_host.transports._http.tls import Cert, FilePath, Verify
 
@@ -44,6 +45,8 @@ class StreamableHttp:
     file or directory: those of the authorities in it. False: any certificate, with a warning in the log.
     An `ssl.SSLContext` is used as it is. *cert* is the client's own certificate: the path of a PEM file that
     has its key too, ``(certificate, key)`` or ``(certificate, key, password)``. Files are read when you connect.
+
+    *auth* is an `httpx.Auth`, or one of httpx2. It is for one user, and so is this object.
 
     *uds* is the path of a unix socket to connect to, in place of the host in the URL.
 
@@ -70,6 +73,7 @@ class StreamableHttp:
     verify: Verify = field(default=True, kw_only=True)
     cert: Cert | None = field(default=None, kw_only=True)
     uds: FilePath | None = field(default=None, kw_only=True)
+    auth: Auth | None = field(default=None, kw_only=True)
     _parsed: httpx.URL = field(init=False)
     _name: str = field(init=False)
     _cert: tuple[str, str | None, str | None] | None = field(init=False, default=None)
@@ -90,6 +94,10 @@ class StreamableHttp:
             self._check_certificates()
         if self.uds is not None:
             self._check_socket(self.uds)
+        if self.auth is not None:
+            from mcp_host.transports._http.authorization import library_of
+
+            library_of(self.auth)
 
     def _check_certificates(self) -> None:
         from mcp_host.transports._http.tls import check_cert, check_verify
@@ -146,8 +154,10 @@ class StreamableHttp:
             logger.warning("%s: verify=False: any server is trusted that answers at this address", name)
         if client is None:
             uds = None if self.uds is None else os.fspath(self.uds)
-            backend = own_backend(url, headers, name, limits, verify=self.verify, cert=self._cert, uds=uds)
+            backend = own_backend(
+                url, headers, name, limits, verify=self.verify, cert=self._cert, uds=uds, auth=self.auth
+            )
         else:
-            backend = HttpxBackend(url, headers, name, client)
+            backend = HttpxBackend(url, headers, name, client, self.auth)
         async with open_channel(backend, self.max_connections, limits, owned=client is None) as channel:
             yield channel

@@ -302,6 +302,9 @@ class RecordingHandle:
     def bounded(self) -> AbstractContextManager[object]:
         return self.inner.bounded()
 
+    def asking(self) -> AbstractContextManager[object]:
+        return self.inner.asking()
+
     def fail(self, error: McpError) -> None:
         self.inner.fail(error)
 

@@ -6,7 +6,7 @@ import ssl
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import cache, lru_cache
 from http.client import HTTPResponse
 from http.cookiejar import Cookie, CookieJar
@@ -21,6 +21,7 @@ from anyio.abc import TaskGroup
 
 from mcp_host.errors import ConnectFailed, ConnectionClosed, HttpStatusError, excerpt
 from mcp_host.limits import Limits
+from mcp_host.transports._http.authorization import Auth, ReadyAuth, Waiting, library_of, pausing, send_authorized
 from mcp_host.transports._http.pool import KEEPALIVE, MAX_IDLE, Connect, Pool, PoolResponse
 from mcp_host.transports._http.response import HttpResponse
 from mcp_host.transports._http.tls import (
@@ -132,20 +133,22 @@ class HttpBackend(ABC):
         *,
         repeatable: bool = False,
         redirects: bool = True,
+        waiting: Waiting = nullcontext,
     ) -> HttpResponse:
         """Send a request and return its response, of any status, as soon as its headers have arrived.
 
         A *repeatable* request is sent again if a connection breaks before any of the response arrives.
         Redirects that keep the method (307, 308) are followed within the origin; without *redirects*, they are
-        responses like any other.
+        responses like any other. While an Auth gets the authorization, it is in *waiting*.
 
         Raises:
+            McpError: The Auth raised it.
             ConnectFailed, ConnectionClosed: With the reason as the cause, unless that may show a secret.
             HttpStatusError: A redirect that is not followed.
         """
         url = self._url
         for _ in range(MAX_REDIRECTS + 1):
-            response = await self._send(method, url, {**self._headers, **headers}, content, repeatable=repeatable)
+            response = await self._send(method, url, {**self._headers, **headers}, content, repeatable, waiting)
             response.drain_soon = self._drain_soon
             if response.status not in REDIRECTS or not redirects:
                 return response
@@ -155,7 +158,7 @@ class HttpBackend(ABC):
 
     @abstractmethod
     async def _send(
-        self, method: str, url: httpx.URL, headers: Headers, content: bytes | None, *, repeatable: bool
+        self, method: str, url: httpx.URL, headers: Headers, content: bytes | None, repeatable: bool, waiting: Waiting
     ) -> HttpResponse:
         """Send a request without following redirects."""
 
@@ -191,28 +194,39 @@ class HttpBackend(ABC):
 class HttpxBackend(HttpBackend):
     """A client of httpx or httpx2, used as it is: with its hooks, its authentication, its cookies.
 
-    An *anonymous* one sends neither the client's authentication nor an Authorization header that the client adds.
+    *auth* is used in the place of the client's authentication. An *anonymous* one sends neither that nor an Authorization
+    header that the client adds.
     """
 
     def __init__(
-        self, url: httpx.URL, headers: Headers, name: str, client: AnyClient, *, anonymous: bool = False
+        self,
+        url: httpx.URL,
+        headers: Headers,
+        name: str,
+        client: AnyClient,
+        auth: Auth | None = None,
+        *,
+        anonymous: bool = False,
     ) -> None:
         super().__init__(url, headers, name)
         self._anonymous = anonymous
         self._library, self._client = HttpLibrary.of(client)
+        self._auth = auth
         self.not_retried = self._library.not_retried
         # The caller of a request says how long it may take, so the client's read timeout does not apply.
         given = client.timeout
         self._timeout = self._library.module.Timeout(None, connect=given.connect, write=given.write, pool=given.pool)
 
     async def _send(
-        self, method: str, url: httpx.URL, headers: Headers, content: bytes | None, *, repeatable: bool
+        self, method: str, url: httpx.URL, headers: Headers, content: bytes | None, repeatable: bool, waiting: Waiting
     ) -> HttpResponse:
         if self._client.is_closed:
             raise ConnectionClosed(
                 f"{self.name}: the {self._library.module.__name__}.AsyncClient was closed", may_have_run=False
             )
         auth = None if self._anonymous else self._client.auth
+        if self._auth is not None:
+            auth = pausing(self._library.module, self._auth, waiting)
         if url.userinfo:  # httpx would log it with the URL, at INFO
             auth = auth or self._library.module.BasicAuth(url.username, url.password)
             url = url.copy_with(userinfo=b"")
@@ -350,8 +364,10 @@ class PoolBackend(HttpBackend):
         limits: Limits,
         tls: ssl.SSLContext,
         uds: str | None = None,
+        auth: ReadyAuth | None = None,
         connect: Connect = connect_tcp,
     ) -> None:
+        self._auth = auth
         self._pool = Pool(
             url,
             name,
@@ -363,8 +379,8 @@ class PoolBackend(HttpBackend):
         )
         defaults = {"host": url.netloc.decode("ascii"), "user-agent": USER_AGENT}
         if url.userinfo:
-            auth = httpx.BasicAuth(url.username, url.password)
-            defaults["Authorization"] = next(auth.auth_flow(httpx.Request("GET", url))).headers["Authorization"]
+            basic = httpx.BasicAuth(url.username, url.password)
+            defaults["Authorization"] = next(basic.auth_flow(httpx.Request("GET", url))).headers["Authorization"]
             headers = {name: value for name, value in headers.items() if name.lower() != "authorization"}
         given = {name.lower() for name in headers}
         defaults = {name: value for name, value in defaults.items() if name not in given}
@@ -374,7 +390,18 @@ class PoolBackend(HttpBackend):
         self._cookies: httpx.Cookies | None = None
 
     async def _send(
-        self, method: str, url: httpx.URL, headers: Headers, content: bytes | None, *, repeatable: bool
+        self, method: str, url: httpx.URL, headers: Headers, content: bytes | None, repeatable: bool, waiting: Waiting
+    ) -> PoolResponse:
+        if self._auth is None:
+            return await self._send_once(method, url, headers, content, repeatable)
+
+        async def send(more: Headers) -> PoolResponse:
+            return await self._send_once(method, url, {**headers, **more}, content, repeatable)
+
+        return await send_authorized(self._auth, method, url, send, waiting)
+
+    async def _send_once(
+        self, method: str, url: httpx.URL, headers: Headers, content: bytes | None, repeatable: bool
     ) -> PoolResponse:
         if self._cookies is not None:
             request = httpx.Request("GET", url)
@@ -445,20 +472,27 @@ def own_backend(
     verify: Verify = True,
     cert: ClientCertificate | None = None,
     uds: str | None = None,
+    auth: Auth | None = None,
 ) -> HttpBackend:
     """The backend where the caller gave no client. Proxies of the environment apply, but not to a unix socket.
+
+    An *auth* that is no `ReadyAuth` may send requests anywhere, which is what clients of its library are for.
 
     Raises:
         ConnectFailed: The files of *verify* or *cert* cannot be read.
     """
     tls = make_context(name, verify, cert) if url.scheme == "https" else untrusting()
-    if uds is not None or not proxied(url):
-        return PoolBackend(url, headers, name, limits, tls, uds)
-    timeout = httpx.Timeout(None, connect=limits.connect_timeout, write=limits.stall_timeout)
+    if (auth is None or isinstance(auth, ReadyAuth)) and (uds is not None or not proxied(url)):
+        return PoolBackend(url, headers, name, limits, tls, uds, auth)
+    library = httpx if auth is None else library_of(auth)
+    timeout = library.Timeout(None, connect=limits.connect_timeout, write=limits.stall_timeout)
     # Streams stay open for hours: a bound on connections could block endlessly.
-    bounds = httpx.Limits(max_connections=None, max_keepalive_connections=MAX_IDLE, keepalive_expiry=KEEPALIVE)
-    client = httpx.AsyncClient(verify=tls, timeout=timeout, limits=bounds, cookies=BoundedCookieJar())
-    return HttpxBackend(url, headers, name, client)
+    bounds = library.Limits(max_connections=None, max_keepalive_connections=MAX_IDLE, keepalive_expiry=KEEPALIVE)
+    transport = None if uds is None else library.AsyncHTTPTransport(verify=tls, limits=bounds, uds=uds)
+    client = library.AsyncClient(
+        verify=tls, timeout=timeout, limits=bounds, cookies=BoundedCookieJar(), transport=transport
+    )
+    return HttpxBackend(url, headers, name, client, auth)
 
 
 def proxied(url: httpx.URL) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 
 from anyio import Event, Semaphore, WouldBlock, create_task_group, move_on_after, sleep
 from anyio.lowlevel import checkpoint
@@ -174,9 +174,12 @@ class HttpChannel:
                 session.identify(headers)
             headers = {**session.headers, **headers}
         attempts = iter(RETRY_DELAYS if self._reached else ())
+        waiting = nullcontext if handle is None else handle.asking
         while True:
             try:
-                response = await self._backend.send("POST", {**POSTED, **headers}, body, repeatable=repeatable)
+                response = await self._backend.send(
+                    "POST", {**POSTED, **headers}, body, repeatable=repeatable, waiting=waiting
+                )
                 break
             except ConnectFailed as exc:
                 if handle is None or isinstance(exc.__cause__, self._backend.not_retried):

@@ -1,0 +1,121 @@
+"""An `httpx.Auth` around our requests: over a client of httpx or httpx2, and over our own pool."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, aclosing
+from types import ModuleType
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+
+import httpx
+
+REFUSED = frozenset({401, 403})
+
+ResponseT = TypeVar("ResponseT", bound="Response")
+Waiting: TypeAlias = Callable[[], AbstractContextManager[object]]
+"""A context in which an Auth may take long: a person may have to log in."""
+
+
+class Auth(Protocol):
+    """An `httpx.Auth`, or one of httpx2. Its `async_auth_flow` yields requests, and gets their responses."""
+
+    def async_auth_flow(self, request: Any, /) -> AsyncGenerator[Any, Any]: ...
+
+
+@runtime_checkable
+class ReadyAuth(Protocol):
+    """An Auth for our own pool, where an `httpx.Request` for each request would take a tenth of its time.
+
+    Its flow yields only the request that it got, and looks only at the status and the headers of responses.
+    """
+
+    def ready(self, method: str, url: str, /) -> Mapping[str, str] | None:
+        """The headers that the flow would add to its first request, and None if it would wait for them.
+
+        If such a request is refused (401, 403), a flow gets that response to its first request.
+        """
+        ...
+
+    def async_auth_flow(self, request: Any, /) -> AsyncGenerator[Any, Any]: ...
+
+
+class Response(Protocol):
+    """What is needed of a response."""
+
+    @property
+    def status(self) -> int: ...
+    @property
+    def headers(self) -> httpx.Headers: ...
+    async def drain(self) -> None: ...
+    async def close(self) -> None: ...
+
+
+def library_of(auth: object) -> ModuleType:
+    """The library whose clients take *auth*: httpx, if both do.
+
+    Raises:
+        TypeError: It is no Auth.
+    """
+    for name in ("httpx", "httpx2"):
+        module = sys.modules.get(name)
+        if module is not None and isinstance(auth, module.Auth):
+            return module
+    raise TypeError(f"auth is an httpx.Auth or an httpx2.Auth, not {type(auth).__name__}")
+
+
+def pausing(module: ModuleType, auth: Auth, waiting: Waiting) -> httpx.Auth:
+    """*auth* for a client of *module*, which is inside *waiting* for as long as *auth* itself takes."""
+
+    class Pausing(module.Auth):  # type: ignore[misc, name-defined]
+        async def async_auth_flow(self, request: Any) -> AsyncIterator[Any]:
+            async with aclosing(auth.async_auth_flow(request)) as flow:
+                response = None
+                while (asked := await _next(flow, response, waiting)) is not None:
+                    response = yield asked
+
+    paused: httpx.Auth = Pausing()
+    return paused
+
+
+async def send_authorized(
+    auth: ReadyAuth,
+    method: str,
+    url: httpx.URL,
+    send: Callable[[Mapping[str, str]], Awaitable[ResponseT]],
+    waiting: Waiting,
+) -> ResponseT:
+    """Send a request with *auth*. *send* sends it with these further headers."""
+    headers = auth.ready(method, str(url))
+    response = None
+    if headers is not None:
+        response = await send(headers)
+        if response.status not in REFUSED:
+            return response
+    request = httpx.Request(method, url)
+    own = set(request.headers)  # such as Host
+    async with aclosing(auth.async_auth_flow(request)) as flow:
+        asked = await _next(flow, None, waiting)
+        while True:
+            assert asked is not None, "a flow yields its request once at least"
+            if response is None:
+                response = await send({name: value for name, value in asked.headers.items() if name not in own})
+            seen = httpx.Response(response.status, headers=response.headers, request=asked)
+            try:
+                asked = await _next(flow, seen, waiting)
+            except BaseException:
+                await response.close()
+                raise
+            if asked is None:
+                return response
+            await response.drain()
+            response = None
+
+
+async def _next(flow: AsyncGenerator[Any, Any], response: object, waiting: Waiting) -> Any:
+    """What *flow* asks for after *response*. None if that was its last."""
+    with waiting():
+        try:
+            return await flow.asend(response)
+        except StopAsyncIteration:
+            return None

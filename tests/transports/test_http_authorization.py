@@ -1,0 +1,223 @@
+"""`StreamableHttp(auth=)`: an Auth of httpx or httpx2 around each request, over our pool and over the caller's client."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import ModuleType
+from typing import Any
+
+import anyio
+import httpx
+import httpx2
+import pytest
+
+from mcp_host import StreamableHttp
+from mcp_host.errors import McpError, Unauthorized
+from mcp_host.limits import Limits
+from mcp_host.protocol.jsonrpc import Notification, Request
+from mcp_host.transports.base import Channel
+from tests.transports.http_peers import RecordedHandle, Wire, serving
+
+ANSWER = b'{"jsonrpc":"2.0","id":7,"result":{}}'
+PING = Request(7, "ping", {})
+BASIC = f"Basic {b64encode(b'me:secret').decode()}"
+
+
+def answering(*taken: str, refuses: int = 401) -> Callable[[Wire], Any]:
+    """A server that takes requests with one of these Authorization headers."""
+
+    async def script(wire: Wire) -> None:
+        while True:
+            heard = await wire.hear()
+            if heard.headers.get("authorization") in taken:
+                await wire.reply(200, {"content-type": "application/json"}, ANSWER)
+            else:
+                digest = 'Digest realm="r", nonce="n", qop="auth", algorithm=MD5'
+                await wire.reply(refuses, {"www-authenticate": digest}, b"no" * 10)
+
+    return script
+
+
+@asynccontextmanager
+async def opened(transport: StreamableHttp) -> AsyncIterator[Channel]:
+    with anyio.fail_after(10):
+        async with transport.open(Limits()) as channel:
+            yield channel
+
+
+@asynccontextmanager
+async def by_pool(url: str, auth: Any) -> AsyncIterator[Channel]:
+    async with opened(StreamableHttp(url, auth=auth)) as channel:
+        yield channel
+
+
+@asynccontextmanager
+async def by_httpx(url: str, auth: Any) -> AsyncIterator[Channel]:
+    async with httpx.AsyncClient() as client, opened(StreamableHttp(url, client=client, auth=auth)) as channel:
+        yield channel
+
+
+@asynccontextmanager
+async def by_httpx2(url: str, auth: Any) -> AsyncIterator[Channel]:
+    async with httpx2.AsyncClient() as client, opened(StreamableHttp(url, client=client, auth=auth)) as channel:
+        yield channel
+
+
+Way = Callable[[str, Any], AbstractAsyncContextManager[Channel]]
+ways = pytest.mark.parametrize("way", [by_pool, by_httpx, by_httpx2])
+
+
+class Sequel(httpx.Auth):
+    """Sends each of *headers* in turn, until a response is none of 401."""
+
+    def __init__(self, *headers: str) -> None:
+        self.headers = headers
+        self.handle = RecordedHandle()
+        self.was_asking: list[bool] = []
+
+    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
+        for header in self.headers:
+            self.was_asking.append(self.handle.is_asking)
+            request.headers["Authorization"] = header
+            response = yield request
+            if response.status_code != 401:
+                return
+
+
+class Ready(Sequel):
+    """The same, which knows the first header at once. It is none of those of our own pool without `ready`."""
+
+    def ready(self, method: str, url: str) -> Mapping[str, str] | None:
+        return {"Authorization": self.headers[0]}
+
+
+class NotReady(Sequel):
+    def ready(self, method: str, url: str) -> Mapping[str, str] | None:
+        return None
+
+
+@ways
+@pytest.mark.parametrize("library", [httpx, httpx2])
+async def test_an_auth_of_either_library_is_taken(way: Way, library: ModuleType) -> None:
+    handle = RecordedHandle()
+
+    async with serving(answering(BASIC)) as peer, way(peer.url, library.BasicAuth("me", "secret")) as channel:
+        await channel.request(PING, {}, handle)
+        await channel.send(Notification("notifications/initialized", {}), {})
+
+    assert handle.done
+    assert [heard.headers["authorization"] for heard in peer.heard] == [BASIC, BASIC]
+
+
+@pytest.mark.parametrize("way", [by_pool, by_httpx])
+async def test_an_auth_may_answer_a_challenge(way: Way) -> None:
+    handle = RecordedHandle()
+
+    async def script(wire: Wire) -> None:
+        while True:
+            heard = await wire.hear()
+            if heard.headers.get("authorization", "").startswith('Digest username="me"'):
+                await wire.reply(200, {"content-type": "application/json"}, ANSWER)
+            else:
+                await wire.reply(401, {"www-authenticate": 'Digest realm="r", nonce="n", qop="auth"'})
+
+    async with serving(script) as peer, way(peer.url, httpx.DigestAuth("me", "secret")) as channel:
+        await channel.request(PING, {}, handle)
+
+    assert handle.done
+    assert [heard.rpc["id"] for heard in peer.heard] == [7, 7]
+
+
+@pytest.mark.parametrize("kind", [Sequel, Ready, NotReady])
+@ways
+async def test_the_clocks_stop_while_an_auth_works_and_not_while_the_server_does(way: Way, kind: type[Sequel]) -> None:
+    auth = kind("first", "second")
+
+    async with serving(answering("second")) as peer, way(peer.url, auth) as channel:
+        await channel.request(PING, {}, auth.handle)
+
+    assert [heard.headers["authorization"] for heard in peer.heard] == ["first", "second"]
+    assert auth.was_asking == [True, True]
+    assert not auth.handle.is_asking
+
+
+@pytest.mark.parametrize("refuses", [401, 403])
+@pytest.mark.parametrize("kind", [Sequel, Ready, NotReady])
+@ways
+async def test_a_refusal_that_an_auth_has_no_answer_to_is_the_error(way: Way, kind: type[Sequel], refuses: int) -> None:
+    async with serving(answering(refuses=refuses)) as peer, way(peer.url, kind("first")) as channel:
+        with pytest.raises(Unauthorized) as caught:
+            await channel.request(PING, {}, RecordedHandle())
+
+    assert caught.value.status == refuses
+    assert len(peer.heard) == 1
+    assert peer.connections == 1
+
+
+@pytest.mark.parametrize("kind", [Ready, NotReady])
+async def test_a_refused_request_and_the_next_share_a_connection(kind: type[Sequel]) -> None:
+    async with serving(answering("second")) as peer, by_pool(peer.url, kind("first", "second")) as channel:
+        await channel.request(PING, {}, RecordedHandle())
+
+    assert peer.connections == 1
+
+
+class Failing(httpx.Auth):
+    """Fails once the server has refused."""
+
+    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
+        yield request
+        raise McpError("no one is here to log in")
+
+
+class ReadyAndFailing(Failing):
+    def ready(self, method: str, url: str) -> Mapping[str, str] | None:
+        return {}
+
+
+@pytest.mark.parametrize("auth", [Failing(), ReadyAndFailing()])
+@ways
+async def test_the_error_of_an_auth_is_the_error_of_the_request(way: Way, auth: httpx.Auth) -> None:
+    handle = RecordedHandle()
+
+    async with serving(answering()) as peer, way(peer.url, auth) as channel:
+        with pytest.raises(McpError, match="no one is here to log in"):
+            await channel.request(PING, {}, handle)
+
+    assert len(peer.heard) == 1
+
+
+async def test_an_auth_may_ask_other_servers_by_a_client_of_its_own_library() -> None:
+    """As that of the official SDK does, which asks for tokens so."""
+
+    class Asking(httpx2.Auth):
+        def __init__(self, url: str) -> None:
+            self.url = url
+
+        async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+            token = yield httpx2.Request("GET", self.url)
+            request.headers["Authorization"] = (await token.aread()).decode()
+            yield request
+
+    async def tokens(wire: Wire) -> None:
+        await wire.hear()
+        await wire.reply(200, {}, b"granted")
+
+    handle = RecordedHandle()
+    async with (
+        serving(tokens) as other,
+        serving(answering("granted")) as peer,
+        by_pool(peer.url, Asking(other.url)) as channel,
+    ):
+        await channel.request(PING, {}, handle)
+
+    assert handle.done
+    assert "authorization" not in other.heard[0].headers
+
+
+@pytest.mark.parametrize("auth", [("me", "secret"), object(), lambda request: request])
+def test_something_else_is_no_auth(auth: Any) -> None:
+    with pytest.raises(TypeError, match=r"auth is an httpx\.Auth or an httpx2\.Auth, not "):
+        StreamableHttp("https://example.com/mcp", auth=auth)
