@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import nullcontext, suppress
 from functools import cache, lru_cache
 from http.client import HTTPResponse
@@ -364,10 +364,8 @@ class PoolBackend(HttpBackend):
         limits: Limits,
         tls: ssl.SSLContext,
         uds: str | None = None,
-        auth: ReadyAuth | None = None,
         connect: Connect = connect_tcp,
     ) -> None:
-        self._auth = auth
         self._pool = Pool(
             url,
             name,
@@ -391,17 +389,6 @@ class PoolBackend(HttpBackend):
 
     async def _send(
         self, method: str, url: httpx.URL, headers: Headers, content: bytes | None, repeatable: bool, waiting: Waiting
-    ) -> PoolResponse:
-        if self._auth is None:
-            return await self._send_once(method, url, headers, content, repeatable)
-
-        async def send(more: Headers) -> PoolResponse:
-            return await self._send_once(method, url, {**headers, **more}, content, repeatable)
-
-        return await send_authorized(self._auth, method, url, send, waiting)
-
-    async def _send_once(
-        self, method: str, url: httpx.URL, headers: Headers, content: bytes | None, repeatable: bool
     ) -> PoolResponse:
         if self._cookies is not None:
             request = httpx.Request("GET", url)
@@ -427,6 +414,33 @@ class PoolBackend(HttpBackend):
 
     async def aclose(self) -> None:
         await self._pool.aclose()
+
+
+class AuthorizedPoolBackend(PoolBackend):
+    """Our own pool, with an Auth around each request."""
+
+    def __init__(
+        self,
+        url: httpx.URL,
+        headers: Headers,
+        name: str,
+        limits: Limits,
+        tls: ssl.SSLContext,
+        uds: str | None,
+        auth: ReadyAuth,
+    ) -> None:
+        super().__init__(url, headers, name, limits, tls, uds)
+        self._auth = auth
+
+    async def _send(
+        self, method: str, url: httpx.URL, headers: Headers, content: bytes | None, repeatable: bool, waiting: Waiting
+    ) -> PoolResponse:
+        def send(more: Headers) -> Awaitable[PoolResponse]:
+            return super(AuthorizedPoolBackend, self)._send(
+                method, url, {**headers, **more}, content, repeatable, waiting
+            )
+
+        return await send_authorized(self._auth, method, url, send, waiting)
 
 
 def checked(headers: tuple[tuple[str, str], ...]) -> list[tuple[bytes, bytes, bytes]]:
@@ -482,8 +496,11 @@ def own_backend(
         ConnectFailed: The files of *verify* or *cert* cannot be read.
     """
     tls = make_context(name, verify, cert) if url.scheme == "https" else untrusting()
-    if (auth is None or isinstance(auth, ReadyAuth)) and (uds is not None or not proxied(url)):
-        return PoolBackend(url, headers, name, limits, tls, uds, auth)
+    if uds is not None or not proxied(url):
+        if auth is None:
+            return PoolBackend(url, headers, name, limits, tls, uds)
+        if isinstance(auth, ReadyAuth):
+            return AuthorizedPoolBackend(url, headers, name, limits, tls, uds, auth)
     library = httpx if auth is None else library_of(auth)
     timeout = library.Timeout(None, connect=limits.connect_timeout, write=limits.stall_timeout)
     # Streams stay open for hours: a bound on connections could block endlessly.
