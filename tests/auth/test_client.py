@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
-from collections.abc import Awaitable, Callable, Sequence
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Any
 
@@ -11,6 +15,8 @@ import anyio
 import httpx
 import pytest
 from anyio.streams.tls import TLSStream
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mcp_host.auth.client import Answer, AuthClient
 from mcp_host.auth.errors import AddressRefused, AuthError, DiscoveryFailed, RegistrationFailed, TokenRequestFailed
@@ -228,6 +234,35 @@ async def test_a_url_that_is_not_https_is_refused(url: str, why: str, ask: Ask, 
         await ask(client(PUBLIC, resolve=names), url)
 
     assert (str(caught.value), names.asked) == (why, [])
+
+
+utf8 = st.characters(codec="utf-8")
+urls = st.text(utf8) | st.from_regex(r"\A(https?:)?//[^/]{0,12}/?.{0,12}\Z", alphabet=utf8)
+
+
+@given(urls)
+def test_no_url_comes_past_the_checks(url: str) -> None:
+    """Where it leads is a private address, so it is refused for that at the latest."""
+    ours = client(PUBLIC, resolve=Names(["10.0.0.1"]))
+
+    with pytest.raises(AddressRefused):
+        anyio.run(get, ours, url)
+
+
+@given(urls)
+def test_no_redirect_comes_past_the_checks(location: str) -> None:
+    asked: list[httpx.URL] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url)
+        return httpx.Response(302, headers=[(b"location", location.encode())])
+
+    theirs = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+    with suppress(AddressRefused, DiscoveryFailed):
+        anyio.run(get, client(PUBLIC, client=theirs), "https://as.test/x")
+
+    assert 1 <= len(asked) <= 4
+    assert all(url.scheme == "https" and not url.userinfo for url in asked)
 
 
 @pytest.mark.parametrize("server", [HERE, "https://localhost:8443/mcp"])
@@ -519,7 +554,7 @@ async def long_head(wire: Wire) -> None:
         (cut, "the response is not HTTP, or not complete"),
         (long_head, "the response is not HTTP, or not complete"),
         (drop, "the server closed the connection without a response"),
-        (reset, "[Errno 104] Connection reset by peer"),
+        (reset, f"[Errno {errno.ECONNRESET}] "),
         (says(content_encoding="gzip"), "the body's gzip compression is corrupt"),
     ],
     ids=["garbage", "cut", "long-head", "drop", "reset", "bad-gzip"],
@@ -572,9 +607,36 @@ async def test_a_header_that_cannot_be_sent_is_not_shown() -> None:
 async def test_the_next_address_is_tried_if_one_does_not_answer() -> None:
     async with serving(says(), tls=certified("as.test")) as peer:
         with anyio.fail_after(SOON):
-            answer = await client(resolve=Names(["127.0.0.2", "127.0.0.1"])).get_json(at(peer.url, "as.test"))
+            answer = await client(resolve=Names(["::1", "127.0.0.1"])).get_json(at(peer.url, "as.test"))
 
     assert answer.status == 200
+
+
+@pytest.mark.adjustable_clock
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have one address of their own, not 127.0.0.0/8")
+async def test_the_next_address_is_tried_if_one_takes_too_long() -> None:
+    async with serving(says()) as peer:
+        port = httpx.URL(peer.url).port
+        answers: list[Answer] = []
+
+        async def ask() -> None:
+            answers.append(await client(resolve=Names(["127.0.0.2", "127.0.0.1"])).get_json(f"http://localhost:{port}"))
+
+        with silent("127.0.0.2", port), anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(ask)
+                await anyio.wait_all_tasks_blocked()
+                assert peer.connections == 0
+                advance(6)
+
+    assert [answer.status for answer in answers] == [200]
+
+
+@contextmanager
+def silent(host: str, port: int | None) -> Iterator[None]:
+    """A place where a connection is neither accepted nor refused: the queue for it is full."""
+    with socket.create_server((host, port), backlog=0) as listener, socket.create_connection(listener.getsockname()):
+        yield
 
 
 @pytest.mark.parametrize(("names", "why"), [(["other.test"], "is for another host"), (["127.0.0.1"], "is for another")])
@@ -672,6 +734,16 @@ async def test_a_proxy_that_cannot_be_used_is_an_error_of_the_step(proxy: str, m
 
     why = "the proxy of the environment cannot be used: not the URL of a proxy"
     assert str(caught.value) == f"GET https://as.test/x: {why}"
+    assert "secret" not in texts(caught.value)
+
+
+async def test_a_socks_proxy_without_its_library_is_an_error_of_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "socks5://user:secret@127.0.0.1")
+    monkeypatch.setitem(sys.modules, "socksio", None)
+
+    with pytest.raises(DiscoveryFailed, match=r"cannot be used: .*'socksio' package is not installed") as caught:
+        await client(PUBLIC).get_json("https://as.test/x")
+
     assert "secret" not in texts(caught.value)
 
 

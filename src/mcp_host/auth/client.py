@@ -108,7 +108,7 @@ class AuthClient:
             AddressRefused: *url*, or one that it redirects to, must not be used.
             DiscoveryFailed: No response, or none within the time.
         """
-        return await self._exchange("GET", url, {}, None, DiscoveryFailed)
+        return await self._exchange(DiscoveryFailed, "GET", url, {})
 
     async def post_form(self, url: str, fields: Mapping[str, str], headers: Mapping[str, str] | None = None) -> Answer:
         """POST *fields* to a token endpoint. Redirects are answers like any other.
@@ -118,7 +118,7 @@ class AuthClient:
             TokenRequestFailed: No response, or none within the time.
         """
         headers = {"Content-Type": FORM, **(headers or {})}
-        return await self._exchange("POST", url, headers, urlencode(fields).encode(), TokenRequestFailed)
+        return await self._exchange(TokenRequestFailed, "POST", url, headers, urlencode(fields).encode())
 
     async def post_json(self, url: str, body: JSONObject) -> Answer:
         """POST *body* to a registration endpoint. Redirects are answers like any other.
@@ -127,21 +127,26 @@ class AuthClient:
             AddressRefused: *url* must not be used.
             RegistrationFailed: No response, or none within the time.
         """
-        return await self._exchange("POST", url, {"Content-Type": JSON}, json.dumps(body).encode(), RegistrationFailed)
+        headers, content = {"Content-Type": JSON}, json.dumps(body).encode()
+        return await self._exchange(RegistrationFailed, "POST", url, headers, content)
 
     async def _exchange(
-        self, method: str, url: str, headers: Mapping[str, str], content: bytes | None, failure: type[AuthError]
+        self, failure: type[AuthError], method: str, url: str, headers: Mapping[str, str], content: bytes | None = None
     ) -> Answer:
-        target = self._check(url)
+        target, redirects = self._check(url), MAX_REDIRECTS if method == "GET" else 0
         with move_on_after(self._timeout):
-            answer = await self._send(method, target, headers, content, failure)
-            for _ in range(MAX_REDIRECTS if method == "GET" else 0):
+            while True:
+                try:
+                    answer = await self._send(method, target, headers, content)
+                except ConnectionClosed as exc:
+                    if type(exc.__cause__).__name__ == "RemoteProtocolError":  # of h11 or httpx: it quotes what came
+                        raise failure(f"{method} {_name(target)}: the response is not HTTP, or not complete") from None
+                    reason = explain(exc, VERIFY, CERT) or str(exc).removeprefix(f"{_name(target)}: ")
+                    raise failure(f"{method} {_name(target)}: {reason}") from exc
                 location = answer.headers.get("location")
-                if answer.status not in REDIRECTS or location is None:
-                    break
-                target = self._redirected(target, location)
-                answer = await self._send(method, target, headers, content, failure)
-            return answer
+                if not redirects or answer.status not in REDIRECTS or location is None:
+                    return answer
+                target, redirects = self._redirected(target, location), redirects - 1
         raise failure(f"{method} {_name(target)}: no answer within {self._timeout:g} seconds")
 
     def _check(self, url: str) -> httpx.URL:
@@ -164,28 +169,15 @@ class AuthClient:
             raise AddressRefused(f"a redirect of {_name(url)} is refused: {_name(target)} is not https")
         return target
 
-    async def _send(
-        self,
-        method: str,
-        url: httpx.URL,
-        headers: Mapping[str, str],
-        content: bytes | None,
-        failure: type[AuthError],
-    ) -> Answer:
+    async def _send(self, method: str, url: httpx.URL, headers: Mapping[str, str], content: bytes | None) -> Answer:
+        backend = self._backend(url)
         try:
-            backend = self._backend(url)
-            try:
-                async with await backend.send(method, {**ALWAYS, **headers}, content, redirects=False) as response:
-                    return await _read(response)
-            finally:
-                if self._client is None:
-                    with move_on_after(RELEASE_TIME, shield=True):
-                        await backend.aclose()
-        except ConnectionClosed as exc:
-            if type(exc.__cause__).__name__ == "RemoteProtocolError":  # h11's or httpx's, which quote what came back
-                raise failure(f"{method} {_name(url)}: the response is not HTTP, or not complete") from None
-            reason = explain(exc, VERIFY, CERT) or str(exc).removeprefix(f"{_name(url)}: ")
-            raise failure(f"{method} {_name(url)}: {reason}") from exc
+            async with await backend.send(method, {**ALWAYS, **headers}, content, redirects=False) as response:
+                return await _read(response)
+        finally:
+            if self._client is None:
+                with move_on_after(RELEASE_TIME, shield=True):
+                    await backend.aclose()
 
     def _backend(self, url: httpx.URL) -> HttpBackend:
         name = _name(url)
