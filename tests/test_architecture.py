@@ -130,6 +130,14 @@ def test_no_two_modules_import_each_other() -> None:
     TopologicalSorter(graph).prepare()  # raises CycleError
 
 
+def test_what_adapters_share_imports_no_adapter() -> None:
+    parts = [name for module in (SOURCE / "providers/exchange").glob("*.py") for name in imports(parse(module))]
+    used = {name for name in parts if name.startswith("mcp_host.providers.")}
+
+    assert used
+    assert {name for name in used if not name.startswith("mcp_host.providers.exchange")} == set()
+
+
 def test_only_the_transports_and_oauth_import_httpx() -> None:
     """Cassettes, in `testing`, name its types, and import the library that the test asks for."""
     users = {package(module) for module in MODULES if {"httpx", "httpx2"} & set(imports(parse(module)))}

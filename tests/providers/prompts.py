@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from mcp_host.providers.names import NameRule, ToolNames
-from mcp_host.providers.requests import Prompt
+from mcp_host.providers.exchange.names import NameRule, ToolNames
+from mcp_host.providers.exchange.requests import Prompt
 from mcp_host.sampling import SamplingRequest
 from mcp_host.types import CreateMessageRequestParams
 

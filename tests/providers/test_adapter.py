@@ -23,8 +23,8 @@ from mcp_host.errors import InputRefused, ProviderError, SamplingError
 from mcp_host.middleware import AnyRequest, CallNext, ServerRequest
 from mcp_host.providers import AnthropicModel, Delta, ModelAnswer, ReasoningStore
 from mcp_host.providers.anthropic import read_reply
-from mcp_host.providers.replies import Call, Reply, answer_of, token_counts, total
-from mcp_host.providers.requests import Prompt, media_type
+from mcp_host.providers.exchange.replies import Call, Reply, answer_of, token_counts, total
+from mcp_host.providers.exchange.requests import Prompt, media_type
 from mcp_host.sampling import CallModel, SamplingRequest, always, run_tool_loop
 from mcp_host.server_requests import ProgressReporter
 from mcp_host.testing import Context, Server

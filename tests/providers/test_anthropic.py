@@ -17,9 +17,9 @@ import pytest
 from mcp_host.errors import InputRefused
 from mcp_host.providers import ModelAnswer
 from mcp_host.providers.anthropic import AnthropicModel, read_event, read_reply, write_request
-from mcp_host.providers.failures import Unfinished
-from mcp_host.providers.replies import Call, Reply
-from mcp_host.providers.streams import Delta
+from mcp_host.providers.exchange.failures import Unfinished
+from mcp_host.providers.exchange.replies import Call, Reply
+from mcp_host.providers.exchange.streams import Delta
 from mcp_host.types import TextContent
 from tests.providers import prompts
 from tests.providers.prompts import USER

@@ -25,12 +25,12 @@ from mcp_host.errors import ProviderError, SamplingError
 from mcp_host.providers import ModelAnswer
 from mcp_host.providers.adapter import ProviderModel
 from mcp_host.providers.anthropic import AnthropicModel
+from mcp_host.providers.exchange.streams import Delta
 from mcp_host.providers.gemini import GeminiModel
 from mcp_host.providers.ollama import OllamaModel
 from mcp_host.providers.openai_chat import Dialect, OpenAIChatModel
 from mcp_host.providers.openai_responses import OpenAIModel
 from mcp_host.providers.pydantic_ai import PydanticAIModel
-from mcp_host.providers.streams import Delta
 from mcp_host.types import CreateMessageResult
 from tests.sampling.asking import Wire, request
 

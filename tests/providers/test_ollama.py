@@ -15,10 +15,10 @@ import ollama
 import pytest
 
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
-from mcp_host.providers.failures import Unfinished
+from mcp_host.providers.exchange.failures import Unfinished
+from mcp_host.providers.exchange.replies import Call, Reply, answer_of
+from mcp_host.providers.exchange.requests import Prompt
 from mcp_host.providers.ollama import OllamaModel, read_event, read_reply, with_options, write_request
-from mcp_host.providers.replies import Call, Reply, answer_of
-from mcp_host.providers.requests import Prompt
 from mcp_host.types import TextContent
 from tests.providers import prompts
 from tests.providers.conftest import Serve

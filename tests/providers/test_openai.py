@@ -8,9 +8,9 @@ import httpx2
 import openai
 import pytest
 
+from mcp_host.providers.exchange.replies import Call, ReplyBlock
 from mcp_host.providers.openai import NAME_RULE, arguments_of, pdf, stopped
 from mcp_host.providers.openai_chat import OpenAIChatModel
-from mcp_host.providers.replies import Call, ReplyBlock
 from mcp_host.sampling import run_tool_loop
 from mcp_host.types import BlobResourceContents, TextContent
 from tests.providers import prompts

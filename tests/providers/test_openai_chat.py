@@ -18,10 +18,10 @@ from anyio import fail_after, sleep_forever
 
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
 from mcp_host.providers import OpenAIChatModel
-from mcp_host.providers.failures import Unfinished
+from mcp_host.providers.exchange.failures import Unfinished
+from mcp_host.providers.exchange.replies import Call, answer_of
 from mcp_host.providers.openai import NAME_RULE
 from mcp_host.providers.openai_chat import Dialect, chunks, dialect_of, read_event, read_reply, write_request
-from mcp_host.providers.replies import Call, answer_of
 from mcp_host.types import AudioContent, ImageContent, TextContent
 from tests.providers import prompts
 from tests.providers.conftest import Serve

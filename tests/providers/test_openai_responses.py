@@ -12,11 +12,11 @@ import pytest
 
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
 from mcp_host.providers import OpenAIModel
-from mcp_host.providers.failures import Unfinished
+from mcp_host.providers.exchange.failures import Unfinished
+from mcp_host.providers.exchange.replies import Call, Reply, answer_of
+from mcp_host.providers.exchange.requests import Prompt
 from mcp_host.providers.openai import NAME_RULE
 from mcp_host.providers.openai_responses import read_event, read_reply, write_request
-from mcp_host.providers.replies import Call, Reply, answer_of
-from mcp_host.providers.requests import Prompt
 from mcp_host.types import ImageContent, TextContent, ToolUseContent
 from tests.providers import prompts
 from tests.providers.conftest import Serve

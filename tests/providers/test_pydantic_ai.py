@@ -31,10 +31,10 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from mcp_host import FunctionTool
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
 from mcp_host.providers import Delta, PydanticAIModel
-from mcp_host.providers.failures import Unfinished
+from mcp_host.providers.exchange.failures import Unfinished
+from mcp_host.providers.exchange.replies import Call, Reply
+from mcp_host.providers.exchange.requests import Prompt
 from mcp_host.providers.pydantic_ai import read_event, read_reply, write_request
-from mcp_host.providers.replies import Call, Reply
-from mcp_host.providers.requests import Prompt
 from mcp_host.sampling import Sampling, always, run_tool_loop
 from mcp_host.types import AudioContent, CreateMessageResult, ImageContent, TextContent, ToolUseContent
 from tests.providers.conftest import Serve

@@ -20,9 +20,9 @@ from mcp_host import Client, Sampling, ServerSampling, always
 from mcp_host.errors import InputNotGiven
 from mcp_host.providers.adapter import ProviderModel
 from mcp_host.providers.anthropic import AnthropicModel
+from mcp_host.providers.exchange.reasoning import ReasoningStore, Restored
 from mcp_host.providers.gemini import GeminiModel
 from mcp_host.providers.openai_responses import OpenAIModel
-from mcp_host.providers.reasoning import ReasoningStore, Restored
 from mcp_host.sampling import SamplingRequest
 from mcp_host.testing import Context, Server
 from mcp_host.types import ToolUseContent

@@ -31,7 +31,7 @@ from mcp_host.elicitation import Elicitation
 from mcp_host.elicitation.terminal import fill_in_terminal, open_in_browser
 from mcp_host.errors import McpError, quoted
 from mcp_host.limits import Limits
-from mcp_host.providers.streams import Delta
+from mcp_host.providers.exchange.streams import Delta
 from mcp_host.sampling import LoopResult, ProposedCall, Sampling, SamplingRequest, Step, run_tool_loop
 from mcp_host.sampling.approval import Allow, CallApprovals, Deny
 from mcp_host.sampling.terminal import ask_in_terminal

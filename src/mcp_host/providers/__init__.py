@@ -7,14 +7,14 @@ if TYPE_CHECKING:
     from mcp_host.providers.adapter import ProviderModel
     from mcp_host.providers.anthropic import AnthropicModel
     from mcp_host.providers.choice import AllowModels, Choice, Model, Models
+    from mcp_host.providers.exchange.reasoning import ReasoningStore
+    from mcp_host.providers.exchange.streams import Delta, OnDelta
     from mcp_host.providers.gemini import GeminiModel
     from mcp_host.providers.lookup import model
     from mcp_host.providers.ollama import OllamaModel
     from mcp_host.providers.openai_chat import OpenAIChatModel
     from mcp_host.providers.openai_responses import OpenAIModel
     from mcp_host.providers.pydantic_ai import PydanticAIModel
-    from mcp_host.providers.reasoning import ReasoningStore
-    from mcp_host.providers.streams import Delta, OnDelta
     from mcp_host.sampling.request import ModelAnswer, Usage
 
 __all__ = [
@@ -49,8 +49,8 @@ _ON_DEMAND = {
     "mcp_host.providers.openai_chat": ("OpenAIChatModel",),
     "mcp_host.providers.openai_responses": ("OpenAIModel",),
     "mcp_host.providers.pydantic_ai": ("PydanticAIModel",),
-    "mcp_host.providers.reasoning": ("ReasoningStore",),
-    "mcp_host.providers.streams": ("Delta", "OnDelta"),
+    "mcp_host.providers.exchange.reasoning": ("ReasoningStore",),
+    "mcp_host.providers.exchange.streams": ("Delta", "OnDelta"),
     "mcp_host.sampling.request": ("ModelAnswer", "Usage"),
 }
 

@@ -24,12 +24,12 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, TypedDict, get_args
 
 from mcp_host.errors import McpError
 from mcp_host.handlers import check_plain
-from mcp_host.providers.failures import Empty, provider_error, reading
-from mcp_host.providers.names import NO_TOOLS, NameRule
-from mcp_host.providers.reasoning import AlteredHistory, ReasoningStore
-from mcp_host.providers.replies import Reply, answer_of
-from mcp_host.providers.requests import Offer, Prompt, blocks_but_texts, check_settings, checked, merged
-from mcp_host.providers.streams import Heard, OnDelta, Show, showing
+from mcp_host.providers.exchange.failures import Empty, provider_error, reading
+from mcp_host.providers.exchange.names import NO_TOOLS, NameRule
+from mcp_host.providers.exchange.reasoning import AlteredHistory, ReasoningStore
+from mcp_host.providers.exchange.replies import Reply, answer_of
+from mcp_host.providers.exchange.requests import Offer, Prompt, blocks_but_texts, check_settings, checked, merged
+from mcp_host.providers.exchange.streams import Heard, OnDelta, Show, showing
 from mcp_host.sampling.request import ModelAnswer, SamplingRequest
 from mcp_host.types import CreateMessageResult, JSONObject
 

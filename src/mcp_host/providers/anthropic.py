@@ -22,12 +22,21 @@ from typing import Any, assert_never
 
 from pydantic_core import from_json
 
-from mcp_host.providers import schemas
 from mcp_host.providers.adapter import ProviderModel
-from mcp_host.providers.failures import Unfinished, stream_of
-from mcp_host.providers.names import NameRule
-from mcp_host.providers.replies import Call, Reply, ReplyBlock, as_events, as_json, object_in, token_counts, total
-from mcp_host.providers.requests import (
+from mcp_host.providers.exchange import schemas
+from mcp_host.providers.exchange.failures import Unfinished, stream_of
+from mcp_host.providers.exchange.names import NameRule
+from mcp_host.providers.exchange.replies import (
+    Call,
+    Reply,
+    ReplyBlock,
+    as_events,
+    as_json,
+    object_in,
+    token_counts,
+    total,
+)
+from mcp_host.providers.exchange.requests import (
     Prompt,
     file_text,
     input_schema,
@@ -38,8 +47,8 @@ from mcp_host.providers.requests import (
     refused,
     result_content,
 )
-from mcp_host.providers.streams import Show
-from mcp_host.providers.texts import paired
+from mcp_host.providers.exchange.streams import Show
+from mcp_host.providers.exchange.texts import paired
 from mcp_host.sampling.request import Usage
 from mcp_host.types import (
     AudioContent,

@@ -36,12 +36,12 @@ import anyio.to_thread
 from pydantic_core import to_json
 
 from mcp_host.errors import ProviderError, SamplingError, excerpt
-from mcp_host.providers import schemas
 from mcp_host.providers.adapter import ProviderModel
-from mcp_host.providers.failures import Unfinished, code_among, private, reading, status_in, stream_of
-from mcp_host.providers.names import NameRule
-from mcp_host.providers.replies import Call, Reply, ReplyBlock, object_in, token_counts, total
-from mcp_host.providers.requests import (
+from mcp_host.providers.exchange import schemas
+from mcp_host.providers.exchange.failures import Unfinished, code_among, private, reading, status_in, stream_of
+from mcp_host.providers.exchange.names import NameRule
+from mcp_host.providers.exchange.replies import Call, Reply, ReplyBlock, object_in, token_counts, total
+from mcp_host.providers.exchange.requests import (
     Prompt,
     file_text,
     input_schema,

@@ -26,12 +26,12 @@ from typing import Any, assert_never
 from pydantic_core import from_json
 
 from mcp_host.errors import SamplingError, excerpt
-from mcp_host.providers import schemas
 from mcp_host.providers.adapter import ProviderModel
-from mcp_host.providers.failures import Unfinished, Unreadable, private
-from mcp_host.providers.names import NameRule
-from mcp_host.providers.replies import Call, Reply, read_arguments, token_counts
-from mcp_host.providers.requests import (
+from mcp_host.providers.exchange import schemas
+from mcp_host.providers.exchange.failures import Unfinished, Unreadable, private
+from mcp_host.providers.exchange.names import NameRule
+from mcp_host.providers.exchange.replies import Call, Reply, read_arguments, token_counts
+from mcp_host.providers.exchange.requests import (
     Prompt,
     file_text,
     input_schema,
@@ -41,7 +41,7 @@ from mcp_host.providers.requests import (
     refused,
     result_content,
 )
-from mcp_host.providers.texts import paired
+from mcp_host.providers.exchange.texts import paired
 from mcp_host.sampling.request import SamplingRequest, Usage
 from mcp_host.sampling.structured.inlining import inlined
 from mcp_host.types import (

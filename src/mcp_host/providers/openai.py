@@ -8,11 +8,11 @@ from typing import TypeAlias, assert_never
 from urllib.parse import unquote, urlsplit
 
 from mcp_host.errors import InputRefused, ProviderError, quoted
-from mcp_host.providers import schemas
-from mcp_host.providers.failures import OVERLOADED, code_among
-from mcp_host.providers.names import NameRule
-from mcp_host.providers.replies import Call, ReplyBlock, readable_content
-from mcp_host.providers.requests import (
+from mcp_host.providers.exchange import schemas
+from mcp_host.providers.exchange.failures import OVERLOADED, code_among
+from mcp_host.providers.exchange.names import NameRule
+from mcp_host.providers.exchange.replies import Call, ReplyBlock, readable_content
+from mcp_host.providers.exchange.requests import (
     Prompt,
     file_text,
     input_schema,
@@ -22,7 +22,7 @@ from mcp_host.providers.requests import (
     refused,
     result_content,
 )
-from mcp_host.providers.texts import place_of_stop, readable
+from mcp_host.providers.exchange.texts import place_of_stop, readable
 from mcp_host.sampling.stop_reasons import REFUSALS
 from mcp_host.types import (
     AudioContent,

@@ -28,7 +28,17 @@ from pydantic_core import from_json
 from mcp_host.errors import SamplingError
 from mcp_host.protocol.sse import EventDecoder, LastEvent
 from mcp_host.providers.adapter import Arguments, ProviderModel
-from mcp_host.providers.failures import Empty, Unfinished, reading, stream_of
+from mcp_host.providers.exchange.failures import Empty, Unfinished, reading, stream_of
+from mcp_host.providers.exchange.replies import (
+    Call,
+    Reply,
+    ReplyBlock,
+    as_json,
+    object_in,
+    text_arguments,
+    token_counts,
+)
+from mcp_host.providers.exchange.requests import Prompt, refused
 from mcp_host.providers.openai import (
     NAME_RULE,
     PROVIDER,
@@ -51,8 +61,6 @@ from mcp_host.providers.openai import (
     result_parts,
     stopped,
 )
-from mcp_host.providers.replies import Call, Reply, ReplyBlock, as_json, object_in, text_arguments, token_counts
-from mcp_host.providers.requests import Prompt, refused
 from mcp_host.sampling.request import Usage
 from mcp_host.types import (
     AudioContent,

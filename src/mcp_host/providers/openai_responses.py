@@ -15,7 +15,18 @@ from typing import Any, assert_never
 
 from mcp_host.errors import SamplingError
 from mcp_host.providers.adapter import ProviderModel
-from mcp_host.providers.failures import Unfinished, stream_of
+from mcp_host.providers.exchange.failures import Unfinished, stream_of
+from mcp_host.providers.exchange.replies import (
+    Call,
+    Reply,
+    ReplyBlock,
+    as_events,
+    as_json,
+    object_in,
+    text_arguments,
+    token_counts,
+)
+from mcp_host.providers.exchange.requests import Prompt, refused
 from mcp_host.providers.openai import (
     NAME_RULE,
     PROVIDER,
@@ -36,17 +47,6 @@ from mcp_host.providers.openai import (
     result_parts,
     stopped,
 )
-from mcp_host.providers.replies import (
-    Call,
-    Reply,
-    ReplyBlock,
-    as_events,
-    as_json,
-    object_in,
-    text_arguments,
-    token_counts,
-)
-from mcp_host.providers.requests import Prompt, refused
 from mcp_host.sampling.request import Usage
 from mcp_host.types import (
     AudioContent,

@@ -17,11 +17,11 @@ from pydantic import TypeAdapter
 from mcp_host.errors import InputRefused, SamplingError
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
 from mcp_host.providers.adapter import Arguments, ProviderModel
-from mcp_host.providers.failures import Unfinished
-from mcp_host.providers.names import NameRule
+from mcp_host.providers.exchange.failures import Unfinished
+from mcp_host.providers.exchange.names import NameRule
+from mcp_host.providers.exchange.replies import Call, Reply, ReplyBlock, object_in, text_arguments, token_counts
+from mcp_host.providers.exchange.requests import Prompt, link_text, media_type, refused, result_content
 from mcp_host.providers.openai import call_id, function_of, stopped
-from mcp_host.providers.replies import Call, Reply, ReplyBlock, object_in, text_arguments, token_counts
-from mcp_host.providers.requests import Prompt, link_text, media_type, refused, result_content
 from mcp_host.sampling.request import Usage
 from mcp_host.types import (
     AudioContent,

@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from mcp_host.errors import ProviderError, SamplingError
-from mcp_host.providers.streams import Delta
+from mcp_host.providers.exchange.streams import Delta
 from mcp_host.sampling.request import ModelAnswer
 from mcp_host.server_requests import ProgressReporter
 from tests.providers.conftest import Serve

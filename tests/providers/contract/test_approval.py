@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mcp_host.errors import InputRefused
-from mcp_host.providers.requests import Prompt
+from mcp_host.providers.exchange.requests import Prompt
 from mcp_host.sampling.display import describe
 from mcp_host.terminal.text import Layout
 from tests.providers.contract.adapters import Adapter, leaves

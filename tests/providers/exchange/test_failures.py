@@ -20,7 +20,7 @@ import openai
 import pytest
 
 from mcp_host.errors import ProviderError, SamplingError
-from mcp_host.providers.failures import Unfinished, Unreadable, code_among, provider_error, reading
+from mcp_host.providers.exchange.failures import Unfinished, Unreadable, code_among, provider_error, reading
 
 SECRET = "sk-ant-secret"
 

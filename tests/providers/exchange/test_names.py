@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_host.providers.names import NameRule
+from mcp_host.providers.exchange.names import NameRule
 from mcp_host.sampling import SamplingRequest
 from tests.providers.prompts import names_of
 from tests.sampling.asking import assistant, request, result, use, user

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mcp_host.errors import InputRefused
 from mcp_host.providers import ReasoningStore
 from mcp_host.providers.anthropic import AnthropicModel
-from mcp_host.providers.reasoning import META_KEY, AlteredHistory, Restored
+from mcp_host.providers.exchange.reasoning import META_KEY, AlteredHistory, Restored
 from mcp_host.sampling import OuterCall, SamplingRequest
 from mcp_host.types import ImageContent, SamplingMessage, TextContent, ToolUseContent
 from mcp_host.types.sampling import SamplingMessageContentBlock

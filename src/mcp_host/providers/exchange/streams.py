@@ -13,7 +13,7 @@ from anyio.lowlevel import checkpoint
 
 from mcp_host.concurrency import HandlerTasks, first
 from mcp_host.errors import ProviderError
-from mcp_host.providers.texts import PiecesUpToStop, ReadablePieces
+from mcp_host.providers.exchange.texts import PiecesUpToStop, ReadablePieces
 from mcp_host.sampling.request import SamplingRequest
 from mcp_host.types import JSONObject
 

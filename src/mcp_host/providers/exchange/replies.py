@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 from pydantic_core import from_json
 
 from mcp_host.errors import SamplingError, quoted
-from mcp_host.providers.failures import reading
-from mcp_host.providers.requests import Prompt, check_written, plain_base64
-from mcp_host.providers.texts import paired, readable
+from mcp_host.providers.exchange.failures import reading
+from mcp_host.providers.exchange.requests import Prompt, check_written, plain_base64
+from mcp_host.providers.exchange.texts import paired, readable
 from mcp_host.sampling.request import ModelAnswer, SamplingRequest, Usage
 from mcp_host.sampling.stop_reasons import CUT_OFF
 from mcp_host.types import AudioContent, ImageContent, JSONObject, TextContent, ToolUseContent

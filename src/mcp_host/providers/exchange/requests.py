@@ -14,7 +14,7 @@ from pydantic_core import from_json, to_json
 
 from mcp_host.errors import InputRefused, excerpt, quoted
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
-from mcp_host.providers.names import NameRule, ToolNames
+from mcp_host.providers.exchange.names import NameRule, ToolNames
 from mcp_host.sampling.loop.results import texts_repeat
 from mcp_host.sampling.request import SamplingRequest
 from mcp_host.types import (

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, TypeAlias
 
-from mcp_host.providers.names import NameRule, with_name
+from mcp_host.providers.exchange.names import NameRule, with_name
 from mcp_host.sampling.structured.inlining import NAMED, ONE, inlined
 
 Schema: TypeAlias = dict[str, Any]

@@ -29,8 +29,8 @@ from typing import Any, Literal, TypeAlias
 from mcp_host.errors import InputRefused
 from mcp_host.limits import check_count, check_seconds
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
-from mcp_host.providers.names import ToolNames
-from mcp_host.providers.texts import readable
+from mcp_host.providers.exchange.names import ToolNames
+from mcp_host.providers.exchange.texts import readable
 from mcp_host.sampling.request import SamplingRequest
 from mcp_host.types import SamplingMessage, TextContent, ToolResultContent, ToolUseContent
 from mcp_host.types.sampling import SamplingMessageContentBlock
