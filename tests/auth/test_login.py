@@ -350,7 +350,7 @@ async def test_the_url_is_shown_and_the_redirect_is_pasted(screen: Screen, caplo
         "https://mcp.example/mcp asks you to log in at login.example",
         "Open this URL in a browser, on any machine:",
         URL,
-        "When you have logged in, the browser is sent to a URL that begins as follows. It",
+        "When you have logged in, the browser goes to a URL that begins as follows, and",
         "may say that it cannot connect. Copy the whole URL from its address bar, and",
         "paste it here. Ctrl-D gives up.",
         f"  | {REDIRECT}",
@@ -366,8 +366,8 @@ async def test_the_url_is_shown_and_the_redirect_is_pasted(screen: Screen, caplo
     [
         ("", "Paste the URL, or press Ctrl-D to give up."),
         (URL, "This is the URL to open. Paste the one that you are sent to after the login."),
-        ("c0de", f"The URL begins with {REDIRECT}? and this does not."),
-        (f"{REDIRECT}/?state={STATE}&code=1", f"The URL begins with {REDIRECT}? and this does not."),
+        ("c0de", f"The URL begins with {REDIRECT}, and then has a code."),
+        (f"{REDIRECT}/?state={STATE}&code=1", f"The URL begins with {REDIRECT}, and then has a code."),
         (f"{REDIRECT}?code=1", "This URL is not whole, or from another login: its state is not that of this one."),
         (
             f"{REDIRECT}?code=1&state=other",
@@ -387,6 +387,13 @@ async def test_anything_else_is_asked_for_again(pasted: str, problem: str, scree
 
     assert problem in said
     assert outcome.redirect == f"{REDIRECT}?error=access_denied&state={STATE}"
+
+
+async def test_a_redirect_uri_may_have_a_query(screen: Screen) -> None:
+    async with pasting(screen, paste(redirect_uri=f"{REDIRECT}?tenant=1")) as outcome:
+        screen.press(f"{REDIRECT}?tenant=1&code=1&state={STATE}\n")
+
+    assert outcome.redirect == f"{REDIRECT}?tenant=1&code=1&state={STATE}"
 
 
 async def test_ctrl_d_gives_the_login_up(screen: Screen) -> None:

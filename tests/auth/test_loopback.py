@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-import os
-import resource
 import socket
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 
 import httpx
@@ -18,10 +16,11 @@ from anyio import (
     EndOfStream,
     connect_tcp,
     create_task_group,
+    create_tcp_listener,
     fail_after,
     wait_all_tasks_blocked,
 )
-from anyio.abc import SocketAttribute, SocketStream
+from anyio.abc import SocketAttribute, SocketListener, SocketStream
 
 from mcp_host.auth.loopback import LoopbackListener, find_port, read_query
 
@@ -281,26 +280,36 @@ async def test_a_client_that_sends_without_end_gets_its_answer_and_is_cut_off() 
         assert login.redirects == []
 
 
-async def test_too_many_open_files_do_not_end_the_wait() -> None:
-    async with waiting() as login:
-        stream = socket.create_connection(("127.0.0.1", login.port))
-        with no_more_files():
-            await wait_all_tasks_blocked()
-        stream.close()
+class Failing(SocketListener):
+    """A listener that cannot accept at first."""
 
-        assert login.redirects == []
+    def __init__(self, listener: SocketListener, *errors: Exception) -> None:
+        self._listener = listener
+        self._errors = list(errors)
+
+    async def accept(self) -> SocketStream:
+        if self._errors:
+            raise self._errors.pop()
+        return await self._listener.accept()
+
+    async def aclose(self) -> None:
+        await self._listener.aclose()
+
+    @property
+    def _raw_socket(self) -> socket.socket:
+        return self._listener._raw_socket
 
 
-@contextmanager
-def no_more_files() -> Iterator[None]:
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    free = os.dup(0)
-    os.close(free)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+async def test_connections_that_cannot_be_accepted_do_not_end_the_wait() -> None:
+    with fail_after(20):
+        async with await create_tcp_listener(local_host="127.0.0.1") as listeners, create_task_group() as tasks:
+            (real,) = listeners.listeners
+            assert isinstance(real, SocketListener)
+            listener = LoopbackListener(Failing(real, OSError("too many open files"), BrokenResourceError()), 30)
+            login = Waiting(listener.redirect_uri)
+            tasks.start_soon(login.end)
+
+            assert await listener.wait_for_redirect(STATE) == f"{login.url}{FINE}"
 
 
 async def test_of_two_redirects_the_first_is_taken() -> None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import webbrowser
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
+from anyio import fail_after
 
-from mcp_host.terminal.browser import is_web_url
+from mcp_host.terminal.browser import is_opened, is_web_url, open_default
 
 
 @pytest.mark.parametrize(
@@ -40,20 +44,133 @@ def test_only_plain_web_urls_are_for_a_browser(url: str, fine: bool) -> None:
     assert is_web_url(url) is fine
 
 
-@pytest.mark.parametrize(("browser", "opened"), [("firefox", True), ("lynx", False), (None, False)])
-def test_a_browser_that_would_take_the_terminal_is_not_started(
-    browser: str | None, opened: bool, tmp_path: Path
+URL = "https://id.example/authorize?a=1&b=%ab;c=(d)!*,+#e"
+
+
+class Programs:
+    """A folder with one program, which writes down its arguments, and processes that open URLs with it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.ran_with: list[str] | None = None
+
+    def write(self, name: str, *, end: str = "exit 0") -> None:
+        program = self._folder / name
+        program.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$@\" > {self._folder}/arguments\n{end}\n")
+        program.chmod(0o700)
+
+    def open(self, url: str, **variables: str) -> bool:
+        """What `open_default` returns in a process with these environment variables, and no other programs."""
+        code = (
+            "import anyio, sys; from mcp_host.terminal.browser import open_default;"
+            "print(anyio.run(open_default, sys.argv[1]))"
+        )
+        others = {name: value for name, value in os.environ.items() if name not in ("BROWSER", "WAYLAND_DISPLAY")}
+        environment = {**others, "PATH": str(self._folder), "TERM": "xterm", "DISPLAY": "", **variables}
+        command = [sys.executable, "-c", code, url]
+
+        printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
+
+        arguments = self._folder / "arguments"
+        self.ran_with = arguments.read_text().splitlines() if arguments.exists() else None
+        assert printed.stderr == ""
+        return {"True\n": True, "False\n": False}[printed.stdout]
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Programs:
+    return Programs(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [("browser", []), ("browser %s", []), ("browser --new-window %s", ["--new-window"]), ("nothing:browser", None)],
+)
+def test_the_browser_is_the_one_of_the_environment(
+    command: str, arguments: list[str] | None, programs: Programs, tmp_path: Path
 ) -> None:
-    """Here the browser is a script, which the standard library finds by its name."""
-    script = tmp_path / (browser or "none")
-    script.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/visited\n')
-    script.chmod(0o700)
-    program = "from mcp_host.terminal.browser import _open; print(_open('https://id.example/'))"
-    inherited = {name: value for name, value in os.environ.items() if name not in ("BROWSER", "WAYLAND_DISPLAY")}
-    environment = {**inherited, "PATH": str(tmp_path), "TERM": "xterm", "DISPLAY": ":0" if browser == "firefox" else ""}
+    """Only the first that it names is tried: the library does not say which of the others would run in this terminal."""
+    programs.write("browser")
 
-    printed = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True, timeout=30
-    )
+    assert programs.open(URL, BROWSER=command.replace("browser", f"{tmp_path}/browser")) is (arguments is not None)
+    assert programs.ran_with == (None if arguments is None else [*arguments, URL])
 
-    assert printed.stdout == f"{opened}\n"
+
+@pytest.mark.parametrize(
+    ("url", "argument"),
+    [
+        ("https://id.example/--help?-x", "https://id.example/--help?-x"),
+        ("https://id.example/$(touch${IFS}x)", "https://id.example/%24(touch%24%7BIFS%7Dx)"),
+        ("https://id.example/`id`;id|id&id>x'\"^", "https://id.example/%60id%60;id%7Cid&id%3Ex%27%22%5E"),
+        ("https://id.example/?a=%action&b=%s", "https://id.example/?a=%ACtion&b=%s"),
+    ],
+    ids=["options", "a command", "more commands", "what webbrowser replaces"],
+)
+@pytest.mark.parametrize("name", ["browser", "firefox"])
+def test_a_url_is_one_argument_and_means_nothing_to_a_shell(
+    name: str, url: str, argument: str, programs: Programs, tmp_path: Path
+) -> None:
+    """The library knows Firefox by name, and gives it the URL in another way."""
+    programs.write(name)
+
+    assert is_web_url(url)
+    assert programs.open(url, **({"BROWSER": f"{tmp_path}/browser"} if name == "browser" else {"DISPLAY": ":0"}))
+    assert programs.ran_with == [argument]
+    assert {path.name for path in tmp_path.iterdir()} == {name, "arguments"}
+
+
+@pytest.mark.parametrize("command", [None, "lynx", "FOLDER/lynx", "FOLDER/lynx -force_html %s"])
+def test_a_browser_that_would_take_the_terminal_is_not_started(
+    command: str | None, programs: Programs, tmp_path: Path
+) -> None:
+    programs.write("lynx")
+
+    assert not programs.open(URL, **({} if command is None else {"BROWSER": command.replace("FOLDER", str(tmp_path))}))
+    assert programs.ran_with is None
+
+
+@pytest.mark.parametrize(("end", "opened"), [("exit 0", True), ("exit 1", False), (None, False)])
+def test_a_browser_that_fails_or_does_not_exist_is_not_opened(
+    end: str | None, opened: bool, programs: Programs, tmp_path: Path
+) -> None:
+    if end is not None:
+        programs.write("browser", end=end)
+
+    assert programs.open(URL, BROWSER=f"{tmp_path}/browser") is opened
+
+
+async def test_a_browser_that_stays_open_keeps_neither_the_caller_nor_the_end_of_the_host_waiting(
+    programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends when the test opens the pipe that it reads."""
+    os.mkfifo(tmp_path / "pipe")
+    programs.write("browser", end=f"read line < {tmp_path}/pipe")
+    monkeypatch.setattr(webbrowser, "get", lambda: webbrowser.GenericBrowser([f"{tmp_path}/browser", "%s"]))
+
+    with fail_after(20):
+        assert await open_default(URL, starting=0.01)
+
+    (thread,) = [thread for thread in threading.enumerate() if thread.name == "browser"]
+    assert thread.daemon
+    (tmp_path / "pipe").write_text("\n")
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+async def test_an_error_of_the_browser_is_logged_without_the_url(caplog: pytest.LogCaptureFixture) -> None:
+    async def fail(url: str) -> bool:
+        raise ValueError(f"cannot open {url}")
+
+    assert not await is_opened(URL, fail)
+    assert caplog.messages == ["the browser could not be opened: ValueError"]
+    assert caplog.records[0].exc_info is None
+
+
+async def test_an_error_of_the_library_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> NoReturn:
+        raise RuntimeError("no browsers today")
+
+    monkeypatch.setattr(webbrowser, "get", refuse)
+
+    with fail_after(20), pytest.raises(RuntimeError, match="no browsers today"):
+        await open_default(URL)

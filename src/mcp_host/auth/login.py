@@ -6,11 +6,11 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import Protocol, TypeAlias
 
 from anyio import create_task_group, move_on_after
 
+from mcp_host.auth.addresses import Kind, kinds_of_host
 from mcp_host.auth.errors import AddressRefused, LoginFailed
 from mcp_host.auth.loopback import LoopbackListener, find_port, read_query
 from mcp_host.errors import excerpt, quoted
@@ -58,7 +58,7 @@ class Login(Protocol):
         ...
 
 
-def in_browser(*, open: Opener | None = None, timeout: float = 300.0, port: int = 0) -> Login:  # `webbrowser.open`
+def in_browser(*, open: Opener | None = None, timeout: float = 300.0, port: int = 0) -> Login:
     """Open the browser of this machine, and listen on 127.0.0.1 for the redirect, for at most *timeout* seconds.
 
     *open* takes the URL and returns whether it could be opened; a plain function runs in a thread. By default that is
@@ -213,7 +213,7 @@ class _PastedRedirection:
         yield from layout.ours("Open this URL in a browser, on any machine:")
         yield url
         yield from layout.ours(
-            "When you have logged in, the browser is sent to a URL that begins as follows. It may say that it cannot "
+            "When you have logged in, the browser goes to a URL that begins as follows, and may say that it cannot "
             "connect. Copy the whole URL from its address bar, and paste it here. Ctrl-D gives up."
         )
         yield from layout.theirs(self.redirect_uri)
@@ -228,8 +228,8 @@ class _PastedRedirection:
             raise ValueError("Paste the URL, or press Ctrl-D to give up.")
         if pasted == url:
             raise ValueError("This is the URL to open. Paste the one that you are sent to after the login.")
-        if not pasted.startswith(f"{self.redirect_uri}?"):
-            raise ValueError(f"The URL begins with {clean(excerpt(self.redirect_uri))}? and this does not.")
+        if not pasted.startswith((f"{self.redirect_uri}?", f"{self.redirect_uri}&")):
+            raise ValueError(f"The URL begins with {clean(excerpt(self.redirect_uri))}, and then has a code.")
         query = read_query(pasted, state)
         if query is None:
             raise ValueError("This URL is not whole, or from another login: its state is not that of this one.")
@@ -267,13 +267,6 @@ def check_url(url: str) -> str:
         scheme = quoted(url.partition(":")[0], 20)
         raise AddressRefused(f"the URL of the login is not opened: it is no plain https URL, and begins with {scheme}")
     host = host_of(url)
-    if url.lower().startswith("http:") and not _is_loopback(host):
+    if url.lower().startswith("http:") and kinds_of_host(host) != {Kind.LOOPBACK}:
         raise AddressRefused(f"the login at {host} is not opened: its URL is not https")
     return host
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
