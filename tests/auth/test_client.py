@@ -104,7 +104,7 @@ every_request = pytest.mark.parametrize(
 # What comes back
 
 
-async def test_metadata_are_a_get_over_tls_to_the_host_of_the_url() -> None:
+async def test_metadata_is_a_get_over_tls_to_the_host_of_the_url() -> None:
     asked_for: list[str | None] = []
     context = certified("as.test")
     context.sni_callback = lambda connection, name, context: asked_for.append(name)
@@ -360,7 +360,7 @@ async def test_addresses_that_are_refused_are_left_out() -> None:
 # Redirects
 
 
-async def test_metadata_are_followed_to_their_place() -> None:
+async def test_a_redirect_of_metadata_is_followed() -> None:
     async with serving(says(), tls=certified("b.test")) as second:
         there = at(second.url, "b.test")
         async with serving(says(302, b"", location=there), tls=certified("a.test")) as first:
@@ -580,7 +580,7 @@ async def test_a_server_that_is_not_there_is_an_error_of_the_step(ask: Ask, fail
     assert str(caught.value).endswith(f"T http://127.0.0.1:{port}/x: All connection attempts failed")
 
 
-async def test_a_name_that_nobody_has_is_an_error_of_the_step() -> None:
+async def test_an_unknown_name_is_an_error_of_the_step() -> None:
     async def resolve(host: str, port: int) -> Sequence[str]:
         raise OSError("no such name")
 

@@ -68,7 +68,7 @@ class Answer:
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:
-    """Ask the system's resolver. Raises OSError."""
+    """The addresses of *host* by the system's resolver. Raises OSError."""
     return [address[0] for *_, address in await getaddrinfo(host, port, type=socket.SOCK_STREAM)]
 
 
