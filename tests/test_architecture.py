@@ -22,6 +22,7 @@ MAY_IMPORT = {
     "errors": {"base_errors", "tool_changes", "types"},
     "tool_changes": {"base_errors", "types"},
     "limits": set[str](),
+    "locked_file": set[str](),
     "version": set[str](),
     "_backends": set[str](),
     "concurrency": {"_backends", "errors"},
@@ -42,7 +43,7 @@ MAY_IMPORT = {
         *("concurrency", "errors", "handlers", "json_schema", "limits", "protocol", "sampling"),
         *("server_requests", "types"),
     },
-    "auth": {"concurrency", "errors", "handlers", "limits", "terminal", "transports", "types"},
+    "auth": {"concurrency", "errors", "handlers", "limits", "locked_file", "terminal", "transports", "types"},
     "elicitation": {"errors", "handlers", "json_schema", "protocol", "server_requests", "terminal", "types"},
     "roots": {"errors", "handlers", "server_requests", "types"},
     "session": {
@@ -50,8 +51,8 @@ MAY_IMPORT = {
         *("roots", "sampling", "server_requests", "transports", "types"),
     },
     "client": {
-        *("_backends", "concurrency", "elicitation", "errors", "handlers", "json_schema", "limits", "middleware"),
-        *("protocol", "roots", "sampling", "session", "tool_changes", "transports", "types", "version"),
+        *("_backends", "concurrency", "elicitation", "errors", "handlers", "json_schema", "limits", "locked_file"),
+        *("middleware", "protocol", "roots", "sampling", "session", "tool_changes", "transports", "types", "version"),
     },
     "telemetry": {
         *("_backends", "errors", "middleware", "protocol", "sampling", "session", "transports", "types", "version"),

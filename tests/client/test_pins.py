@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_host import Client, StreamableHttp, ToolChange, ToolPins, ToolPolicy
-from mcp_host.client.locked_file import LockedFile
 from mcp_host.client.pins import Comparison
 from mcp_host.errors import (
     CallerError,
@@ -28,6 +27,7 @@ from mcp_host.errors import (
     ToolPinsError,
     Unauthorized,
 )
+from mcp_host.locked_file import LockedFile
 from mcp_host.middleware import AnyRequest, CallNext
 from mcp_host.session.call import CallTimeouts
 from mcp_host.testing import ScriptedPeer, Server
