@@ -17,8 +17,6 @@ import pytest
 from tests.auth.file_keyring import entries
 from tests.auth.killed import CHANGES
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="it has no SIGKILL and no fork")
-
 
 @pytest.fixture(params=["file", "keyring"])
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:

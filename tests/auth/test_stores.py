@@ -200,7 +200,7 @@ async def test_a_file_that_others_may_read_is_a_warning_once_and_is_closed_to_th
 
     assert mode(file) == 0o600
     assert [record.getMessage() for record in caplog.records] == [
-        f"other users may read the tokens in {file}: chmod 600 is due"
+        f"other users may read the tokens in {file}, until the next change makes it private (0600)"
     ]
 
 

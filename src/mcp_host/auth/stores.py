@@ -183,7 +183,9 @@ class FileTokens:
         written = self._file.read()
         if self._file.exposed and not self._warned:
             self._warned = True
-            logger.warning("other users may read the tokens in %s: chmod 600 is due", self._file.path)
+            logger.warning(
+                "other users may read the tokens in %s, until the next change makes it private (0600)", self._file.path
+            )
         if not written:  # missing, or created empty by hand
             return {"version": VERSION, "tokens": {}}
         content: object = None
