@@ -8,12 +8,27 @@ import sys
 from collections.abc import Awaitable, Callable
 
 import anyio
+import httpx
 
 from mcp_host import Client, Elicitation, FormRequest, Sampling, SamplingRequest, StreamableHttp, always
+from mcp_host.auth import (
+    Cimd,
+    ClientSecret,
+    Dynamic,
+    EnterpriseManaged,
+    OAuth,
+    PrivateKey,
+    PrivateKeyJwt,
+    Registered,
+    Registration,
+    Workload,
+)
 from mcp_host.types import CreateMessageResult, ElicitResult
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
 VERSION = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", "")
+METADATA_DOCUMENT = "https://conformance-test.local/client-metadata.json"
+REDIRECT_URI = "http://localhost:8976/callback"
 CONTEXT = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
 
 
@@ -85,6 +100,47 @@ async def send_a_schema_back(client: Client) -> None:
     await client.call_tool("json_schema_echo", {"schema": schemas["json_schema_2020_12_tool"]})
 
 
+async def list_and_call_one(client: Client) -> None:
+    tools = await client.list_tools()
+    await client.call_tool(tools[0].name, {})
+
+
+async def browse(url: str) -> str:
+    """A person who is logged in and agrees. The redirect is not opened: no one listens there."""
+    async with httpx.AsyncClient() as browser:
+        response = await browser.get(url)
+    return response.headers["location"]
+
+
+def login() -> OAuth | None:
+    """The authorization that the scenario needs."""
+    match SCENARIO:
+        case "auth/pre-registration":
+            registrations: list[Registration] = [Registered(CONTEXT["client_id"], CONTEXT["client_secret"])]
+        case "auth/client-credentials-basic":
+            return OAuth.machine(ClientSecret(CONTEXT["client_id"], CONTEXT["client_secret"]))
+        case "auth/client-credentials-jwt":
+            key = PrivateKey(CONTEXT["private_key_pem"], CONTEXT["signing_algorithm"])
+            return OAuth.machine(PrivateKeyJwt(CONTEXT["client_id"], key))
+        case "auth/wif-jwt-bearer":
+            return OAuth.machine(Workload(lambda audience: str(CONTEXT["valid_jwt"]), client_id=CONTEXT["client_id"]))
+        case "auth/enterprise-managed-authorization":
+            enterprise = EnterpriseManaged(
+                CONTEXT["client_id"],
+                CONTEXT["client_secret"],
+                idp_token_endpoint=CONTEXT["idp_token_endpoint"],
+                idp_client_id=CONTEXT["idp_client_id"],
+                get_id_token=lambda audience: str(CONTEXT["idp_id_token"]),
+            )
+            return OAuth.machine(enterprise)
+        case _ if SCENARIO.startswith("auth/"):
+            registrations = [Cimd(METADATA_DOCUMENT), Dynamic("mcp-host")]
+        case _:
+            return None
+    uses_dpop = SCENARIO.startswith("auth/dpop")
+    return OAuth(login=browse, redirect_uri=REDIRECT_URI, registration=registrations, dpop=uses_dpop)
+
+
 SCENARIOS: dict[str, Callable[[Client], Awaitable[None]]] = {
     "initialize": connect,
     "tools_call": add,
@@ -102,17 +158,17 @@ SCENARIOS: dict[str, Callable[[Client], Awaitable[None]]] = {
 
 async def main(url: str) -> None:
     """Be a host with everything that servers may ask for, under the defaults, and play the scenario."""
-    play = SCENARIOS.get(SCENARIO)
+    play = list_and_call_one if SCENARIO.startswith("auth/") else SCENARIOS.get(SCENARIO)
     if play is None:
         sys.exit(f"no such scenario: {SCENARIO!r}")
     client = Client(
-        StreamableHttp(url),
+        StreamableHttp(url, auth=login()),
         sampling=Sampling(with_tools=model, approve=always),
         elicitation=Elicitation(form=user),
         roots=[],
     )
     async with client:
-        if client.protocol_version != VERSION:
+        if client.protocol_version != VERSION and "2025-03-26" not in SCENARIO:  # only its authorization is that old
             sys.exit(f"the server speaks {client.protocol_version}, not {VERSION}")
         await play(client)
 

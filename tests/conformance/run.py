@@ -51,6 +51,53 @@ RUNS = [
     Run("2026-07-28", "http-invalid-tool-headers", 12, error_allowed=True),
     Run("2026-07-28", "json-schema-ref-no-deref", 1),
     Run("2026-07-28", "json-schema-2020-12-preservation", 9),
+    Run("2025-11-25", "auth/metadata-default", 19),
+    Run("2025-11-25", "auth/metadata-var1", 19),
+    Run("2025-11-25", "auth/metadata-var2", 19),
+    Run("2025-11-25", "auth/metadata-var3", 19),
+    Run("2025-11-25", "auth/basic-cimd", 14),
+    Run("2025-11-25", "auth/scope-from-www-authenticate", 15),
+    Run("2025-11-25", "auth/scope-from-scopes-supported", 15),
+    Run("2025-11-25", "auth/scope-omitted-when-undefined", 15),
+    Run("2025-11-25", "auth/scope-step-up", 23),
+    Run("2025-11-25", "auth/scope-retry-limit", 12, error_allowed=True),
+    Run("2025-11-25", "auth/token-endpoint-auth-basic", 20),
+    Run("2025-11-25", "auth/token-endpoint-auth-post", 20),
+    Run("2025-11-25", "auth/token-endpoint-auth-none", 20),
+    Run("2025-11-25", "auth/pre-registration", 14),
+    Run("2026-07-28", "auth/metadata-default", 18),
+    Run("2026-07-28", "auth/metadata-var1", 18),
+    Run("2026-07-28", "auth/metadata-var2", 18),
+    Run("2026-07-28", "auth/metadata-var3", 18),
+    Run("2026-07-28", "auth/basic-cimd", 12),
+    Run("2026-07-28", "auth/scope-from-www-authenticate", 14),
+    Run("2026-07-28", "auth/scope-from-scopes-supported", 14),
+    Run("2026-07-28", "auth/scope-omitted-when-undefined", 14),
+    Run("2026-07-28", "auth/scope-step-up", 25),
+    Run("2026-07-28", "auth/scope-retry-limit", 13, error_allowed=True),
+    Run("2026-07-28", "auth/token-endpoint-auth-basic", 19),
+    Run("2026-07-28", "auth/token-endpoint-auth-post", 19),
+    Run("2026-07-28", "auth/token-endpoint-auth-none", 19),
+    Run("2026-07-28", "auth/pre-registration", 12),
+    Run("2026-07-28", "auth/resource-mismatch", 3, error_allowed=True),
+    Run("2026-07-28", "auth/offline-access-scope", 12),
+    Run("2026-07-28", "auth/offline-access-not-supported", 14),
+    Run("2026-07-28", "auth/authorization-server-migration", 27),
+    Run("2026-07-28", "auth/iss-supported", 14),
+    Run("2026-07-28", "auth/iss-not-advertised", 14),
+    Run("2026-07-28", "auth/iss-supported-missing", 15, error_allowed=True),
+    Run("2026-07-28", "auth/iss-wrong-issuer", 15, error_allowed=True),
+    Run("2026-07-28", "auth/iss-unexpected", 15, error_allowed=True),
+    Run("2026-07-28", "auth/iss-normalized", 15, error_allowed=True),
+    Run("2026-07-28", "auth/metadata-issuer-mismatch", 5, error_allowed=True),
+    Run("2025-03-26", "auth/2025-03-26-oauth-metadata-backcompat", 13),
+    Run("2025-03-26", "auth/2025-03-26-oauth-endpoint-fallback", 8),
+    Run("2025-11-25", "auth/client-credentials-jwt", 9, is_extension=True),
+    Run("2025-11-25", "auth/client-credentials-basic", 9, is_extension=True),
+    Run("2025-11-25", "auth/enterprise-managed-authorization", 10, is_extension=True),
+    Run("2025-11-25", "auth/dpop", 12, is_extension=True),
+    Run("2025-11-25", "auth/dpop-nonce", 14, is_extension=True),
+    Run("2025-11-25", "auth/wif-jwt-bearer", 9, is_extension=True),
 ]
 
 
@@ -149,7 +196,8 @@ def command(run: Run, node: str, folder: Path) -> list[str]:
     client += [sys.executable, str(HERE / "client.py")]
     suite = str(MODULES / "@modelcontextprotocol" / "conformance" / "dist" / "index.js")
     return [
-        *(node, suite, "client", "--scenario", run.scenario, "--spec-version", run.version),
+        *(node, suite, "client", "--scenario", run.scenario),
+        *(() if run.is_extension else ("--spec-version", run.version)),
         *("--timeout", str(int(WHOLE_RUN * 1000)), "--output-dir", str(folder)),
         *("--command", f"exec {shlex.join(client)}"),
     ]
@@ -158,7 +206,7 @@ def command(run: Run, node: str, folder: Path) -> list[str]:
 def found_in(folder: Path) -> tuple[list[Check], int | None]:
     """What a run has left: the suite's checks, and how the client ended; None where it did not in its time."""
     checks: list[Check] = []
-    for file in folder.glob("*/checks.json"):
+    for file in folder.glob("**/checks.json"):
         checks += read_checks(file.read_text())
     ended = folder / "ended"
     text = ended.read_text() if ended.is_file() else "timeout"
@@ -176,7 +224,7 @@ def tell(outcome: Outcome) -> None:
     CACHE.say(f"{outcome.run}: FAILED, everything said is in {folder}")
     for fault in outcome.faults:
         CACHE.say(f"  {fault}")
-    for file in [*folder.glob("*/stderr.txt")] or [folder / "suite.txt"]:
+    for file in [*folder.glob("**/stderr.txt")] or [folder / "suite.txt"]:
         for line in file.read_text(errors="replace").splitlines()[-TAIL:]:
             CACHE.say(f"  | {line}")
 
@@ -193,7 +241,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
 
 def folder_of(run: Run) -> Path:
-    return SAVED / f"{run.version}-{run.scenario}"
+    return SAVED / f"{run.version}-{run.scenario.replace('/', '-')}"
 
 
 if __name__ == "__main__":

@@ -27,6 +27,9 @@ class Run:
     error_allowed: bool = False
     """Whether the client may end with an error, for what it is asked to do may be wrong."""
 
+    is_extension: bool = False
+    """Whether it is of an extension, and so of no revision: the suite takes the *version* for the wire by itself."""
+
     def __str__(self) -> str:
         return f"{self.version} {self.scenario}"
 

@@ -2,3 +2,49 @@
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 """
+
+from mcp_host.auth.discovery import Step
+from mcp_host.auth.errors import (
+    AddressRefused,
+    AuthError,
+    AuthorizationNeeded,
+    DiscoveryFailed,
+    LoginFailed,
+    RegistrationFailed,
+    TokenRequestFailed,
+    TokensError,
+)
+from mcp_host.auth.keys import PrivateKey
+from mcp_host.auth.login import Login, Redirection, in_browser, paste
+from mcp_host.auth.machines import ClientSecret, EnterpriseManaged, PrivateKeyJwt, Workload
+from mcp_host.auth.oauth import OAuth
+from mcp_host.auth.registration import Cimd, Dynamic, Registered, Registration
+from mcp_host.auth.stores import MemoryTokens, TokenStore
+
+__all__ = [
+    "AddressRefused",
+    "AuthError",
+    "AuthorizationNeeded",
+    "Cimd",
+    "ClientSecret",
+    "DiscoveryFailed",
+    "Dynamic",
+    "EnterpriseManaged",
+    "Login",
+    "LoginFailed",
+    "MemoryTokens",
+    "OAuth",
+    "PrivateKey",
+    "PrivateKeyJwt",
+    "Redirection",
+    "Registered",
+    "Registration",
+    "RegistrationFailed",
+    "Step",
+    "TokenRequestFailed",
+    "TokenStore",
+    "TokensError",
+    "Workload",
+    "in_browser",
+    "paste",
+]

@@ -1,0 +1,241 @@
+"""Grants: what a client gives to a token endpoint, and the tokens that it gets."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import time
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, quote_plus, urlencode, urlsplit, urlunsplit
+
+from mcp_host.auth.discovery import S256, AuthorizationServer, Steps, shown
+from mcp_host.auth.errors import DiscoveryFailed, LoginFailed, TokenRequestFailed
+from mcp_host.auth.keys import PrivateKey, Proofs
+from mcp_host.auth.registration import OAuthClient
+from mcp_host.auth.responses import error_code, known_code
+from mcp_host.errors import excerpt
+
+if TYPE_CHECKING:
+    from mcp_host.auth.client import Answer, AuthClient
+
+ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+USE_DPOP_NONCE = "use_dpop_nonce"
+
+MARGIN = (
+    30.0  # seconds before its end in which a token is refreshed: a request may wait for the server's clock and network
+)
+MARGIN_PART = 0.1  # of a short lifetime
+MOST_SECONDS = 10 * 365 * 24 * 3600.0  # a later expiry is none
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """An access token. *expires_at* is in seconds since 1970; None if the server did not say."""
+
+    access_token: str = field(repr=False)
+    expires_at: float | None = None
+    refresh_token: str | None = field(default=None, repr=False)
+    scopes: tuple[str, ...] = ()
+    """What it was asked for, or what the server said that it has instead."""
+    refresh_at: float | None = None
+    """When to refresh it: before it expires, so that no request has to be sent twice. Without a refresh token, when it expires."""
+
+    @property
+    def has_expired(self) -> bool:
+        return self.expires_at is not None and self.expires_at <= time.time()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is to be refreshed now."""
+        return self.refresh_at is not None and self.refresh_at <= time.time()
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorizationRequest:
+    """What a person visits, and what its answer is checked against. Kept until the answer comes."""
+
+    url: str = field(repr=False)
+    state: str = field(repr=False)
+    verifier: str = field(repr=False)
+    redirect_uri: str
+    issuer: str
+    sends_issuer: bool
+
+    @classmethod
+    def to(
+        cls,
+        server: AuthorizationServer,
+        client: OAuthClient,
+        redirect_uri: str,
+        resource: str,
+        scopes: Iterable[str],
+    ) -> AuthorizationRequest:
+        """A request for a code, with PKCE (RFC 7636) and the resource (RFC 8707).
+
+        Raises:
+            DiscoveryFailed: The server does not offer it.
+        """
+        endpoint = server.authorization_endpoint
+        if endpoint is None:
+            raise DiscoveryFailed(f"{excerpt(server.issuer)} has no authorization_endpoint: no person can log in there")
+        if S256 not in server.code_challenge_methods:
+            # "MCP clients MUST verify the presence of code_challenge_methods_supported [...]. If the field is absent,
+            # MCP clients MUST refuse to proceed."
+            raise DiscoveryFailed(
+                f"{excerpt(server.issuer)} does not offer PKCE with S256, without which no code is safe"
+            )
+        verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(24)
+        fields = {
+            "response_type": "code",
+            "client_id": client.id,
+            "redirect_uri": redirect_uri,
+            "state": state,
+            "code_challenge": urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode(),
+            "code_challenge_method": S256,
+            "resource": resource,
+        }
+        if scope := " ".join(scopes):
+            fields["scope"] = scope
+        parts = urlsplit(endpoint)
+        query = urlencode([*parse_qsl(parts.query, keep_blank_values=True), *fields.items()])
+        url = urlunsplit((parts.scheme, parts.netloc, parts.path, query, ""))
+        return cls(url, state, verifier, redirect_uri, server.issuer, server.sends_issuer)
+
+    def code_in(self, redirected: str) -> str:
+        """The code in the URL that the authorization server redirected to.
+
+        Raises:
+            LoginFailed: There is none, or the URL is not the answer to this request.
+        """
+        pairs = parse_qsl(urlsplit(redirected).query, keep_blank_values=True)
+        answer = dict(pairs)
+        where = f"the authorization response of {excerpt(self.issuer)}"
+        if len(pairs) != len(answer):  # "parameters MUST NOT be included more than once" (RFC 6749, section 3.1)
+            raise LoginFailed(f"{where} has a parameter twice")
+        if not hmac.compare_digest(answer.get("state", "").encode(), self.state.encode()):
+            raise LoginFailed(f"{where} has another state: it is no answer to this login")
+        issuer = answer.get("iss")
+        # RFC 9207, section 2.4: "simple string comparison", before anything of the response is used or shown
+        if issuer is None and self.sends_issuer:
+            raise LoginFailed(f"{where} has no iss, which the server's metadata promise: refused")
+        if issuer is not None and issuer != self.issuer:
+            raise LoginFailed(f"{where} comes from another issuer: refused")
+        if "error" in answer:
+            code = known_code(answer["error"])
+            if code == "access_denied":
+                raise LoginFailed(f"{excerpt(self.issuer)}: the login was denied")
+            raise LoginFailed(f"{where} is an error{f': {code}' if code else ''}")
+        if not (code := answer.get("code")):
+            raise LoginFailed(f"{where} has no code")
+        return code
+
+
+def code_grant(request: AuthorizationRequest, code: str) -> dict[str, str]:
+    """The fields for a code."""
+    return {
+        "grant_type": "authorization_code",
+        "code": code,
+        "redirect_uri": request.redirect_uri,
+        "code_verifier": request.verifier,
+    }
+
+
+def refresh_grant(refresh_token: str) -> dict[str, str]:
+    """The fields for a refresh token. Without a scope the server keeps that of the token (RFC 6749, section 6)."""
+    return {"grant_type": "refresh_token", "refresh_token": refresh_token}
+
+
+async def request_token(
+    http: AuthClient,
+    server: AuthorizationServer,
+    client: OAuthClient,
+    grant: Mapping[str, str],
+    *,
+    resource: str,
+    scopes: Sequence[str],
+    steps: Steps,
+    key: PrivateKey | None = None,
+    proofs: Proofs | None = None,
+) -> Token:
+    """The token for a *grant*. *scopes* are those that were asked for.
+
+    Raises:
+        TokenRequestFailed: The server gave none.
+    """
+    action, url = f"token request ({grant['grant_type']})", server.token_endpoint
+
+    async def ask() -> Answer:
+        fields, headers = authenticated(client, {**grant, "resource": resource}, server.issuer, key)
+        return await http.post_form(url, fields, headers if proofs is None else headers | proofs.header("POST", url))
+
+    answer = await ask()
+    if proofs is not None and proofs.heard(url, answer.headers) and error_code(answer.json) == USE_DPOP_NONCE:
+        answer = await ask()  # RFC 9449, section 8
+    try:
+        token = read_token(answer, scopes, bound=proofs is not None)
+    except TokenRequestFailed as exc:
+        steps.add(action, url, str(exc))
+        raise TokenRequestFailed(f"{action} at {shown(url)}: {exc}", exc.code) from None
+    steps.add(action, url, "a token")
+    return token
+
+
+def authenticated(
+    client: OAuthClient, fields: Mapping[str, str], audience: str, key: PrivateKey | None = None
+) -> tuple[dict[str, str], dict[str, str]]:
+    """*fields* and headers with the client's authentication (RFC 6749, section 2.3.1; RFC 7523, section 2.2)."""
+    match client.method:
+        case "client_secret_basic":
+            pair = f"{quote_plus(client.id)}:{quote_plus(client.secret or '')}"
+            return dict(fields), {"Authorization": f"Basic {b64encode(pair.encode()).decode()}"}
+        case "client_secret_post":
+            return {**fields, "client_id": client.id, "client_secret": client.secret or ""}, {}
+        case "private_key_jwt":
+            if key is None:
+                raise TokenRequestFailed("the client was registered with a key, which is not passed any more")
+            assertion = key.assertion(client.id, audience)
+            return {**fields, "client_assertion_type": ASSERTION_TYPE, "client_assertion": assertion}, {}
+        case "none":
+            return {**fields, "client_id": client.id}, {}
+
+
+def read_token(answer: Answer, scopes: Sequence[str], *, bound: bool = False) -> Token:
+    """The token in an answer of a token endpoint (RFC 6749, section 5.1), *bound* to a key or not.
+
+    Raises:
+        TokenRequestFailed: There is none. Some servers send an error with the status 200.
+    """
+    document = answer.json
+    code = error_code(document)
+    if document is None or not 200 <= answer.status < 300 or "error" in document:
+        raise TokenRequestFailed(f"{answer.problem}{f' ({code})' if code else ''}", code)
+    token, kind = document.get("access_token"), document.get("token_type", "bearer")
+    if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise TokenRequestFailed("the answer has no access_token that can be sent")
+    wanted = "DPoP" if bound else "Bearer"
+    if not isinstance(kind, str) or kind.lower() != wanted.lower():
+        raise TokenRequestFailed(f"its token_type is not {wanted}")
+    refresh, scope = document.get("refresh_token"), document.get("scope")
+    if not isinstance(refresh, str) or not refresh:
+        refresh = None
+    if isinstance(scope, str) and scope.strip():
+        scopes = scope.split()
+    lifetime = _lifetime(document.get("expires_in"))
+    if lifetime is None:
+        return Token(token, None, refresh, tuple(scopes))
+    now = time.time()
+    margin = min(MARGIN, MARGIN_PART * lifetime) if refresh is not None else 0.0
+    return Token(token, now + lifetime, refresh, tuple(scopes), now + lifetime - margin)
+
+
+def _lifetime(expires_in: object) -> float | None:
+    """Seconds. Some servers write them as a text."""
+    if isinstance(expires_in, str) and expires_in.isascii() and expires_in.isdigit() and len(expires_in) < 12:
+        expires_in = int(expires_in)
+    if isinstance(expires_in, bool) or not isinstance(expires_in, int | float) or not 0 <= expires_in <= MOST_SECONDS:
+        return None
+    return float(expires_in)

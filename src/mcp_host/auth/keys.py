@@ -1,0 +1,103 @@
+"""Keys: what a client proves who it is by (RFC 7523), and that a token is its own (RFC 9449, DPoP).
+
+The extra ``oauth`` has the library, joserfc.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+if TYPE_CHECKING:
+    from joserfc.jwk import Key
+
+ASSERTION_TIME = 300.0  # seconds that an assertion is good for
+ES256 = "ES256"
+MISSING = "joserfc is not installed: pip install 'mcp-host[oauth]'"
+
+
+class PrivateKey:
+    """A private key of a client, which signs its assertions. *pem* is PKCS #8 as PEM, *algorithm* one of JWS, such as "ES256".
+
+    *id* is the ``kid`` under which the authorization server has the public key, if it has several.
+
+    Raises:
+        ValueError: It is no such key, or not one for that algorithm.
+        ImportError: joserfc is not installed.
+    """
+
+    def __init__(self, pem: str | bytes, algorithm: str = ES256, *, id: str | None = None) -> None:
+        try:
+            from joserfc.jwk import ECKey, OKPKey, RSAKey
+        except ImportError as exc:
+            raise ImportError(MISSING) from exc
+        kinds: dict[str, type[ECKey | RSAKey | OKPKey]] = {"ES": ECKey, "RS": RSAKey, "PS": RSAKey, "Ed": OKPKey}
+        try:
+            self._key = kinds[algorithm[:2]].import_key(pem)
+            self._algorithm = algorithm
+            self._id = id
+            self.assertion("check", "check")
+        except Exception:  # of several libraries; their texts may quote the key
+            raise ValueError(f"not the PEM of a private key for {algorithm}") from None
+
+    def __repr__(self) -> str:
+        return f"PrivateKey({self._algorithm})"
+
+    def assertion(self, client_id: str, audience: str) -> str:
+        """A JWT by which *client_id* authenticates at the issuer *audience*."""
+        header = {"alg": self._algorithm} | ({"kid": self._id} if self._id is not None else {})
+        now = int(time.time())
+        claims = {"iss": client_id, "sub": client_id, "aud": audience, "jti": secrets.token_urlsafe(16)}
+        return _signed(header, {**claims, "iat": now, "exp": now + int(ASSERTION_TIME)}, self._key)
+
+
+class Proofs:
+    """Proofs that the sender of a request has the key of its token. One key for each user and server."""
+
+    def __init__(self, jwk: Mapping[str, Any] | None = None) -> None:
+        try:
+            from joserfc.jwk import ECKey
+        except ImportError as exc:
+            raise ImportError(MISSING) from exc
+        self._key = ECKey.generate_key("P-256", private=True) if jwk is None else ECKey.import_key(dict(jwk))
+        self._public = self._key.as_dict(private=False)
+        self._nonces: dict[str, str] = {}
+
+    @property
+    def jwk(self) -> dict[str, Any]:
+        """The private key, for a store."""
+        return dict(self._key.as_dict(private=True))
+
+    def header(self, method: str, url: str, token: str | None = None) -> dict[str, str]:
+        """The header with a fresh proof for a request, and for the *token* in it."""
+        scheme, netloc, path, *_ = urlsplit(url)
+        claims: dict[str, Any] = {
+            "jti": secrets.token_urlsafe(16),
+            "htm": method,
+            "htu": urlunsplit((scheme, netloc.rpartition("@")[2], path, "", "")),
+            "iat": int(time.time()),
+        }
+        if token is not None:
+            claims["ath"] = urlsafe_b64encode(sha256(token.encode()).digest()).rstrip(b"=").decode()
+        if (nonce := self._nonces.get(netloc)) is not None:
+            claims["nonce"] = nonce
+        return {"DPoP": _signed({"typ": "dpop+jwt", "alg": ES256, "jwk": self._public}, claims, self._key)}
+
+    def heard(self, url: str, headers: Mapping[str, str]) -> bool:
+        """Take the nonce of a response for the next requests to its server. Returns whether there is another one than before."""
+        nonce, place = headers.get("dpop-nonce"), urlsplit(url).netloc
+        if not nonce or not nonce.isascii() or not nonce.isprintable() or self._nonces.get(place) == nonce:
+            return False
+        self._nonces[place] = nonce
+        return True
+
+
+def _signed(header: Mapping[str, Any], claims: Mapping[str, Any], key: Key) -> str:
+    from joserfc import jwt
+
+    return jwt.encode(dict(header), dict(claims), key, algorithms=[header["alg"]])

@@ -1,0 +1,188 @@
+"""Machines: grants without a person.
+
+https://modelcontextprotocol.io/extensions/auth/oauth-client-credentials
+https://modelcontextprotocol.io/extensions/auth/enterprise-managed-authorization
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from mcp_host.auth.discovery import AuthorizationServer, Resource, Steps, shown
+from mcp_host.auth.errors import TokenRequestFailed
+from mcp_host.auth.grants import Token, authenticated, request_token
+from mcp_host.auth.keys import PrivateKey, Proofs
+from mcp_host.auth.registration import OAuthClient, TokenAuthMethod
+from mcp_host.auth.responses import error_code
+from mcp_host.handlers import as_async
+
+if TYPE_CHECKING:
+    from mcp_host.auth.client import AuthClient
+
+CLIENT_CREDENTIALS = "client_credentials"
+JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+ID_TOKEN = "urn:ietf:params:oauth:token-type:id_token"
+ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
+
+GetJwt: TypeAlias = Callable[[str], Awaitable[str] | str]
+"""Gives a JWT for an audience. A plain function runs in a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a machine needs a token for."""
+
+    http: AuthClient
+    resource: Resource
+    server: AuthorizationServer
+    scopes: Sequence[str]
+    steps: Steps
+    proofs: Proofs | None
+
+
+class Machine(Protocol):
+    """Gets a token without a person."""
+
+    issuer: str | None
+    """The authorization server that knows it. None if that is not known: then it is the first that a server names."""
+    client: OAuthClient
+
+    async def token(self, asked: Asked) -> Token:
+        """A new token.
+
+        Raises:
+            TokenRequestFailed: There is none.
+        """
+        ...
+
+
+class ClientSecret:
+    """A client with a secret, which acts for itself. With *issuer* it is used at that authorization server only: pass it.
+
+    *method* is how it authenticates at the token endpoint.
+    """
+
+    def __init__(
+        self, id: str, secret: str, *, issuer: str | None = None, method: TokenAuthMethod = "client_secret_basic"
+    ) -> None:
+        self.client = OAuthClient(id, secret, method)
+        self.issuer = issuer
+
+    def __repr__(self) -> str:
+        return f"ClientSecret({self.client.id!r})"
+
+    async def token(self, asked: Asked) -> Token:
+        return await _requested(asked, self.client, {"grant_type": CLIENT_CREDENTIALS})
+
+
+class PrivateKeyJwt:
+    """A client with a private key, which acts for itself (RFC 7523, section 2.2). *key* is as `PrivateKey` has it."""
+
+    def __init__(self, id: str, key: PrivateKey, *, issuer: str | None = None) -> None:
+        self.client = OAuthClient(id, method="private_key_jwt")
+        self._key = key
+        self.issuer = issuer
+
+    def __repr__(self) -> str:
+        return f"PrivateKeyJwt({self.client.id!r})"
+
+    async def token(self, asked: Asked) -> Token:
+        return await _requested(asked, self.client, {"grant_type": CLIENT_CREDENTIALS}, self._key)
+
+
+class Workload:
+    """A workload whose platform gives it a JWT for the authorization server (RFC 7523, section 2.1).
+
+    *get_jwt* is called for each token, with the issuer of the authorization server. A JWT that is refused is not tried again.
+    """
+
+    def __init__(self, get_jwt: GetJwt, *, client_id: str, issuer: str | None = None) -> None:
+        self.client = OAuthClient(client_id)
+        self._get_jwt = as_async(get_jwt, argument="get_jwt", shape="(audience: str) -> str")
+        self.issuer = issuer
+
+    def __repr__(self) -> str:
+        return f"Workload(client_id={self.client.id!r})"
+
+    async def token(self, asked: Asked) -> Token:
+        return await _requested(
+            asked, self.client, {"grant_type": JWT_BEARER, "assertion": await self._get_jwt(asked.server.issuer)}
+        )
+
+
+class EnterpriseManaged:
+    """A client of an enterprise, whose identity provider decides which servers its people may use.
+
+    *id* and *secret* are those of the client at the authorization server. *idp_token_endpoint* and *idp_client_id* are the
+    identity provider's, and *get_id_token* gives the ID token of the person, who has logged in there with that client id.
+    """
+
+    def __init__(
+        self,
+        id: str,
+        secret: str,
+        *,
+        idp_token_endpoint: str,
+        idp_client_id: str,
+        get_id_token: GetJwt,
+        idp_client_secret: str | None = None,
+        issuer: str | None = None,
+    ) -> None:
+        self.client = OAuthClient(id, secret, "client_secret_basic")
+        method: TokenAuthMethod = "client_secret_post" if idp_client_secret else "none"
+        self._idp_client = OAuthClient(idp_client_id, idp_client_secret, method)
+        self._idp_token_endpoint = idp_token_endpoint
+        self._get_id_token = as_async(get_id_token, argument="get_id_token", shape="(audience: str) -> str")
+        self.issuer = issuer
+
+    def __repr__(self) -> str:
+        return f"EnterpriseManaged({self.client.id!r})"
+
+    async def token(self, asked: Asked) -> Token:
+        assertion = await self._id_jag(asked)
+        return await _requested(asked, self.client, {"grant_type": JWT_BEARER, "assertion": assertion})
+
+    async def _id_jag(self, asked: Asked) -> str:
+        """The identity provider's assertion for the authorization server (RFC 8693)."""
+        fields = {
+            "grant_type": TOKEN_EXCHANGE,
+            "requested_token_type": ID_JAG,
+            "audience": asked.server.issuer,
+            "resource": asked.resource.identifier,
+            "subject_token": await self._get_id_token(self._idp_client.id),
+            "subject_token_type": ID_TOKEN,
+        }
+        if asked.scopes:
+            fields["scope"] = " ".join(asked.scopes)
+        url = self._idp_token_endpoint
+        fields, headers = authenticated(self._idp_client, fields, url)
+        answer = await asked.http.post_form(url, fields, headers)
+        assertion = None
+        if answer.json is not None and answer.status == 200 and answer.json.get("issued_token_type") == ID_JAG:
+            assertion = answer.json.get("access_token")
+        if not isinstance(assertion, str) or not assertion:
+            code = error_code(answer.json)
+            outcome = f"{answer.problem}, and no assertion{f' ({code})' if code else ''}"
+            asked.steps.add("token exchange", url, outcome)
+            raise TokenRequestFailed(f"token exchange at {shown(url)}: {outcome}", code)
+        asked.steps.add("token exchange", url, "an assertion")
+        return assertion
+
+
+async def _requested(asked: Asked, client: OAuthClient, grant: dict[str, str], key: PrivateKey | None = None) -> Token:
+    if asked.scopes:
+        grant["scope"] = " ".join(asked.scopes)
+    return await request_token(
+        asked.http,
+        asked.server,
+        client,
+        grant,
+        resource=asked.resource.identifier,
+        scopes=asked.scopes,
+        steps=asked.steps,
+        key=key,
+        proofs=asked.proofs,
+    )

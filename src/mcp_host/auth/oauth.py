@@ -1,0 +1,533 @@
+"""`OAuth`: what a request gets a token by.
+
+https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import httpx
+from anyio import CancelScope, Lock, sleep
+from pydantic import TypeAdapter, ValidationError
+
+from mcp_host.auth.challenges import INSUFFICIENT_SCOPE, Challenge, token_challenge
+from mcp_host.auth.client import AuthClient
+from mcp_host.auth.discovery import AuthorizationServer, Resource, Step, Steps, canonical, covers, discover, shown
+from mcp_host.auth.errors import (
+    AuthorizationNeeded,
+    DiscoveryFailed,
+    LoginFailed,
+    RegistrationFailed,
+    TokenRequestFailed,
+    TokensError,
+)
+from mcp_host.auth.grants import USE_DPOP_NONCE, AuthorizationRequest, Token, code_grant, refresh_grant, request_token
+from mcp_host.auth.keys import ES256, PrivateKey, Proofs
+from mcp_host.auth.login import Login, LoginFunction, by_function
+from mcp_host.auth.machines import Asked, Machine
+from mcp_host.auth.registration import Dynamic, OAuthClient, Registered, Registration
+from mcp_host.auth.stores import MemoryTokens, TokenStore
+from mcp_host.errors import excerpt
+from mcp_host.transports._http.backend import AnyClient
+
+try:
+    from httpx2 import Auth as Httpx2Auth
+except ImportError:  # an application without it has no client that asks for its Auth
+    Httpx2Auth = object  # type: ignore[assignment, misc]
+
+INVALID_GRANT = "invalid_grant"
+UNKNOWN_CLIENT = frozenset({"invalid_client", "unauthorized_client"})
+OFFLINE_ACCESS = "offline_access"
+MOST_RENEWALS = 3  # of the token of one request: "no more than a few times" (step-up authorization flow)
+
+LEASE = 60.0  # seconds for one refresh, after which another process may try; a token request takes half of it at most
+LEASE_POLL = 0.2  # seconds between looks at another process's refresh
+NEEDED_TIME = 600.0  # seconds in which a person may visit a URL; RFC 6749 recommends as many for a code
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What a store keeps for one server. All of it belongs together: a client and a token are never shown to another issuer."""
+
+    resource: Resource
+    server: AuthorizationServer
+    client: OAuthClient
+    token: Token | None = None
+    scopes: tuple[str, ...] = ()
+    """All that were asked for."""
+    key: dict[str, Any] | None = None
+    """The private key that the token is bound to, if it is."""
+    refreshing_until: float | None = None
+    """A process refreshes the token until then, in seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A login of a web host that waits for its redirect."""
+
+    url: str
+    """Of the MCP server."""
+    saved: Saved
+    request: AuthorizationRequest
+    until: float
+
+
+_SAVED = TypeAdapter(Saved)
+_PENDING = TypeAdapter(Pending)
+
+
+class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows differ in a type
+    """Authorization for the requests of an HTTP client: of `StreamableHttp(auth=)`, or any client of httpx or httpx2.
+
+    One object is for one user. A server that wants a token is asked where to get one; the person logs in (*login*), and
+    the token is sent with every request to that server, refreshed before it ends, and kept in *tokens*.
+
+    *tokens* keeps tokens and registrations; the default is this process's memory. *registration* says how this client
+    gets its id, best first; the default registers itself. *login* is how a person visits the authorization server; with
+    None it is never interactive. *redirect_uri* is where the authorization server redirects to: with a function as *login*,
+    or with None in a web host, whose requests raise `AuthorizationNeeded`. *scopes* are asked for always; the
+    default are those that the server names. *client* is an httpx client for OAuth's own requests, for networks where
+    the addresses of authorization servers are private.
+    """
+
+    def __init__(
+        self,
+        *,
+        tokens: TokenStore | None = None,
+        registration: Registration | Sequence[Registration] | None = None,
+        login: Login | LoginFunction | None = None,
+        redirect_uri: str | None = None,
+        scopes: Sequence[str] = (),
+        dpop: bool = False,
+        client: AnyClient | None = None,
+    ) -> None:
+        self._store = MemoryTokens() if tokens is None else tokens
+        if registration is None:
+            registration = Dynamic()
+        self._registrations = tuple(registration) if isinstance(registration, Sequence) else (registration,)
+        if callable(login):
+            if redirect_uri is None:
+                raise ValueError("a function as login needs redirect_uri: where the authorization server redirects to")
+            login = by_function(login, redirect_uri)
+        self._login = login
+        self._redirect_uri = redirect_uri
+        self._scopes = tuple(scopes)
+        self._dpop = dpop
+        self._client = client
+        self._machine: Machine | None = None
+        self._servers: dict[str, _Server] = {}
+
+    @classmethod
+    def machine(
+        cls,
+        machine: Machine,
+        *,
+        tokens: TokenStore | None = None,
+        scopes: Sequence[str] = (),
+        dpop: bool = False,
+        client: AnyClient | None = None,
+    ) -> OAuth:
+        """Authorization without a person: of `ClientSecret`, `PrivateKeyJwt`, `Workload` or `EnterpriseManaged`."""
+        auth = cls(tokens=tokens, registration=(), scopes=scopes, dpop=dpop, client=client)
+        auth._machine = machine
+        return auth
+
+    def __repr__(self) -> str:
+        return f"<OAuth for {', '.join(map(shown, self._servers)) or 'no server yet'}>"
+
+    async def async_auth_flow(self, request: Any) -> AsyncGenerator[Any, Any]:
+        """Send *request* with a token, if there is one; get another if the server wants that."""
+        server = self._server(str(request.url))
+        token = await server.token()
+        for renewals in range(MOST_RENEWALS + 1):
+            request.headers.update(server.authorization(token, request.method, str(request.url)))
+            response = yield request
+            fresh_nonce = server.heard(response.headers)
+            if response.status_code != 401:
+                server.accepted(token)
+            if response.status_code not in (401, 403) or renewals == MOST_RENEWALS:
+                return
+            challenge = token_challenge(response.headers.get_list("www-authenticate"))
+            if challenge.error == USE_DPOP_NONCE and fresh_nonce:
+                continue
+            wants_more = response.status_code == 403
+            if wants_more and challenge.error != INSUFFICIENT_SCOPE:
+                return
+            token = await server.renew(token, challenge, wants_more=wants_more)
+            if token is None:
+                return
+
+    def ready(self, method: str, url: str) -> Mapping[str, str] | None:
+        """The headers of a request, if they are known at once. For transports that need no flow then."""
+        server = self._servers.get(url)
+        return None if server is None else server.ready(method, url)
+
+    def sync_auth_flow(self, request: Any) -> Generator[Any, Any, None]:
+        raise RuntimeError("OAuth is for async clients: httpx.AsyncClient(auth=...)")
+        yield
+
+    async def finish(self, state: str, redirected: str) -> None:
+        """Finish the login of `AuthorizationNeeded.state`, in any process with the same store.
+
+        *redirected* is the whole URL of your route that the authorization server redirected the person to. Check
+        before that the person is the one who was sent to the URL: the state belongs in their session.
+
+        Raises:
+            LoginFailed: There is no such login, or it was denied.
+            TokenRequestFailed: There is no token.
+        """
+        text = await self._store.take(f"login {state}")
+        if text is None:
+            raise LoginFailed("there is no login with this state: it has ended, or belongs to another user")
+        pending = _PENDING.validate_json(text)
+        if pending.until < time.time():
+            raise LoginFailed("this login took too long: begin again")
+        await self._server(pending.url).finish(pending.saved, pending.request, redirected)
+
+    def explain(self) -> str:
+        """Each step on the way to a token, for people. `steps` has them as data."""
+        return "\n".join(str(step) for step in self.steps)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Each step on the way to a token, of all servers."""
+        return tuple(step for server in self._servers.values() for step in server.steps)
+
+    async def logout(self, url: str) -> None:
+        """Forget the token and the registration for the server at *url*."""
+        await self._server(url).forget()
+
+    def _server(self, url: str) -> _Server:
+        server = self._servers.get(url)
+        if server is None:
+            url = canonical(url)
+            server = next((known for known in self._servers.values() if known.covers(url)), None)
+            if server is None:
+                server = self._servers[url] = _Server(self, url)
+        return server
+
+
+class _Server:
+    """The token of one user for one server."""
+
+    def __init__(self, auth: OAuth, url: str) -> None:
+        self._auth = auth
+        self.url = url
+        self._key = f"server {url}"
+        self._lock = Lock()
+        """Held while a token is refreshed or gotten: all that need one wait for it."""
+        self._saved: Saved | None = None
+        self._text: str | None = None
+        """*saved*, as the store has it."""
+        self._loaded = False
+        self._needed: Pending | None = None
+        self._new: Token | None = None
+        """What a login gave, until the server accepts it: if it is refused, another login is no better."""
+        self._proofs: Proofs | None = None
+        self.steps = Steps()
+
+    def covers(self, url: str) -> bool:
+        return url == self.url or (self._saved is not None and covers(self._saved.resource.identifier, url))
+
+    def ready(self, method: str, url: str) -> Mapping[str, str] | None:
+        if not self._loaded or self._is_due or self._new is not None:
+            return None
+        return self.authorization(self._token, method, url)
+
+    def authorization(self, token: Token | None, method: str, url: str) -> dict[str, str]:
+        """The headers for *token* (RFC 6750, section 2.1; RFC 9449, section 7.1)."""
+        if token is None:
+            return {}
+        if self._proofs is None:
+            return {"Authorization": f"Bearer {token.access_token}"}
+        proof = self._proofs.header(method, url, token.access_token)
+        return {"Authorization": f"DPoP {token.access_token}", **proof}
+
+    def heard(self, headers: Mapping[str, str]) -> bool:
+        """Look for a nonce in the headers of a response. Returns whether there is a new one."""
+        return self._proofs is not None and self._proofs.heard(self.url, headers)
+
+    async def token(self) -> Token | None:
+        """The token to send: none that has ended, and in time a new one."""
+        token = self._token
+        if self._loaded and (not self._is_due or (self._lock.locked() and token is not None and not token.has_expired)):
+            return token  # it still is good, even if another request gets the next one
+        async with self._lock:
+            if not self._loaded:
+                await self._load()
+            if not self._is_due:
+                return self._token
+            try:
+                return await self._refreshed()
+            except TokenRequestFailed:  # a request without a token tells what the server wants
+                return None
+
+    @property
+    def _token(self) -> Token | None:
+        return None if self._saved is None else self._saved.token
+
+    @property
+    def _is_due(self) -> bool:
+        return self._token is not None and self._token.is_due
+
+    def accepted(self, token: Token | None) -> None:
+        """The server has taken *token*."""
+        if token is self._new:
+            self._new = None
+
+    async def renew(self, refused: Token | None, challenge: Challenge, *, wants_more: bool) -> Token | None:
+        """Another token than the *refused* one. None if there is no better one.
+
+        Raises:
+            AuthError: There is none. The text says why.
+        """
+        async with self._lock:
+            token = self._token
+            if token is not None and token != refused and not token.has_expired:
+                return token  # another request has gotten it meanwhile
+            if refused is not None and refused == self._new and not wants_more:
+                return None
+            self.steps.clear()
+            self.steps.add("request", self.url, "403, it wants more scopes" if wants_more else "401, it wants a token")
+            http = self._http()
+            resource, server = await discover(http, self.url, challenge, self.steps, issuer=self._issuer)
+            if self._saved is not None and self._saved.server.issuer != server.issuer:
+                await self._save(None)  # nothing of one authorization server is shown to another
+            asked = () if self._saved is None else self._saved.scopes
+            if wants_more and set(challenge.scopes or ()) <= set(asked):
+                return None  # the server refuses what it has asked for
+            if not wants_more:
+                with suppress(TokenRequestFailed):  # then a login is left
+                    if (token := await self._refreshed()) is not None and token != refused:
+                        return token
+            return await self._log_in(http, resource, server, self._wanted(resource, server, challenge))
+
+    @property
+    def _issuer(self) -> str | None:
+        """The only authorization server that the client's credentials are for; None if they can be renewed, or are not known yet."""
+        auth = self._auth
+        holders = [*auth._registrations, *([] if auth._machine is None else [auth._machine])]
+        for holder in holders:
+            if isinstance(holder, Registered) or holder is auth._machine:
+                return holder.issuer or (None if self._saved is None else self._saved.server.issuer)
+        return None
+
+    def _http(self) -> AuthClient:
+        return AuthClient(self.url, client=self._auth._client)
+
+    def _wanted(self, resource: Resource, server: AuthorizationServer, challenge: Challenge) -> tuple[str, ...]:
+        """The scopes to ask for: those of the challenge, else those of the resource; with all that were asked for before."""
+        asked = self._saved.scopes if self._saved is not None else ()
+        named = challenge.scopes or resource.scopes or ()
+        # Alone, it would be asked for in the place of what the server gives by default.
+        offline = (OFFLINE_ACCESS,) if OFFLINE_ACCESS in server.scopes and named else ()
+        return tuple(dict.fromkeys([*asked, *self._auth._scopes, *named, *offline]))
+
+    async def _log_in(
+        self, http: AuthClient, resource: Resource, server: AuthorizationServer, scopes: tuple[str, ...]
+    ) -> Token:
+        if self._auth._dpop and self._proofs is None:
+            if ES256 not in server.dpop_algorithms:
+                raise DiscoveryFailed(f"{excerpt(server.issuer)} does not offer DPoP with {ES256}")
+            self._proofs = Proofs()
+        if self._auth._machine is not None:
+            return await self._obtain(self._auth._machine, resource, server, scopes)
+        login = self._auth._login
+        if login is None:
+            raise await self._authorization_needed(http, resource, server, scopes)
+        try:
+            return await self._log_in_by(login, http, resource, server, scopes)
+        except TokenRequestFailed as exc:
+            if exc.code not in UNKNOWN_CLIENT or self._saved is None:
+                raise
+            await self._save(None)  # a registration may end at any time: register again, once
+            return await self._log_in_by(login, http, resource, server, scopes)
+
+    async def _log_in_by(
+        self, login: Login, http: AuthClient, resource: Resource, server: AuthorizationServer, scopes: tuple[str, ...]
+    ) -> Token:
+        known = self._saved.client.redirect_uris if self._saved is not None else ()
+        async with login.open(known[0] if known else None) as redirection:
+            client = await self._client(http, server, redirection.redirect_uri, resource, scopes)
+            request = AuthorizationRequest.to(server, client, redirection.redirect_uri, resource.identifier, scopes)
+            redirected = await redirection.authorize(request.url, request.state, server=shown(self.url))
+        return await self._exchange(http, Saved(resource, server, client, None, scopes), request, redirected)
+
+    async def _obtain(
+        self, machine: Machine, resource: Resource, server: AuthorizationServer, scopes: tuple[str, ...]
+    ) -> Token:
+        asked = Asked(self._http(), resource, server, scopes, self.steps, self._proofs)
+        token = await machine.token(asked)
+        await self._save(Saved(resource, server, machine.client, token, scopes, self._jwk))
+        self._new = token
+        return token
+
+    @property
+    def _jwk(self) -> dict[str, Any] | None:
+        return None if self._proofs is None else self._proofs.jwk
+
+    @property
+    def _key_of_client(self) -> PrivateKey | None:
+        return next((each.key for each in self._auth._registrations if each.key is not None), None)
+
+    async def _authorization_needed(
+        self, http: AuthClient, resource: Resource, server: AuthorizationServer, scopes: tuple[str, ...]
+    ) -> AuthorizationNeeded | LoginFailed:
+        redirect_uri = self._auth._redirect_uri
+        if redirect_uri is None:
+            return LoginFailed(f"{shown(self.url)} needs a login, and no one can log in: pass login=in_browser()")
+        needed = self._needed
+        if needed is None or needed.until - NEEDED_TIME / 2 < time.time() or needed.saved.scopes != scopes:
+            client = await self._client(http, server, redirect_uri, resource, scopes)
+            request = AuthorizationRequest.to(server, client, redirect_uri, resource.identifier, scopes)
+            saved = Saved(resource, server, client, None, scopes)
+            needed = self._needed = Pending(self.url, saved, request, time.time() + NEEDED_TIME)
+            text = _PENDING.dump_json(needed).decode()
+            if not await self._auth._store.swap(f"login {request.state}", None, text):
+                raise TokensError("the store has kept no login")
+        request = needed.request
+        return AuthorizationNeeded(
+            f"{shown(self.url)} needs a login at {excerpt(server.issuer)}", request.url, request.state
+        )
+
+    async def finish(self, saved: Saved, request: AuthorizationRequest, redirected: str) -> None:
+        async with self._lock:
+            if not self._loaded:
+                await self._load()
+            self._needed = None
+            await self._exchange(self._http(), saved, request, redirected)
+
+    async def _exchange(self, http: AuthClient, saved: Saved, request: AuthorizationRequest, redirected: str) -> Token:
+        """The token for the code in *redirected*. A code can be used once, so that this is not cancelled."""
+        code = request.code_in(redirected)
+        with CancelScope(shield=True):
+            token = await request_token(
+                http,
+                saved.server,
+                saved.client,
+                code_grant(request, code),
+                resource=saved.resource.identifier,
+                scopes=saved.scopes,
+                steps=self.steps,
+                key=self._key_of_client,
+                proofs=self._proofs,
+            )
+            await self._save(replace(saved, token=token, key=self._jwk))
+        self._new = token
+        return token
+
+    async def _client(
+        self,
+        http: AuthClient,
+        server: AuthorizationServer,
+        redirect_uri: str,
+        resource: Resource,
+        scopes: Sequence[str],
+    ) -> OAuthClient:
+        """The client at *server*: the one of before, if it can still be used."""
+        saved = self._saved
+        if saved is not None and saved.server.issuer == server.issuer and saved.client.can_be_used(redirect_uri):
+            return saved.client
+        scopes = tuple(dict.fromkeys([*scopes, *(resource.scopes or ())]))
+        for registration in self._auth._registrations:
+            client = await registration.register(http, server, redirect_uri, scopes, self.steps)
+            if client is not None:
+                return client
+        raise RegistrationFailed(
+            f"{excerpt(server.issuer)} takes none of {', '.join(map(repr, self._auth._registrations))}"
+        )
+
+    async def _refreshed(self) -> Token | None:
+        """A token for the refresh token, or what another process has gotten meanwhile. None if there is none.
+
+        Raises:
+            TokenRequestFailed: The server gave none.
+        """
+        saved = await self._claimed(self._token)
+        if saved is None or saved.token is None:
+            return None
+        if (machine := self._auth._machine) is not None and saved.token.is_due:
+            return await self._obtain(machine, saved.resource, saved.server, saved.scopes)
+        if saved.token.refresh_token is None or saved.refreshing_until is None:
+            return None if saved.token.has_expired else saved.token
+        with CancelScope(shield=True):  # the refresh token may work only once
+            kept: Saved | None = replace(saved, refreshing_until=None)
+            try:
+                new = await self._refresh(saved, saved.token, saved.token.refresh_token)
+                kept = replace(saved, token=new, refreshing_until=None)
+            except TokenRequestFailed as exc:
+                if exc.code == INVALID_GRANT:
+                    kept = replace(saved, token=None, refreshing_until=None)
+                elif exc.code in UNKNOWN_CLIENT:
+                    kept = None
+                raise
+            finally:
+                await self._save(kept)
+        return new
+
+    async def _claimed(self, before: Token | None) -> Saved | None:
+        """What the store has, with a lease on its refresh token, unless it has another token than *before*.
+
+        One process refreshes at a time: a refresh token may work only once.
+        """
+        while True:
+            await self._load()
+            saved = self._saved
+            if saved is None or saved.token is None or saved.token.refresh_token is None:
+                return saved
+            if saved.token != before and not saved.token.is_due:
+                return replace(saved, refreshing_until=None)
+            now = time.time()
+            if saved.refreshing_until is None or saved.refreshing_until < now:
+                claim = replace(saved, refreshing_until=now + LEASE)
+                if await self._save(claim):
+                    return claim
+            else:
+                await sleep(LEASE_POLL)
+
+    async def _refresh(self, saved: Saved, token: Token, refresh_token: str) -> Token:
+        new = await request_token(
+            self._http(),
+            saved.server,
+            saved.client,
+            refresh_grant(refresh_token),
+            resource=saved.resource.identifier,
+            scopes=token.scopes,
+            steps=self.steps,
+            key=self._key_of_client,
+            proofs=self._proofs,
+        )
+        return new if new.refresh_token is not None else replace(new, refresh_token=refresh_token)
+
+    async def _load(self) -> None:
+        self._text = await self._auth._store.load(self._key)
+        self._saved = None
+        if self._text is not None:
+            try:
+                self._saved = _SAVED.validate_json(self._text)
+            except ValidationError:  # of another version, or not ours: a login replaces it
+                self.steps.add("store", self.url, "what is kept cannot be read")
+        if self._saved is not None and self._saved.key is not None:
+            self._proofs = self._proofs or Proofs(self._saved.key)
+        self._loaded = True
+
+    async def _save(self, saved: Saved | None) -> bool:
+        """Keep *saved* in the place of what was loaded. False if the store has something else meanwhile."""
+        text = None if saved is None else _SAVED.dump_json(saved).decode()
+        kept = await self._auth._store.swap(self._key, self._text, text)
+        if kept:
+            self._text, self._saved = text, saved
+        elif saved is not None and saved.token is not None and saved.refreshing_until is None:
+            self._text = await self._auth._store.load(self._key)
+            return await self._save(saved)  # a new token is never lost
+        return kept
+
+    async def forget(self) -> None:
+        async with self._lock:
+            await self._load()
+            await self._save(None)

@@ -1,0 +1,205 @@
+"""Clients: how an authorization server knows us.
+
+https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/client-registration
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from mcp_host.auth.discovery import LOOPBACK, AuthorizationServer, Steps, shown
+from mcp_host.auth.errors import RegistrationFailed
+from mcp_host.auth.keys import PrivateKey
+from mcp_host.auth.responses import error_code
+from mcp_host.errors import excerpt
+
+if TYPE_CHECKING:
+    from mcp_host.auth.client import AuthClient
+
+TokenAuthMethod: TypeAlias = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
+"""How a client authenticates at the token endpoint."""
+
+METHODS: tuple[TokenAuthMethod, ...] = (
+    "none",
+    "client_secret_basic",
+    "client_secret_post",
+)  # best first, for `Dynamic`
+WITH_SECRET = ("client_secret_basic", "client_secret_post")
+DEFAULT_METHODS = ("client_secret_basic",)  # RFC 8414, section 2, where the metadata has no list
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthClient:
+    """A client of one authorization server. *expires_at* is in seconds since 1970; None for never."""
+
+    id: str
+    secret: str | None = field(default=None, repr=False)
+    method: TokenAuthMethod = "none"
+    redirect_uris: tuple[str, ...] = ()
+    expires_at: float | None = None
+
+    def can_be_used(self, redirect_uri: str) -> bool:
+        """Whether it may be redirected to *redirect_uri*, and has not expired."""
+        expired = self.expires_at is not None and self.expires_at <= time.time()
+        return redirect_uri in self.redirect_uris and not expired
+
+
+class Registered:
+    """A client that was registered by hand. With *issuer* it is used at that authorization server only: pass it.
+
+    *method* is how it authenticates at the token endpoint; the default is "client_secret_basic" with a *secret*,
+    "private_key_jwt" with a *key*, and "none" with neither.
+
+    Raises:
+        ValueError: *id* is empty, or arguments contradict each other.
+    """
+
+    def __init__(
+        self,
+        id: str,
+        secret: str | None = None,
+        *,
+        issuer: str | None = None,
+        method: TokenAuthMethod | None = None,
+        key: PrivateKey | None = None,
+    ) -> None:
+        if not id:
+            raise ValueError("id is empty")
+        if secret and key is not None:
+            raise ValueError("secret and key are two ways to authenticate: pass one of them")
+        method = method or ("client_secret_basic" if secret else "none" if key is None else "private_key_jwt")
+        if (method == "private_key_jwt") != (key is not None) or (method in WITH_SECRET) != bool(secret):
+            raise ValueError(f"method={method!r} needs something else than what was passed")
+        self.issuer = issuer
+        self.key = key
+        self._client = OAuthClient(id, secret, method)
+
+    def __repr__(self) -> str:
+        return f"Registered({self._client.id!r}, issuer={self.issuer!r})"
+
+    async def register(
+        self, http: AuthClient, server: AuthorizationServer, redirect_uri: str, scopes: Sequence[str], steps: Steps
+    ) -> OAuthClient | None:
+        if self.issuer is not None and self.issuer != server.issuer:
+            raise RegistrationFailed(
+                f"the client id was registered at {excerpt(self.issuer)}, and the authorization server is"
+                f" {excerpt(server.issuer)}"
+            )
+        steps.add("registration", server.issuer, "registered by hand")
+        client = self._client
+        return OAuthClient(client.id, client.secret, client.method, (redirect_uri,))
+
+
+class Cimd:
+    """A client whose id is the URL of its Client ID Metadata Document. It is used where the authorization server takes such ids.
+
+    *url* is where your application publishes the document; it must list the redirect URI that is used. With a *key*, it
+    must have the public one, and "private_key_jwt" as its ``token_endpoint_auth_method``.
+
+    Raises:
+        ValueError: *url* is not https with a path.
+    """
+
+    issuer = None
+
+    def __init__(self, url: str, *, key: PrivateKey | None = None) -> None:
+        parts = urlsplit(url)
+        if parts.scheme != "https" or not parts.hostname or parts.path in ("", "/") or parts.fragment:
+            raise ValueError("the URL of a Client ID Metadata Document is https with a path and no fragment")
+        self.key = key
+        self._url = url
+
+    def __repr__(self) -> str:
+        return f"Cimd({self._url!r})"
+
+    async def register(
+        self, http: AuthClient, server: AuthorizationServer, redirect_uri: str, scopes: Sequence[str], steps: Steps
+    ) -> OAuthClient | None:
+        if not server.takes_client_urls:
+            return None
+        steps.add("registration", server.issuer, "by the URL of a Client ID Metadata Document")
+        return OAuthClient(self._url, None, "none" if self.key is None else "private_key_jwt", (redirect_uri,))
+
+
+class Dynamic:
+    """A client that registers itself (RFC 7591), with *name* as the name that people see.
+
+    *metadata* are further fields of the registration, such as ``client_uri`` or ``contacts``, which win.
+    """
+
+    issuer = None
+    key = None
+
+    def __init__(self, name: str = "mcp-host", metadata: Mapping[str, object] | None = None) -> None:
+        self._name = name
+        self._metadata = dict(metadata or {})
+
+    def __repr__(self) -> str:
+        return f"Dynamic({self._name!r})"
+
+    async def register(
+        self, http: AuthClient, server: AuthorizationServer, redirect_uri: str, scopes: Sequence[str], steps: Steps
+    ) -> OAuthClient | None:
+        """Register.
+
+        Raises:
+            RegistrationFailed: The server did not.
+        """
+        url = server.registration_endpoint
+        if url is None:
+            return None
+        offered = server.token_auth_methods or DEFAULT_METHODS
+        method: TokenAuthMethod = next((method for method in METHODS if method in offered), "none")
+        body: dict[str, Any] = {
+            "client_name": self._name,
+            "redirect_uris": [redirect_uri],
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+            "token_endpoint_auth_method": method,
+            # "Omitting it defaults to "web" under OIDC, which can conflict with native-style redirect URIs"
+            "application_type": "native" if urlsplit(redirect_uri).hostname in LOOPBACK else "web",
+        }
+        if scopes:
+            body["scope"] = " ".join(scopes)
+        answer = await http.post_json(url, {**body, **self._metadata})
+        if answer.status not in (200, 201) or answer.json is None:
+            code = error_code(answer.json)
+            outcome = f"{answer.problem}{f' ({code})' if code else ''}"
+            steps.add("registration", url, outcome)
+            raise RegistrationFailed(f"registration at {shown(url)}: {outcome}")
+        try:
+            client = _read(answer.json, method, redirect_uri)
+        except ValueError as exc:
+            steps.add("registration", url, f"refused: {exc}")
+            raise RegistrationFailed(f"registration at {shown(url)}: {exc}") from None
+        steps.add("registration", url, "registered")
+        return client
+
+
+Registration: TypeAlias = Registered | Cimd | Dynamic
+
+
+def _read(answer: Mapping[str, object], asked: TokenAuthMethod, redirect_uri: str) -> OAuthClient:
+    """The client in the response to a registration (RFC 7591, section 3.2.1).
+
+    Raises:
+        ValueError: It has none that can be used.
+    """
+    id, secret = answer.get("client_id"), answer.get("client_secret")
+    if not isinstance(id, str) or not id:
+        raise ValueError("the answer has no client_id")
+    if not isinstance(secret, str) or not secret:
+        secret = None
+    method = answer.get("token_endpoint_auth_method", asked)
+    known = next((known for known in METHODS if known == method), None)
+    if known is None:
+        raise ValueError("the server wants an authentication at its token endpoint that this client does not know")
+    if known != "none" and secret is None:
+        raise ValueError("the answer has no client_secret for its token_endpoint_auth_method")
+    expires = answer.get("client_secret_expires_at")  # 0 for never
+    lasts = isinstance(expires, int | float) and not isinstance(expires, bool) and expires > 0
+    return OAuthClient(id, secret, known, (redirect_uri,), float(expires) if lasts else None)  # type: ignore[arg-type]

@@ -1,0 +1,281 @@
+"""An authorization server for tests, strict where the specifications are, and an MCP server that it protects.
+
+It stands for real ones, which need accounts; `make interop` has one that others wrote. Its person says yes at once.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from base64 import b64decode, urlsafe_b64encode
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+from urllib.parse import parse_qs, unquote_plus, urlencode, urlsplit
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from tests.asgi import serving
+
+App = Callable[..., Awaitable[None]]
+
+
+@dataclass
+class Grant:
+    """What a person has agreed to."""
+
+    client_id: str
+    scope: str
+    resource: str
+    redirect_uri: str = ""
+    challenge: str = ""
+    is_used: bool = False
+
+
+@dataclass
+class Issued:
+    """An access token."""
+
+    scope: str
+    resource: str
+    expires_at: float
+
+
+@dataclass
+class AuthorizationServer:
+    """RFC 6749, 7591, 7636, 8414, 8707 and 9207, as far as the specification asks for them.
+
+    *metadata* are further fields of its metadata, *methods* the authentications at its token endpoint.
+    A test may take away or change anything while it runs.
+    """
+
+    path: str = ""
+    metadata: dict[str, object] = field(default_factory=dict)
+    methods: list[str] = field(default_factory=lambda: ["none"])
+    lifetime: float = 3600.0
+    rotates: bool = True
+    gives_refresh_tokens: bool = True
+    answers: dict[str, Callable[[Request], Awaitable[Response]]] = field(default_factory=dict)
+    """Other answers, by the name of the endpoint: metadata, register, authorize, token."""
+
+    origin: str = ""
+    clients: dict[str, dict[str, Any]] = field(default_factory=dict)
+    codes: dict[str, Grant] = field(default_factory=dict)
+    refresh_tokens: dict[str, Grant] = field(default_factory=dict)
+    tokens: dict[str, Issued] = field(default_factory=dict)
+    log: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    """Each request: the name of the endpoint, and what it was given."""
+
+    @property
+    def issuer(self) -> str:
+        return self.origin + self.path
+
+    def count(self, name: str, **given: str) -> int:
+        """How many requests of the endpoint *name* had been *given* these."""
+        return sum(kind == name and given.items() <= fields.items() for kind, fields in self.log)
+
+    def document(self) -> dict[str, object]:
+        document: dict[str, object] = {
+            "issuer": self.issuer,
+            "authorization_endpoint": f"{self.issuer}/authorize",
+            "token_endpoint": f"{self.issuer}/token",
+            "registration_endpoint": f"{self.issuer}/register",
+            "code_challenge_methods_supported": ["S256"],
+            "token_endpoint_auth_methods_supported": self.methods,
+            "authorization_response_iss_parameter_supported": True,
+            "response_types_supported": ["code"],
+            **self.metadata,
+        }
+        return {name: value for name, value in document.items() if value is not None}
+
+    def app(self) -> App:
+        endpoints = {"metadata": self._metadata, "register": self._register}
+        endpoints |= {"authorize": self._authorize, "token": self._token}
+        paths = {
+            "metadata": f"/.well-known/oauth-authorization-server{self.path}",
+            **{name: f"{self.path}/{name}" for name in ("register", "authorize", "token")},
+        }
+
+        def routed(name: str) -> Callable[[Request], Awaitable[Response]]:
+            async def endpoint(request: Request) -> Response:
+                return await self.answers.get(name, endpoints[name])(request)
+
+            return endpoint
+
+        methods = {"metadata": "GET", "authorize": "GET"}
+        return Starlette(
+            routes=[Route(path, routed(name), methods=[methods.get(name, "POST")]) for name, path in paths.items()]
+        )
+
+    async def _metadata(self, request: Request) -> Response:
+        self.log.append(("metadata", {}))
+        return JSONResponse(self.document())
+
+    async def _register(self, request: Request) -> Response:
+        asked = await request.json()
+        self.log.append(("register", {name: str(value) for name, value in asked.items()}))
+        if asked["application_type"] not in ("native", "web") or not asked["redirect_uris"]:
+            return JSONResponse({"error": "invalid_client_metadata"}, 400)
+        method = asked["token_endpoint_auth_method"]
+        if method not in self.methods:
+            return JSONResponse({"error": "invalid_client_metadata"}, 400)
+        client = {**asked, "client_id": f"client-{len(self.clients)}"}
+        if method != "none":
+            client |= {"client_secret": secrets.token_hex(), "client_secret_expires_at": 0}
+        self.clients[client["client_id"]] = client
+        return JSONResponse(client, 201)
+
+    async def _authorize(self, request: Request) -> Response:
+        asked = dict(request.query_params)
+        self.log.append(("authorize", asked))
+        client = self.clients.get(asked["client_id"])
+        if client is None or asked["redirect_uri"] not in client["redirect_uris"]:
+            return Response("unknown client", 400)  # never redirected: RFC 6749, section 4.1.2.1
+        answer = {"state": asked["state"], "iss": self.issuer}
+        complete = asked["response_type"] == "code" and asked["code_challenge_method"] == "S256" and asked["resource"]
+        if not complete or not asked["code_challenge"]:
+            answer["error"] = "invalid_request"
+        else:
+            answer["code"] = code = secrets.token_urlsafe()
+            grant = Grant(asked["client_id"], asked.get("scope", ""), asked["resource"])
+            grant.redirect_uri, grant.challenge = asked["redirect_uri"], asked["code_challenge"]
+            self.codes[code] = grant
+        return RedirectResponse(f"{asked['redirect_uri']}?{urlencode(answer)}", 302)
+
+    async def _token(self, request: Request) -> Response:
+        asked = {name: values[0] for name, values in parse_qs((await request.body()).decode()).items()}
+        self.log.append(("token", asked))
+        client_id = self._authenticated(request, asked)
+        if client_id is None:
+            return JSONResponse({"error": "invalid_client"}, 401)
+        grant: Grant | None = None
+        if asked["grant_type"] == "authorization_code":
+            grant = self.codes.get(asked["code"])
+            digest = sha256(asked["code_verifier"].encode()).digest()
+            challenge = urlsafe_b64encode(digest).rstrip(b"=").decode()
+            if grant is None or grant.challenge != challenge or grant.redirect_uri != asked["redirect_uri"]:
+                grant = None
+        elif asked["grant_type"] == "refresh_token":
+            grant = self.refresh_tokens.get(asked["refresh_token"])
+        if grant is None or grant.is_used or grant.client_id != client_id:
+            return JSONResponse({"error": "invalid_grant"}, 400)
+        if asked.get("resource") != grant.resource:
+            return JSONResponse({"error": "invalid_target"}, 400)
+        grant.is_used = asked["grant_type"] == "authorization_code" or self.rotates
+        return self.issue(grant)
+
+    def issue(self, grant: Grant) -> Response:
+        token = secrets.token_urlsafe()
+        self.tokens[token] = Issued(grant.scope, grant.resource, time.time() + self.lifetime)
+        answer: dict[str, object] = {"access_token": token, "token_type": "Bearer", "expires_in": self.lifetime}
+        if grant.scope:
+            answer["scope"] = grant.scope
+        if self.gives_refresh_tokens and (grant.is_used or not self.rotates):
+            refresh_token = secrets.token_urlsafe()
+            self.refresh_tokens[refresh_token] = Grant(grant.client_id, grant.scope, grant.resource)
+            answer["refresh_token"] = refresh_token
+        return JSONResponse(answer)
+
+    def _authenticated(self, request: Request, asked: dict[str, str]) -> str | None:
+        header = request.headers.get("authorization", "")
+        if header.startswith("Basic "):
+            id, _, secret = b64decode(header.removeprefix("Basic ")).decode().partition(":")
+            id, secret, method = unquote_plus(id), unquote_plus(secret), "client_secret_basic"
+        else:
+            id, secret = asked.get("client_id", ""), asked.get("client_secret", "")
+            method = "client_secret_post" if secret else "none"
+        client = self.clients.get(id)
+        if (
+            client is None
+            or client["token_endpoint_auth_method"] != method
+            or client.get("client_secret", "") != secret
+        ):
+            return None
+        return id
+
+
+@dataclass
+class Protected:
+    """An MCP server that wants a token of *server*: with *scope*, if that is not empty, else with any."""
+
+    app: App
+    server: AuthorizationServer
+    scope: str = ""
+    resource: dict[str, object] = field(default_factory=dict)
+    """Further fields of the metadata of the protected resource."""
+    tells_metadata: bool = True
+    """Whether a challenge has the URL of the metadata."""
+    needs: Callable[[bytes], str] = lambda body: ""
+    """The further scope that a request needs."""
+    origin: str = ""
+    seen: list[str] = field(default_factory=list)
+    """The Authorization headers of requests; an empty text for none."""
+
+    @property
+    def url(self) -> str:
+        return f"{self.origin}/mcp"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        metadata = "/.well-known/oauth-protected-resource/mcp"
+        if scope["path"] == metadata:
+            document = {"resource": self.url, "authorization_servers": [self.server.issuer], **self.resource}
+            response = JSONResponse({name: value for name, value in document.items() if value is not None})
+            await response(scope, receive, send)
+            return
+        if scope["path"] != "/mcp":
+            await Response(status_code=404)(scope, receive, send)
+            return
+        authorization = dict(scope["headers"]).get(b"authorization", b"").decode()
+        self.seen.append(authorization)
+        token = self.server.tokens.get(authorization.removeprefix("Bearer "))
+        body, replayed = await _read(receive)
+        wanted = [name for name in (self.scope, self.needs(body)) if name]
+        at = f'resource_metadata="{self.origin}{metadata}"' if self.tells_metadata else 'realm="mcp"'
+        if token is None or token.expires_at <= time.time() or token.resource != self.url:
+            scoped = f', scope="{self.scope}"' if self.scope else ""
+            challenge = {"www-authenticate": f'Bearer error="invalid_token", {at}{scoped}'}
+            await Response(status_code=401, headers=challenge)(scope, receive, send)
+            return
+        if not set(wanted) <= set(token.scope.split()):
+            challenge = {"www-authenticate": f'Bearer error="insufficient_scope", scope="{wanted[-1]}", {at}'}
+            await Response(status_code=403, headers=challenge)(scope, receive, send)
+            return
+        await self.app(scope, replayed, send)
+
+
+async def _read(receive: Receive) -> tuple[bytes, Receive]:
+    """The body of a request, and a *receive* that gives it again."""
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    given = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+    async def again() -> Any:
+        return next(given, None) or await receive()
+
+    return body, again
+
+
+@contextmanager
+def protected(app: App, server: AuthorizationServer | None = None) -> Iterator[Protected]:
+    """Serve *app* protected by *server*, each on its own origin."""
+    server = server or AuthorizationServer()
+    resource = Protected(app, server)
+    with serving(server.app()) as server.origin, serving(resource) as resource.origin:
+        yield resource
+
+
+def parameters(url: str) -> dict[str, str]:
+    """The query of *url*."""
+    return {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
