@@ -360,7 +360,7 @@ def test_a_call_at_the_very_beginning_is_text() -> None:
         (
             (*CALLED, said("user", result("c1", blob(None)))),
             {},
-            "messages[2]: this model takes no file without a type",
+            "messages[2]: this model takes no files of an unknown type",
         ),
         ((said("user", text("")),), {}, "messages: this model takes no empty text, and there is nothing else"),
         (

@@ -282,7 +282,7 @@ def test_metadata_is_written_where_answers_are_stored_and_for_other_servers() ->
         (
             [USER, used(), result({**PNG, "mimeType": "image/svg+xml"})],
             {},
-            "messages[2]: this model takes no 'image/svg+xml'",
+            "messages[2]: this model takes no image/svg+xml",
         ),
         (
             [USER, {"role": "assistant", "content": [WAV]}],

@@ -204,7 +204,7 @@ def test_a_turn_with_reasoning_goes_back_as_it_was() -> None:
         (
             [{"role": "user", "content": [{**PNG, "mimeType": "image/tiff"}]}],
             {},
-            "messages[0]: this model takes no 'image/tiff'",
+            "messages[0]: this model takes no image/tiff",
         ),
         (
             [USER, used(), result(resource(blob="aGk="))],

@@ -35,7 +35,7 @@ from typing import Any, Self, assert_never
 import anyio.to_thread
 from pydantic_core import to_json
 
-from mcp_host.errors import ProviderError, SamplingError, excerpt
+from mcp_host.errors import ProviderError, SamplingError
 from mcp_host.providers.adapter import ProviderModel
 from mcp_host.providers.exchange import schemas
 from mcp_host.providers.exchange.failures import Unfinished, code_among, private, reading, status_in, stream_of
@@ -48,6 +48,7 @@ from mcp_host.providers.exchange.requests import (
     link_text,
     media_type,
     merged,
+    no_file,
     refused,
     result_content,
 )
@@ -73,7 +74,7 @@ MOST_TOKENS = 2**31 - 1  # maxOutputTokens is an int32
 HIGHEST_TEMPERATURE = 2
 MOST_STOP_SEQUENCES = 5  # "up to 5" (the API's GenerationConfig)
 
-STOP_REASON = {
+STOP_REASONS = {
     "STOP": END_TURN,  # with calls, too, and after a stop sequence
     "MAX_TOKENS": MAX_TOKENS,
     "CONTINUATION": MAX_TOKENS,
@@ -115,6 +116,9 @@ IN_RESPONSES = frozenset({"image/png", "image/jpeg", "image/webp", "application/
 """The types of files that a function response may hold, since Gemini 3."""
 
 FREE_FORM = frozenset({"responseSchema", "responseJsonSchema"})  # their names are not the API's
+
+
+# Requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,46 +357,18 @@ def _read_block(block: ContentBlock, where: str) -> str | JSONObject:
                 return f"{resource.uri}:\n{resource.text}"
             if (read := file_text(resource, where)) is not None:
                 return f"{resource.uri}:\n{read}"
-            return _file(resource.mime_type or "file without a type", resource.blob, where)
+            return _file(resource.mime_type or "", resource.blob, where)
     assert_never(block)
 
 
 def _file(kind: str, data: str, where: str) -> JSONObject:
     kind = media_type(kind)
     if FILES.fullmatch(kind) is None:
-        raise refused(where, f"no {excerpt(kind)}")
+        raise no_file(kind, where)
     return {"inlineData": {"mimeType": kind, "data": data}}
 
 
-def read_event(reply: JSONObject, event: JSONObject) -> str:
-    """Add one event, a GenerateContentResponse with some more parts. They are joined when the reply is read. Fields that
-    `read_reply` does not read are ignored, so a page in the place of a stream adds nothing.
-
-    Raises:
-        ProviderError: The event says that the stream failed.
-    """
-    if "error" in event:
-        status, code = status_in(event["error"].get("code")), code_among([event["error"].get("status")])
-        raise ProviderError(PROVIDER, "the stream failed", status=status, code=code)
-    added: list[str] = []
-    for candidate in event.get("candidates") or ():
-        if candidate.get("index", 0) == 0:
-            parts = (candidate.get("content") or {}).get("parts") or []
-            first = _first(reply)
-            first["content"]["parts"] += parts
-            first.update({name: value for name, value in candidate.items() if name != "content"})
-            added += [part["text"] for part in parts if "text" in part and not part.get("thought")]
-    for name in ("promptFeedback", "usageMetadata"):
-        if isinstance(event.get(name), dict):
-            reply[name] = reply.get(name, {}) | event[name]
-    if event.get("modelVersion"):
-        reply["modelVersion"] = event["modelVersion"]
-    return "".join(added)
-
-
-def _first(reply: JSONObject) -> JSONObject:
-    candidate: JSONObject = reply.setdefault("candidates", [{"content": {"role": "model", "parts": []}}])[0]
-    return candidate
+# Replies
 
 
 def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
@@ -418,7 +394,8 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
         raise SamplingError(f"{FAILED[reason]} ({reason})")  # the message quotes the model
     parts = list(_joined((candidate.get("content") or {}).get("parts") or []))
     if prompt.request.params.disable_parallel_tool_use:
-        parts = list(_with_one_call(parts))
+        calls = [part for part in parts if "functionCall" in part]
+        parts = [part for part in parts if "functionCall" not in part or part is calls[0]]
     content = list(_read_parts(parts))
     turn = None
     if any(isinstance(block, Call) for block in content):
@@ -426,7 +403,7 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
         # Newer models always sign. What one of them did not sign, it takes back as it is, so its turn is kept, too.
         if signed or UNSIGNED.search(prompt.model) is None:
             turn = {"role": "model", "parts": parts}
-    return Reply(content, model, STOP_REASON.get(reason, reason), turn, usage)
+    return Reply(content, model, STOP_REASONS.get(reason, reason), turn, usage)
 
 
 def _joined(parts: Iterable[JSONObject]) -> Iterator[JSONObject]:
@@ -449,14 +426,6 @@ def _joined(parts: Iterable[JSONObject]) -> Iterator[JSONObject]:
 def _text_parts(texts: Sequence[str], thought: object) -> Iterator[JSONObject]:
     if text := "".join(texts):
         yield {"text": text} if thought is None else {"text": text, "thought": thought}
-
-
-def _with_one_call(parts: Iterable[JSONObject]) -> Iterator[JSONObject]:
-    called = False
-    for part in parts:
-        if "functionCall" not in part or not called:
-            yield part
-        called = called or "functionCall" in part
 
 
 def _read_parts(parts: Iterable[JSONObject]) -> Iterator[ReplyBlock]:
@@ -502,6 +471,40 @@ def _usage(metadata: JSONObject) -> Usage | None:
         reasoningTokens=thoughts,
         cacheReadTokens=metadata.get("cachedContentTokenCount"),
     )
+
+
+# Streams
+
+
+def read_event(reply: JSONObject, event: JSONObject) -> str:
+    """Add one event, a GenerateContentResponse with some more parts. They are joined when the reply is read. Fields that
+    `read_reply` does not read are ignored, so a page in the place of a stream adds nothing.
+
+    Raises:
+        ProviderError: The event says that the stream failed.
+    """
+    if "error" in event:
+        status, code = status_in(event["error"].get("code")), code_among([event["error"].get("status")])
+        raise ProviderError(PROVIDER, "the stream failed", status=status, code=code)
+    added: list[str] = []
+    for candidate in event.get("candidates") or ():
+        if candidate.get("index", 0) == 0:
+            parts = (candidate.get("content") or {}).get("parts") or []
+            first = _first(reply)
+            first["content"]["parts"] += parts
+            first.update({name: value for name, value in candidate.items() if name != "content"})
+            added += [part["text"] for part in parts if "text" in part and not part.get("thought")]
+    for name in ("promptFeedback", "usageMetadata"):
+        if isinstance(event.get(name), dict):
+            reply[name] = reply.get(name, {}) | event[name]
+    if event.get("modelVersion"):
+        reply["modelVersion"] = event["modelVersion"]
+    return "".join(added)
+
+
+def _first(reply: JSONObject) -> JSONObject:
+    candidate: JSONObject = reply.setdefault("candidates", [{"content": {"role": "model", "parts": []}}])[0]
+    return candidate
 
 
 class GeminiModel(ProviderModel):

@@ -25,7 +25,7 @@ from typing import Any, assert_never
 
 from pydantic_core import from_json
 
-from mcp_host.errors import SamplingError, excerpt
+from mcp_host.errors import SamplingError
 from mcp_host.providers.adapter import ProviderModel
 from mcp_host.providers.exchange import schemas
 from mcp_host.providers.exchange.failures import Unfinished, Unreadable, private
@@ -38,6 +38,7 @@ from mcp_host.providers.exchange.requests import (
     link_text,
     media_type,
     merged,
+    no_file,
     refused,
     result_content,
 )
@@ -64,12 +65,17 @@ PROVIDER = "ollama"
 
 MOST_TOKENS = 2**31 - 1  # num_predict is an int32 in the runner
 
-STOP_REASON = {"stop": END_TURN, "length": MAX_TOKENS}  # after a stop sequence, it is "stop", too
+STOP_REASONS = {"stop": END_TURN, "length": MAX_TOKENS}  # after a stop sequence, it is "stop", too
+
+TEXT_FIELDS = ("content", "thinking")  # of a message: a text, or the pieces of one in a stream
 
 REQUEST_FIELDS = frozenset(
     {"model", "messages", "tools", "format", "options", "stream", "think", "keep_alive", "logprobs", "top_logprobs"}
 )
 """The fields of a request. Others are its ``options``."""
+
+
+# Requests
 
 
 def write_request(prompt: Prompt) -> JSONObject:
@@ -207,37 +213,14 @@ def _content(blocks: Sequence[ContentBlock], where: str) -> JSONObject:
                 elif (read := file_text(resource, where)) is not None:
                     texts.append(f"{resource.uri}:\n{read}")
                 else:
-                    raise refused(where, f"no {excerpt(resource.mime_type or 'file without a type')}")
+                    raise no_file(media_type(resource.mime_type), where)
             case _:
                 assert_never(block)
     content: JSONObject = {"content": "\n".join(texts)}
     return content | {"images": images} if images else content
 
 
-TEXT_FIELDS = ("content", "thinking")
-
-
-def read_event(reply: JSONObject, event: JSONObject) -> str:
-    """Add one event, a ChatResponse with the next piece of the message.
-
-    The texts of the message are lists of pieces: joining them at each event would take quadratic time.
-
-    Raises:
-        ValueError: It is another object: a page in the place of a stream is read as an event, too.
-    """
-    if event.keys().isdisjoint(("message", "done")):
-        raise ValueError("no ChatResponse")
-    message = reply.setdefault("message", {})
-    added = event.get("message") or {}
-    for name, value in added.items():
-        if name in TEXT_FIELDS:
-            message.setdefault(name, []).append(value or "")
-        elif isinstance(value, list):
-            message.setdefault(name, []).extend(value)
-        else:
-            message[name] = value
-    reply.update({name: value for name, value in event.items() if name != "message"})
-    return added.get("content") or ""
+# Replies
 
 
 def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
@@ -254,7 +237,7 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
         if message.get(name):
             message[name] = "".join(message[name])  # a text, or the pieces of one
     reason = reply.get("done_reason") or "stop"
-    stop_reason = STOP_REASON.get(reason, reason)
+    stop_reason = STOP_REASONS.get(reason, reason)
     text: str = message.get("content") or ""
     if (tools := _required(prompt.request)) and not message.get("tool_calls"):
         message["tool_calls"] = [] if stop_reason == MAX_TOKENS else [_read_call(text, tools)]
@@ -298,6 +281,32 @@ def _usage(reply: JSONObject) -> Usage | None:
         return None
     # a prompt that is cached has no count
     return token_counts(inputTokens=reply.get("prompt_eval_count", 0), outputTokens=reply["eval_count"])
+
+
+# Streams
+
+
+def read_event(reply: JSONObject, event: JSONObject) -> str:
+    """Add one event, a ChatResponse with the next piece of the message.
+
+    The texts of the message are lists of pieces: joining them at each event would take quadratic time.
+
+    Raises:
+        ValueError: It is another object: a page in the place of a stream is read as an event, too.
+    """
+    if event.keys().isdisjoint(("message", "done")):
+        raise ValueError("no ChatResponse")
+    message = reply.setdefault("message", {})
+    added = event.get("message") or {}
+    for name, value in added.items():
+        if name in TEXT_FIELDS:
+            message.setdefault(name, []).append(value or "")
+        elif isinstance(value, list):
+            message.setdefault(name, []).extend(value)
+        else:
+            message[name] = value
+    reply.update({name: value for name, value in event.items() if name != "message"})
+    return added.get("content") or ""
 
 
 class OllamaModel(ProviderModel):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TypeAlias, assert_never
 from urllib.parse import unquote, urlsplit
 
-from mcp_host.errors import InputRefused, ProviderError, quoted
+from mcp_host.errors import ProviderError, quoted
 from mcp_host.providers.exchange import schemas
 from mcp_host.providers.exchange.failures import OVERLOADED, code_among
 from mcp_host.providers.exchange.names import NameRule
@@ -18,6 +18,7 @@ from mcp_host.providers.exchange.requests import (
     input_schema,
     link_text,
     media_type,
+    no_file,
     other_id,
     refused,
     result_content,
@@ -104,7 +105,7 @@ def _document(uri: str, text: str) -> str:
 def _image(data: str, kind: str, where: str) -> ImageContent:
     written = media_type(kind)
     if written not in IMAGES:
-        raise refused(where, f"no {quoted(kind)}" if kind else "no files of an unknown type")
+        raise no_file(written, where)
     return ImageContent(data=data, mime_type=written)
 
 
@@ -274,11 +275,6 @@ def model_failed(error: object) -> ProviderError:
         code=code_among(found),
         transient=status is None and any(isinstance(value, str) and value in OVERLOADED for value in found),
     )
-
-
-def no_answer(what: str, where: str) -> InputRefused:
-    """The error for content that an assistant's message cannot have."""
-    return refused(where, f"no {what} in an assistant's message")
 
 
 def arguments_of(body: JSONObject) -> JSONObject:

@@ -38,7 +38,7 @@ from mcp_host.providers.exchange.replies import (
     text_arguments,
     token_counts,
 )
-from mcp_host.providers.exchange.requests import Prompt, refused
+from mcp_host.providers.exchange.requests import Prompt, not_of_assistant, refused
 from mcp_host.providers.openai import (
     NAME_RULE,
     PROVIDER,
@@ -53,7 +53,6 @@ from mcp_host.providers.openai import (
     function_of,
     joined,
     model_failed,
-    no_answer,
     own_call,
     part_of,
     pdf,
@@ -169,7 +168,7 @@ def _assistant(message: SamplingMessage, where: str, prompt: Prompt) -> JSONObje
             function = {"name": prompt.names.write(block.name), "arguments": arguments}
             calls.append({"id": call_id(block.id), "type": "function", "function": function})
         elif not isinstance(block, TextContent):
-            raise no_answer(block.type, where)
+            raise not_of_assistant(block.type, where)
     has_text = any(isinstance(block, TextContent) for block in message.content)
     written: JSONObject = {"role": "assistant", "content": message.text if has_text else None}
     return written | {"tool_calls": calls} if calls else written

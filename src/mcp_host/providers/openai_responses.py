@@ -26,7 +26,7 @@ from mcp_host.providers.exchange.replies import (
     text_arguments,
     token_counts,
 )
-from mcp_host.providers.exchange.requests import Prompt, refused
+from mcp_host.providers.exchange.requests import Prompt, not_of_assistant, refused
 from mcp_host.providers.openai import (
     NAME_RULE,
     PROVIDER,
@@ -39,7 +39,6 @@ from mcp_host.providers.openai import (
     function_of,
     joined,
     model_failed,
-    no_answer,
     own_call,
     part_of,
     pdf,
@@ -164,7 +163,7 @@ def _assistant(message: SamplingMessage, where: str, prompt: Prompt) -> Iterator
                 call = {"call_id": call_id(id), "name": prompt.names.write(name), "arguments": written}
                 yield {"type": "function_call", **call}
             case ImageContent() | AudioContent():
-                raise no_answer(block.type, where)
+                raise not_of_assistant(block.type, where)
             case ToolResultContent():
                 raise AssertionError("results are the user's")
             case _:

@@ -47,7 +47,6 @@ PORTS = {"http": 80, "https": 443}
 
 MOST_SECONDS = 7 * 24 * 3600.0  # a longer time is no answer to "when may I ask again"
 
-
 NOT_PARSED = (
     *("JSONDecodeError", "UnicodeDecodeError", "ValidationError", "UnknownApiResponseError"),
     *("APIResponseValidationError", "UnexpectedModelBehavior"),

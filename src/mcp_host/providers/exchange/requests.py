@@ -41,6 +41,8 @@ MOST_LEVELS = 254  # of nested objects and lists: `to_json` writes no more
 
 TEXT_FILES = re.compile(r"text/.+|application/json")
 
+TERMS = attrgetter("name", "description", "input_schema")  # what a provider gets of a tool
+
 
 class Offer:
     """The tools of a request, and how they may be used. A server repeats them in each request of a loop, and what
@@ -74,9 +76,6 @@ class Offer:
                 _check_json(TERMS(tool), f"the tool {quoted(tool.name)}")
             raise
         return cls(written, ToolNames.of_offered(request, rule))
-
-
-TERMS = attrgetter("name", "description", "input_schema")
 
 
 @dataclass(slots=True)
@@ -268,6 +267,16 @@ def merged(fields: Mapping[str, object], options: Mapping[str, object]) -> JSONO
 def refused(where: str, what: str) -> InputRefused:
     """The error for a request with something that the provider cannot take: ``messages[2]: this model takes no audio``."""
     return InputRefused(INVALID_PARAMS, f"{where}: this model takes {what}")
+
+
+def no_file(kind: str, where: str) -> InputRefused:
+    """The error for a file of the type *kind*, which may be empty."""
+    return refused(where, f"no {excerpt(kind)}" if kind else "no files of an unknown type")
+
+
+def not_of_assistant(kind: str, where: str) -> InputRefused:
+    """The error for a block of the type *kind* in an assistant's message, which cannot have it."""
+    return refused(where, f"no {kind} in an assistant's message")
 
 
 def other_id(id: str) -> str:
