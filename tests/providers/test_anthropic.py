@@ -265,6 +265,11 @@ AUDIO = {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}
             "messages[0]: this model takes no image/tiff",
         ),
         (
+            [{"role": "user", "content": [{**PNG, "mimeType": "image/\x1b[2J"}]}],
+            {},
+            r"messages[0]: this model takes no image/\x1b[2j",
+        ),
+        (
             [USER, used(), result(resource(blob="aGk=", mimeType="application/zip"))],
             {},
             "messages[2]: this model takes no application/zip",
@@ -476,6 +481,34 @@ async def test_a_paused_turn_goes_on_until_it_ends(stream: bool) -> None:
     went_on = [*client.bodies[0]["messages"], {"role": "assistant", "content": first["content"]}]
     assert client.bodies[1] == {**client.bodies[0], "messages": went_on, "container": "box"}
     assert shown == (["Let me see.", "It is 3."] if stream else [])
+
+
+async def test_the_usage_of_a_paused_turn_is_that_of_all_its_requests() -> None:
+    """Counts that only one of the requests has are kept, and so are those inside of others."""
+    first = message(
+        text("Let me see."),
+        stop="pause_turn",
+        cache_read_input_tokens=None,
+        cache_creation_input_tokens=9,
+        output_tokens_details={"thinking_tokens": 4},
+    )
+    second = message(
+        text("3."),
+        cache_read_input_tokens=6,
+        cache_creation_input_tokens=None,
+        output_tokens_details={"thinking_tokens": 3},
+    )
+
+    answer = await AnthropicModel(Pausing(first, second), "claude")(prompt().request)
+
+    assert isinstance(answer, ModelAnswer)
+    assert answer.usage == {
+        "inputTokens": 37,
+        "outputTokens": 14,
+        "reasoningTokens": 7,
+        "cacheReadTokens": 6,
+        "cacheWriteTokens": 9,
+    }
 
 
 async def test_a_turn_that_is_paused_too_often_ends_so() -> None:

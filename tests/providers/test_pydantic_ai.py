@@ -10,6 +10,7 @@ import anthropic
 import openai
 import pytest
 from anyio import create_task_group, fail_after, to_thread
+from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -208,10 +209,11 @@ def test_a_restored_turn_replaces_what_the_message_says() -> None:
             {},
             "messages[2]: this model takes no files of an unknown type",
         ),
+        ([user({**IMAGE, "mimeType": ""})], {}, "messages[0]: this model takes no files of an unknown type"),
         ([user(text())], {"metadata": {"user": "1"}}, "metadata: this model takes none"),
         ([user(text(""))], {}, "messages: this model takes no empty text, and there is nothing else"),
     ],
-    ids=["image of the model", "unknown file", "metadata", "nothing"],
+    ids=["image of the model", "unknown file", "unknown image", "metadata", "nothing"],
 )
 def test_what_has_no_place_is_refused(messages: list[Wire], fields: Wire, says: str) -> None:
     with pytest.raises(InputRefused) as refusal:
@@ -256,7 +258,7 @@ def test_text_and_calls_are_read() -> None:
         ({"finish_reason": "stop"}, "endTurn"),
         ({"finish_reason": None}, "endTurn"),
         ({"finish_reason": "length"}, "maxTokens"),
-        ({"finish_reason": "tool_call"}, "toolUse"),
+        ({"finish_reason": "tool_call"}, "endTurn"),  # without a call
         ({"finish_reason": "content_filter"}, "content_filter"),
         ({"finish_reason": "stop", "provider_details": {"finish_reason": "stop_sequence"}}, "stopSequence"),
         ({"finish_reason": "content_filter", "provider_details": {"finish_reason": "refusal"}}, "refusal"),
@@ -291,11 +293,12 @@ def test_what_the_provider_wants_back_is_kept_as_the_turn(hidden: Wire) -> None:
     assert all(isinstance(block, Call) for block in read.content)
 
 
-def test_of_parallel_calls_that_are_not_allowed_the_first_is_kept_in_the_answer_and_the_turn() -> None:
+@pytest.mark.parametrize("id", ["c1", "c2"])  # a server may repeat ids
+def test_of_parallel_calls_that_are_not_allowed_the_first_is_kept_in_the_answer_and_the_turn(id: str) -> None:
     thinking = {"part_kind": "thinking", "content": "hm"}
     choice = {"mode": "auto", "disable_parallel_tool_use": True}
 
-    read = read_reply(response(thinking, USED, {**USED, "tool_call_id": "c2"}), prompt(tools=[ADD], toolChoice=choice))
+    read = read_reply(response(thinking, USED, {**USED, "tool_call_id": id}), prompt(tools=[ADD], toolChoice=choice))
 
     assert read.content == [Call("c1", "add", '{"a": 1}')]
     assert isinstance(read.turn, dict)
@@ -438,9 +441,18 @@ async def test_what_the_model_leaves_out_is_done_here() -> None:
     assert (answered.text, answered.stop_reason) == ("2 +", "stopSequence")
 
 
-async def test_what_pydantic_ai_cannot_write_is_refused_without_its_text() -> None:
+@pytest.mark.parametrize(
+    "refusal_of_pydantic_ai",
+    [
+        NotImplementedError("BinaryContent with audio is not supported, secret"),
+        RuntimeError("Unsupported binary content type: secret"),
+        UserError("Unsupported image format: secret"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_what_pydantic_ai_cannot_write_is_refused_without_its_text(refusal_of_pydantic_ai: Exception) -> None:
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        raise NotImplementedError("BinaryContent with audio is not supported, secret")
+        raise refusal_of_pydantic_ai
 
     with pytest.raises(InputRefused) as refusal:
         await PydanticAIModel(FunctionModel(answer))(request(user(AUDIO)))
@@ -449,6 +461,14 @@ async def test_what_pydantic_ai_cannot_write_is_refused_without_its_text() -> No
         -32602,
         "this model does not take all of this request: the type of a file, or a setting",
     )
+
+
+async def test_other_errors_of_pydantic_ai_are_failures() -> None:
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        raise RuntimeError("Model requests are not allowed")
+
+    with pytest.raises(ProviderError, match=r"^pydantic-ai: RuntimeError$"):
+        await PydanticAIModel(FunctionModel(answer))(request(user(text())))
 
 
 @pytest.mark.parametrize(("model", "kind"), [("openai:gpt-6", "str"), (None, "NoneType"), (TestModel, "ABCMeta")])

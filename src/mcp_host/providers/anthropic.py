@@ -43,6 +43,8 @@ from mcp_host.providers.exchange.requests import (
     link_text,
     media_type,
     merged,
+    no_file,
+    not_of_assistant,
     other_id,
     refused,
     result_content,
@@ -93,6 +95,9 @@ STOP_REASONS = {
     "tool_use": TOOL_USE,
 }
 """Others, such as ``refusal``, are passed on."""
+
+TEXT_FIELDS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
+"""What grows in a stream: the field of a delta, by its type."""
 
 OPEN = "_open"  # in a reply that is being folded: the parts of the texts of its blocks, by index and field
 
@@ -201,7 +206,7 @@ def _content(message: SamplingMessage, where: str, prompt: Prompt) -> list[JSONO
                 after += more
             case ImageContent() | AudioContent():
                 if message.role == "assistant":
-                    raise refused(where, f"no {block.type} in an assistant's message")
+                    raise not_of_assistant(block.type, where)
                 content += _block(block, where)
             case _:
                 assert_never(block)
@@ -240,7 +245,7 @@ def _block(block: ContentBlock | SamplingMessageContentBlock, where: str) -> lis
 
 def _image(data: str, kind: str, where: str) -> JSONObject:
     if kind not in IMAGES:
-        raise refused(where, f"no {kind or 'files of an unknown type'}")
+        raise no_file(kind, where)
     return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
 
 
@@ -366,9 +371,22 @@ def resumed(body: JSONObject, reply: JSONObject) -> JSONObject:
 
 def joined(paused: JSONObject, reply: JSONObject) -> JSONObject:
     """A paused turn and how it went on, as one reply."""
-    before, after = object_in(paused.get("usage")), object_in(reply.get("usage"))
-    usage = {name: total(before.get(name, 0), after.get(name, 0)) for name in before | after}
+    usage = _added(object_in(paused.get("usage")), object_in(reply.get("usage")))
     return {**reply, "content": [*paused["content"], *reply["content"]], "usage": usage}
+
+
+def _added(before: JSONObject, after: JSONObject) -> JSONObject:
+    """The counts of two usages, field by field; a count that only one of them has stays as it is."""
+    usage = before | after
+    for name, count in before.items():
+        match after.get(name):
+            case None:
+                usage[name] = count
+            case dict() as more:
+                usage[name] = _added(object_in(count), more)
+            case more if count is not None:
+                usage[name] = total(count, more)
+    return usage
 
 
 def _usage(usage: JSONObject) -> Usage | None:
@@ -382,8 +400,11 @@ def _usage(usage: JSONObject) -> Usage | None:
     )
 
 
+# Streams: https://docs.claude.com/en/docs/build-with-claude/streaming
+
+
 def read_event(reply: JSONObject, event: JSONObject) -> str:
-    """Add one event of a stream: https://docs.claude.com/en/docs/build-with-claude/streaming.
+    """Add one event of a stream.
 
     Until the message stops, the texts of its blocks are lists of parts: joining them at each delta would take
     quadratic time. Events of unknown types are ignored.
@@ -406,9 +427,6 @@ def read_event(reply: JSONObject, event: JSONObject) -> str:
             blocks = reply.pop(OPEN)
             reply["content"] = [_whole(*blocks[index]) for index in sorted(blocks)]
     return ""
-
-
-TEXT_FIELDS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 
 
 def _add_delta(reply: JSONObject, index: int, delta: JSONObject) -> str:

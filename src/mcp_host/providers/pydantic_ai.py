@@ -20,7 +20,15 @@ from mcp_host.providers.adapter import Arguments, ProviderModel
 from mcp_host.providers.exchange.failures import Unfinished
 from mcp_host.providers.exchange.names import NameRule
 from mcp_host.providers.exchange.replies import Call, Reply, ReplyBlock, object_in, text_arguments, token_counts
-from mcp_host.providers.exchange.requests import Prompt, link_text, media_type, refused, result_content
+from mcp_host.providers.exchange.requests import (
+    Prompt,
+    link_text,
+    media_type,
+    no_file,
+    not_of_assistant,
+    refused,
+    result_content,
+)
 from mcp_host.providers.openai import call_id, function_of, stopped
 from mcp_host.sampling.request import Usage
 from mcp_host.types import (
@@ -52,6 +60,8 @@ OF_RESPONSES = ("kind", "parts", "model_name", "provider_name", "provider_url", 
 
 EMULATED = frozenset({"stop_sequences", "parallel_tool_calls"})
 """Settings that `read_reply` stands in for: it cuts the answer at a stop sequence, and keeps the first call."""
+
+UNSUPPORTED = "Unsupported"  # how the text begins of what it raises for the type of a file
 
 ENDED = "response ended without"  # what it says of a stream without a first event
 
@@ -144,7 +154,7 @@ def _said(block: object, where: str, prompt: Prompt) -> list[JSONObject]:
             call = {"part_kind": "tool-call", "tool_name": prompt.names.write(name), "args": arguments}
             return [{**call, "tool_call_id": call_id(id)}]
         case ImageContent() | AudioContent():
-            raise refused(where, f"no {block.type} in an assistant's message")
+            raise not_of_assistant(block.type, where)
     raise AssertionError("conversation.check refuses results in an assistant's message")
 
 
@@ -175,13 +185,11 @@ def _content(blocks: Sequence[ContentBlock], where: str) -> list[str | JSONObjec
             case TextContent(text=text):
                 written += [text] if text else []
             case ImageContent(data=data, mime_type=kind) | AudioContent(data=data, mime_type=kind):
-                written.append(_binary(data, kind))
+                written.append(_binary(data, kind, where))
             case ResourceLink():
                 written.append(link_text(block))
-            case EmbeddedResource(resource=BlobResourceContents(blob=blob, mime_type=kind)):
-                if not kind:
-                    raise refused(where, "no files of an unknown type")
-                written.append(_binary(blob, kind))
+            case EmbeddedResource(resource=BlobResourceContents(blob=data, mime_type=kind)):
+                written.append(_binary(data, kind, where))
             case EmbeddedResource(resource=resource):
                 assert not isinstance(resource, BlobResourceContents), "matched above"
                 written.append(f"{resource.uri}:\n{resource.text}")
@@ -190,8 +198,11 @@ def _content(blocks: Sequence[ContentBlock], where: str) -> list[str | JSONObjec
     return written
 
 
-def _binary(data: str, kind: str) -> JSONObject:
-    return {"kind": "binary", "data": data, "media_type": media_type(kind)}
+def _binary(data: str, kind: str | None, where: str) -> JSONObject:
+    written = media_type(kind)
+    if not written:
+        raise no_file(written, where)
+    return {"kind": "binary", "data": data, "media_type": written}
 
 
 def _plain(content: list[str | JSONObject]) -> object:
@@ -225,12 +236,14 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     parts: list[JSONObject] = reply["parts"]
     if prompt.request.params.disable_parallel_tool_use:
         calls = [part for part in parts if part["part_kind"] == "tool-call"]
-        parts = [part for part in parts if part not in calls[1:]]
+        parts = [part for part in parts if part["part_kind"] != "tool-call" or part is calls[0]]
     content = [item for part in parts if (item := _read_part(part)) is not None]
     turn = None
     if any(part["part_kind"] not in ("text", "tool-call") or _has_more(part) for part in parts):
         turn = {name: reply[name] for name in OF_RESPONSES if reply.get(name) is not None} | {"parts": parts}
     stop_reason = NATIVE_STOP_REASONS.get(native) or STOP_REASONS.get(reason, END_TURN)
+    if stop_reason == TOOL_USE and not any(isinstance(item, Call) for item in content):
+        stop_reason = END_TURN  # some servers say so without a call
     content, stop_reason = stopped(content, stop_reason, prompt)
     return Reply(
         content=content,
@@ -354,8 +367,11 @@ def _refusing() -> Iterator[None]:
 
     try:
         yield
-    except (UserError, NotImplementedError) as exc:
-        raise InputRefused(INVALID_PARAMS, CANNOT_TAKE) from exc
+    except RuntimeError as exc:  # the base of both, and of what else pydantic-ai raises
+        is_refusal = isinstance(exc, UserError | NotImplementedError)
+        if is_refusal or (type(exc) is RuntimeError and str(exc).startswith(UNSUPPORTED)):
+            raise InputRefused(INVALID_PARAMS, CANNOT_TAKE) from exc
+        raise
 
 
 def _dump(response: object) -> JSONObject:
