@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -65,6 +66,8 @@ class Answer:
     problem: str
     json: JSONObject | None = field(repr=False)  # there may be a token in it
     headers: Mapping[str, str] = field(repr=False)
+    time: float = field(repr=False)
+    """When it came, in seconds since 1970."""
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:
@@ -90,7 +93,13 @@ class AuthClient:
     """
 
     def __init__(
-        self, server_url: str, *, client: AnyClient | None = None, timeout: float = 30.0, resolve: Resolve = resolve
+        self,
+        server_url: str,
+        *,
+        client: AnyClient | None = None,
+        timeout: float = 30.0,
+        resolve: Resolve = resolve,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         server = parse_url(server_url)
         if client is not None:
@@ -98,6 +107,7 @@ class AuthClient:
         self._client = client
         self._timeout = check_seconds("timeout", timeout)
         self._resolve = resolve
+        self._clock = clock
         self._server = excerpt(display_url(server))
         self._allowed = kinds_allowed_by(server.host)
 
@@ -173,7 +183,7 @@ class AuthClient:
         backend = self._backend(url)
         try:
             async with await backend.send(method, {**ALWAYS, **headers}, content, redirects=False) as response:
-                return await _read(response)
+                return await _read(response, self._clock())
         finally:
             if self._client is None:
                 with move_on_after(RELEASE_TIME, shield=True):
@@ -232,7 +242,7 @@ def _environment_proxy(url: httpx.URL) -> str | None:
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
-async def _read(response: HttpResponse) -> Answer:
+async def _read(response: HttpResponse, now: float) -> Answer:
     status, value = response.status, None
     problem = f"HTTP {status}"
     if status in REDIRECTS:
@@ -246,7 +256,7 @@ async def _read(response: HttpResponse) -> Answer:
             value = _json_object(body)
             if value is None and response.is_success:
                 problem += f" with {excerpt(response.content_type) or 'no content type'}"
-    return Answer(status, problem, value, response.headers)
+    return Answer(status, problem, value, response.headers, now)
 
 
 def _json_object(body: bytes) -> JSONObject | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hmac
 import secrets
-import time
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -44,14 +43,12 @@ class Token:
     refresh_at: float | None = None
     """When to refresh it: before it expires, so that no request has to be sent twice. Without a refresh token, when it expires."""
 
-    @property
-    def has_expired(self) -> bool:
-        return self.expires_at is not None and self.expires_at <= time.time()
+    def has_expired(self, now: float) -> bool:
+        return self.expires_at is not None and self.expires_at <= now
 
-    @property
-    def is_due(self) -> bool:
-        """Whether it is to be refreshed now."""
-        return self.refresh_at is not None and self.refresh_at <= time.time()
+    def is_due(self, now: float) -> bool:
+        """Whether it is to be refreshed."""
+        return self.refresh_at is not None and self.refresh_at <= now
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,9 +224,9 @@ def read_token(answer: Answer, scopes: Sequence[str], *, bound: bool = False) ->
     lifetime = _lifetime(document.get("expires_in"))
     if lifetime is None:
         return Token(token, None, refresh, tuple(scopes))
-    now = time.time()
+    end = answer.time + lifetime
     margin = min(MARGIN, MARGIN_PART * lifetime) if refresh is not None else 0.0
-    return Token(token, now + lifetime, refresh, tuple(scopes), now + lifetime - margin)
+    return Token(token, end, refresh, tuple(scopes), end - margin)
 
 
 def _lifetime(expires_in: object) -> float | None:

@@ -6,7 +6,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -105,6 +105,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         scopes: Sequence[str] = (),
         dpop: bool = False,
         client: AnyClient | None = None,
+        _clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = MemoryTokens() if tokens is None else tokens
         if registration is None:
@@ -119,6 +120,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         self._scopes = tuple(scopes)
         self._dpop = dpop
         self._client = client
+        self._clock = _clock
         self._machine: Machine | None = None
         self._servers: dict[str, _Server] = {}
 
@@ -185,7 +187,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         if text is None:
             raise LoginFailed("there is no login with this state: it has ended, or belongs to another user")
         pending = _PENDING.validate_json(text)
-        if pending.until < time.time():
+        if pending.until < self._clock():
             raise LoginFailed("this login took too long: begin again")
         await self._server(pending.url).finish(pending.saved, pending.request, redirected)
 
@@ -255,7 +257,9 @@ class _Server:
     async def token(self) -> Token | None:
         """The token to send: none that has ended, and in time a new one."""
         token = self._token
-        if self._loaded and (not self._is_due or (self._lock.locked() and token is not None and not token.has_expired)):
+        if self._loaded and (
+            not self._is_due or (self._lock.locked() and token is not None and not token.has_expired(self._now))
+        ):
             return token  # it still is good, even if another request gets the next one
         async with self._lock:
             if not self._loaded:
@@ -272,8 +276,13 @@ class _Server:
         return None if self._saved is None else self._saved.token
 
     @property
+    def _now(self) -> float:
+        """Seconds since 1970."""
+        return self._auth._clock()
+
+    @property
     def _is_due(self) -> bool:
-        return self._token is not None and self._token.is_due
+        return self._token is not None and self._token.is_due(self._now)
 
     def accepted(self, token: Token | None) -> None:
         """The server has taken *token*."""
@@ -288,7 +297,7 @@ class _Server:
         """
         async with self._lock:
             token = self._token
-            if token is not None and token != refused and not token.has_expired:
+            if token is not None and token != refused and not token.has_expired(self._now):
                 return token  # another request has gotten it meanwhile
             if refused is not None and refused == self._new and not wants_more:
                 return None
@@ -318,7 +327,7 @@ class _Server:
         return None
 
     def _http(self) -> AuthClient:
-        return AuthClient(self.url, client=self._auth._client)
+        return AuthClient(self.url, client=self._auth._client, clock=self._auth._clock)
 
     def _wanted(self, resource: Resource, server: AuthorizationServer, challenge: Challenge) -> tuple[str, ...]:
         """The scopes to ask for: those of the challenge, else those of the resource; with all that were asked for before."""
@@ -382,11 +391,11 @@ class _Server:
         if redirect_uri is None:
             return LoginFailed(f"{shown(self.url)} needs a login, and no one can log in: pass login=in_browser()")
         needed = self._needed
-        if needed is None or needed.until - NEEDED_TIME / 2 < time.time() or needed.saved.scopes != scopes:
+        if needed is None or needed.until - NEEDED_TIME / 2 < self._now or needed.saved.scopes != scopes:
             client = await self._client(http, server, redirect_uri, resource, scopes)
             request = AuthorizationRequest.to(server, client, redirect_uri, resource.identifier, scopes)
             saved = Saved(resource, server, client, None, scopes)
-            needed = self._needed = Pending(self.url, saved, request, time.time() + NEEDED_TIME)
+            needed = self._needed = Pending(self.url, saved, request, self._now + NEEDED_TIME)
             text = _PENDING.dump_json(needed).decode()
             if not await self._auth._store.swap(f"login {request.state}", None, text):
                 raise TokensError("the store has kept no login")
@@ -431,7 +440,11 @@ class _Server:
     ) -> OAuthClient:
         """The client at *server*: the one of before, if it can still be used."""
         saved = self._saved
-        if saved is not None and saved.server.issuer == server.issuer and saved.client.can_be_used(redirect_uri):
+        if (
+            saved is not None
+            and saved.server.issuer == server.issuer
+            and saved.client.can_be_used(redirect_uri, self._now)
+        ):
             return saved.client
         scopes = tuple(dict.fromkeys([*scopes, *(resource.scopes or ())]))
         for registration in self._auth._registrations:
@@ -451,10 +464,10 @@ class _Server:
         saved = await self._claimed(self._token)
         if saved is None or saved.token is None:
             return None
-        if (machine := self._auth._machine) is not None and saved.token.is_due:
+        if (machine := self._auth._machine) is not None and saved.token.is_due(self._now):
             return await self._obtain(machine, saved.resource, saved.server, saved.scopes)
         if saved.token.refresh_token is None or saved.refreshing_until is None:
-            return None if saved.token.has_expired else saved.token
+            return None if saved.token.has_expired(self._now) else saved.token
         with CancelScope(shield=True):  # the refresh token may work only once
             kept: Saved | None = replace(saved, refreshing_until=None)
             try:
@@ -480,9 +493,9 @@ class _Server:
             saved = self._saved
             if saved is None or saved.token is None or saved.token.refresh_token is None:
                 return saved
-            if saved.token != before and not saved.token.is_due:
+            if saved.token != before and not saved.token.is_due(self._now):
                 return replace(saved, refreshing_until=None)
-            now = time.time()
+            now = self._now
             if saved.refreshing_until is None or saved.refreshing_until < now:
                 claim = replace(saved, refreshing_until=now + LEASE)
                 if await self._save(claim):

@@ -5,7 +5,6 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/cli
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -42,9 +41,9 @@ class OAuthClient:
     redirect_uris: tuple[str, ...] = ()
     expires_at: float | None = None
 
-    def can_be_used(self, redirect_uri: str) -> bool:
+    def can_be_used(self, redirect_uri: str, now: float) -> bool:
         """Whether it may be redirected to *redirect_uri*, and has not expired."""
-        expired = self.expires_at is not None and self.expires_at <= time.time()
+        expired = self.expires_at is not None and self.expires_at <= now
         return redirect_uri in self.redirect_uris and not expired
 
 
