@@ -23,6 +23,8 @@ from starlette.types import Receive, Scope, Send
 
 from tests.asgi import serving
 
+DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
+
 App = Callable[..., Awaitable[None]]
 
 
@@ -64,6 +66,8 @@ class AuthorizationServer:
     answers: dict[str, Callable[[Request], Awaitable[Response]]] = field(default_factory=dict)
     """Other answers, by the name of the endpoint: metadata, register, authorize, token."""
 
+    polls: list[str] = field(default_factory=list)
+    device_grant: Grant | None = None
     origin: str = ""
     clients: dict[str, dict[str, Any]] = field(default_factory=dict)
     codes: dict[str, Grant] = field(default_factory=dict)
@@ -96,10 +100,10 @@ class AuthorizationServer:
 
     def app(self) -> App:
         endpoints = {"metadata": self._metadata, "register": self._register}
-        endpoints |= {"authorize": self._authorize, "token": self._token}
+        endpoints |= {"authorize": self._authorize, "token": self._token, "device": self._device}
         paths = {
             "metadata": f"/.well-known/oauth-authorization-server{self.path}",
-            **{name: f"{self.path}/{name}" for name in ("register", "authorize", "token")},
+            **{name: f"{self.path}/{name}" for name in ("register", "authorize", "token", "device")},
         }
 
         def routed(name: str) -> Callable[[Request], Awaitable[Response]]:
@@ -120,7 +124,9 @@ class AuthorizationServer:
     async def _register(self, request: Request) -> Response:
         asked = await request.json()
         self.log.append(("register", {name: str(value) for name, value in asked.items()}))
-        if asked["application_type"] not in ("native", "web") or not asked["redirect_uris"]:
+        if asked["application_type"] not in ("native", "web") or not (
+            asked["redirect_uris"] or DEVICE_CODE in asked["grant_types"]
+        ):
             return JSONResponse({"error": "invalid_client_metadata"}, 400)
         method = asked["token_endpoint_auth_method"]
         if method not in self.methods:
@@ -148,6 +154,15 @@ class AuthorizationServer:
             self.codes[code] = grant
         return RedirectResponse(f"{asked['redirect_uri']}?{urlencode(answer)}", 302)
 
+    async def _device(self, request: Request) -> Response:
+        """RFC 8628, where a test says by `polls` what each poll gets: an error, or an empty text for the token."""
+        asked = {name: values[0] for name, values in parse_qs((await request.body()).decode()).items()}
+        self.log.append(("device", asked))
+        self.device_grant = Grant(asked["client_id"], asked.get("scope", ""), asked["resource"])
+        codes = {"device_code": "device-code", "user_code": "WDJB-MJHT", "interval": 5, "expires_in": 600}
+        page = f"{self.issuer}/device-page"
+        return JSONResponse(codes | {"verification_uri": page, "verification_uri_complete": f"{page}?user_code=WDJB"})
+
     async def _token(self, request: Request) -> Response:
         asked = {name: values[0] for name, values in parse_qs((await request.body()).decode()).items()}
         self.log.append(("token", asked))
@@ -161,13 +176,17 @@ class AuthorizationServer:
             challenge = urlsafe_b64encode(digest).rstrip(b"=").decode()
             if grant is None or grant.challenge != challenge or grant.redirect_uri != asked["redirect_uri"]:
                 grant = None
+        elif asked["grant_type"] == DEVICE_CODE and asked["device_code"] == "device-code":
+            if error := self.polls.pop(0):
+                return JSONResponse({"error": error}, 400)
+            grant = self.device_grant
         elif asked["grant_type"] == "refresh_token":
             grant = self.refresh_tokens.get(asked["refresh_token"])
         if grant is None or grant.is_used or grant.client_id != client_id:
             return JSONResponse({"error": "invalid_grant"}, 400)
         if asked.get("resource") != grant.resource:
             return JSONResponse({"error": "invalid_target"}, 400)
-        grant.is_used = asked["grant_type"] == "authorization_code" or self.rotates
+        grant.is_used = asked["grant_type"] != "refresh_token" or self.rotates
         return self.issue(grant)
 
     def issue(self, grant: Grant) -> Response:

@@ -3,6 +3,7 @@
 https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 """
 
+from mcp_host.auth.device import DeviceCode, OnDevice
 from mcp_host.auth.discovery import Step
 from mcp_host.auth.errors import (
     AddressRefused,
@@ -27,6 +28,7 @@ __all__ = [
     "AuthorizationNeeded",
     "Cimd",
     "ClientSecret",
+    "DeviceCode",
     "DiscoveryFailed",
     "Dynamic",
     "EnterpriseManaged",
@@ -34,6 +36,7 @@ __all__ = [
     "LoginFailed",
     "MemoryTokens",
     "OAuth",
+    "OnDevice",
     "PrivateKey",
     "PrivateKeyJwt",
     "Redirection",

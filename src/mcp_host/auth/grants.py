@@ -146,39 +146,46 @@ def refresh_grant(refresh_token: str) -> dict[str, str]:
     return {"grant_type": "refresh_token", "refresh_token": refresh_token}
 
 
-async def request_token(
-    http: AuthClient,
-    server: AuthorizationServer,
-    client: OAuthClient,
-    grant: Mapping[str, str],
-    *,
-    resource: str,
-    scopes: Sequence[str],
-    steps: Steps,
-    key: PrivateKey | None = None,
-    proofs: Proofs | None = None,
-) -> Token:
-    """The token for a *grant*. *scopes* are those that were asked for.
+@dataclass(frozen=True, slots=True)
+class TokenEndpoint:
+    """Where *server* gives tokens for *resource* with *scopes*.
 
-    Raises:
-        TokenRequestFailed: The server gave none.
+    *key* is what the client authenticates with, *proofs* what tokens are bound to, if they are.
     """
-    action, url = f"token request ({grant['grant_type']})", server.token_endpoint
 
-    async def ask() -> Answer:
-        fields, headers = authenticated(client, {**grant, "resource": resource}, server.issuer, key)
-        return await http.post_form(url, fields, headers if proofs is None else headers | proofs.header("POST", url))
+    http: AuthClient
+    server: AuthorizationServer
+    resource: str
+    scopes: Sequence[str]
+    steps: Steps
+    key: PrivateKey | None = None
+    proofs: Proofs | None = None
 
-    answer = await ask()
-    if proofs is not None and proofs.heard(url, answer.headers) and error_code(answer.json) == USE_DPOP_NONCE:
-        answer = await ask()  # RFC 9449, section 8
-    try:
-        token = read_token(answer, scopes, bound=proofs is not None)
-    except TokenRequestFailed as exc:
-        steps.add(action, url, str(exc))
-        raise TokenRequestFailed(f"{action} at {shown(url)}: {exc}", exc.code) from None
-    steps.add(action, url, "a token")
-    return token
+    async def request(self, client: OAuthClient, grant: Mapping[str, str]) -> Token:
+        """The token for a *grant*.
+
+        Raises:
+            TokenRequestFailed: The server gave none.
+        """
+        action, url = f"token request ({grant['grant_type']})", self.server.token_endpoint
+        try:
+            answer = await self._post(client, grant)
+            nonce = self.proofs is not None and self.proofs.heard(url, answer.headers)
+            if nonce and error_code(answer.json) == USE_DPOP_NONCE:  # RFC 9449, section 8
+                answer = await self._post(client, grant)
+            token = read_token(answer, self.scopes, bound=self.proofs is not None)
+        except TokenRequestFailed as exc:
+            self.steps.add(action, url, str(exc))
+            raise TokenRequestFailed(f"{action} at {shown(url)}: {exc}", exc.code) from exc.__cause__
+        self.steps.add(action, url, "a token")
+        return token
+
+    async def _post(self, client: OAuthClient, grant: Mapping[str, str]) -> Answer:
+        url = self.server.token_endpoint
+        fields, headers = authenticated(client, {**grant, "resource": self.resource}, self.server.issuer, self.key)
+        if self.proofs is not None:
+            headers |= self.proofs.header("POST", url)
+        return await self.http.post_form(url, fields, headers)
 
 
 def authenticated(

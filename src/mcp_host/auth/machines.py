@@ -6,20 +6,17 @@ https://modelcontextprotocol.io/extensions/auth/enterprise-managed-authorization
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
-from mcp_host.auth.discovery import AuthorizationServer, Resource, Steps, shown
+from mcp_host.auth.discovery import shown
 from mcp_host.auth.errors import TokenRequestFailed
-from mcp_host.auth.grants import Token, authenticated, request_token
-from mcp_host.auth.keys import PrivateKey, Proofs
+from mcp_host.auth.grants import Token, TokenEndpoint, authenticated
+from mcp_host.auth.keys import PrivateKey
 from mcp_host.auth.registration import OAuthClient, TokenAuthMethod
 from mcp_host.auth.responses import error_code
 from mcp_host.handlers import as_async
-
-if TYPE_CHECKING:
-    from mcp_host.auth.client import AuthClient
 
 CLIENT_CREDENTIALS = "client_credentials"
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
@@ -31,35 +28,25 @@ GetJwt: TypeAlias = Callable[[str], Awaitable[str] | str]
 """Gives a JWT for an audience. A plain function runs in a thread."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What a machine needs a token for."""
-
-    http: AuthClient
-    resource: Resource
-    server: AuthorizationServer
-    scopes: Sequence[str]
-    steps: Steps
-    proofs: Proofs | None
-
-
-class Machine(Protocol):
+class Machine(ABC):
     """Gets a token without a person."""
 
     issuer: str | None
     """The authorization server that knows it. None if that is not known: then it is the first that a server names."""
     client: OAuthClient
+    key: PrivateKey | None = None
+    """What it authenticates with, instead of a secret."""
 
-    async def token(self, asked: Asked) -> Token:
+    @abstractmethod
+    async def token(self, endpoint: TokenEndpoint) -> Token:
         """A new token.
 
         Raises:
             TokenRequestFailed: There is none.
         """
-        ...
 
 
-class ClientSecret:
+class ClientSecret(Machine):
     """A client with a secret, which acts for itself. With *issuer* it is used at that authorization server only: pass it.
 
     *method* is how it authenticates at the token endpoint.
@@ -74,26 +61,26 @@ class ClientSecret:
     def __repr__(self) -> str:
         return f"ClientSecret({self.client.id!r})"
 
-    async def token(self, asked: Asked) -> Token:
-        return await _requested(asked, self.client, {"grant_type": CLIENT_CREDENTIALS})
+    async def token(self, endpoint: TokenEndpoint) -> Token:
+        return await _requested(endpoint, self.client, {"grant_type": CLIENT_CREDENTIALS})
 
 
-class PrivateKeyJwt:
+class PrivateKeyJwt(Machine):
     """A client with a private key, which acts for itself (RFC 7523, section 2.2). *key* is as `PrivateKey` has it."""
 
     def __init__(self, id: str, key: PrivateKey, *, issuer: str | None = None) -> None:
         self.client = OAuthClient(id, method="private_key_jwt")
-        self._key = key
+        self.key = key
         self.issuer = issuer
 
     def __repr__(self) -> str:
         return f"PrivateKeyJwt({self.client.id!r})"
 
-    async def token(self, asked: Asked) -> Token:
-        return await _requested(asked, self.client, {"grant_type": CLIENT_CREDENTIALS}, self._key)
+    async def token(self, endpoint: TokenEndpoint) -> Token:
+        return await _requested(endpoint, self.client, {"grant_type": CLIENT_CREDENTIALS})
 
 
-class Workload:
+class Workload(Machine):
     """A workload whose platform gives it a JWT for the authorization server (RFC 7523, section 2.1).
 
     *get_jwt* is called for each token, with the issuer of the authorization server. A JWT that is refused is not tried again.
@@ -107,13 +94,13 @@ class Workload:
     def __repr__(self) -> str:
         return f"Workload(client_id={self.client.id!r})"
 
-    async def token(self, asked: Asked) -> Token:
+    async def token(self, endpoint: TokenEndpoint) -> Token:
         return await _requested(
-            asked, self.client, {"grant_type": JWT_BEARER, "assertion": await self._get_jwt(asked.server.issuer)}
+            endpoint, self.client, {"grant_type": JWT_BEARER, "assertion": await self._get_jwt(endpoint.server.issuer)}
         )
 
 
-class EnterpriseManaged:
+class EnterpriseManaged(Machine):
     """A client of an enterprise, whose identity provider decides which servers its people may use.
 
     *id* and *secret* are those of the client at the authorization server. *idp_token_endpoint* and *idp_client_id* are the
@@ -141,48 +128,38 @@ class EnterpriseManaged:
     def __repr__(self) -> str:
         return f"EnterpriseManaged({self.client.id!r})"
 
-    async def token(self, asked: Asked) -> Token:
-        assertion = await self._id_jag(asked)
-        return await _requested(asked, self.client, {"grant_type": JWT_BEARER, "assertion": assertion})
+    async def token(self, endpoint: TokenEndpoint) -> Token:
+        assertion = await self._id_jag(endpoint)
+        return await _requested(endpoint, self.client, {"grant_type": JWT_BEARER, "assertion": assertion})
 
-    async def _id_jag(self, asked: Asked) -> str:
+    async def _id_jag(self, endpoint: TokenEndpoint) -> str:
         """The identity provider's assertion for the authorization server (RFC 8693)."""
         fields = {
             "grant_type": TOKEN_EXCHANGE,
             "requested_token_type": ID_JAG,
-            "audience": asked.server.issuer,
-            "resource": asked.resource.identifier,
+            "audience": endpoint.server.issuer,
+            "resource": endpoint.resource,
             "subject_token": await self._get_id_token(self._idp_client.id),
             "subject_token_type": ID_TOKEN,
         }
-        if asked.scopes:
-            fields["scope"] = " ".join(asked.scopes)
+        if endpoint.scopes:
+            fields["scope"] = " ".join(endpoint.scopes)
         url = self._idp_token_endpoint
         fields, headers = authenticated(self._idp_client, fields, url)
-        answer = await asked.http.post_form(url, fields, headers)
+        answer = await endpoint.http.post_form(url, fields, headers)
         assertion = None
         if answer.json is not None and answer.status == 200 and answer.json.get("issued_token_type") == ID_JAG:
             assertion = answer.json.get("access_token")
         if not isinstance(assertion, str) or not assertion:
             code = error_code(answer.json)
             outcome = f"{answer.problem}, and no assertion{f' ({code})' if code else ''}"
-            asked.steps.add("token exchange", url, outcome)
+            endpoint.steps.add("token exchange", url, outcome)
             raise TokenRequestFailed(f"token exchange at {shown(url)}: {outcome}", code)
-        asked.steps.add("token exchange", url, "an assertion")
+        endpoint.steps.add("token exchange", url, "an assertion")
         return assertion
 
 
-async def _requested(asked: Asked, client: OAuthClient, grant: dict[str, str], key: PrivateKey | None = None) -> Token:
-    if asked.scopes:
-        grant["scope"] = " ".join(asked.scopes)
-    return await request_token(
-        asked.http,
-        asked.server,
-        client,
-        grant,
-        resource=asked.resource.identifier,
-        scopes=asked.scopes,
-        steps=asked.steps,
-        key=key,
-        proofs=asked.proofs,
-    )
+async def _requested(endpoint: TokenEndpoint, client: OAuthClient, grant: dict[str, str]) -> Token:
+    if endpoint.scopes:
+        grant["scope"] = " ".join(endpoint.scopes)
+    return await endpoint.request(client, grant)

@@ -6,7 +6,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from mcp_host.auth.challenges import INSUFFICIENT_SCOPE, Challenge, token_challenge
 from mcp_host.auth.client import AuthClient
+from mcp_host.auth.device import OnDevice
 from mcp_host.auth.discovery import AuthorizationServer, Resource, Step, Steps, canonical, covers, discover, shown
 from mcp_host.auth.errors import (
     AuthorizationNeeded,
@@ -26,10 +27,10 @@ from mcp_host.auth.errors import (
     TokenRequestFailed,
     TokensError,
 )
-from mcp_host.auth.grants import USE_DPOP_NONCE, AuthorizationRequest, Token, code_grant, refresh_grant, request_token
-from mcp_host.auth.keys import ES256, PrivateKey, Proofs
+from mcp_host.auth.grants import USE_DPOP_NONCE, AuthorizationRequest, Token, TokenEndpoint, code_grant, refresh_grant
+from mcp_host.auth.keys import ES256, Proofs
 from mcp_host.auth.login import Login, LoginFunction, by_function
-from mcp_host.auth.machines import Asked, Machine
+from mcp_host.auth.machines import Machine
 from mcp_host.auth.registration import Dynamic, OAuthClient, Registered, Registration
 from mcp_host.auth.stores import MemoryTokens, TokenStore
 from mcp_host.errors import excerpt
@@ -100,7 +101,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         *,
         tokens: TokenStore | None = None,
         registration: Registration | Sequence[Registration] | None = None,
-        login: Login | LoginFunction | None = None,
+        login: Login | OnDevice | LoginFunction | None = None,
         redirect_uri: str | None = None,
         scopes: Sequence[str] = (),
         dpop: bool = False,
@@ -307,6 +308,7 @@ class _Server:
             resource, server = await discover(http, self.url, challenge, self.steps, issuer=self._issuer)
             if self._saved is not None and self._saved.server.issuer != server.issuer:
                 await self._save(None)  # nothing of one authorization server is shown to another
+                self._proofs = None
             asked = () if self._saved is None else self._saved.scopes
             if wants_more and set(challenge.scopes or ()) <= set(asked):
                 return None  # the server refuses what it has asked for
@@ -344,45 +346,55 @@ class _Server:
             if ES256 not in server.dpop_algorithms:
                 raise DiscoveryFailed(f"{excerpt(server.issuer)} does not offer DPoP with {ES256}")
             self._proofs = Proofs()
-        if self._auth._machine is not None:
-            return await self._obtain(self._auth._machine, resource, server, scopes)
-        login = self._auth._login
-        if login is None:
-            raise await self._authorization_needed(http, resource, server, scopes)
+        if (machine := self._auth._machine) is not None:
+            return await self._obtain(Saved(resource, server, machine.client, None, scopes), machine.token)
         try:
-            return await self._log_in_by(login, http, resource, server, scopes)
+            return await self._log_in_by_person(http, resource, server, scopes)
         except TokenRequestFailed as exc:
             if exc.code not in UNKNOWN_CLIENT or self._saved is None:
                 raise
             await self._save(None)  # a registration may end at any time: register again, once
-            return await self._log_in_by(login, http, resource, server, scopes)
+            return await self._log_in_by_person(http, resource, server, scopes)
 
-    async def _log_in_by(
-        self, login: Login, http: AuthClient, resource: Resource, server: AuthorizationServer, scopes: tuple[str, ...]
+    async def _log_in_by_person(
+        self, http: AuthClient, resource: Resource, server: AuthorizationServer, scopes: tuple[str, ...]
     ) -> Token:
+        login = self._auth._login
+        if login is None:
+            raise await self._authorization_needed(http, resource, server, scopes)
+        if isinstance(login, OnDevice):
+            client = await self._client(http, server, None, resource, scopes)
+            saved = Saved(resource, server, client, None, scopes)
+            return await self._obtain(saved, lambda endpoint: login.token(endpoint, client))
         known = self._saved.client.redirect_uris if self._saved is not None else ()
         async with login.open(known[0] if known else None) as redirection:
             client = await self._client(http, server, redirection.redirect_uri, resource, scopes)
             request = AuthorizationRequest.to(server, client, redirection.redirect_uri, resource.identifier, scopes)
             redirected = await redirection.authorize(request.url, request.state, server=shown(self.url))
-        return await self._exchange(http, Saved(resource, server, client, None, scopes), request, redirected)
+        return await self._exchange(Saved(resource, server, client, None, scopes), request, redirected)
 
     async def _obtain(
-        self, machine: Machine, resource: Resource, server: AuthorizationServer, scopes: tuple[str, ...]
+        self, saved: Saved, ask: Callable[[TokenEndpoint], Awaitable[Token]], *, shield: bool = False
     ) -> Token:
-        asked = Asked(self._http(), resource, server, scopes, self.steps, self._proofs)
-        token = await machine.token(asked)
-        await self._save(Saved(resource, server, machine.client, token, scopes, self._jwk))
-        self._new = token
+        """Get a token by *ask*, and keep it. What can be asked for only once needs a *shield*: it is not cancelled."""
+        with CancelScope(shield=shield) as scope:
+            token = await ask(self._endpoint(saved))
+            scope.shield = True
+            await self._save(replace(saved, token=token, key=self._jwk))
+            self._new = token
         return token
+
+    def _endpoint(self, saved: Saved) -> TokenEndpoint:
+        holders = [*self._auth._registrations, *([] if self._auth._machine is None else [self._auth._machine])]
+        key = next((holder.key for holder in holders if holder.key is not None), None)
+        scopes = saved.scopes if saved.token is None else saved.token.scopes
+        return TokenEndpoint(
+            self._http(), saved.server, saved.resource.identifier, scopes, self.steps, key, self._proofs
+        )
 
     @property
     def _jwk(self) -> dict[str, Any] | None:
         return None if self._proofs is None else self._proofs.jwk
-
-    @property
-    def _key_of_client(self) -> PrivateKey | None:
-        return next((each.key for each in self._auth._registrations if each.key is not None), None)
 
     async def _authorization_needed(
         self, http: AuthClient, resource: Resource, server: AuthorizationServer, scopes: tuple[str, ...]
@@ -394,7 +406,7 @@ class _Server:
         if needed is None or needed.until - NEEDED_TIME / 2 < self._now or needed.saved.scopes != scopes:
             client = await self._client(http, server, redirect_uri, resource, scopes)
             request = AuthorizationRequest.to(server, client, redirect_uri, resource.identifier, scopes)
-            saved = Saved(resource, server, client, None, scopes)
+            saved = Saved(resource, server, client, None, scopes, self._jwk)
             needed = self._needed = Pending(self.url, saved, request, self._now + NEEDED_TIME)
             text = _PENDING.dump_json(needed).decode()
             if not await self._auth._store.swap(f"login {request.state}", None, text):
@@ -409,32 +421,19 @@ class _Server:
             if not self._loaded:
                 await self._load()
             self._needed = None
-            await self._exchange(self._http(), saved, request, redirected)
+            self._proofs = None if saved.key is None else Proofs(saved.key)
+            await self._exchange(saved, request, redirected)
 
-    async def _exchange(self, http: AuthClient, saved: Saved, request: AuthorizationRequest, redirected: str) -> Token:
-        """The token for the code in *redirected*. A code can be used once, so that this is not cancelled."""
-        code = request.code_in(redirected)
-        with CancelScope(shield=True):
-            token = await request_token(
-                http,
-                saved.server,
-                saved.client,
-                code_grant(request, code),
-                resource=saved.resource.identifier,
-                scopes=saved.scopes,
-                steps=self.steps,
-                key=self._key_of_client,
-                proofs=self._proofs,
-            )
-            await self._save(replace(saved, token=token, key=self._jwk))
-        self._new = token
-        return token
+    async def _exchange(self, saved: Saved, request: AuthorizationRequest, redirected: str) -> Token:
+        """The token for the code in *redirected*."""
+        grant = code_grant(request, request.code_in(redirected))
+        return await self._obtain(saved, lambda endpoint: endpoint.request(saved.client, grant), shield=True)
 
     async def _client(
         self,
         http: AuthClient,
         server: AuthorizationServer,
-        redirect_uri: str,
+        redirect_uri: str | None,
         resource: Resource,
         scopes: Sequence[str],
     ) -> OAuthClient:
@@ -465,13 +464,16 @@ class _Server:
         if saved is None or saved.token is None:
             return None
         if (machine := self._auth._machine) is not None and saved.token.is_due(self._now):
-            return await self._obtain(machine, saved.resource, saved.server, saved.scopes)
+            return await self._obtain(replace(saved, token=None), machine.token)
         if saved.token.refresh_token is None or saved.refreshing_until is None:
             return None if saved.token.has_expired(self._now) else saved.token
         with CancelScope(shield=True):  # the refresh token may work only once
             kept: Saved | None = replace(saved, refreshing_until=None)
             try:
-                new = await self._refresh(saved, saved.token, saved.token.refresh_token)
+                grant = refresh_grant(saved.token.refresh_token)
+                new = await self._endpoint(saved).request(saved.client, grant)
+                if new.refresh_token is None:
+                    new = replace(new, refresh_token=saved.token.refresh_token)
                 kept = replace(saved, token=new, refreshing_until=None)
             except TokenRequestFailed as exc:
                 if exc.code == INVALID_GRANT:
@@ -502,20 +504,6 @@ class _Server:
                     return claim
             else:
                 await sleep(LEASE_POLL)
-
-    async def _refresh(self, saved: Saved, token: Token, refresh_token: str) -> Token:
-        new = await request_token(
-            self._http(),
-            saved.server,
-            saved.client,
-            refresh_grant(refresh_token),
-            resource=saved.resource.identifier,
-            scopes=token.scopes,
-            steps=self.steps,
-            key=self._key_of_client,
-            proofs=self._proofs,
-        )
-        return new if new.refresh_token is not None else replace(new, refresh_token=refresh_token)
 
     async def _load(self) -> None:
         self._text = await self._auth._store.load(self._key)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 TokenAuthMethod: TypeAlias = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
 """How a client authenticates at the token endpoint."""
 
+DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
+
 METHODS: tuple[TokenAuthMethod, ...] = (
     "none",
     "client_secret_basic",
@@ -41,10 +43,10 @@ class OAuthClient:
     redirect_uris: tuple[str, ...] = ()
     expires_at: float | None = None
 
-    def can_be_used(self, redirect_uri: str, now: float) -> bool:
-        """Whether it may be redirected to *redirect_uri*, and has not expired."""
+    def can_be_used(self, redirect_uri: str | None, now: float) -> bool:
+        """Whether it may be redirected to *redirect_uri*, and has not expired. None is for a login on another device."""
         expired = self.expires_at is not None and self.expires_at <= now
-        return redirect_uri in self.redirect_uris and not expired
+        return not expired and _uris(redirect_uri) == self.redirect_uris
 
 
 class Registered:
@@ -81,7 +83,12 @@ class Registered:
         return f"Registered({self._client.id!r}, issuer={self.issuer!r})"
 
     async def register(
-        self, http: AuthClient, server: AuthorizationServer, redirect_uri: str, scopes: Sequence[str], steps: Steps
+        self,
+        http: AuthClient,
+        server: AuthorizationServer,
+        redirect_uri: str | None,
+        scopes: Sequence[str],
+        steps: Steps,
     ) -> OAuthClient | None:
         if self.issuer is not None and self.issuer != server.issuer:
             raise RegistrationFailed(
@@ -90,7 +97,7 @@ class Registered:
             )
         steps.add("registration", server.issuer, "registered by hand")
         client = self._client
-        return OAuthClient(client.id, client.secret, client.method, (redirect_uri,))
+        return OAuthClient(client.id, client.secret, client.method, _uris(redirect_uri))
 
 
 class Cimd:
@@ -116,12 +123,17 @@ class Cimd:
         return f"Cimd({self._url!r})"
 
     async def register(
-        self, http: AuthClient, server: AuthorizationServer, redirect_uri: str, scopes: Sequence[str], steps: Steps
+        self,
+        http: AuthClient,
+        server: AuthorizationServer,
+        redirect_uri: str | None,
+        scopes: Sequence[str],
+        steps: Steps,
     ) -> OAuthClient | None:
         if not server.takes_client_urls:
             return None
         steps.add("registration", server.issuer, "by the URL of a Client ID Metadata Document")
-        return OAuthClient(self._url, None, "none" if self.key is None else "private_key_jwt", (redirect_uri,))
+        return OAuthClient(self._url, None, "none" if self.key is None else "private_key_jwt", _uris(redirect_uri))
 
 
 class Dynamic:
@@ -141,7 +153,12 @@ class Dynamic:
         return f"Dynamic({self._name!r})"
 
     async def register(
-        self, http: AuthClient, server: AuthorizationServer, redirect_uri: str, scopes: Sequence[str], steps: Steps
+        self,
+        http: AuthClient,
+        server: AuthorizationServer,
+        redirect_uri: str | None,
+        scopes: Sequence[str],
+        steps: Steps,
     ) -> OAuthClient | None:
         """Register.
 
@@ -155,12 +172,12 @@ class Dynamic:
         method: TokenAuthMethod = next((method for method in METHODS if method in offered), "none")
         body: dict[str, Any] = {
             "client_name": self._name,
-            "redirect_uris": [redirect_uri],
-            "grant_types": ["authorization_code", "refresh_token"],
-            "response_types": ["code"],
+            "redirect_uris": _uris(redirect_uri),
+            "grant_types": [DEVICE_CODE if redirect_uri is None else "authorization_code", "refresh_token"],
+            "response_types": [] if redirect_uri is None else ["code"],
             "token_endpoint_auth_method": method,
             # "Omitting it defaults to "web" under OIDC, which can conflict with native-style redirect URIs"
-            "application_type": "native" if urlsplit(redirect_uri).hostname in LOOPBACK else "web",
+            "application_type": "native" if is_native(redirect_uri) else "web",
         }
         if scopes:
             body["scope"] = " ".join(scopes)
@@ -179,10 +196,19 @@ class Dynamic:
         return client
 
 
+def is_native(redirect_uri: str | None) -> bool:
+    """Whether the person is where the application is."""
+    return redirect_uri is None or urlsplit(redirect_uri).hostname in LOOPBACK
+
+
+def _uris(redirect_uri: str | None) -> tuple[str, ...]:
+    return () if redirect_uri is None else (redirect_uri,)
+
+
 Registration: TypeAlias = Registered | Cimd | Dynamic
 
 
-def _read(answer: Mapping[str, object], asked: TokenAuthMethod, redirect_uri: str) -> OAuthClient:
+def _read(answer: Mapping[str, object], asked: TokenAuthMethod, redirect_uri: str | None) -> OAuthClient:
     """The client in the response to a registration (RFC 7591, section 3.2.1).
 
     Raises:
@@ -201,4 +227,4 @@ def _read(answer: Mapping[str, object], asked: TokenAuthMethod, redirect_uri: st
         raise ValueError("the answer has no client_secret for its token_endpoint_auth_method")
     expires = answer.get("client_secret_expires_at")  # 0 for never
     lasts = isinstance(expires, int | float) and not isinstance(expires, bool) and expires > 0
-    return OAuthClient(id, secret, known, (redirect_uri,), float(expires) if lasts else None)  # type: ignore[arg-type]
+    return OAuthClient(id, secret, known, _uris(redirect_uri), float(expires) if lasts else None)  # type: ignore[arg-type]

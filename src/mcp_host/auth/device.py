@@ -1,0 +1,134 @@
+"""The device flow: a person logs in on any other device, with a code (RFC 8628).
+
+It is no part of the specification of MCP. Servers that offer it have a ``device_authorization_endpoint`` in their metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+
+from anyio import current_time, sleep
+
+from mcp_host.auth.discovery import is_web, shown
+from mcp_host.auth.errors import DiscoveryFailed, LoginFailed, TokenRequestFailed
+from mcp_host.auth.grants import Token, TokenEndpoint, authenticated
+from mcp_host.auth.registration import DEVICE_CODE, OAuthClient
+from mcp_host.auth.responses import error_code
+from mcp_host.errors import excerpt
+from mcp_host.handlers import as_async
+from mcp_host.terminal.device import NoTerminal, open_terminal
+from mcp_host.terminal.text import Layout
+
+INTERVAL = 5.0  # seconds between polls, where the server does not say (RFC 8628, section 3.2)
+SLOWER = 5.0  # seconds more after each slow_down (section 3.5)
+MOST_INTERVAL = 60.0
+MOST_SECONDS = 1800.0  # that a code is waited for
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCode:
+    """What a person needs: *url* to visit on any device, and the *code* to type there. *complete_url* has the code in it, if the server gave one."""
+
+    url: str
+    code: str = field(repr=False)
+    complete_url: str | None = field(default=None, repr=False)
+
+
+class OnDevice:
+    """A login on another device. *show* gets the `DeviceCode`; the default shows it in the terminal.
+
+    *sleep* and *now* are for tests: how to wait, and the time, in seconds.
+    """
+
+    def __init__(
+        self,
+        show: Callable[[DeviceCode], Awaitable[object] | object] | None = None,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = sleep,
+        now: Callable[[], float] = current_time,
+    ) -> None:
+        self._sleep = sleep
+        self._now = now
+        self._show = _show if show is None else as_async(show, argument="show", shape="(code: DeviceCode) -> None")
+
+    async def token(self, endpoint: TokenEndpoint, client: OAuthClient) -> Token:
+        """The token, once the person has logged in.
+
+        Raises:
+            DiscoveryFailed: The server has no device flow.
+            LoginFailed: The person refused, or took too long.
+            TokenRequestFailed: The server gave no code or no token.
+        """
+        url = endpoint.server.device_authorization_endpoint
+        if url is None:
+            raise DiscoveryFailed(f"{excerpt(endpoint.server.issuer)} has no device_authorization_endpoint")
+        code, device_code, interval, lifetime = await self._ask(endpoint, client, url)
+        await self._show(code)
+        end = self._now() + lifetime
+        where = f"the login at {shown(code.url)}"
+        while self._now() + interval <= end:
+            await self._sleep(interval)
+            try:
+                return await endpoint.request(client, {"grant_type": DEVICE_CODE, "device_code": device_code})
+            except TokenRequestFailed as exc:
+                match exc.code:
+                    case "authorization_pending":
+                        continue
+                    case "slow_down":
+                        interval = min(interval + SLOWER, MOST_INTERVAL)
+                    case "access_denied":
+                        raise LoginFailed(f"{where} was denied") from exc
+                    case "expired_token":
+                        break
+                    case _:
+                        raise
+        raise LoginFailed(f"{where} took too long: its code has expired")
+
+    async def _ask(
+        self, endpoint: TokenEndpoint, client: OAuthClient, url: str
+    ) -> tuple[DeviceCode, str, float, float]:
+        fields = {"resource": endpoint.resource}
+        if endpoint.scopes:
+            fields["scope"] = " ".join(endpoint.scopes)
+        fields, headers = authenticated(client, fields, endpoint.server.issuer, endpoint.key)
+        answer = await endpoint.http.post_form(url, fields, headers)
+        document = answer.json or {}
+        device_code, user_code = document.get("device_code"), document.get("user_code")
+        page, complete = document.get("verification_uri"), document.get("verification_uri_complete")
+        texts = isinstance(device_code, str) and isinstance(user_code, str)
+        if answer.status != 200 or not texts or not isinstance(page, str) or not is_web(page):
+            code = error_code(answer.json)
+            outcome = f"{answer.problem}, and no code{f' ({code})' if code else ''}"
+            endpoint.steps.add("device authorization", url, outcome)
+            raise TokenRequestFailed(f"device authorization at {shown(url)}: {outcome}", code)
+        endpoint.steps.add("device authorization", url, "a code")
+        complete_url = complete if isinstance(complete, str) and is_web(complete) else None
+        interval = _seconds(document.get("interval"), INTERVAL, MOST_INTERVAL)
+        return (
+            DeviceCode(page, str(user_code), complete_url),
+            str(device_code),
+            interval,
+            _seconds(document.get("expires_in"), MOST_SECONDS, MOST_SECONDS),
+        )
+
+
+def _seconds(value: object, default: float, most: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        return default
+    return min(float(value), most)
+
+
+async def _show(code: DeviceCode) -> None:
+    def rows(layout: Layout) -> Iterator[str]:
+        yield ""
+        yield from layout.ours("To log in, open this URL on any device:", "bold")
+        yield code.complete_url or code.url
+        yield from layout.ours("and compare this code, or type it there:")
+        yield from layout.theirs(code.code)
+
+    try:
+        async with open_terminal() as terminal:
+            await terminal.show(rows(terminal.layout))
+    except NoTerminal as exc:
+        raise LoginFailed(f"the code of the login cannot be shown: {exc}") from exc

@@ -1,0 +1,109 @@
+"""Logins on another device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from anyio.lowlevel import checkpoint
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from mcp_host.auth import DeviceCode, DiscoveryFailed, LoginFailed, OAuth, OnDevice, TokenRequestFailed
+from mcp_host.testing import Server
+from tests.auth.authorization_server import AuthorizationServer, Protected, protected
+
+
+@pytest.fixture
+def site() -> Iterator[Protected]:
+    server = AuthorizationServer()
+    with protected(Server("protected").asgi(), server) as site:
+        server.metadata["device_authorization_endpoint"] = f"{server.issuer}/device"
+        yield site
+
+
+class Waits:
+    """Stands for `anyio.sleep`, and for the clock: it notes the seconds, and does not wait."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+        await checkpoint()
+
+    def now(self) -> float:
+        return sum(self.seconds)
+
+
+async def log_in(site: Protected, login: OnDevice) -> OAuth:
+    auth = OAuth(login=login)
+    with anyio.fail_after(20):
+        async with httpx.AsyncClient(auth=auth) as client:
+            assert (await client.get(site.url)).status_code != 401
+    return auth
+
+
+async def test_a_person_logs_in_elsewhere_while_the_server_is_asked_in_its_interval(site: Protected) -> None:
+    codes, waits = list[DeviceCode](), Waits()
+    site.server.polls[:] = ["authorization_pending", "slow_down", "authorization_pending", ""]
+
+    await log_in(site, OnDevice(codes.append, sleep=waits.sleep, now=waits.now))
+
+    page = f"{site.server.issuer}/device-page"
+    assert codes == [DeviceCode(page, "WDJB-MJHT", f"{page}?user_code=WDJB")]
+    assert waits.seconds == [5, 5, 10, 10]
+    registered = next(fields for name, fields in site.server.log if name == "register")
+    assert registered["redirect_uris"] == "[]"
+    assert "WDJB" not in repr(codes)
+
+
+@pytest.mark.parametrize(
+    ("polls", "error", "text"),
+    [
+        (["access_denied"], LoginFailed, "was denied"),
+        (["authorization_pending", "expired_token"], LoginFailed, "took too long: its code has expired"),
+        (["authorization_pending"] * 200, LoginFailed, "took too long: its code has expired"),
+        (["invalid_grant"], TokenRequestFailed, r"\(invalid_grant\)"),
+        (["a text of the server's"], TokenRequestFailed, "HTTP 400$"),
+    ],
+)
+async def test_a_login_that_fails_says_why(
+    site: Protected, polls: list[str], error: type[Exception], text: str
+) -> None:
+    waits = Waits()
+    site.server.polls[:] = polls
+
+    with pytest.raises(error, match=text):
+        await log_in(site, OnDevice(lambda code: None, sleep=waits.sleep, now=waits.now))
+
+    assert waits.now() <= 600
+
+
+async def test_a_server_without_the_flow_is_named(site: Protected) -> None:
+    del site.server.metadata["device_authorization_endpoint"]
+
+    with pytest.raises(DiscoveryFailed, match="has no device_authorization_endpoint"):
+        await log_in(site, OnDevice(lambda code: None))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"error": "unauthorized_client"},
+        {"device_code": "d", "user_code": "u"},
+        {"device_code": "d", "user_code": "u", "verification_uri": "javascript:alert(1)"},
+        {"device_code": 1, "user_code": "u", "verification_uri": "https://example.com"},
+    ],
+)
+async def test_an_answer_without_a_code_is_an_error(site: Protected, answer: dict[str, Any]) -> None:
+    async def device(request: Request) -> JSONResponse:
+        return JSONResponse(answer)
+
+    site.server.answers["device"] = device
+
+    with pytest.raises(TokenRequestFailed, match=r"^device authorization at http://127\.0\.0\.1:\d+/device: .*no code"):
+        await log_in(site, OnDevice(lambda code: None))
