@@ -260,12 +260,25 @@ async def test_a_flood_of_connections_leaves_room_for_the_redirect() -> None:
         for stream in flood[50:]:
             await stream.send(b"GET /callback")
 
+        assert [await rest(stream) for stream in flood[:84]] == [b""] * 84
+
         page = await login.end()
 
         assert page.status_code == 200
-        assert [await rest(stream) for stream in flood[:80]] == [b""] * 80
         for stream in flood:
             await stream.aclose()
+
+
+async def test_what_a_client_still_sends_does_not_cost_it_the_answer() -> None:
+    """The system would reset a connection that is closed while bytes are unread."""
+    async with waiting() as login, await login.connect() as stream:
+        await stream.send(request("/", port=login.port))
+        answer = await rest(stream)
+        for _ in range(3):
+            await stream.send(b"more")
+            await wait_all_tasks_blocked()
+
+        assert answer.startswith(b"HTTP/1.1 404 Not Found\r\n")
 
 
 async def test_a_client_that_sends_without_end_gets_its_answer_and_is_cut_off() -> None:

@@ -129,6 +129,10 @@ def test_a_browser_that_would_take_the_terminal_is_not_started(
     assert programs.ran_with is None
 
 
+def test_without_any_browser_nothing_opens(programs: Programs) -> None:
+    assert not programs.open(URL)
+
+
 @pytest.mark.parametrize(("end", "opened"), [("exit 0", True), ("exit 1", False), (None, False)])
 def test_a_browser_that_fails_or_does_not_exist_is_not_opened(
     end: str | None, opened: bool, programs: Programs, tmp_path: Path

@@ -44,6 +44,9 @@ REQUEST_TIME = 10.0  # seconds for the head of a request
 ANSWER_TIME = 2.0  # seconds for a client to read its answer, and to close
 ACCEPT_PAUSE = 0.05  # seconds after a connection that could not be accepted, such as for want of file descriptors
 
+GONE = (OSError, BrokenResourceError, ClosedResourceError, EndOfStream)
+"""What reading and writing raises if the client has gone."""
+
 Query: TypeAlias = Mapping[str, Sequence[str]]
 
 HEADERS = [
@@ -165,9 +168,7 @@ class LoopbackListener:
             self._open.append(scope)
             try:
                 async with stream:
-                    with suppress(
-                        OSError, BrokenResourceError, ClosedResourceError, EndOfStream
-                    ):  # the client has gone
+                    with suppress(*GONE):
                         await self._answer(stream, state, wait)
             finally:
                 with suppress(ValueError):  # a newer connection has closed it
