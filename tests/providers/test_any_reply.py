@@ -351,11 +351,13 @@ EDITS: Sequence[Edit] = [*[partial(put, make) for make in OTHERS], remove, repea
 
 
 def changed(value: object, *changes: tuple[Path, Edit]) -> object:
-    """A copy of *value* with changes. One whose place is not there, or is no list to repeat an item of, changes nothing."""
+    """A copy of *value* with changes. One whose place is not there, or is no list to repeat an item of, changes nothing.
+    Nor does one that repeats what `deep` made: Python does not copy it.
+    """
     written = deepcopy(value)
     for (*way, last), edit in changes:
         container: Any = written
-        with suppress(LookupError, TypeError, AttributeError):
+        with suppress(LookupError, TypeError, AttributeError, RecursionError):
             for step in way:
                 container = container[step]
             edit(container, last)

@@ -11,7 +11,7 @@ from mcp_host.errors import ProviderError, quoted
 from mcp_host.providers.exchange import schemas
 from mcp_host.providers.exchange.failures import OVERLOADED, code_among
 from mcp_host.providers.exchange.names import NameRule
-from mcp_host.providers.exchange.replies import Call, ReplyBlock, readable_content
+from mcp_host.providers.exchange.replies import Call, ReplyBlock
 from mcp_host.providers.exchange.requests import (
     Prompt,
     file_text,
@@ -23,8 +23,6 @@ from mcp_host.providers.exchange.requests import (
     refused,
     result_content,
 )
-from mcp_host.providers.exchange.texts import place_of_stop, readable
-from mcp_host.sampling.stop_reasons import REFUSALS
 from mcp_host.types import (
     AudioContent,
     BlobResourceContents,
@@ -37,7 +35,6 @@ from mcp_host.types import (
     ToolResultContent,
 )
 from mcp_host.types.content import ContentBlock
-from mcp_host.types.sampling import STOP_SEQUENCE
 
 PROVIDER = "openai"
 
@@ -236,29 +233,6 @@ def function_of(tool: Tool, prompt: Prompt) -> JSONObject:
     if description := prompt.names.description(tool):
         written["description"] = description
     return written
-
-
-def stopped(content: list[ReplyBlock], stop_reason: str, prompt: Prompt) -> tuple[list[ReplyBlock], str]:
-    """The content before the first stop sequence, for APIs and models that know none. A refusal stays one.
-
-    A stop sequence may lie across several texts, as it may across the pieces of a stream.
-    """
-    stops = [stop for stop in prompt.request.stop_sequences or () if stop]
-    texts = [block.text for block in content if isinstance(block, TextContent)]
-    left = place_of_stop(readable("".join(texts)), stops) if stops else None
-    if left is None:
-        return content, stop_reason
-    kept: list[ReplyBlock] = []
-    for block in readable_content(content):
-        if not isinstance(block, TextContent):
-            kept.append(block)
-            continue
-        if block.text[:left]:
-            kept.append(TextContent(text=block.text[:left]))
-        left -= len(block.text)
-        if left < 0:
-            break
-    return kept, stop_reason if stop_reason in REFUSALS else STOP_SEQUENCE
 
 
 def model_failed(error: object) -> ProviderError:

@@ -35,6 +35,7 @@ from mcp_host.providers.exchange.replies import (
     ReplyBlock,
     as_json,
     object_in,
+    stopped,
     text_arguments,
     token_counts,
 )
@@ -58,7 +59,6 @@ from mcp_host.providers.openai import (
     pdf,
     reasons,
     result_parts,
-    stopped,
 )
 from mcp_host.sampling.request import Usage
 from mcp_host.types import (

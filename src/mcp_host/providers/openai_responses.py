@@ -23,6 +23,7 @@ from mcp_host.providers.exchange.replies import (
     as_events,
     as_json,
     object_in,
+    stopped,
     text_arguments,
     token_counts,
 )
@@ -44,7 +45,6 @@ from mcp_host.providers.openai import (
     pdf,
     reasons,
     result_parts,
-    stopped,
 )
 from mcp_host.sampling.request import Usage
 from mcp_host.types import (

@@ -19,7 +19,15 @@ from mcp_host.protocol.jsonrpc import INVALID_PARAMS
 from mcp_host.providers.adapter import Arguments, ProviderModel
 from mcp_host.providers.exchange.failures import Unfinished
 from mcp_host.providers.exchange.names import NameRule
-from mcp_host.providers.exchange.replies import Call, Reply, ReplyBlock, object_in, text_arguments, token_counts
+from mcp_host.providers.exchange.replies import (
+    Call,
+    Reply,
+    ReplyBlock,
+    object_in,
+    stopped,
+    text_arguments,
+    token_counts,
+)
 from mcp_host.providers.exchange.requests import (
     Prompt,
     link_text,
@@ -29,7 +37,7 @@ from mcp_host.providers.exchange.requests import (
     refused,
     result_content,
 )
-from mcp_host.providers.openai import call_id, function_of, stopped
+from mcp_host.providers.openai import call_id, function_of
 from mcp_host.sampling.request import Usage
 from mcp_host.types import (
     AudioContent,

@@ -13,11 +13,11 @@ from pydantic_core import from_json
 from mcp_host.errors import SamplingError, quoted
 from mcp_host.providers.exchange.failures import reading
 from mcp_host.providers.exchange.requests import Prompt, check_written, plain_base64
-from mcp_host.providers.exchange.texts import paired, readable
+from mcp_host.providers.exchange.texts import paired, place_of_stop, readable
 from mcp_host.sampling.request import ModelAnswer, SamplingRequest, Usage
-from mcp_host.sampling.stop_reasons import CUT_OFF
+from mcp_host.sampling.stop_reasons import CUT_OFF, REFUSALS
 from mcp_host.types import AudioContent, ImageContent, JSONObject, TextContent, ToolUseContent
-from mcp_host.types.sampling import TOOL_USE, SamplingMessageContentBlock
+from mcp_host.types.sampling import STOP_SEQUENCE, TOOL_USE, SamplingMessageContentBlock
 
 FIRST_HALF, SECOND_HALF = re.compile("[\ud800-\udbff]"), re.compile("[\udc00-\udfff]")  # of a character in UTF-16
 
@@ -76,7 +76,7 @@ def answer_of(reply: Reply, prompt: Prompt, keep: KeepTurn | None = None) -> Mod
     for block in reply.content:
         if isinstance(block, TextContent):
             if readable(block.text) is not block.text:
-                return answer_of(replace(reply, content=readable_content(reply.content)), prompt, keep)
+                return answer_of(replace(reply, content=_readable_content(reply.content)), prompt, keep)
             content.append(block)
         elif not isinstance(block, Call):
             data = plain_base64(block.data)
@@ -98,7 +98,7 @@ def answer_of(reply: Reply, prompt: Prompt, keep: KeepTurn | None = None) -> Mod
     return ModelAnswer(content=content, model=model, stop_reason=TOOL_USE, usage=reply.usage)
 
 
-def readable_content(content: Sequence[ReplyBlock]) -> list[ReplyBlock]:
+def _readable_content(content: Sequence[ReplyBlock]) -> list[ReplyBlock]:
     """*content* with texts that are `readable`, also where one ends with half of a character, and the next text begins
     with the other half: that goes to the first.
     """
@@ -119,6 +119,29 @@ def readable_content(content: Sequence[ReplyBlock]) -> list[ReplyBlock]:
         for block in whole
         if not isinstance(block, TextContent) or block.text
     ]
+
+
+def stopped(content: list[ReplyBlock], stop_reason: str, prompt: Prompt) -> tuple[list[ReplyBlock], str]:
+    """The content before the first stop sequence, for APIs and models that know none. A refusal stays one.
+
+    A stop sequence may lie across several texts, as it may across the pieces of a stream.
+    """
+    stops = [stop for stop in prompt.request.stop_sequences or () if stop]
+    texts = [block.text for block in content if isinstance(block, TextContent)]
+    left = place_of_stop(readable("".join(texts)), stops) if stops else None
+    if left is None:
+        return content, stop_reason
+    kept: list[ReplyBlock] = []
+    for block in _readable_content(content):
+        if not isinstance(block, TextContent):
+            kept.append(block)
+            continue
+        if block.text[:left]:
+            kept.append(TextContent(text=block.text[:left]))
+        left -= len(block.text)
+        if left < 0:
+            break
+    return kept, stop_reason if stop_reason in REFUSALS else STOP_SEQUENCE
 
 
 def _no_arguments(name: str, request: SamplingRequest) -> JSONObject:
