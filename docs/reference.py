@@ -25,6 +25,7 @@ Every public name, with its docstring.
 Other names may change without notice.
 
 - [`mcp_host`](#mcp_host): what applications use
+- [`mcp_host.auth`](#mcp_hostauth): log in
 - [`mcp_host.errors`](#mcp_hosterrors): every exception
 - [`mcp_host.middleware`](#mcp_hostmiddleware): functions around requests
 - [`mcp_host.providers`](#mcp_hostproviders): real models
@@ -38,6 +39,7 @@ Other names may change without notice.
 
 MODULES: Mapping[str, str] = {
     "mcp_host": "",
+    "mcp_host.auth": "",
     "mcp_host.errors": "",
     "mcp_host.middleware": "",
     "mcp_host.providers": "",

@@ -149,8 +149,8 @@ def test_only_the_transports_and_oauth_import_httpx() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("mcp_host", "mcp_host.middleware", "mcp_host.providers", "mcp_host.sampling", "mcp_host.sampling.structured"),
-        *("mcp_host.testing", "mcp_host.types"),
+        *("mcp_host", "mcp_host.auth", "mcp_host.middleware", "mcp_host.providers", "mcp_host.sampling"),
+        *("mcp_host.sampling.structured", "mcp_host.testing", "mcp_host.types"),
     ],
 )
 def test_a_package_defines_every_name_in_its_all(name: str) -> None:
@@ -195,7 +195,14 @@ def test_names_that_are_not_imported_yet_are_listed_for_help_and_completion(name
 
 def test_importing_the_package_imports_no_http_no_schemas_and_no_server() -> None:
     heavy = ["httpx", "httpcore", "h11", "jsonschema", "referencing", "uvicorn", "trio", "opentelemetry"]
-    heavy += ["mcp_host.testing", "mcp_host.middleware", "mcp_host.session.list_changed"]
+    heavy += [
+        "joserfc",
+        "keyring",
+        "mcp_host.auth",
+        "mcp_host.testing",
+        "mcp_host.middleware",
+        "mcp_host.session.list_changed",
+    ]
     code = f"import sys, mcp_host; print([name for name in {heavy} if name in sys.modules])"
 
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

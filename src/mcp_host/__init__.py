@@ -23,6 +23,7 @@ from mcp_host.transports.stdio import Stdio
 from mcp_host.version import __version__
 
 if TYPE_CHECKING:
+    from mcp_host.auth import OAuth
     from mcp_host.client.pins import OnToolChange, ToolPins
     from mcp_host.client.tool_policy import CheckOutput, ToolPolicy, safe_tool_name
     from mcp_host.elicitation import (
@@ -79,6 +80,7 @@ __all__ = [
     "LoopResult",
     "McpError",
     "Notification",
+    "OAuth",
     "OnChange",
     "OnElicitationComplete",
     "OnLog",
@@ -115,6 +117,7 @@ __all__ = [
 
 # Imported on first use, by module.
 _ON_DEMAND = {
+    "auth": ("OAuth",),
     "client.pins": ("OnToolChange", "ToolPins"),
     "client.tool_policy": ("CheckOutput", "ToolPolicy", "safe_tool_name"),
     "elicitation": ("Elicitation", "FormHandler", "FormRequest", "OnElicitationComplete", "UrlHandler", "UrlRequest"),

@@ -60,6 +60,23 @@ def test_input_stops_both_clocks() -> None:
     assert (timeouts.end, timeouts.idle_end(clock.now)) == (1110, 1080)
 
 
+async def test_no_silence_is_counted_in_a_pause_and_it_begins_anew_after_it() -> None:
+    clock = Clock()
+    timeouts = begun(clock)
+    deadlines: list[float] = []
+
+    with timeouts.silence(2) as scope:
+        for change in (timeouts.pause, timeouts.resume):
+            deadlines.append(scope.deadline)
+            clock.now += 50
+            change()
+        deadlines.append(scope.deadline)
+        scope.deadline = math.inf
+
+    assert deadlines == [1002, math.inf, 1102]
+    assert timeouts.observers == []
+
+
 def test_the_clock_is_read_once_for_each_event() -> None:
     clock = Clock()
     timeouts = begun(clock)

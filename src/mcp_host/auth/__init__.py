@@ -16,11 +16,11 @@ from mcp_host.auth.errors import (
     TokensError,
 )
 from mcp_host.auth.keys import PrivateKey
-from mcp_host.auth.login import Login, Redirection, in_browser, paste
-from mcp_host.auth.machines import ClientSecret, EnterpriseManaged, PrivateKeyJwt, Workload
+from mcp_host.auth.login import Login, LoginFunction, Redirection, in_browser, paste
+from mcp_host.auth.machines import ClientSecret, EnterpriseManaged, Machine, PrivateKeyJwt, Workload
 from mcp_host.auth.oauth import OAuth
 from mcp_host.auth.registration import Cimd, Dynamic, Registered, Registration
-from mcp_host.auth.stores import MemoryTokens, TokenStore
+from mcp_host.auth.stores import FileTokens, KeyringTokens, MemoryTokens, TokenStore
 
 __all__ = [
     "AddressRefused",
@@ -32,8 +32,12 @@ __all__ = [
     "DiscoveryFailed",
     "Dynamic",
     "EnterpriseManaged",
+    "FileTokens",
+    "KeyringTokens",
     "Login",
     "LoginFailed",
+    "LoginFunction",
+    "Machine",
     "MemoryTokens",
     "OAuth",
     "OnDevice",

@@ -212,6 +212,21 @@ class CallTimeouts:
                 self.observers.remove(update)
 
     @contextmanager
+    def silence(self, seconds: float) -> Iterator[CancelScope]:
+        """A cancel scope that ends after *seconds* in which the clocks run; each pause begins them anew."""
+
+        def update(now: float) -> None:
+            scope.deadline = math.inf if self._pauses else now + seconds
+
+        with CancelScope() as scope:
+            update(self._clock())
+            self.observers.append(update)
+            try:
+                yield scope
+            finally:
+                self.observers.remove(update)
+
+    @contextmanager
     def bound(self, what: str, *, idle: bool = False) -> Iterator[None]:
         """Like `scope`, but raises `RequestTimeout`; *what* begins its message."""
         with self.scope(idle=idle) as scope:

@@ -13,11 +13,11 @@ from anyio import Event, create_task_group, move_on_after
 
 from mcp_host.concurrency import SingleFlight
 from mcp_host.errors import (
-    CallerError,
     ConnectionClosed,
     ConnectTimeout,
     HttpStatusError,
     McpError,
+    McpTimeout,
     NoCommonVersion,
     ProtocolError,
     ServerError,
@@ -203,6 +203,8 @@ class Connector:
         try:
             return await self._handshake()
         except McpError as exc:
+            if not _is_of_server(exc):
+                raise
             if isinstance(exc, ConnectionClosed):
                 if not self._dispatcher.stream_per_request:
                     raise WrongEra(exc, instead="legacy") from exc  # some servers answer the probe and then exit
@@ -218,9 +220,9 @@ class Connector:
         async with create_task_group() as tasks:
             tasks.start_soon(self._choose_era)
             await self._sent.wait()
-            with move_on_after(min(START, attempt.limit / 3)):
+            with self.timeouts.silence(min(START, attempt.limit / 3)):
                 await self._started.wait()
-            with move_on_after(min(PROBE_SILENCE, attempt.limit / 3)):
+            with self.timeouts.silence(min(PROBE_SILENCE, attempt.limit / 3)):
                 await self._changed.wait()
             initializing = self._probed is None and bool(self._versions.legacy) and attempt.assumed != "modern"
             if initializing:
@@ -233,6 +235,9 @@ class Connector:
         """Wait for the result that decides; with *initializing* the handshake is running, too."""
         while True:
             probed, initialized = self._probed, self._initialized
+            for failure in (probed, initialized):
+                if isinstance(failure, Exception) and not _is_of_server(failure):
+                    return failure  # a person who has denied a login is not asked again
             if isinstance(probed, UseModern) or (probed is not None and not initializing):
                 return probed  # even a late modern answer: the server was slow, not silent
             failed = isinstance(initialized, Exception) and probed is None
@@ -250,9 +255,9 @@ class Connector:
         try:
             try:
                 reply = await self._ask_discover(self._modern(self._versions.modern[0]))
-            except CallerError:  # of middleware: it says nothing about the server
-                raise
             except McpError as exc:
+                if not _is_of_server(exc):
+                    raise
                 reply = exc
             self._probed = choose_era(reply, self._versions)
         except Exception as exc:  # of middleware, too
@@ -325,8 +330,15 @@ def _mentioning(error: McpError, method: str, other: McpError | None) -> McpErro
     return error
 
 
+def _is_of_server(exc: Exception) -> bool:
+    """Whether *exc* is about the server, or the way to it. Others are of middleware, or of an Auth."""
+    return isinstance(exc, ConnectionClosed | McpTimeout | ProtocolError | ServerError)
+
+
 def _is_independent_of_era(exc: McpError) -> bool:
     """Whether a handshake failed for a reason that says nothing about the server's era."""
+    if not _is_of_server(exc):
+        return True
     if isinstance(exc, ConnectionClosed):
         return not exc.may_have_run
     return isinstance(exc, Unauthorized) or (isinstance(exc, HttpStatusError) and exc.status >= 500)

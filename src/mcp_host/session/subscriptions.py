@@ -12,7 +12,7 @@ from typing import Any
 
 from anyio import CancelScope, Event, Lock, current_time, move_on_after, sleep
 
-from mcp_host.errors import HttpStatusError, McpError, ServerError, quoted
+from mcp_host.errors import ConnectionClosed, HttpStatusError, McpError, McpTimeout, ProtocolError, ServerError, quoted
 from mcp_host.protocol.backoff import listen_backoff
 from mcp_host.protocol.eras import ACKNOWLEDGED, LISTEN, SUBSCRIPTION_ID
 from mcp_host.protocol.jsonrpc import Notification
@@ -171,7 +171,7 @@ class _Stream:
                 state.invalidate(exc)
                 if not isinstance(exc, HttpStatusError) or not exc.transient:
                     raise
-            except McpError as exc:
+            except (ConnectionClosed, McpTimeout, ProtocolError) as exc:
                 if dispatcher.closed is not None:
                     raise
                 logger.debug("%s: the stream of changes broke: %s", state.name, exc)

@@ -18,6 +18,7 @@ from anyio import CancelScope, Event, current_time, move_on_after, sleep
 from mcp_host.errors import (
     ConnectionClosed,
     HttpStatusError,
+    McpError,
     MessageTooLarge,
     ProtocolError,
     SessionLost,
@@ -207,10 +208,10 @@ class LegacySession:
                         "%s: the stream for server messages keeps failing; waiting for activity", self._backend.name
                     )
                     self._active = Event()
-                    await self._active.wait()
                     backoff.reset()
-                else:
+                elif self._active.is_set():
                     await sleep(backoff.delay(last_event.retry))
+                await self._active.wait()
         self._stream_known.set()
 
     async def _listen_once(self, last_event: LastEvent, backoff: Backoff, receive: Receive) -> bool:
@@ -224,6 +225,10 @@ class LegacySession:
             backoff.fail()
             logger.debug("%s: no stream for server messages: %s", self._backend.name, exc)
             return not isinstance(exc, ProtocolError)
+        except McpError as exc:  # of an Auth: a person is not asked to log in for a stream, again and again
+            logger.debug("%s: no stream for server messages: %s", self._backend.name, exc)
+            self._active = Event()
+            return True
         finally:
             self._stream_known.set()
         opened, too_large = current_time(), False

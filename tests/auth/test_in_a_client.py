@@ -1,0 +1,95 @@
+"""`OAuth` in a `Client`: what an application sees of a login, while connecting and afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from anyio import fail_after
+
+from mcp_host import Client, OAuth, StreamableHttp
+from mcp_host.auth import AuthorizationNeeded, LoginFailed
+from tests.auth.authorization_server import Protected
+from tests.auth.test_oauth import CALLBACK, person, site
+
+__all__ = ["site"]
+
+ERAS = pytest.mark.parametrize("era", ["auto", "modern", "legacy"])
+
+
+async def finish(auth: OAuth, needed: AuthorizationNeeded) -> None:
+    await auth.finish(needed.state, await person(needed.url))
+
+
+@asynccontextmanager
+async def logged_in(site: Protected, auth: OAuth, era: str) -> AsyncIterator[Client]:
+    with fail_after(20):
+        with pytest.raises(AuthorizationNeeded) as needed:
+            await Client(StreamableHttp(site.url, auth=auth), era=era).connect()
+        await finish(auth, needed.value)
+        async with Client(StreamableHttp(site.url, auth=auth), era=era) as client:
+            yield client
+
+
+@ERAS
+async def test_a_web_host_that_connects_gets_the_need_of_a_login_as_it_was_raised(site: Protected, era: str) -> None:
+    with fail_after(20), pytest.raises(AuthorizationNeeded) as raised:
+        async with Client(StreamableHttp(site.url, auth=OAuth(redirect_uri=CALLBACK)), era=era):
+            raise AssertionError
+
+    assert str(raised.value) == f"{site.url} needs a login at {site.server.issuer}"
+    assert raised.value.url.startswith(f"{site.server.issuer}/authorize?")
+    assert f"state={raised.value.state}" in raised.value.url
+
+
+@ERAS
+async def test_the_era_that_is_remembered_changes_nothing_about_that(site: Protected, era: str) -> None:
+    auth = OAuth(redirect_uri=CALLBACK)
+    async with logged_in(site, auth, era):
+        pass
+    site.server.tokens.clear()
+    site.server.refresh_tokens.clear()
+
+    with fail_after(20), pytest.raises(AuthorizationNeeded, match=rf"^{site.url} needs a login at [^;]*$"):
+        await Client(StreamableHttp(site.url, auth=auth), era=era).connect()
+
+
+@ERAS
+async def test_a_session_goes_on_after_a_login_that_is_needed_in_its_middle(site: Protected, era: str) -> None:
+    auth = OAuth(redirect_uri=CALLBACK)
+    async with logged_in(site, auth, era) as client:
+        site.server.tokens.clear()
+        site.server.refresh_tokens.clear()
+        with pytest.raises(AuthorizationNeeded) as of_a_call:
+            await client.call_tool("add", {"a": 2, "b": 3})
+        with pytest.raises(AuthorizationNeeded) as of_a_list:
+            await client.list_tools()
+
+        await finish(auth, of_a_list.value)
+        result = await client.call_tool("add", {"a": 2, "b": 3})
+
+    assert of_a_call.value.state == of_a_list.value.state
+    assert result.structured_content == {"result": 5}
+
+
+@ERAS
+async def test_a_person_who_denies_a_login_is_asked_once(site: Protected, era: str) -> None:
+    asked = []
+
+    async def deny(url: str) -> str:
+        asked.append(url)
+        raise LoginFailed("they said no")
+
+    auth = OAuth(login=deny, redirect_uri=CALLBACK)
+    with fail_after(20), pytest.raises(LoginFailed, match="they said no"):
+        await Client(StreamableHttp(site.url, auth=auth), era=era).connect()
+
+    assert len(asked) == 1
+
+
+async def test_without_a_login_the_error_says_what_to_pass(site: Protected) -> None:
+    with fail_after(20), pytest.raises(LoginFailed) as raised:
+        await Client(StreamableHttp(site.url, auth=OAuth())).connect()
+
+    assert str(raised.value) == f"{site.url} needs a login, and no one can log in: pass login=in_browser()"
