@@ -151,7 +151,9 @@ def signature(node: Function, module: str) -> list[str]:
         parts.append(f"*{_parameter(args.vararg, None, module)}")
     elif args.kwonlyargs:
         parts.append("*")
-    parts += [_parameter(arg, default, module) for arg, default in zip(args.kwonlyargs, args.kw_defaults, strict=True)]
+    for arg, default in zip(args.kwonlyargs, args.kw_defaults, strict=True):
+        if not arg.arg.startswith("_"):
+            parts.append(_parameter(arg, default, module))
     if args.kwarg:
         parts.append(f"**{_parameter(args.kwarg, None, module)}")
     return [part for part in parts if part not in ("self", "cls")]
@@ -168,7 +170,10 @@ def written(module: str, default: ast.expr) -> str:
     """A default as it is written; a name as its value."""
     if not isinstance(default, ast.Name):
         return ast.unparse(default)
-    node = find(module, default.id).node
+    try:
+        node = find(module, default.id).node
+    except FileNotFoundError:
+        return default.id  # of another package
     if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
         return ast.unparse(node.value)
     return default.id
