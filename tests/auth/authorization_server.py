@@ -38,6 +38,8 @@ class Grant:
     redirect_uri: str = ""
     challenge: str = ""
     is_used: bool = False
+    family: str = ""
+    """The code that it comes from."""
 
 
 @dataclass
@@ -47,6 +49,7 @@ class Issued:
     scope: str
     resource: str
     expires_at: float
+    family: str
 
 
 @dataclass
@@ -61,6 +64,7 @@ class AuthorizationServer:
     metadata: dict[str, object] = field(default_factory=dict)
     methods: list[str] = field(default_factory=lambda: ["none"])
     lifetime: float = 3600.0
+    clock: Callable[[], float] = time.time
     rotates: bool = True
     gives_refresh_tokens: bool = True
     answers: dict[str, Callable[[Request], Awaitable[Response]]] = field(default_factory=dict)
@@ -73,6 +77,8 @@ class AuthorizationServer:
     codes: dict[str, Grant] = field(default_factory=dict)
     refresh_tokens: dict[str, Grant] = field(default_factory=dict)
     tokens: dict[str, Issued] = field(default_factory=dict)
+    revoked: list[str] = field(default_factory=list)
+    """Families of which a refresh token came twice: RFC 9700, section 4.14.2."""
     log: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     """Each request: the name of the endpoint, and what it was given."""
 
@@ -150,7 +156,7 @@ class AuthorizationServer:
         else:
             answer["code"] = code = secrets.token_urlsafe()
             grant = Grant(asked["client_id"], asked.get("scope", ""), asked["resource"])
-            grant.redirect_uri, grant.challenge = asked["redirect_uri"], asked["code_challenge"]
+            grant.redirect_uri, grant.challenge, grant.family = asked["redirect_uri"], asked["code_challenge"], code
             self.codes[code] = grant
         return RedirectResponse(f"{asked['redirect_uri']}?{urlencode(answer)}", 302)
 
@@ -182,6 +188,8 @@ class AuthorizationServer:
             grant = self.device_grant
         elif asked["grant_type"] == "refresh_token":
             grant = self.refresh_tokens.get(asked["refresh_token"])
+            if grant is not None and grant.is_used:
+                self._revoke(grant.family)
         if grant is None or grant.is_used or grant.client_id != client_id:
             return JSONResponse({"error": "invalid_grant"}, 400)
         if asked.get("resource") != grant.resource:
@@ -191,15 +199,23 @@ class AuthorizationServer:
 
     def issue(self, grant: Grant) -> Response:
         token = secrets.token_urlsafe()
-        self.tokens[token] = Issued(grant.scope, grant.resource, time.time() + self.lifetime)
+        self.tokens[token] = Issued(grant.scope, grant.resource, self.clock() + self.lifetime, grant.family)
         answer: dict[str, object] = {"access_token": token, "token_type": "Bearer", "expires_in": self.lifetime}
         if grant.scope:
             answer["scope"] = grant.scope
         if self.gives_refresh_tokens and (grant.is_used or not self.rotates):
             refresh_token = secrets.token_urlsafe()
-            self.refresh_tokens[refresh_token] = Grant(grant.client_id, grant.scope, grant.resource)
+            self.refresh_tokens[refresh_token] = Grant(
+                grant.client_id, grant.scope, grant.resource, family=grant.family
+            )
             answer["refresh_token"] = refresh_token
         return JSONResponse(answer)
+
+    def _revoke(self, family: str) -> None:
+        self.revoked.append(family)
+        for tokens in (self.tokens, self.refresh_tokens):
+            for token in [token for token, each in tokens.items() if each.family == family]:
+                del tokens[token]
 
     def _authenticated(self, request: Request, asked: dict[str, str]) -> str | None:
         header = request.headers.get("authorization", "")
@@ -259,7 +275,7 @@ class Protected:
         body, replayed = await _read(receive)
         wanted = [name for name in (self.scope, self.needs(body)) if name]
         at = f'resource_metadata="{self.origin}{metadata}"' if self.tells_metadata else 'realm="mcp"'
-        if token is None or token.expires_at <= time.time() or token.resource != self.url:
+        if token is None or token.expires_at <= self.server.clock() or token.resource != self.url:
             scoped = f', scope="{self.scope}"' if self.scope else ""
             challenge = {"www-authenticate": f'Bearer error="invalid_token", {at}{scoped}'}
             await Response(status_code=401, headers=challenge)(scope, receive, send)

@@ -1,0 +1,592 @@
+"""When `OAuth` refreshes, logs in and registers, and how often: with many calls, many processes, and servers that refuse."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from urllib.parse import urlencode
+
+import anyio
+import pytest
+from anyio import wait_all_tasks_blocked
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from mcp_host.auth import AuthorizationNeeded, LoginFailed, MemoryTokens, OAuth, TokenRequestFailed
+from mcp_host.auth.stores import FileTokens
+from tests.auth.authorization_server import AuthorizationServer, parameters
+from tests.auth.world import CALLBACK, Gate, World
+
+SOON = 10.0  # seconds, on a busy machine
+
+
+async def calls(world: World, auth: OAuth, count: int) -> list[int]:
+    """The statuses of *count* requests at once."""
+    statuses: list[int] = []
+
+    async def one() -> None:
+        statuses.append(await world.call(auth))
+
+    with anyio.fail_after(SOON):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(count):
+                tasks.start_soon(one)
+    return statuses
+
+
+def failing(status: int, **document: str) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        return JSONResponse(document, status)
+
+    return answer
+
+
+# Refreshing
+
+
+async def test_a_token_is_refreshed_before_it_ends() -> None:
+    world = World(lifetime=100)
+    auth = world.oauth()
+    assert await world.call(auth) == 200
+    world.now += 89
+    assert await world.call(auth) == 200
+    assert world.refreshes == 0
+
+    world.now += 2
+
+    assert await world.call(auth) == 200
+    assert (world.logins, world.refreshes, world.site.seen.count("")) == (1, 1, 1)
+    assert len({*world.site.seen}) == 3  # none, and two tokens
+
+
+async def test_a_refresh_without_a_new_refresh_token_keeps_the_old_one() -> None:
+    world = World(lifetime=100, rotates=False)
+    auth = world.oauth()
+    await world.call(auth)
+    world.server.gives_refresh_tokens = False
+
+    for _ in range(3):
+        world.now += 200
+        assert await world.call(auth) == 200
+
+    [refresh_token] = world.server.refresh_tokens
+    assert world.server.count("token", refresh_token=refresh_token) == world.refreshes == 3
+    assert world.logins == 1
+
+
+async def test_each_refresh_uses_the_newest_refresh_token() -> None:
+    world = World(lifetime=100)
+    auth = world.oauth()
+
+    for _ in range(5):
+        assert await world.call(auth) == 200
+        world.now += 200
+
+    assert (world.logins, world.refreshes, world.server.revoked) == (1, 4, [])
+
+
+async def test_a_token_that_ends_without_a_refresh_token_needs_a_login() -> None:
+    world = World(lifetime=100, gives_refresh_tokens=False)
+    auth = world.oauth()
+    await world.call(auth)
+
+    world.now += 101
+
+    assert await world.call(auth) == 200
+    assert (world.logins, world.refreshes) == (2, 0)
+
+
+async def test_a_refresh_token_that_is_refused_leads_to_a_login() -> None:
+    world = World(lifetime=100)
+    auth = world.oauth()
+    await world.call(auth)
+    world.server.refresh_tokens.clear()
+
+    world.now += 200
+
+    assert await world.call(auth) == 200
+    assert (world.logins, world.refreshes, world.server.count("register")) == (2, 1, 1)
+
+
+async def test_a_token_that_the_server_revokes_is_refreshed() -> None:
+    world = World()
+    auth = world.oauth()
+    await world.call(auth)
+    world.server.tokens.clear()
+
+    assert await world.call(auth) == 200
+    assert (world.logins, world.refreshes) == (1, 1)
+
+
+async def test_if_refreshed_tokens_are_refused_there_is_one_refresh_one_login_and_then_the_error() -> None:
+    world = World()
+    auth = world.oauth()
+    await world.call(auth)
+    world.site.server = AuthorizationServer(origin=world.server.origin)  # it accepts no token of the other
+
+    assert await world.call(auth) == 401
+    assert (world.logins, world.refreshes) == (2, 1)
+
+
+@pytest.mark.parametrize("status", [500, 503, 429])
+async def test_while_the_token_endpoint_is_down_a_good_token_is_used_and_no_one_has_to_log_in(status: int) -> None:
+    world = World(lifetime=100)
+    auth = world.oauth()
+    await world.call(auth)
+    world.server.answers["token"] = failing(status)
+
+    world.now += 95
+    assert await world.call(auth) == 200
+    world.now += 10
+    with pytest.raises(TokenRequestFailed, match=f"refresh_token.*/token: HTTP {status}"):
+        await world.call(auth)
+    del world.server.answers["token"]
+
+    assert await world.call(auth) == 200
+    assert world.logins == 1
+
+
+async def test_after_a_restart_a_token_that_has_ended_is_refreshed_without_a_login() -> None:
+    world = World(lifetime=100)
+    store = MemoryTokens()
+    await world.call(world.oauth(tokens=store))
+    world.now += 1000
+
+    assert await world.call(world.restarted(tokens=store)) == 200
+    assert (world.logins, world.refreshes, world.site.seen.count("")) == (1, 1, 1)
+
+
+async def test_many_calls_that_need_a_refresh_cause_one() -> None:
+    world = World(lifetime=100)
+    auth = world.oauth()
+    await world.call(auth)
+    world.now += 200
+
+    assert await calls(world, auth, 100) == [200] * 100
+    assert (world.logins, world.refreshes) == (1, 1)
+
+
+async def test_many_calls_whose_token_is_refused_cause_one_refresh() -> None:
+    world = World()
+    auth = world.oauth()
+    await world.call(auth)
+    world.server.tokens.clear()
+
+    assert await calls(world, auth, 100) == [200] * 100
+    assert (world.logins, world.refreshes) == (1, 1)
+
+
+async def test_a_refresh_outlives_the_call_that_began_it() -> None:
+    world = World(lifetime=100)
+    auth = world.oauth()
+    await world.call(auth)
+    world.now += 200
+    gate = Gate(world.server, "token")
+
+    with anyio.fail_after(SOON):
+        async with anyio.create_task_group() as tasks:
+            with anyio.CancelScope() as leader:
+                async with anyio.create_task_group() as leading:
+                    leading.start_soon(world.call, auth)
+                    await gate.reached.wait()
+                    tasks.start_soon(world.call, auth)
+                    await wait_all_tasks_blocked()
+                    leader.cancel()
+                    gate.is_open.set()
+
+    assert (world.logins, world.refreshes, world.server.revoked) == (1, 1, [])
+    assert await world.call(auth) == 200
+
+
+async def test_a_call_that_is_cancelled_before_its_refresh_begins_leaves_no_one_waiting(tmp_path: Path) -> None:
+    """The store's write goes on in its thread when its caller is cancelled."""
+    world = World(lifetime=100)
+    auth = world.oauth(tokens=FileTokens(tmp_path / "tokens.json"))
+    await world.call(auth)
+    world.now += 200
+
+    with anyio.CancelScope() as leader:
+        leader.cancel()
+        await world.call(auth)
+
+    with anyio.fail_after(SOON):
+        assert await world.call(auth) == 200
+    assert (world.logins, world.refreshes, world.server.revoked) == (1, 1, [])
+
+
+async def test_a_call_does_not_wait_for_another_process_while_its_token_is_good(tmp_path: Path) -> None:
+    world = World(lifetime=100)
+    store = MemoryTokens()
+    await world.call(world.oauth(tokens=store))
+    world.now += 95
+    gate = Gate(world.server, "token")
+
+    with anyio.fail_after(SOON):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(world.call, world.restarted(tokens=store))
+            await gate.reached.wait()
+            assert await world.call(world.restarted(tokens=store)) == 200
+            gate.is_open.set()
+
+    assert world.refreshes == 1
+
+
+async def test_processes_with_one_file_refresh_once_and_lose_no_refresh_token(tmp_path: Path) -> None:
+    world = World(lifetime=100)
+    path = tmp_path / "tokens.json"
+    await world.call(world.oauth(tokens=FileTokens(path)))
+    processes = [world.restarted(tokens=FileTokens(path)) for _ in range(3)]
+
+    for _ in range(3):
+        world.now += 200
+        with anyio.fail_after(SOON):
+            async with anyio.create_task_group() as tasks:
+                for auth in processes * 3:
+                    tasks.start_soon(world.call, auth)
+
+    assert (world.logins, world.refreshes, world.server.revoked) == (1, 3, [])
+    assert world.site.seen.count("") == 1
+
+
+async def test_the_refresh_of_a_process_that_was_killed_is_done_by_another_after_a_minute() -> None:
+    world = World(lifetime=100)
+    store = MemoryTokens()
+    await world.call(world.oauth(tokens=store))
+    key = f"server {world.site.url}"
+    text = await store.load(key)
+    assert text is not None
+    killed = json.dumps({**json.loads(text), "refreshing_until": world.now + 200 + 60})
+    assert await store.swap(key, text, killed)
+
+    world.now += 200 + 61
+
+    with anyio.fail_after(SOON):
+        assert await world.call(world.restarted(tokens=store)) == 200
+    assert world.refreshes == 1
+
+
+# Logging in
+
+
+async def test_many_calls_that_need_a_login_cause_one() -> None:
+    world = World()
+
+    assert await calls(world, world.oauth(), 100) == [200] * 100
+    assert (world.logins, world.server.count("register"), world.server.count("token")) == (1, 1, 1)
+
+
+async def test_a_login_that_fails_fails_for_all_that_wait_for_it_and_asks_no_one_again() -> None:
+    world = World()
+    asked = 0
+
+    async def refuses(url: str) -> str:
+        nonlocal asked
+        asked += 1
+        await wait_all_tasks_blocked()
+        return f"{CALLBACK}?" + urlencode(
+            {"state": parameters(url)["state"], "iss": world.server.issuer, "error": "access_denied"}
+        )
+
+    auth, errors = world.oauth(login=refuses), []
+
+    async def one() -> None:
+        with pytest.raises(LoginFailed, match="denied") as failed:
+            await world.call(auth)
+        errors.append(failed.value)
+
+    with anyio.fail_after(SOON):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(one)
+
+    assert (asked, len(errors)) == (1, 20)
+    with pytest.raises(LoginFailed, match="denied"):
+        await world.call(auth)
+    assert asked == 2
+
+
+async def test_a_cancelled_login_is_done_by_the_next_that_waits() -> None:
+    world = World()
+    reached, is_open = anyio.Event(), anyio.Event()
+
+    async def person(url: str) -> str:
+        reached.set()
+        await is_open.wait()
+        return await world.person(url)
+
+    auth = world.oauth(login=person)
+    with anyio.fail_after(SOON):
+        async with anyio.create_task_group() as tasks:
+            with anyio.CancelScope() as leader:
+                async with anyio.create_task_group() as leading:
+                    leading.start_soon(world.call, auth)
+                    await reached.wait()
+                    tasks.start_soon(world.call, auth)
+                    await wait_all_tasks_blocked()
+                    leader.cancel()
+            is_open.set()
+
+    assert (world.logins, world.site.seen.count("")) == (1, 2)
+    assert await world.call(auth) == 200
+
+
+async def test_a_server_that_refuses_every_token_causes_one_login_and_then_the_error() -> None:
+    world = World()
+    world.site.server = AuthorizationServer(origin=world.server.origin)
+    auth = world.oauth()
+
+    assert await world.call(auth) == 401
+    assert (world.logins, world.refreshes, len(world.site.seen)) == (1, 0, 2)
+    assert await world.call(auth) == 401
+    assert (world.logins, world.refreshes) == (1, 0)
+
+
+# Registering
+
+
+async def test_a_client_that_the_server_no_longer_knows_registers_again_once() -> None:
+    world = World(lifetime=100)
+    auth = world.oauth()
+    await world.call(auth)
+    world.server.clients.clear()
+    world.now += 200
+
+    assert await world.call(auth) == 200
+    assert (world.server.count("register"), world.logins, world.refreshes) == (2, 2, 1)
+
+
+async def test_a_client_that_is_unknown_only_when_its_code_is_exchanged_registers_again_once() -> None:
+    world = World(lifetime=100, gives_refresh_tokens=False)
+    auth = world.oauth()
+    await world.call(auth)
+    world.now += 200
+    world.server.answers["token"] = failing(401, error="invalid_client")
+
+    with pytest.raises(TokenRequestFailed, match="invalid_client"):
+        await world.call(auth)
+
+    assert (world.server.count("register"), world.logins) == (2, 3)
+
+
+async def test_a_registration_that_has_ended_is_renewed() -> None:
+    world = World(lifetime=100, gives_refresh_tokens=False, methods=["client_secret_basic"])
+    auth, answer = world.oauth(), world.server._register
+
+    async def ends(request: Request) -> Response:
+        response = json.loads((await answer(request)).body)
+        return JSONResponse({**response, "client_secret_expires_at": world.now + 150}, 201)
+
+    world.server.answers["register"] = ends
+    for _ in range(3):
+        assert await world.call(auth) == 200
+        world.now += 101
+
+    assert (world.server.count("register"), world.logins) == (2, 3)
+
+
+async def test_another_authorization_server_is_shown_nothing_of_the_first() -> None:
+    world = World(methods=["client_secret_post"])
+    auth = world.oauth(registration=None)
+    world.site.scope = "files"
+    await world.call(auth)
+    first = world.server
+    other = AuthorizationServer(origin="http://127.0.0.1:1003", clock=world.clock, methods=["client_secret_post"])
+    world.apps[1003], world.site.server, world.site.scope = other.app(), other, ""
+
+    assert await world.call(auth) == 200
+
+    secrets = {*first.tokens, *first.refresh_tokens, *first.codes, "files"}
+    secrets |= {client["client_secret"] for client in first.clients.values()}
+    secrets |= {fields[name] for _, fields in first.log for name in ("state", "code_verifier") if name in fields}
+    shown = {value for _, fields in other.log for value in fields.values()}
+    assert secrets & shown == set()
+    assert [name for name, _ in other.log] == ["metadata", "register", "authorize", "token"]
+    assert world.refreshes == 0
+
+
+# More scopes
+
+
+async def test_a_request_that_needs_another_scope_gets_a_token_with_the_union() -> None:
+    world = World()
+    world.site.scope = "read"
+    world.site.needs = lambda body: body.decode()
+    auth = world.oauth()
+
+    assert [await world.call(auth, body) for body in ("", "write", "", "admin", "write")] == [200] * 5
+    scopes = [fields["scope"] for name, fields in world.server.log if name == "authorize"]
+    assert scopes == ["read", "read write", "read write admin"]
+
+
+async def test_a_server_that_wants_what_it_was_asked_for_gets_no_second_login() -> None:
+    world = World()
+    auth = world.oauth()
+
+    async def grants_less(request: Request) -> Response:
+        document = json.loads((await world.server._token(request)).body)
+        token = world.server.tokens[document["access_token"]]
+        token.scope = "read"
+        return JSONResponse({**document, "scope": "read"})
+
+    world.server.answers["token"] = grants_less
+    world.site.needs = lambda body: "write"
+
+    assert await world.call(auth) == 403
+    assert await world.call(auth) == 403
+    assert world.logins == 2  # for a token, and for the scope
+
+
+async def test_a_server_that_wants_ever_more_scopes_gets_three_renewals() -> None:
+    world = World()
+    wanted = iter(f"scope-{number}" for number in range(100))
+    world.site.needs = lambda body: next(wanted)
+
+    assert await world.call(world.oauth()) == 403
+    assert world.logins == 3
+
+
+async def test_a_call_with_a_good_token_does_not_wait_for_the_login_of_another() -> None:
+    world = World()
+    world.site.needs = lambda body: body.decode()
+    auth = world.oauth()
+    await world.call(auth)
+    gate = Gate(world.server, "authorize")
+
+    with anyio.fail_after(SOON):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(world.call, auth, "write")
+            await gate.reached.wait()
+            assert await world.call(auth) == 200
+            gate.is_open.set()
+
+    assert world.logins == 2
+
+
+# Web hosts
+
+
+async def test_a_web_host_is_told_where_to_send_the_person_and_any_process_can_finish() -> None:
+    world, store = World(), MemoryTokens()
+    asking, finishing = (world.oauth(login=None, tokens=store) for _ in range(2))
+
+    with pytest.raises(AuthorizationNeeded) as needed:
+        await world.call(asking)
+    await finishing.finish(needed.value.state, await world.person(needed.value.url))
+
+    assert [await world.call(auth) for auth in (finishing, asking)] == [200, 200]
+    assert (world.logins, world.server.count("token")) == (1, 1)
+
+
+async def test_many_calls_need_one_visit() -> None:
+    world = World()
+    auth, urls = world.oauth(login=None), set()
+
+    async def one() -> None:
+        with pytest.raises(AuthorizationNeeded) as needed:
+            await world.call(auth)
+        urls.add(needed.value.url)
+
+    with anyio.fail_after(SOON):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(one)
+
+    assert (len(urls), world.server.count("register")) == (1, 1)
+
+
+async def test_a_login_is_finished_once() -> None:
+    world, store = World(), MemoryTokens()
+    auth = world.oauth(login=None, tokens=store)
+    with pytest.raises(AuthorizationNeeded) as needed:
+        await world.call(auth)
+    redirected = await world.person(needed.value.url)
+    await auth.finish(needed.value.state, redirected)
+
+    with pytest.raises(LoginFailed, match="no login with this state"):
+        await world.oauth(login=None, tokens=store).finish(needed.value.state, redirected)
+
+    assert world.server.count("token") == 1
+
+
+async def test_a_login_of_one_user_is_none_of_another() -> None:
+    world = World()
+    one, other = (world.oauth(login=None, tokens=MemoryTokens()) for _ in range(2))
+    with pytest.raises(AuthorizationNeeded) as needed:
+        await world.call(one)
+    redirected = await world.person(needed.value.url)
+
+    with pytest.raises(LoginFailed, match="no login with this state"):
+        await other.finish(needed.value.state, redirected)
+
+    assert world.server.count("token") == 0
+    with pytest.raises(AuthorizationNeeded):
+        await world.call(other)
+
+
+async def test_a_redirect_of_another_login_finishes_none() -> None:
+    world = World()
+    attacker, user = (world.oauth(login=None, tokens=MemoryTokens()) for _ in range(2))
+    needed = []
+    for auth in (attacker, user):
+        with pytest.raises(AuthorizationNeeded) as raised:
+            await world.call(auth)
+        needed.append(raised.value)
+
+    with pytest.raises(LoginFailed, match="another state"):
+        await user.finish(needed[1].state, await world.person(needed[0].url))
+
+    assert world.server.count("token") == 0
+
+
+async def test_a_login_that_took_too_long_is_not_finished() -> None:
+    world = World()
+    auth = world.oauth(login=None)
+    with pytest.raises(AuthorizationNeeded) as needed:
+        await world.call(auth)
+    redirected = await world.person(needed.value.url)
+
+    world.now += 601
+
+    with pytest.raises(LoginFailed, match="took too long"):
+        await auth.finish(needed.value.state, redirected)
+    with pytest.raises(AuthorizationNeeded) as again:
+        await world.call(auth)
+    assert again.value.state != needed.value.state
+
+
+# Logging out
+
+
+async def test_after_a_logout_nothing_is_left_and_the_next_call_logs_in() -> None:
+    world, store = World(), MemoryTokens()
+    auth = world.oauth(tokens=store)
+    await world.call(auth)
+
+    await auth.logout(world.site.url)
+
+    assert await store.load(f"server {world.site.url}") is None
+    assert await world.call(auth) == 200
+    assert (world.logins, world.refreshes) == (2, 0)
+
+
+async def test_a_logout_in_another_process_during_a_refresh_is_not_undone() -> None:
+    world, store = World(lifetime=100), MemoryTokens()
+    auth = world.oauth(tokens=store)
+    await world.call(auth)
+    world.now += 200
+    gate = Gate(world.server, "token")
+
+    with anyio.fail_after(SOON):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(world.call, auth)
+            await gate.reached.wait()
+            await world.restarted(tokens=store).logout(world.site.url)
+            world.server.answers["authorize"] = failing(400)
+            gate.is_open.set()
+
+    assert await store.load(f"server {world.site.url}") is None
+
+
+def test_nothing_secret_is_in_a_repr() -> None:
+    assert repr(World().oauth()) == "<OAuth for no server yet>"
