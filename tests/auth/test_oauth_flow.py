@@ -215,7 +215,7 @@ async def test_a_call_that_is_cancelled_before_its_refresh_begins_leaves_no_one_
     assert (world.logins, world.refreshes, world.server.revoked) == (1, 1, [])
 
 
-async def test_a_call_does_not_wait_for_another_process_while_its_token_is_good(tmp_path: Path) -> None:
+async def test_a_call_does_not_wait_for_another_process_while_its_token_is_good() -> None:
     world = World(lifetime=100)
     store = MemoryTokens()
     await world.call(world.oauth(tokens=store))
@@ -374,7 +374,7 @@ async def test_a_registration_that_has_ended_is_renewed() -> None:
     auth, answer = world.oauth(), world.server._register
 
     async def ends(request: Request) -> Response:
-        response = json.loads((await answer(request)).body)
+        response = json.loads(bytes((await answer(request)).body))
         return JSONResponse({**response, "client_secret_expires_at": world.now + 150}, 201)
 
     world.server.answers["register"] = ends
@@ -424,7 +424,7 @@ async def test_a_server_that_wants_what_it_was_asked_for_gets_no_second_login() 
     auth = world.oauth()
 
     async def grants_less(request: Request) -> Response:
-        document = json.loads((await world.server._token(request)).body)
+        document = json.loads(bytes((await world.server._token(request)).body))
         token = world.server.tokens[document["access_token"]]
         token.scope = "read"
         return JSONResponse({**document, "scope": "read"})
@@ -572,17 +572,19 @@ async def test_after_a_logout_nothing_is_left_and_the_next_call_logs_in() -> Non
 
 async def test_a_logout_in_another_process_during_a_refresh_is_not_undone() -> None:
     world, store = World(lifetime=100), MemoryTokens()
-    auth = world.oauth(tokens=store)
-    await world.call(auth)
+    await world.call(world.oauth(tokens=store))
     world.now += 200
     gate = Gate(world.server, "token")
 
+    async def refreshing() -> None:
+        with pytest.raises(LoginFailed, match="needs a login"):
+            await world.call(world.restarted(tokens=store))
+
     with anyio.fail_after(SOON):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(world.call, auth)
+            tasks.start_soon(refreshing)
             await gate.reached.wait()
             await world.restarted(tokens=store).logout(world.site.url)
-            world.server.answers["authorize"] = failing(400)
             gate.is_open.set()
 
     assert await store.load(f"server {world.site.url}") is None

@@ -43,12 +43,14 @@ class LoginFailed(AuthError):
 
 class TokenRequestFailed(AuthError):
     """The token endpoint gave no token. *code* is its error code (RFC 6749, section 5.2), such as ``invalid_grant``;
-    None if there is none. It is no text of the server's: unknown codes are not repeated.
+    None if there is none. It is no text of the server's: unknown codes are not repeated. *refused* says whether the
+    server has understood and refused; else the same request may succeed later.
     """
 
-    def __init__(self, message: str, code: str | None = None) -> None:
+    def __init__(self, message: str, code: str | None = None, *, refused: bool = False) -> None:
         super().__init__(message)
         self.code = code
+        self.refused = refused
 
 
 class TokensError(AuthError):

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 USE_DPOP_NONCE = "use_dpop_nonce"
+BUSY = frozenset({408, 429, *range(500, 600)})  # statuses of servers that may give a token later
+BUSY_CODES = frozenset({"server_error", "temporarily_unavailable"})
 
 MARGIN = (
     30.0  # seconds before its end in which a token is refreshed: a request may wait for the server's clock and network
@@ -176,7 +178,9 @@ class TokenEndpoint:
             token = read_token(answer, self.scopes, bound=self.proofs is not None)
         except TokenRequestFailed as exc:
             self.steps.add(action, url, str(exc))
-            raise TokenRequestFailed(f"{action} at {shown(url)}: {exc}", exc.code) from exc.__cause__
+            raise TokenRequestFailed(
+                f"{action} at {shown(url)}: {exc}", exc.code, refused=exc.refused
+            ) from exc.__cause__
         self.steps.add(action, url, "a token")
         return token
 
@@ -200,7 +204,9 @@ def authenticated(
             return {**fields, "client_id": client.id, "client_secret": client.secret or ""}, {}
         case "private_key_jwt":
             if key is None:
-                raise TokenRequestFailed("the client was registered with a key, which is not passed any more")
+                raise TokenRequestFailed(
+                    "the client was registered with a key, which is not passed any more", refused=True
+                )
             assertion = key.assertion(client.id, audience)
             return {**fields, "client_assertion_type": ASSERTION_TYPE, "client_assertion": assertion}, {}
         case "none":
@@ -216,7 +222,9 @@ def read_token(answer: Answer, scopes: Sequence[str], *, bound: bool = False) ->
     document = answer.json
     code = error_code(document)
     if document is None or not 200 <= answer.status < 300 or "error" in document:
-        raise TokenRequestFailed(f"{answer.problem}{f' ({code})' if code else ''}", code)
+        has_error = document is not None and "error" in document
+        refused = (has_error or 400 <= answer.status < 500) and answer.status not in BUSY and code not in BUSY_CODES
+        raise TokenRequestFailed(f"{answer.problem}{f' ({code})' if code else ''}", code, refused=refused)
     token, kind = document.get("access_token"), document.get("token_type", "bearer")
     if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable() or " " in token:
         raise TokenRequestFailed("the answer has no access_token that can be sent")

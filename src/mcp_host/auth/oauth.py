@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +19,7 @@ from mcp_host.auth.client import AuthClient
 from mcp_host.auth.device import OnDevice
 from mcp_host.auth.discovery import AuthorizationServer, Resource, Step, Steps, canonical, covers, discover, shown
 from mcp_host.auth.errors import (
+    AuthError,
     AuthorizationNeeded,
     DiscoveryFailed,
     LoginFailed,
@@ -231,6 +231,11 @@ class _Server:
         self._needed: Pending | None = None
         self._new: Token | None = None
         """What a login gave, until the server accepts it: if it is refused, another login is no better."""
+        self._renewed: Token | None = None
+        """What a refresh gave, until the server accepts it: if it is refused, another refresh is no better."""
+        self._attempts = 0
+        self._failure: tuple[object, AuthError] | None = None
+        """Why the last attempt was made, and how it failed."""
         self._proofs: Proofs | None = None
         self.steps = Steps()
 
@@ -262,15 +267,36 @@ class _Server:
             not self._is_due or (self._lock.locked() and token is not None and not token.has_expired(self._now))
         ):
             return token  # it still is good, even if another request gets the next one
-        async with self._lock:
-            if not self._loaded:
-                await self._load()
-            if not self._is_due:
+        return await self._attempt("refresh", self._in_time)
+
+    async def _in_time(self) -> Token | None:
+        if not self._loaded:
+            await self._load()
+        if not self._is_due:
+            return self._token
+        try:
+            return await self._refreshed()
+        except TokenRequestFailed as exc:
+            if self._token is not None and not self._token.has_expired(self._now):
                 return self._token
+            if self._auth._machine is not None or not exc.refused:
+                raise
+            return None  # a request without a token tells what the server wants
+
+    async def _attempt(self, why: object, attempt: Callable[[], Awaitable[Token | None]]) -> Token | None:
+        """One *attempt* at a time. If it fails, it has failed for all who wait, and for the same reason."""
+        before = self._attempts
+        async with self._lock:
+            if self._failure is not None and self._failure[0] == why and self._attempts != before:
+                raise self._failure[1].with_traceback(None)
+            self._failure = None
             try:
-                return await self._refreshed()
-            except TokenRequestFailed:  # a request without a token tells what the server wants
-                return None
+                return await attempt()
+            except AuthError as exc:
+                self._failure = why, exc
+                raise
+            finally:
+                self._attempts += 1
 
     @property
     def _token(self) -> Token | None:
@@ -287,8 +313,10 @@ class _Server:
 
     def accepted(self, token: Token | None) -> None:
         """The server has taken *token*."""
-        if token is self._new:
+        if token == self._new:
             self._new = None
+        if token == self._renewed:
+            self._renewed = None
 
     async def renew(self, refused: Token | None, challenge: Challenge, *, wants_more: bool) -> Token | None:
         """Another token than the *refused* one. None if there is no better one.
@@ -296,27 +324,51 @@ class _Server:
         Raises:
             AuthError: There is none. The text says why.
         """
-        async with self._lock:
+
+        return await self._attempt(
+            (wants_more, challenge.scopes), lambda: self._another(refused, challenge, wants_more=wants_more)
+        )
+
+    async def _another(self, refused: Token | None, challenge: Challenge, *, wants_more: bool) -> Token | None:
+        if (token := await self._known_other(refused)) is not None:
+            return token
+        if refused is not None and refused == self._new and not wants_more:
+            return None
+        self.steps.clear()
+        self.steps.add("request", self.url, "403, it wants more scopes" if wants_more else "401, it wants a token")
+        http = self._http()
+        resource, server = await discover(http, self.url, challenge, self.steps, issuer=self._issuer)
+        if self._saved is not None and self._saved.server.issuer != server.issuer:
+            await self._save(None)  # nothing of one authorization server is shown to another
+            self._proofs = None
+        asked = () if self._saved is None else self._saved.scopes
+        if wants_more and set(challenge.scopes or ()) <= set(asked):
+            return None  # the server refuses what it has asked for
+        if not wants_more and (token := await self._refreshed_instead(refused)) is not None:
+            return token
+        return await self._log_in(http, resource, server, self._wanted(resource, server, challenge))
+
+    async def _known_other(self, refused: Token | None) -> Token | None:
+        """A good token that another request, or another process, has gotten meanwhile."""
+        for is_fresh in (False, True):
+            if is_fresh:
+                await self._load()
             token = self._token
             if token is not None and token != refused and not token.has_expired(self._now):
-                return token  # another request has gotten it meanwhile
-            if refused is not None and refused == self._new and not wants_more:
-                return None
-            self.steps.clear()
-            self.steps.add("request", self.url, "403, it wants more scopes" if wants_more else "401, it wants a token")
-            http = self._http()
-            resource, server = await discover(http, self.url, challenge, self.steps, issuer=self._issuer)
-            if self._saved is not None and self._saved.server.issuer != server.issuer:
-                await self._save(None)  # nothing of one authorization server is shown to another
-                self._proofs = None
-            asked = () if self._saved is None else self._saved.scopes
-            if wants_more and set(challenge.scopes or ()) <= set(asked):
-                return None  # the server refuses what it has asked for
-            if not wants_more:
-                with suppress(TokenRequestFailed):  # then a login is left
-                    if (token := await self._refreshed()) is not None and token != refused:
-                        return token
-            return await self._log_in(http, resource, server, self._wanted(resource, server, challenge))
+                return token
+        return None
+
+    async def _refreshed_instead(self, refused: Token | None) -> Token | None:
+        """A refreshed token. None if a login is left."""
+        if refused is not None and refused == self._renewed:
+            return None
+        try:
+            token = await self._refreshed(refused)
+        except TokenRequestFailed as exc:
+            if self._auth._machine is not None or not exc.refused:
+                raise  # a login is no better
+            return None
+        return None if token == refused else token
 
     @property
     def _issuer(self) -> str | None:
@@ -380,7 +432,8 @@ class _Server:
         with CancelScope(shield=shield) as scope:
             token = await ask(self._endpoint(saved))
             scope.shield = True
-            await self._save(replace(saved, token=token, key=self._jwk))
+            while not await self._save(replace(saved, token=token, key=self._jwk)):
+                await self._load()  # a new token is never lost
             self._new = token
         return token
 
@@ -454,13 +507,13 @@ class _Server:
             f"{excerpt(server.issuer)} takes none of {', '.join(map(repr, self._auth._registrations))}"
         )
 
-    async def _refreshed(self) -> Token | None:
-        """A token for the refresh token, or what another process has gotten meanwhile. None if there is none.
+    async def _refreshed(self, refused: Token | None = None) -> Token | None:
+        """A token for the refresh token, or another than the *refused* one that still is good. None if there is none.
 
         Raises:
             TokenRequestFailed: The server gave none.
         """
-        saved = await self._claimed(self._token)
+        saved = await self._claimed(refused)
         if saved is None or saved.token is None:
             return None
         if (machine := self._auth._machine) is not None and saved.token.is_due(self._now):
@@ -482,11 +535,15 @@ class _Server:
                     kept = None
                 raise
             finally:
-                await self._save(kept)
-        return new
+                while not await self._save(kept):
+                    await self._load()
+                    if self._saved is None or self._saved.token != saved.token:
+                        break  # another process has logged out, or has a newer token
+            self._renewed = new
+        return self._token
 
-    async def _claimed(self, before: Token | None) -> Saved | None:
-        """What the store has, with a lease on its refresh token, unless it has another token than *before*.
+    async def _claimed(self, refused: Token | None) -> Saved | None:
+        """What the store has, with a lease on its refresh token, unless its token is good and not the *refused* one.
 
         One process refreshes at a time: a refresh token may work only once.
         """
@@ -495,15 +552,18 @@ class _Server:
             saved = self._saved
             if saved is None or saved.token is None or saved.token.refresh_token is None:
                 return saved
-            if saved.token != before and not saved.token.is_due(self._now):
-                return replace(saved, refreshing_until=None)
             now = self._now
-            if saved.refreshing_until is None or saved.refreshing_until < now:
-                claim = replace(saved, refreshing_until=now + LEASE)
+            is_leased = saved.refreshing_until is not None and saved.refreshing_until >= now
+            is_good = not (saved.token.has_expired(now) if is_leased else saved.token.is_due(now))
+            if saved.token != refused and is_good:
+                return replace(saved, refreshing_until=None)
+            if is_leased:
+                await sleep(LEASE_POLL)
+                continue
+            claim = replace(saved, refreshing_until=now + LEASE)
+            with CancelScope(shield=True):  # others wait for a lease, even for one that was cancelled
                 if await self._save(claim):
                     return claim
-            else:
-                await sleep(LEASE_POLL)
 
     async def _load(self) -> None:
         self._text = await self._auth._store.load(self._key)
@@ -523,12 +583,11 @@ class _Server:
         kept = await self._auth._store.swap(self._key, self._text, text)
         if kept:
             self._text, self._saved = text, saved
-        elif saved is not None and saved.token is not None and saved.refreshing_until is None:
-            self._text = await self._auth._store.load(self._key)
-            return await self._save(saved)  # a new token is never lost
         return kept
 
     async def forget(self) -> None:
         async with self._lock:
             await self._load()
-            await self._save(None)
+            while not await self._save(None):
+                await self._load()
+            self._new = self._renewed = self._needed = self._proofs = None
