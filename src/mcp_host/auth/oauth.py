@@ -112,6 +112,10 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         if registration is None:
             registration = Dynamic()
         self._registrations = tuple(registration) if isinstance(registration, Sequence) else (registration,)
+        if len(self._registrations) > 1 and any(
+            isinstance(each, Registered) and each.issuer is None for each in self._registrations
+        ):
+            raise ValueError("beside other registrations, Registered needs its issuer")
         if callable(login):
             if redirect_uri is None:
                 raise ValueError("a function as login needs redirect_uri: where the authorization server redirects to")
@@ -372,13 +376,12 @@ class _Server:
 
     @property
     def _issuer(self) -> str | None:
-        """The only authorization server that the client's credentials are for; None if they can be renewed, or are not known yet."""
+        """The only authorization server that the client's credentials are for. None if it is not known yet, or there are others."""
         auth = self._auth
-        holders = [*auth._registrations, *([] if auth._machine is None else [auth._machine])]
-        for holder in holders:
-            if isinstance(holder, Registered) or holder is auth._machine:
-                return holder.issuer or (None if self._saved is None else self._saved.server.issuer)
-        return None
+        holder = auth._machine or (auth._registrations[0] if len(auth._registrations) == 1 else None)
+        if not isinstance(holder, Machine | Registered):
+            return None
+        return holder.issuer or (None if self._saved is None else self._saved.server.issuer)
 
     def _http(self) -> AuthClient:
         return AuthClient(self.url, client=self._auth._client, clock=self._auth._clock)

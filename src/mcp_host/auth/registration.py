@@ -50,7 +50,9 @@ class OAuthClient:
 
 
 class Registered:
-    """A client that was registered by hand. With *issuer* it is used at that authorization server only: pass it.
+    """A client that was registered by hand, at the authorization server *issuer*.
+
+    Pass the *issuer*: otherwise it is the first authorization server that an MCP server names, and no other later.
 
     *method* is how it authenticates at the token endpoint; the default is "client_secret_basic" with a *secret*,
     "private_key_jwt" with a *key*, and "none" with neither.
@@ -91,10 +93,8 @@ class Registered:
         steps: Steps,
     ) -> OAuthClient | None:
         if self.issuer is not None and self.issuer != server.issuer:
-            raise RegistrationFailed(
-                f"the client id was registered at {excerpt(self.issuer)}, and the authorization server is"
-                f" {excerpt(server.issuer)}"
-            )
+            steps.add("registration", server.issuer, f"refused: the client id is for {excerpt(self.issuer)}")
+            return None
         steps.add("registration", server.issuer, "registered by hand")
         client = self._client
         return OAuthClient(client.id, client.secret, client.method, _uris(redirect_uri))
