@@ -93,6 +93,24 @@ def aimock(fixtures: Path, port: int) -> list[str]:
     return ["node", str(command), "--port", str(port), "--fixtures", str(fixtures), "--strict"]
 
 
+def authority(port: int, mark: str, *redirect_uris: str) -> list[str]:
+    """The command for an authorization server, which redirects the client "proxy" to *redirect_uris*."""
+    return [
+        "node",
+        str(SERVERS / "authority.mjs"),
+        str(port),
+        str(CACHE / "node" / "node_modules"),
+        mark,
+        *redirect_uris,
+    ]
+
+
+def protected(version: int, issuer: str, ports: Mapping[str, int], mark: str) -> list[str]:
+    """The command for protected servers on that *version* of the official SDK: a port for each kind."""
+    command = [python_with(version), str(SERVERS / "protected.py"), issuer, mark]
+    return [*command, *(word for kind, port in ports.items() for word in (kind, str(port)))]
+
+
 def typescript_sdk(mark: str) -> list[str]:
     return ["node", str(SERVERS / "typescript_sdk.mjs"), str(_package("sdk")), mark]
 

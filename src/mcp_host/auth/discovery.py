@@ -99,7 +99,7 @@ async def discover(
             raise DiscoveryFailed(f"{shown(server_url)} has the authorization server {found}, not {excerpt(issuer)}")
         issuers = (issuer,)
     for candidate in issuers[:MOST_SERVERS]:
-        server = await _server(client, candidate, metadata_urls(candidate), steps)
+        server = await _server(client, (candidate,), steps)
         if server is not None:
             return resource, server
     raise _failed(server_url, "no metadata of its authorization server can be used", steps)
@@ -142,13 +142,14 @@ async def _resource(client: AuthClient, server_url: str, challenge: Challenge, s
     return Resource(identifier, servers, _texts(document, "scopes_supported") or None)
 
 
-async def _server(client: AuthClient, issuer: str, urls: Sequence[str], steps: Steps) -> AuthorizationServer | None:
-    for url in urls:
+async def _server(client: AuthClient, issuers: Sequence[str], steps: Steps) -> AuthorizationServer | None:
+    """The authorization server with one of these identifiers, which have the same URLs of metadata."""
+    for url in metadata_urls(issuers[0]):
         document = await _get(client, "metadata of the authorization server", url, steps)
         if document is None:
             continue
         try:
-            return _checked(document, issuer)
+            return _checked(document, issuers)
         except ValueError as exc:
             _refuse(steps, str(exc))
     return None
@@ -164,7 +165,7 @@ async def _server_of_2025_03_26(
     scheme, netloc, *_ = urlsplit(server_url)
     origin = f"{scheme}://{netloc}"
     resource = Resource(canonical(server_url), (origin,), None)
-    server = await _server(client, origin, metadata_urls(origin), steps)
+    server = await _server(client, (origin, f"{origin}/"), steps)  # no one has stated which of the two it is
     if server is None:
         if any(step.outcome.startswith("refused") for step in steps):
             raise _failed(server_url, "no metadata of its authorization server can be used", steps)
@@ -191,15 +192,16 @@ async def _get(client: AuthClient, action: str, url: str, steps: Steps) -> JSONO
     return found
 
 
-def _checked(document: JSONObject, issuer: str) -> AuthorizationServer:
+def _checked(document: JSONObject, issuers: Sequence[str]) -> AuthorizationServer:
     """The metadata in *document*.
 
     Raises:
         ValueError: It must not be used.
     """
     stated = document.get("issuer")
-    if stated != issuer:  # RFC 8414, section 3.3: "identical", so that not even a slash at the end may differ
-        raise ValueError(f"its issuer is {excerpt(str(stated))}, not {excerpt(issuer)}")
+    issuer = next((issuer for issuer in issuers if issuer == stated), None)
+    if issuer is None:  # RFC 8414, section 3.3: "identical", so that not even a slash at the end may differ
+        raise ValueError(f"its issuer is {excerpt(str(stated))}, not {excerpt(issuers[0])}")
     token = _endpoint(document, "token_endpoint")
     if token is None:
         raise ValueError("it has no token_endpoint")

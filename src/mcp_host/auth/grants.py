@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mcp_host.auth.client import Answer, AuthClient
 
 ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+OFFLINE_ACCESS = "offline_access"
 USE_DPOP_NONCE = "use_dpop_nonce"
 BUSY = frozenset({408, 429, *range(500, 600)})  # statuses of servers that may give a token later
 BUSY_CODES = frozenset({"server_error", "temporarily_unavailable"})
@@ -97,8 +98,11 @@ class AuthorizationRequest:
             "code_challenge_method": S256,
             "resource": resource,
         }
-        if scope := " ".join(scopes):
-            fields["scope"] = scope
+        scopes = tuple(scopes)
+        if scopes:
+            fields["scope"] = " ".join(scopes)
+        if OFFLINE_ACCESS in scopes:
+            fields["prompt"] = "consent"  # without it, it "MUST [be] ignored" (OpenID Connect Core, section 11)
         parts = urlsplit(endpoint)
         query = urlencode([*parse_qsl(parts.query, keep_blank_values=True), *fields.items()])
         url = urlunsplit((parts.scheme, parts.netloc, parts.path, query, ""))

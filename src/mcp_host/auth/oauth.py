@@ -27,7 +27,15 @@ from mcp_host.auth.errors import (
     TokenRequestFailed,
     TokensError,
 )
-from mcp_host.auth.grants import USE_DPOP_NONCE, AuthorizationRequest, Token, TokenEndpoint, code_grant, refresh_grant
+from mcp_host.auth.grants import (
+    OFFLINE_ACCESS,
+    USE_DPOP_NONCE,
+    AuthorizationRequest,
+    Token,
+    TokenEndpoint,
+    code_grant,
+    refresh_grant,
+)
 from mcp_host.auth.keys import ES256, Proofs
 from mcp_host.auth.login import Login, LoginFunction, by_function
 from mcp_host.auth.machines import Machine
@@ -43,7 +51,6 @@ except ImportError:  # an application without it has no client that asks for its
 
 INVALID_GRANT = "invalid_grant"
 UNKNOWN_CLIENT = frozenset({"invalid_client", "unauthorized_client"})
-OFFLINE_ACCESS = "offline_access"
 MOST_RENEWALS = 3  # of the token of one request: "no more than a few times" (step-up authorization flow)
 
 LEASE = 60.0  # seconds for one refresh, after which another process may try; a token request takes half of it at most

@@ -17,7 +17,7 @@ from mcp_host.auth.responses import error_code
 from mcp_host.errors import excerpt
 
 if TYPE_CHECKING:
-    from mcp_host.auth.client import AuthClient
+    from mcp_host.auth.client import Answer, AuthClient
 
 TokenAuthMethod: TypeAlias = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
 """How a client authenticates at the token endpoint."""
@@ -30,6 +30,7 @@ METHODS: tuple[TokenAuthMethod, ...] = (
     "client_secret_post",
 )  # best first, for `Dynamic`
 WITH_SECRET = ("client_secret_basic", "client_secret_post")
+SCOPES_REFUSED = frozenset({400, 403})
 DEFAULT_METHODS = ("client_secret_basic",)  # RFC 8414, section 2, where the metadata has no list
 
 
@@ -179,12 +180,13 @@ class Dynamic:
             # "Omitting it defaults to "web" under OIDC, which can conflict with native-style redirect URIs"
             "application_type": "native" if is_native(redirect_uri) else "web",
         }
-        if scopes:
-            body["scope"] = " ".join(scopes)
-        answer = await http.post_json(url, {**body, **self._metadata})
+        scope = {"scope": " ".join(scopes)} if scopes else {}
+        answer = await http.post_json(url, {**body, **scope, **self._metadata})
+        if scope and answer.status in SCOPES_REFUSED:  # those of a resource may be known to it only in a login
+            steps.add("registration", url, f"{_outcome(answer)}: tried again without scopes")
+            answer = await http.post_json(url, {**body, **self._metadata})
         if answer.status not in (200, 201) or answer.json is None:
-            code = error_code(answer.json)
-            outcome = f"{answer.problem}{f' ({code})' if code else ''}"
+            outcome = _outcome(answer)
             steps.add("registration", url, outcome)
             raise RegistrationFailed(f"registration at {shown(url)}: {outcome}")
         try:
@@ -206,6 +208,11 @@ def _uris(redirect_uri: str | None) -> tuple[str, ...]:
 
 
 Registration: TypeAlias = Registered | Cimd | Dynamic
+
+
+def _outcome(answer: Answer) -> str:
+    code = error_code(answer.json)
+    return f"{answer.problem}{f' ({code})' if code else ''}"
 
 
 def _read(answer: Mapping[str, object], asked: TokenAuthMethod, redirect_uri: str | None) -> OAuthClient:
