@@ -52,10 +52,8 @@ async def connected(url: str, auth: Any) -> AsyncIterator[Client]:
 
 async def called(client: Client, tool: str = "who") -> list[str]:
     """Whose token a call had, and its scopes."""
-    result = await client.call_tool(tool)
-    assert result.structured_content is not None
-    told: list[str] = result.structured_content["result"]
-    return told
+    told: Any = (await client.call_tool(tool)).structured_content
+    return list(told["result"])
 
 
 def logging_in(person: Person, **options: Any) -> OAuth:
