@@ -336,6 +336,8 @@ OTHERS: Sequence[Callable[[], object]] = [
 
 
 def put(make: Callable[[], object], container: Any, key: Any) -> None:
+    if isinstance(container, dict) and not isinstance(key, str):  # it was a list before another change
+        raise TypeError("JSON has no such name")
     container[key] = make()
 
 
