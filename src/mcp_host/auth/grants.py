@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, quote_plus, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from mcp_host.auth.discovery import S256, AuthorizationServer, Steps, shown
 from mcp_host.auth.errors import DiscoveryFailed, LoginFailed, TokenRequestFailed
@@ -202,8 +202,9 @@ def authenticated(
     """*fields* and headers with the client's authentication (RFC 6749, section 2.3.1; RFC 7523, section 2.2)."""
     match client.method:
         case "client_secret_basic":
-            pair = f"{quote_plus(client.id)}:{quote_plus(client.secret or '')}"
-            return dict(fields), {"Authorization": f"Basic {b64encode(pair.encode()).decode()}"}
+            pair = f"{quote(client.id, safe='')}:{quote(client.secret or '', safe='')}"  # a space as %20: all read that
+            # Servers of the official SDK find the client by the field.
+            return {**fields, "client_id": client.id}, {"Authorization": f"Basic {b64encode(pair.encode()).decode()}"}
         case "client_secret_post":
             return {**fields, "client_id": client.id, "client_secret": client.secret or ""}, {}
         case "private_key_jwt":

@@ -4,7 +4,7 @@ Runs in the environments that `run.py` installs: ``protected.py ISSUER MARK KIND
 
 sdk: the official SDK, which asks the authorization server *ISSUER* after each token.
 sdk-own: the official SDK as its own authorization server.
-fastmcp, short, dpop: FastMCP, which asks *ISSUER*; tokens of "short" last seconds, and those of "dpop" are bound to a key.
+fastmcp, dpop: FastMCP, which asks *ISSUER*; tokens of "dpop" are bound to a key.
 fastmcp-own: FastMCP's provider in memory.
 fastmcp-proxy: FastMCP's proxy, whose people log in at *ISSUER*.
 """
@@ -288,7 +288,7 @@ async def serve() -> None:
     async with anyio.create_task_group() as tasks:
         for kind, port in zip(SERVERS[::2], SERVERS[1::2], strict=True):
             origin = f"http://127.0.0.1:{port}"
-            url = f"{origin}/short/mcp" if kind == "short" else f"{origin}/mcp"
+            url = f"{origin}/mcp"
             app = (of_the_sdk if kind.startswith("sdk") else of_fastmcp)(kind, origin, url)
             tasks.start_soon(uvicorn.Server(uvicorn.Config(app, port=int(port))).serve)
 
