@@ -68,7 +68,7 @@ class AuthorizationServer:
     rotates: bool = True
     gives_refresh_tokens: bool = True
     answers: dict[str, Callable[[Request], Awaitable[Response]]] = field(default_factory=dict)
-    """Other answers, by the name of the endpoint: metadata, register, authorize, token."""
+    """Other answers, by the name of the endpoint: metadata, openid, register, authorize, token."""
 
     polls: list[str] = field(default_factory=list)
     device_grant: Grant | None = None
@@ -107,8 +107,10 @@ class AuthorizationServer:
     def app(self) -> App:
         endpoints = {"metadata": self._metadata, "register": self._register}
         endpoints |= {"authorize": self._authorize, "token": self._token, "device": self._device}
+        endpoints["openid"] = self._openid
         paths = {
             "metadata": f"/.well-known/oauth-authorization-server{self.path}",
+            "openid": f"/.well-known/openid-configuration{self.path}",
             **{name: f"{self.path}/{name}" for name in ("register", "authorize", "token", "device")},
         }
 
@@ -118,7 +120,7 @@ class AuthorizationServer:
 
             return endpoint
 
-        methods = {"metadata": "GET", "authorize": "GET"}
+        methods = {"metadata": "GET", "openid": "GET", "authorize": "GET"}
         return Starlette(
             routes=[Route(path, routed(name), methods=[methods.get(name, "POST")]) for name, path in paths.items()]
         )
@@ -126,6 +128,9 @@ class AuthorizationServer:
     async def _metadata(self, request: Request) -> Response:
         self.log.append(("metadata", {}))
         return JSONResponse(self.document())
+
+    async def _openid(self, request: Request) -> Response:
+        return Response(status_code=404)
 
     async def _register(self, request: Request) -> Response:
         asked = await request.json()
@@ -211,6 +216,14 @@ class AuthorizationServer:
             answer["refresh_token"] = refresh_token
         return JSONResponse(answer)
 
+    @property
+    def secrets(self) -> set[str]:
+        """All that must not be shown."""
+        names = ("state", "code_verifier", "code", "refresh_token")
+        given = {fields[name] for _, fields in self.log for name in names if name in fields}
+        clients = {client["client_secret"] for client in self.clients.values() if "client_secret" in client}
+        return {*self.tokens, *self.refresh_tokens, *self.codes, *given, *clients}
+
     def _revoke(self, family: str) -> None:
         self.revoked.append(family)
         for tokens in (self.tokens, self.refresh_tokens):
@@ -251,6 +264,7 @@ class Protected:
     origin: str = ""
     seen: list[str] = field(default_factory=list)
     """The Authorization headers of requests; an empty text for none."""
+    queries: list[bytes] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -271,6 +285,7 @@ class Protected:
             return
         authorization = dict(scope["headers"]).get(b"authorization", b"").decode()
         self.seen.append(authorization)
+        self.queries.append(scope["query_string"])
         token = self.server.tokens.get(authorization.removeprefix("Bearer "))
         body, replayed = await _read(receive)
         wanted = [name for name in (self.scope, self.needs(body)) if name]

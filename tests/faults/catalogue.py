@@ -275,8 +275,5 @@ ROWS = {
 """The faults, by the number that each has in the catalogue."""
 
 
-UNTESTED: dict[str, str] = {
-    **{row: "there is no OAuth yet; it has a separate issue" for row in ROWS if row.startswith("O")},
-    "H12": "only an authorization that asks a user can be cancelled while it asks, and that comes with OAuth",
-}
+UNTESTED: dict[str, str] = {}
 """The rows that no test here is about, and why."""
