@@ -5,9 +5,8 @@ step               what it does
 =================  =================================================================================
 `write_request`    writes the keyword arguments of the SDK's call; a pure function of the provider's module
 `with_options`     merges the host's options into them
-`ask`              asks the caller's SDK client, through one of the next two
-`request_reply`    gets a whole reply
-`request_events`   gets a stream of events, which the pure `read_event` folds into the same reply
+`request_reply`    asks the caller's SDK client, and gets a whole reply
+`request_events`   gets a stream of events instead, which the pure `read_event` folds into the same reply
 `read_reply`       reads what the reply says, as `Reply`; a pure function of the provider's module
 `answer_of`        is the same for all providers: names, ids, arguments, reasoning, usage
 =================  =================================================================================
@@ -177,7 +176,7 @@ class ProviderModel(ABC):
         try:
             if is_stream:
                 return await self._ask_and_show(body, prompt, request)
-            return self._answer(await self.ask(body), prompt)
+            return self._answer(await self.request_reply(body), prompt)
         except McpError:
             raise
         except Exception as exc:
@@ -230,13 +229,11 @@ class ProviderModel(ABC):
         stops = [stop for stop in request.stop_sequences or () if stop] if self.cuts_at_stops else []
         on_delta = self._on_delta if is_shown else None
         async with showing(request, on_delta, progress=is_shown and self._progress, stops=stops) as show:
-            reply = await self.ask(body, show)
+            reply = await self.fold_events(body, show)
             return self._answer(reply, prompt)  # inside: an answer that fails waits for no progress
 
-    async def ask(self, body: JSONObject, show: Show | None = None) -> JSONObject:
-        """Ask for a reply. With *show*, for a stream of it: *show* gets each text that an event adds to the answer."""
-        if show is None:
-            return await self.request_reply(body)
+    async def fold_events(self, body: JSONObject, show: Show) -> JSONObject:
+        """The reply that a stream of events folds to. *show* gets each text that an event adds to the answer."""
         reply: JSONObject = {}
         heard = Heard(self.provider)
         async with self.request_events(body) as events:

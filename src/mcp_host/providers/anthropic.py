@@ -16,7 +16,7 @@ Rules that no description of the API has in one place, and that requests are wri
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, assert_never
 
@@ -362,6 +362,11 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     )
 
 
+def is_paused(reply: JSONObject) -> bool:
+    """Whether its turn goes on if it is sent back."""
+    return reply.get("stop_reason") == PAUSED and OPEN not in reply
+
+
 def resumed(body: JSONObject, reply: JSONObject) -> JSONObject:
     """The request after which a paused turn goes on: https://platform.claude.com/docs/en/agents-and-tools/tool-use/server-tools."""
     container = reply.get("container")
@@ -487,18 +492,27 @@ class AnthropicModel(ProviderModel):
         max_tokens: int = body["max_tokens"]
         return max_tokens > MOST_TOKENS_AT_ONCE
 
-    async def ask(self, body: JSONObject, show: Show | None = None) -> JSONObject:
-        """Ask until the turn is no longer paused."""
-        reply = await super().ask(body, show)
+    async def request_reply(self, body: JSONObject) -> JSONObject:
+        reply = await self._request_once(body)
+        return await self._continued(body, reply, self._request_once) if is_paused(reply) else reply
+
+    async def fold_events(self, body: JSONObject, show: Show) -> JSONObject:
+        fold = super().fold_events
+        return await self._continued(body, await fold(body, show), lambda body: fold(body, show))
+
+    async def _request_once(self, body: JSONObject) -> JSONObject:
+        return as_json(await self._client.messages.create(**body))
+
+    async def _continued(
+        self, body: JSONObject, reply: JSONObject, ask: Callable[[JSONObject], Awaitable[JSONObject]]
+    ) -> JSONObject:
+        """*reply*, with how its turn goes on after each pause. *ask* sends a request."""
         for _ in range(MOST_PAUSES):
-            if OPEN in reply or reply.get("stop_reason") != PAUSED:
+            if not is_paused(reply):
                 break
             body = resumed(body, reply)
-            reply = joined(reply, await super().ask(body, show))
+            reply = joined(reply, await ask(body))
         return reply
-
-    async def request_reply(self, body: JSONObject) -> JSONObject:
-        return as_json(await self._client.messages.create(**body))
 
     @asynccontextmanager
     async def request_events(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:

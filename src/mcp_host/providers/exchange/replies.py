@@ -208,14 +208,21 @@ def object_in(value: object) -> JSONObject:
 
 def token_counts(**counts: object) -> Usage | None:
     """The counts that are whole numbers, from 0. Others mean nothing, and are no reason to lose an answer. None if there are none."""
-    told = {name: value for name, value in counts.items() if value is not None}
-    return {name: count for name, value in told.items() if (count := _count(value)) is not None} or None
+    usage: dict[str, int] = {}
+    for name, value in counts.items():  # most of them are None
+        if value is not None and (count := _count(value)) is not None:
+            usage[name] = count
+    return usage or None
 
 
 def total(first: object, *more: object) -> int | None:
     """The sum of *first* and of those of *more* that are counts. None if *first* is not a count."""
     count = _count(first)
-    return None if count is None else count + sum([_count(value) or 0 for value in more if value])
+    if count is not None:
+        for value in more:
+            if value:
+                count += _count(value) or 0
+    return count
 
 
 def _count(value: object) -> int | None:
