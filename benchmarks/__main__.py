@@ -11,9 +11,18 @@ from collections.abc import Callable, Iterable, Sequence
 
 from benchmarks import growth, page
 from benchmarks.installation import install, say
-from benchmarks.peers import MCP, OURS, PEERS, WITH_ADAPTER, WITH_MIDDLEWARE, Peer
+from benchmarks.peers import (
+    MCP,
+    OURS,
+    PEERS,
+    WITH_ADAPTER,
+    WITH_MIDDLEWARE,
+    WITH_OAUTH,
+    WITHOUT_OAUTH,
+    Peer,
+)
 from benchmarks.report import Row, cost_table, eras_table, goals_table, variants_table, wall_table
-from benchmarks.scenarios import BY_REVISION, SCENARIOS, THROUGH_ADAPTER, THROUGH_MIDDLEWARE, Scenario
+from benchmarks.scenarios import BY_REVISION, SCENARIOS, THROUGH_ADAPTER, THROUGH_MIDDLEWARE, WITH_TOKEN, Scenario
 from benchmarks.workers import Results, Worker, http_server, measure
 from tests.installation import Unusable
 
@@ -33,12 +42,14 @@ def main(arguments: Sequence[str]) -> int:
     complete = is_complete(options)
     machine = page.machine() if complete else ""  # before the benchmarks load it
     with http_server() as url:
-        if options.middleware:
+        if options.oauth:
+            tables = oauth_table(url)
+        elif options.middleware:
             tables = variants_tables(url)
         else:
             tables = growth_tables(url) if options.growth else scenario_tables(options, url)
         if complete:
-            tables |= growth_tables(url) | variants_tables(url) | {"machine": machine}
+            tables |= growth_tables(url) | variants_tables(url) | oauth_table(url) | {"machine": machine}
             page.PAGE.write_text(page.rewrite(page.PAGE.read_text(encoding="utf-8"), tables), encoding="utf-8")
             say(f"{page.PAGE} has the tables")
     print("\n\n".join(tables.values()))
@@ -54,6 +65,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--middleware", action="store_true", help="only the costs of middleware and adapters; only prints"
     )
+    parser.add_argument("--oauth", action="store_true", help="only the cost of a token of OAuth; only prints")
     parser.add_argument("--only", type=some_of(SCENARIOS), default=list(SCENARIOS), metavar="NAME,...")
     parser.add_argument("--clients", type=some_of(PEERS), default=list(PEERS), metavar="NAME,...")
     parser.add_argument("--rounds", type=int)
@@ -75,7 +87,7 @@ def some_of(known: Iterable[str]) -> Callable[[str], list[str]]:
 
 def clients_of(options: argparse.Namespace) -> list[str]:
     """The clients to install."""
-    if options.middleware:
+    if options.middleware or options.oauth:
         return [OURS.name]
     named: list[str] = options.clients
     return [OURS.name, MCP.name] if options.growth else named
@@ -84,7 +96,7 @@ def clients_of(options: argparse.Namespace) -> list[str]:
 def is_complete(options: argparse.Namespace) -> bool:
     """Whether this run measures everything that the page shows."""
     everything = options.only == list(SCENARIOS) and options.clients == list(PEERS)
-    a_part = options.quick or options.growth or options.middleware
+    a_part = options.quick or options.growth or options.middleware or options.oauth
     return everything and options.rounds >= ROUNDS and not a_part
 
 
@@ -127,6 +139,13 @@ def variants_tables(url: str) -> dict[str, str]:
         "middleware": variants_table(through_middleware, WITH_MIDDLEWARE),
         "adapter": variants_table(through_adapter, WITH_ADAPTER),
     }
+
+
+def oauth_table(url: str) -> dict[str, str]:
+    """Ours with a token of OAuth that is good and without, over our own pool and over httpx, in turns."""
+    compile_modules([*WITHOUT_OAUTH, *WITH_OAUTH], url)
+    rows = compare(WITH_TOKEN, [*WITHOUT_OAUTH, *WITH_OAUTH], url, ROUNDS)
+    return {"oauth": variants_table(rows, WITH_OAUTH, WITHOUT_OAUTH)}
 
 
 def growth_tables(url: str) -> dict[str, str]:

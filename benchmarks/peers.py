@@ -50,3 +50,13 @@ WITH_MIDDLEWARE = [
 
 WITH_ADAPTER = [_ours("adapter", "`AnthropicModel`", "adapter")]
 """Our client with an adapter of models instead of a function."""
+
+WITHOUT_OAUTH = [
+    _ours("pool", "over our own pool", "no-oauth"),
+    _ours("httpx", "over httpx", "no-oauth", "httpx"),
+]
+WITH_OAUTH = [
+    _ours("oauth", "`OAuth`, over our own pool", "oauth"),
+    _ours("oauth-httpx", "`OAuth`, over httpx", "oauth", "httpx"),
+]
+"""Our client with a token of OAuth that is good, each against the same without."""

@@ -114,17 +114,18 @@ def eras_table(older: Iterable[Row], newer: Iterable[Row], peers: Sequence[Peer]
     return table(["what the client does", "unit", *titles], lines, numbers_from=2)
 
 
-def variants_table(rows: Iterable[Row], variants: Sequence[Peer]) -> str:
-    """The ratio of our cost with each middleware or adapter to that without: of the lowest costs in any round."""
-    lines = ([row.scenario.title, *(_to_ours(row, peer) for peer in variants)] for row in rows)
+def variants_table(rows: Iterable[Row], variants: Sequence[Peer], bases: Sequence[Peer] = ()) -> str:
+    """The ratio of our cost with each variant to that of its base: of the lowest costs in any round. The default base is `OURS`."""
+    pairs = list(zip(variants, bases or [OURS] * len(variants), strict=True))
+    lines = ([row.scenario.title, *(_ratio_to(base, row, peer) for peer, base in pairs)] for row in rows)
     return table(["what the client does", *(peer.title for peer in variants)], lines, numbers_from=1)
 
 
-def _to_ours(row: Row, peer: Peer) -> str:
-    ours, its = row.cost[OURS.name], row.cost[peer.name]
-    if isinstance(ours, str) or isinstance(its, str):
+def _ratio_to(base: Peer, row: Row, peer: Peer) -> str:
+    without, its = row.cost[base.name], row.cost[peer.name]
+    if isinstance(without, str) or isinstance(its, str):
         return "fails"
-    return f"{min(its) / min(ours):.2f}"
+    return f"{min(its) / min(without):.2f}"
 
 
 def _cell(costs: Costs) -> str:

@@ -1,10 +1,12 @@
-"""mcp-host, as its tutorial uses it; with one middleware, or with an adapter of models, if there is an argument."""
+"""mcp-host, as its tutorial uses it; with one middleware, an adapter of models, httpx or OAuth, if there are arguments."""
 
 from __future__ import annotations
 
+import json
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.clients.drive import Model, main
@@ -12,9 +14,11 @@ from mcp_host import Client, Sampling, SamplingLimits, SamplingRequest, Stdio, S
 from mcp_host.types import CreateMessageResult, ProgressNotificationParams
 
 if TYPE_CHECKING:
+    from mcp_host.auth import OAuth
     from mcp_host.middleware import AnyRequest, CallNext, Middleware
 
-ADAPTER = "adapter"
+ADAPTER, HTTPX, OAUTH, NO_OAUTH = "adapter", "httpx", "oauth", "no-oauth"
+HOUR = 3600.0
 LIMITS = SamplingLimits(messages=512)  # the default is 256, and one row has more
 
 
@@ -43,10 +47,41 @@ class Session:
 
 @asynccontextmanager
 async def open(server: str | list[str], model: Model | None) -> AsyncIterator[Session]:
-    transport = StreamableHttp(server) if isinstance(server, str) else Stdio(server)
-    kinds = [kind for kind in sys.argv[1:] if kind != ADAPTER]
-    async with Client(transport, sampling=sampling(model), middleware=[*map(middleware, kinds)]) as client:
-        yield Session(client)
+    kinds = [kind for kind in sys.argv[1:] if kind not in (ADAPTER, HTTPX, OAUTH, NO_OAUTH)]
+    async with AsyncExitStack() as stack:
+        transport = await over_http(server, stack) if isinstance(server, str) else Stdio(server)
+        client = Client(transport, sampling=sampling(model), middleware=[*map(middleware, kinds)])
+        yield Session(await stack.enter_async_context(client))
+
+
+async def over_http(url: str, stack: AsyncExitStack) -> StreamableHttp:
+    auth = await authorization(url) if {OAUTH, NO_OAUTH} & {*sys.argv} else None
+    if NO_OAUTH in sys.argv:  # the same objects are in memory, which changes what the garbage collector costs
+        auth = None
+    if HTTPX not in sys.argv:
+        return StreamableHttp(url, auth=auth)
+    import httpx
+
+    client = await stack.enter_async_context(httpx.AsyncClient(timeout=None))
+    return StreamableHttp(url, client=client, auth=auth)
+
+
+async def authorization(url: str) -> OAuth:
+    """An `OAuth` that has a token for *url*, as after a login."""
+    from mcp_host.auth import MemoryTokens, OAuth
+
+    server = {"issuer": url, "authorization_endpoint": url, "token_endpoint": url}
+    now = time.time()
+    token = {"access_token": 40 * "a", "refresh_token": "r", "expires_at": now + HOUR, "refresh_at": now + HOUR}
+    saved = {
+        "resource": {"identifier": url, "authorization_servers": [url], "scopes": None},
+        "server": server,
+        "client": {"id": "bench"},
+        "token": token,
+    }
+    tokens = MemoryTokens()
+    await tokens.swap(f"server {url}", None, json.dumps(saved))
+    return OAuth(tokens=tokens)
 
 
 def sampling(model: Model | None) -> Sampling | None:

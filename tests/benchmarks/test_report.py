@@ -7,7 +7,7 @@ import pytest
 from benchmarks.job import Failure, Job, Measurement
 from benchmarks.page import rewrite
 from benchmarks.peers import MCP, OURS
-from benchmarks.report import Row, cost_table, figure, goals_table, typical
+from benchmarks.report import Row, cost_table, figure, goals_table, typical, variants_table
 from benchmarks.scenarios import SCENARIOS
 from benchmarks.workers import Outcome, Results, reason
 
@@ -130,6 +130,16 @@ GROUP = """\
 )
 def test_the_reason_for_a_failure_is_the_last_error_that_the_traceback_names(stderr: str, expected: str) -> None:
     assert reason(stderr) == expected
+
+
+def test_a_variant_is_compared_with_its_own_base() -> None:
+    measured = row(spent(0.1, 0.4), spent(0.3, 0.5))
+
+    shown = variants_table([measured], [OURS, MCP], [OURS, OURS]).splitlines()[-1]
+    other = variants_table([measured], [OURS], [MCP]).splitlines()[-1]
+
+    assert shown == f"| {measured.scenario.title} | 1.00 | 3.00 |"
+    assert other == f"| {measured.scenario.title} | 0.33 |"
 
 
 def test_a_table_is_replaced_and_the_rest_of_the_page_stays() -> None:
