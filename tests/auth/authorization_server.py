@@ -107,11 +107,11 @@ class AuthorizationServer:
     def app(self) -> App:
         endpoints = {"metadata": self._metadata, "register": self._register}
         endpoints |= {"authorize": self._authorize, "token": self._token, "device": self._device}
-        endpoints["openid"] = self._openid
+        endpoints |= {"openid": self._openid, "revoke": self._revocation}
         paths = {
             "metadata": f"/.well-known/oauth-authorization-server{self.path}",
             "openid": f"/.well-known/openid-configuration{self.path}",
-            **{name: f"{self.path}/{name}" for name in ("register", "authorize", "token", "device")},
+            **{name: f"{self.path}/{name}" for name in ("register", "authorize", "token", "device", "revoke")},
         }
 
         def routed(name: str) -> Callable[[Request], Awaitable[Response]]:
@@ -201,6 +201,15 @@ class AuthorizationServer:
             return JSONResponse({"error": "invalid_target"}, 400)
         grant.is_used = asked["grant_type"] != "refresh_token" or self.rotates
         return self.issue(grant)
+
+    async def _revocation(self, request: Request) -> Response:
+        asked = {name: values[0] for name, values in parse_qs((await request.body()).decode()).items()}
+        self.log.append(("revoke", asked))
+        if self._authenticated(request, asked) is None:
+            return JSONResponse({"error": "invalid_client"}, 401)
+        self.tokens.pop(asked["token"], None)
+        self.refresh_tokens.pop(asked["token"], None)
+        return Response()
 
     def issue(self, grant: Grant) -> Response:
         token = secrets.token_urlsafe()

@@ -69,6 +69,7 @@ class AuthorizationServer:
     token_endpoint: str
     registration_endpoint: str | None = None
     device_authorization_endpoint: str | None = None
+    revocation_endpoint: str | None = None
     code_challenge_methods: tuple[str, ...] = ()
     token_auth_methods: tuple[str, ...] | None = None
     scopes: tuple[str, ...] = ()
@@ -211,6 +212,7 @@ def _checked(document: JSONObject, issuers: Sequence[str]) -> AuthorizationServe
         token_endpoint=token,
         registration_endpoint=_endpoint(document, "registration_endpoint"),
         device_authorization_endpoint=_endpoint(document, "device_authorization_endpoint"),
+        revocation_endpoint=_endpoint(document, "revocation_endpoint"),
         code_challenge_methods=_texts(document, "code_challenge_methods_supported"),
         token_auth_methods=_texts(document, "token_endpoint_auth_methods_supported") or None,
         scopes=_texts(document, "scopes_supported"),

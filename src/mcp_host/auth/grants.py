@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from mcp_host.auth.discovery import S256, AuthorizationServer, Steps, shown
-from mcp_host.auth.errors import DiscoveryFailed, LoginFailed, TokenRequestFailed
+from mcp_host.auth.errors import AuthError, DiscoveryFailed, LoginFailed, TokenRequestFailed
 from mcp_host.auth.keys import PrivateKey, Proofs
 from mcp_host.auth.registration import OAuthClient
 from mcp_host.auth.responses import error_code, known_code
@@ -187,6 +187,27 @@ class TokenEndpoint:
             ) from exc.__cause__
         self.steps.add(action, url, "a token")
         return token
+
+    async def revoke(self, client: OAuthClient, token: Token) -> bool:
+        """Ask the server to revoke *token*, and what refreshes it (RFC 7009). Returns whether it has done so."""
+        url, revoked = self.server.revocation_endpoint, True
+        if url is None:
+            self.steps.add("revocation", self.server.issuer, "not offered")
+            return False
+        for kind, text in (("refresh_token", token.refresh_token), ("access_token", token.access_token)):
+            if text is None:
+                continue
+            try:
+                given = {"token": text, "token_type_hint": kind}
+                fields, headers = authenticated(client, given, self.server.issuer, self.key)
+                answer = await self.http.post_form(url, fields, headers)
+                code = error_code(answer.json)
+                outcome = "" if answer.status == 200 else f"{answer.problem}{f' ({code})' if code else ''}"
+            except AuthError as exc:
+                outcome = str(exc)
+            self.steps.add(f"revocation ({kind})", url, outcome or "revoked")
+            revoked = revoked and not outcome
+        return revoked
 
     async def _post(self, client: OAuthClient, grant: Mapping[str, str]) -> Answer:
         url = self.server.token_endpoint

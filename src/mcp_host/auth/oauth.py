@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx
@@ -68,7 +68,7 @@ class Saved:
     token: Token | None = None
     scopes: tuple[str, ...] = ()
     """All that were asked for."""
-    key: dict[str, Any] | None = None
+    key: dict[str, Any] | None = field(default=None, repr=False)
     """The private key that the token is bound to, if it is."""
     refreshing_until: float | None = None
     """A process refreshes the token until then, in seconds since 1970."""
@@ -212,9 +212,17 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         """Each step on the way to a token, of all servers."""
         return tuple(step for server in self._servers.values() for step in server.steps)
 
-    async def logout(self, url: str) -> None:
-        """Forget the token and the registration for the server at *url*."""
-        await self._server(url).forget()
+    async def saved(self, url: str) -> Saved | None:
+        """What is kept for the server at *url*, with the token. None if there was no login."""
+        return await self._server(url).saved()
+
+    async def logout(self, url: str) -> bool:
+        """Forget the token and the registration for the server at *url*, and have the token revoked (RFC 7009).
+
+        Returns whether the authorization server has revoked it. If not, `steps` says why, and others who have the
+        token may use it until it ends.
+        """
+        return await self._server(url).forget()
 
     def _server(self, url: str) -> _Server:
         server = self._servers.get(url)
@@ -595,9 +603,20 @@ class _Server:
             self._text, self._saved = text, saved
         return kept
 
-    async def forget(self) -> None:
+    async def saved(self) -> Saved | None:
         async with self._lock:
             await self._load()
-            while not await self._save(None):
+            return self._saved
+
+    async def forget(self) -> bool:
+        """Whether the token that is forgotten is revoked."""
+        async with self._lock:
+            await self._load()
+            saved = self._saved
+            while not await self._save(None):  # another process has gotten the next token meanwhile
                 await self._load()
+                saved = self._saved
             self._new = self._renewed = self._needed = self._proofs = None
+            if saved is None or saved.token is None:
+                return False
+            return await self._endpoint(saved).revoke(saved.client, saved.token)
