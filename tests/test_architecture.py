@@ -70,6 +70,7 @@ MAY_IMPORT = {
     },
     "cli": {
         *(
+            "auth",
             "client",
             "elicitation",
             "errors",

@@ -418,6 +418,7 @@ exit codes:
   7         input or an approval was missing, or the server asked for too much
   8         a tool has changed since it was pinned
   9         the model, or its provider, failed
+  10        the server wants a login, and there is none
   70        a bug in mcp-host
   130       interrupted by Ctrl-C
   141       the reader of the output has gone

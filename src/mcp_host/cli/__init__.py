@@ -78,7 +78,12 @@ def _run(options: Options) -> ExitCode:
         return chat.run(options)
     if options.verb == "pins":
         return pins.run(options, printer)
-    report = anyio.run(commands.run, options)
+    if options.verb in ("login", "logout", "whoami"):
+        from mcp_host.cli import logins  # here, because importing it takes a while
+
+        report = anyio.run(logins.run, options)
+    else:
+        report = anyio.run(commands.run, options)
     if options.json:
         print_json(report.document)
     elif report.error is None:

@@ -49,6 +49,8 @@ class Command(NamedTuple):
     """One on each line."""
     server: bool = True
     """Whether it speaks to one server."""
+    program: bool = True
+    """Whether that may be a program to start, and not only a URL."""
     operand: str = ""
     """The name of what it takes after the server, such as TOOL."""
     arguments: bool = False
@@ -122,6 +124,26 @@ echo 'What is 12.5 * 4?' | mcp-host chat --yes --model arithmetic -- python exam
 inspect -H 'Authorization=Bearer ...' https://example.com/mcp
 inspect --json -- python examples/calculator_server.py""",
     ),
+    "login": Command(
+        "log in to a server: in the browser of this machine, or with --paste in any",
+        """\
+login https://example.com/mcp
+login https://example.com/mcp --paste
+login https://example.com/mcp --client-id my-id --client-secret-env MY_SECRET --scope files:read""",
+        program=False,
+    ),
+    "logout": Command(
+        "forget the login for a server, and have its token revoked",
+        "logout https://example.com/mcp",
+        program=False,
+    ),
+    "whoami": Command(
+        "show the login for a server: where, as which client, with which scopes, and until when",
+        """\
+whoami https://example.com/mcp
+whoami --json https://example.com/mcp""",
+        program=False,
+    ),
     "pins": Command(
         "show the tools that have changed since they were pinned, and accept the changes",
         """\
@@ -155,6 +177,8 @@ MAX_TOKENS_HELP = f"the most tokens that one answer may have (default: {MAX_TOKE
 
 PINS_HELP = "block tools that are not as pinned in FILE; the first use of a server pins its tools there"
 
+VERBOSE_HELP = "print what the server logs, its stderr, and each step of a login, to stderr"
+
 ERA_HELP = (
     "auto, modern (without a handshake), legacy (with one), or a single revision like"
     f" {VERSIONS[0]}; by default, the server is asked"
@@ -180,6 +204,11 @@ class Options(argparse.Namespace):
     output: Path | None
     pins: Path | None
     yes: bool
+    no_login: bool
+    paste: bool
+    client_id: str | None
+    client_secret_env: str | None
+    scope: list[str]
     operand: str
     """The name of the tool, the URI of the resource and the like."""
     items: Sequence[Item]
@@ -205,7 +234,7 @@ def parse(argv: Sequence[str]) -> Options:
         parser.error("there is no command after --" if command.server else "no server takes part in this")
     operands: list[str] = options.operands
     if command.server:
-        options.url = None if options.command else _take_url(operands, parser)
+        options.url = None if options.command else _take_url(operands, command, parser)
         _check_options(options, parser)
     for operand in operands:
         if SURROGATE.search(operand):
@@ -224,10 +253,16 @@ def parse(argv: Sequence[str]) -> Options:
 
 
 def _check_options(options: Options, parser: _Parser) -> None:
+    if options.command and not COMMANDS[options.verb].program:
+        parser.error("only a URL needs a login; a program gets its secrets by --env")
     if options.header and options.url is None:
         parser.error("headers are for a URL; a command takes --env")
     if options.env and options.url is not None:
         parser.error("--env is for a command; a URL takes --header")
+    if options.client_secret_env is not None and options.client_id is None:
+        parser.error("--client-secret-env is for a --client-id")
+    if options.no_login and options.paste:
+        parser.error("--paste is a way to log in, and --no-login forbids that: use one of them")
     if options.json and options.output is not None:
         parser.error("--output writes the contents, and --json prints a document: use one of them")
 
@@ -244,9 +279,10 @@ def _stop(argv: Sequence[str]) -> NoReturn:
     parser.error(f"{quoted(argv[0])} is no command ({names}){near(argv[0], COMMANDS)}")
 
 
-def _take_url(operands: list[str], parser: _Parser) -> str:
+def _take_url(operands: list[str], command: Command, parser: _Parser) -> str:
     if not operands:
-        parser.error("there is no server: give its URL, or the command that starts it after --")
+        program = ", or the command that starts it after --" if command.program else ""
+        parser.error(f"there is no server: give its URL{program}")
     if not URL.match(operands[0]):
         parser.error(f"{operands[0]!r} is no http(s) URL; a command that starts a server comes after --")
     return operands.pop(0)
@@ -317,9 +353,11 @@ def _parser(verb: str) -> _Parser:
     usage = f"{NAME} {verb} [options] {command.synopsis}".rstrip()
     if command.server:
         rest = f" {command.synopsis}".rstrip()
-        usage = f"{NAME} {verb} [options] SERVER{rest}\n       {NAME} {verb} [options]{rest} -- COMMAND [ARG ...]"
+        usage = f"{NAME} {verb} [options] SERVER{rest}"
+        if command.program:
+            usage += f"\n       {NAME} {verb} [options]{rest} -- COMMAND [ARG ...]"
     notes = (
-        TARGET if command.server else "",
+        TARGET if command.server and command.program else "",
         ARGUMENTS if command.arguments else "",
         _examples(*command.examples.splitlines()),
     )
@@ -331,10 +369,13 @@ def _parser(verb: str) -> _Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,  # else a new option breaks scripts
     )
-    parser.set_defaults(model=None, output=None, pins=None, json=False, yes=False)
+    parser.set_defaults(model=None, output=None, pins=None, json=False, yes=False, header=[], env=[])
+    parser.set_defaults(no_login=False, paste=False, client_id=None, client_secret_env=None, scope=[])
     parser.add_argument("operands", nargs="*", help=argparse.SUPPRESS)
     if command.server:
-        _add_server_options(parser, json=verb != "chat")
+        _add_output_options(parser, json=verb != "chat")
+    if command.server and verb not in ("logout", "whoami"):
+        _add_server_options(parser, program=command.program)
     if verb in ("demo", "call", "read", "prompt", "chat"):
         _add_model_options(parser, verb)
     add = parser.add_argument
@@ -350,18 +391,28 @@ def _parser(verb: str) -> _Parser:
     return parser
 
 
-def _add_server_options(parser: _Parser, *, json: bool) -> None:
+def _add_output_options(parser: _Parser, *, json: bool) -> None:
     add = parser.add_argument
     if json:
         add(
             "--json", action="store_true", help="print one JSON document, in the protocol's spelling; also for an error"
         )
-    add("--verbose", "-v", action="store_true", help="print what the server logs, and its stderr, to stderr")
+    add("--verbose", "-v", action="store_true", help=VERBOSE_HELP)
+
+
+def _add_server_options(parser: _Parser, *, program: bool) -> None:
+    add = parser.add_argument
     add("--timeout", type=_seconds, metavar="SECONDS", help=TIMEOUT_HELP)
     add("--era", choices=("auto", "modern", "legacy", *VERSIONS), default="auto", metavar="ERA", help=ERA_HELP)
     header, variable = partial(_pair, HEADER), partial(_pair, VARIABLE)
     add("-H", "--header", type=header, action="append", default=[], metavar="NAME=VALUE", help="sent to a URL")
-    add("-e", "--env", type=variable, action="append", default=[], metavar="NAME=VALUE", help="given to a command")
+    if program:
+        add("-e", "--env", type=variable, action="append", default=[], metavar="NAME=VALUE", help="given to a command")
+        add("--no-login", action="store_true", help="use a stored login only; by default you are asked to log in")
+    add("--paste", action="store_true", help="log in with a browser on any machine, and paste the URL it ends at")
+    add("--client-id", metavar="ID", help="the client that you have registered; by default mcp-host registers itself")
+    add("--client-secret-env", metavar="NAME", help="the environment variable that has the client's secret")
+    add("--scope", action="append", default=[], metavar="SCOPE", help="ask for this scope as well, when logging in")
 
 
 def _add_model_options(parser: _Parser, verb: str) -> None:

@@ -18,6 +18,7 @@ from mcp_host.transports.stdio import Stdio
 from mcp_host.types import LoggingMessageNotificationParams
 
 if TYPE_CHECKING:
+    from mcp_host.auth import OAuth
     from mcp_host.elicitation import Elicitation  # imported on demand
 
 
@@ -44,7 +45,8 @@ async def connected(
 
     seconds = options.timeout
     limits = Limits() if seconds is None else Limits(connect_timeout=seconds, timeout=seconds, idle_timeout=seconds)
-    transport = _transport(options, restart=restart, on_stderr=show if options.verbose else None)
+    auth = _authorization(options)
+    transport = _transport(options, auth, restart=restart, on_stderr=show if options.verbose else None)
     client = Client(
         transport,
         sampling=sampling,
@@ -54,25 +56,40 @@ async def connected(
         era=options.era,
         on_log=on_log if options.verbose else None,
     )
-    with status_line(sys.stderr) as show_status:
-        show_status(f"{'starting' if options.url is None else 'connecting to'} {transport.name} ...")
-        await client.connect()
-    async with client:
-        try:
-            if options.verbose and client.server_capabilities.logging is not None:
-                await client.set_log_level("debug")
-            yield client
-        finally:
-            for warning in client.warnings:
-                print_error(f"warning: {warning}")
+    try:
+        with status_line(sys.stderr) as show_status:
+            show_status(f"{'starting' if options.url is None else 'connecting to'} {transport.name} ...")
+            await client.connect()
+        async with client:
+            try:
+                if options.verbose and client.server_capabilities.logging is not None:
+                    await client.set_log_level("debug")
+                yield client
+            finally:
+                for warning in client.warnings:
+                    print_error(f"warning: {warning}")
+    finally:
+        if auth is not None and options.verbose and auth.steps:
+            show(auth.explain())
 
 
-def _transport(options: Options, *, restart: bool, on_stderr: Callable[[str], None] | None) -> Transport:
+def _authorization(options: Options) -> OAuth | None:
+    """That of a URL, unless the person has passed another one."""
+    if options.url is None or any(name.lower() == "authorization" for name, _ in options.header):
+        return None
+    from mcp_host.cli.authorization import authorization  # here, because importing it takes a while
+
+    return authorization(options)
+
+
+def _transport(
+    options: Options, auth: OAuth | None, *, restart: bool, on_stderr: Callable[[str], None] | None
+) -> Transport:
     try:
         if options.url is None:
             return Stdio(options.command, env=dict(options.env), on_stderr=on_stderr, restart=restart)
         from mcp_host.transports.http import StreamableHttp  # here, because importing httpx takes a while
 
-        return StreamableHttp(options.url, headers=dict(options.header))
+        return StreamableHttp(options.url, headers=dict(options.header), auth=auth)
     except (TypeError, ValueError) as exc:
         raise UsageError(str(exc)) from exc

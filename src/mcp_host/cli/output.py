@@ -57,6 +57,7 @@ class ExitCode(IntEnum):
     INPUT_MISSING = 7, "input or an approval was missing, or the server asked for too much"
     TOOL_CHANGED = 8, "a tool has changed since it was pinned"
     MODEL_ERROR = 9, "the model, or its provider, failed"
+    NO_LOGIN = 10, "the server wants a login, and there is none"
     INTERNAL_ERROR = 70, "a bug in mcp-host"  # EX_SOFTWARE of sysexits.h
     INTERRUPTED = 130, "interrupted by Ctrl-C"  # 128 + SIGINT, as shells report it
     BROKEN_PIPE = 141, "the reader of the output has gone"  # 128 + SIGPIPE, likewise
@@ -69,7 +70,10 @@ class ExitCode(IntEnum):
         """
         if isinstance(error, InputNotGiven) and isinstance(error.__cause__, SamplingError):
             error = error.__cause__
-        return next(CODES[kind] for kind in type(error).__mro__ if kind in CODES)
+        codes = CODES
+        if (auth := sys.modules.get("mcp_host.auth.errors")) is not None:  # few commands need it, and it imports much
+            codes = {auth.TokensError: ExitCode.USAGE, auth.AuthError: ExitCode.NO_LOGIN, **CODES}
+        return next(codes[kind] for kind in type(error).__mro__ if kind in codes)
 
 
 CODES: Mapping[type[BaseException], ExitCode] = {
@@ -191,9 +195,16 @@ def _columns(stream: TextIO) -> int:
 
 def print_aside(text: str) -> None:
     """Print what a server tells meanwhile to stderr, with a margin. It takes the place of the status line."""
-    clear = CLEAR if _clears_lines(sys.stderr) else ""
     for line in text.splitlines():
-        print(f"{clear}{MARGIN}{clean(line)}", file=sys.stderr, flush=True)
+        clear_status_line()
+        print(f"{MARGIN}{clean(line)}", file=sys.stderr, flush=True)
+
+
+def clear_status_line() -> None:
+    """Make place on a terminal for what another part writes to it."""
+    if _clears_lines(sys.stderr):
+        sys.stderr.write(CLEAR)
+        sys.stderr.flush()
 
 
 @contextmanager

@@ -1,0 +1,97 @@
+"""The commands that begin, show and end a login."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from mcp_host.auth import LoginFailed, OAuth
+from mcp_host.auth.oauth import Saved
+from mcp_host.cli.arguments import NAME, Options
+from mcp_host.cli.authorization import authorization
+from mcp_host.cli.commands import Report
+from mcp_host.cli.connection import connected
+from mcp_host.cli.output import Printer, print_aside
+from mcp_host.errors import excerpt
+
+UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
+
+
+async def run(options: Options) -> Report:
+    """Log in, log out, or tell who is logged in.
+
+    Raises:
+        UsageError: The URL or an option is invalid.
+        LoginFailed: There is no login.
+        McpError: As the client and its authorization do.
+    """
+    assert options.url is not None, "the arguments see to it"
+    auth = authorization(options)
+    match options.verb:
+        case "login":
+            async with connected(options, sampling=None, elicitation=None):
+                pass
+            saved = await auth.saved(options.url)
+            if saved is None or saved.token is None:
+                text = f"{excerpt(options.url)} wants no login."
+                return Report({"server": options.url, "login": False}, lambda printer: printer.line(text))
+            return _about(options.url, saved, "Logged in.")
+        case "whoami":
+            saved = await auth.saved(options.url)
+            if saved is None or saved.token is None:
+                raise LoginFailed(f"there is no login for {options.url}: run {NAME} login {options.url}")
+            return _about(options.url, saved)
+        case _:
+            return await _log_out(auth, options.url, options)
+
+
+async def _log_out(auth: OAuth, url: str, options: Options) -> Report:
+    saved = await auth.saved(url)
+    is_revoked = await auth.logout(url)
+    if options.verbose:
+        print_aside(auth.explain())
+    if saved is None or saved.token is None:
+        text = f"There was no login for {excerpt(url)}."
+    elif is_revoked:
+        text = "Logged out. The authorization server has revoked the token."
+    else:
+        why = "; ".join(f"{step.action}: {step.outcome}" for step in auth.steps)
+        text = f"Logged out. The token is forgotten, but not revoked ({why})."
+    was_logged_in = saved is not None and saved.token is not None
+    document = {"server": url, "wasLoggedIn": was_logged_in, "revoked": is_revoked}
+    return Report(document, lambda printer: printer.line(text))
+
+
+def _about(url: str, saved: Saved, heading: str = "") -> Report:
+    token = saved.token
+    assert token is not None, "there is a login"
+    end = None if token.expires_at is None else datetime.fromtimestamp(token.expires_at, UTC)
+    left = None if end is None else (end - datetime.now(UTC)).total_seconds()
+    document: dict[str, object] = {
+        "server": url,
+        "issuer": saved.server.issuer,
+        "client": saved.client.id,
+        "scopes": list(token.scopes),
+        "expiresAt": None if end is None else end.isoformat(timespec="seconds"),
+        "expiresIn": None if left is None else round(left),
+        "refreshes": token.refresh_token is not None,
+    }
+
+    def show(printer: Printer) -> None:
+        if heading:
+            printer.line(heading)
+        printer.field("server", url)
+        printer.field("issuer", excerpt(saved.server.issuer))
+        printer.field("client", excerpt(saved.client.id))
+        printer.field("scopes", excerpt(" ".join(token.scopes)) or "those that the server gives by default")
+        printer.field("expires", "the server does not say" if end is None or left is None else _when(end, left))
+        if token.refresh_token is not None:
+            printer.field("", "It is renewed without a login.")
+
+    return Report(document, show)
+
+
+def _when(end: datetime, left: float) -> str:
+    seconds, unit = next((unit for unit in UNITS if abs(left) >= unit[0]), UNITS[-1])
+    count = int(abs(left) // seconds)
+    span = f"{count} {unit}{'' if count == 1 else 's'}"
+    return f"{end:%Y-%m-%d %H:%M} UTC, {f'in {span}' if left > 0 else f'{span} ago'}"

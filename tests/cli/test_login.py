@@ -1,0 +1,268 @@
+"""Logins of the command: with a person at the terminal, and without one."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from subprocess import DEVNULL
+
+import pytest
+from anyio import fail_after, open_process, run_process
+from anyio.abc import Process
+
+from tests.auth.authorization_server import AuthorizationServer, Protected, protected
+from tests.auth.test_oauth import person, server
+from tests.terminal.screens import Screen
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
+
+IN_TIME = 60.0  # seconds for processes that import everything, on a busy machine
+MCP_HOST = (sys.executable, "-m", "mcp_host")
+TOOLS = "add(a: integer, b: integer)"
+
+# A browser that follows the redirects to their end, as a person's does.
+BROWSER = """\
+#!{python}
+import sys, urllib.request
+with urllib.request.urlopen(sys.argv[1], timeout=30) as page:
+    page.read()
+"""
+
+
+@pytest.fixture
+def site() -> Iterator[Protected]:
+    with protected(server().asgi(), AuthorizationServer()) as site:
+        site.server.metadata["revocation_endpoint"] = f"{site.server.issuer}/revoke"
+        yield site
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    browser = tmp_path / "browser"
+    browser.write_text(BROWSER.format(python=sys.executable))
+    browser.chmod(0o700)
+    ours = {"TERM": "xterm", "BROWSER": str(browser), "XDG_STATE_HOME": str(tmp_path / "state"), "no_proxy": "*"}
+    return {**os.environ, **ours}
+
+
+class Done:
+    """How the command ended."""
+
+    def __init__(self, code: int, out: bytes, err: bytes) -> None:
+        self.code, self.out, self.err = code, out.decode(), err.decode()
+
+
+async def run(environment: dict[str, str], *argv: str) -> Done:
+    """Run the command without a terminal."""
+    with fail_after(IN_TIME):
+        done = await run_process(
+            [*MCP_HOST, *argv], stdin=DEVNULL, env=environment, check=False, start_new_session=True
+        )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+@asynccontextmanager
+async def at(screen: Screen, environment: dict[str, str], *argv: str) -> AsyncIterator[Process]:
+    """The command on *screen*."""
+    end = os.open(screen.path, os.O_RDWR | os.O_NOCTTY)
+    try:
+        with fail_after(IN_TIME):
+            async with await open_process(
+                [*MCP_HOST, *argv], stdin=end, stdout=end, stderr=end, env=environment
+            ) as process:
+                yield process
+    finally:
+        os.close(end)
+
+
+async def test_a_command_logs_in_where_a_person_is_there_and_later_ones_need_no_login(
+    site: Protected, screen: Screen, environment: dict[str, str]
+) -> None:
+    for _ in range(2):
+        async with at(screen, environment, "tools", site.url) as process:
+            await screen.shows(TOOLS)
+            assert await process.wait() == 0
+    screen.rest()
+
+    assert screen.rows == [
+        f"{site.url} asks you to log in at 127.0.0.1: see your browser",
+        TOOLS,
+        "    Add.",
+        TOOLS,
+        "    Add.",
+    ]
+    assert site.server.count("authorize") == 1
+
+
+async def test_without_a_terminal_it_says_what_to_do(site: Protected, environment: dict[str, str]) -> None:
+    done = await run(environment, "tools", site.url)
+
+    hint = f"mcp-host: {site.url} needs a login, and there is no terminal to ask in: run mcp-host login {site.url}\n"
+    assert (done.code, done.out, done.err) == (10, "", hint)
+    assert site.server.count("authorize") == 0
+
+
+async def test_no_login_asks_no_one(site: Protected, screen: Screen, environment: dict[str, str]) -> None:
+    async with at(screen, environment, "tools", site.url, "--no-login") as process:
+        await screen.shows("--no-login was given: run mcp-host login ")
+        assert await process.wait() == 10
+
+    assert site.server.count("authorize") == 0
+
+
+async def test_login_whoami_and_logout_tell_the_whole_story(site: Protected, environment: dict[str, str]) -> None:
+    site.scope = "files"
+    login = await run(environment, "login", site.url)
+    whoami = await run(environment, "whoami", site.url)
+    tools = await run(environment, "tools", site.url)
+    logout = await run(environment, "logout", site.url)
+    after = await run(environment, "whoami", site.url)
+    again = await run(environment, "logout", site.url)
+
+    lines = login.out.splitlines()
+    assert (login.code, login.err) == (0, "")
+    assert lines[:5] == [
+        "Logged in.",
+        f"    server        {site.url}",
+        f"    issuer        {site.server.issuer}",
+        "    client        client-0",
+        "    scopes        files",
+    ]
+    assert lines[5].startswith("    expires       ")
+    assert lines[5].endswith((" UTC, in 59 minutes", " UTC, in 1 hour"))
+    assert lines[6] == "                  It is renewed without a login."
+    assert whoami.out.splitlines()[:4] == lines[1:5]
+    assert (tools.code, tools.err) == (0, "")
+    revoked = "Logged out. The authorization server has revoked the token.\n"
+    assert (logout.code, logout.out, logout.err) == (0, revoked, "")
+    assert site.server.tokens == {}
+    hint = f"mcp-host: there is no login for {site.url}: run mcp-host login {site.url}\n"
+    assert (after.code, after.out, after.err) == (10, "", hint)
+    assert (again.code, again.out) == (0, f"There was no login for {site.url}.\n")
+
+
+async def test_with_json_the_three_print_one_document_and_never_a_token(
+    site: Protected, environment: dict[str, str]
+) -> None:
+    login = await run(environment, "login", "--json", site.url)
+    (token,) = site.server.tokens
+    whoami = await run(environment, "whoami", "--json", site.url)
+    logout = await run(environment, "logout", "--json", site.url)
+    missing = await run(environment, "whoami", "--json", site.url)
+
+    document = json.loads(whoami.out)
+    assert json.loads(login.out).keys() == document.keys()
+    assert 3000 < document.pop("expiresIn") <= 3600
+    assert document.pop("expiresAt").endswith("+00:00")
+    about = {"server": site.url, "issuer": site.server.issuer, "client": "client-0", "scopes": [], "refreshes": True}
+    assert document == about
+    assert json.loads(logout.out) == {"server": site.url, "wasLoggedIn": True, "revoked": True}
+    assert json.loads(missing.out)["error"]["type"] == "LoginFailed"
+    assert token not in "".join([text for done in (login, whoami, logout) for text in (done.out, done.err)])
+
+
+async def test_a_server_that_revokes_nothing_is_told_of(site: Protected, environment: dict[str, str]) -> None:
+    del site.server.metadata["revocation_endpoint"]
+    await run(environment, "login", site.url)
+
+    done = await run(environment, "logout", site.url)
+
+    text = "Logged out. The token is forgotten, but not revoked (revocation: not offered).\n"
+    assert (done.code, done.out, done.err) == (0, text, "")
+
+
+async def test_a_server_that_wants_no_login_is_told_of(environment: dict[str, str]) -> None:
+    async with server().http() as url:
+        done = await run(environment, "login", url)
+
+    assert (done.code, done.out, done.err) == (0, f"{url} wants no login.\n", "")
+
+
+async def test_the_tokens_are_for_this_user_alone(site: Protected, environment: dict[str, str], tmp_path: Path) -> None:
+    await run(environment, "login", site.url)
+
+    file = tmp_path / "state" / "mcp-host" / "tokens.json"
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (file, file.parent)] == [0o600, 0o700]
+
+
+async def test_a_registered_client_has_its_secret_from_the_environment(
+    site: Protected, environment: dict[str, str]
+) -> None:
+    client = {"redirect_uris": [], "client_secret": "s3cret", "token_endpoint_auth_method": "client_secret_basic"}
+    site.server.clients["mine"] = client
+    asked = ["login", site.url, "--client-id", "mine", "--client-secret-env", "MINE", "--scope", "a b", "--scope", "c"]
+    missing = await run(environment, *asked)
+
+    class Anywhere(list[str]):
+        def __contains__(self, uri: object) -> bool:
+            return str(uri).startswith("http://127.0.0.1:")
+
+    client["redirect_uris"] = Anywhere()
+    done = await run({**environment, "MINE": "s3cret"}, *asked)
+
+    why = "there is no environment variable MINE, which is to have the client's secret"
+    assert (missing.code, missing.err) == (2, f"mcp-host: {why}\n")
+    assert (done.code, done.err) == (0, "")
+    assert "    client        mine\n    scopes        a b c\n" in done.out
+    assert site.server.count("register") == 0
+
+
+async def test_on_a_machine_without_a_browser_the_url_is_pasted(
+    site: Protected, screen: Screen, environment: dict[str, str]
+) -> None:
+    async with at(screen, environment, "tools", site.url, "--paste") as process:
+        shown = await screen.asks("The URL that you were sent to: ")
+        url = next(line for line in shown.splitlines() if line.startswith(f"{site.server.issuer}/authorize?"))
+        screen.press(f"{await person(url)}\n")
+        await screen.shows(TOOLS)
+        assert await process.wait() == 0
+
+
+@pytest.mark.parametrize("verbose", [[], ["--verbose"]])
+async def test_a_login_that_fails_says_why_and_verbose_shows_each_step(
+    verbose: list[str], site: Protected, environment: dict[str, str]
+) -> None:
+    site.server.metadata["code_challenge_methods_supported"] = ["plain"]
+
+    done = await run(environment, "login", site.url, *verbose)
+
+    error = f"mcp-host: {site.server.issuer} does not offer PKCE with S256, without which no code is safe"
+    *steps, last = done.err.splitlines()
+    assert (done.code, done.out, last) == (10, "", error)
+    metadata = f"{site.server.issuer}/.well-known/oauth-authorization-server"
+    found = f"  | metadata of the authorization server at {metadata}: found"
+    assert (found in steps) == bool(verbose)
+    assert bool(steps) == bool(verbose)
+
+
+async def test_a_header_of_the_persons_own_is_used_in_the_place_of_a_login(
+    site: Protected, screen: Screen, environment: dict[str, str]
+) -> None:
+    async with at(screen, environment, "tools", site.url, "-H", "authorization=Bearer mine") as process:
+        await screen.shows("401")
+        assert await process.wait() == 5
+
+    assert site.server.log == []
+
+
+@pytest.mark.parametrize(
+    ("argv", "problem"),
+    [
+        (["login"], "there is no server: give its URL"),
+        (["whoami", "--", "ls"], "only a URL needs a login; a program gets its secrets by --env"),
+        (["login", "http://x", "--client-secret-env", "A"], "--client-secret-env is for a --client-id"),
+        (
+            ["tools", "http://x", "--no-login", "--paste"],
+            "--paste is a way to log in, and --no-login forbids that: use one of them",
+        ),
+    ],
+)
+async def test_wrong_options_are_one_sentence(argv: list[str], problem: str, environment: dict[str, str]) -> None:
+    done = await run(environment, *argv)
+
+    assert (done.code, done.err) == (2, f"mcp-host: {problem} (see mcp-host {argv[0]} --help)\n")
