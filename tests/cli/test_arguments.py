@@ -34,6 +34,7 @@ WORDS = [
         "--paste",
         "--client-id",
         "--client-secret-env",
+        "--issuer",
         "--scope",
     ),
     *("--unchecked", "--frob", "http://x", "https://", "1", "-1", "inf", "nan", "auto", "arithmetic", "a=b", "a: b"),

@@ -336,10 +336,10 @@ def test_a_server_gets_no_model_unless_one_is_given(capsys: Captured) -> None:
 @pytest.mark.parametrize(
     ("argv", "code", "sentence"),
     [
-        ([], 2, "a command is missing (demo, tools, call, read, prompt, complete, chat, inspect, pins) (see mcp-host --help)"),
-        (["frob"], 2, "'frob' is no command (demo, tools, call, read, prompt, complete, chat, inspect, pins) (see mcp-host --help)"),
-        (["list-tools"], 2, "'list-tools' is no command (demo, tools, call, read, prompt, complete, chat, inspect, pins); did you mean 'tools'? (see mcp-host --help)"),
-        (["--era", "tools"], 2, "'--era' stands before the command: options come after it (demo, tools, call, read, prompt, complete, chat, inspect, pins) (see mcp-host --help)"),
+        ([], 2, "a command is missing (demo, tools, call, read, prompt, complete, chat, inspect, login, logout, whoami, pins) (see mcp-host --help)"),
+        (["frob"], 2, "'frob' is no command (demo, tools, call, read, prompt, complete, chat, inspect, login, logout, whoami, pins) (see mcp-host --help)"),
+        (["list-tools"], 2, "'list-tools' is no command (demo, tools, call, read, prompt, complete, chat, inspect, login, logout, whoami, pins); did you mean 'tools'? (see mcp-host --help)"),
+        (["--era", "tools"], 2, "'--era' stands before the command: options come after it (demo, tools, call, read, prompt, complete, chat, inspect, login, logout, whoami, pins) (see mcp-host --help)"),
         (["tools"], 2, "there is no server: give its URL, or the command that starts it after --"),
         (["tools", "python"], 2, "'python' is no http(s) URL; a command that starts a server comes after --"),
         (["tools", "--"], 2, "there is no command after --"),
@@ -374,7 +374,7 @@ def test_a_server_gets_no_model_unless_one_is_given(capsys: Captured) -> None:
         (["demo", "--model", "gpt-5"], 2, "argument --model: there is no model 'gpt-5'; a model is arithmetic (built in), or PROVIDER:NAME"),
         (["tools", *scripted({"prompts": {}})], 2, f"{PYTHON} did not advertise tools, which tools/list needs"),
         (["tools", "--", "/no/such\x1b[2J/program"], 3, r"cannot start '/no/such\x1b[2J/program'"),
-        (["--", "tools"], 2, "'--' is no command (demo, tools, call, read, prompt, complete, chat, inspect, pins)"),
+        (["--", "tools"], 2, "'--' is no command (demo, tools, call, read, prompt, complete, chat, inspect, login, logout, whoami, pins)"),
         (["tools", *python("print('\x1b[2Jhello')")], 3, rf"{PYTHON} exited with code 0; it seems to be no MCP server: its stdout begins with '\x1b[2Jhello'"),
         (["tools", *python("raise SystemExit('\x1b[2Jno')")], 3, f"{PYTHON} exited with code 1; its stderr ends:"),
         (["tools", "--timeout", "0.2", *python("import sys; sys.stdin.read()")], 4, f"{PYTHON} was not ready within 0.2 s"),

@@ -203,10 +203,14 @@ async def test_a_registered_client_has_its_secret_from_the_environment(
             return str(uri).startswith("http://127.0.0.1:")
 
     client["redirect_uris"] = Anywhere()
-    done = await run({**environment, "MINE": "s3cret"}, *asked)
+    secret = {**environment, "MINE": "s3cret"}
+    elsewhere = await run(secret, *asked, "--issuer", "https://login.example")
+    assert site.server.count("authorize") == site.server.count("token") == 0
+    done = await run(secret, *asked, "--issuer", site.server.issuer)
 
     why = "there is no environment variable MINE, which is to have the client's secret"
     assert (missing.code, missing.err) == (2, f"mcp-host: {why}\n")
+    assert elsewhere.code == 10
     assert (done.code, done.err) == (0, "")
     assert "    client        mine\n    scopes        a b c\n" in done.out
     assert site.server.count("register") == 0
@@ -255,7 +259,7 @@ async def test_a_header_of_the_persons_own_is_used_in_the_place_of_a_login(
     [
         (["login"], "there is no server: give its URL"),
         (["whoami", "--", "ls"], "only a URL needs a login; a program gets its secrets by --env"),
-        (["login", "http://x", "--client-secret-env", "A"], "--client-secret-env is for a --client-id"),
+        (["login", "http://x", "--client-secret-env", "A"], "--client-secret-env and --issuer are for a --client-id"),
         (
             ["tools", "http://x", "--no-login", "--paste"],
             "--paste is a way to log in, and --no-login forbids that: use one of them",

@@ -208,6 +208,7 @@ class Options(argparse.Namespace):
     paste: bool
     client_id: str | None
     client_secret_env: str | None
+    issuer: str | None
     scope: list[str]
     operand: str
     """The name of the tool, the URI of the resource and the like."""
@@ -259,8 +260,8 @@ def _check_options(options: Options, parser: _Parser) -> None:
         parser.error("headers are for a URL; a command takes --env")
     if options.env and options.url is not None:
         parser.error("--env is for a command; a URL takes --header")
-    if options.client_secret_env is not None and options.client_id is None:
-        parser.error("--client-secret-env is for a --client-id")
+    if not options.client_id and (options.client_secret_env is not None or options.issuer is not None):
+        parser.error("--client-secret-env and --issuer are for a --client-id")
     if options.no_login and options.paste:
         parser.error("--paste is a way to log in, and --no-login forbids that: use one of them")
     if options.json and options.output is not None:
@@ -370,7 +371,7 @@ def _parser(verb: str) -> _Parser:
         allow_abbrev=False,  # else a new option breaks scripts
     )
     parser.set_defaults(model=None, output=None, pins=None, json=False, yes=False, header=[], env=[])
-    parser.set_defaults(no_login=False, paste=False, client_id=None, client_secret_env=None, scope=[])
+    parser.set_defaults(no_login=False, paste=False, client_id=None, client_secret_env=None, issuer=None, scope=[])
     parser.add_argument("operands", nargs="*", help=argparse.SUPPRESS)
     if command.server:
         _add_output_options(parser, json=verb != "chat")
@@ -411,6 +412,7 @@ def _add_server_options(parser: _Parser, *, program: bool) -> None:
         add("--no-login", action="store_true", help="use a stored login only; by default you are asked to log in")
     add("--paste", action="store_true", help="log in with a browser on any machine, and paste the URL it ends at")
     add("--client-id", metavar="ID", help="the client that you have registered; by default mcp-host registers itself")
+    add("--issuer", metavar="URL", help="the authorization server that this client is registered at")
     add("--client-secret-env", metavar="NAME", help="the environment variable that has the client's secret")
     add("--scope", action="append", default=[], metavar="SCOPE", help="ask for this scope as well, when logging in")
 

@@ -20,7 +20,9 @@ def authorization(options: Options) -> OAuth:
     Raises:
         UsageError: The secret of a client is missing.
     """
-    client = None if options.client_id is None else Registered(options.client_id, _secret(options))
+    client = None
+    if options.client_id:
+        client = Registered(options.client_id, _secret(options), issuer=options.issuer)
     return OAuth(
         tokens=FileTokens(tokens_file()),
         registration=Dynamic(NAME) if client is None else client,
