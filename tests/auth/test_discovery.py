@@ -1,0 +1,215 @@
+"""Where metadata are looked for, and which of them are used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mcp_host.auth.challenges import NO_CHALLENGE, Challenge
+from mcp_host.auth.client import Answer, AuthClient
+from mcp_host.auth.discovery import (
+    AuthorizationServer,
+    Resource,
+    Steps,
+    canonical,
+    covers,
+    discover,
+    metadata_urls,
+    resource_urls,
+    shown,
+)
+from mcp_host.auth.errors import DiscoveryFailed
+
+MCP, ISSUER = "https://mcp.test/mcp", "https://as.test/tenant"
+RESOURCE_URL = "https://mcp.test/.well-known/oauth-protected-resource/mcp"
+SERVER_URL = "https://as.test/.well-known/oauth-authorization-server/tenant"
+OPENID_URL = "https://as.test/.well-known/openid-configuration/tenant"
+RESOURCE = {"resource": MCP, "authorization_servers": [ISSUER]}
+SERVER = {
+    "issuer": ISSUER,
+    "authorization_endpoint": f"{ISSUER}/authorize",
+    "token_endpoint": f"{ISSUER}/token",
+    "code_challenge_methods_supported": ["S256"],
+}
+FOUND = AuthorizationServer(ISSUER, f"{ISSUER}/authorize", f"{ISSUER}/token", code_challenge_methods=("S256",))
+
+
+class Documents(AuthClient):
+    """A network with these documents; it notes the URLs it was *asked* for."""
+
+    def __init__(self, documents: dict[str, Any]) -> None:
+        self.documents = documents
+        self.asked: list[str] = []
+
+    async def get_json(self, url: str) -> Answer:
+        self.asked.append(url)
+        found = self.documents.get(url)
+        return Answer(404 if found is None else 200, "HTTP 404", found, {}, 0.0)
+
+
+async def found(documents: dict[str, Any], **options: Any) -> tuple[Resource, AuthorizationServer]:
+    return await discover(Documents(documents), MCP, NO_CHALLENGE, Steps(), **options)
+
+
+@pytest.mark.parametrize(
+    ("url", "urls"),
+    [
+        ("https://h/mcp", ["https://h/.well-known/oauth-protected-resource/mcp", "@"]),
+        ("https://h/a/b/?q=1#f", ["https://h/.well-known/oauth-protected-resource/a/b", "@"]),
+        ("https://h", ["@"]),
+        ("https://h/", ["@"]),
+    ],
+)
+def test_metadata_of_a_resource_are_at_its_path_and_at_the_root(url: str, urls: list[str]) -> None:
+    assert resource_urls(url, NO_CHALLENGE) == [
+        each.replace("@", "https://h/.well-known/oauth-protected-resource") for each in urls
+    ]
+
+
+def test_the_url_of_the_challenge_is_the_first_and_tried_once() -> None:
+    named = Challenge("bearer", {"resource_metadata": "https://h/.well-known/oauth-protected-resource"})
+
+    assert resource_urls("https://h/mcp", named) == [
+        "https://h/.well-known/oauth-protected-resource",
+        "https://h/.well-known/oauth-protected-resource/mcp",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("issuer", "urls"),
+    [
+        ("https://h", ["https://h/@oauth-authorization-server", "https://h/@openid-configuration"]),
+        ("https://h/", ["https://h/@oauth-authorization-server", "https://h/@openid-configuration"]),
+        (
+            "https://h/t/1",
+            [
+                "https://h/@oauth-authorization-server/t/1",
+                "https://h/@openid-configuration/t/1",
+                "https://h/t/1/@openid-configuration",
+            ],
+        ),
+        (
+            "https://h/t/",
+            [
+                "https://h/@oauth-authorization-server/t",
+                "https://h/@openid-configuration/t",
+                "https://h/t/@openid-configuration",
+            ],
+        ),
+    ],
+)
+def test_metadata_of_an_authorization_server_have_the_order_of_the_specification(issuer: str, urls: list[str]) -> None:
+    assert metadata_urls(issuer) == [url.replace("@", ".well-known/") for url in urls]
+
+
+@pytest.mark.parametrize(
+    ("identifier", "url", "is_covered"),
+    [
+        ("https://h/mcp", "https://h/mcp", True),
+        ("https://h/mcp/", "https://h/mcp", True),
+        ("https://h", "https://h/mcp", True),
+        ("https://h:443/", "https://h/mcp", True),
+        ("https://H/mcp", "https://h/mcp", True),
+        ("https://h/m", "https://h/mcp", False),
+        ("https://h/mcp/x", "https://h/mcp", False),
+        ("https://h/MCP", "https://h/mcp", False),
+        ("http://h/mcp", "https://h/mcp", False),
+        ("https://h:8443/mcp", "https://h/mcp", False),
+        ("https://h.other/mcp", "https://h/mcp", False),
+        ("https://h/mcp#f", "https://h/mcp", False),
+        ("https://h:x/mcp", "https://h/mcp", False),
+        ("https://[h/mcp", "https://h/mcp", False),
+        ("", "https://h/mcp", False),
+    ],
+)
+def test_a_resource_covers_its_path_and_what_is_below(identifier: str, url: str, is_covered: bool) -> None:
+    assert covers(identifier, url) is is_covered
+
+
+@pytest.mark.parametrize(
+    ("url", "identifier"),
+    [
+        ("HTTPS://Host.Test/MCP?q=1#f", "https://host.test/MCP"),
+        ("https://h/", "https://h"),
+        ("https://h/mcp/", "https://h/mcp/"),
+        ("https://user:pass@h:8443/mcp", "https://h:8443/mcp"),
+    ],
+)
+def test_the_identifier_of_a_server_without_one_is_its_url(url: str, identifier: str) -> None:
+    assert canonical(url) == identifier
+
+
+def test_a_url_in_a_text_has_no_secrets() -> None:
+    assert shown("https://user:secret@h/mcp?secret#secret") == "https://h/mcp"
+    assert shown("https://[secret") == "a URL that cannot be read"
+
+
+async def test_the_first_document_that_can_be_used_wins() -> None:
+    network = Documents({RESOURCE_URL: RESOURCE, SERVER_URL: {**SERVER, "issuer": f"{ISSUER}/"}, OPENID_URL: SERVER})
+
+    assert await discover(network, MCP, NO_CHALLENGE, Steps()) == (Resource(MCP, (ISSUER,), None), FOUND)
+    assert network.asked == [RESOURCE_URL, SERVER_URL, OPENID_URL]
+
+
+async def test_of_several_authorization_servers_the_first_that_can_be_used_wins() -> None:
+    documents = {RESOURCE_URL: {**RESOURCE, "authorization_servers": ["https://down.test", ISSUER]}, SERVER_URL: SERVER}
+
+    assert (await found(documents))[1] == FOUND
+
+
+async def test_of_several_authorization_servers_the_one_that_knows_the_client_is_used() -> None:
+    documents = {RESOURCE_URL: {**RESOURCE, "authorization_servers": ["https://a.test", ISSUER]}, SERVER_URL: SERVER}
+
+    assert (await found(documents, issuer=ISSUER))[1] == FOUND
+    with pytest.raises(DiscoveryFailed, match=r"https://a\.test, https://as\.test/tenant, not https://b\.test"):
+        await found(documents, issuer="https://b.test")
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"issuer": f"{ISSUER}/"}, "its issuer is https://as.test/tenant/, not https://as.test/tenant"),
+        ({"issuer": None}, "its issuer is None"),
+        ({"token_endpoint": None}, "it has no token_endpoint"),
+        ({"token_endpoint": "http://as.test/token"}, "its token_endpoint is no https URL"),
+        ({"token_endpoint": ["https://as.test"]}, "its token_endpoint is no https URL"),
+        ({"authorization_endpoint": "javascript:alert(1)"}, "its authorization_endpoint is no https URL"),
+        ({"registration_endpoint": "file:///etc/passwd"}, "its registration_endpoint is no https URL"),
+    ],
+)
+async def test_metadata_that_must_not_be_used_say_why(changed: dict[str, Any], problem: str) -> None:
+    with pytest.raises(DiscoveryFailed) as raised:
+        await found({RESOURCE_URL: RESOURCE, SERVER_URL: {**SERVER, **changed}})
+
+    assert f"at {SERVER_URL}: refused: {problem}" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"resource": "https://other.test/mcp"},
+        {"resource": 7},
+        {"authorization_servers": []},
+        {"authorization_servers": "x"},
+    ],
+)
+async def test_metadata_of_a_resource_that_must_not_be_used_end_the_discovery(changed: dict[str, Any]) -> None:
+    network = Documents({RESOURCE_URL: {**RESOURCE, **changed}, SERVER_URL: SERVER})
+
+    with pytest.raises(DiscoveryFailed, match=f"at {RESOURCE_URL}: refused: "):
+        await discover(network, MCP, NO_CHALLENGE, Steps())
+    assert network.asked == [RESOURCE_URL]
+
+
+async def test_a_server_without_any_metadata_has_the_endpoints_of_2025_03_26() -> None:
+    resource, server = await found({})
+
+    assert resource == Resource(MCP, ("https://mcp.test",), None)
+    assert server == AuthorizationServer(
+        "https://mcp.test",
+        "https://mcp.test/authorize",
+        "https://mcp.test/token",
+        "https://mcp.test/register",
+        code_challenge_methods=("S256",),
+    )

@@ -1,0 +1,127 @@
+"""Clients: registered by hand, by a document, or by themselves."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from mcp_host.auth.client import Answer, AuthClient
+from mcp_host.auth.discovery import AuthorizationServer, Steps
+from mcp_host.auth.errors import RegistrationFailed
+from mcp_host.auth.registration import Dynamic, OAuthClient, Registered
+from mcp_host.types import JSONObject
+
+CALLBACK = "http://127.0.0.1:1/callback"
+
+
+def server(**changed: Any) -> AuthorizationServer:
+    options = {"registration_endpoint": "https://as.test/register", "token_auth_methods": ("none",), **changed}
+    return AuthorizationServer("https://as.test", None, "https://as.test/token", **options)
+
+
+class Endpoint(AuthClient):
+    """Gives one answer, and notes what was *asked*."""
+
+    def __init__(self, document: JSONObject | None, status: int = 201) -> None:
+        self._answer = Answer(status, f"HTTP {status}", document, {}, 0.0)
+        self.asked: list[JSONObject] = []
+
+    async def post_json(self, url: str, body: JSONObject) -> Answer:
+        self.asked.append(body)
+        return self._answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "client"),
+    [
+        ({"client_id": "a"}, OAuthClient("a", None, "none", (CALLBACK,))),
+        ({"client_id": "a", "client_secret": ""}, OAuthClient("a", None, "none", (CALLBACK,))),
+        (
+            {"client_id": "a", "client_secret": "s", "token_endpoint_auth_method": "client_secret_post"},
+            OAuthClient("a", "s", "client_secret_post", (CALLBACK,)),
+        ),
+        ({"client_id": "a", "client_secret_expires_at": 0}, OAuthClient("a", None, "none", (CALLBACK,))),
+        ({"client_id": "a", "client_secret_expires_at": 5}, OAuthClient("a", None, "none", (CALLBACK,), 5.0)),
+        ({"client_id": "a", "client_secret_expires_at": "soon"}, OAuthClient("a", None, "none", (CALLBACK,))),
+        ({"client_id": "a", "client_secret_expires_at": True}, OAuthClient("a", None, "none", (CALLBACK,))),
+    ],
+)
+async def test_the_answer_has_the_client(answer: JSONObject, client: OAuthClient) -> None:
+    assert await Dynamic().register(Endpoint(answer), server(), CALLBACK, [], Steps()) == client
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "problem"),
+    [
+        (None, 201, "HTTP 201"),
+        ({"client_id": "a"}, 202, "HTTP 202"),
+        ({"error": "invalid_client_metadata", "error_description": "canary"}, 400, "(invalid_client_metadata)"),
+        ({"error": "canary"}, 400, "HTTP 400"),
+        ({}, 201, "has no client_id"),
+        ({"client_id": 7}, 201, "has no client_id"),
+        ({"client_id": ""}, 201, "has no client_id"),
+        ({"client_id": "a", "token_endpoint_auth_method": "canary"}, 201, "does not know"),
+        ({"client_id": "a", "token_endpoint_auth_method": "client_secret_basic"}, 201, "has no client_secret"),
+    ],
+)
+async def test_an_answer_without_a_client_says_why(answer: JSONObject | None, status: int, problem: str) -> None:
+    with pytest.raises(RegistrationFailed) as raised:
+        await Dynamic().register(Endpoint(answer, status), server(), CALLBACK, [], Steps())
+
+    assert str(raised.value).startswith("registration at https://as.test/register: ")
+    assert problem in str(raised.value)
+    assert "canary" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("redirect_uri", "kind"),
+    [(CALLBACK, "native"), ("http://localhost:1/c", "native"), ("https://host.test/callback", "web")],
+)
+async def test_a_client_registers_as_what_it_is(redirect_uri: str, kind: str) -> None:
+    endpoint = Endpoint({"client_id": "a"})
+
+    await Dynamic("my host", {"client_uri": "https://host.test"}).register(
+        endpoint, server(), redirect_uri, ["b", "c"], Steps()
+    )
+
+    assert json.loads(json.dumps(endpoint.asked)) == [
+        {
+            "client_name": "my host",
+            "redirect_uris": [redirect_uri],
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+            "token_endpoint_auth_method": "none",
+            "application_type": kind,
+            "scope": "b c",
+            "client_uri": "https://host.test",
+        }
+    ]
+
+
+async def test_where_no_client_can_register_the_next_way_is_tried() -> None:
+    endpoint = Endpoint({"client_id": "a"})
+
+    assert await Dynamic().register(endpoint, server(registration_endpoint=None), CALLBACK, [], Steps()) is None
+    assert endpoint.asked == []
+
+
+async def test_a_client_that_was_registered_by_hand_is_for_its_issuer() -> None:
+    registered = Registered("id", "secret", issuer="https://other.test")
+
+    assert await registered.register(Endpoint(None), server(), CALLBACK, [], Steps()) is None
+    assert "secret" not in repr(registered)
+
+
+@pytest.mark.parametrize(
+    ("redirect_uri", "now", "can_be_used"),
+    [(CALLBACK, 4.0, True), (CALLBACK, 5.0, False), ("http://other", 4.0, False)],
+)
+def test_a_client_is_used_until_it_ends_and_at_its_redirect_uri(
+    redirect_uri: str, now: float, can_be_used: bool
+) -> None:
+    client = OAuthClient("a", None, "none", (CALLBACK,), 5.0)
+
+    assert client.can_be_used(redirect_uri, now) is can_be_used
+    assert "secret" not in repr(OAuthClient("a", "secret"))
