@@ -149,3 +149,26 @@ async def test_a_server_without_metadata_of_its_own_may_end_its_issuer_with_a_sl
         await call(site, person_of_2025)
 
     assert [name for name, _ in authority.log] == ["metadata", "register", "authorize", "token"]
+
+
+async def test_a_refusal_that_names_no_scopes_wants_those_of_the_resource() -> None:
+    """Servers of the official SDK name none in it, and have theirs in the metadata."""
+    authority, wanted = AuthorizationServer(), ["read"]
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        status = 200 if all(name in list(authority.tokens.values())[-1].scope.split() for name in wanted) else 403
+        await Response(status_code=status, headers={"www-authenticate": 'Bearer error="insufficient_scope"'})(
+            scope, receive, send
+        )
+
+    with protected(app, authority) as site:
+        site.resource = {"scopes_supported": wanted}
+        async with httpx.AsyncClient(auth=OAuth(login=person, redirect_uri=CALLBACK)) as http:
+            with anyio.fail_after(20):
+                first = await http.post(site.url)
+                wanted.append("write")
+                second = await http.post(site.url)
+
+    assert (first.status_code, second.status_code) == (200, 200)
+    asked = [fields["scope"] for name, fields in authority.log if name == "authorize"]
+    assert asked == ["read", "read write"]

@@ -173,19 +173,23 @@ async def test_after_a_logout_there_is_another_login(world: World) -> None:
     assert (before, after, ann.logins) == (["ann", "read"], ["ann", "read"], 2)
 
 
-@pytest.mark.parametrize("kind", ["sdk", "fastmcp-proxy"])
+@pytest.mark.parametrize("kind", ["sdk", "dpop", "fastmcp-proxy"])
 async def test_two_users_of_a_web_host(world: World, kind: str) -> None:
     """Each is redirected to a route of the host, whose process has been started anew meanwhile."""
     stores = {name: MemoryTokens() for name in ("ann", "bob")}
     needs: dict[str, AuthorizationNeeded] = {}
+
+    def oauth(tokens: MemoryTokens) -> OAuth:
+        return OAuth(redirect_uri=CALLBACK, tokens=tokens, dpop=kind == "dpop")
+
     for name, tokens in stores.items():
         with pytest.raises(AuthorizationNeeded) as raised:
-            async with connected(world.urls[kind], OAuth(redirect_uri=CALLBACK, tokens=tokens)):
+            async with connected(world.urls[kind], oauth(tokens)):
                 raise AssertionError("connected without a login")
         needs[name] = raised.value
     told = {}
     for name, need in needs.items():
-        auth = OAuth(redirect_uri=CALLBACK, tokens=stores[name])
+        auth = oauth(stores[name])
         await auth.finish(need.state, await Person(name, CALLBACK)(need.url))
         async with connected(world.urls[kind], auth) as client:
             told[name] = await called(client)

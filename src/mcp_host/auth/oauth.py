@@ -361,7 +361,7 @@ class _Server:
             await self._save(None)  # nothing of one authorization server is shown to another
             self._proofs = None
         asked = () if self._saved is None else self._saved.scopes
-        if wants_more and set(challenge.scopes or ()) <= set(asked):
+        if wants_more and set(challenge.scopes or resource.scopes or ()) <= set(asked):
             return None  # the server refuses what it has asked for
         if not wants_more and (token := await self._refreshed_instead(refused)) is not None:
             return token
