@@ -145,7 +145,12 @@ async def _resource(client: AuthClient, server_url: str, challenge: Challenge, s
 
 async def _server(client: AuthClient, issuers: Sequence[str], steps: Steps) -> AuthorizationServer | None:
     """The authorization server with one of these identifiers, which have the same URLs of metadata."""
-    for url in metadata_urls(issuers[0]):
+    try:
+        urls = metadata_urls(issuers[0])
+    except ValueError:
+        steps.add("metadata of the authorization server", issuers[0], "refused: it is no URL")
+        return None
+    for url in urls:
         document = await _get(client, "metadata of the authorization server", url, steps)
         if document is None:
             continue

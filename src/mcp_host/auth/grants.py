@@ -271,9 +271,9 @@ def read_token(answer: Answer, scopes: Sequence[str], *, bound: bool = False) ->
 
 
 def _lifetime(expires_in: object) -> float | None:
-    """Seconds. Some servers write them as a text."""
+    """Seconds. Some servers write them as a text, or 0 if they do not know."""
     if isinstance(expires_in, str) and expires_in.isascii() and expires_in.isdigit() and len(expires_in) < 12:
         expires_in = int(expires_in)
-    if isinstance(expires_in, bool) or not isinstance(expires_in, int | float) or not 0 <= expires_in <= MOST_SECONDS:
+    if isinstance(expires_in, bool) or not isinstance(expires_in, int | float) or not 0 < expires_in <= MOST_SECONDS:
         return None
     return float(expires_in)

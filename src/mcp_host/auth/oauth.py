@@ -19,7 +19,6 @@ from mcp_host.auth.client import AuthClient
 from mcp_host.auth.device import OnDevice
 from mcp_host.auth.discovery import AuthorizationServer, Resource, Step, Steps, canonical, covers, discover, shown
 from mcp_host.auth.errors import (
-    AuthError,
     AuthorizationNeeded,
     DiscoveryFailed,
     LoginFailed,
@@ -175,6 +174,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
             token = await server.renew(token, challenge, wants_more=wants_more)
             if token is None:
                 return
+            server = self._server(str(request.url))  # that of another URL, if both are one resource
 
     def ready(self, method: str, url: str) -> Mapping[str, str] | None:
         """The headers of a request, if they are known at once. For transports that need no flow then."""
@@ -210,7 +210,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
     @property
     def steps(self) -> tuple[Step, ...]:
         """Each step on the way to a token, of all servers."""
-        return tuple(step for server in self._servers.values() for step in server.steps)
+        return tuple(step for server in dict.fromkeys(self._servers.values()) for step in server.steps)
 
     async def saved(self, url: str) -> Saved | None:
         """What is kept for the server at *url*, with the token. None if there was no login."""
@@ -228,10 +228,23 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         server = self._servers.get(url)
         if server is None:
             url = canonical(url)
-            server = next((known for known in self._servers.values() if known.covers(url)), None)
+            server = self._servers.get(url)
+            if server is None:
+                server = next((known for known in self._servers.values() if covers(known.url, url)), None)
             if server is None:
                 server = self._servers[url] = _Server(self, url)
         return server
+
+    def _share(self, url: str, resource: Resource, server: AuthorizationServer) -> _Server | None:
+        """The known server that *url* belongs to, as *resource* of the same authorization *server*.
+
+        Its token is for *url*, too, but *url* has to say so itself: the servers of one origin may have several owners.
+        """
+        for known in self._servers.values():
+            if known.url != url and known.has_token_for(resource, server):
+                self._servers[url] = known
+                return known
+        return None
 
 
 class _Server:
@@ -253,13 +266,16 @@ class _Server:
         self._renewed: Token | None = None
         """What a refresh gave, until the server accepts it: if it is refused, another refresh is no better."""
         self._attempts = 0
-        self._failure: tuple[object, AuthError] | None = None
+        self._failure: tuple[object, Exception] | None = None
         """Why the last attempt was made, and how it failed."""
         self._proofs: Proofs | None = None
         self.steps = Steps()
 
-    def covers(self, url: str) -> bool:
-        return url == self.url or (self._saved is not None and covers(self._saved.resource.identifier, url))
+    def has_token_for(self, resource: Resource, server: AuthorizationServer) -> bool:
+        saved = self._saved
+        if saved is None or saved.token is None:
+            return False
+        return (saved.resource.identifier, saved.server.issuer) == (resource.identifier, server.issuer)
 
     def ready(self, method: str, url: str) -> Mapping[str, str] | None:
         if not self._loaded or self._is_due or self._new is not None:
@@ -311,7 +327,7 @@ class _Server:
             self._failure = None
             try:
                 return await attempt()
-            except AuthError as exc:
+            except Exception as exc:  # of the host's login function, too: a person is asked once
                 self._failure = why, exc
                 raise
             finally:
@@ -357,6 +373,8 @@ class _Server:
         self.steps.add("request", self.url, "403, it wants more scopes" if wants_more else "401, it wants a token")
         http = self._http()
         resource, server = await discover(http, self.url, challenge, self.steps, issuer=self._issuer)
+        if self._saved is None and (known := self._auth._share(self.url, resource, server)) is not None:
+            return await known.token()
         if self._saved is not None and self._saved.server.issuer != server.issuer:
             await self._save(None)  # nothing of one authorization server is shown to another
             self._proofs = None
@@ -571,7 +589,8 @@ class _Server:
             if saved is None or saved.token is None or saved.token.refresh_token is None:
                 return saved
             now = self._now
-            is_leased = saved.refreshing_until is not None and saved.refreshing_until >= now
+            # A later end is of a clock that was wrong.
+            is_leased = saved.refreshing_until is not None and now <= saved.refreshing_until <= now + 2 * LEASE
             is_good = not (saved.token.has_expired(now) if is_leased else saved.token.is_due(now))
             if saved.token != refused and is_good:
                 return replace(saved, refreshing_until=None)

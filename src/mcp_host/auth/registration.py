@@ -31,6 +31,7 @@ METHODS: tuple[TokenAuthMethod, ...] = (
 )  # best first, for `Dynamic`
 WITH_SECRET = ("client_secret_basic", "client_secret_post")
 SCOPES_REFUSED = frozenset({400, 403})
+LAST_SECOND = 1e12  # a client that expires later, in some 30,000 years, does not expire
 DEFAULT_METHODS = ("client_secret_basic",)  # RFC 8414, section 2, where the metadata has no list
 
 
@@ -233,5 +234,6 @@ def _read(answer: Mapping[str, object], asked: TokenAuthMethod, redirect_uri: st
     if known != "none" and secret is None:
         raise ValueError("the answer has no client_secret for its token_endpoint_auth_method")
     expires = answer.get("client_secret_expires_at")  # 0 for never
-    lasts = isinstance(expires, int | float) and not isinstance(expires, bool) and expires > 0
-    return OAuthClient(id, secret, known, _uris(redirect_uri), float(expires) if lasts else None)  # type: ignore[arg-type]
+    if isinstance(expires, bool) or not isinstance(expires, int | float) or not 0 < expires <= LAST_SECOND:
+        expires = None
+    return OAuthClient(id, secret, known, _uris(redirect_uri), None if expires is None else float(expires))

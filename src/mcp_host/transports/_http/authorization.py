@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 import httpx
 
 REFUSED = frozenset({401, 403})
+ENDS_SESSION = "DELETE"  # while a client closes: no person is asked to log in for it
 
 ResponseT = TypeVar("ResponseT", bound="Response")
 Waiting: TypeAlias = Callable[[], AbstractContextManager[object]]
@@ -73,6 +74,8 @@ def pausing(module: ModuleType, auth: Auth, waiting: Waiting) -> httpx.Auth:
                 response = None
                 while (asked := await _next(flow, response, waiting)) is not None:
                     response = yield asked
+                    if asked.method == ENDS_SESSION and isinstance(auth, ReadyAuth):
+                        return
 
     paused: httpx.Auth = Pausing()
     return paused
@@ -90,7 +93,7 @@ async def send_authorized(
     response = None
     if headers is not None:
         response = await send(headers)
-        if response.status not in REFUSED:
+        if response.status not in REFUSED or method == ENDS_SESSION:
             return response
     request = httpx.Request(method, url)
     own = set(request.headers)  # such as Host
@@ -100,6 +103,8 @@ async def send_authorized(
             assert asked is not None, "a flow yields its request once at least"
             if response is None:
                 response = await send({name: value for name, value in asked.headers.items() if name not in own})
+                if method == ENDS_SESSION:
+                    return response
             seen = httpx.Response(response.status, headers=response.headers, request=asked)
             try:
                 asked = await _next(flow, seen, waiting)

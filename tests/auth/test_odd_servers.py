@@ -1,0 +1,185 @@
+"""`OAuth` with servers that are odd: what they send is no reason to fail as a program, or to ask a person often."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anyio
+import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from mcp_host import Client, StreamableHttp
+from mcp_host.auth import DiscoveryFailed, MemoryTokens, OAuth
+from mcp_host.auth.oauth import Saved
+from tests.auth.authorization_server import AuthorizationServer, Protected
+from tests.auth.test_oauth import CALLBACK, person, site
+from tests.auth.world import World
+
+__all__ = ["site"]
+
+SOON = 10.0  # seconds, on a busy machine
+
+
+@pytest.mark.parametrize("issuer", ["http://[", "https://℀.com"])
+async def test_an_authorization_server_that_is_no_url_is_a_failure_of_discovery(issuer: str) -> None:
+    world = World()
+    world.site.resource = {"authorization_servers": [issuer]}
+
+    with pytest.raises(DiscoveryFailed, match="refused: it is no URL"):
+        await world.call(world.oauth())
+
+
+async def test_the_next_authorization_server_is_tried_after_one_that_is_no_url() -> None:
+    world = World()
+    world.site.resource = {"authorization_servers": ["http://[", world.server.issuer]}
+
+    assert await world.call(world.oauth()) == 200
+
+
+async def test_a_client_whose_end_is_beyond_all_numbers_has_none() -> None:
+    world = World()
+
+    async def registers(request: Request) -> Response:
+        response = json.loads(bytes((await world.server._register(request)).body))
+        return JSONResponse({**response, "client_secret_expires_at": 10**400}, 201)
+
+    world.server.answers["register"] = registers
+
+    assert await world.call(world.oauth()) == 200
+
+
+async def test_a_lifetime_of_zero_is_one_that_the_server_does_not_know() -> None:
+    world = World(gives_refresh_tokens=False)
+
+    async def gives(request: Request) -> Response:
+        return JSONResponse({**json.loads(bytes((await world.server._token(request)).body)), "expires_in": 0})
+
+    world.server.answers["token"] = gives
+    auth = world.oauth()
+
+    assert [await world.call(auth) for _ in range(3)] == [200] * 3
+    assert world.logins == 1
+
+
+async def test_a_function_that_fails_asks_one_person_once_for_all_that_wait() -> None:
+    world = World()
+    asked, errors = 0, []
+
+    async def fails(url: str) -> str:
+        nonlocal asked
+        asked += 1
+        await anyio.wait_all_tasks_blocked()
+        raise RuntimeError("the window was closed")
+
+    auth = world.oauth(login=fails)
+
+    async def one() -> None:
+        with pytest.raises(RuntimeError, match="the window was closed") as failed:
+            await world.call(auth)
+        errors.append(failed.value)
+
+    with anyio.fail_after(SOON):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(one)
+
+    assert (asked, len(errors)) == (1, 20)
+
+
+async def test_a_refresh_that_began_by_a_clock_that_was_wrong_is_not_waited_for() -> None:
+    world, store = World(lifetime=100), MemoryTokens()
+    await world.call(world.oauth(tokens=store))
+    key = f"server {world.site.url}"
+    text = await store.load(key)
+    assert text is not None
+    year = 365 * 24 * 3600.0
+    assert await store.swap(key, text, json.dumps({**json.loads(text), "refreshing_until": world.now + year}))
+    world.now += 200
+
+    with anyio.fail_after(SOON):
+        assert await world.call(world.restarted(tokens=store)) == 200
+
+    assert world.refreshes == 1
+
+
+class Tenants:
+    """Servers of one origin. The path of each is in *paths*, with its authorization server and its resource."""
+
+    def __init__(self, origin: str) -> None:
+        self._origin = origin
+        self.paths: dict[str, tuple[AuthorizationServer, str]] = {}
+        self.seen: dict[str, list[str]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        well_known = "/.well-known/oauth-protected-resource"
+        path = scope["path"].removeprefix(well_known)
+        server, resource = self.paths[path]
+        if path != scope["path"]:
+            response: Response = JSONResponse({"resource": resource, "authorization_servers": [server.issuer]})
+        else:
+            authorization = dict(scope["headers"]).get(b"authorization", b"").decode()
+            self.seen.setdefault(path, []).append(authorization)
+            if authorization.removeprefix("Bearer ") in server.tokens:
+                response = Response()
+            else:
+                challenge = f'Bearer resource_metadata="{self._origin}{well_known}{path}"'
+                response = Response(status_code=401, headers={"www-authenticate": challenge})
+        await response(scope, receive, send)
+
+
+async def test_a_server_gets_no_token_of_another_on_its_origin_whose_resource_is_the_origin() -> None:
+    world, origin = World(), "http://127.0.0.1:1002"
+    other = AuthorizationServer(origin="http://127.0.0.1:1003", clock=world.clock)
+    tenants = Tenants(origin)
+    tenants.paths = {"/one/mcp": (world.server, origin), "/two/mcp": (other, f"{origin}/two/mcp")}
+    world.apps.update({1002: tenants, 1003: other.app()})
+    client = world.client(world.oauth())
+
+    statuses = [(await client.post(origin + path)).status_code for path in ["/one/mcp", "/two/mcp"] * 2]
+
+    assert statuses == [200] * 4
+    assert {*tenants.seen["/one/mcp"]} & {*tenants.seen["/two/mcp"]} == {""}
+    assert world.logins == 2
+
+
+async def test_urls_that_say_that_they_are_one_resource_need_one_login() -> None:
+    world, origin = World(), "http://127.0.0.1:1002"
+    tenants = Tenants(origin)
+    tenants.paths = {f"/api/{name}": (world.server, f"{origin}/api") for name in ("one", "two", "three")}
+    world.apps[1002] = tenants
+    client = world.client(world.oauth())
+
+    statuses = [(await client.post(origin + path)).status_code for path in [*tenants.paths] * 2]
+
+    assert statuses == [200] * 6
+    assert [seen.count("") for seen in tenants.seen.values()] == [1, 1, 1]
+    assert world.logins == 1
+
+
+async def test_no_one_has_to_log_in_while_a_client_closes(site: Protected) -> None:
+    asked = 0
+
+    async def counted(url: str) -> str:
+        nonlocal asked
+        asked += 1
+        return await person(url)
+
+    auth = OAuth(login=counted, redirect_uri=CALLBACK)
+    with anyio.fail_after(20):
+        async with Client(StreamableHttp(site.url, auth=auth), era="legacy"):
+            site.server.tokens.clear()
+            site.server.refresh_tokens.clear()
+
+    assert asked == 1
+
+
+def test_a_private_key_is_not_in_a_repr() -> None:
+    world = World()
+    resource: Any = world.site.url
+    server: Any = world.server.issuer
+    client: Any = "client"
+
+    assert "secret" not in repr(Saved(resource, server, client, key={"d": "secret"}))
