@@ -1,7 +1,4 @@
-"""Log in to a server, and list its tools: ``python examples/log_in.py https://example.com/mcp``.
-
-Without a URL it begins a server that wants no login, and so opens no browser.
-"""
+"""A person logs in to the server whose URL is given; without a URL, a server that wants no login is begun."""
 
 from __future__ import annotations
 

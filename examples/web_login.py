@@ -1,7 +1,4 @@
-"""A web application whose users log in to an MCP server: each has tokens of their own, and finishes only their own logins.
-
-Try it: ``MCP_URL=https://example.com/mcp ORIGIN=http://127.0.0.1:8000 uvicorn web_login:make_app --factory``.
-"""
+"""A web application whose users log in to an MCP server, each with tokens of their own, and finish only their own logins."""
 
 from __future__ import annotations
 
