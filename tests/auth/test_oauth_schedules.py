@@ -8,7 +8,7 @@ import anyio
 import pytest
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from starlette.requests import Request
 from starlette.responses import Response
@@ -35,6 +35,12 @@ ACTIONS = st.one_of(
     st.tuples(st.just("logout"), st.integers(0, 1)),
     st.tuples(st.just("turns"), st.sampled_from([2, 5, 8, 12])),
 )
+
+WHOLE: list[Action] = [("turns", 12)] * 3
+CANCELLED: list[Action] = [("call", 0), *WHOLE, ("pass", 41), ("call", 0), ("turns", 8), ("cancel", 0), *WHOLE]
+"""A refresh whose call is cancelled when the server has answered."""
+BOTH: list[Action] = [("call", 0), *WHOLE, ("call", 1), *WHOLE, ("pass", 41), ("call", 0), ("turns", 5), ("call", 1)]
+"""Two processes that refresh at once."""
 
 
 class Schedule:
@@ -114,6 +120,8 @@ class Schedule:
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@example(actions=CANCELLED)
+@example(actions=BOTH)
 @given(actions=st.lists(ACTIONS, max_size=30))
 @settings(deadline=None, max_examples=100)
 def test_no_token_is_used_after_its_end_no_refresh_token_twice_and_no_call_hangs(
