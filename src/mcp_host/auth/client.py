@@ -67,7 +67,7 @@ class Answer:
     json: JSONObject | None = field(repr=False)  # there may be a token in it
     headers: Mapping[str, str] = field(repr=False)
     time: float = field(repr=False)
-    """When it came, in seconds since 1970."""
+    """When the request was sent, in seconds since 1970: a lifetime in it began later."""
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:
@@ -180,10 +180,10 @@ class AuthClient:
         return target
 
     async def _send(self, method: str, url: httpx.URL, headers: Mapping[str, str], content: bytes | None) -> Answer:
-        backend = self._backend(url)
+        backend, sent = self._backend(url), self._clock()
         try:
             async with await backend.send(method, {**ALWAYS, **headers}, content, redirects=False) as response:
-                return await _read(response, self._clock())
+                return await _read(response, sent)
         finally:
             if self._client is None:
                 with move_on_after(RELEASE_TIME, shield=True):
@@ -242,7 +242,7 @@ def _environment_proxy(url: httpx.URL) -> str | None:
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
-async def _read(response: HttpResponse, now: float) -> Answer:
+async def _read(response: HttpResponse, sent: float) -> Answer:
     status, value = response.status, None
     problem = f"HTTP {status}"
     if status in REDIRECTS:
@@ -256,7 +256,7 @@ async def _read(response: HttpResponse, now: float) -> Answer:
             value = _json_object(body)
             if value is None and response.is_success:
                 problem += f" with {excerpt(response.content_type) or 'no content type'}"
-    return Answer(status, problem, value, response.headers, now)
+    return Answer(status, problem, value, response.headers, sent)
 
 
 def _json_object(body: bytes) -> JSONObject | None:
