@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from mcp_host import Client, StreamableHttp
-from mcp_host.auth import DiscoveryFailed, MemoryTokens, OAuth
+from mcp_host.auth import AuthorizationNeeded, DiscoveryFailed, LoginFailed, MemoryTokens, OAuth
 from mcp_host.auth.oauth import Saved
 from tests.auth.authorization_server import AuthorizationServer, Protected
 from tests.auth.test_oauth import CALLBACK, person, site
@@ -103,6 +103,34 @@ async def test_a_refresh_that_began_by_a_clock_that_was_wrong_is_not_waited_for(
         assert await world.call(world.restarted(tokens=store)) == 200
 
     assert world.refreshes == 1
+
+
+@pytest.mark.parametrize(
+    ("redirected", "text"),
+    [
+        ("http://[", "is no URL"),
+        ("https://℀.com/?code=secret", "is no URL"),
+        ("http://127.0.0.1/?state=\ud800&code=secret", "has another state"),
+    ],
+)
+async def test_a_redirect_that_cannot_be_read_is_a_login_that_fails(redirected: str, text: str) -> None:
+    world = World()
+    auth = world.oauth(login=None)
+    with pytest.raises(AuthorizationNeeded) as needed:
+        await world.call(auth)
+
+    with pytest.raises(LoginFailed, match=text) as failed:
+        await auth.finish(needed.value.state, redirected)
+
+    assert "secret" not in str(failed.value)
+
+
+async def test_what_another_version_has_kept_of_a_login_is_a_login_that_fails() -> None:
+    world, store = World(), MemoryTokens()
+    assert await store.swap("login state", None, '{"verifier": "secret"}')
+
+    with pytest.raises(LoginFailed, match="cannot be read: begin again"):
+        await world.oauth(login=None, tokens=store).finish("state", CALLBACK)
 
 
 class Tenants:

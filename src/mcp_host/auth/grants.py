@@ -114,12 +114,15 @@ class AuthorizationRequest:
         Raises:
             LoginFailed: There is none, or the URL is not the answer to this request.
         """
-        pairs = parse_qsl(urlsplit(redirected).query, keep_blank_values=True)
-        answer = dict(pairs)
         where = f"the authorization response of {excerpt(self.issuer)}"
+        try:
+            pairs = parse_qsl(urlsplit(redirected).query, keep_blank_values=True)
+        except ValueError:  # its text may have the code in it
+            raise LoginFailed(f"{where} is no URL") from None
+        answer = dict(pairs)
         if len(pairs) != len(answer):  # "parameters MUST NOT be included more than once" (RFC 6749, section 3.1)
             raise LoginFailed(f"{where} has a parameter twice")
-        if not hmac.compare_digest(answer.get("state", "").encode(), self.state.encode()):
+        if not hmac.compare_digest(answer.get("state", "").encode(errors="replace"), self.state.encode()):
             raise LoginFailed(f"{where} has another state: it is no answer to this login")
         issuer = answer.get("iss")
         # RFC 9207, section 2.4: "simple string comparison", before anything of the response is used or shown

@@ -198,7 +198,10 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         text = await self._store.take(f"login {state}")
         if text is None:
             raise LoginFailed("there is no login with this state: it has ended, or belongs to another user")
-        pending = _PENDING.validate_json(text)
+        try:
+            pending = _PENDING.validate_json(text)
+        except ValidationError:  # its text may have secrets in it
+            raise LoginFailed("what is kept of this login cannot be read: begin again") from None
         if pending.until < self._clock():
             raise LoginFailed("this login took too long: begin again")
         await self._server(pending.url).finish(pending.saved, pending.request, redirected)
