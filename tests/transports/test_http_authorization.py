@@ -221,3 +221,29 @@ async def test_an_auth_may_ask_other_servers_by_a_client_of_its_own_library() ->
 def test_something_else_is_no_auth(auth: Any) -> None:
     with pytest.raises(TypeError, match=r"auth is an httpx\.Auth or an httpx2\.Auth, not "):
         StreamableHttp("https://example.com/mcp", auth=auth)
+
+
+async def test_a_refusal_of_what_was_ready_is_no_refusal_of_what_the_flow_sends() -> None:
+    """Another request may have gotten a better token meanwhile."""
+
+    class Renewed(Sequel):
+        def __init__(self) -> None:
+            super().__init__("new")
+            self.statuses: list[int] = []
+
+        def ready(self, method: str, url: str) -> Mapping[str, str] | None:
+            return {"Authorization": "old"}
+
+        async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
+            request.headers["Authorization"] = "new"
+            self.statuses.append((yield request).status_code)
+
+    auth = Renewed()
+
+    async with serving(answering("new")) as peer, by_pool(peer.url, auth) as channel:
+        await channel.request(PING, {}, auth.handle)
+
+    assert [heard.headers["authorization"] for heard in peer.heard] == ["old", "new"]
+    assert auth.statuses == [200]
+    assert auth.handle.done
+    assert peer.connections == 1

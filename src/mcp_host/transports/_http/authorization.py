@@ -101,8 +101,12 @@ async def send_authorized(
         asked = await _next(flow, None, waiting)
         while True:
             assert asked is not None, "a flow yields its request once at least"
+            added = {name: value for name, value in asked.headers.items() if name not in own}
+            if response is not None and headers is not None and added != lowered(headers):
+                await response.drain()  # it refuses what was ready, and the flow has something better by now
+                response = None
             if response is None:
-                response = await send({name: value for name, value in asked.headers.items() if name not in own})
+                response = await send(added)
                 if method == ENDS_SESSION:
                     return response
             seen = httpx.Response(response.status, headers=response.headers, request=asked)
@@ -115,6 +119,10 @@ async def send_authorized(
                 return response
             await response.drain()
             response = None
+
+
+def lowered(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
 
 
 async def _next(flow: AsyncGenerator[Any, Any], response: object, waiting: Waiting) -> Any:
