@@ -6,7 +6,7 @@ import json
 import logging
 import math
 import traceback
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Self
@@ -17,6 +17,7 @@ import httpx2
 import pytest
 from anyio import create_task_group, fail_after, to_thread
 from anyio.lowlevel import checkpoint
+from pydantic_core import from_json
 
 from mcp_host import Client, Sampling
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
@@ -24,8 +25,9 @@ from mcp_host.middleware import AnyRequest, CallNext, ServerRequest
 from mcp_host.providers import AnthropicModel, Delta, ModelAnswer, ReasoningStore
 from mcp_host.providers.anthropic import read_reply
 from mcp_host.providers.exchange.replies import Call, Reply, answer_of, token_counts, total
-from mcp_host.providers.exchange.requests import Prompt, media_type
-from mcp_host.sampling import CallModel, SamplingRequest, always, run_tool_loop
+from mcp_host.providers.exchange.requests import Offer, Prompt, media_type
+from mcp_host.sampling import CallModel, Handler, SamplingRequest, always, run_tool_loop
+from mcp_host.sampling.repeated import RepeatedTools
 from mcp_host.server_requests import ProgressReporter
 from mcp_host.testing import Context, Server
 from mcp_host.types import CreateMessageResult, TextContent, ToolUseContent
@@ -785,6 +787,60 @@ async def test_a_schema_that_changed_in_place_is_written_and_checked_anew() -> N
     assert sdk.bodies[1]["tools"][0]["input_schema"]["title"] == "Sum"
     with pytest.raises(InputRefused):
         await model(asked)
+
+
+def asking(handler: Handler) -> Callable[..., Awaitable[object]]:
+    """Asks *handler* as a server does, over one connection. Takes the schema of the tool on offer."""
+    session = Sampling(with_tools=handler, approve=always).session(server="calculator", knows_tools=True)
+
+    async def ask(**schema: object) -> object:
+        tool = {"name": "add", "inputSchema": {"type": "object", **schema}}
+        return await session.answer(from_json(json.dumps(wire(tools=[tool]))))
+
+    return ask
+
+
+async def test_each_request_of_a_connection_gets_its_own_tools() -> None:
+    sdk = Answering()
+    ask = asking(AnthropicModel(sdk, MODEL))
+    for value in (1, 1, True, True, 1.0, 1):
+        await ask(const=value)
+
+    assert [json.dumps(body["tools"][0]["input_schema"]["const"]) for body in sdk.bodies] == [
+        *("1", "1", "true", "true", "1.0", "1"),
+    ]
+    assert sdk.bodies[0]["tools"] is sdk.bodies[1]["tools"]
+    assert sdk.bodies[2]["tools"] is sdk.bodies[3]["tools"]
+
+
+def test_tools_that_only_the_model_has_are_not_compared_by_value() -> None:
+    """As nobody changes them in place, it shows only here."""
+    rule = AnthropicModel.name_rule
+    asked = SamplingRequest(params=RepeatedTools().read(wire(tools=[ADD])), server="calculator")
+    offer = Offer.of(asked, rule, None)
+    asked.tools[0].input_schema["title"] = "Sum"
+
+    assert Offer.of(asked, rule, offer) is offer
+    assert Offer.of(request(tools=[ADD]), rule, offer) is offer
+    assert Offer.of(request(tools=[ADD], toolChoice={"mode": "none"}), rule, offer) is not offer
+
+
+async def test_a_handler_that_changes_tools_before_it_asks_a_model_changes_one_request() -> None:
+    sdk = Answering()
+    model = AnthropicModel(sdk, MODEL)
+    notes = iter([None, "again", None])
+
+    async def handler(request: SamplingRequest) -> CreateMessageResult:
+        if (note := next(notes)) is not None:
+            request.tools[0].input_schema["properties"]["a"]["description"] = note
+        return await model(request)
+
+    ask = asking(handler)
+    for _ in range(3):
+        await ask(properties={"a": {}})
+
+    offered = [body["tools"][0]["input_schema"]["properties"]["a"] for body in sdk.bodies]
+    assert offered == [{}, {"description": "again"}, {}]
 
 
 @pytest.mark.parametrize(

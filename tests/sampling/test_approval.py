@@ -237,6 +237,22 @@ async def test_comparing_tools_takes_the_same_number_of_python_steps_for_large_t
     assert await steps(30_000) == await steps(1)
 
 
+async def test_an_approver_that_changes_a_tool_allows_the_changed_one() -> None:
+    asked: list[str] = []
+
+    async def approve(request: SamplingRequest) -> Allow:
+        asked.append(request.tools[0].name)
+        if asked == ["add", "multiply"]:
+            request.tools[0].input_schema["title"] = "changed"
+        return Allow("session")
+
+    approvals = Approvals(approve, subject="sampling for x")
+    for name in ("add", "multiply", "multiply", "multiply"):
+        await approvals.require(request(tools=[{"name": name, "inputSchema": {"type": "object"}}]))
+
+    assert asked == ["add", "multiply", "multiply"]
+
+
 async def test_tools_that_were_allowed_one_by_one_are_not_allowed_together() -> None:
     outer = call()
     offers = [[ADD], [MULTIPLY], [ADD], [MULTIPLY], [ADD, MULTIPLY]]

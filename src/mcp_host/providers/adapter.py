@@ -29,6 +29,7 @@ from mcp_host.providers.exchange.reasoning import AlteredHistory, ReasoningStore
 from mcp_host.providers.exchange.replies import Reply, answer_of
 from mcp_host.providers.exchange.requests import Offer, Prompt, blocks_but_texts, check_settings, checked, merged
 from mcp_host.providers.exchange.streams import Heard, OnDelta, Show, showing
+from mcp_host.sampling.repeated import reads_only
 from mcp_host.sampling.request import ModelAnswer, SamplingRequest
 from mcp_host.types import CreateMessageResult, JSONObject
 
@@ -125,6 +126,8 @@ class ProviderModel(ABC):
     def write_request(self, prompt: Prompt) -> JSONObject:
         """The keyword arguments of the SDK's call.
 
+        This changes nothing of *prompt* in place: later requests may have the same tools.
+
         Raises:
             InputRefused: The provider cannot take something of it.
         """
@@ -162,6 +165,7 @@ class ProviderModel(ABC):
     def request_events(self, body: JSONObject) -> AbstractAsyncContextManager[AsyncIterator[JSONObject]]:
         """Send *body* through the SDK's client. Gives the events of a stream; leaving it closes the response."""
 
+    @reads_only
     async def __call__(self, request: SamplingRequest) -> CreateMessageResult:
         """Ask the model.
 

@@ -17,6 +17,7 @@ from pydantic_core import to_json
 from mcp_host.errors import InputRefused
 from mcp_host.handlers import call_handler
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, USER_REJECTED
+from mcp_host.sampling.repeated import ReadOnlyTools, for_others
 from mcp_host.sampling.request import REJECTION, SamplingRequest
 from mcp_host.types import Tool
 
@@ -94,6 +95,12 @@ class Approvals:
         # a combination of two sets was not.
         self._grants: WeakKeyDictionary[object, deque[ToolDigests]] = WeakKeyDictionary()
         self._asking: dict[CancelScope, SamplingRequest] = {}
+        self._last: tuple[ReadOnlyTools, ToolDigests] | None = None  # a server repeats its tools, and they are many
+
+    @property
+    def has_grants(self) -> bool:
+        """Whether there are requests that are allowed without asking."""
+        return len(self._grants) > 0
 
     async def require(self, request: SamplingRequest) -> None:
         """Return if the request is allowed. If the answer to another question allows it, its own is withdrawn.
@@ -108,7 +115,7 @@ class Approvals:
             self._asking[scope] = request
             try:
                 decision = await call_handler(
-                    partial(self._approve, request), subject=self._subject, failed=APPROVAL_FAILED
+                    partial(self._approve, for_others(request)), subject=self._subject, failed=APPROVAL_FAILED
                 )
             finally:
                 del self._asking[scope]
@@ -129,17 +136,27 @@ class Approvals:
         granted = [tools for owner in owners for tools in self._grants.get(owner, ())]
         if not granted:
             return False
-        asked = _digests(request)
+        asked = self._digests(request)
         return any(asked <= tools for tools in granted)
 
     def _grant(self, scope: Scope, request: SamplingRequest) -> None:
         owners: dict[str, object] = {"session": self, "call": request.outer and request.outer.weak_key}
         if (owner := owners.get(scope)) is None:
             return
-        self._grants.setdefault(owner, deque(maxlen=MOST_GRANTS)).append(_digests(request))
+        self._grants.setdefault(owner, deque(maxlen=MOST_GRANTS)).append(self._digests(request))
         for asking, other in self._asking.items():
             if self._is_granted(other):
                 asking.cancel()
+
+    def _digests(self, request: SamplingRequest) -> ToolDigests:
+        """One digest of each tool that *request* offers."""
+        tools = request.tools
+        if self._last is not None and self._last[0] is tools:
+            return self._last[1]
+        digests = frozenset(map(_digest, tools))
+        if isinstance(tools, ReadOnlyTools):
+            self._last = (tools, digests)
+        return digests
 
 
 class CallApprovals(Generic[CallT]):
@@ -184,10 +201,6 @@ class CallApprovals(Generic[CallT]):
         for question, (its_session, tool) in list(self._asking.items()):
             if its_session is session and self._is_allowed(session, tool):
                 question.cancel()
-
-
-def _digests(request: SamplingRequest) -> ToolDigests:
-    return frozenset(map(_digest, request.tools))
 
 
 def _digest(tool: Tool) -> str:

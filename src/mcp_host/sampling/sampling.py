@@ -18,6 +18,7 @@ from mcp_host.protocol.eras import one_block
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, TOO_MANY_WAITING, TOOK_TOO_LONG, Success, encode
 from mcp_host.sampling.approval import Approvals, Approve, AsyncApprove, always
 from mcp_host.sampling.limits import LimitExceeded, SamplingLimits
+from mcp_host.sampling.repeated import RepeatedTools, is_read_only
 from mcp_host.sampling.request import (
     AroundModel,
     AsyncHandler,
@@ -243,6 +244,7 @@ class SamplingSession:
         self._approvals = None if approve is always else Approvals(approve, subject=self._subject)
         self._check_arguments = sampling._check_arguments
         self._checker: ArgumentChecker | None = None
+        self._repeated = RepeatedTools() if is_read_only(handler) else None
         self._limits = limits = sampling._limits
         self._accepts_context = accepts_context
         self._server_tools = server_tools
@@ -271,15 +273,19 @@ class SamplingSession:
                 rules and limits, -1 denied, -32603 a failed handler or an illegal
                 answer, -32010 too many waiting, -32011 out of time.
         """
-        limits = self._limits
+        limits, tools = self._limits, self._server_tools
+        runs_tools = tools is not None and tools.limits is not None
+        asks = self._approvals is not None and not self._approvals.has_grants
+        repeated = None if around_model or runs_tools or asks else self._repeated  # others see the request, too
         try:
-            read = read_params(params, self.mode, limits, size, accepts_context=self._accepts_context)
+            read = read_params(
+                params, self.mode, limits, size, accepts_context=self._accepts_context, repeated=repeated
+            )
         except (LimitExceeded, ProtocolError) as exc:
             raise InputRefused(INVALID_PARAMS, str(exc)) from exc
         request = SamplingRequest(
             params=read, server=self._server, outer=call, mode=self.mode, reporter=reporter, session=self._identity
         )
-        tools = self._server_tools
         own_tools = None if tools is None or tools.limits is None else tools.admit(request, tools.limits)
         with (move_on_after or anyio.move_on_after)(limits.seconds):
             slot = Slot(self._share)

@@ -17,6 +17,7 @@ from mcp_host.errors import QUOTED, InputRefused, ProtocolError, SamplingError, 
 from mcp_host.protocol import conversation
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_host.sampling.limits import LimitExceeded, SamplingLimits
+from mcp_host.sampling.repeated import RepeatedTools
 from mcp_host.sampling.request import SamplingMode, SamplingRequest, log_subject
 from mcp_host.sampling.stop_reasons import CUT_OFF, TRUNCATED
 from mcp_host.types import (
@@ -55,10 +56,11 @@ def read_params(
     size: float = math.inf,
     *,
     accepts_context: bool = True,
+    repeated: RepeatedTools | None = None,
 ) -> CreateMessageRequestParams:
     """The request in *wire*, if a session of this *mode* accepts it, with no more tokens than *limits* allow.
 
-    *size* is as for `check_counts`.
+    *size* is as for `check_counts`. *repeated* reads the request, if its handler may get `ReadOnlyTools`.
 
     Raises:
         ProtocolError: It is malformed, or breaks a rule of the conversation.
@@ -71,7 +73,7 @@ def read_params(
             if wire.get(name) is not None:  # null stands for absent: some servers write every field
                 raise ProtocolError(f"{name}: {NO_TOOLS}")
     check_counts(wire, limits, size)
-    params = CreateMessageRequestParams.from_wire(wire)
+    params = CreateMessageRequestParams.from_wire(wire) if repeated is None else repeated.read(wire)
     messages = conversation.check_and_merge(params.messages)
     if mode == "basic":  # the remains of a loop with tools would mean nothing to a handler of plain requests
         for index, message in enumerate(messages):

@@ -375,9 +375,9 @@ class CreateMessageRequestParams(TaskAugmentedRequestParams):
     @property
     def disable_parallel_tool_use(self) -> bool:
         """Whether the model should make one tool call at a time: an extension in a draft."""
-        choice = self.tool_choice.model_extra if self.tool_choice else None
-        places = (choice or {}, self.model_extra or {})
-        return any(place.get("disable_parallel_tool_use") is True for place in places)
+        name = "disable_parallel_tool_use"
+        choice = (self.tool_choice and self.tool_choice.model_extra) or {}
+        return choice.get(name) is True or (self.model_extra or {}).get(name) is True
 
 
 class CreateMessageResult(_HasBlocks):

@@ -16,6 +16,7 @@ from mcp_host.errors import InputRefused, excerpt, quoted
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
 from mcp_host.providers.exchange.names import NameRule, ToolNames
 from mcp_host.sampling.loop.results import texts_repeat
+from mcp_host.sampling.repeated import ReadOnlyTools
 from mcp_host.sampling.request import SamplingRequest
 from mcp_host.types import (
     AudioContent,
@@ -49,8 +50,10 @@ class Offer:
     depends on them alone is done once: an adapter keeps the offer of its last request.
     """
 
-    def __init__(self, terms: bytes, names: ToolNames) -> None:
+    def __init__(self, tools: list[Tool], terms: bytes, use: bytes, names: ToolNames) -> None:
+        self._tools = tools
         self._terms = terms
+        self._use = use
         self.names = names
         """Of the tools on offer."""
         self.written: JSONObject | None = None
@@ -60,22 +63,29 @@ class Offer:
     def of(cls, request: SamplingRequest, rule: NameRule, last: Offer | None) -> Offer:
         """The offer of *request*: *last*, if it is the same.
 
-        They are compared as JSON: Python takes 1 for True, and lists may have changed in place.
+        They are compared as JSON: Python takes 1 for True, and lists may have changed in place. `ReadOnlyTools` do not
+        change.
 
         Raises:
             InputRefused: A tool has values that JSON does not have.
         """
-        terms = [request.tool_choice, request.params.disable_parallel_tool_use, *map(TERMS, request.tools)]
+        tools = request.tools
+        use = to_json([request.tool_choice, request.params.disable_parallel_tool_use])
+        if last is not None and last._use != use:
+            last = None
+        if last is not None and last._tools is tools and isinstance(tools, ReadOnlyTools):
+            return last
         try:
-            written = to_json(terms)
-            if last is not None and last._terms == written:
+            terms = to_json([*map(TERMS, tools)])
+            if last is not None and last._terms == terms:
+                last._tools = tools
                 return last
-            check_numbers(written)
+            check_numbers(terms)
         except ValueError:
-            for tool in request.tools:
+            for tool in tools:
                 _check_json(TERMS(tool), f"the tool {quoted(tool.name)}")
             raise
-        return cls(written, ToolNames.of_offered(request, rule))
+        return cls(tools, terms, use, ToolNames.of_offered(request, rule))
 
 
 @dataclass(slots=True)

@@ -1,0 +1,84 @@
+"""Tools that a server repeats in each request of a loop: read once, for handlers that only read them."""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from mcp_host.sampling.request import SamplingRequest
+from mcp_host.types import CreateMessageRequestParams, Tool
+
+CallT = TypeVar("CallT", bound=Callable[..., object])
+
+
+class ReadOnlyTools(list[Tool]):
+    """The tools of a request that only a handler with `reads_only` gets: the same list for as long as the server repeats it.
+
+    The schemas in it are dicts, which anyone else could change in place: see `for_others`. *written* are the tools as
+    `marshal` writes their JSON.
+    """
+
+    def __init__(self, tools: Iterable[Tool], written: bytes) -> None:
+        super().__init__(tools)
+        self.written = written
+
+    def copied(self) -> list[Tool]:
+        """The same tools, read anew."""
+        return Tool.list_from_wire(marshal.loads(self.written))
+
+
+def for_others(request: SamplingRequest) -> SamplingRequest:
+    """*request* with tools of its own, for code that may change them in place."""
+    tools = request.params.tools
+    if not isinstance(tools, ReadOnlyTools):
+        return request
+    return replace(request, params=request.params.model_copy(update={"tools": tools.copied()}))
+
+
+def reads_only(call: CallT) -> CallT:
+    """Mark the ``__call__`` of a handler that never changes a request, and never passes it on to code that might.
+
+    A class that overrides ``__call__`` loses the mark.
+    """
+    call.__dict__["reads_only"] = True
+    return call
+
+
+def is_read_only(handler: object) -> bool:
+    """Whether *handler* has the mark of `reads_only`."""
+    return hasattr(type(handler).__call__, "reads_only")
+
+
+class RepeatedTools:
+    """Reads the requests of one connection, and keeps the tools of the last one that had any.
+
+    They are compared as `marshal` writes them, which takes less time than to read them. If its bytes are equal, then
+    so are values, types and order: Python itself takes 1 for True. Equal values may have different bytes, because a text
+    that is in several places is written once. Then they are read anew.
+    """
+
+    def __init__(self) -> None:
+        self._last = ReadOnlyTools((), b"")
+
+    def read(self, wire: dict[str, Any]) -> CreateMessageRequestParams:
+        """The request in *wire*, with `ReadOnlyTools` if it has tools.
+
+        Raises:
+            ProtocolError: It is malformed.
+        """
+        tools = wire.get("tools")
+        if not tools or not isinstance(tools, list):
+            return CreateMessageRequestParams.from_wire(wire)
+        try:
+            written = marshal.dumps(tools)
+        except ValueError:  # no JSON, which only another client can pass
+            return CreateMessageRequestParams.from_wire(wire)
+        is_known = written == self._last.written
+        # A copy, because others may have the request as it came: middleware, or another client.
+        params = CreateMessageRequestParams.from_wire({**wire, "tools": None if is_known else marshal.loads(written)})
+        if not is_known:
+            self._last = ReadOnlyTools(params.tools or (), written)
+        vars(params)["tools"] = self._last  # as `model_copy` does, but nobody has these params yet
+        return params
