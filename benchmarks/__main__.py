@@ -18,11 +18,20 @@ from benchmarks.peers import (
     WITH_ADAPTER,
     WITH_MIDDLEWARE,
     WITH_OAUTH,
+    WITH_REFRESH,
     WITHOUT_OAUTH,
     Peer,
 )
 from benchmarks.report import Row, cost_table, eras_table, goals_table, variants_table, wall_table
-from benchmarks.scenarios import BY_REVISION, SCENARIOS, THROUGH_ADAPTER, THROUGH_MIDDLEWARE, WITH_TOKEN, Scenario
+from benchmarks.scenarios import (
+    BEHIND_REFRESH,
+    BY_REVISION,
+    SCENARIOS,
+    THROUGH_ADAPTER,
+    THROUGH_MIDDLEWARE,
+    WITH_TOKEN,
+    Scenario,
+)
 from benchmarks.workers import Results, Worker, http_server, measure
 from tests.installation import Unusable
 
@@ -43,13 +52,13 @@ def main(arguments: Sequence[str]) -> int:
     machine = page.machine() if complete else ""  # before the benchmarks load it
     with http_server() as url:
         if options.oauth:
-            tables = oauth_table(url)
+            tables = oauth_tables(url)
         elif options.middleware:
             tables = variants_tables(url)
         else:
             tables = growth_tables(url) if options.growth else scenario_tables(options, url)
         if complete:
-            tables |= growth_tables(url) | variants_tables(url) | oauth_table(url) | {"machine": machine}
+            tables |= growth_tables(url) | variants_tables(url) | oauth_tables(url) | {"machine": machine}
             page.PAGE.write_text(page.rewrite(page.PAGE.read_text(encoding="utf-8"), tables), encoding="utf-8")
             say(f"{page.PAGE} has the tables")
     print("\n\n".join(tables.values()))
@@ -141,11 +150,15 @@ def variants_tables(url: str) -> dict[str, str]:
     }
 
 
-def oauth_table(url: str) -> dict[str, str]:
-    """Ours with a token of OAuth that is good and without, over our own pool and over httpx, in turns."""
+def oauth_tables(url: str) -> dict[str, str]:
+    """Ours with a token of OAuth that is good, without, and with one that has ended, over our own pool and over httpx, in turns."""
     compile_modules([*WITHOUT_OAUTH, *WITH_OAUTH], url)
-    rows = compare(WITH_TOKEN, [*WITHOUT_OAUTH, *WITH_OAUTH], url, ROUNDS)
-    return {"oauth": variants_table(rows, WITH_OAUTH, WITHOUT_OAUTH)}
+    with_token = compare(WITH_TOKEN, [*WITHOUT_OAUTH, *WITH_OAUTH], url, ROUNDS)
+    behind_refresh = compare(BEHIND_REFRESH, [*WITH_OAUTH, *WITH_REFRESH], url, ROUNDS)
+    return {
+        "oauth": variants_table(with_token, WITH_OAUTH, WITHOUT_OAUTH),
+        "refresh": variants_table(behind_refresh, WITH_REFRESH, WITH_OAUTH),
+    }
 
 
 def growth_tables(url: str) -> dict[str, str]:

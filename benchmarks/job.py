@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Literal, NamedTuple, NotRequired, TypedDict, final
 
-Kind = Literal["echo", "sample", "progress", "tools", "text", "connect", "sessions", "start", "import"]
+Kind = Literal["echo", "sample", "progress", "tools", "text", "connect", "sessions", "burst", "start", "import"]
 
 LINE = "The quick brown fox jumps over the lazy dog, and says so in plain words.\n"
 NAME = "lean"  # of the server
@@ -23,7 +23,9 @@ class Job(NamedTuple):
     in_flight: int = 1
     tools: int = 0  # in a list of tools, or in a sampling request
     messages: int = 1  # in a sampling request
-    size: int = 0  # of one operation: bytes of text, or the number of progress notifications or sampling requests
+    size: int = (
+        0  # of one operation: bytes of text, or the number of progress notifications, sampling requests or calls
+    )
 
 
 @final

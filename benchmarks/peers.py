@@ -60,3 +60,9 @@ WITH_OAUTH = [
     _ours("oauth-httpx", "`OAuth`, over httpx", "oauth", "httpx"),
 ]
 """Our client with a token of OAuth that is good, each against the same without."""
+
+WITH_REFRESH = [
+    _ours("refresh", "over our own pool", "oauth", "refresh"),
+    _ours("refresh-httpx", "over httpx", "oauth", "refresh", "httpx"),
+]
+"""The same with a token that has ended before each burst of calls."""

@@ -89,7 +89,7 @@ class Scenario:
         return self.cost(job, {**spent, "cpu": spent["wall"]})
 
     def _units(self, job: Job) -> int:
-        """Operations; where these have a size: sampling requests, progress notifications, or bytes."""
+        """Operations; where these have a size: sampling requests, progress notifications, calls, or bytes."""
         return job.operations * (job.size or 1)
 
 
@@ -156,5 +156,11 @@ WITH_TOKEN = [
     if row.name in ("http-echo", "http-sse-echo", "http-echo-64")
 ]
 """What is measured with a token of OAuth. The goal is a ratio of 1.05 at most, which a short run would not show."""
+
+BEHIND_REFRESH = [
+    Scenario("http-burst", "100 HTTP (JSON) calls at once", "ms / 1k", None, "burst", "json",
+             operations=10, warm_up=2, size=100)
+]  # fmt: skip
+"""What is measured with a token that has ended, against the same with one that is good."""
 
 SCENARIOS = {row.name: row for row in ROWS}

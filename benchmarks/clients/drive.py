@@ -89,6 +89,12 @@ class Driver:
         words = f"Hello, {next(self._numbers)}!"
         expect(await session.call("echo", {"text": words}), words)
 
+    async def _burst(self, session: Session) -> None:
+        """As many calls at once as the job's size."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._job.size):
+                group.create_task(self._echo(session))
+
     async def _sample(self, session: Session) -> None:
         """One call, with as many sampling requests as the job's size."""
         job, before = self._job, self._sampled

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
-from benchmarks.clients.drive import Model, main
+from benchmarks.clients.drive import Model, expect, main
 from mcp_host import Client, Sampling, SamplingLimits, SamplingRequest, Stdio, StreamableHttp, always
 from mcp_host.types import CreateMessageResult, ProgressNotificationParams
 
 if TYPE_CHECKING:
-    from mcp_host.auth import OAuth
     from mcp_host.middleware import AnyRequest, CallNext, Middleware
 
-ADAPTER, HTTPX, OAUTH, NO_OAUTH = "adapter", "httpx", "oauth", "no-oauth"
+ADAPTER, HTTPX, OAUTH, NO_OAUTH, REFRESH = OTHERS = ("adapter", "httpx", "oauth", "no-oauth", "refresh")
+CALLBACK = "http://127.0.0.1:1/callback"  # no one opens it
 HOUR = 3600.0
 LIMITS = SamplingLimits(messages=512)  # the default is 256, and one row has more
 
@@ -45,19 +45,48 @@ class Session:
         return [tool.name for tool in await self._client.list_tools()]
 
 
+class WithRefresh(Session):
+    """Its token has ended before each burst of calls, which is behind one refresh."""
+
+    def __init__(self, client: Client, authorization: Authorization) -> None:
+        super().__init__(client)
+        self._authorization = authorization
+        self._expected = authorization.number
+        self._in_flight = 0
+
+    async def call(
+        self, tool: str, arguments: dict[str, object], on_progress: Callable[[float], None] | None = None
+    ) -> str:
+        if self._in_flight == 0:
+            self._authorization.end_token()
+            self._expected += 1
+        self._in_flight += 1
+        text = await super().call(tool, arguments, on_progress)
+        self._in_flight -= 1
+        expect(self._authorization.number, self._expected)
+        return text
+
+
 @asynccontextmanager
 async def open(server: str | list[str], model: Model | None) -> AsyncIterator[Session]:
-    kinds = [kind for kind in sys.argv[1:] if kind not in (ADAPTER, HTTPX, OAUTH, NO_OAUTH)]
+    kinds = [kind for kind in sys.argv[1:] if kind not in OTHERS]
     async with AsyncExitStack() as stack:
-        transport = await over_http(server, stack) if isinstance(server, str) else Stdio(server)
+        if NO_OAUTH in sys.argv:
+            Authorization()  # the same modules are in memory, which changes what the garbage collector costs
+        authorization = Authorization() if OAUTH in sys.argv else None
+        transport = await over_http(server, authorization, stack) if isinstance(server, str) else Stdio(server)
         client = Client(transport, sampling=sampling(model), middleware=[*map(middleware, kinds)])
-        yield Session(await stack.enter_async_context(client))
+        await stack.enter_async_context(client)
+        yield (
+            Session(client) if REFRESH not in sys.argv or authorization is None else WithRefresh(client, authorization)
+        )
 
 
-async def over_http(url: str, stack: AsyncExitStack) -> StreamableHttp:
-    auth = await authorization(url) if {OAUTH, NO_OAUTH} & {*sys.argv} else None
-    if NO_OAUTH in sys.argv:  # the same objects are in memory, which changes what the garbage collector costs
-        auth = None
+async def over_http(url: str, authorization: Authorization | None, stack: AsyncExitStack) -> StreamableHttp:
+    auth = None
+    if authorization is not None:
+        authorization.url = url = urljoin(url, f"/protected{urlsplit(url).path}")
+        auth = authorization.oauth
     if HTTPX not in sys.argv:
         return StreamableHttp(url, auth=auth)
     import httpx
@@ -66,22 +95,35 @@ async def over_http(url: str, stack: AsyncExitStack) -> StreamableHttp:
     return StreamableHttp(url, client=client, auth=auth)
 
 
-async def authorization(url: str) -> OAuth:
-    """An `OAuth` that has a token for *url*, as after a login."""
-    from mcp_host.auth import MemoryTokens, OAuth
+class Authorization:
+    """An `OAuth` for a person who agrees at once, and its clock."""
 
-    server = {"issuer": url, "authorization_endpoint": url, "token_endpoint": url}
-    now = time.time()
-    token = {"access_token": 40 * "a", "refresh_token": "r", "expires_at": now + HOUR, "refresh_at": now + HOUR}
-    saved = {
-        "resource": {"identifier": url, "authorization_servers": [url], "scopes": None},
-        "server": server,
-        "client": {"id": "bench"},
-        "token": token,
-    }
-    tokens = MemoryTokens()
-    await tokens.swap(f"server {url}", None, json.dumps(saved))
-    return OAuth(tokens=tokens)
+    def __init__(self) -> None:
+        from mcp_host.auth import OAuth, Registered
+
+        self.url = ""
+        self._ahead = 0.0
+        self.oauth = OAuth(
+            registration=Registered("bench"),
+            login=agree,
+            redirect_uri=CALLBACK,
+            _clock=lambda: time.time() + self._ahead,
+        )
+
+    def end_token(self) -> None:
+        self._ahead += HOUR
+
+    @property
+    def number(self) -> int:
+        """Of the token, as the server counts its token requests."""
+        headers = self.oauth.ready("POST", self.url)
+        assert headers is not None
+        return int(headers["Authorization"].removeprefix("Bearer "))
+
+
+async def agree(url: str) -> str:
+    [state] = parse_qs(urlsplit(url).query)["state"]
+    return f"{CALLBACK}?{urlencode({'code': 'yes', 'state': state})}"
 
 
 def sampling(model: Model | None) -> Sampling | None:

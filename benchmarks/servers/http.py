@@ -2,7 +2,8 @@
 
 The path chooses the response: JSON at ``/json/TOOLS``, an event stream at ``/stream/TOOLS``. A call that sends
 sampling requests always gets an event stream. At ``/stateless/json/TOOLS`` and ``/stateless/stream/TOOLS`` the server
-speaks revision 2026-07-28. ``GET /connections`` returns how many connections have been opened to it.
+speaks revision 2026-07-28, and at ``/protected/json/TOOLS`` it wants a token.
+``GET /connections`` returns how many connections have been opened to it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 from itertools import count
 from typing import Any
 
+from benchmarks.servers.oauth import TOKEN, metadata, token
 from benchmarks.servers.replies import SamplingCalls, answer
 from benchmarks.servers.stateless import answer_stateless
 
@@ -20,6 +22,7 @@ STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n%bTransfer-Enco
 SESSION = b"Mcp-Session-Id: session-%d\r\n"
 ACCEPTED = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
 DELETED = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+NO_TOKEN = b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer\r\nContent-Length: 0\r\n\r\n"
 NO_STREAM = b"HTTP/1.1 405 Method Not Allowed\r\nAllow: POST, DELETE\r\nContent-Length: 0\r\n\r\n"
 LAST = b"0\r\n\r\n"
 
@@ -33,6 +36,7 @@ class Connection(asyncio.Protocol):
     """A kept-alive connection: one request after another."""
 
     opened = 0  # by all clients
+    origin = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -49,13 +53,19 @@ class Connection(asyncio.Protocol):
                 return
             body = bytes(self._unread[end + 4 : whole])
             del self._unread[:whole]
-            method, path, _ = head.split(b" ", 2)
-            if method == b"POST":
-                self._post(path.decode(), json.loads(body))
-            elif path == b"/connections":
+            method, path, _ = head.decode().split(" ", 2)
+            if path == TOKEN:
+                self._send(b"", token(), streamed=False)
+            elif path.startswith("/protected/") and b"\r\nauthorization: bearer " not in head.lower():
+                self.write(NO_TOKEN)
+            elif method == "POST":
+                self._post(path, json.loads(body))
+            elif path == "/connections":
                 self._send(b"", b"%d" % Connection.opened, streamed=False)
+            elif (document := metadata(path, Connection.origin)) is not None:
+                self._send(b"", document, streamed=False)
             else:
-                self.write(DELETED if method == b"DELETE" else NO_STREAM)
+                self.write(DELETED if method == "DELETE" else NO_STREAM)
 
     def _post(self, path: str, message: dict[str, Any]) -> None:
         *_, era, transport, tools = path.split("/")
@@ -95,7 +105,9 @@ def content_length(head: bytes) -> int:
 
 async def main() -> None:
     server = await asyncio.get_running_loop().create_server(Connection, "127.0.0.1", 0, backlog=2048)
-    print(server.sockets[0].getsockname()[1], flush=True)
+    port = server.sockets[0].getsockname()[1]
+    Connection.origin = f"http://127.0.0.1:{port}"
+    print(port, flush=True)
     await server.serve_forever()
 
 
