@@ -15,6 +15,7 @@ from source import Function, Named
 
 HERE = Path(__file__).resolve().parent
 WIDTH = 100  # columns of a signature; past it each parameter has its own line
+NOT_SHOWN = frozenset({"overload", "reads_only"})  # decorators that tell a caller nothing
 
 GENERATED = "<!-- Written by docs/reference.py from the docstrings. Change those, then run it again. -->"
 
@@ -291,7 +292,7 @@ def signature_block(nodes: list[Function], name: str, module: str) -> str:
     for node in nodes:
         keyword = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
         returns = "" if node.returns is None else f" -> {ast.unparse(node.returns)}"
-        decorated = [f"@{decorator}" for decorator in source.decorators(node) if decorator != "overload"]
+        decorated = [f"@{decorator}" for decorator in source.decorators(node) if decorator not in NOT_SHOWN]
         parameters = source.signature(node, module)
         lines += [*decorated, f"{call(f'{keyword} {name}', parameters, len(returns))}{returns}"]
     return python("\n".join(lines))

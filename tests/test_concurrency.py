@@ -1,8 +1,9 @@
-"""Handler tasks, one timer for many deadlines, and coroutines in other contexts."""
+"""Handler tasks, one timer for many deadlines, coroutines in other contexts, and pipes."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from contextvars import Context, ContextVar
@@ -245,3 +246,18 @@ async def test_an_error_while_leaving_an_owned_context_is_logged_and_not_raised(
         await owned.leave()
 
     assert [record.message for record in caplog.records] == ["closing a connection failed"]
+
+
+async def test_a_callback_may_close_what_it_reads_and_be_done() -> None:
+    loop = Loop.running()
+    reading, writing = os.pipe()
+    os.write(writing, b"data")
+
+    def closes() -> bool:
+        loop.notify_closing(reading)
+        os.close(reading)
+        return True
+
+    with anyio.fail_after(10):
+        await loop.when_readable(reading, closes)
+    os.close(writing)

@@ -128,11 +128,17 @@ class _AsyncioLoop(Loop):
         done = self._readers[fd] = self._loop.create_future()
 
         def on_readable() -> None:
+            if done.done():  # its task has not run yet
+                return
             try:
-                if not done.done() and callback():  # it is done if its task has not run yet
-                    done.set_result(None)
+                ends = callback()
             except Exception as exc:  # a bug, for the waiting task to raise
+                if done.done():
+                    raise
                 done.set_exception(exc)
+            else:
+                if ends and not done.done():  # the callback may have closed *fd*
+                    done.set_result(None)
 
         self._loop.add_reader(fd, on_readable)
         try:

@@ -71,6 +71,8 @@ class AuthorizationServer:
     """Other answers, by the name of the endpoint: metadata, openid, register, authorize, token."""
 
     polls: list[str] = field(default_factory=list)
+    interval: float = 5
+    """Seconds between polls."""
     device_grant: Grant | None = None
     origin: str = ""
     clients: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -170,7 +172,7 @@ class AuthorizationServer:
         asked = {name: values[0] for name, values in parse_qs((await request.body()).decode()).items()}
         self.log.append(("device", asked))
         self.device_grant = Grant(asked["client_id"], asked.get("scope", ""), asked["resource"])
-        codes = {"device_code": "device-code", "user_code": "WDJB-MJHT", "interval": 5, "expires_in": 600}
+        codes = {"device_code": "device-code", "user_code": "WDJB-MJHT", "interval": self.interval, "expires_in": 600}
         page = f"{self.issuer}/device-page"
         return JSONResponse(codes | {"verification_uri": page, "verification_uri_complete": f"{page}?user_code=WDJB"})
 

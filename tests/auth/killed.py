@@ -2,7 +2,8 @@
 
 For each change and each line of the code that makes it, a new process makes the change and kills itself with SIGKILL
 before that line. Then another one prints ``[change, line, value, whether it could change the value]``. Processes are
-forked, since a new Python takes a hundred times as long. So this process itself uses no store, and has no threads.
+forked, since a new Python takes a hundred times as long. So this process itself uses no store, and has no threads, but
+it imports what a change imports: else each child would.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from types import FrameType
 from typing import Any
 
 import anyio
+import anyio._backends._asyncio
+import keyring
 
 import mcp_host.auth.stores
 import mcp_host.locked_file
@@ -90,6 +93,7 @@ async def look(store: TokenStore, name: str, line: int) -> None:
 
 def main(kind: str, place: str) -> None:
     store = open_store(kind, place)
+    keyring.get_keyring()  # tries all that are installed
 
     def change_until(line: int, name: str) -> None:
         kill_before(line, CODE[kind])

@@ -112,7 +112,8 @@ async def test_metadata_is_a_get_over_tls_to_the_host_of_the_url() -> None:
     try:
         async with serving(says(), tls=context) as peer:
             with anyio.fail_after(SOON):
-                answer = await client(resolve=names).get_json(at(peer.url, "as.test") + "?a=1")
+                url = at(peer.url, "as.test") + "?a=1"
+                answer = await client(resolve=names).get_json(url, {"MCP-Protocol-Version": "2025-03-26"})
     finally:
         context.sni_callback = None
 
@@ -122,6 +123,7 @@ async def test_metadata_is_a_get_over_tls_to_the_host_of_the_url() -> None:
     assert (heard.method, heard.path) == ("GET", "/mcp?a=1")
     assert heard.headers["host"] == f"as.test:{httpx.URL(peer.url).port}"
     assert heard.headers["accept"] == "application/json"
+    assert heard.headers["mcp-protocol-version"] == "2025-03-26"
     assert (names.asked, asked_for) == (["as.test"], ["as.test"])
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import anyio
 import pytest
 
 from mcp_host.auth.challenges import NO_CHALLENGE, Challenge
@@ -36,14 +38,16 @@ FOUND = AuthorizationServer(ISSUER, f"{ISSUER}/authorize", f"{ISSUER}/token", co
 
 
 class Documents(AuthClient):
-    """A network with these documents; it notes the URLs it was *asked* for."""
+    """A network with these documents; it notes the URLs it was *asked* for, and the *headers*."""
 
     def __init__(self, documents: dict[str, Any]) -> None:
         self.documents = documents
         self.asked: list[str] = []
+        self.headers: list[Mapping[str, str] | None] = []
 
-    async def get_json(self, url: str) -> Answer:
+    async def get_json(self, url: str, headers: Mapping[str, str] | None = None) -> Answer:
         self.asked.append(url)
+        self.headers.append(headers)
         found = self.documents.get(url)
         return Answer(404 if found is None else 200, "HTTP 404", found, {}, 0.0)
 
@@ -213,3 +217,43 @@ async def test_a_server_without_any_metadata_has_the_endpoints_of_2025_03_26() -
         "https://mcp.test/register",
         code_challenge_methods=("S256",),
     )
+
+
+async def test_only_a_server_of_2025_03_26_is_told_its_revision() -> None:
+    """Newer revisions do not ask for that, and their authorization servers may be of others."""
+    newer, older = Documents({RESOURCE_URL: RESOURCE, SERVER_URL: SERVER}), Documents({})
+
+    for network in (newer, older):
+        await discover(network, MCP, NO_CHALLENGE, Steps())
+
+    assert newer.headers == [None, None]
+    assert dict(zip(older.asked, older.headers, strict=True)) == {
+        RESOURCE_URL: None,
+        "https://mcp.test/.well-known/oauth-protected-resource": None,
+        "https://mcp.test/.well-known/oauth-authorization-server": {"MCP-Protocol-Version": "2025-03-26"},
+        "https://mcp.test/.well-known/openid-configuration": {"MCP-Protocol-Version": "2025-03-26"},
+    }
+
+
+@pytest.mark.fake_clock
+async def test_places_that_never_answer_have_a_minute_in_all() -> None:
+    class Slow(Documents):
+        async def get_json(self, url: str, headers: Mapping[str, str] | None = None) -> Answer:
+            await anyio.sleep(29)
+            return await super().get_json(url, headers)
+
+    network = Slow({RESOURCE_URL: {**RESOURCE, "authorization_servers": [f"https://as.test/{n}" for n in range(9)]}})
+    begun = anyio.current_time()
+
+    with pytest.raises(DiscoveryFailed, match=f"^{MCP}: its authorization server is not found within 60 seconds\n"):
+        await discover(network, MCP, NO_CHALLENGE, Steps())
+    assert anyio.current_time() - begun == 60
+    assert len(network.asked) == 2
+
+
+async def test_a_server_with_thousands_of_authorization_servers_has_a_short_error() -> None:
+    issuers = [f"https://as.test/{number}" for number in range(10_000)]
+
+    with pytest.raises(DiscoveryFailed) as failed:
+        await found({RESOURCE_URL: {**RESOURCE, "authorization_servers": issuers}}, issuer=ISSUER)
+    assert len(str(failed.value)) < 1000

@@ -14,8 +14,9 @@ from mcp_host.auth.discovery import AuthorizationServer
 from mcp_host.auth.errors import DiscoveryFailed, LoginFailed, TokenRequestFailed
 from mcp_host.auth.grants import AuthorizationRequest, Token, authenticated, read_token
 from mcp_host.auth.registration import OAuthClient
+from tests.auth.world import CALLBACK
 
-ISSUER, CALLBACK = "https://as.test", "http://127.0.0.1:1/callback"
+ISSUER = "https://as.test"
 BASIC = b64encode(b"the%20client:s%3Ae%2Fc").decode()
 CLIENT = OAuthClient("the client", "s:e/c", "client_secret_basic")
 

@@ -165,8 +165,8 @@ async def test_without_a_terminal_and_a_browser_the_login_fails_at_once() -> Non
             await log_in(in_browser(open=browser), browser)
 
     assert str(failed.value) == (
-        "no browser opens for the login at login.example, and there is no terminal to show its URL in: "
-        "pass a function as `login` that sends the person there"
+        "no browser opens for the login at login.example, and there is no terminal to show its URL in. "
+        "Pass a function as `login` that sends the person there"
     )
     assert is_closed(browser.redirect_uri)
 
@@ -181,8 +181,8 @@ async def test_a_login_that_takes_too_long_fails_and_says_what_to_do(screen: Scr
             await redirection.authorize(URL, STATE, server=SERVER)
 
     assert str(failed.value) == (
-        "nothing came back from the login at login.example within 0.01 seconds: try again, or pass "
-        "`login=paste()` if the browser runs on another machine"
+        "nothing came back from the login at login.example within 0.01 seconds: try again. "
+        "If the browser is on another machine, pass `login=paste()`"
     )
     assert is_closed(redirection.redirect_uri)
 

@@ -12,8 +12,17 @@ import pytest
 from anyio import wait_all_tasks_blocked
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
 
-from mcp_host.auth import AuthorizationNeeded, LoginFailed, MemoryTokens, OAuth, TokenRequestFailed
+from mcp_host.auth import (
+    AuthorizationNeeded,
+    LoginFailed,
+    MemoryTokens,
+    OAuth,
+    Registered,
+    TokenRequestFailed,
+    TokensError,
+)
 from mcp_host.auth.stores import FileTokens
 from tests.auth.authorization_server import AuthorizationServer, parameters
 from tests.auth.world import CALLBACK, Gate, World
@@ -177,6 +186,26 @@ async def test_many_calls_whose_token_is_refused_cause_one_refresh() -> None:
     assert (world.logins, world.refreshes) == (1, 1)
 
 
+async def test_a_token_whose_first_answer_was_lost_is_refreshed_like_any_other() -> None:
+    world = World(lifetime=100)
+    auth = world.oauth()
+    await world.call(auth)
+    world.now += 200
+
+    async def loses(scope: Scope, receive: Receive, send: Send) -> None:
+        raise OSError("lost")
+
+    world.apps[1002] = loses
+    with pytest.raises(OSError, match="lost"):
+        await world.call(auth)
+    world.apps[1002] = world.site
+    await world.call(auth)
+    world.server.tokens.clear()
+
+    assert await world.call(auth) == 200
+    assert (world.logins, world.refreshes) == (1, 2)
+
+
 async def test_a_refresh_outlives_the_call_that_began_it() -> None:
     world = World(lifetime=100)
     auth = world.oauth()
@@ -197,6 +226,24 @@ async def test_a_refresh_outlives_the_call_that_began_it() -> None:
 
     assert (world.logins, world.refreshes, world.server.revoked) == (1, 1, [])
     assert await world.call(auth) == 200
+
+
+async def test_a_token_endpoint_that_hangs_holds_up_no_call_that_is_cancelled_and_its_answer_is_kept() -> None:
+    world = World(lifetime=100)
+    auth = world.oauth()
+    await world.call(auth)
+    world.now += 200
+    gate = Gate(world.server, "token")
+
+    with anyio.fail_after(SOON):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(world.call, auth)
+            await gate.reached.wait()
+            tasks.cancel_scope.cancel()
+        gate.is_open.set()
+        assert await world.call(auth) == 200
+
+    assert (world.logins, world.refreshes, world.server.revoked) == (1, 1, [])
 
 
 async def test_a_call_that_is_cancelled_before_its_refresh_begins_leaves_no_one_waiting(tmp_path: Path) -> None:
@@ -253,7 +300,7 @@ async def test_the_refresh_of_a_process_that_was_killed_is_done_by_another_after
     world = World(lifetime=100)
     store = MemoryTokens()
     await world.call(world.oauth(tokens=store))
-    key = f"server {world.site.url}"
+    key = world.token_key
     text = await store.load(key)
     assert text is not None
     killed = json.dumps({**json.loads(text), "refreshing_until": world.now + 200 + 60})
@@ -306,11 +353,14 @@ async def test_a_login_that_fails_fails_for_all_that_wait_for_it_and_asks_no_one
     assert asked == 2
 
 
-async def test_a_cancelled_login_is_done_by_the_next_that_waits() -> None:
+async def test_a_login_goes_on_while_a_call_waits_for_it() -> None:
     world = World()
     reached, is_open = anyio.Event(), anyio.Event()
+    asked = 0
 
     async def person(url: str) -> str:
+        nonlocal asked
+        asked += 1
         reached.set()
         await is_open.wait()
         return await world.person(url)
@@ -327,7 +377,7 @@ async def test_a_cancelled_login_is_done_by_the_next_that_waits() -> None:
                     leader.cancel()
             is_open.set()
 
-    assert (world.logins, world.site.seen.count("")) == (1, 2)
+    assert (asked, world.logins, world.site.seen.count("")) == (1, 1, 2)
     assert await world.call(auth) == 200
 
 
@@ -383,6 +433,63 @@ async def test_a_registration_that_has_ended_is_renewed() -> None:
         world.now += 101
 
     assert (world.server.count("register"), world.logins) == (2, 3)
+
+
+async def test_a_registration_is_kept_if_its_login_fails() -> None:
+    world, store = World(), MemoryTokens()
+
+    async def denies(url: str) -> str:
+        raise LoginFailed("denied")
+
+    with pytest.raises(LoginFailed):
+        await world.call(world.oauth(login=denies, tokens=store))
+    assert await world.call(world.oauth(tokens=store)) == 200
+
+    assert (world.server.count("register"), world.logins) == (1, 1)
+
+
+async def test_a_new_secret_of_a_registered_client_is_used_at_once() -> None:
+    world, store = World(lifetime=100, methods=["client_secret_post"]), MemoryTokens()
+    client = {"redirect_uris": [CALLBACK], "token_endpoint_auth_method": "client_secret_post", "client_secret": "old"}
+    world.server.clients["id"] = client
+
+    def registered(secret: str) -> Registered:
+        return Registered("id", secret, method="client_secret_post", issuer=world.server.issuer)
+
+    await world.call(world.oauth(tokens=store, registration=registered("old")))
+    client["client_secret"] = "new"
+    world.now += 200
+
+    assert await world.call(world.restarted(tokens=store, registration=registered("new"))) == 200
+    assert (world.logins, world.refreshes) == (1, 1)
+
+
+async def test_a_token_of_a_client_that_is_not_passed_any_more_is_not_refreshed() -> None:
+    world, store = World(lifetime=100), MemoryTokens()
+    for id in ("one", "two"):
+        world.server.clients[id] = {"redirect_uris": [CALLBACK], "token_endpoint_auth_method": "none"}
+    await world.call(world.oauth(tokens=store, registration=Registered("one", issuer=world.server.issuer)))
+    world.now += 200
+
+    auth = world.oauth(tokens=store, registration=Registered("two", issuer=world.server.issuer))
+    assert await world.call(auth) == 200
+
+    assert (world.logins, world.refreshes) == (2, 0)
+    assert [fields["client_id"] for name, fields in world.server.log if name == "authorize"] == ["one", "two"]
+
+
+async def test_a_server_that_switches_between_two_authorization_servers_gets_one_login_at_each() -> None:
+    world = World()
+    other = AuthorizationServer(origin="http://127.0.0.1:1003", clock=world.clock)
+    world.apps[1003] = other.app()
+    auth = world.oauth()
+
+    for _ in range(3):
+        for server in (world.server, other):
+            world.site.server = server
+            assert await world.call(auth) == 200
+
+    assert world.logins == 2
 
 
 async def test_another_authorization_server_is_shown_nothing_of_the_first() -> None:
@@ -446,6 +553,47 @@ async def test_a_server_that_wants_ever_more_scopes_gets_three_renewals() -> Non
     assert world.logins == 3
 
 
+async def test_the_servers_of_one_origin_may_want_five_logins_in_ten_minutes() -> None:
+    world = World()
+    wanted = iter(f"scope-{number}" for number in range(100))
+    world.site.needs = lambda body: next(wanted)
+    auth = world.oauth()
+    await world.call(auth)
+
+    with pytest.raises(LoginFailed, match=r"/mcp wants yet another login, after 5 within 10 minutes: .* 600 s"):
+        await world.call(auth)
+    assert world.logins == 5
+
+    world.now += 600
+    assert await world.call(auth) == 403
+    assert world.logins == 8
+
+
+async def test_a_server_that_wants_too_many_scopes_gets_no_login() -> None:
+    world = World()
+    world.site.resource["scopes_supported"] = [f"scope-{number}" for number in range(1000)]
+
+    with pytest.raises(LoginFailed, match="/mcp wants 9,889 characters of scopes, and 8,192 are the most"):
+        await world.call(world.oauth())
+    assert world.logins == 0
+
+
+async def test_web_hosts_get_five_urls_for_a_server_that_wants_ever_more_scopes() -> None:
+    world = World()
+    wanted = iter(range(100))
+    auth = world.oauth(login=None)
+
+    async def wants_more() -> None:
+        world.site.scope = f"scope-{next(wanted)}"
+        await world.call(auth)
+
+    for _ in range(5):
+        with pytest.raises(AuthorizationNeeded):
+            await wants_more()
+    with pytest.raises(LoginFailed, match="wants yet another login"):
+        await wants_more()
+
+
 async def test_a_call_with_a_good_token_does_not_wait_for_the_login_of_another() -> None:
     world = World()
     world.site.needs = lambda body: body.decode()
@@ -503,7 +651,7 @@ async def test_a_login_is_finished_once() -> None:
     redirected = await world.person(needed.value.url)
     await auth.finish(needed.value.state, redirected)
 
-    with pytest.raises(LoginFailed, match="no login with this state"):
+    with pytest.raises(LoginFailed, match="no login waits with this state"):
         await world.oauth(login=None, tokens=store).finish(needed.value.state, redirected)
 
     assert world.server.count("token") == 1
@@ -516,7 +664,7 @@ async def test_a_login_of_one_user_is_none_of_another() -> None:
         await world.call(one)
     redirected = await world.person(needed.value.url)
 
-    with pytest.raises(LoginFailed, match="no login with this state"):
+    with pytest.raises(LoginFailed, match="no login waits with this state"):
         await other.finish(needed.value.state, redirected)
 
     assert world.server.count("token") == 0
@@ -565,9 +713,45 @@ async def test_after_a_logout_nothing_is_left_and_the_next_call_logs_in() -> Non
 
     await auth.logout(world.site.url)
 
-    assert await store.load(f"server {world.site.url}") is None
+    assert store._tokens == {}
     assert await world.call(auth) == 200
     assert (world.logins, world.refreshes) == (2, 0)
+
+
+async def test_a_logout_that_the_store_fails_can_be_repeated() -> None:
+    class Failing(MemoryTokens):
+        fails = False
+
+        async def swap(self, key: str, old: str | None, new: str | None) -> bool:
+            if self.fails and new is None:
+                raise TokensError("the disk is full")
+            return await super().swap(key, old, new)
+
+    world, store = World(), Failing()
+    auth = world.oauth(tokens=store)
+    await world.call(auth)
+    store.fails = True
+    with pytest.raises(TokensError):
+        await auth.logout(world.site.url)
+    store.fails = False
+
+    await auth.logout(world.site.url)
+
+    assert store._tokens == {}
+    assert await world.call(auth) == 200
+    assert world.logins == 2
+
+
+async def test_a_login_in_another_process_is_seen_by_saved_and_by_logout() -> None:
+    world, store = World(), MemoryTokens()
+    auth = world.restarted(tokens=store)
+    assert await auth.saved(world.site.url) is None
+    await world.call(world.oauth(tokens=store))
+
+    assert await auth.saved(world.site.url) is not None
+    await auth.logout(world.site.url)
+
+    assert store._tokens == {}
 
 
 async def test_a_logout_in_another_process_during_a_refresh_is_not_undone() -> None:
@@ -587,7 +771,7 @@ async def test_a_logout_in_another_process_during_a_refresh_is_not_undone() -> N
             await world.restarted(tokens=store).logout(world.site.url)
             gate.is_open.set()
 
-    assert await store.load(f"server {world.site.url}") is None
+    assert not [key for key in store._tokens if key.startswith("token")]
 
 
 def test_nothing_secret_is_in_a_repr() -> None:

@@ -12,8 +12,7 @@ from mcp_host.auth.discovery import AuthorizationServer, Steps
 from mcp_host.auth.errors import RegistrationFailed
 from mcp_host.auth.registration import Dynamic, OAuthClient, Registered
 from mcp_host.types import JSONObject
-
-CALLBACK = "http://127.0.0.1:1/callback"
+from tests.auth.world import CALLBACK
 
 
 def server(**changed: Any) -> AuthorizationServer:
@@ -107,10 +106,10 @@ async def test_where_no_client_can_register_the_next_way_is_tried() -> None:
     assert endpoint.asked == []
 
 
-async def test_a_client_that_was_registered_by_hand_is_for_its_issuer() -> None:
+def test_a_client_that_was_registered_by_hand_is_for_its_issuer() -> None:
     registered = Registered("id", "secret", issuer="https://other.test")
 
-    assert await registered.register(Endpoint(None), server(), CALLBACK, [], Steps()) is None
+    assert registered.client(server(), CALLBACK) is None
     assert "secret" not in repr(registered)
 
 

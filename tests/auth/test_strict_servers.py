@@ -13,26 +13,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from mcp_host import Client, StreamableHttp
 from mcp_host.auth import OAuth, RegistrationFailed
 from mcp_host.auth.grants import authenticated
 from mcp_host.auth.login import LoginFunction
 from mcp_host.auth.registration import OAuthClient
-from mcp_host.testing import Server
 from tests.asgi import serving
 from tests.auth.authorization_server import AuthorizationServer, Protected, protected
-from tests.auth.test_oauth import CALLBACK, person
-
-
-def server() -> Server:
-    server = Server("protected")
-
-    @server.tool
-    def add(a: int, b: int) -> int:
-        """Add."""
-        return a + b
-
-    return server
+from tests.auth.test_oauth import call, oauth, person, server
 
 
 async def person_of_2025(url: str) -> str:
@@ -40,11 +27,9 @@ async def person_of_2025(url: str) -> str:
     return re.sub("&iss=[^&]+", "", await person(url))
 
 
-async def call(site: Protected, login: LoginFunction = person) -> OAuth:
-    auth = OAuth(login=login, redirect_uri=CALLBACK)
-    with anyio.fail_after(20):
-        async with Client(StreamableHttp(site.url, auth=auth)) as client:
-            assert (await client.call_tool("add", {"a": 2, "b": 3})).structured_content == {"result": 5}
+async def logged_in(site: Protected, login: LoginFunction = person) -> OAuth:
+    auth = oauth(login=login)
+    await call(site, auth)
     return auth
 
 
@@ -68,7 +53,7 @@ async def test_a_registration_whose_scopes_are_refused_is_tried_without_them(sta
     authority = refusing(status)
     with protected(server().asgi(), authority) as site:
         site.scope = "read"
-        auth = await call(site)
+        auth = await logged_in(site)
 
     assert [name for name, _ in authority.log] == ["metadata", "refused", "register", "authorize", "token"]
     assert authority.count("authorize", scope="read") == 1
@@ -86,7 +71,7 @@ async def test_a_registration_is_tried_twice_at_most(scope: str, status: int, tr
     authority = refusing(status, without_scope=True)
     with protected(server().asgi(), authority) as site:
         site.scope = scope
-        async with httpx.AsyncClient(auth=OAuth(login=person, redirect_uri=CALLBACK)) as http:
+        async with httpx.AsyncClient(auth=oauth()) as http:
             with anyio.fail_after(20), pytest.raises(RegistrationFailed) as raised:
                 await http.post(site.url)
 
@@ -100,7 +85,7 @@ async def test_a_client_with_a_secret_names_itself_in_the_body_too() -> None:
     """Servers of the official SDK find the client by that, and check that both are the same."""
     authority = AuthorizationServer(methods=["client_secret_basic"])
     with protected(server().asgi(), authority) as site:
-        await call(site)
+        await logged_in(site)
 
     assert authority.count("token", client_id="client-0") == 1
     assert [fields for name, fields in authority.log if name == "token" and "client_secret" in fields] == []
@@ -119,7 +104,7 @@ async def test_a_person_consents_to_access_while_they_are_away() -> None:
     authority = AuthorizationServer(metadata={"scopes_supported": ["read", "offline_access"]})
     with protected(server().asgi(), authority) as site:
         site.scope = "read"
-        await call(site)
+        await logged_in(site)
 
     assert authority.count("authorize", scope="read offline_access", prompt="consent") == 1
 
@@ -127,7 +112,7 @@ async def test_a_person_consents_to_access_while_they_are_away() -> None:
 async def test_no_person_consents_twice_where_that_is_not_needed() -> None:
     with protected(server().asgi()) as site:
         site.scope = "read"
-        await call(site)
+        await logged_in(site)
 
     assert [fields.get("prompt") for name, fields in site.server.log if name == "authorize"] == [None]
 
@@ -146,7 +131,7 @@ async def test_a_server_without_metadata_of_its_own_may_end_its_issuer_with_a_sl
     with serving(app) as origin:
         site.origin = authority.origin = origin
         authority.metadata = {"issuer": f"{origin}{slash}", "authorization_response_iss_parameter_supported": None}
-        await call(site, person_of_2025)
+        await logged_in(site, person_of_2025)
 
     assert [name for name, _ in authority.log] == ["metadata", "register", "authorize", "token"]
 
@@ -163,7 +148,7 @@ async def test_a_refusal_that_names_no_scopes_wants_those_of_the_resource() -> N
 
     with protected(app, authority) as site:
         site.resource = {"scopes_supported": wanted}
-        async with httpx.AsyncClient(auth=OAuth(login=person, redirect_uri=CALLBACK)) as http:
+        async with httpx.AsyncClient(auth=oauth()) as http:
             with anyio.fail_after(20):
                 first = await http.post(site.url)
                 wanted.append("write")

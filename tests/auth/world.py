@@ -72,6 +72,11 @@ class World(httpx.AsyncBaseTransport):
         return (await self.client(auth).post(self.site.url, content=body)).status_code
 
     @property
+    def token_key(self) -> str:
+        """Of the entry that a store has for the protected server."""
+        return f"token {self.site.url} {self.server.issuer}"
+
+    @property
     def refreshes(self) -> int:
         return self.server.count("token", grant_type="refresh_token")
 

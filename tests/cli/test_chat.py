@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from anyio import fail_after, open_process, to_thread
+from anyio import to_thread
 from anyio.abc import Process
 
 from mcp_host.cli.chat import next_line
+from tests.cli.terminals import IN_TIME, ROOT, running
 from tests.elicitation.asking import FIELD, SEND
 from tests.providers.conftest import Serve
 from tests.providers.scripted import Called, Failed, Said, Stalled
@@ -25,27 +26,13 @@ from tests.terminal.screens import Screen
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
 
-IN_TIME = 60.0  # seconds for processes that import everything, on a busy machine
-ROOT = Path(__file__).parents[2]
 MODEL = "claude-sonnet-5"
 PROMPT, TOOL, ANSWER = "> ", "May your client call it? [y/s/v/N] ", "May your model answer? [y/a/s/v/N] "
 CLEAR = "\x1b[2J"  # clears a terminal
 CTRL_C = "\x03"
 PYTHON = Path(sys.executable).name
-LOGIN = (
-    "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
-    "from mcp_host.cli import main; sys.exit(main(sys.argv[1:]))"
-)
-"""The command, in a session whose terminal is its stdin: Ctrl-C is sent to it."""
-
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "OPENAI_BASE_URL", "GEMINI_API_KEY")
 WITHOUT_KEYS = {name: value for name, value in os.environ.items() if name not in KEYS}
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """That of the test. The command runs on asyncio in any case."""
-    return "asyncio"
 
 
 def command_of(*argv: str, verb: str = "chat", model: str = f"anthropic:{MODEL}") -> list[str]:
@@ -63,30 +50,9 @@ def environment_of(api: AnthropicServer) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def running(
-    screen: Screen, api: AnthropicServer, *command: str, stdout: int | None = None
-) -> AsyncIterator[Process]:
-    """The command on *screen*, which is the terminal that controls it. *stdout* may be elsewhere."""
-    end = os.open(screen.path, os.O_RDWR | os.O_NOCTTY)
-    try:
-        with fail_after(IN_TIME):
-            async with await open_process(
-                [sys.executable, "-c", LOGIN, *command],
-                stdin=end,
-                stdout=end if stdout is None else stdout,
-                stderr=end,
-                cwd=ROOT,
-                env=environment_of(api),
-            ) as process:
-                yield process
-    finally:
-        os.close(end)
-
-
-@asynccontextmanager
 async def chatting(screen: Screen, api: AnthropicServer, *argv: str) -> AsyncIterator[Process]:
     """The command `chat`, when it has asked for the first prompt."""
-    async with running(screen, api, *command_of(*argv)) as process:
+    async with running(screen, *command_of(*argv), environment=environment_of(api)) as process:
         await screen.asks(PROMPT)
         yield process
         screen.press("\x04")  # Ctrl-D
@@ -304,7 +270,7 @@ async def test_stdout_that_is_no_terminal_has_the_answers_alone(screen: Screen, 
     """The prompt is on the terminal nonetheless."""
     api = serve(AnthropicServer, Said(text="Yes."))
 
-    async with running(screen, api, *command_of(), stdout=subprocess.PIPE) as process:
+    async with running(screen, *command_of(), environment=environment_of(api), stdout=subprocess.PIPE) as process:
         await screen.asks(PROMPT)
         screen.press("Hello?\n")
         await screen.asks(PROMPT)
@@ -506,7 +472,7 @@ async def test_a_model_of_a_provider_answers_a_server_after_a_yes(
 ) -> None:
     api = serve(AnthropicServer, Said(text="I think not."))
 
-    async with running(screen, api, *command_of("opinion", verb="call")) as process:
+    async with running(screen, *command_of("opinion", verb="call"), environment=environment_of(api)) as process:
         await screen.asks(ANSWER)
         screen.press(f"{key}\n")
         await screen.shows(says)

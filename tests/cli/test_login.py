@@ -4,25 +4,40 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from io import StringIO
 from pathlib import Path
 from subprocess import DEVNULL
+from threading import Event
 
 import pytest
-from anyio import fail_after, open_process, run_process
+from anyio import create_task_group, fail_after, run_process, sleep_forever, to_thread, wait_all_tasks_blocked
 from anyio.abc import Process
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
+from mcp_host import Client
+from mcp_host.auth import LoginFailed
+from mcp_host.cli.arguments import parse
+from mcp_host.cli.chat import Chat
+from mcp_host.cli.models import make_model
+from mcp_host.cli.output import Printer
+from mcp_host.cli.transcript import Transcript
+from tests.asgi import serving
 from tests.auth.authorization_server import AuthorizationServer, Protected, protected
 from tests.auth.test_oauth import person, server
+from tests.cli.terminals import IN_TIME, running
 from tests.terminal.screens import Screen
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
 
-IN_TIME = 60.0  # seconds for processes that import everything, on a busy machine
 MCP_HOST = (sys.executable, "-m", "mcp_host")
+PROMPT, PASTE, CTRL_C = "> ", "The URL that you were sent to: ", "\x03"
 TOOLS = "add(a: integer, b: integer)"
 
 # A browser that follows the redirects to their end, as a person's does.
@@ -66,25 +81,11 @@ async def run(environment: dict[str, str], *argv: str) -> Done:
     return Done(done.returncode, done.stdout, done.stderr)
 
 
-@asynccontextmanager
-async def at(screen: Screen, environment: dict[str, str], *argv: str) -> AsyncIterator[Process]:
-    """The command on *screen*."""
-    end = os.open(screen.path, os.O_RDWR | os.O_NOCTTY)
-    try:
-        with fail_after(IN_TIME):
-            async with await open_process(
-                [*MCP_HOST, *argv], stdin=end, stdout=end, stderr=end, env=environment
-            ) as process:
-                yield process
-    finally:
-        os.close(end)
-
-
 async def test_a_command_logs_in_where_a_person_is_there_and_later_ones_need_no_login(
     site: Protected, screen: Screen, environment: dict[str, str]
 ) -> None:
     for _ in range(2):
-        async with at(screen, environment, "tools", site.url) as process:
+        async with running(screen, "tools", site.url, environment=environment) as process:
             await screen.shows(TOOLS)
             assert await process.wait() == 0
     screen.rest()
@@ -108,7 +109,7 @@ async def test_without_a_terminal_it_says_what_to_do(site: Protected, environmen
 
 
 async def test_no_login_asks_no_one(site: Protected, screen: Screen, environment: dict[str, str]) -> None:
-    async with at(screen, environment, "tools", site.url, "--no-login") as process:
+    async with running(screen, "tools", site.url, "--no-login", environment=environment) as process:
         await screen.shows("--no-login was given: run mcp-host login ")
         assert await process.wait() == 10
 
@@ -144,6 +145,96 @@ async def test_login_whoami_and_logout_tell_the_whole_story(site: Protected, env
     hint = f"mcp-host: there is no login for {site.url}: run mcp-host login {site.url}\n"
     assert (after.code, after.out, after.err) == (10, "", hint)
     assert (again.code, again.out) == (0, f"There was no login for {site.url}.\n")
+
+
+LEGACY = ("--era", "legacy")  # has a stream for messages of the server, which is opened again
+
+
+def chatting(
+    screen: Screen, site: Protected, environment: dict[str, str], *argv: str
+) -> AbstractAsyncContextManager[Process]:
+    return running(screen, "chat", "--model", "arithmetic", site.url, *argv, environment=environment)
+
+
+async def test_a_conversation_begins_with_the_login(
+    site: Protected, screen: Screen, environment: dict[str, str]
+) -> None:
+    async with chatting(screen, site, environment) as process:
+        shown = await screen.asks(PROMPT)
+        screen.press("\x04")
+        assert await process.wait() == 0
+
+    assert f"{site.url} asks you to log in at 127.0.0.1: see your browser" in shown
+
+
+@pytest.mark.parametrize(("argv", "asked"), [([], "see your browser"), (["--paste"], PASTE)], ids=["browser", "paste"])
+async def test_ctrl_c_gives_up_the_login_that_a_conversation_begins_with(
+    argv: list[str], asked: str, site: Protected, screen: Screen, environment: dict[str, str]
+) -> None:
+    async with chatting(screen, site, {**environment, "BROWSER": "true"}, *argv) as process:
+        await screen.shows(asked)
+        screen.press(CTRL_C)
+        assert await process.wait() == 130
+
+    assert "Traceback" not in screen.rest()
+
+
+@pytest.mark.parametrize(("argv", "asked"), [([], "see your browser"), (["--paste"], PASTE)], ids=["browser", "paste"])
+async def test_a_login_that_the_connection_needs_waits_while_a_prompt_is_typed_and_ctrl_c_stops_it(
+    argv: list[str], asked: str, screen: Screen, environment: dict[str, str]
+) -> None:
+    refused = Event()
+    mcp = server()
+    with protected(mcp.asgi(), AuthorizationServer()) as site:
+
+        async def refuse(request: Request) -> Response:
+            refused.set()
+            return JSONResponse({"error": "invalid_grant"}, 400)
+
+        await run(environment, "login", site.url)
+        async with chatting(screen, site, {**environment, "BROWSER": "true"}, *LEGACY, *argv) as process:
+            await screen.asks(PROMPT)
+            site.server.tokens.clear()
+            site.server.answers["token"] = refuse
+            await mcp.drop_streams()
+            await to_thread.run_sync(refused.wait)  # for the stream that is opened again
+            screen.press("What is 1 + 2?\n")
+            await screen.shows(asked)
+            screen.press(CTRL_C)
+            await screen.asks(PROMPT)
+            screen.press("\x04")
+            assert await process.wait() == 0
+
+
+async def test_a_login_waits_while_a_prompt_is_typed_and_a_prompt_waits_for_a_login_that_can_be_stopped() -> None:
+    options = parse(["chat", "http://localhost/mcp", "--model", "arithmetic", "--yes"])
+    chat = Chat(partial(make_model, "arithmetic"), Transcript(StringIO(), Printer(StringIO())), options)
+    events: list[str] = []
+
+    async def log_in() -> None:
+        try:
+            async with chat.login():
+                events.append("asked")
+                await sleep_forever()
+        except LoginFailed as exc:
+            events.append(str(exc))
+
+    async def turn() -> None:
+        await chat.turn("What is 1 + 2?")
+        events.append("next prompt")
+
+    with fail_after(20):
+        async with Client(server()) as chat.client, create_task_group() as tasks:
+            await chat.begin_prompt()
+            tasks.start_soon(log_in)
+            await wait_all_tasks_blocked()
+            assert events == []
+            tasks.start_soon(turn)
+            await wait_all_tasks_blocked()
+            assert events == ["asked"]
+            chat.stop()
+
+    assert events == ["asked", "the login was stopped", "next prompt"]
 
 
 async def test_with_json_the_three_print_one_document_and_never_a_token(
@@ -219,12 +310,99 @@ async def test_a_registered_client_has_its_secret_from_the_environment(
 async def test_on_a_machine_without_a_browser_the_url_is_pasted(
     site: Protected, screen: Screen, environment: dict[str, str]
 ) -> None:
-    async with at(screen, environment, "tools", site.url, "--paste") as process:
-        shown = await screen.asks("The URL that you were sent to: ")
+    async with running(screen, "tools", site.url, "--paste", environment=environment) as process:
+        shown = await screen.asks(PASTE)
         url = next(line for line in shown.splitlines() if line.startswith(f"{site.server.issuer}/authorize?"))
         screen.press(f"{await person(url)}\n")
         await screen.shows(TOOLS)
         assert await process.wait() == 0
+
+
+async def test_without_a_browser_and_a_terminal_the_person_logs_in_on_another_device(
+    site: Protected, environment: dict[str, str]
+) -> None:
+    site.server.metadata["device_authorization_endpoint"] = f"{site.server.issuer}/device"
+    site.server.polls[:] = ["authorization_pending", ""]
+    site.server.interval = 0.01
+
+    done = await run(environment, "login", site.url, "--use-device-code")
+
+    assert done.err.splitlines() == [
+        f"{site.url} asks you to log in. Open this URL on any device:",
+        f"{site.server.issuer}/device-page?user_code=WDJB",
+        "and compare this code, or type it there:",
+        "    WDJB-MJHT",
+    ]
+    assert done.code == 0
+    assert done.out.startswith("Logged in.\n")
+
+
+async def test_a_server_without_codes_for_devices_says_what_else_there_is(
+    site: Protected, environment: dict[str, str]
+) -> None:
+    done = await run(environment, "login", site.url, "--use-device-code")
+
+    problem = f"{site.server.issuer} has no device_authorization_endpoint: without a browser, log in with --paste"
+    assert (done.code, done.out, done.err) == (10, "", f"mcp-host: {problem}\n")
+
+
+ELSEWHERE = "If your browser is on another machine, log in with --use-device-code or --paste."
+
+
+async def test_where_no_browser_opens_the_person_is_told_what_to_do(
+    site: Protected, screen: Screen, environment: dict[str, str]
+) -> None:
+    async with running(screen, "login", site.url, environment={**environment, "BROWSER": "false"}) as process:
+        shown = await screen.shows(f"\r\n{ELSEWHERE}\r\n")
+        process.send_signal(signal.SIGINT)
+        assert await process.wait() == 130
+
+    *_, opened, url = shown.splitlines()
+    assert opened == "No browser opened. Open this URL in a browser of this machine:"
+    assert url.startswith(f"{site.server.issuer}/authorize?")
+
+
+async def test_where_no_browser_opens_and_there_is_no_terminal_the_error_says_what_to_do(
+    site: Protected, environment: dict[str, str]
+) -> None:
+    done = await run({**environment, "BROWSER": "false"}, "login", site.url)
+
+    problem = "no browser opens for the login at 127.0.0.1, and there is no terminal to show its URL in"
+    assert (done.code, done.err) == (10, f"mcp-host: {problem}. {ELSEWHERE}\n")
+
+
+@pytest.mark.parametrize("verb", ["login", "tools"])
+async def test_a_server_that_refuses_and_has_no_oauth_is_one_to_pass_a_token_to(
+    verb: str, environment: dict[str, str]
+) -> None:
+    with serving(Response(status_code=401)) as origin:
+        done = await run(environment, verb, f"{origin}/mcp")
+
+    first, rest = done.err.splitlines()
+    assert done.code == 10
+    assert first == (
+        f"mcp-host: {origin}/mcp wants authorization, and does not say where to log in. "
+        "If you have a token for it, pass that: -H 'Authorization: Bearer ...'"
+    )
+    assert rest.startswith({"login": "  | registration at ", "tools": f"  | {origin}/mcp needs a login"}[verb])
+
+
+async def test_what_may_be_secret_in_a_url_is_not_shown(site: Protected, environment: dict[str, str]) -> None:
+    secret = site.url.replace("http://", "http://me:s3cret@") + "?key=s3cret"
+    verbs = ("whoami", "tools", "login", "whoami", "logout", "logout")
+    dones = [await run(environment, verb, "--json", secret) for verb in verbs]
+    missing = await run(environment, "whoami", secret)
+
+    assert [done.code for done in dones] == [10, 10, 0, 0, 0, 0]
+    assert [done for done in dones if "s3cret" in done.out + done.err] == []
+    assert [json.loads(done.out)["server"] for done in dones[2:]] == [site.url] * 4
+    assert missing.err == f"mcp-host: there is no login for {site.url}: run mcp-host login {site.url}\n"
+
+
+async def test_an_invalid_url_is_one_sentence(environment: dict[str, str]) -> None:
+    done = await run(environment, "whoami", "http://[::1")
+
+    assert (done.code, done.err) == (2, "mcp-host: not a URL\n")
 
 
 @pytest.mark.parametrize("verbose", [[], ["--verbose"]])
@@ -247,7 +425,9 @@ async def test_a_login_that_fails_says_why_and_verbose_shows_each_step(
 async def test_a_header_of_the_persons_own_is_used_in_the_place_of_a_login(
     site: Protected, screen: Screen, environment: dict[str, str]
 ) -> None:
-    async with at(screen, environment, "tools", site.url, "-H", "authorization=Bearer mine") as process:
+    async with running(
+        screen, "tools", site.url, "-H", "authorization=Bearer mine", environment=environment
+    ) as process:
         await screen.shows("401")
         assert await process.wait() == 5
 
@@ -261,8 +441,12 @@ async def test_a_header_of_the_persons_own_is_used_in_the_place_of_a_login(
         (["whoami", "--", "ls"], "only a URL needs a login; a program gets its secrets by --env"),
         (["login", "http://x", "--client-secret-env", "A"], "--client-secret-env and --issuer are for a --client-id"),
         (
-            ["tools", "http://x", "--no-login", "--paste"],
-            "--paste is a way to log in, and --no-login forbids that: use one of them",
+            ["tools", "http://x", "--paste", "--no-login"],
+            "--no-login and --paste contradict each other: use one of them",
+        ),
+        (
+            ["login", "http://x", "--paste", "--use-device-code"],
+            "--paste and --use-device-code contradict each other: use one of them",
         ),
     ],
 )

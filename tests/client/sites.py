@@ -50,9 +50,9 @@ class Site:
             return answer
         return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": answer})
 
-    def client(self, **options: Any) -> Client:
+    def client(self, *, auth: httpx.Auth | None = None, **options: Any) -> Client:
         http = httpx.AsyncClient(transport=httpx.MockTransport(self))
-        return Client(StreamableHttp("http://server.test/mcp", client=http), **options)
+        return Client(StreamableHttp("http://server.test/mcp", client=http, auth=auth), **options)
 
     def methods(self) -> list[str]:
         return [json.loads(post.content)["method"] for post in self.posts]

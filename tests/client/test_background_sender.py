@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
+from collections.abc import AsyncGenerator
+from typing import Any
 
 import anyio
+import httpx
 import pytest
 
 from mcp_host.protocol.jsonrpc import Failure, Notification, Request, Success
 from mcp_host.session.sender import BackgroundSender
 from mcp_host.transports.base import Headers, Receive, RequestHandle
+from tests.client.sites import Site, handshake
+from tests.client.support import EMPTY
 
 ANSWER = Success(1, {"roots": []})
 
@@ -65,6 +71,27 @@ async def test_an_answer_that_is_not_taken_in_30_seconds_is_counted_and_logged(
     assert "not delivered: it took longer than 30 seconds" in caplog.text
 
 
+@pytest.mark.parametrize("soon", [False, True], ids=["the handler's task sends it", "the sender's task sends it"])
+async def test_an_answer_that_an_auth_fails_for_is_counted_and_logged(
+    soon: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Defective(FullChannel):
+        async def send(self, message: Notification | Success | Failure, headers: Headers) -> None:
+            raise ValueError("a defect of the host's")
+
+    counters: Counter[str] = Counter()
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            sender = BackgroundSender(Defective(), tasks, 64, counters, lambda: None)
+            if soon:
+                sender.send_soon(ANSWER, None)
+            else:
+                await sender.send(ANSWER, None)
+
+    assert counters == {"undelivered messages": 1}
+    assert "a message could not be sent" in caplog.text
+
+
 async def test_a_message_that_has_to_wait_is_given_to_the_channel_once_more_and_not_twice() -> None:
     """The channel encodes it each time."""
     channel = FullChannel()
@@ -76,3 +103,29 @@ async def test_a_message_that_has_to_wait_is_given_to_the_channel_once_more_and_
 
     assert channel.asked == ["send_now", "send"]
     assert counters == {}
+
+
+class Defective(httpx.Auth):
+    """Raises what is no error of ours, for the answer to a ping."""
+
+    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
+        if b'"ping-1"' in request.content:
+            raise ValueError("a defect of the host's")
+        yield request
+
+
+async def test_an_auth_that_fails_for_an_answer_does_not_end_the_connection() -> None:
+    def ping(message: dict[str, Any]) -> httpx.Response:
+        ask = {"jsonrpc": "2.0", "id": "ping-1", "method": "ping"}
+        result = {"jsonrpc": "2.0", "id": message["id"], "result": EMPTY}
+        events = "".join(f"data: {json.dumps(each)}\n\n" for each in (ask, result))
+        return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=events)
+
+    site = Site(initialize=handshake, notifications_initialized=lambda message: httpx.Response(202), tools_call=ping)
+    with anyio.fail_after(5):
+        async with site.client(auth=Defective(), era="legacy") as client:
+            for _ in range(3):
+                await client.call_tool("x")
+                await anyio.wait_all_tasks_blocked()
+
+    assert client.counters == {"undelivered messages": 3}

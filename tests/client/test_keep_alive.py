@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from mcp_host import Client, StreamableHttp
-from mcp_host.errors import ConnectionClosed
+from mcp_host.errors import ConnectionClosed, McpError
 from mcp_host.limits import Limits
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
 from mcp_host.testing import ScriptedPeer
@@ -239,12 +239,14 @@ async def test_pings_do_not_make_a_connection_useful() -> None:
 
 
 @asynccontextmanager
-async def over_http(server: Callable[[httpx.Request], Any], **options: Any) -> AsyncIterator[Client]:
+async def over_http(
+    server: Callable[[httpx.Request], Any], *, auth: httpx.Auth | None = None, **options: Any
+) -> AsyncIterator[Client]:
     options = {"ping_interval": INTERVAL, "limits": LIMITS, "era": "legacy", **options}
     with anyio.fail_after(30 * DAY):
         async with (
             httpx.AsyncClient(transport=httpx.MockTransport(server)) as http,
-            Client(StreamableHttp(URL, client=http), **options) as client,
+            Client(StreamableHttp(URL, client=http, auth=auth), **options) as client,
         ):
             yield client
 
@@ -318,6 +320,44 @@ async def test_pings_go_on_if_no_new_session_can_be_had_yet() -> None:
         await client.call_tool("x")
 
     assert server.heard[-1] == ("tools/call", "s2")
+
+
+class NoLogin(httpx.Auth):
+    """No one is here to log in. It counts how often it would ask."""
+
+    asked = 0
+
+    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
+        if (yield request).status_code == 401:
+            self.asked += 1
+            raise McpError("a login is needed")
+
+
+@pytest.mark.parametrize("kind", [None, NoLogin], ids=["401", "an Auth"])
+async def test_a_client_that_is_no_longer_authorized_pings_when_a_request_has_succeeded(
+    kind: type[NoLogin] | None,
+) -> None:
+    auth = None if kind is None else kind()
+    server, refuses = Forgetful(), False
+
+    async def protected(request: httpx.Request) -> httpx.Response:
+        answer = await server(request)
+        return httpx.Response(401) if refuses and request.method == "POST" else answer
+
+    async with over_http(protected, auth=auth) as client:
+        refuses = True
+        await anyio.sleep(10 * INTERVAL)
+        assert server.methods() == [*HELLO, "ping"]
+        with pytest.raises(McpError):
+            await client.call_tool("x")
+        refuses = False
+        await anyio.sleep(10 * INTERVAL)
+        await client.call_tool("x")
+        assert server.methods() == [*HELLO, "ping", "tools/call", "tools/call"]
+        await anyio.sleep(INTERVAL + 1)
+
+    assert server.methods()[-1] == "ping"
+    assert auth is None or auth.asked == 2
 
 
 async def test_a_server_that_cannot_be_reached_for_a_while_is_pinged_until_it_is_back() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -12,7 +12,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from mcp_host import Change, Client
-from mcp_host.errors import CallerError, ConnectionClosed, RequestTimeout, ServerError
+from mcp_host.errors import CallerError, ConnectionClosed, McpError, RequestTimeout, ServerError
 from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import ResourceUpdatedNotification, ToolListChangedNotification
@@ -307,6 +307,105 @@ async def test_a_stream_that_fails_by_http_for_now_is_opened_again() -> None:
             await opened.wait()
 
     assert site.methods() == ["server/discover", LISTEN, LISTEN, LISTEN]
+
+
+class NoLogin(httpx.Auth):
+    """No one is here to log in."""
+
+    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
+        if (yield request).status_code == 401:
+            raise McpError("a login is needed")
+
+
+def listens(*answers: int) -> Callable[[dict[str, Any]], httpx.Response]:
+    """A server that answers `subscriptions/listen` with these statuses in turn; 200 is a stream that ends."""
+    left = list(answers)
+
+    def listen(message: dict[str, Any]) -> httpx.Response:
+        status = left.pop(0) if len(left) > 1 else left[0]
+        if status != 200:
+            return httpx.Response(status)
+        meta = {"io.modelcontextprotocol/subscriptionId": message["id"]}
+        params = {"_meta": meta, "notifications": {"toolsListChanged": True}}
+        acknowledged = {"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": params}
+        return httpx.Response(
+            200, headers={"content-type": "text/event-stream"}, content=f"data: {json.dumps(acknowledged)}\n\n"
+        )
+
+    return listen
+
+
+unauthorized = pytest.mark.parametrize(
+    ("status", "auth", "why"),
+    [
+        (401, None, "HTTP 401 Unauthorized from http://server.test/mcp"),
+        (403, None, "HTTP 403 Forbidden from http://server.test/mcp"),
+        (401, NoLogin(), "a login is needed"),
+    ],
+    ids=["401", "403", "an Auth"],
+)
+
+
+@unauthorized
+async def test_a_stream_that_a_client_may_no_longer_have_is_opened_again_when_a_request_succeeds(
+    status: int, auth: httpx.Auth | None, why: str
+) -> None:
+    calls = iter([httpx.Response(status)])
+    site = Site(subscriptions_listen=listens(200, status, 200, 404), tools_call=lambda message: next(calls, EMPTY))
+    with anyio.fail_after(6000):
+        async with site.client(on_change=Heard(), auth=auth) as client:
+            await anyio.sleep(200)
+            assert client.warnings == [f"http://server.test/mcp: changes are missed until a request succeeds: {why}"]
+            with pytest.raises(McpError):
+                await client.call_tool("x")
+            await anyio.sleep(200)
+            assert site.methods().count(LISTEN) == 2
+            await client.call_tool("x")
+            await anyio.sleep(200)
+
+    assert site.methods().count(LISTEN) == 4
+
+
+@unauthorized
+async def test_a_stream_that_a_client_may_not_have_is_not_asked_for_again(
+    status: int, auth: httpx.Auth | None, why: str
+) -> None:
+    site = Site(subscriptions_listen=listens(status), tools_call=EMPTY)
+    with anyio.fail_after(6000):
+        async with site.client(on_change=Heard(), auth=auth) as client:
+            await client.call_tool("x")
+            await anyio.sleep(200)
+
+    assert site.methods() == ["server/discover", LISTEN, "tools/call"]
+    assert client.warnings == [f"http://server.test/mcp refuses the subscription to changes: {why}"]
+
+
+@unauthorized
+async def test_a_stream_that_a_client_may_no_longer_have_is_given_up_in_the_end(
+    status: int, auth: httpx.Auth | None, why: str
+) -> None:
+    site = Site(subscriptions_listen=listens(200, status), tools_call=EMPTY)
+    with anyio.fail_after(6000):
+        async with site.client(on_change=Heard(), auth=auth) as client:
+            for _ in range(20):
+                await anyio.sleep(200)
+                await client.call_tool("x")
+
+    assert site.methods().count(LISTEN) == 11
+    assert client.warnings[-1] == f"http://server.test/mcp refuses the subscription to changes: {why}"
+
+
+@unauthorized
+async def test_a_resource_that_a_client_may_not_subscribe_to_is_an_error_and_the_last_stream_stays(
+    status: int, auth: httpx.Auth | None, why: str
+) -> None:
+    site = Site(subscriptions_listen=listens(status))
+    with anyio.fail_after(6000):
+        async with site.client(auth=auth) as client:
+            with pytest.raises(McpError, match=why):
+                await client.subscribe_resource("a:1")
+
+    assert site.methods() == ["server/discover", LISTEN]
 
 
 def updated(uri: str) -> dict[str, Any]:

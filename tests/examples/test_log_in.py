@@ -12,7 +12,8 @@ from anyio import fail_after, run_process
 
 from tests.auth.authorization_server import Protected
 from tests.auth.test_oauth import site
-from tests.cli.test_login import BROWSER, IN_TIME
+from tests.cli.terminals import IN_TIME
+from tests.cli.test_login import BROWSER
 
 __all__ = ["site"]
 

@@ -144,7 +144,7 @@ async def test_after_a_revocation_there_is_another_login(world: World) -> None:
     """With the token its refresh token has ended."""
     ann, tokens, url = Person("ann", CALLBACK), MemoryTokens(), world.urls["fastmcp"]
     async with connected(url, logging_in(ann, tokens=tokens)) as client:
-        saved = json.loads(await tokens.load(f"server {url}") or "")
+        saved = json.loads(await tokens.load(f"token {url} {world.issuer}") or "")
         async with httpx.AsyncClient() as http:
             fields = {"token": saved["token"]["access_token"], "client_id": saved["client"]["id"]}
             assert (await http.post(f"{world.issuer}token/revocation", data=fields)).status_code == 200
@@ -212,8 +212,7 @@ async def test_tokens_that_are_bound_to_a_key(world: World) -> None:
 @pytest.mark.parametrize(("kind", "dpop"), [("sdk", False), ("fastmcp", False), ("dpop", True)])
 async def test_a_machine_needs_no_person(world: World, kind: str, dpop: bool) -> None:
     clock = Clock()
-    auth = OAuth.machine(MACHINE, dpop=dpop)
-    auth._clock = clock
+    auth = OAuth.machine(MACHINE, dpop=dpop, _clock=clock)
     before = world.granted("client_credentials")
     async with connected(world.urls[kind], auth) as client:
         first = await called(client)

@@ -18,7 +18,8 @@ from mcp_host.errors import McpError, Unauthorized
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Notification, Request
 from mcp_host.transports.base import Channel
-from tests.transports.http_peers import RecordedHandle, Wire, serving
+from tests.transports.http_peers import INITIALIZE, VERSION, RecordedHandle, Wire, event, head, serving
+from tests.transports.legacy_peers import legacy, stream
 
 ANSWER = b'{"jsonrpc":"2.0","id":7,"result":{}}'
 PING = Request(7, "ping", {})
@@ -65,8 +66,17 @@ async def by_httpx2(url: str, auth: Any) -> AsyncIterator[Channel]:
         yield channel
 
 
+@asynccontextmanager
+async def by_proxy(url: str, auth: Any) -> AsyncIterator[Channel]:
+    """Over the client of our own that a proxy of the environment needs."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("mcp_host.transports._http.backend.proxied", lambda url: True)
+        async with opened(StreamableHttp(url, auth=auth)) as channel:
+            yield channel
+
+
 Way = Callable[[str, Any], AbstractAsyncContextManager[Channel]]
-ways = pytest.mark.parametrize("way", [by_pool, by_httpx, by_httpx2])
+ways = pytest.mark.parametrize("way", [by_pool, by_httpx, by_httpx2, by_proxy])
 
 
 class Sequel(httpx.Auth):
@@ -87,7 +97,7 @@ class Sequel(httpx.Auth):
 
 
 class Ready(Sequel):
-    """The same, which knows the first header at once. It is none of those of our own pool without `ready`."""
+    """The same, which knows the first header at once."""
 
     def ready(self, method: str, url: str) -> Mapping[str, str] | None:
         return {"Authorization": self.headers[0]}
@@ -157,8 +167,9 @@ async def test_a_refusal_that_an_auth_has_no_answer_to_is_the_error(way: Way, ki
 
 
 @pytest.mark.parametrize("kind", [Ready, NotReady])
-async def test_a_refused_request_and_the_next_share_a_connection(kind: type[Sequel]) -> None:
-    async with serving(answering("second")) as peer, by_pool(peer.url, kind("first", "second")) as channel:
+@ways
+async def test_a_refused_request_and_the_next_share_a_connection(way: Way, kind: type[Sequel]) -> None:
+    async with serving(answering("second")) as peer, way(peer.url, kind("first", "second")) as channel:
         await channel.request(PING, {}, RecordedHandle())
 
     assert peer.connections == 1
@@ -187,6 +198,54 @@ async def test_the_error_of_an_auth_is_the_error_of_the_request(way: Way, auth: 
             await channel.request(PING, {}, handle)
 
     assert len(peer.heard) == 1
+
+
+class FailingToClose(httpx.Auth):
+    """Has no token left at the end of the session."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
+        if request.method == "DELETE":
+            raise self.error
+        yield request
+
+
+class NotReadyToClose(FailingToClose):
+    def ready(self, method: str, url: str) -> Mapping[str, str] | None:
+        return None
+
+
+@pytest.mark.parametrize("error", [McpError("the token endpoint is down"), ValueError("a defect of the host's")])
+@pytest.mark.parametrize("kind", [FailingToClose, NotReadyToClose])
+@ways
+async def test_an_auth_that_fails_while_a_client_closes_is_not_its_error(
+    way: Way, kind: type[FailingToClose], error: Exception
+) -> None:
+    async with serving(legacy()) as peer, way(peer.url, kind(error)) as channel:
+        await channel.request(INITIALIZE, {}, RecordedHandle(0))
+
+    assert peer.methods() == ["POST"]
+
+
+@pytest.mark.parametrize("kind", [Sequel, Ready, NotReady])
+@ways
+async def test_the_clocks_of_a_call_stop_while_an_auth_works_to_resume_its_stream(
+    way: Way, kind: type[Sequel], pauses: list[float]
+) -> None:
+    auth = kind("only")
+
+    async with (
+        serving(legacy(post=stream(event(b"", id="e")), get=stream(event(ANSWER)))) as peer,
+        way(peer.url, auth) as channel,
+    ):
+        await channel.request(INITIALIZE, {}, RecordedHandle(0))
+        await channel.request(PING, VERSION, auth.handle)
+
+    assert peer.methods() == ["POST", "POST", "GET", "DELETE"]
+    assert auth.handle.done
+    assert auth.was_asking[1:3] == ([] if kind is Ready else [True, True])
 
 
 async def test_an_auth_may_ask_other_servers_by_a_client_of_its_own_library() -> None:
@@ -223,7 +282,8 @@ def test_something_else_is_no_auth(auth: Any) -> None:
         StreamableHttp("https://example.com/mcp", auth=auth)
 
 
-async def test_a_refusal_of_what_was_ready_is_no_refusal_of_what_the_flow_sends() -> None:
+@ways
+async def test_a_refusal_of_what_was_ready_is_no_refusal_of_what_the_flow_sends(way: Way) -> None:
     """Another request may have gotten a better token meanwhile."""
 
     class Renewed(Sequel):
@@ -240,10 +300,96 @@ async def test_a_refusal_of_what_was_ready_is_no_refusal_of_what_the_flow_sends(
 
     auth = Renewed()
 
-    async with serving(answering("new")) as peer, by_pool(peer.url, auth) as channel:
+    async with serving(answering("new")) as peer, way(peer.url, auth) as channel:
         await channel.request(PING, {}, auth.handle)
 
     assert [heard.headers["authorization"] for heard in peer.heard] == ["old", "new"]
     assert auth.statuses == [200]
     assert auth.handle.done
     assert peer.connections == 1
+
+
+class FailingAtOnce(ReadyAndFailing):
+    """Fails before it yields anything: there is no better token than the one that was ready."""
+
+    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
+        raise McpError("no one is here to log in")
+        yield request
+
+
+@pytest.mark.parametrize("auth", [Failing(), ReadyAndFailing(), FailingAtOnce()])
+@ways
+async def test_a_refusal_is_closed_if_the_auth_fails(way: Way, auth: httpx.Auth) -> None:
+    closed = anyio.Event()
+
+    async def refuse(wire: Wire) -> None:
+        await wire.hear()
+        await wire.say(head(401, {"content-length": "1000"}))
+        await wire.hung_up()
+        closed.set()
+
+    async with serving(refuse) as peer, way(peer.url, auth) as channel:
+        with pytest.raises(McpError, match="no one is here to log in"):
+            await channel.request(PING, {}, RecordedHandle())
+        await closed.wait()
+
+
+@pytest.mark.parametrize("kind", [Ready, NotReady])
+@ways
+async def test_a_refusal_without_end_delays_the_next_request_for_a_moment(way: Way, kind: type[Sequel]) -> None:
+    async def script(wire: Wire) -> None:
+        if (await wire.hear()).headers["authorization"] == "second":
+            await wire.reply(200, {"content-type": "application/json"}, ANSWER)
+        else:
+            await wire.say(head(401, {"transfer-encoding": "chunked"}))
+            while True:
+                await wire.say(b"10000\r\n" + b"x" * 0x10000 + b"\r\n")
+
+    auth = kind("first", "second")
+
+    async with serving(script) as peer, way(peer.url, auth) as channel:
+        await channel.request(PING, {}, auth.handle)
+
+    assert auth.handle.done
+
+
+@ways
+async def test_the_user_of_the_url_is_not_sent_beside_an_auth(way: Way) -> None:
+    """Not even by one that sends nothing yet."""
+    auth = ReadyAndFailing()
+
+    async with serving(answering()) as peer, way(peer.url.replace("//", "//me:secret@"), auth) as channel:
+        with pytest.raises(McpError, match="no one is here to log in"):
+            await channel.request(PING, {}, RecordedHandle())
+
+    assert "authorization" not in peer.heard[0].headers
+
+
+@pytest.mark.parametrize("kind", [Sequel, Ready, NotReady])
+@pytest.mark.parametrize("library", [httpx, httpx2])
+async def test_a_callers_client_is_used_with_its_hooks_and_cookies_and_without_its_own_auth(
+    library: Any, kind: type[Sequel]
+) -> None:
+    auth = kind("first", "second")
+    seen: list[tuple[str, int]] = []
+
+    async def note(response: Any) -> None:
+        seen.append((response.request.headers["authorization"], response.status_code))
+
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.reply(401, {"set-cookie": "place=1"})
+        for _ in range(2):
+            await wire.hear()
+            await wire.reply(200, {"content-type": "application/json"}, ANSWER)
+
+    async with (
+        serving(script) as peer,
+        library.AsyncClient(auth=("me", "secret"), event_hooks={"response": [note]}) as client,
+        opened(StreamableHttp(peer.url, client=client, auth=auth)) as channel,
+    ):
+        await channel.request(PING, {}, auth.handle)
+        await channel.request(PING, {}, auth.handle)
+
+    assert seen == [("first", 401), ("second", 200), ("first", 200)]
+    assert peer.heard[2].headers["cookie"] == "place=1"

@@ -124,6 +124,9 @@ def test_a_compression_that_was_not_requested_is_named() -> None:
         ("Thu, 01 Jan 2026 11:00:00 GMT", 0.0),
         ("Fri, 01 Jan 2027 12:00:00 GMT", 86_400),
         ("Fri, 01 Jan 99999 12:00:00 GMT", None),
+        ("Fri, 01 Jan 99999999999999999999 12:00:00 GMT", None),
+        ("Fri, 01 Jan 2026 99999999999999999999:00:00 GMT", None),
+        ("Fri, 01 Jan 2026 12:00:00 +99999999999999", None),
     ],
 )
 def test_retry_after_is_seconds_or_a_date_within_a_day(value: str | None, seconds: float | None) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncGenerator
 
 import anyio
 import httpx
 import pytest
 from anyio.lowlevel import checkpoint
 
-from mcp_host.errors import HttpStatusError, ProtocolError
+from mcp_host.errors import HttpStatusError, McpError, ProtocolError
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Incoming, Request, Success
 from tests.clock import advance
@@ -277,6 +278,117 @@ async def test_an_event_id_that_the_server_refuses_is_dropped(pauses: list[float
 
     gets = [heard.headers.get("last-event-id") for heard in peer.heard if heard.method == "GET"]
     assert gets == [None, "e-1", None]
+
+
+class NoLogin(httpx.Auth):
+    """No one is here to log in."""
+
+    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
+        if (yield request).status_code == 401:
+            raise McpError("a login is needed")
+
+
+async def grown(logged: Log[tuple[int, str]], size: int) -> None:
+    await logged.reaches(lambda records: len(records) == size)
+
+
+def status(code: int) -> Answer:
+    async def answer(wire: Wire, heard: Heard) -> None:
+        await wire.reply(code)
+
+    return answer
+
+
+unauthorized = pytest.mark.parametrize(
+    ("code", "auth", "why"),
+    [
+        (401, None, "HTTP 401 Unauthorized from {url}"),
+        (403, None, "HTTP 403 Forbidden from {url}"),
+        (401, NoLogin(), "a login is needed"),
+    ],
+    ids=["401", "403", "an Auth"],
+)
+
+
+@unauthorized
+async def test_a_stream_that_a_client_may_no_longer_have_is_opened_again_when_a_request_succeeds(
+    code: int, auth: httpx.Auth | None, why: str, pauses: list[float]
+) -> None:
+    received = Log[Incoming]()
+    get = in_turn(stream(event(NOTE_JSON, id="e")), status(code), status(code), stream(event(NOTE_JSON), stay=True))
+    post = in_turn(status(code), finish)
+
+    async with serving(legacy(get=get, post=post)) as peer, listening(peer, received, auth=auth) as channel:
+        with Records() as logged:
+            await shake_hands(channel)
+            await grown(logged, 1)
+            with pytest.raises(McpError):
+                await ask(channel)
+            assert peer.methods().count("GET") == 2
+            await ask(channel)
+            await grown(logged, 2)
+            await ask(channel)
+            await received.reaches(lambda messages: messages == [NOTE, NOTE])
+
+    gets = [heard.headers.get("last-event-id") for heard in peer.heard if heard.method == "GET"]
+    assert gets == [None, "e", "e", "e"]
+    assert pauses == [1.5, 2.25, 3.375]
+    refusal = f"{peer.url}: no stream for server messages until a request succeeds: {why.format(url=peer.url)}"
+    assert logged == [(logging.WARNING, refusal)] * 2
+
+
+@unauthorized
+async def test_a_stream_that_a_client_may_not_have_is_not_asked_for_again(
+    code: int, auth: httpx.Auth | None, why: str
+) -> None:
+    async with serving(legacy(get=status(code))) as peer, listening(peer, auth=auth) as channel:
+        with Records() as logged:
+            await shake_hands(channel)
+            for _ in range(3):
+                await ask(channel)
+
+    assert peer.methods().count("GET") == 1
+    assert logged == [(logging.WARNING, f"{peer.url}: no stream for server messages: {why.format(url=peer.url)}")]
+
+
+class Defective(httpx.Auth):
+    """Raises what is no error of ours, for a stream."""
+
+    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
+        if request.method == "GET":
+            raise ValueError("a defect of the host's")
+        yield request
+
+
+async def test_a_defect_of_an_auth_ends_the_stream_and_not_the_connection() -> None:
+    async with serving(legacy()) as peer, listening(peer, auth=Defective()) as channel:
+        with Records() as logged:
+            await shake_hands(channel)
+            for _ in range(2):
+                await ask(channel)
+
+    assert logged == [(logging.ERROR, f"{peer.url}: opening the stream for server messages failed")]
+    assert "GET" not in peer.methods()
+
+
+@unauthorized
+async def test_a_stream_that_a_client_may_no_longer_have_is_given_up_in_the_end(
+    code: int, auth: httpx.Auth | None, why: str, pauses: list[float]
+) -> None:
+    async with (
+        serving(legacy(get=in_turn(stream(event(b"", id="e")), status(code)))) as peer,
+        listening(peer, auth=auth) as channel,
+    ):
+        with Records() as logged:
+            await shake_hands(channel)
+            for refusals in range(1, 9):
+                await grown(logged, refusals)
+                await ask(channel)
+            await grown(logged, 9)
+            await ask(channel)
+
+    assert peer.methods().count("GET") == 10
+    assert logged[-1] == (logging.WARNING, f"{peer.url}: no stream for server messages: {why.format(url=peer.url)}")
 
 
 async def test_a_server_message_past_the_limit_is_reported_and_the_stream_opened_again(

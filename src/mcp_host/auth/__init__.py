@@ -20,6 +20,7 @@ from mcp_host.auth.login import Login, LoginFunction, Redirection, in_browser, p
 from mcp_host.auth.machines import ClientSecret, EnterpriseManaged, Machine, PrivateKeyJwt, Workload
 from mcp_host.auth.oauth import OAuth
 from mcp_host.auth.registration import Cimd, Dynamic, Registered, Registration
+from mcp_host.auth.saved import Saved
 from mcp_host.auth.stores import FileTokens, KeyringTokens, MemoryTokens, TokenStore
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "Registered",
     "Registration",
     "RegistrationFailed",
+    "Saved",
     "Step",
     "TokenRequestFailed",
     "TokenStore",

@@ -10,9 +10,10 @@ MOST = 16 * 1024  # characters of all headers that are read; servers limit a hea
 
 TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 PART = re.compile(
-    rf'[\s,]*(?:(?P<name>{TOKEN})\s*=\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)(?:"|$)|(?P<value>[^\s,"=][^\s,"]*))'
+    r"[\s,]+"  # matched by itself: before the others it would be tried anew at each of many commas
+    rf'|(?P<name>{TOKEN})\s*=\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)(?:"|$)|(?P<value>[^\s,"=][^\s,"]*))'
     rf"|(?P<scheme>{TOKEN})(?=[\s,]|$)"
-    r"|(?P<other>[^\s,]+))"  # the token68 of another scheme, or garbage
+    r"|[^\s,]+"  # the token68 of another scheme, or garbage
 )
 
 INSUFFICIENT_SCOPE = "insufficient_scope"

@@ -78,8 +78,8 @@ async def resolve(host: str, port: int) -> Sequence[str]:
 class AuthClient:
     """Sends OAuth's own requests for the MCP server at *server_url*. It holds nothing that would have to be closed.
 
-    URLs are https; on this machine http will do, if the server is on it, too. An address must not be more private than
-    that in *server_url*: see `addresses`. That is checked with the address that is then connected to. Redirects are
+    URLs are https. They may be http on this machine, if the MCP server is on it, too. An address must not be more private
+    than that in *server_url*: see `addresses`. That is checked with the address that is then connected to. Redirects are
     followed for metadata only, each with the same checks, and never from https to http.
     Proxies come from the environment.
 
@@ -111,14 +111,14 @@ class AuthClient:
         self._server = excerpt(display_url(server))
         self._allowed = kinds_allowed_by(server.host)
 
-    async def get_json(self, url: str) -> Answer:
+    async def get_json(self, url: str, headers: Mapping[str, str] | None = None) -> Answer:
         """GET metadata.
 
         Raises:
             AddressRefused: *url*, or one that it redirects to, must not be used.
             DiscoveryFailed: No response, or none within the time.
         """
-        return await self._exchange(DiscoveryFailed, "GET", url, {})
+        return await self._exchange(DiscoveryFailed, "GET", url, headers or {})
 
     async def post_form(self, url: str, fields: Mapping[str, str], headers: Mapping[str, str] | None = None) -> Answer:
         """POST *fields* to a token endpoint. Redirects are answers like any other.

@@ -5,10 +5,12 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/aut
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
+
+from anyio import move_on_after
 
 from mcp_host.auth.challenges import Challenge
 from mcp_host.auth.errors import AuthError, DiscoveryFailed
@@ -23,10 +25,17 @@ RESOURCE = "/.well-known/oauth-protected-resource"
 SERVER = "/.well-known/oauth-authorization-server"
 OPENID = "/.well-known/openid-configuration"
 
+WITHOUT_METADATA = "default endpoints of 2025-03-26"
+"""The action of the step that a server without any metadata of authorization leads to."""
+
+DISCOVERY_TIME = 60.0  # seconds; a server may name 18 places that never answer, and the clocks of calls stop meanwhile
 MOST_STEPS = 50
 MOST_SERVERS = 5  # authorization servers of one resource that are tried
 S256 = "S256"
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+# "MCP clients SHOULD include the header [...] during Server Metadata Discovery": in that revision only, whose
+# authorization server is the MCP server itself.
+OF_2025_03_26 = {"MCP-Protocol-Version": "2025-03-26"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +97,23 @@ async def discover(
     Of several authorization servers it is the one of *issuer*, if given, else the first that can be used.
 
     Raises:
-        DiscoveryFailed: There is none. The text names each step.
+        DiscoveryFailed: There is none, or not within `DISCOVERY_TIME`. The text names each step.
     """
+    with move_on_after(DISCOVERY_TIME):
+        return await _discover(client, server_url, challenge, steps, issuer)
+    raise _failed(server_url, f"its authorization server is not found within {DISCOVERY_TIME:g} seconds", steps)
+
+
+async def _discover(
+    client: AuthClient, server_url: str, challenge: Challenge, steps: Steps, issuer: str | None
+) -> tuple[Resource, AuthorizationServer]:
     resource = await _resource(client, server_url, challenge, steps)
     if resource is None:
         return await _server_of_2025_03_26(client, server_url, steps)
     issuers = resource.authorization_servers
     if issuer is not None:
         if issuer not in issuers:
-            found = ", ".join(map(excerpt, issuers))
+            found = excerpt(", ".join(issuers))
             raise DiscoveryFailed(f"{shown(server_url)} has the authorization server {found}, not {excerpt(issuer)}")
         issuers = (issuer,)
     for candidate in issuers[:MOST_SERVERS]:
@@ -143,7 +160,9 @@ async def _resource(client: AuthClient, server_url: str, challenge: Challenge, s
     return Resource(identifier, servers, _texts(document, "scopes_supported") or None)
 
 
-async def _server(client: AuthClient, issuers: Sequence[str], steps: Steps) -> AuthorizationServer | None:
+async def _server(
+    client: AuthClient, issuers: Sequence[str], steps: Steps, headers: Mapping[str, str] | None = None
+) -> AuthorizationServer | None:
     """The authorization server with one of these identifiers, which have the same URLs of metadata."""
     try:
         urls = metadata_urls(issuers[0])
@@ -151,7 +170,7 @@ async def _server(client: AuthClient, issuers: Sequence[str], steps: Steps) -> A
         steps.add("metadata of the authorization server", issuers[0], "refused: it is no URL")
         return None
     for url in urls:
-        document = await _get(client, "metadata of the authorization server", url, steps)
+        document = await _get(client, "metadata of the authorization server", url, steps, headers)
         if document is None:
             continue
         try:
@@ -171,11 +190,12 @@ async def _server_of_2025_03_26(
     scheme, netloc, *_ = urlsplit(server_url)
     origin = f"{scheme}://{netloc}"
     resource = Resource(canonical(server_url), (origin,), None)
-    server = await _server(client, (origin, f"{origin}/"), steps)  # no one has stated which of the two it is
+    issuers = (origin, f"{origin}/")  # no one has stated which of the two it is
+    server = await _server(client, issuers, steps, OF_2025_03_26)
     if server is None:
         if any(step.outcome.startswith("refused") for step in steps):
             raise _failed(server_url, "no metadata of its authorization server can be used", steps)
-        steps.add("default endpoints of 2025-03-26", origin, "taken, for want of metadata")
+        steps.add(WITHOUT_METADATA, origin, "used, because there is no metadata")
         server = AuthorizationServer(
             issuer=origin,
             authorization_endpoint=f"{origin}/authorize",
@@ -186,10 +206,12 @@ async def _server_of_2025_03_26(
     return resource, server
 
 
-async def _get(client: AuthClient, action: str, url: str, steps: Steps) -> JSONObject | None:
-    """The document at *url*. None if there is none, whatever the reason: the next place is tried."""
+async def _get(
+    client: AuthClient, action: str, url: str, steps: Steps, headers: Mapping[str, str] | None = None
+) -> JSONObject | None:
+    """The document at *url*. None if there is none, for any reason: the next place is tried."""
     try:
-        answer = await client.get_json(url)
+        answer = await client.get_json(url, headers)
     except AuthError as exc:
         steps.add(action, url, f"refused or not reached: {exc}")
         return None

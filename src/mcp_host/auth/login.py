@@ -58,7 +58,7 @@ class Login(Protocol):
         ...
 
 
-def in_browser(*, open: Opener | None = None, timeout: float = 300.0, port: int = 0) -> Login:
+def in_browser(*, open: Opener | None = None, timeout: float = 300.0, port: int = 0, hint: str | None = None) -> Login:
     """Open the browser of this machine, and listen on 127.0.0.1 for the redirect, for at most *timeout* seconds.
 
     *open* takes the URL and returns whether it could be opened; a plain function runs in a thread. By default that is
@@ -66,11 +66,14 @@ def in_browser(*, open: Opener | None = None, timeout: float = 300.0, port: int 
     shown in the terminal.
 
     *port* is the one that the client is registered with; 0 is any, see RFC 8252, section 7.3.
+
+    *hint* tells the person, in a sentence, how to log in with a browser on another machine. It is shown if no browser
+    opens, and ends the errors. By default only the errors say something: what a host can pass as `login` instead.
     """
     opener = open_default if open is None else as_async(open, argument="open", shape="(url: str) -> bool")
     if not 0 <= port < 65536:
         raise ValueError(f"port must be from 0 to 65535, not {port!r}")
-    return _InBrowser(opener, check_seconds("timeout", timeout, zero=False), port)
+    return _InBrowser(opener, check_seconds("timeout", timeout, zero=False), port, hint)
 
 
 def paste(*, redirect_uri: str | None = None) -> Login:
@@ -91,10 +94,11 @@ def by_function(function: LoginFunction, redirect_uri: str) -> Login:
 
 
 class _InBrowser:
-    def __init__(self, opener: Callable[[str], Awaitable[bool]], timeout: float, port: int) -> None:
+    def __init__(self, opener: Callable[[str], Awaitable[bool]], timeout: float, port: int, hint: str | None) -> None:
         self._opener = opener
         self._timeout = timeout
         self._port = port
+        self._hint = hint
 
     @asynccontextmanager
     async def open(self, preferred: str | None) -> AsyncIterator[Redirection]:
@@ -110,15 +114,22 @@ class _InBrowser:
                 where = f"port {self._port}" if self._port else "a port"
                 reason = failure.strerror or type(failure).__name__
                 raise LoginFailed(f"the login cannot listen on {where} of 127.0.0.1 for its answer: {reason}")
-            yield _BrowserRedirection(listener, self._opener, self._timeout)
+            yield _BrowserRedirection(listener, self._opener, self._timeout, self._hint)
 
 
 class _BrowserRedirection:
-    def __init__(self, listener: LoopbackListener, opener: Callable[[str], Awaitable[bool]], timeout: float) -> None:
+    def __init__(
+        self,
+        listener: LoopbackListener,
+        opener: Callable[[str], Awaitable[bool]],
+        timeout: float,
+        hint: str | None,
+    ) -> None:
         self.redirect_uri = listener.redirect_uri
         self._listener = listener
         self._opener = opener
         self._timeout = timeout
+        self._hint = hint
 
     async def authorize(self, url: str, state: str, *, server: str) -> str:
         host = check_url(url)
@@ -139,12 +150,12 @@ class _BrowserRedirection:
                     tasks.cancel_scope.cancel()
         if not knows:
             raise LoginFailed(
-                f"no browser opens for the login at {host}, and there is no terminal to show its URL in: "
-                "pass a function as `login` that sends the person there"
+                f"no browser opens for the login at {host}, and there is no terminal to show its URL in. "
+                f"{self._hint or 'Pass a function as `login` that sends the person there'}"
             )
         raise LoginFailed(
-            f"nothing came back from the login at {host} within {self._timeout:g} seconds: try again, or pass "
-            "`login=paste()` if the browser runs on another machine"
+            f"nothing came back from the login at {host} within {self._timeout:g} seconds: try again. "
+            f"{self._hint or 'If the browser is on another machine, pass `login=paste()`'}"
         )
 
     async def _invite(self, url: str, server: str, host: str) -> bool:
@@ -158,6 +169,8 @@ class _BrowserRedirection:
             yield from lookalike_rows(host, layout)
             yield from layout.ours("No browser opened. Open this URL in a browser of this machine:")
             yield url
+            if self._hint is not None:
+                yield from layout.ours(self._hint)
 
         async with create_task_group() as tasks:  # the terminal may be busy with a question of another server
             tasks.start_soon(announce)

@@ -42,7 +42,7 @@ MAX_REST = 64 * 1024  # bytes that a client may send after its answer
 READ_SIZE = 4096
 REQUEST_TIME = 10.0  # seconds for the head of a request
 ANSWER_TIME = 2.0  # seconds for a client to read its answer, and to close
-ACCEPT_PAUSE = 0.05  # seconds after a connection that could not be accepted, such as for want of file descriptors
+ACCEPT_PAUSE = 0.05  # seconds after a connection that could not be accepted, such as with too many open files
 
 GONE = (OSError, BrokenResourceError, ClosedResourceError, EndOfStream)
 """What reading and writing raises if the client has gone."""

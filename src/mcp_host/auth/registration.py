@@ -6,7 +6,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/cli
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -14,7 +14,6 @@ from mcp_host.auth.discovery import LOOPBACK, AuthorizationServer, Steps, shown
 from mcp_host.auth.errors import RegistrationFailed
 from mcp_host.auth.keys import PrivateKey
 from mcp_host.auth.responses import error_code
-from mcp_host.errors import excerpt
 
 if TYPE_CHECKING:
     from mcp_host.auth.client import Answer, AuthClient
@@ -86,20 +85,11 @@ class Registered:
     def __repr__(self) -> str:
         return f"Registered({self._client.id!r}, issuer={self.issuer!r})"
 
-    async def register(
-        self,
-        http: AuthClient,
-        server: AuthorizationServer,
-        redirect_uri: str | None,
-        scopes: Sequence[str],
-        steps: Steps,
-    ) -> OAuthClient | None:
+    def client(self, server: AuthorizationServer, redirect_uri: str | None) -> OAuthClient | None:
+        """The client at *server*. None if it is for another."""
         if self.issuer is not None and self.issuer != server.issuer:
-            steps.add("registration", server.issuer, f"refused: the client id is for {excerpt(self.issuer)}")
             return None
-        steps.add("registration", server.issuer, "registered by hand")
-        client = self._client
-        return OAuthClient(client.id, client.secret, client.method, _uris(redirect_uri))
+        return replace(self._client, redirect_uris=_uris(redirect_uri))
 
 
 class Cimd:
@@ -124,17 +114,10 @@ class Cimd:
     def __repr__(self) -> str:
         return f"Cimd({self._url!r})"
 
-    async def register(
-        self,
-        http: AuthClient,
-        server: AuthorizationServer,
-        redirect_uri: str | None,
-        scopes: Sequence[str],
-        steps: Steps,
-    ) -> OAuthClient | None:
+    def client(self, server: AuthorizationServer, redirect_uri: str | None) -> OAuthClient | None:
+        """The client at *server*. None if it takes no such ids."""
         if not server.takes_client_urls:
             return None
-        steps.add("registration", server.issuer, "by the URL of a Client ID Metadata Document")
         return OAuthClient(self._url, None, "none" if self.key is None else "private_key_jwt", _uris(redirect_uri))
 
 
@@ -162,7 +145,7 @@ class Dynamic:
         scopes: Sequence[str],
         steps: Steps,
     ) -> OAuthClient | None:
-        """Register.
+        """A new client at *server*. None if it registers none.
 
         Raises:
             RegistrationFailed: The server did not.

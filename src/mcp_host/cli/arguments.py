@@ -125,9 +125,10 @@ inspect -H 'Authorization=Bearer ...' https://example.com/mcp
 inspect --json -- python examples/calculator_server.py""",
     ),
     "login": Command(
-        "log in to a server: in the browser of this machine, or with --paste in any",
+        "log in to a server: in the browser of this machine, or in any other",
         """\
 login https://example.com/mcp
+login https://example.com/mcp --use-device-code
 login https://example.com/mcp --paste
 login https://example.com/mcp --client-id my-id --client-secret-env MY_SECRET --scope files:read""",
         program=False,
@@ -179,6 +180,8 @@ PINS_HELP = "block tools that are not as pinned in FILE; the first use of a serv
 
 VERBOSE_HELP = "print what the server logs, its stderr, and each step of a login, to stderr"
 
+DEVICE_HELP = "log in on any device, and enter a code there, if the authorization server offers that"
+
 ERA_HELP = (
     "auto, modern (without a handshake), legacy (with one), or a single revision like"
     f" {VERSIONS[0]}; by default, the server is asked"
@@ -206,6 +209,7 @@ class Options(argparse.Namespace):
     yes: bool
     no_login: bool
     paste: bool
+    use_device_code: bool
     client_id: str | None
     client_secret_env: str | None
     issuer: str | None
@@ -262,8 +266,9 @@ def _check_options(options: Options, parser: _Parser) -> None:
         parser.error("--env is for a command; a URL takes --header")
     if not options.client_id and (options.client_secret_env is not None or options.issuer is not None):
         parser.error("--client-secret-env and --issuer are for a --client-id")
-    if options.no_login and options.paste:
-        parser.error("--paste is a way to log in, and --no-login forbids that: use one of them")
+    ways = {"--no-login": options.no_login, "--paste": options.paste, "--use-device-code": options.use_device_code}
+    if len(given := [name for name, is_given in ways.items() if is_given]) > 1:
+        parser.error(f"{' and '.join(given)} contradict each other: use one of them")
     if options.json and options.output is not None:
         parser.error("--output writes the contents, and --json prints a document: use one of them")
 
@@ -371,7 +376,8 @@ def _parser(verb: str) -> _Parser:
         allow_abbrev=False,  # else a new option breaks scripts
     )
     parser.set_defaults(model=None, output=None, pins=None, json=False, yes=False, header=[], env=[])
-    parser.set_defaults(no_login=False, paste=False, client_id=None, client_secret_env=None, issuer=None, scope=[])
+    parser.set_defaults(no_login=False, paste=False, use_device_code=False)
+    parser.set_defaults(client_id=None, client_secret_env=None, issuer=None, scope=[])
     parser.add_argument("operands", nargs="*", help=argparse.SUPPRESS)
     if command.server:
         _add_output_options(parser, json=verb != "chat")
@@ -411,6 +417,7 @@ def _add_server_options(parser: _Parser, *, program: bool) -> None:
         add("-e", "--env", type=variable, action="append", default=[], metavar="NAME=VALUE", help="given to a command")
         add("--no-login", action="store_true", help="use a stored login only; by default you are asked to log in")
     add("--paste", action="store_true", help="log in with a browser on any machine, and paste the URL it ends at")
+    add("--use-device-code", action="store_true", help=DEVICE_HELP)
     add("--client-id", metavar="ID", help="the client that you have registered; by default mcp-host registers itself")
     add("--issuer", metavar="URL", help="the authorization server that this client is registered at")
     add("--client-secret-env", metavar="NAME", help="the environment variable that has the client's secret")

@@ -4,18 +4,41 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
+from typing import TypeAlias
 
-from mcp_host.auth import Dynamic, FileTokens, Login, LoginFailed, OAuth, OnDevice, Redirection, Registered
+from mcp_host.auth import (
+    AuthError,
+    DeviceCode,
+    DiscoveryFailed,
+    Dynamic,
+    FileTokens,
+    Login,
+    LoginFailed,
+    OAuth,
+    OnDevice,
+    Redirection,
+    Registered,
+)
 from mcp_host.auth import in_browser as login_in_browser
 from mcp_host.auth import paste as login_by_paste
+from mcp_host.auth.discovery import WITHOUT_METADATA, shown
+from mcp_host.auth.grants import Token, TokenEndpoint
+from mcp_host.auth.registration import OAuthClient
 from mcp_host.cli.arguments import NAME, Options
-from mcp_host.cli.output import UsageError, clear_status_line
+from mcp_host.cli.output import Printer, UsageError, clear_status_line
+from mcp_host.errors import excerpt
+
+Asking: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
+"""A context in which a person is asked something, at a time that suits."""
+
+ELSEWHERE = "If your browser is on another machine, log in with --use-device-code or --paste."
 
 
-def authorization(options: Options) -> OAuth:
-    """The authorization for the server of a command, with what is stored of earlier logins.
+def authorization(options: Options, asking: Asking = nullcontext) -> OAuth:
+    """The authorization for the server of a command, with what is stored of earlier logins. A person logs in within *asking*.
 
     Raises:
         UsageError: The secret of a client is missing.
@@ -26,9 +49,23 @@ def authorization(options: Options) -> OAuth:
     return OAuth(
         tokens=FileTokens(tokens_file()),
         registration=Dynamic(NAME) if client is None else client,
-        login=_login(options),
+        login=_login(options, asking),
         scopes=[scope for text in options.scope for scope in text.split()],
     )
+
+
+@contextmanager
+def explaining(auth: OAuth, url: str) -> Iterator[None]:
+    """For a connection with *auth*. If it fails at a server without OAuth, the error says how to pass a token."""
+    try:
+        yield
+    except AuthError as exc:
+        if not any(step.action == WITHOUT_METADATA for step in auth.steps):
+            raise
+        raise LoginFailed(
+            f"{shown(url)} wants authorization, and does not say where to log in. "
+            f"If you have a token for it, pass that: -H 'Authorization: Bearer ...'\n{exc}"
+        ) from exc
 
 
 def tokens_file() -> Path:
@@ -49,30 +86,65 @@ def _secret(options: Options) -> str | None:
     return secret
 
 
-def _login(options: Options) -> Login | OnDevice:
+def _login(options: Options, asking: Asking) -> Login | OnDevice:
     if options.paste:
-        return _AfterTheStatusLine(login_by_paste())
+        return _InTerminal(login_by_paste(), asking)
+    if options.use_device_code:
+        return _OnDevice(options, asking)
     if options.verb == "login" or (sys.stdin.isatty() and not options.no_login):
-        return _AfterTheStatusLine(login_in_browser())
+        return _InTerminal(login_in_browser(hint=ELSEWHERE), asking)
     return _NoLogin(options)
 
 
-class _AfterTheStatusLine:
+def _shown_url(options: Options) -> str:
+    assert options.url is not None, "only a URL needs a login"
+    return shown(options.url)
+
+
+class _OnDevice(OnDevice):
+    """A login on another device. The code is shown on stderr: nothing is read, so that no terminal is needed."""
+
+    def __init__(self, options: Options, asking: Asking) -> None:
+        super().__init__(self._show_code)
+        self._url = _shown_url(options)
+        self._asking = asking
+
+    async def token(self, endpoint: TokenEndpoint, client: OAuthClient) -> Token:
+        async with self._asking():
+            try:
+                return await super().token(endpoint, client)
+            except DiscoveryFailed as exc:
+                raise DiscoveryFailed(f"{exc}: without a browser, log in with --paste") from exc
+
+    async def _show_code(self, code: DeviceCode) -> None:
+        clear_status_line()
+        printer = Printer(sys.stderr)
+        printer.line(f"{self._url} asks you to log in. Open this URL on any device:")
+        printer.text(code.complete_url or code.url)
+        printer.line("and compare this code, or type it there:")
+        printer.paragraph(excerpt(code.code), "bold", indent=4)
+
+
+class _InTerminal:
     """A login that writes to the terminal, on a line of its own."""
 
-    def __init__(self, login: Login) -> None:
+    def __init__(self, login: Login, asking: Asking) -> None:
         self._login = login
+        self._asking = asking
 
-    def open(self, preferred: str | None) -> AbstractAsyncContextManager[Redirection]:
-        clear_status_line()
-        return self._login.open(preferred)
+    @asynccontextmanager
+    async def open(self, preferred: str | None) -> AsyncIterator[Redirection]:
+        async with self._asking():
+            clear_status_line()
+            async with self._login.open(preferred) as redirection:
+                yield redirection
 
 
 class _NoLogin:
     """No login: the person is told which command to use."""
 
     def __init__(self, options: Options) -> None:
-        self._url = options.url
+        self._url = _shown_url(options)
         self._why = "--no-login was given" if options.no_login else "there is no terminal to ask in"
 
     def open(self, preferred: str | None) -> AbstractAsyncContextManager[Redirection]:

@@ -11,6 +11,7 @@ import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import wait
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from io import TextIOWrapper
@@ -53,6 +54,7 @@ PROMPT = "> "
 HELP = "Ctrl-C stops an answer. /clear forgets the conversation. /quit and Ctrl-D end it."
 COMMAND = re.compile(r"/\w*")  # mistyped, or /help: no prompt to pay an answer for
 AGAIN = "Ctrl-C again or Ctrl-D ends the conversation."
+SIGNAL_DELAY = 0.2  # seconds: Python handles a signal that comes just before a wait only after it
 MAX_TURNS = 50  # answers of the model to one prompt; the person sees them, and can stop it
 
 NOTES = {
@@ -98,12 +100,13 @@ async def _chatting(options: Options) -> AsyncIterator[Chat]:
     if sys.stdin.isatty():
         elicitation = Elicitation(form=chat.asking(fill_in_terminal), url=chat.asking(open_in_browser))
     sampling = Sampling(with_tools=chat.answer_server, approve=chat.decide)
-    show = chat.show_aside
-    async with connected(options, sampling=sampling, elicitation=elicitation, restart=True, show=show) as client:
+    async with connected(
+        options, sampling=sampling, elicitation=elicitation, restart=True, show=chat.show_aside, asking=chat.login
+    ) as client:
         chat.client = client
         if sys.stdin.isatty():
             transcript.note(f"{options.model}, with the tools of {quoted(client.server_info.name)}. {HELP}")
-        transcript.pause()
+        await chat.begin_prompt()
         try:
             yield chat
         finally:
@@ -127,7 +130,10 @@ def _converse(chat: Chat, portal: BlockingPortal) -> None:
                 Printer(sys.stderr).line(HELP, "dim")
             case prompt:
                 with _stopped_by_ctrl_c(chat, portal):
-                    portal.start_task_soon(chat.turn, prompt).result()
+                    turn = portal.start_task_soon(chat.turn, prompt)
+                    while not turn.done():
+                        wait([turn], SIGNAL_DELAY)
+                    turn.result()
                     print(file=sys.stderr)
 
 
@@ -177,7 +183,8 @@ class Chat:
         self._transcript = transcript
         self._options = options
         self._approvals: CallApprovals[ProposedCall] = CallApprovals(self.decide)
-        self._keyboard = Semaphore(0)  # taken while the person types a prompt, and by each question
+        self._keyboard = Semaphore(1)  # taken while the person types a prompt, and by each question
+        self._login: CancelScope | None = None
         self._scope: CancelScope | None = None
         self._asked: SamplingRequest | None = None
         self._said = ""  # the text of the answer that is being written
@@ -223,27 +230,52 @@ class Chat:
             self._keep(asked, steps, "The user stopped this answer.")
             self._transcript.note("Stopped.")
             code = ExitCode.INTERRUPTED
-        await self._keyboard.acquire()  # when no question is open any more
-        self._transcript.pause()
+        await self.begin_prompt()
         return code
 
+    async def begin_prompt(self) -> None:
+        """Leave the keyboard to the person, once no question is open any more. The next turn takes it back."""
+        await self._keyboard.acquire()
+        self._transcript.pause()
+
     def stop(self) -> None:
-        """Stop the turn."""
-        if self._scope is not None:
-            self._scope.cancel()
+        """Stop the turn, and a login, which the connection itself may need."""
+        for scope in (self._scope, self._login):
+            if scope is not None:
+                scope.cancel()
 
     def asking(self, ask: Callable[[RequestT], Awaitable[AnswerT]]) -> Callable[[RequestT], Awaitable[AnswerT]]:
         """*ask*, which asks the person in the terminal: when no prompt is typed there, and nothing is printed."""
 
         async def asks(request: RequestT) -> AnswerT:
-            async with self._keyboard:
-                self._transcript.pause()
-                try:
-                    return await ask(request)
-                finally:
-                    self._transcript.resume()
+            async with self._question():
+                return await ask(request)
 
         return asks
+
+    @asynccontextmanager
+    async def login(self) -> AsyncIterator[None]:
+        """For a login: as any question, it waits while a prompt is typed.
+
+        Raises:
+            LoginFailed: The person has stopped it.
+        """
+        async with self._question():
+            with CancelScope() as self._login:
+                yield
+            if self._login.cancelled_caught:
+                from mcp_host.auth import LoginFailed  # here, because only what has an authorization imports it
+
+                raise LoginFailed("the login was stopped")
+
+    @asynccontextmanager
+    async def _question(self) -> AsyncIterator[None]:
+        async with self._keyboard:
+            self._transcript.pause()
+            try:
+                yield
+            finally:
+                self._transcript.resume()
 
     async def answer_server(self, request: SamplingRequest) -> CreateMessageResult:
         """Answer a request of the server for the model."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from mcp_host.cli.arguments import Options
@@ -19,6 +19,7 @@ from mcp_host.types import LoggingMessageNotificationParams
 
 if TYPE_CHECKING:
     from mcp_host.auth import OAuth
+    from mcp_host.cli.authorization import Asking
     from mcp_host.elicitation import Elicitation  # imported on demand
 
 
@@ -31,8 +32,11 @@ async def connected(
     tools: ToolPolicy | None = None,
     restart: bool = False,
     show: Callable[[str], None] = print_aside,
+    asking: Asking = nullcontext,
 ) -> AsyncIterator[Client]:
     """A client of the server. With ``--verbose``, *show* gets what the server logs, and its stderr.
+
+    A person logs in within *asking*.
 
     Raises:
         UsageError: The URL or a header is invalid.
@@ -45,7 +49,7 @@ async def connected(
 
     seconds = options.timeout
     limits = Limits() if seconds is None else Limits(connect_timeout=seconds, timeout=seconds, idle_timeout=seconds)
-    auth = _authorization(options)
+    auth = _authorization(options, asking)
     transport = _transport(options, auth, restart=restart, on_stderr=show if options.verbose else None)
     client = Client(
         transport,
@@ -57,29 +61,38 @@ async def connected(
         on_log=on_log if options.verbose else None,
     )
     try:
-        with status_line(sys.stderr) as show_status:
-            show_status(f"{'starting' if options.url is None else 'connecting to'} {transport.name} ...")
-            await client.connect()
-        async with client:
-            try:
-                if options.verbose and client.server_capabilities.logging is not None:
-                    await client.set_log_level("debug")
-                yield client
-            finally:
-                for warning in client.warnings:
-                    print_error(f"warning: {warning}")
+        with _explaining(options, auth):
+            with status_line(sys.stderr) as show_status:
+                show_status(f"{'starting' if options.url is None else 'connecting to'} {transport.name} ...")
+                await client.connect()
+            async with client:
+                try:
+                    if options.verbose and client.server_capabilities.logging is not None:
+                        await client.set_log_level("debug")
+                    yield client
+                finally:
+                    for warning in client.warnings:
+                        print_error(f"warning: {warning}")
     finally:
         if auth is not None and options.verbose and auth.steps:
             show(auth.explain())
 
 
-def _authorization(options: Options) -> OAuth | None:
+def _authorization(options: Options, asking: Asking) -> OAuth | None:
     """That of a URL, unless the person has passed another one."""
     if options.url is None or any(name.lower() == "authorization" for name, _ in options.header):
         return None
     from mcp_host.cli.authorization import authorization  # here, because importing it takes a while
 
-    return authorization(options)
+    return authorization(options, asking)
+
+
+def _explaining(options: Options, auth: OAuth | None) -> AbstractContextManager[None]:
+    if options.url is None or auth is None:
+        return nullcontext()
+    from mcp_host.cli.authorization import explaining
+
+    return explaining(auth, options.url)
 
 
 def _transport(

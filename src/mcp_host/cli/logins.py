@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from mcp_host.auth import LoginFailed, OAuth
-from mcp_host.auth.oauth import Saved
+from mcp_host.auth import LoginFailed, OAuth, Saved
+from mcp_host.auth.discovery import shown
 from mcp_host.cli.arguments import NAME, Options
 from mcp_host.cli.authorization import authorization
 from mcp_host.cli.commands import Report
 from mcp_host.cli.connection import connected
-from mcp_host.cli.output import Printer, print_aside
+from mcp_host.cli.output import Printer, UsageError, print_aside
 from mcp_host.errors import excerpt
+from mcp_host.transports.http import StreamableHttp
 
 UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 
@@ -25,23 +26,28 @@ async def run(options: Options) -> Report:
         McpError: As the client and its authorization do.
     """
     assert options.url is not None, "the arguments see to it"
+    url = options.url
+    try:
+        StreamableHttp(url)  # it checks the URL, which is not connected to by all three
+    except ValueError as exc:
+        raise UsageError(str(exc)) from exc
     auth = authorization(options)
     match options.verb:
         case "login":
             async with connected(options, sampling=None, elicitation=None):
                 pass
-            saved = await auth.saved(options.url)
+            saved = await auth.saved(url)
             if saved is None or saved.token is None:
-                text = f"{excerpt(options.url)} wants no login."
-                return Report({"server": options.url, "login": False}, lambda printer: printer.line(text))
-            return _about(options.url, saved, "Logged in.")
+                text = f"{shown(url)} wants no login."
+                return Report({"server": shown(url), "login": False}, lambda printer: printer.line(text))
+            return _about(url, saved, "Logged in.")
         case "whoami":
-            saved = await auth.saved(options.url)
+            saved = await auth.saved(url)
             if saved is None or saved.token is None:
-                raise LoginFailed(f"there is no login for {options.url}: run {NAME} login {options.url}")
-            return _about(options.url, saved)
+                raise LoginFailed(f"there is no login for {shown(url)}: run {NAME} login {shown(url)}")
+            return _about(url, saved)
         case _:
-            return await _log_out(auth, options.url, options)
+            return await _log_out(auth, url, options)
 
 
 async def _log_out(auth: OAuth, url: str, options: Options) -> Report:
@@ -50,14 +56,14 @@ async def _log_out(auth: OAuth, url: str, options: Options) -> Report:
     if options.verbose:
         print_aside(auth.explain())
     if saved is None or saved.token is None:
-        text = f"There was no login for {excerpt(url)}."
+        text = f"There was no login for {shown(url)}."
     elif is_revoked:
         text = "Logged out. The authorization server has revoked the token."
     else:
         why = "; ".join(f"{step.action}: {step.outcome}" for step in auth.steps)
         text = f"Logged out. The token is forgotten, but not revoked ({why})."
     was_logged_in = saved is not None and saved.token is not None
-    document = {"server": url, "wasLoggedIn": was_logged_in, "revoked": is_revoked}
+    document = {"server": shown(url), "wasLoggedIn": was_logged_in, "revoked": is_revoked}
     return Report(document, lambda printer: printer.line(text))
 
 
@@ -67,7 +73,7 @@ def _about(url: str, saved: Saved, heading: str = "") -> Report:
     end = None if token.expires_at is None else datetime.fromtimestamp(token.expires_at, UTC)
     left = None if end is None else (end - datetime.now(UTC)).total_seconds()
     document: dict[str, object] = {
-        "server": url,
+        "server": shown(url),
         "issuer": saved.server.issuer,
         "client": saved.client.id,
         "scopes": list(token.scopes),
@@ -79,7 +85,7 @@ def _about(url: str, saved: Saved, heading: str = "") -> Report:
     def show(printer: Printer) -> None:
         if heading:
             printer.line(heading)
-        printer.field("server", url)
+        printer.field("server", shown(url))
         printer.field("issuer", excerpt(saved.server.issuer))
         printer.field("client", excerpt(saved.client.id))
         printer.field("scopes", excerpt(" ".join(token.scopes)) or "those that the server gives by default")

@@ -103,6 +103,8 @@ class Dispatcher:
         """When the last message came, if there is a `Client(ping_interval=...)`."""
         self._notes_silence = state.ping_interval is not None
         self._idle = Event()
+        self._success: Event | None = None
+        """Set by the next request that succeeds, if a task waits for that."""
 
     # Requests and notifications of ours
 
@@ -144,7 +146,7 @@ class Dispatcher:
         pending = PendingRequest(request, timeouts, self.route, self.alarm, call, on_event, stateless)
         self._pending[id] = pending
         try:
-            return await self._exchange(pending, headers)
+            success = await self._exchange(pending, headers)
         except BaseException:
             self._abandon(pending)
             raise
@@ -155,6 +157,15 @@ class Dispatcher:
                 self._inbound.request_ended(pending)
             if self.closed is not None:
                 self._check_idle()
+        if self._success is not None:
+            self._success.set()
+            self._success = None
+        return success
+
+    async def next_success(self) -> None:
+        """Wait until another request succeeds."""
+        self._success = self._success or Event()
+        await self._success.wait()
 
     async def _exchange(self, pending: PendingRequest, headers: Headers) -> Success:
         try:

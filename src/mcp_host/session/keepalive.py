@@ -12,7 +12,15 @@ from dataclasses import dataclass
 
 from anyio import sleep
 
-from mcp_host.errors import ConnectionClosed, McpError, ServerError, SessionLost
+from mcp_host.errors import (
+    ConnectionClosed,
+    McpError,
+    McpTimeout,
+    ProtocolError,
+    ServerError,
+    SessionLost,
+    Unauthorized,
+)
 from mcp_host.session.call import CallTimeouts
 from mcp_host.session.dispatcher import Dispatcher
 from mcp_host.session.session import Session
@@ -30,6 +38,9 @@ class KeepAlive:
     Consider the connection stale; Terminate the connection; Attempt reconnection procedures". The period is
     `Limits.idle_timeout`. A connection that all messages share is terminated by *lose*. Where each request has its
     own stream, only the session can be stale, and *renew* begins another.
+
+    If the client is no longer authorized, no ping is sent until a request succeeds: a person is not asked to log in for
+    pings, again and again.
     """
 
     dispatcher: Dispatcher
@@ -48,10 +59,16 @@ class KeepAlive:
             if wait > 0:
                 await sleep(wait)
                 continue
-            pinged_at, session, lost = now, dispatcher.require(), False
+            pinged_at, session = now, dispatcher.require()
+            error: McpError | None = None
             timeouts = CallTimeouts.connecting(self.state.limits, dispatcher.now, timeout)
             with timeouts.scope() as scope:  # paused while middleware takes its time
-                lost = await self._ping(session, timeouts)
+                error = await self._ping(session, timeouts)
+            lost = isinstance(error, SessionLost)
+            if error is not None and not lost:
+                logger.debug("%s: no pings until a request succeeds: %s", self.state.name, error)
+                await dispatcher.next_success()
+                continue
             if scope.cancelled_caught and dispatcher.heard_at <= pinged_at and not dispatcher.busy:
                 silence = f"no answer to a ping for {timeout:g} s"
                 if not dispatcher.stream_per_request:
@@ -65,16 +82,18 @@ class KeepAlive:
                 except Exception as exc:  # of middleware, too
                     self.state.warn_about_server(f"no new session: {exc}")
 
-    async def _ping(self, session: Session, timeouts: CallTimeouts) -> bool:
-        """Ping the server. Returns whether it has lost the session."""
+    async def _ping(self, session: Session, timeouts: CallTimeouts) -> McpError | None:
+        """Ping the server. Returns the error of a session that is lost, or of a client that is not authorized."""
         try:
             await self.dispatcher.request_by_itself("ping", {}, session.era, timeouts)
-        except SessionLost:
-            return True
+        except (SessionLost, Unauthorized) as exc:
+            return exc
         except ServerError as exc:
             logger.debug("%s: a ping was answered with an error: %s", self.state.name, exc)  # so it is alive
-        except McpError as exc:
+        except (ConnectionClosed, McpTimeout, ProtocolError) as exc:
             logger.debug("%s: a ping failed: %s", self.state.name, exc)  # the connection has ended; over HTTP, one POST
+        except McpError as exc:  # of an Auth
+            return exc
         except Exception as exc:  # of middleware
             self.state.warn_about_server(f"a ping failed: {exc}")
-        return False
+        return None

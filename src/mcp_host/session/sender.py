@@ -77,6 +77,9 @@ class BackgroundSender:
                     await self.send(Failure(message.id, INTERNAL_ERROR, FAILED), era, headers)
             except McpError as exc:
                 self._undelivered(exc)
+            except Exception as exc:  # of an Auth
+                logger.exception("a message could not be sent")
+                self._undelivered(type(exc).__name__)
         if timeout.cancelled_caught:
             self._undelivered(f"it took longer than {SEND_TIMEOUT:g} seconds")
 

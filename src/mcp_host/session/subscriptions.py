@@ -12,7 +12,16 @@ from typing import Any
 
 from anyio import CancelScope, Event, Lock, current_time, move_on_after, sleep
 
-from mcp_host.errors import ConnectionClosed, HttpStatusError, McpError, McpTimeout, ProtocolError, ServerError, quoted
+from mcp_host.errors import (
+    ConnectionClosed,
+    HttpStatusError,
+    McpError,
+    McpTimeout,
+    ProtocolError,
+    ServerError,
+    Unauthorized,
+    quoted,
+)
 from mcp_host.protocol.backoff import listen_backoff
 from mcp_host.protocol.eras import ACKNOWLEDGED, LISTEN, SUBSCRIPTION_ID
 from mcp_host.protocol.jsonrpc import Notification
@@ -157,30 +166,53 @@ class _Stream:
     async def _listen(self) -> None:
         """Listen on one stream after another.
 
+        If the client is no longer authorized, the next request of the application finds that out, too. So the stream
+        waits for one that succeeds: a person is not asked to log in for a stream, again and again.
+
         Raises:
             McpError: The server does not offer this, or the connection has ended.
         """
         dispatcher, state, backoff = self._dispatcher, self._state, listen_backoff()
-        era, params = dispatcher.require().era, {"notifications": self._wanted}
-        timeouts = CallTimeouts(timeout=math.inf, idle_timeout=math.inf)
         while True:
             opened = current_time()
-            try:
-                await dispatcher.request_by_itself(LISTEN, params, era, timeouts, on_event=self._take)
-            except ServerError as exc:
-                state.invalidate(exc)
-                if not isinstance(exc, HttpStatusError) or not exc.transient:
-                    raise
-            except (ConnectionClosed, McpTimeout, ProtocolError) as exc:
-                if dispatcher.closed is not None:
-                    raise
-                logger.debug("%s: the stream of changes broke: %s", state.name, exc)
+            refusal = await self._listen_once()
+            if refusal is not None and (not self.acknowledged or backoff.exhausted):
+                raise refusal
             state.cache.drop()  # changes may have been missed
             self._gap = True
-            backoff.ended(current_time() - opened)
-            if backoff.failures == backoff.max_failures:
-                state.warn_about_server("the stream of changes keeps failing: changes are missed")
+            if refusal is None:
+                backoff.ended(current_time() - opened)
+                if backoff.failures == backoff.max_failures:
+                    state.warn_about_server("the stream of changes keeps failing: changes are missed")
+            else:
+                backoff.fail()
+                state.warn_about_server(f"changes are missed until a request succeeds: {refusal}")
+                await dispatcher.next_success()
             await sleep(backoff.delay(None))
+
+    async def _listen_once(self) -> McpError | None:
+        """Listen on one stream until it breaks. Returns the error of a client that is not authorized.
+
+        Raises: as `_listen`.
+        """
+        dispatcher, state = self._dispatcher, self._state
+        era, params = dispatcher.require().era, {"notifications": self._wanted}
+        timeouts = CallTimeouts(timeout=math.inf, idle_timeout=math.inf)
+        try:
+            await dispatcher.request_by_itself(LISTEN, params, era, timeouts, on_event=self._take)
+        except ServerError as exc:
+            state.invalidate(exc)
+            if isinstance(exc, Unauthorized):
+                return exc
+            if not isinstance(exc, HttpStatusError) or not exc.transient:
+                raise
+        except (ConnectionClosed, McpTimeout, ProtocolError) as exc:
+            if dispatcher.closed is not None:
+                raise
+            logger.debug("%s: the stream of changes broke: %s", state.name, exc)
+        except McpError as exc:  # of an Auth
+            return exc
+        return None
 
     def _take(self, notification: Notification) -> None:
         if self.scope.cancel_called:

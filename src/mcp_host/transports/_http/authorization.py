@@ -1,4 +1,4 @@
-"""An `httpx.Auth` around our requests: over a client of httpx or httpx2, and over our own pool."""
+"""An `httpx.Auth` around our requests. One with `ready` runs around any backend, all others inside a client of their library."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, aclosing
 from types import ModuleType
-from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import httpx
+
+from mcp_host.transports._http.response import HttpResponse
 
 REFUSED = frozenset({401, 403})
 ENDS_SESSION = "DELETE"  # while a client closes: no person is asked to log in for it
 
-ResponseT = TypeVar("ResponseT", bound="Response")
 Waiting: TypeAlias = Callable[[], AbstractContextManager[object]]
 """A context in which an Auth may take long: a person may have to log in."""
 
@@ -26,7 +27,7 @@ class Auth(Protocol):
 
 @runtime_checkable
 class ReadyAuth(Protocol):
-    """An Auth for our own pool, where an `httpx.Request` for each request would take a tenth of its time.
+    """An Auth that has the headers of most requests at hand: then no flow is made, which would cost far more than they do.
 
     Its flow yields only the request that it got, and looks only at the status and the headers of responses.
     """
@@ -39,17 +40,6 @@ class ReadyAuth(Protocol):
         ...
 
     def async_auth_flow(self, request: Any, /) -> AsyncGenerator[Any, Any]: ...
-
-
-class Response(Protocol):
-    """What is needed of a response."""
-
-    @property
-    def status(self) -> int: ...
-    @property
-    def headers(self) -> httpx.Headers: ...
-    async def drain(self) -> None: ...
-    async def close(self) -> None: ...
 
 
 def library_of(auth: object) -> ModuleType:
@@ -65,60 +55,59 @@ def library_of(auth: object) -> ModuleType:
     raise TypeError(f"auth is an httpx.Auth or an httpx2.Auth, not {type(auth).__name__}")
 
 
-def pausing(module: ModuleType, auth: Auth, waiting: Waiting) -> httpx.Auth:
-    """*auth* for a client of *module*, which is inside *waiting* for as long as *auth* itself takes."""
+class Pausing:
+    """An *auth* that is no `ReadyAuth`, for `HttpLibrary.pausing`. It is inside *waiting* for as long as *auth* itself takes."""
 
-    class Pausing(module.Auth):  # type: ignore[misc, name-defined]
-        async def async_auth_flow(self, request: Any) -> AsyncIterator[Any]:
-            async with aclosing(auth.async_auth_flow(request)) as flow:
-                response = None
-                while (asked := await _next(flow, response, waiting)) is not None:
-                    response = yield asked
-                    if asked.method == ENDS_SESSION and isinstance(auth, ReadyAuth):
-                        return
+    def __init__(self, auth: Auth, waiting: Waiting) -> None:
+        self._auth = auth
+        self._waiting = waiting
 
-    paused: httpx.Auth = Pausing()
-    return paused
+    async def async_auth_flow(self, request: Any) -> AsyncIterator[Any]:
+        async with aclosing(self._auth.async_auth_flow(request)) as flow:
+            response = None
+            while (asked := await _next(flow, response, self._waiting)) is not None:
+                response = yield asked
 
 
 async def send_authorized(
     auth: ReadyAuth,
     method: str,
     url: httpx.URL,
-    send: Callable[[Mapping[str, str]], Awaitable[ResponseT]],
+    send: Callable[[Mapping[str, str]], Awaitable[HttpResponse]],
     waiting: Waiting,
-) -> ResponseT:
+) -> HttpResponse:
     """Send a request with *auth*. *send* sends it with these further headers."""
-    headers = auth.ready(method, str(url))
+    ready = auth.ready(method, str(url))
     response = None
-    if headers is not None:
-        response = await send(headers)
+    if ready is not None:
+        response = await send(ready)
         if response.status not in REFUSED or method == ENDS_SESSION:
             return response
     request = httpx.Request(method, url)
     own = set(request.headers)  # such as Host
-    async with aclosing(auth.async_auth_flow(request)) as flow:
-        asked = await _next(flow, None, waiting)
-        while True:
-            assert asked is not None, "a flow yields its request once at least"
-            added = {name: value for name, value in asked.headers.items() if name not in own}
-            if response is not None and headers is not None and added != lowered(headers):
-                await response.drain()  # it refuses what was ready, and the flow has something better by now
-                response = None
-            if response is None:
-                response = await send(added)
-                if method == ENDS_SESSION:
-                    return response
-            seen = httpx.Response(response.status, headers=response.headers, request=asked)
-            try:
+    try:
+        async with aclosing(auth.async_auth_flow(request)) as flow:
+            asked = await _next(flow, None, waiting)
+            while asked is not None:
+                added = {name: value for name, value in asked.headers.items() if name not in own}
+                if response is not None and ready is not None and added != lowered(ready):
+                    await response.drain()  # it refuses what was ready, and the flow has something better by now
+                    response = None
+                if response is None:
+                    response = await send(added)
+                    if method == ENDS_SESSION:
+                        return response
+                seen = httpx.Response(response.status, headers=response.headers, request=asked)
                 asked = await _next(flow, seen, waiting)
-            except BaseException:
-                await response.close()
-                raise
-            if asked is None:
-                return response
-            await response.drain()
-            response = None
+                if asked is not None:
+                    await response.drain()
+                    response = None
+    except BaseException:
+        if response is not None:
+            await response.close()
+        raise
+    assert response is not None, "a flow yields its request once at least"
+    return response
 
 
 def lowered(headers: Mapping[str, str]) -> dict[str, str]:

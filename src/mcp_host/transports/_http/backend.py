@@ -21,7 +21,7 @@ from anyio.abc import TaskGroup
 
 from mcp_host.errors import ConnectFailed, ConnectionClosed, HttpStatusError, excerpt
 from mcp_host.limits import Limits
-from mcp_host.transports._http.authorization import Auth, ReadyAuth, Waiting, library_of, pausing, send_authorized
+from mcp_host.transports._http.authorization import Auth, Pausing, ReadyAuth, Waiting, library_of, send_authorized
 from mcp_host.transports._http.pool import KEEPALIVE, MAX_IDLE, Connect, Pool, PoolResponse
 from mcp_host.transports._http.response import HttpResponse
 from mcp_host.transports._http.tls import (
@@ -77,6 +77,8 @@ class HttpLibrary:
         )
         self.request_body: Callable[[bytes], httpx.AsyncByteStream]
         self.request_body = type("Body", (RequestBody, module.AsyncByteStream), {})
+        self.pausing: Callable[[Auth, Waiting], httpx.Auth]
+        self.pausing = type("Auth", (Pausing, module.Auth), {})
 
     @staticmethod
     def of(client: object) -> tuple[HttpLibrary, httpx.AsyncClient]:
@@ -110,20 +112,21 @@ _library = cache(HttpLibrary)
 class HttpBackend(ABC):
     """Sends requests to one URL, and never to another origin.
 
-    *headers* are sent with every request, *name* is the URL for error messages. If the server closes a
-    kept-alive connection just as it is used again, that POST fails with `may_have_run=True`: nothing tells
-    whether the server had read it. Only a *repeatable* request is sent twice.
+    *headers* are sent with every request, *name* is the URL for error messages. *auth* is used in the place of the user
+    and password in the URL. If the server closes a kept-alive connection just as it is used again, that POST fails
+    with `may_have_run=True`: nothing tells whether the server had read it. Only a *repeatable* request is sent twice.
     """
 
     not_retried: tuple[type[Exception], ...] = (TimeoutError,)
     """Causes of a `ConnectFailed` after which trying again is pointless: a timeout has taken long enough."""
 
-    def __init__(self, url: httpx.URL, headers: Headers, name: str) -> None:
+    def __init__(self, url: httpx.URL, headers: Headers, name: str, auth: ReadyAuth | None = None) -> None:
         self.name = name
         self.tasks: TaskGroup | None = None
         """Where the unread rest of responses is drained. None: it is closed instead."""
-        self._url = url
+        self._url = url.copy_with(userinfo=b"")  # httpx would log it with the URL, at INFO
         self._headers = headers
+        self._auth = auth
 
     async def send(
         self,
@@ -148,13 +151,32 @@ class HttpBackend(ABC):
         """
         url = self._url
         for _ in range(MAX_REDIRECTS + 1):
-            response = await self._send(method, url, {**self._headers, **headers}, content, repeatable, waiting)
+            sent = {**self._headers, **headers}
+            if self._auth is None:
+                response = await self._send(method, url, sent, content, repeatable, waiting)
+            else:
+                response = await self._send_authorized(self._auth, method, url, sent, content, repeatable, waiting)
             response.drain_soon = self._drain_soon
             if response.status not in REDIRECTS or not redirects:
                 return response
             async with response:
                 url = self._redirected(url, response)
         raise HttpStatusError(response.status, f"{response.failure}: gave up after {MAX_REDIRECTS} redirects")
+
+    async def _send_authorized(
+        self,
+        auth: ReadyAuth,
+        method: str,
+        url: httpx.URL,
+        headers: Headers,
+        content: bytes | None,
+        repeatable: bool,
+        waiting: Waiting,
+    ) -> HttpResponse:
+        def send(more: Headers) -> Awaitable[HttpResponse]:
+            return self._send(method, url, {**headers, **more}, content, repeatable, waiting)
+
+        return await send_authorized(auth, method, url, send, waiting)
 
     @abstractmethod
     async def _send(
@@ -179,7 +201,7 @@ class HttpBackend(ABC):
             elif (target.scheme, target.host, target.port) != (url.scheme, url.host, url.port):
                 refused = f"{display_url(target)}, another origin"
             else:
-                return url.copy_with(raw_path=target.raw_path)  # the user and password stay ours
+                return url.copy_with(raw_path=target.raw_path)  # without its user and password
         raise HttpStatusError(
             response.status, f"{response.failure}: refused to follow a redirect to {excerpt(refused)}"
         )
@@ -194,8 +216,8 @@ class HttpBackend(ABC):
 class HttpxBackend(HttpBackend):
     """A client of httpx or httpx2, used as it is: with its hooks, its authentication, its cookies.
 
-    *auth* is used in the place of the client's authentication. An *anonymous* one sends neither that nor an Authorization
-    header that the client adds.
+    *auth* is used in the place of the client's authentication, which comes before the user in the URL. An *anonymous*
+    backend sends neither that nor an Authorization header that the client adds.
     """
 
     def __init__(
@@ -208,10 +230,11 @@ class HttpxBackend(HttpBackend):
         *,
         anonymous: bool = False,
     ) -> None:
-        super().__init__(url, headers, name)
+        super().__init__(url, headers, name, auth if isinstance(auth, ReadyAuth) else None)
+        self._flow = auth if self._auth is None else None
         self._anonymous = anonymous
         self._library, self._client = HttpLibrary.of(client)
-        self._auth = auth
+        self._basic = self._library.module.BasicAuth(url.username, url.password) if url.userinfo else None
         self.not_retried = self._library.not_retried
         # The caller of a request says how long it may take, so the client's read timeout does not apply.
         given = client.timeout
@@ -224,12 +247,11 @@ class HttpxBackend(HttpBackend):
             raise ConnectionClosed(
                 f"{self.name}: the {self._library.module.__name__}.AsyncClient was closed", may_have_run=False
             )
-        auth = None if self._anonymous else self._client.auth
-        if self._auth is not None:
-            auth = pausing(self._library.module, self._auth, waiting)
-        if url.userinfo:  # httpx would log it with the URL, at INFO
-            auth = auth or self._library.module.BasicAuth(url.username, url.password)
-            url = url.copy_with(userinfo=b"")
+        auth: httpx.Auth | None = None
+        if self._flow is not None:
+            auth = self._library.pausing(self._flow, waiting)
+        elif self._auth is None:
+            auth = (None if self._anonymous else self._client.auth) or self._basic
         headers = dict({name.lower(): (name, value) for name, value in headers.items()}.values())  # see `checked`
         try:
             request = self._client.build_request(
@@ -364,6 +386,7 @@ class PoolBackend(HttpBackend):
         limits: Limits,
         tls: ssl.SSLContext,
         uds: str | None = None,
+        auth: ReadyAuth | None = None,
         connect: Connect = connect_tcp,
     ) -> None:
         self._pool = Pool(
@@ -376,13 +399,13 @@ class PoolBackend(HttpBackend):
             write_timeout=limits.stall_timeout,
         )
         defaults = {"host": url.netloc.decode("ascii"), "user-agent": USER_AGENT}
-        if url.userinfo:
+        if url.userinfo and auth is None:
             basic = httpx.BasicAuth(url.username, url.password)
             defaults["Authorization"] = next(basic.auth_flow(httpx.Request("GET", url))).headers["Authorization"]
             headers = {name: value for name, value in headers.items() if name.lower() != "authorization"}
         given = {name.lower() for name in headers}
         defaults = {name: value for name, value in defaults.items() if name not in given}
-        super().__init__(url, {**defaults, **headers}, name)
+        super().__init__(url, {**defaults, **headers}, name, auth)
         self._check = lru_cache(MAX_CHECKED)(checked)
         self._keeps_cookies = "cookie" not in given
         self._cookies: httpx.Cookies | None = None
@@ -414,33 +437,6 @@ class PoolBackend(HttpBackend):
 
     async def aclose(self) -> None:
         await self._pool.aclose()
-
-
-class AuthorizedPoolBackend(PoolBackend):
-    """Our own pool, with an Auth around each request."""
-
-    def __init__(
-        self,
-        url: httpx.URL,
-        headers: Headers,
-        name: str,
-        limits: Limits,
-        tls: ssl.SSLContext,
-        uds: str | None,
-        auth: ReadyAuth,
-    ) -> None:
-        super().__init__(url, headers, name, limits, tls, uds)
-        self._auth = auth
-
-    async def _send(
-        self, method: str, url: httpx.URL, headers: Headers, content: bytes | None, repeatable: bool, waiting: Waiting
-    ) -> PoolResponse:
-        def send(more: Headers) -> Awaitable[PoolResponse]:
-            return super(AuthorizedPoolBackend, self)._send(
-                method, url, {**headers, **more}, content, repeatable, waiting
-            )
-
-        return await send_authorized(self._auth, method, url, send, waiting)
 
 
 def checked(headers: tuple[tuple[str, str], ...]) -> list[tuple[bytes, bytes, bytes]]:
@@ -496,11 +492,8 @@ def own_backend(
         ConnectFailed: The files of *verify* or *cert* cannot be read.
     """
     tls = make_context(name, verify, cert) if url.scheme == "https" else untrusting()
-    if uds is not None or not proxied(url):
-        if auth is None:
-            return PoolBackend(url, headers, name, limits, tls, uds)
-        if isinstance(auth, ReadyAuth):
-            return AuthorizedPoolBackend(url, headers, name, limits, tls, uds, auth)
+    if (uds is not None or not proxied(url)) and (auth is None or isinstance(auth, ReadyAuth)):
+        return PoolBackend(url, headers, name, limits, tls, uds, auth)
     library = httpx if auth is None else library_of(auth)
     timeout = library.Timeout(None, connect=limits.connect_timeout, write=limits.stall_timeout)
     # Streams stay open for hours: a bound on connections could block endlessly.

@@ -194,6 +194,8 @@ class HttpChannel:
         if not response.is_success:
             async with response:
                 raise await self._refusal(response, message, session)
+        if session is not None:
+            session.succeeded()
         return response
 
     def _begin_session(self, response: HttpResponse, headers: Headers) -> LegacySession:

@@ -329,7 +329,7 @@ def retry_after(value: str | None, now: datetime) -> float | None:
         return min(float(value), MAX_RETRY_AFTER)
     try:
         date = parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     seconds = (date.replace(tzinfo=date.tzinfo or UTC) - now).total_seconds()
     return min(max(seconds, 0.0), MAX_RETRY_AFTER)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from anyio import CancelScope, Event, current_time, move_on_after, sleep
 
@@ -22,6 +22,7 @@ from mcp_host.errors import (
     MessageTooLarge,
     ProtocolError,
     SessionLost,
+    Unauthorized,
     excerpt,
     quoted,
 )
@@ -29,6 +30,7 @@ from mcp_host.protocol.backoff import Backoff, listen_backoff, resume_backoff
 from mcp_host.protocol.headers import LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID
 from mcp_host.protocol.jsonrpc import Message, Request
 from mcp_host.protocol.sse import LastEvent
+from mcp_host.transports._http.authorization import Waiting
 from mcp_host.transports._http.backend import HttpBackend
 from mcp_host.transports._http.response import EVENT_STREAM, HttpResponse, MessageStream
 from mcp_host.transports.base import Headers, Receive, RequestHandle
@@ -93,6 +95,8 @@ class LegacySession:
         self._max_message = max_message
         self._version: Headers = {}
         self._active = Event()  # the handshake is complete, or any request has been sent since the stream failed
+        self._was_opened = False  # the stream, at least once
+        self._unauthorized = False  # the stream waits for a request that succeeds
         self._stream_known = Event()  # whether the server offers its own stream
         self._wait_until = 0.0
         self._lost = False
@@ -109,9 +113,15 @@ class LegacySession:
         """Note that *message* is about to be sent in this session, with *headers*."""
         if headers:
             self._version = headers
-        if isinstance(message, Request) and message.method != "ping":
+        if isinstance(message, Request) and message.method != "ping" and not self._unauthorized:
             # "The client SHOULD NOT send requests other than pings before the server has responded to
             # the initialize request": so the handshake is complete, even if its last message failed.
+            self._active.set()
+
+    def succeeded(self) -> None:
+        """A message in this session has been accepted: so the client is authorized."""
+        if self._unauthorized:
+            self._unauthorized = False
             self._active.set()
 
     def initialized(self, wait: float) -> None:
@@ -149,7 +159,7 @@ class LegacySession:
             try:
                 response = await self._backend.send("DELETE", self._get_headers())
                 await response.close()
-            except (ConnectionClosed, HttpStatusError) as exc:
+            except Exception as exc:  # of an Auth, too
                 logger.debug("%s: the session was not deleted: %s", self._backend.name, exc)
 
     # The stream of a request
@@ -160,6 +170,7 @@ class LegacySession:
         Raises:
             SessionLost: The server does not know the session, or a new one has replaced it.
             ConnectionClosed: The rest is not available. The request may have run in either case.
+            McpError: An Auth raised it.
         """
         with self._reading():
             await self._resume(last_event, headers, handle)
@@ -174,7 +185,7 @@ class LegacySession:
             await sleep(backoff.delay(last_event.retry))
             backoff.fail()
             try:
-                response = await self._get_stream(last_event, headers)
+                response = await self._get_stream(last_event, headers, handle.asking)
             except ConnectionClosed as exc:
                 failures += 1
                 logger.debug("%s: resuming failed: %s", self._backend.name, exc)
@@ -209,28 +220,24 @@ class LegacySession:
                     )
                     self._active = Event()
                     backoff.reset()
-                elif self._active.is_set():
-                    await sleep(backoff.delay(last_event.retry))
                 await self._active.wait()
+                if backoff.failures:
+                    await sleep(backoff.delay(last_event.retry))
         self._stream_known.set()
 
     async def _listen_once(self, last_event: LastEvent, backoff: Backoff, receive: Receive) -> bool:
         """Read one stream to its end. False if another attempt is pointless."""
         try:
             response = await self._get_stream(last_event, {})
-        except HttpStatusError as exc:
+        except McpError as exc:
             backoff.fail()
-            return self._may_retry(exc, last_event)
-        except (ConnectionClosed, ProtocolError) as exc:
-            backoff.fail()
-            logger.debug("%s: no stream for server messages: %s", self._backend.name, exc)
-            return not isinstance(exc, ProtocolError)
-        except McpError as exc:  # of an Auth: a person is not asked to log in for a stream, again and again
-            logger.debug("%s: no stream for server messages: %s", self._backend.name, exc)
-            self._active = Event()
-            return True
+            return self._may_retry(exc, last_event, backoff)
+        except Exception:  # of an Auth
+            logger.exception("%s: opening the stream for server messages failed", self._backend.name)
+            return False
         finally:
             self._stream_known.set()
+        self._was_opened = True
         opened, too_large = current_time(), False
         stream = MessageStream(response, last_event, self._max_message)
         try:
@@ -245,34 +252,49 @@ class LegacySession:
         backoff.ended(current_time() - opened, useful=stream.begun and not too_large)
         return True
 
-    def _may_retry(self, error: HttpStatusError, last_event: LastEvent) -> bool:
-        """Whether to ask again for a stream that was refused. Calls go on either way.
+    def _may_retry(self, error: McpError, last_event: LastEvent, backoff: Backoff) -> bool:
+        """Whether to ask again for the stream. Calls go on either way.
 
         A 404 here does not mean that the session is lost: servers without this stream
         answer so too. The next POST will tell.
         """
-        if error.transient:
+        name = self._backend.name
+        if isinstance(error, ConnectionClosed | ProtocolError):
+            logger.debug("%s: no stream for server messages: %s", name, error)
+            return isinstance(error, ConnectionClosed)
+        if not isinstance(error, HttpStatusError) or isinstance(
+            error, Unauthorized
+        ):  # an Auth has failed, or is missing
+            if self._was_opened and not backoff.exhausted:
+                # The next request finds that out, too: a person is not asked to log in for a stream, again and again.
+                logger.warning("%s: no stream for server messages until a request succeeds: %s", name, error)
+                self._active, self._unauthorized = Event(), True
+                return True
+        elif error.transient:
             return True
-        if last_event.id:
+        elif last_event.id:
             last_event.id = ""  # perhaps only that was refused
             return True
-        level = logging.DEBUG if error.status in (404, 405) else logging.WARNING
-        logger.log(level, "%s: no stream for server messages: %s", self._backend.name, error)
+        level = logging.DEBUG if isinstance(error, HttpStatusError) and error.status in (404, 405) else logging.WARNING
+        logger.log(level, "%s: no stream for server messages: %s", name, error)
         return False
 
     # Both
 
-    async def _get_stream(self, last_event: LastEvent, headers: Headers) -> HttpResponse:
+    async def _get_stream(
+        self, last_event: LastEvent, headers: Headers, waiting: Waiting = nullcontext
+    ) -> HttpResponse:
         """GET the event stream after *last_event*, with more *headers*.
 
         Raises:
             HttpStatusError, ConnectionClosed, ProtocolError: There is none.
+            McpError: An Auth raised it.
         """
         # Middleware that compresses tends to hold small events back.
         headers = {**self._get_headers(), **headers} | {"Accept": EVENT_STREAM, "Accept-Encoding": "identity"}
         if last_event.id:
             headers[LAST_EVENT_ID] = last_event.id
-        response = await self._backend.send("GET", headers)
+        response = await self._backend.send("GET", headers, waiting=waiting)
         if response.is_success and response.content_type == EVENT_STREAM:
             return response
         async with response:

@@ -1,0 +1,228 @@
+"""What several URLs, event loops and processes of one user share."""
+
+from __future__ import annotations
+
+import json
+import logging
+from base64 import urlsafe_b64decode
+from functools import partial
+
+import anyio
+import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from mcp_host.auth import MemoryTokens, OAuth, TokensError
+from mcp_host.auth.oauth import MOST_KNOWN
+from tests.auth.authorization_server import AuthorizationServer
+from tests.auth.world import World
+
+ORIGIN = "http://127.0.0.1:1002"
+WELL_KNOWN = "/.well-known/oauth-protected-resource"
+
+
+class Tenants:
+    """Servers of one origin. The path of each is in *paths*, with its authorization server and its resource."""
+
+    def __init__(self, paths: dict[str, tuple[AuthorizationServer, str]]) -> None:
+        self.paths = paths
+        self.seen: dict[str, list[str]] = {path: [] for path in paths}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"].removeprefix(WELL_KNOWN)
+        server, resource = self.paths[path]
+        if path != scope["path"]:
+            response: Response = JSONResponse({"resource": resource, "authorization_servers": [server.issuer]})
+        else:
+            authorization = dict(scope["headers"]).get(b"authorization", b"").decode()
+            self.seen[path].append(authorization)
+            if authorization.removeprefix("Bearer ") in server.tokens:
+                response = Response()
+            else:
+                challenge = f'Bearer resource_metadata="{ORIGIN}{WELL_KNOWN}{path}"'
+                response = Response(status_code=401, headers={"www-authenticate": challenge})
+        await response(scope, receive, send)
+
+
+def one_api(world: World) -> Tenants:
+    """Three paths that say that they are one resource."""
+    tenants = Tenants({f"/api/{name}": (world.server, f"{ORIGIN}/api") for name in ("one", "two", "three")})
+    world.apps[1002] = tenants
+    return tenants
+
+
+async def statuses(world: World, auth: OAuth, paths: list[str]) -> list[int]:
+    client = world.client(auth)
+    return [(await client.post(ORIGIN + path)).status_code for path in paths]
+
+
+async def test_a_server_gets_no_token_of_another_on_its_origin_whose_resource_is_the_origin() -> None:
+    world = World()
+    other = AuthorizationServer(origin="http://127.0.0.1:1003", clock=world.clock)
+    tenants = Tenants({"/one/mcp": (world.server, ORIGIN), "/two/mcp": (other, f"{ORIGIN}/two/mcp")})
+    world.apps.update({1002: tenants, 1003: other.app()})
+
+    assert await statuses(world, world.oauth(), ["/one/mcp", "/two/mcp"] * 2) == [200] * 4
+
+    assert {*tenants.seen["/one/mcp"]} & {*tenants.seen["/two/mcp"]} == {""}
+    assert world.logins == 2
+
+
+async def test_urls_that_say_that_they_are_one_resource_need_one_login() -> None:
+    world = World()
+    tenants = one_api(world)
+
+    assert await statuses(world, world.oauth(), [*tenants.paths] * 2) == [200] * 6
+
+    assert [seen.count("") for seen in tenants.seen.values()] == [1, 1, 1]
+    assert world.logins == 1
+
+
+async def test_requests_to_them_at_once_need_one_login() -> None:
+    world = World()
+    tenants, auth = one_api(world), world.oauth()
+
+    async def one(path: str) -> None:
+        assert await statuses(world, auth, [path]) == [200]
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            for path in [*tenants.paths] * 10:
+                tasks.start_soon(one, path)
+
+    assert (world.logins, world.server.count("register")) == (1, 1)
+
+
+async def test_after_a_restart_their_token_is_found_without_a_login() -> None:
+    world, store = World(), MemoryTokens()
+    tenants = one_api(world)
+    await statuses(world, world.oauth(tokens=store), ["/api/one"])
+
+    restarted = world.restarted(tokens=store)
+    assert await statuses(world, restarted, [*tenants.paths]) == [200] * 3
+
+    assert tenants.seen["/api/one"].count("") == 1  # before it was known
+    assert world.logins == 1
+
+
+async def test_resources_of_one_authorization_server_share_a_registration_and_no_token() -> None:
+    world = World()
+    tenants = Tenants({path: (world.server, ORIGIN + path) for path in ("/one", "/two")})
+    world.apps[1002] = tenants
+
+    assert await statuses(world, world.oauth(), [*tenants.paths]) == [200, 200]
+
+    assert (world.server.count("register"), world.logins) == (1, 2)
+    assert {*tenants.seen["/one"]} & {*tenants.seen["/two"]} == {""}
+
+
+async def test_the_token_of_a_url_that_is_written_otherwise_is_at_hand_too() -> None:
+    world = World()
+    auth = world.oauth()
+    await world.call(auth)
+    client, url = world.client(auth), f"{world.site.url}?query=1"
+
+    assert auth.ready("POST", url) is None
+    assert (await client.post(url)).status_code == 200
+    assert auth.ready("POST", url) == {"Authorization": world.site.seen[-1]}
+
+
+async def test_a_server_may_have_any_number_of_urls_and_none_needs_another_login() -> None:
+    world, store = World(), MemoryTokens()
+    tenants = Tenants({f"/api/{number}": (world.server, f"{ORIGIN}/api") for number in range(300)})
+    world.apps[1002] = tenants
+    auth = world.oauth(tokens=store)
+
+    assert await statuses(world, auth, [*tenants.paths] * 2) == [200] * 600
+
+    assert len(auth._servers) == MOST_KNOWN
+    assert [seen.count("") for seen in tenants.seen.values()] == [1] * 300
+    assert world.logins == 1
+
+
+@pytest.mark.parametrize("backends", [("asyncio", "trio"), ("trio", "asyncio")])
+def test_one_oauth_serves_one_event_loop_after_another(backends: tuple[str, str]) -> None:
+    world = World(lifetime=100)
+    auth = world.oauth()
+
+    for backend in backends * 2:
+        assert anyio.run(partial(world.call, auth), backend=backend) == 200
+        world.now += 200
+
+    assert (world.logins, world.refreshes) == (1, 3)
+
+
+class FailingTokens(MemoryTokens):
+    """A store that cannot write while it is *full*."""
+
+    full = False
+
+    async def swap(self, key: str, old: str | None, new: str | None) -> bool:
+        if self.full and key.startswith("token") and 'refreshing_until":null' in (new or ""):
+            raise TokensError("the disk is full")
+        return await super().swap(key, old, new)
+
+
+async def test_a_token_that_cannot_be_stored_is_used_and_stored_later(caplog: pytest.LogCaptureFixture) -> None:
+    world, store = World(lifetime=100), FailingTokens()
+    auth = world.oauth(tokens=store)
+    await world.call(auth)
+    world.now += 200
+    store.full = True
+
+    with caplog.at_level(logging.WARNING):
+        assert [await world.call(auth) for _ in range(2)] == [200, 200]
+    assert caplog.messages == ["the disk is full; what cannot be stored is lost when the process ends"]
+
+    store.full = False
+    world.now += 200
+    assert await world.call(auth) == 200
+    assert await world.call(world.restarted(tokens=store)) == 200
+    assert (world.logins, world.refreshes, world.server.revoked) == (1, 2, [])
+
+
+def key_of(proof: str) -> str:
+    header = json.loads(urlsafe_b64decode(proof.partition(".")[0] + "=="))
+    return str(header["jwk"]["x"])
+
+
+async def test_each_token_is_sent_with_a_proof_by_its_own_key() -> None:
+    """Two processes log in at once, each with a new key. One refreshes the token that the other has stored."""
+    world = World(lifetime=100, metadata={"dpop_signing_alg_values_supported": ["ES256"]})
+    bound: dict[str, str] = {}
+    both = anyio.Event()
+
+    async def token(request: Request) -> Response:
+        document = json.loads(bytes((await world.server._token(request)).body))
+        bound[document["access_token"]] = key_of(request.headers["dpop"])
+        return JSONResponse({**document, "token_type": "DPoP"})
+
+    async def checked(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = dict(scope["headers"])
+        token = headers.get(b"authorization", b"").decode().removeprefix("DPoP ")
+        if token and bound[token] == key_of(headers[b"dpop"].decode()):
+            headers[b"authorization"] = f"Bearer {token}".encode()
+        await world.site({**scope, "headers": [*headers.items()]}, receive, send)
+
+    async def person(url: str) -> str:
+        redirected = await world.person(url)
+        if world.logins == 2:
+            both.set()
+        await both.wait()
+        return redirected
+
+    world.server.answers["token"], world.apps[1002] = token, checked
+    store = MemoryTokens()
+    processes = [world.oauth(login=person, tokens=store, dpop=True) for _ in range(2)]
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            for auth in processes:
+                tasks.start_soon(world.call, auth)
+        assert len({*bound.values()}) == 2
+        for auth in processes:
+            world.now += 200
+            assert await world.call(auth) == 200
+
+    assert (world.logins, world.refreshes) == (2, 2)
