@@ -38,7 +38,7 @@ from mcp_host.transports._http.backend import AnyClient
 INVALID_GRANT = "invalid_grant"
 UNKNOWN_CLIENT = frozenset({"invalid_client", "unauthorized_client"})
 
-LEASE = 60.0  # seconds for one refresh, after which another process may try; a token request takes half of it at most
+LEASE = 60.0  # seconds for one refresh, after which another process may try: twice the `REQUEST_TIME` of a token
 LEASE_POLL = 0.2  # seconds between looks at another process's refresh
 NEEDED_TIME = 600.0  # seconds in which a person may visit a URL; RFC 6749 recommends as many for a code
 
@@ -458,8 +458,8 @@ class Authorization:
             if client is None or saved.token.refresh_token is None or is_other:
                 return None if saved.token.has_expired(self._now) else saved.token
             async with self._flight.uncancelled():  # the refresh token may work only once
-                claimed = replace(saved, refreshing_until=self._now + LEASE)
-                if await self._entry.save(claimed):
+                claimed = await self._claim(saved)
+                if claimed is not None:
                     return await self._refresh(claimed, saved.token, saved.token.refresh_token, client)
 
     async def _unclaimed(self, refused: Token | None) -> Saved | None:
@@ -479,10 +479,28 @@ class Authorization:
                 return saved
             await sleep(LEASE_POLL)
 
-    async def _refresh(self, saved: Saved, old: Token, refresh_token: str, client: OAuthClient) -> Token | None:
-        kept = replace(saved, refreshing_until=None)
+    async def _claim(self, saved: Saved) -> Saved | None:
+        """*saved* with a lease, which has been stored with time left for a token request. None if another process was first."""
+        while True:
+            until = self._now + LEASE
+            claimed = replace(saved, refreshing_until=until)
+            if not await self._entry.save(claimed):
+                return None
+            if until - self._now >= LEASE / 2:  # a keyring may have waited for its person
+                return claimed
+
+    async def _refresh(self, claimed: Saved, old: Token, refresh_token: str, client: OAuthClient) -> Token | None:
+        kept = replace(claimed, refreshing_until=None)
+        new: Token | None = None
+
+        def replaces(stored: Saved | None) -> bool:
+            if new is None:
+                return stored == claimed
+            # The other process of a lease that has ended may have been refused. All else is of a logout or a login.
+            return stored is not None and stored.token in (None, old)
+
         try:
-            new = await self._endpoint(saved).request(client, refresh_grant(refresh_token))
+            new = await self._endpoint(claimed).request(client, refresh_grant(refresh_token))
             if new.refresh_token is None:
                 new = replace(new, refresh_token=refresh_token)
             kept = replace(kept, token=new)
@@ -494,9 +512,9 @@ class Authorization:
             raise
         finally:
             with CancelScope(shield=True):
-                # If the store has another token, another process has logged out or in.
-                await self._entry.keep(kept, lambda stored: stored is not None and stored.token == old)
-        self._renewed = new
+                await self._entry.keep(kept, replaces)
+        if self._token == new:
+            self._renewed = new
         return self._token
 
     def _refreshing_client(self, saved: Saved) -> OAuthClient | None:

@@ -11,6 +11,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
+from anyio import move_on_after
+
 from mcp_host.auth.discovery import S256, AuthorizationServer, Steps, shown
 from mcp_host.auth.errors import AuthError, DiscoveryFailed, LoginFailed, TokenRequestFailed
 from mcp_host.auth.keys import PrivateKey, Proofs
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 OFFLINE_ACCESS = "offline_access"
 USE_DPOP_NONCE = "use_dpop_nonce"
+REQUEST_TIME = 30.0  # seconds for a token, with the second request of a server that wants its nonce
 BUSY = frozenset({408, 429, *range(500, 600)})  # statuses of servers that may give a token later
 BUSY_CODES = frozenset({"server_error", "temporarily_unavailable"})
 
@@ -178,11 +181,7 @@ class TokenEndpoint:
         """
         action, url = f"token request ({grant['grant_type']})", self.server.token_endpoint
         try:
-            answer = await self._post(client, grant)
-            nonce = self.proofs is not None and self.proofs.heard(url, answer.headers)
-            if nonce and error_code(answer.json) == USE_DPOP_NONCE:  # RFC 9449, section 8
-                answer = await self._post(client, grant)
-            token = read_token(answer, self.scopes, bound=self.proofs is not None)
+            token = read_token(await self._answer(client, grant), self.scopes, bound=self.proofs is not None)
         except TokenRequestFailed as exc:
             self.steps.add(action, url, str(exc))
             raise TokenRequestFailed(
@@ -211,6 +210,15 @@ class TokenEndpoint:
             self.steps.add(f"revocation ({kind})", url, outcome or "revoked")
             revoked = revoked and not outcome
         return revoked
+
+    async def _answer(self, client: OAuthClient, grant: Mapping[str, str]) -> Answer:
+        with move_on_after(REQUEST_TIME):
+            answer = await self._post(client, grant)
+            nonce = self.proofs is not None and self.proofs.heard(self.server.token_endpoint, answer.headers)
+            if nonce and error_code(answer.json) == USE_DPOP_NONCE:  # RFC 9449, section 8
+                answer = await self._post(client, grant)
+            return answer
+        raise TokenRequestFailed(f"no answer within {REQUEST_TIME:g} seconds")
 
     async def _post(self, client: OAuthClient, grant: Mapping[str, str]) -> Answer:
         url = self.server.token_endpoint

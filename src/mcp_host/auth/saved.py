@@ -110,14 +110,13 @@ class Entry(Generic[T]):
         return is_saved
 
     async def keep(self, value: T | None, replaces: Callable[[T | None], bool] = lambda _: True) -> None:
-        """Store *value*, which cannot be gotten again, in the place of what it *replaces*.
+        """Store *value*, which cannot be gotten again, in the place of what it *replaces*: else the store's stays.
 
         If the store fails, it is kept in memory, and `load` tries again.
         """
         try:
-            while not await self.save(value):
-                if not replaces(await self.load()):
-                    return
+            while replaces(await self.load()) and not await self.save(value):
+                pass
         except TokensError as exc:
             logger.warning("%s; what cannot be stored is lost when the process ends", exc)
             self.value, self._is_unsaved = value, True

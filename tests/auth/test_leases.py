@@ -1,0 +1,187 @@
+"""Leases: several processes have one refresh token, which may work only once, and stores and servers are slow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+
+import anyio
+import httpx
+import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from mcp_host.auth import LoginFailed, MemoryTokens, OAuth, TokenRequestFailed
+from mcp_host.auth.authorization import LEASE
+from mcp_host.auth.client import AuthClient
+from mcp_host.auth.discovery import AuthorizationServer, Steps
+from mcp_host.auth.grants import REQUEST_TIME, TokenEndpoint, refresh_grant
+from mcp_host.auth.keys import Proofs
+from mcp_host.auth.registration import OAuthClient
+from tests.auth.world import Gate, World
+
+SOON = 10.0  # seconds, on a busy machine
+
+
+class SlowKeyring(MemoryTokens):
+    """A store that stores the first claim of a refresh only when its person has unlocked it."""
+
+    def __init__(self, until_unlocked: Callable[[], Awaitable[object]]) -> None:
+        super().__init__()
+        self._until_unlocked: Callable[[], Awaitable[object]] | None = until_unlocked
+
+    async def swap(self, key: str, old: str | None, new: str | None) -> bool:
+        swapped = await super().swap(key, old, new)
+        if self._until_unlocked is not None and claim(new) is not None:
+            wait, self._until_unlocked = self._until_unlocked, None
+            await wait()
+        return swapped
+
+
+def claim(text: str | None) -> float | None:
+    """Until when the token in *text* is another process's to refresh."""
+    found: float | None = None if text is None else json.loads(text).get("refreshing_until")
+    return found
+
+
+async def test_a_claim_that_is_stored_too_late_gives_way_to_another_process() -> None:
+    world = World(lifetime=100)
+
+    async def another() -> None:
+        world.now += LEASE + 10
+        assert await world.call(world.restarted(tokens=store)) == 200
+
+    store = SlowKeyring(another)
+    auth = world.oauth(tokens=store)
+    await world.call(auth)
+    world.now += 200
+
+    assert await world.call(auth) == 200
+
+    assert (world.logins, world.refreshes, world.server.revoked) == (1, 1, [])
+
+
+async def test_a_claim_that_is_stored_too_late_is_renewed_before_the_refresh_token_is_used() -> None:
+    world = World(lifetime=100)
+    left: list[float] = []
+
+    async def slowly() -> None:
+        world.now += LEASE / 2 + 1
+
+    async def noted(request: Request) -> Response:
+        if claim(text := await store.load(world.token_key)) is not None:
+            left.append((claim(text) or 0) - world.now)
+        return await world.server._token(request)
+
+    store = SlowKeyring(slowly)
+    auth = world.oauth(tokens=store)
+    await world.call(auth)
+    world.server.answers["token"] = noted
+    world.now += 200
+
+    assert await world.call(auth) == 200
+
+    assert (left, world.refreshes) == ([LEASE], 1)
+
+
+@pytest.mark.fake_clock
+async def test_a_token_request_that_is_sent_twice_ends_within_half_of_a_lease() -> None:
+    posted = 0
+
+    async def slow(request: httpx.Request) -> httpx.Response:
+        nonlocal posted
+        posted += 1
+        await anyio.sleep(REQUEST_TIME * 2 / 3)
+        return httpx.Response(400, json={"error": "use_dpop_nonce"}, headers={"dpop-nonce": f"n-{posted}"})
+
+    origin = "https://as.example.com"
+    async with httpx.AsyncClient(transport=httpx.MockTransport(slow)) as http:
+        endpoint = TokenEndpoint(
+            AuthClient("https://mcp.example.com", client=http),
+            AuthorizationServer(origin, None, f"{origin}/token"),
+            "https://mcp.example.com",
+            (),
+            Steps(),
+            proofs=Proofs(),
+        )
+        began = anyio.current_time()
+        with pytest.raises(TokenRequestFailed, match="/token: no answer within 30 seconds") as failed:
+            await endpoint.request(OAuthClient("id"), refresh_grant("token"))
+
+    assert (posted, anyio.current_time() - began, failed.value.refused) == (2, REQUEST_TIME, False)
+    assert REQUEST_TIME <= LEASE / 2
+
+
+class Late:
+    """Two processes, where the first waits for the new token for longer than its lease. Its request is *first*."""
+
+    def __init__(self) -> None:
+        self.world = World(lifetime=100)
+        self.store = MemoryTokens()
+        self.first, self.answer_first = anyio.Event(), anyio.Event()
+        self.second: Callable[[Request], Awaitable[Response]] = self.world.server._token
+        self.first_response: Response | None = None
+
+    async def processes(self) -> list[OAuth]:
+        await self.world.call(self.world.oauth(tokens=self.store))
+        self.world.now += 200
+        self.world.server.answers["token"] = self.token
+        return [self.world.restarted(tokens=self.store) for _ in range(2)]
+
+    async def token(self, request: Request) -> Response:
+        if self.first.is_set():
+            return await self.second(request)
+        response = self.first_response or await self.world.server._token(request)
+        self.first.set()
+        await self.answer_first.wait()
+        return response
+
+
+async def test_a_new_token_is_kept_although_a_process_that_came_later_was_refused_first() -> None:
+    late = Late()
+
+    async def refuse(request: Request) -> Response:
+        return JSONResponse({"error": "invalid_grant"}, 400)
+
+    late.second = refuse
+    winner, loser = await late.processes()
+
+    with anyio.fail_after(SOON):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(late.world.call, winner)
+            await late.first.wait()
+            late.world.now += LEASE + 1
+            with pytest.raises(LoginFailed):
+                await late.world.call(loser)
+            late.answer_first.set()
+        assert await late.world.call(loser) == 200
+
+    assert (late.world.logins, late.world.refreshes) == (1, 1)
+
+
+async def test_a_refresh_that_fails_late_leaves_the_claim_of_another_process() -> None:
+    late = Late()
+    late.first_response = Response(status_code=503)
+    first, second = await late.processes()
+    late.second = gate = Gate(late.world.server, "token")
+    late.world.server.answers["token"] = late.token
+    claims = []
+
+    async def fails() -> None:
+        with pytest.raises(TokenRequestFailed):
+            await late.world.call(first)
+
+    with anyio.fail_after(SOON):
+        async with anyio.create_task_group() as tasks:
+            async with anyio.create_task_group() as failing:
+                failing.start_soon(fails)
+                await late.first.wait()
+                late.world.now += LEASE + 1
+                tasks.start_soon(late.world.call, second)
+                await gate.reached.wait()
+                late.answer_first.set()
+            claims.append(claim(await late.store.load(late.world.token_key)))
+            gate.is_open.set()
+
+    assert claims == [late.world.now + LEASE]
+    assert late.world.refreshes == 1
