@@ -16,7 +16,7 @@ from mcp_host.auth.authorization import LEASE
 from mcp_host.auth.client import AuthClient
 from mcp_host.auth.discovery import AuthorizationServer, Steps
 from mcp_host.auth.grants import REQUEST_TIME, TokenEndpoint, refresh_grant
-from mcp_host.auth.keys import Proofs
+from mcp_host.auth.keys import Proofs, new_key
 from mcp_host.auth.registration import OAuthClient
 from tests.auth.world import Gate, World
 
@@ -102,7 +102,7 @@ async def test_a_token_request_that_is_sent_twice_ends_within_half_of_a_lease() 
             "https://mcp.example.com",
             (),
             Steps(),
-            proofs=Proofs(),
+            proofs=Proofs(new_key()),
         )
         began = anyio.current_time()
         with pytest.raises(TokenRequestFailed, match="/token: no answer within 30 seconds") as failed:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from base64 import urlsafe_b64decode
 from functools import partial
 
 import anyio
 import pytest
-from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
@@ -180,49 +177,3 @@ async def test_a_token_that_cannot_be_stored_is_used_and_stored_later(caplog: py
     assert await world.call(auth) == 200
     assert await world.call(world.restarted(tokens=store)) == 200
     assert (world.logins, world.refreshes, world.server.revoked) == (1, 2, [])
-
-
-def key_of(proof: str) -> str:
-    header = json.loads(urlsafe_b64decode(proof.partition(".")[0] + "=="))
-    return str(header["jwk"]["x"])
-
-
-async def test_each_token_is_sent_with_a_proof_by_its_own_key() -> None:
-    """Two processes log in at once, each with a new key. One refreshes the token that the other has stored."""
-    world = World(lifetime=100, metadata={"dpop_signing_alg_values_supported": ["ES256"]})
-    bound: dict[str, str] = {}
-    both = anyio.Event()
-
-    async def token(request: Request) -> Response:
-        document = json.loads(bytes((await world.server._token(request)).body))
-        bound[document["access_token"]] = key_of(request.headers["dpop"])
-        return JSONResponse({**document, "token_type": "DPoP"})
-
-    async def checked(scope: Scope, receive: Receive, send: Send) -> None:
-        headers = dict(scope["headers"])
-        token = headers.get(b"authorization", b"").decode().removeprefix("DPoP ")
-        if token and bound[token] == key_of(headers[b"dpop"].decode()):
-            headers[b"authorization"] = f"Bearer {token}".encode()
-        await world.site({**scope, "headers": [*headers.items()]}, receive, send)
-
-    async def person(url: str) -> str:
-        redirected = await world.person(url)
-        if world.logins == 2:
-            both.set()
-        await both.wait()
-        return redirected
-
-    world.server.answers["token"], world.apps[1002] = token, checked
-    store = MemoryTokens()
-    processes = [world.oauth(login=person, tokens=store, dpop=True) for _ in range(2)]
-
-    with anyio.fail_after(10):
-        async with anyio.create_task_group() as tasks:
-            for auth in processes:
-                tasks.start_soon(world.call, auth)
-        assert len({*bound.values()}) == 2
-        for auth in processes:
-            world.now += 200
-            assert await world.call(auth) == 200
-
-    assert (world.logins, world.refreshes) == (2, 2)

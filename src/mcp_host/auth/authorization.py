@@ -25,7 +25,7 @@ from mcp_host.auth.errors import (
     TokensError,
 )
 from mcp_host.auth.grants import OFFLINE_ACCESS, AuthorizationRequest, Token, TokenEndpoint, code_grant, refresh_grant
-from mcp_host.auth.keys import ES256, Proofs
+from mcp_host.auth.keys import ES256, Proofs, new_key
 from mcp_host.auth.login import Login
 from mcp_host.auth.machines import Machine
 from mcp_host.auth.registration import Dynamic, OAuthClient, Registration
@@ -61,6 +61,19 @@ class Settings:
     dpop: bool
     client: AnyClient | None
     clock: Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a login is for, before its client is known. *key* is what the token is to be bound to, if it is (a JWK)."""
+
+    resource: Resource
+    server: AuthorizationServer
+    scopes: tuple[str, ...]
+    key: dict[str, Any] | None
+
+    def by(self, client: OAuthClient) -> Saved:
+        return Saved(self.resource, self.server, client, None, self.scopes, self.key)
 
 
 class LoginLimit:
@@ -101,7 +114,7 @@ class Authorization:
         self._entry = Entry(settings.store, f"token {place.resource} {place.issuer}", SAVED)
         self._client_entry = Entry(settings.store, f"client {place.issuer}", CLIENT)
         self._flight = SingleFlight()
-        self._proofs: Proofs | None = None
+        self._last_proofs: Proofs | None = None
         self._needed: Pending | None = None
         self._replaced: list[Pending] = []
         """Logins that no one may have finished. They are deleted when they have ended."""
@@ -117,7 +130,7 @@ class Authorization:
         """The headers of a request, if they are known at once."""
         if not self._entry.is_loaded or self._is_due or self._new is not None or self._renewed is not None:
             return None
-        if self._proofs is not None:
+        if self._key is not None:
             return None  # any response may have the nonce of the next proof: RFC 9449, section 8.2
         return self.headers(self._token, method, url)
 
@@ -131,14 +144,15 @@ class Authorization:
         """The headers for *token* (RFC 6750, section 2.1; RFC 9449, section 7.1)."""
         if token is None:
             return {}
-        if self._proofs is None:
+        proofs = self._proofs(self._key)
+        if proofs is None:
             return {"Authorization": f"Bearer {token.access_token}"}
-        proof = self._proofs.header(method, url, token.access_token)
-        return {"Authorization": f"DPoP {token.access_token}", **proof}
+        return {"Authorization": f"DPoP {token.access_token}", **proofs.header(method, url, token.access_token)}
 
     def heard(self, url: str, headers: Mapping[str, str]) -> bool:
         """Look for a nonce in the headers of a response. Returns whether there is a new one."""
-        return self._proofs is not None and self._proofs.heard(url, headers)
+        proofs = self._proofs(self._key)
+        return proofs is not None and proofs.heard(url, headers)
 
     def accepted(self, token: Token | None) -> None:
         """The server has taken *token*."""
@@ -159,7 +173,7 @@ class Authorization:
 
     async def _other(self, refused: Token | None) -> Token | None:
         if self._token == refused or not self._is_good:
-            await self._load()
+            await self._entry.load()
         return self._token if self._token != refused and self._is_good else None
 
     async def renew(
@@ -185,7 +199,7 @@ class Authorization:
                 return None  # the server refuses what it has asked for
             if not wants_more and (token := await self._refreshed_instead(refused)) is not None:
                 return token
-            return await self._log_in(resource, server, self._wanted(resource, server, challenge))
+            return await self._log_in(self._wanted(resource, server, challenge))
 
         return await self._flight.do((wants_more, challenge.scopes), renew)
 
@@ -194,16 +208,14 @@ class Authorization:
         saved, request = pending.saved, pending.request
 
         async def finish() -> None:
-            await self._load()
             self._needed = None
-            self._proofs = None if saved.key is None else Proofs(saved.key)
             await self._exchange(saved, request, redirected)
 
         await self._flight.do(request.state, finish)
 
     async def saved(self) -> Saved | None:
         """What is kept of it."""
-        await self._flight.do("load", self._load)
+        await self._flight.do("load", self._entry.load)
         return self._saved
 
     async def forget(self) -> bool:
@@ -212,14 +224,14 @@ class Authorization:
 
     async def _forget(self) -> bool:
         async with self._flight.uncancelled():  # what is forgotten can be revoked only now
-            await self._load()
+            await self._entry.load()
             saved = self._saved
             while not await self._entry.save(None):  # another process has gotten the next token meanwhile
-                await self._load()
+                await self._entry.load()
                 saved = self._saved
             await self._client_entry.keep(None)
             endpoint = None if saved is None else self._endpoint(saved)
-            self._new = self._renewed = self._needed = self._proofs = None
+            self._new = self._renewed = self._needed = None
             if saved is None or saved.token is None or endpoint is None:
                 return False
             return await endpoint.revoke(saved.client, saved.token)
@@ -250,14 +262,18 @@ class Authorization:
         token = self._token
         return token is not None and not token.has_expired(self._now)
 
-    async def _load(self) -> None:
-        saved = await self._entry.load()
-        if saved is not None and saved.key is not None and (self._proofs is None or self._proofs.jwk != saved.key):
-            self._proofs = Proofs(saved.key)  # another process has logged in, with a key of its own
-
     @property
-    def _jwk(self) -> dict[str, Any] | None:
-        return None if self._proofs is None else self._proofs.jwk
+    def _key(self) -> dict[str, Any] | None:
+        saved = self._entry.value
+        return None if saved is None else saved.key
+
+    def _proofs(self, key: dict[str, Any] | None) -> Proofs | None:
+        """The proofs by *key*: the same for the same key, since they remember nonces."""
+        if key is None:
+            return None
+        if self._last_proofs is None or self._last_proofs.jwk != key:
+            self._last_proofs = Proofs(key)
+        return self._last_proofs
 
     def _http(self) -> AuthClient:
         return AuthClient(self._url, client=self._settings.client, clock=self._settings.clock)
@@ -272,7 +288,7 @@ class Authorization:
                 key = registration.key
         scopes = saved.scopes if saved.token is None else saved.token.scopes
         return TokenEndpoint(
-            self._http(), saved.server, saved.resource.identifier, scopes, self._steps, key, self._proofs
+            self._http(), saved.server, saved.resource.identifier, scopes, self._steps, key, self._proofs(saved.key)
         )
 
     async def _obtain(self, saved: Saved, ask: Callable[[TokenEndpoint], Awaitable[Token]]) -> Token:
@@ -284,17 +300,18 @@ class Authorization:
                 await self._client_entry.keep(None)  # a registration may end at any time
             raise
         with CancelScope(shield=True):
-            await self._entry.keep(replace(saved, token=token, key=self._jwk, refreshing_until=None))
+            await self._entry.keep(replace(saved, token=token, refreshing_until=None))
         self._new, self._new_until = token, self._now + NEW_TIME
         return token
 
     # Logging in
 
-    def _wanted(self, resource: Resource, server: AuthorizationServer, challenge: Challenge) -> tuple[str, ...]:
-        """The scopes to ask for: those of the challenge, else those of the resource; with all that were asked for before.
+    def _wanted(self, resource: Resource, server: AuthorizationServer, challenge: Challenge) -> Wanted:
+        """The scopes are those of the challenge, else those of the resource; with all that were asked for before.
 
         Raises:
             LoginFailed: They are too many.
+            DiscoveryFailed: The server does not offer DPoP.
         """
         asked = self._saved.scopes if self._saved is not None else ()
         named = challenge.scopes or resource.scopes or ()
@@ -305,56 +322,55 @@ class Authorization:
             raise LoginFailed(
                 f"{shown(self._url)} wants {length:,} characters of scopes, and {MOST_SCOPES:,} are the most"
             )
-        return scopes
-
-    async def _log_in(self, resource: Resource, server: AuthorizationServer, scopes: tuple[str, ...]) -> Token:
-        if self._settings.dpop and self._proofs is None:
+        key = self._key if self._settings.dpop else None
+        if self._settings.dpop and key is None:
             if ES256 not in server.dpop_algorithms:
                 raise DiscoveryFailed(f"{excerpt(server.issuer)} does not offer DPoP with {ES256}")
-            self._proofs = Proofs()
+            key = new_key()
+        return Wanted(resource, server, scopes, key)
+
+    async def _log_in(self, wanted: Wanted) -> Token:
         if (machine := self._settings.machine) is not None:
-            return await self._obtain(Saved(resource, server, machine.client, None, scopes), machine.token)
+            return await self._obtain(wanted.by(machine.client), machine.token)
         known = await self._client_entry.load()
         try:
-            return await self._log_in_by_person(resource, server, scopes)
+            return await self._log_in_by_person(wanted)
         except TokenRequestFailed as exc:
             if exc.code not in UNKNOWN_CLIENT or known is None:
                 raise
-            return await self._log_in_by_person(resource, server, scopes)  # registered again, once
+            return await self._log_in_by_person(wanted)  # registered again, once
 
-    async def _log_in_by_person(
-        self, resource: Resource, server: AuthorizationServer, scopes: tuple[str, ...]
-    ) -> Token:
+    async def _log_in_by_person(self, wanted: Wanted) -> Token:
         login = self._settings.login
         if login is None:
-            raise await self._authorization_needed(resource, server, scopes)
+            raise await self._authorization_needed(wanted)
         self._logins.count(self._url)
         if isinstance(login, OnDevice):
-            client = await self._client(server, None, resource, scopes)
-            saved = Saved(resource, server, client, None, scopes)
-            return await self._obtain(saved, lambda endpoint: login.token(endpoint, client))
+            client = await self._client(wanted, None)
+            return await self._obtain(wanted.by(client), lambda endpoint: login.token(endpoint, client))
         known = self._client_entry.value
         async with login.open(
             known.redirect_uris[0] if known is not None and known.redirect_uris else None
         ) as redirection:
-            client = await self._client(server, redirection.redirect_uri, resource, scopes)
-            request = AuthorizationRequest.to(server, client, redirection.redirect_uri, resource.identifier, scopes)
+            saved, request = await self._asking(wanted, redirection.redirect_uri)
             redirected = await redirection.authorize(request.url, request.state, server=shown(self._url))
-        return await self._exchange(Saved(resource, server, client, None, scopes), request, redirected)
+        return await self._exchange(saved, request, redirected)
 
-    async def _authorization_needed(
-        self, resource: Resource, server: AuthorizationServer, scopes: tuple[str, ...]
-    ) -> AuthorizationNeeded | LoginFailed:
+    async def _asking(self, wanted: Wanted, redirect_uri: str) -> tuple[Saved, AuthorizationRequest]:
+        """What a person is to authorize, and by which request."""
+        client = await self._client(wanted, redirect_uri)
+        resource = wanted.resource.identifier
+        request = AuthorizationRequest.to(wanted.server, client, redirect_uri, resource, wanted.scopes)
+        return wanted.by(client), request
+
+    async def _authorization_needed(self, wanted: Wanted) -> AuthorizationNeeded | LoginFailed:
         redirect_uri = self._settings.redirect_uri
         if redirect_uri is None:
             return LoginFailed(f"{shown(self._url)} needs a login, and no one can log in: pass login=in_browser()")
         needed = await self._still_needed()
-        if needed is None or needed.until - NEEDED_TIME / 2 < self._now or needed.saved.scopes != scopes:
+        if needed is None or needed.until - NEEDED_TIME / 2 < self._now or needed.saved.scopes != wanted.scopes:
             self._logins.count(self._url)
-            client = await self._client(server, redirect_uri, resource, scopes)
-            request = AuthorizationRequest.to(server, client, redirect_uri, resource.identifier, scopes)
-            saved = Saved(resource, server, client, None, scopes, self._jwk)
-            needed = Pending(self._url, saved, request, self._now + NEEDED_TIME)
+            needed = Pending(self._url, *await self._asking(wanted, redirect_uri), self._now + NEEDED_TIME)
             if not await self._pending(needed).save(needed):
                 raise TokensError("the store has kept no login")
             for replaced in self._replaced:
@@ -364,7 +380,7 @@ class Authorization:
             self._needed = needed
         request = needed.request
         return AuthorizationNeeded(
-            f"{shown(self._url)} needs a login at {excerpt(server.issuer)}", request.url, request.state
+            f"{shown(self._url)} needs a login at {excerpt(wanted.server.issuer)}", request.url, request.state
         )
 
     async def _still_needed(self) -> Pending | None:
@@ -380,13 +396,13 @@ class Authorization:
         async with self._flight.uncancelled():  # a code works only once
             return await self._obtain(saved, lambda endpoint: endpoint.request(saved.client, grant))
 
-    async def _client(
-        self, server: AuthorizationServer, redirect_uri: str | None, resource: Resource, scopes: Sequence[str]
-    ) -> OAuthClient:
-        """The client at *server*: the first that a registration gives."""
+    async def _client(self, wanted: Wanted, redirect_uri: str | None) -> OAuthClient:
+        """The client at the server: the first that a registration gives."""
+        server = wanted.server
         for registration in self._settings.registrations:
             if isinstance(registration, Dynamic):
-                client = await self._registered(registration, server, redirect_uri, (*scopes, *(resource.scopes or ())))
+                scopes = (*wanted.scopes, *(wanted.resource.scopes or ()))
+                client = await self._registered(registration, server, redirect_uri, scopes)
             else:
                 client = registration.client(server, redirect_uri)
                 outcome = "known there" if client is not None else "not for that server"
@@ -414,7 +430,7 @@ class Authorization:
 
     async def _in_time(self) -> Token | None:
         if not self._entry.is_loaded:
-            await self._load()
+            await self._entry.load()
         if not self._is_due:
             return self._token
         try:
@@ -468,7 +484,7 @@ class Authorization:
         One process refreshes at a time: a refresh token may work only once.
         """
         while True:
-            await self._load()
+            await self._entry.load()
             saved, now = self._saved, self._now
             if saved is None or saved.token is None or saved.refreshing_until is None:
                 return saved

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 if TYPE_CHECKING:
-    from joserfc.jwk import Key
+    from joserfc.jwk import ECKey, Key
 
 ASSERTION_TIME = 300.0  # seconds that an assertion is good for
 ES256 = "ES256"
@@ -56,22 +56,23 @@ class PrivateKey:
         return _signed(header, {**claims, "iat": now, "exp": now + int(ASSERTION_TIME)}, self._key)
 
 
-class Proofs:
-    """Proofs that the sender of a request has the key of its token. One key for each user and server."""
+def new_key() -> dict[str, Any]:
+    """A new private key for `Proofs`.
 
-    def __init__(self, jwk: Mapping[str, Any] | None = None) -> None:
-        try:
-            from joserfc.jwk import ECKey
-        except ImportError as exc:
-            raise ImportError(MISSING) from exc
-        self._key = ECKey.generate_key("P-256", private=True) if jwk is None else ECKey.import_key(dict(jwk))
+    Raises:
+        ImportError: joserfc is not installed.
+    """
+    return dict(_ec_key().generate_key("P-256", private=True).as_dict(private=True))
+
+
+class Proofs:
+    """Proofs that the sender of a request has the private key *jwk* of its token."""
+
+    def __init__(self, jwk: Mapping[str, Any]) -> None:
+        self.jwk = jwk
+        self._key = _ec_key().import_key(dict(jwk))
         self._public = self._key.as_dict(private=False)
         self._nonces: dict[str, str] = {}
-
-    @property
-    def jwk(self) -> dict[str, Any]:
-        """The private key, for a store."""
-        return dict(self._key.as_dict(private=True))
 
     def header(self, method: str, url: str, token: str | None = None) -> dict[str, str]:
         """The header with a fresh proof for a request, and for the *token* in it."""
@@ -95,6 +96,14 @@ class Proofs:
             return False
         self._nonces[place] = nonce
         return True
+
+
+def _ec_key() -> type[ECKey]:
+    try:
+        from joserfc.jwk import ECKey
+    except ImportError as exc:
+        raise ImportError(MISSING) from exc
+    return ECKey
 
 
 def _signed(header: Mapping[str, Any], claims: Mapping[str, Any], key: Key) -> str:
