@@ -43,7 +43,17 @@ MAY_IMPORT = {
         *("concurrency", "errors", "handlers", "json_schema", "limits", "protocol", "sampling"),
         *("server_requests", "types"),
     },
-    "auth": {"concurrency", "errors", "handlers", "limits", "locked_file", "terminal", "transports", "types"},
+    "auth": {
+        "_backends",
+        "concurrency",
+        "errors",
+        "handlers",
+        "limits",
+        "locked_file",
+        "terminal",
+        "transports",
+        "types",
+    },
     "elicitation": {"errors", "handlers", "json_schema", "protocol", "server_requests", "terminal", "types"},
     "roots": {"errors", "handlers", "server_requests", "types"},
     "session": {

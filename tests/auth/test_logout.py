@@ -5,15 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import anyio
 import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from mcp_host.auth import FileTokens, MemoryTokens
+from mcp_host.auth import FileTokens, LoginFailed, MemoryTokens, OAuth
+from mcp_host.auth.saved import Saved
 from tests.auth.authorization_server import Protected
 from tests.auth.test_oauth import call, oauth, site
+from tests.auth.world import Gate, World
 
 __all__ = ["site"]
+
+SOON = 10.0  # seconds, on a busy machine
 
 
 @pytest.fixture
@@ -119,3 +124,103 @@ async def test_what_is_saved_shows_no_secret(site: Protected, tmp_path: Path) ->
     assert "s3cret" not in shown
     assert saved.token.access_token not in shown
     assert str(saved.token.refresh_token) not in shown
+
+
+async def given_up(world: World, auth: OAuth) -> None:
+    with pytest.raises(LoginFailed, match=r"/mcp: logged out before there was a token"):
+        await world.call(auth)
+
+
+async def test_a_login_that_is_open_is_given_up() -> None:
+    world, store, gone = World(), MemoryTokens(), list[bool]()
+    reached = anyio.Event()
+
+    async def person(url: str) -> str:
+        reached.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            gone.append(True)
+        return ""
+
+    auth = world.oauth(login=person, tokens=store)
+    with anyio.fail_after(SOON):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(given_up, world, auth)
+            await reached.wait()
+            assert await auth.logout(world.site.url) is False
+
+    assert (gone, store._tokens) == ([True], {})
+
+
+async def test_a_code_that_is_being_exchanged_gives_a_token_that_is_forgotten() -> None:
+    world, store = World(), MemoryTokens()
+    world.server.metadata["revocation_endpoint"] = f"{world.server.issuer}/revoke"
+    gate, auth = Gate(world.server, "token"), world.oauth(tokens=store)
+    revoked = []
+
+    async def log_out() -> None:
+        revoked.append(await auth.logout(world.site.url))
+
+    with anyio.fail_after(SOON):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(given_up, world, auth)
+            await gate.reached.wait()
+            tasks.start_soon(log_out)
+            await anyio.wait_all_tasks_blocked()
+            gate.is_open.set()
+
+    assert revoked == [True]
+    assert (store._tokens, world.server.tokens) == ({}, {})
+
+
+async def test_a_login_function_that_logs_out_ends_its_login() -> None:
+    world = World()
+
+    async def person(url: str) -> str:
+        await auth.logout(world.site.url)
+        return await world.person(url)
+
+    auth = world.oauth(login=person)
+
+    with anyio.fail_after(SOON):
+        await given_up(world, auth)
+
+    assert world.logins == 0
+
+
+async def test_what_is_saved_can_be_seen_during_a_login() -> None:
+    world, seen = World(), list[Saved | None]()
+
+    async def person(url: str) -> str:
+        seen.append(await auth.saved(world.site.url))
+        return await world.person(url)
+
+    auth = world.oauth(login=person)
+    world.site.needs = lambda body: body.decode()
+    with anyio.fail_after(SOON):
+        assert [await world.call(auth, body) for body in ("", "write")] == [200, 200]
+
+    first, second = seen
+    assert first is None
+    assert second is not None
+    assert second.scopes == ()
+
+
+async def test_what_is_saved_can_be_seen_while_a_server_is_discovered() -> None:
+    world, store = World(), MemoryTokens()
+    await world.call(world.oauth(tokens=store))
+    text = await store.load(f"server {world.site.url}")
+    assert text is not None
+    assert await store.swap(f"server {world.site.url}", text, None)
+    gate, auth = Gate(world.server, "metadata"), world.oauth(tokens=store)
+
+    with anyio.fail_after(SOON):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(world.call, auth)
+            await gate.reached.wait()
+            assert await auth.saved(world.site.url) is None
+            gate.is_open.set()
+
+    assert await auth.saved(world.site.url) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from base64 import urlsafe_b64decode
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qs, urlencode
 
 import anyio
 import pytest
@@ -32,7 +32,7 @@ class Bound:
         self.world = World(lifetime=100, metadata=metadata, **options)
         self.store = MemoryTokens()
         self.keys: dict[str, str] = {}
-        """Of each token."""
+        """Of each token, and of what refreshes it (RFC 9449, section 5)."""
         self.nonce = ""
         """What the token endpoint wants in proofs, if it does."""
         self.world.server.answers["token"] = self.token
@@ -45,11 +45,12 @@ class Bound:
         header, claims, _ = request.headers["dpop"].split(".")
         if decoded(claims).get("nonce", "") != self.nonce:
             return JSONResponse({"error": "use_dpop_nonce"}, 400, {"dpop-nonce": self.nonce})
-        response = await self.world.server._token(request)
-        document = json.loads(bytes(response.body))
-        if response.status_code != 200:
-            return response
-        self.keys[document["access_token"]] = decoded(header)["jwk"]["x"]
+        key = decoded(header)["jwk"]["x"]
+        asked = parse_qs((await request.body()).decode())
+        if [self.keys.get(token) for token in asked.get("refresh_token", [])] not in ([], [key]):
+            return JSONResponse({"error": "invalid_dpop_proof"}, 400)
+        document = json.loads(bytes((await self.world.server._token(request)).body))
+        self.keys |= {document[name]: key for name in ("access_token", "refresh_token") if name in document}
         return JSONResponse({**document, "token_type": "DPoP"})
 
     async def _protected(self, scope: Scope, receive: Receive, send: Send) -> None:

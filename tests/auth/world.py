@@ -21,7 +21,11 @@ class Gate:
     """An endpoint whose answers wait until it is open."""
 
     def __init__(self, server: AuthorizationServer, name: str) -> None:
-        self._answer = {"token": server._token, "authorize": server._authorize}[name]
+        self._answer = {
+            "metadata": server._metadata,
+            "token": server._token,
+            "authorize": server._authorize,
+        }[name]
         self.is_open = Event()
         self.reached = Event()
         server.answers[name] = self

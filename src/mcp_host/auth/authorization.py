@@ -30,7 +30,7 @@ from mcp_host.auth.login import Login
 from mcp_host.auth.machines import Machine
 from mcp_host.auth.registration import Dynamic, OAuthClient, Registration
 from mcp_host.auth.saved import CLIENT, PENDING, SAVED, Entry, Pending, Place, Saved
-from mcp_host.auth.single_flight import SingleFlight
+from mcp_host.auth.shared_work import SharedWork
 from mcp_host.auth.stores import TokenStore
 from mcp_host.errors import excerpt
 from mcp_host.transports._http.backend import AnyClient
@@ -113,7 +113,7 @@ class Authorization:
         self._logins = logins
         self._entry = Entry(settings.store, f"token {place.resource} {place.issuer}", SAVED)
         self._client_entry = Entry(settings.store, f"client {place.issuer}", CLIENT)
-        self._flight = SingleFlight()
+        self._work = SharedWork()
         self._last_proofs: Proofs | None = None
         self._needed: Pending | None = None
         self._replaced: list[Pending] = []
@@ -136,9 +136,9 @@ class Authorization:
 
     async def token(self) -> Token | None:
         """The token to send: none that has ended, and in time a new one."""
-        if self._entry.is_loaded and (not self._is_due or (self._flight.is_busy and self._is_good)):
+        if self._entry.is_loaded and (not self._is_due or (self._work.is_busy and self._is_good)):
             return self._token  # it still is good, even if another request gets the next one
-        return await self._flight.do("refresh", self._in_time)
+        return await self._work.do("refresh", self._in_time)
 
     def headers(self, token: Token | None, method: str, url: str) -> dict[str, str]:
         """The headers for *token* (RFC 6750, section 2.1; RFC 9449, section 7.1)."""
@@ -169,7 +169,7 @@ class Authorization:
 
     async def other(self, refused: Token | None) -> Token | None:
         """A good token that another request, or another process, has gotten meanwhile."""
-        return await self._flight.do(("other", refused), lambda: self._other(refused))
+        return await self._work.do(("other", refused), lambda: self._other(refused))
 
     async def _other(self, refused: Token | None) -> Token | None:
         if self._token == refused or not self._is_good:
@@ -201,7 +201,7 @@ class Authorization:
                 return token
             return await self._log_in(self._wanted(resource, server, challenge))
 
-        return await self._flight.do((wants_more, challenge.scopes), renew)
+        return await self._work.do((wants_more, challenge.scopes), renew)
 
     async def finish(self, pending: Pending, redirected: str) -> None:
         """Finish the login of a web host."""
@@ -211,19 +211,19 @@ class Authorization:
             self._needed = None
             await self._exchange(saved, request, redirected)
 
-        await self._flight.do(request.state, finish)
+        await self._work.do(request.state, finish)
 
     async def saved(self) -> Saved | None:
         """What is kept of it."""
-        await self._flight.do("load", self._entry.load)
-        return self._saved
+        return await self._entry.peek()
 
     async def forget(self) -> bool:
-        """Forget the token and the client. Returns whether the token is revoked."""
-        return await self._flight.do("forget", self._forget)
+        """Forget the token and the client, and give up a login. Returns whether the token is revoked."""
+        given_up = LoginFailed(f"{shown(self._url)}: logged out before there was a token")
+        return await self._work.do_instead("forget", self._forget, given_up)
 
     async def _forget(self) -> bool:
-        async with self._flight.uncancelled():  # what is forgotten can be revoked only now
+        async with self._work.uncancelled():  # what is forgotten can be revoked only now
             await self._entry.load()
             saved = self._saved
             while not await self._entry.save(None):  # another process has gotten the next token meanwhile
@@ -393,7 +393,7 @@ class Authorization:
     async def _exchange(self, saved: Saved, request: AuthorizationRequest, redirected: str) -> Token:
         """The token for the code in *redirected*."""
         grant = code_grant(request, request.code_in(redirected))
-        async with self._flight.uncancelled():  # a code works only once
+        async with self._work.uncancelled():  # a code works only once
             return await self._obtain(saved, lambda endpoint: endpoint.request(saved.client, grant))
 
     async def _client(self, wanted: Wanted, redirect_uri: str | None) -> OAuthClient:
@@ -473,7 +473,7 @@ class Authorization:
             is_other = saved.token != refused and (is_left or not saved.token.is_due(self._now))
             if client is None or saved.token.refresh_token is None or is_other:
                 return None if saved.token.has_expired(self._now) else saved.token
-            async with self._flight.uncancelled():  # the refresh token may work only once
+            async with self._work.uncancelled():  # the refresh token may work only once
                 claimed = await self._claim(saved)
                 if claimed is not None:
                     return await self._refresh(claimed, saved.token, saved.token.refresh_token, client)

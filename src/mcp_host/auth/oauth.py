@@ -24,7 +24,7 @@ from mcp_host.auth.login import Login, LoginFunction, by_function
 from mcp_host.auth.machines import Machine
 from mcp_host.auth.registration import Dynamic, Registered, Registration
 from mcp_host.auth.saved import PENDING, PLACE, Entry, Place, Saved
-from mcp_host.auth.single_flight import SingleFlight
+from mcp_host.auth.shared_work import SharedWork
 from mcp_host.auth.stores import MemoryTokens, TokenStore
 from mcp_host.transports._http.backend import AnyClient
 
@@ -182,18 +182,24 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         return tuple(step for server in dict.fromkeys(self._servers.values()) for step in server.steps)
 
     async def saved(self, url: str) -> Saved | None:
-        """What is kept for the server at *url*, with the token. None if there was no login."""
-        authorization = await self._server(url).load(again=True)
+        """What is kept for the server at *url*, with the token. None if there was no login.
+
+        It does not wait for a login that is under way.
+        """
+        authorization = await self._server(url).find()
         return None if authorization is None else await authorization.saved()
 
     async def logout(self, url: str) -> bool:
         """Forget the token and the registration for the server at *url*, and have the token revoked (RFC 7009).
 
+        A login that is under way is given up: requests that wait for it raise `LoginFailed`. A login function that
+        calls this is cancelled.
+
         Returns whether the authorization server has revoked it. If not, `steps` says why, and others who have the
         token may use it until it ends.
         """
         server = self._server(url)
-        authorization = await server.load(again=True)
+        authorization = await server.find()
         if authorization is None:
             return False
         revoked = await authorization.forget()
@@ -241,16 +247,19 @@ class _Server:
         self.url = url
         self.steps = Steps()
         self._entry = Entry(auth._settings.store, f"server {url}", PLACE)
-        self._flight = SingleFlight()
+        self._work = SharedWork()
         self.authorization: Authorization | None = None
 
-    async def load(self, *, again: bool = False) -> Authorization | None:
-        """The authorization that it wanted last. None if it has not wanted one.
+    async def find(self) -> Authorization | None:
+        """The authorization that it wanted last, in any process. Unlike `load`, this waits for the store only."""
+        if self.authorization is None and (place := await self._entry.peek()) is not None:
+            return self._auth._authorization(place, self)
+        return self.authorization
 
-        *again* is for what other processes may have changed.
-        """
-        if self.authorization is None and (again or not self._entry.is_loaded):
-            await self._flight.do("load", self._entry.load)
+    async def load(self) -> Authorization | None:
+        """The authorization that it wanted last. None if it has not wanted one."""
+        if self.authorization is None and not self._entry.is_loaded:
+            await self._work.do("load", self._entry.load)
             if self._entry.value is not None and self.authorization is None:
                 self.authorization = self._auth._authorization(self._entry.value, self)
         return self.authorization
@@ -269,7 +278,7 @@ class _Server:
             AuthError: There is none. The text says why.
         """
         while True:
-            renewed = await self._flight.do(
+            renewed = await self._work.do(
                 (wants_more, challenge.scopes), lambda: self._renewed(refused, challenge, wants_more=wants_more)
             )
             if renewed is None or renewed[1] != refused:

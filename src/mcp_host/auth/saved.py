@@ -97,6 +97,14 @@ class Entry(Generic[T]):
         self.is_loaded = True
         return self.value
 
+    async def peek(self) -> T | None:
+        """What the store has, or will have when it can be written. It may be called during any other method.
+
+        Raises:
+            TokensError: The store cannot be read.
+        """
+        return self.value if self._is_unsaved else self._parsed(await self._store.load(self._key))
+
     async def save(self, value: T | None) -> bool:
         """Store *value* in the place of what was loaded. False if the store has something else meanwhile.
 
@@ -131,9 +139,13 @@ class Entry(Generic[T]):
         return self.value
 
     def _read(self, text: str | None) -> None:
-        self._text, self.value = text, None
-        if text is not None:
-            try:
-                self.value = self._type.validate_json(text)
-            except ValidationError:  # its text may have secrets in it, as the key of a login has
-                logger.warning("what is stored of a %s cannot be read, and is not used", self._key.partition(" ")[0])
+        self._text, self.value = text, self._parsed(text)
+
+    def _parsed(self, text: str | None) -> T | None:
+        if text is None:
+            return None
+        try:
+            return self._type.validate_json(text)
+        except ValidationError:  # its text may have secrets in it, as the key of a login has
+            logger.warning("what is stored of a %s cannot be read, and is not used", self._key.partition(" ")[0])
+            return None
