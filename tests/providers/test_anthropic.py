@@ -483,6 +483,21 @@ async def test_a_paused_turn_goes_on_until_it_ends(stream: bool) -> None:
     assert shown == (["Let me see.", "It is 3."] if stream else [])
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_turn_that_is_paused_again_goes_on_after_all_of_it(stream: bool) -> None:
+    parts = [[text("Let me see."), SEARCH], [FOUND, text("Once more.")], [text("It is 3.")]]
+    client = Pausing(*(message(*part, stop="pause_turn") for part in parts[:2]), message(*parts[2]))
+
+    await AnthropicModel(client, "claude", stream=stream)(prompt().request)
+
+    asked = client.bodies[0]["messages"]
+    assert [body["messages"][len(asked) :] for body in client.bodies] == [
+        [],
+        [{"role": "assistant", "content": parts[0]}],
+        [{"role": "assistant", "content": [*parts[0], *parts[1]]}],
+    ]
+
+
 async def test_the_usage_of_a_paused_turn_is_that_of_all_its_requests() -> None:
     """Counts that only one of the requests has are kept, and so are those inside of others."""
     first = message(

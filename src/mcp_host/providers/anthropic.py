@@ -122,7 +122,8 @@ def write_request(prompt: Prompt) -> JSONObject:
         body["stop_sequences"] = request.stop_sequences
     if request.metadata:
         body["metadata"] = _metadata(request.metadata)
-    return body | prompt.written_tools(_tools)
+    body |= prompt.written_tools(_tools)
+    return body
 
 
 def with_options(body: JSONObject, prompt: Prompt) -> JSONObject:
@@ -368,7 +369,7 @@ def is_paused(reply: JSONObject) -> bool:
 
 
 def resumed(body: JSONObject, reply: JSONObject) -> JSONObject:
-    """The request after which a paused turn goes on: https://platform.claude.com/docs/en/agents-and-tools/tool-use/server-tools."""
+    """*body* with the paused turn so far, after which it goes on: https://platform.claude.com/docs/en/agents-and-tools/tool-use/server-tools."""
     container = reply.get("container")
     more = {"container": container["id"]} if isinstance(container, dict) else {}
     return {**body, "messages": [*body["messages"], {"role": "assistant", "content": reply["content"]}], **more}
@@ -493,25 +494,25 @@ class AnthropicModel(ProviderModel):
         return max_tokens > MOST_TOKENS_AT_ONCE
 
     async def request_reply(self, body: JSONObject) -> JSONObject:
-        reply = await self._request_once(body)
-        return await self._continued(body, reply, self._request_once) if is_paused(reply) else reply
+        reply = as_json(await self._create(body))
+        return await self._continued(body, reply, self._create) if is_paused(reply) else reply
 
     async def fold_events(self, body: JSONObject, show: Show) -> JSONObject:
         fold = super().fold_events
         return await self._continued(body, await fold(body, show), lambda body: fold(body, show))
 
-    async def _request_once(self, body: JSONObject) -> JSONObject:
-        return as_json(await self._client.messages.create(**body))
+    def _create(self, body: JSONObject) -> Awaitable[object]:
+        reply: Awaitable[object] = self._client.messages.create(**body)
+        return reply
 
     async def _continued(
-        self, body: JSONObject, reply: JSONObject, ask: Callable[[JSONObject], Awaitable[JSONObject]]
+        self, body: JSONObject, reply: JSONObject, ask: Callable[[JSONObject], Awaitable[object]]
     ) -> JSONObject:
-        """*reply*, with how its turn goes on after each pause. *ask* sends a request."""
+        """*reply* to *body*, with how its turn goes on after each pause. *ask* sends a request."""
         for _ in range(MOST_PAUSES):
             if not is_paused(reply):
                 break
-            body = resumed(body, reply)
-            reply = joined(reply, await ask(body))
+            reply = joined(reply, as_json(await ask(resumed(body, reply))))
         return reply
 
     @asynccontextmanager
