@@ -103,9 +103,7 @@ def prompt(*messages: dict[str, Any], tools: tuple[str, ...] = ("add",)) -> Prom
 
 
 def test_an_answer_has_the_names_of_the_request_and_parsed_arguments() -> None:
-    reply = Reply(
-        [TextContent(text="So:"), Call("c1", "a_b", '{"x": 1}'), Call("c2", "a_b", None)], "claude-x", "endTurn"
-    )
+    reply = Reply(["So:", Call("c1", "a_b", '{"x": 1}'), Call("c2", "a_b", None)], "claude-x", "endTurn")
 
     assert answer_of(reply, prompt(tools=("a/b",))) == ModelAnswer(
         content=[
@@ -152,7 +150,7 @@ def test_ids_that_repeat_or_are_missing_are_made_fresh() -> None:
 
 @pytest.mark.parametrize("stop", ["maxTokens", "refusal", "content_filter", "stopSequence"])
 def test_calls_of_an_answer_that_was_cut_off_are_dropped_unread(stop: str) -> None:
-    reply = Reply([TextContent(text="So:"), Call("c1", "add", '{"x"')], "m", stop)
+    reply = Reply(["So:", Call("c1", "add", '{"x"')], "m", stop)
 
     assert answer_of(reply, prompt()) == ModelAnswer(
         content=[TextContent(text="So:")], model="m", stop_reason=stop, usage=None

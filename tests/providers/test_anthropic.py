@@ -402,7 +402,7 @@ def message(*content: dict[str, Any], stop: str | None = "end_turn", **usage: An
 )
 def test_stop_reasons_are_those_of_mcp_where_it_has_them(native: str, stop: str) -> None:
     assert read_reply(message(text("ok"), stop=native), prompt()) == Reply(
-        [TextContent(text="ok")], "claude-x", stop, usage={"inputTokens": 11, "outputTokens": 7}
+        ["ok"], "claude-x", stop, usage={"inputTokens": 11, "outputTokens": 7}
     )
 
 

@@ -20,7 +20,7 @@ from mcp_host.providers.exchange.replies import Call, Reply, answer_of
 from mcp_host.providers.exchange.requests import Prompt
 from mcp_host.providers.gemini import GeminiModel, _path, read_event, read_reply, with_options, write_request
 from mcp_host.sampling.request import ModelAnswer
-from mcp_host.types import AudioContent, ImageContent, JSONObject, TextContent
+from mcp_host.types import AudioContent, ImageContent, JSONObject
 from tests.providers import prompts
 from tests.providers.conftest import Serve
 from tests.providers.prompts import USER
@@ -443,11 +443,11 @@ def test_a_reply_with_everything() -> None:
 
     assert read_reply(reply_of(*parts), ASKED) == Reply(
         content=[
-            TextContent(text="Look: here"),
+            "Look: here",
             ImageContent(data="aGk=", mime_type="image/png"),
             AudioContent(data="aGk=", mime_type="audio/wav"),
-            TextContent(text="1+1"),
-            TextContent(text="2"),
+            "1+1",
+            "2",
             Call("f1", "add", {"a": 1}),
             Call(None, "add", None),
         ],
@@ -462,7 +462,7 @@ def test_of_several_candidates_the_first_by_its_index_is_the_answer() -> None:
     reply = reply_of({"text": "second"}, index=1)
     reply["candidates"] += reply_of({"text": "first"}, index=0)["candidates"]
 
-    assert read_reply(reply, ASKED).content == [TextContent(text="first")]
+    assert read_reply(reply, ASKED).content == ["first"]
 
 
 def test_calls_in_pieces_are_an_error_that_names_the_option() -> None:
@@ -507,7 +507,7 @@ def test_of_several_calls_the_first_is_kept_if_the_server_wants_one() -> None:
 
     reply = read_reply(reply_of(first, second, {"text": "!"}), one)
 
-    assert reply.content == [Call(None, "add", {"a": 1}), TextContent(text="!")]
+    assert reply.content == [Call(None, "add", {"a": 1}), "!"]
     assert reply.turn == {"role": "model", "parts": [first, {"text": "!"}]}
 
 
@@ -526,7 +526,7 @@ def test_of_several_calls_the_first_is_kept_if_the_server_wants_one() -> None:
     ],
 )
 def test_finish_reasons(finish: str, stop_reason: str) -> None:
-    expected = Reply([TextContent(text="a")], "gemini-3-pro-001", stop_reason, usage=USAGE)
+    expected = Reply(["a"], "gemini-3-pro-001", stop_reason, usage=USAGE)
 
     assert read_reply(reply_of({"text": "a"}, finish=finish), ASKED) == expected
 
@@ -646,7 +646,7 @@ def test_a_stream_of_many_pieces_is_folded_in_linear_time() -> None:
 
     assert reply["candidates"][0]["content"]["parts"] is before
     assert len(before) == 1000
-    assert read_reply(reply, ASKED) == Reply([TextContent(text="ab" * 1000)], "gemini-3-pro", "endTurn")
+    assert read_reply(reply, ASKED) == Reply(["ab" * 1000], "gemini-3-pro", "endTurn")
 
 
 def test_an_error_in_a_stream_is_raised() -> None:
@@ -662,7 +662,7 @@ def test_other_candidates_are_not_read() -> None:
     added += read_event(reply, reply_of({"text": "a"}))
 
     assert added == "a"
-    assert read_reply(reply, ASKED).content == [TextContent(text="a")]
+    assert read_reply(reply, ASKED).content == ["a"]
 
 
 # Through the SDK

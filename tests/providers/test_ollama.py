@@ -19,7 +19,6 @@ from mcp_host.providers.exchange.failures import Unfinished
 from mcp_host.providers.exchange.replies import Call, Reply, answer_of
 from mcp_host.providers.exchange.requests import Prompt
 from mcp_host.providers.ollama import OllamaModel, read_event, read_reply, with_options, write_request
-from mcp_host.types import TextContent
 from tests.providers import prompts
 from tests.providers.conftest import Serve
 from tests.providers.prompts import USER
@@ -292,7 +291,7 @@ def test_a_reply_with_everything() -> None:
     reply = reply_of("Look", thinking="hm", tool_calls=CALLS)
 
     assert read_reply(reply, ASKED) == Reply(
-        content=[TextContent(text="Look"), Call(None, "add", {"a": 1}), Call(None, "add", {})],
+        content=["Look", Call(None, "add", {"a": 1}), Call(None, "add", {})],
         model="qwen3:8b",
         stop_reason="endTurn",
         turn={"role": "assistant", "content": "Look", "thinking": "hm", "tool_calls": CALLS},
@@ -433,7 +432,7 @@ def test_a_stream_of_many_pieces_is_folded_in_linear_time() -> None:
 
     assert reply["message"]["content"] is before
     assert len(before) == 1001
-    assert read_reply(reply, ASKED) == Reply([TextContent(text="ab" * 1000)], "q", "endTurn")
+    assert read_reply(reply, ASKED) == Reply(["ab" * 1000], "q", "endTurn")
 
 
 # Through the SDK

@@ -22,7 +22,7 @@ from mcp_host.providers.exchange.failures import Unfinished
 from mcp_host.providers.exchange.replies import Call, answer_of
 from mcp_host.providers.openai import NAME_RULE
 from mcp_host.providers.openai_chat import Dialect, chunks, dialect_of, read_event, read_reply, write_request
-from mcp_host.types import AudioContent, ImageContent, TextContent
+from mcp_host.types import AudioContent, ImageContent
 from tests.providers import prompts
 from tests.providers.conftest import Serve
 from tests.providers.prompts import ADD, NOW, PNG, SCHEMA, STRICT, USER, pieces, result, text, used
@@ -326,24 +326,24 @@ ONE = Call("c1", "add", "{}")
 @pytest.mark.parametrize(
     ("reply", "content", "stop_reason"),
     [
-        (completion(content="3"), [TextContent(text="3")], "endTurn"),
+        (completion(content="3"), ["3"], "endTurn"),
         (completion(content=""), [], "endTurn"),
-        (completion("tool_calls", content="a", tool_calls=[call()]), [TextContent(text="a"), ONE], "toolUse"),
+        (completion("tool_calls", content="a", tool_calls=[call()]), ["a", ONE], "toolUse"),
         (completion("stop", tool_calls=[call()]), [ONE], "toolUse"),
-        (completion("length", content="a", tool_calls=[call()]), [TextContent(text="a"), ONE], "maxTokens"),
-        (completion("content_filter", content="a"), [TextContent(text="a")], "content_filter"),
-        (completion(refusal="No."), [TextContent(text="No.")], "refusal"),
-        (completion(content="a", choice={"stop_reason": "END"}), [TextContent(text="a")], "stopSequence"),
-        (completion(content="a", choice={"stop_reason": 128009}), [TextContent(text="a")], "endTurn"),
-        (completion("eos", content="a"), [TextContent(text="a")], "eos"),
+        (completion("length", content="a", tool_calls=[call()]), ["a", ONE], "maxTokens"),
+        (completion("content_filter", content="a"), ["a"], "content_filter"),
+        (completion(refusal="No."), ["No."], "refusal"),
+        (completion(content="a", choice={"stop_reason": "END"}), ["a"], "stopSequence"),
+        (completion(content="a", choice={"stop_reason": 128009}), ["a"], "endTurn"),
+        (completion("eos", content="a"), ["a"], "eos"),
         (
             completion(content=[{"type": "thinking", "thinking": []}, text("a"), text("b")]),
-            [TextContent(text="ab")],
+            ["ab"],
             "endTurn",
         ),
         (
             completion(audio={"id": "a", "data": "aGk=", "transcript": "hi", "expires_at": 1}),
-            [AudioContent(data="aGk=", mime_type="audio/wav"), TextContent(text="hi")],
+            [AudioContent(data="aGk=", mime_type="audio/wav"), "hi"],
             "endTurn",
         ),
         (
@@ -361,7 +361,7 @@ ONE = Call("c1", "add", "{}")
             [Call(None, "now", "{}")],
             "toolUse",
         ),
-        (completion("tool_calls", content="a", tool_calls=[]), [TextContent(text="a")], "endTurn"),
+        (completion("tool_calls", content="a", tool_calls=[]), ["a"], "endTurn"),
     ],
     ids=[
         *("text", "empty", "calls", "calls with stop", "cut off", "filtered", "refusal", "stop sequence", "stop token"),
@@ -431,12 +431,12 @@ def test_reasoning_is_kept_with_its_calls(message: dict[str, Any], turn: dict[st
 def test_an_answer_ends_before_the_first_stop_sequence() -> None:
     read = read_reply(completion(content="abENDc"), prompt(stopSequences=["END"]))
 
-    assert (read.content, read.stop_reason) == ([TextContent(text="ab")], "stopSequence")
+    assert (read.content, read.stop_reason) == (["ab"], "stopSequence")
 
 
 @pytest.mark.parametrize(
     ("dialect", "content", "stop_reason"),
-    [("openai", [Call(None, "add", "{}")], "toolUse"), ("compatible", [TextContent(text="{}")], "endTurn")],
+    [("openai", [Call(None, "add", "{}")], "toolUse"), ("compatible", ["{}"], "endTurn")],
 )
 def test_the_text_in_the_strict_format_is_the_call(dialect: Dialect, content: object, stop_reason: str) -> None:
     asked = prompt(tools=[ADD], toolChoice={"mode": "required"})
@@ -578,7 +578,7 @@ def test_a_choice_whose_index_is_null_is_the_first() -> None:
     for event in events:
         event["choices"][0]["index"] = None
 
-    assert read_reply(folded(*events), prompt()).content == [TextContent(text="a")]
+    assert read_reply(folded(*events), prompt()).content == ["a"]
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -600,7 +600,7 @@ def test_deltas_after_the_finish_reason_count() -> None:
     )
     read = read_reply(reply, prompt())
 
-    assert (read.content, read.stop_reason) == ([TextContent(text="ab"), ONE], "toolUse")
+    assert (read.content, read.stop_reason) == (["ab", ONE], "toolUse")
     assert read.usage == {"inputTokens": 1, "outputTokens": 2}
 
 
@@ -665,9 +665,7 @@ def test_a_finish_reason_that_is_a_failure_is_one_that_may_pass(reason: str, cod
 def test_other_choices_are_left_out() -> None:
     other = {"choices": [{"index": 1, "delta": {"content": "no"}, "finish_reason": "stop"}]}
 
-    assert read_reply(folded(chunk({"content": "a"}), other, chunk(finish="stop")), prompt()).content == [
-        TextContent(text="a")
-    ]
+    assert read_reply(folded(chunk({"content": "a"}), other, chunk(finish="stop")), prompt()).content == ["a"]
 
 
 def test_reasoning_details_and_sound_are_folded() -> None:
@@ -687,7 +685,7 @@ def test_reasoning_details_and_sound_are_folded() -> None:
 
     assert read.content == [
         AudioContent(data=base64.b64encode(b"sound").decode(), mime_type="audio/pcm16"),
-        TextContent(text="sound"),
+        "sound",
         ImageContent(data="aGk=", mime_type="image/png"),
         ONE,
     ]
@@ -754,7 +752,7 @@ def test_a_long_text_is_folded_in_linear_time() -> None:
         read_event(reply, chunk({"content": "x"}))
     read_event(reply, chunk(finish="stop"))
 
-    assert read_reply(reply, prompt()).content == [TextContent(text="x" * 200_000)]
+    assert read_reply(reply, prompt()).content == ["x" * 200_000]
 
 
 # The model
@@ -811,7 +809,7 @@ async def test_a_loop_through_the_sdk_keeps_the_reasoning(serve: Serve, stream: 
     assert [(use.name, use.arguments) for use in calls] == [("add", '{"a": 1}'), ("now", "{}")]
     assert heard == ("Let me see." if stream else "")
     assert read.usage is not None
-    assert last.content == [TextContent(text="Done.")]
+    assert last.content == ["Done."]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -17,7 +17,7 @@ from mcp_host.providers.exchange.replies import Call, Reply, answer_of
 from mcp_host.providers.exchange.requests import Prompt
 from mcp_host.providers.openai import NAME_RULE
 from mcp_host.providers.openai_responses import read_event, read_reply, write_request
-from mcp_host.types import ImageContent, TextContent, ToolUseContent
+from mcp_host.types import ImageContent, ToolUseContent
 from tests.providers import prompts
 from tests.providers.conftest import Serve
 from tests.providers.prompts import ADD, NOW, PNG, SCHEMA, STRICT, USER, pieces, result, text, used
@@ -263,18 +263,18 @@ ONE = Call("c1", "add", '{"a":1}')
 @pytest.mark.parametrize(
     ("reply", "content", "stop_reason"),
     [
-        (response(said("3")), [TextContent(text="3")], "endTurn"),
+        (response(said("3")), ["3"], "endTurn"),
         (response(), [], "endTurn"),
         (response(said("")), [], "endTurn"),
-        (response(said("a", "b"), CALL), [TextContent(text="a"), TextContent(text="b"), ONE], "toolUse"),
+        (response(said("a", "b"), CALL), ["a", "b", ONE], "toolUse"),
         (
             response(said({"type": "refusal", "refusal": "No."}), CALL),
-            [TextContent(text="No."), ONE],
+            ["No.", ONE],
             "refusal",
         ),
         (
             response(said("a"), status="incomplete", incomplete_details={"reason": "max_output_tokens"}),
-            [TextContent(text="a")],
+            ["a"],
             "maxTokens",
         ),
         (
@@ -288,7 +288,7 @@ ONE = Call("c1", "add", '{"a":1}')
             [ImageContent(data="aGk=", mime_type="image/webp")],
             "endTurn",
         ),
-        (response({"type": "web_search_call", "id": "ws_1"}, said("3")), [TextContent(text="3")], "endTurn"),
+        (response({"type": "web_search_call", "id": "ws_1"}, said("3")), ["3"], "endTurn"),
     ],
     ids=["text", "nothing", "empty", "calls", "refusal", "cut off", "filtered", "incomplete", "image", "search"],
 )
@@ -331,10 +331,10 @@ def test_an_output_with_reasoning_or_a_phase_is_kept_as_a_whole() -> None:
 @pytest.mark.parametrize(
     ("texts", "content", "stop_reason"),
     [
-        (["abENDc"], [TextContent(text="ab")], "stopSequence"),
-        (["a\n\nbEND"], [TextContent(text="a")], "stopSequence"),
-        (["ab", "ENDc"], [TextContent(text="ab")], "stopSequence"),
-        (["abc"], [TextContent(text="abc")], "endTurn"),
+        (["abENDc"], ["ab"], "stopSequence"),
+        (["a\n\nbEND"], ["a"], "stopSequence"),
+        (["ab", "ENDc"], ["ab"], "stopSequence"),
+        (["abc"], ["abc"], "endTurn"),
     ],
 )
 def test_an_answer_ends_before_the_first_stop_sequence(
@@ -359,7 +359,7 @@ def test_a_comment_before_the_text_in_the_strict_format_is_no_part_of_the_call()
     comment, final = said("I will add.", phase="commentary"), said('{"a": 1}', phase="final_answer")
     read = read_reply(response(comment, final), prompt(tools=[ADD], toolChoice={"mode": "required"}))
 
-    assert read.content == [TextContent(text="I will add."), Call(None, "add", '{"a": 1}')]
+    assert read.content == ["I will add.", Call(None, "add", '{"a": 1}')]
 
 
 def test_a_turn_with_reasoning_whose_text_is_a_call_goes_back_as_it_was_and_then_as_the_call() -> None:
@@ -376,8 +376,8 @@ def test_a_turn_with_reasoning_whose_text_is_a_call_goes_back_as_it_was_and_then
 @pytest.mark.parametrize(
     ("reply", "content", "stop_reason"),
     [
-        (response(said({"type": "refusal", "refusal": "No."})), [TextContent(text="No.")], "refusal"),
-        (response(said('{"a'), status="incomplete"), [TextContent(text='{"a')], "maxTokens"),
+        (response(said({"type": "refusal", "refusal": "No."})), ["No."], "refusal"),
+        (response(said('{"a'), status="incomplete"), ['{"a'], "maxTokens"),
         (response(), [], "endTurn"),
     ],
     ids=["refused", "cut off", "empty"],
@@ -560,7 +560,7 @@ def test_a_long_text_is_folded_in_linear_time() -> None:
         read_event(reply, {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "x"})
     read_event(reply, {"type": "response.completed", "response": response()})
 
-    assert read_reply(reply, prompt()).content == [TextContent(text="x" * 200_000)]
+    assert read_reply(reply, prompt()).content == ["x" * 200_000]
 
 
 # Through the SDK
@@ -599,7 +599,7 @@ async def test_a_loop_through_the_sdk_keeps_the_reasoning(serve: Serve, stream: 
 
     assert len(calls) == 2
     assert "".join(heard) == ("Let me see." if stream else "")
-    assert read_reply(last, Prompt(request, "gpt-5.6", asked.names)).content == [TextContent(text="Done.")]
+    assert read_reply(last, Prompt(request, "gpt-5.6", asked.names)).content == ["Done."]
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

@@ -245,7 +245,7 @@ USED = {"part_kind": "tool-call", "tool_name": "add", "args": '{"a": 1}', "tool_
 
 def test_text_and_calls_are_read() -> None:
     assert read_reply(response(SAID, USED, finish_reason="tool_call"), prompt(tools=[ADD])) == Reply(
-        content=[TextContent(text="hi"), Call("c1", "add", '{"a": 1}')],
+        content=["hi", Call("c1", "add", '{"a": 1}')],
         model="m-2026",
         stop_reason="toolUse",
         usage=USAGE,

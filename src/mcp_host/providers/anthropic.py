@@ -345,7 +345,7 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
             case "text":
                 if not block["text"]:
                     continue
-                content.append(TextContent(text=block["text"]))
+                content.append(block["text"])
             case "tool_use":
                 arguments = block["input"]
                 if isinstance(arguments, dict):

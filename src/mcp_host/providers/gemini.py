@@ -438,7 +438,7 @@ def _read_parts(parts: Iterable[JSONObject]) -> Iterator[ReplyBlock]:
                 texts.append(text)
                 continue
             case {"executableCode": {"code": str(text)}} | {"codeExecutionResult": {"output": str(text)}}:
-                block: ReplyBlock = TextContent(text=text)
+                block: ReplyBlock = text
             case {"functionCall": call}:
                 block = _read_call(call)
             case {"inlineData": {"mimeType": str(kind), "data": str(data)}} if kind.startswith("audio/"):
@@ -448,11 +448,11 @@ def _read_parts(parts: Iterable[JSONObject]) -> Iterator[ReplyBlock]:
             case _:  # only a signature, or something newer: it is part of the turn
                 continue
         if text := "".join(texts):
-            yield TextContent(text=text)
+            yield text
         texts = []
         yield block
     if text := "".join(texts):
-        yield TextContent(text=text)
+        yield text
 
 
 def _read_call(call: JSONObject) -> Call:

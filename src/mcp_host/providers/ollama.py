@@ -247,7 +247,7 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     functions = [call["function"] for call in message.get("tool_calls") or ()]
     calls = [Call(None, function["name"], function.get("arguments")) for function in functions]
     return Reply(
-        [*([TextContent(text=text)] if text else ()), *calls],
+        [*([text] if text else ()), *calls],
         reply.get("model") or prompt.model,
         stop_reason,
         message if calls and message.get("thinking") else None,

@@ -217,7 +217,7 @@ def format_of(prompt: Prompt) -> JSONObject | None:
 
 def own_call(content: Sequence[ReplyBlock], prompt: Prompt) -> Call | None:
     """The call of the forced tool, if the text of the answer is its arguments."""
-    text = "".join([block.text for block in content if isinstance(block, TextContent)])
+    text = "".join([block for block in content if isinstance(block, str)])
     own = format_of(prompt) if text else None
     return None if own is None else Call(None, own["name"], text)
 

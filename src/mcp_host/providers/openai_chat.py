@@ -259,13 +259,13 @@ def _stop_reason(choice: JSONObject, message: JSONObject) -> str:
 
 def _read_message(message: JSONObject, prompt: Prompt) -> list[ReplyBlock]:
     texts = [_text(message.get("content")), message.get("refusal")]
-    content: list[ReplyBlock] = [TextContent(text=text) for text in texts if text]
+    content: list[ReplyBlock] = [text for text in texts if text]
     if spoken := message.get("audio"):
         settings = prompt.options.get("audio")
         sound = settings.get("format") if isinstance(settings, Mapping) else None
         content.append(AudioContent(data=spoken["data"], mime_type=f"audio/{sound or 'wav'}"))
         if spoken.get("transcript"):
-            content.append(TextContent(text=spoken["transcript"]))
+            content.append(spoken["transcript"])
     content += [_read_image(image["image_url"]["url"]) for image in message.get("images") or ()]  # OpenRouter
     for call in _calls(message):
         function = call["function"]

@@ -236,7 +236,7 @@ def _read_output(output: Sequence[JSONObject]) -> tuple[list[ReplyBlock], bool]:
                     is_refusal = part["type"] == "refusal"
                     has_refused |= is_refusal
                     if text := part["refusal" if is_refusal else "text"]:
-                        content.append(TextContent(text=text))
+                        content.append(text)
             case "function_call":
                 content.append(Call(item["call_id"], item["name"], text_arguments(item["arguments"])))
             case "image_generation_call" if item.get("result"):

@@ -265,7 +265,7 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
 def _read_part(part: JSONObject) -> ReplyBlock | None:
     match part["part_kind"]:
         case "text":
-            return TextContent(text=part["content"]) if part["content"] else None
+            return part["content"] or None
         case "tool-call":
             return Call(part["tool_call_id"], part["tool_name"], text_arguments(part["args"]))
         case "file":

@@ -6,7 +6,6 @@ import pytest
 
 from mcp_host.providers.exchange.replies import Call, ReplyBlock, stopped
 from mcp_host.providers.openai import NAME_RULE
-from mcp_host.types import TextContent
 from tests.providers import prompts
 
 EMOJI = "\N{GRINNING FACE}"
@@ -14,22 +13,18 @@ HIGH, LOW = "\ud83d", "\ude00"  # its halves
 CALLED = Call("c1", "add", "{}")
 
 
-def saying(*blocks: str | Call) -> list[ReplyBlock]:
-    return [TextContent(text=block) if isinstance(block, str) else block for block in blocks]
-
-
 @pytest.mark.parametrize(
     ("content", "kept"),
     [
-        (saying("abENDc", "d"), saying("ab")),
-        (saying("ab", "ENDc"), saying("ab")),
-        (saying("abE", "N", "Dc"), saying("ab")),
-        (saying("abE", CALLED, "NDc"), saying("ab")),
-        (saying("a", CALLED, "bEND", CALLED), saying("a", CALLED, "b")),
-        (saying("END"), []),
-        (saying(f"ab{HIGH}{LOW}c"), saying("ab")),
-        (saying(f"ab{HIGH}", f"{LOW}c"), saying("ab")),
-        (saying(f"a{LOW}{EMOJI}"), saying("a\N{REPLACEMENT CHARACTER}")),
+        (["abENDc", "d"], ["ab"]),
+        (["ab", "ENDc"], ["ab"]),
+        (["abE", "N", "Dc"], ["ab"]),
+        (["abE", CALLED, "NDc"], ["ab"]),
+        (["a", CALLED, "bEND", CALLED], ["a", CALLED, "b"]),
+        (["END"], []),
+        ([f"ab{HIGH}{LOW}c"], ["ab"]),
+        ([f"ab{HIGH}", f"{LOW}c"], ["ab"]),
+        ([f"a{LOW}{EMOJI}"], ["a\N{REPLACEMENT CHARACTER}"]),
     ],
     ids=[
         "in one text",
@@ -55,7 +50,7 @@ def test_an_answer_ends_before_the_first_stop_sequence_of_its_joined_texts(
 
 @pytest.mark.parametrize("stops", [[], [""], ["END", EMOJI]])
 def test_an_answer_without_a_stop_sequence_is_as_it_was(stops: list[str]) -> None:
-    content = saying("abEN", CALLED, f"E{HIGH}")
+    content: list[ReplyBlock] = ["abEN", CALLED, f"E{HIGH}"]
 
     assert stopped(content, "toolUse", prompts.prompt(rule=NAME_RULE, model="gpt-5.6", stopSequences=stops)) == (
         content,

@@ -16,7 +16,7 @@ from mcp_host.providers.exchange.requests import Prompt, check_written, plain_ba
 from mcp_host.providers.exchange.texts import paired, place_of_stop, readable
 from mcp_host.sampling.request import ModelAnswer, SamplingRequest, Usage
 from mcp_host.sampling.stop_reasons import CUT_OFF, REFUSALS
-from mcp_host.types import AudioContent, ImageContent, JSONObject, TextContent, ToolUseContent
+from mcp_host.types import AudioContent, ImageContent, JSONObject, ToolUseContent
 from mcp_host.types.sampling import STOP_SEQUENCE, TOOL_USE, SamplingMessageContentBlock
 
 FIRST_HALF, SECOND_HALF = re.compile("[\ud800-\udbff]"), re.compile("[\udc00-\udfff]")  # of a character in UTF-16
@@ -33,8 +33,8 @@ class Call:
     arguments: object
 
 
-ReplyBlock: TypeAlias = TextContent | ImageContent | AudioContent | Call
-"""A block of what a reply says."""
+ReplyBlock: TypeAlias = str | ImageContent | AudioContent | Call
+"""A block of what a reply says. A text is a `str`."""
 
 
 @dataclass(slots=True)
@@ -70,14 +70,14 @@ def answer_of(reply: Reply, prompt: Prompt, keep: KeepTurn | None = None) -> Mod
         SamplingError: The arguments of a call are no JSON object, or missing.
         ValueError: An image or audio is not base64.
     """
-    content: list[SamplingMessageContentBlock] = []
-    ids: list[str] = []
+    content: list[object] = []  # as JSON, which is read once, or as blocks
+    has_calls = False
     cut_off = reply.stop_reason in CUT_OFF
     for block in reply.content:
-        if isinstance(block, TextContent):
-            if readable(block.text) is not block.text:
+        if isinstance(block, str):
+            if readable(block) is not block:
                 return answer_of(replace(reply, content=_readable_content(reply.content)), prompt, keep)
-            content.append(block)
+            content.append({"type": "text", "text": block})
         elif not isinstance(block, Call):
             data = plain_base64(block.data)
             content.append(block if data is block.data else block.model_copy(update={"data": data}))
@@ -86,16 +86,24 @@ def answer_of(reply: Reply, prompt: Prompt, keep: KeepTurn | None = None) -> Mod
             arguments = block.arguments
             if arguments is None:
                 arguments = _no_arguments(name, prompt.request)
-            content.append(ToolUseContent(id=id, name=name, input=read_arguments(name, arguments)))
-            ids.append(id)
-    model, stop_reason = readable(reply.model), readable(reply.stop_reason)
-    if not ids:
-        return ModelAnswer(content=content, model=model, stop_reason=stop_reason, usage=reply.usage)
+            content.append({"type": "tool_use", "id": id, "name": name, "input": read_arguments(name, arguments)})
+            has_calls = True
+    answer = ModelAnswer.from_wire(
+        {
+            "role": "assistant",
+            "content": content,
+            "model": readable(reply.model),
+            "stopReason": TOOL_USE if has_calls else readable(reply.stop_reason),
+            "usage": reply.usage,
+        }
+    )
+    if not has_calls:
+        return answer
     if keep is not None and reply.turn is not None:
-        content = keep(reply.turn, content)
+        blocks = keep(reply.turn, answer.content)
     else:
-        content = _with_unique_ids(content, prompt.request)
-    return ModelAnswer(content=content, model=model, stop_reason=TOOL_USE, usage=reply.usage)
+        blocks = _with_unique_ids(answer.content, prompt.request)
+    return answer.model_copy(update={"content": blocks})
 
 
 def _readable_content(content: Sequence[ReplyBlock]) -> list[ReplyBlock]:
@@ -105,20 +113,14 @@ def _readable_content(content: Sequence[ReplyBlock]) -> list[ReplyBlock]:
     whole: list[ReplyBlock] = []
     half: tuple[int, str] | None = None  # the last text and its place, if it ends with a first half
     for block in content:
-        if isinstance(block, TextContent) and block.text:
-            text = block.text
-            if half is not None and SECOND_HALF.match(text):
+        if isinstance(block, str) and block:
+            if half is not None and SECOND_HALF.match(block):
                 place, before = half
-                whole[place] = TextContent(text=before + text[0])
-                text = text[1:]
-                block = TextContent(text=text)
-            half = (len(whole), text) if FIRST_HALF.match(text[-1:]) else None
+                whole[place] = before + block[0]
+                block = block[1:]
+            half = (len(whole), block) if FIRST_HALF.match(block[-1:]) else None
         whole.append(block)
-    return [
-        TextContent(text=readable(block.text)) if isinstance(block, TextContent) else block
-        for block in whole
-        if not isinstance(block, TextContent) or block.text
-    ]
+    return [readable(block) if isinstance(block, str) else block for block in whole if block != ""]
 
 
 def stopped(content: list[ReplyBlock], stop_reason: str, prompt: Prompt) -> tuple[list[ReplyBlock], str]:
@@ -127,18 +129,18 @@ def stopped(content: list[ReplyBlock], stop_reason: str, prompt: Prompt) -> tupl
     A stop sequence may lie across several texts, as it may across the pieces of a stream.
     """
     stops = [stop for stop in prompt.request.stop_sequences or () if stop]
-    texts = [block.text for block in content if isinstance(block, TextContent)]
+    texts = [block for block in content if isinstance(block, str)]
     left = place_of_stop(readable("".join(texts)), stops) if stops else None
     if left is None:
         return content, stop_reason
     kept: list[ReplyBlock] = []
     for block in _readable_content(content):
-        if not isinstance(block, TextContent):
+        if not isinstance(block, str):
             kept.append(block)
             continue
-        if block.text[:left]:
-            kept.append(TextContent(text=block.text[:left]))
-        left -= len(block.text)
+        if block[:left]:
+            kept.append(block[:left])
+        left -= len(block)
         if left < 0:
             break
     return kept, stop_reason if stop_reason in REFUSALS else STOP_SEQUENCE
