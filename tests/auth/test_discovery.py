@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -168,6 +169,16 @@ async def test_of_several_authorization_servers_the_one_that_knows_the_client_is
     assert (await found(documents, issuer=ISSUER))[1] == FOUND
     with pytest.raises(DiscoveryFailed, match=r"https://a\.test, https://as\.test/tenant, not https://b\.test"):
         await found(documents, issuer="https://b.test")
+
+
+async def test_metadata_may_have_another_issuer_that_the_host_knows() -> None:
+    stated = "https://as.test"  # without the path
+    documents = {RESOURCE_URL: RESOURCE, SERVER_URL: {**SERVER, "issuer": stated}}
+    known = {ISSUER: stated}
+
+    for issuer in (None, ISSUER, stated):
+        assert (await found(documents, aliases=known, issuer=issuer))[1] == replace(FOUND, issuer=stated)
+    assert (await found({RESOURCE_URL: RESOURCE, SERVER_URL: SERVER}, aliases=known))[1] == FOUND  # mended
 
 
 @pytest.mark.parametrize(

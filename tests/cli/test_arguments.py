@@ -35,6 +35,7 @@ WORDS = [
         "--client-id",
         "--client-secret-env",
         "--issuer",
+        "--issuer-alias",
         "--scope",
     ),
     *("--unchecked", "--frob", "http://x", "https://", "1", "-1", "inf", "nan", "auto", "arithmetic", "a=b", "a: b"),

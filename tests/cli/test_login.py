@@ -307,6 +307,18 @@ async def test_a_registered_client_has_its_secret_from_the_environment(
     assert site.server.count("register") == 0
 
 
+async def test_an_issuer_by_another_name_is_passed(site: Protected, environment: dict[str, str]) -> None:
+    issuer = site.server.issuer
+    site.resource = {"authorization_servers": [f"{issuer}/"]}
+
+    refused = await run(environment, "login", site.url)
+    done = await run(environment, "login", site.url, "--issuer-alias", f"{issuer}/={issuer}")
+
+    assert refused.code == 10
+    assert f"its issuer is {issuer}, not {issuer}/: if you know that they are one, pass issuer_aliases" in refused.err
+    assert (done.code, done.err) == (0, "")
+
+
 async def test_on_a_machine_without_a_browser_the_url_is_pasted(
     site: Protected, screen: Screen, environment: dict[str, str]
 ) -> None:

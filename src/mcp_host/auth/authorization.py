@@ -57,6 +57,7 @@ class Settings:
     login: Login | OnDevice | None
     machine: Machine | None
     redirect_uri: str | None
+    issuer_aliases: Mapping[str, str]
     scopes: tuple[str, ...]
     dpop: bool
     client: AnyClient | None

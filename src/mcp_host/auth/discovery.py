@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
@@ -33,6 +34,7 @@ MOST_STEPS = 50
 MOST_SERVERS = 5  # authorization servers of one resource that are tried
 S256 = "S256"
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+NO_ALIASES: Mapping[str, str] = MappingProxyType({})
 # "MCP clients SHOULD include the header [...] during Server Metadata Discovery": in that revision only, whose
 # authorization server is the MCP server itself.
 OF_2025_03_26 = {"MCP-Protocol-Version": "2025-03-26"}
@@ -90,34 +92,46 @@ class AuthorizationServer:
 
 
 async def discover(
-    client: AuthClient, server_url: str, challenge: Challenge, steps: Steps, *, issuer: str | None = None
+    client: AuthClient,
+    server_url: str,
+    challenge: Challenge,
+    steps: Steps,
+    *,
+    issuer: str | None = None,
+    aliases: Mapping[str, str] = NO_ALIASES,
 ) -> tuple[Resource, AuthorizationServer]:
     """The protected resource at *server_url*, and its authorization server.
 
-    Of several authorization servers it is the one of *issuer*, if given, else the first that can be used.
+    Of several authorization servers it is the one of *issuer*, if given, else the first that can be used. *aliases* are
+    issuers by another name that a protected resource may have for them.
 
     Raises:
         DiscoveryFailed: There is none, or not within `DISCOVERY_TIME`. The text names each step.
     """
     with move_on_after(DISCOVERY_TIME):
-        return await _discover(client, server_url, challenge, steps, issuer)
+        return await _discover(client, server_url, challenge, steps, issuer, aliases)
     raise _failed(server_url, f"its authorization server is not found within {DISCOVERY_TIME:g} seconds", steps)
 
 
 async def _discover(
-    client: AuthClient, server_url: str, challenge: Challenge, steps: Steps, issuer: str | None
+    client: AuthClient,
+    server_url: str,
+    challenge: Challenge,
+    steps: Steps,
+    issuer: str | None,
+    aliases: Mapping[str, str],
 ) -> tuple[Resource, AuthorizationServer]:
     resource = await _resource(client, server_url, challenge, steps)
     if resource is None:
         return await _server_of_2025_03_26(client, server_url, steps)
-    issuers = resource.authorization_servers
+    candidates = [(name, aliases.get(name, name)) for name in resource.authorization_servers]
     if issuer is not None:
-        if issuer not in issuers:
-            found = excerpt(", ".join(issuers))
+        candidates = [candidate for candidate in candidates if issuer in candidate]
+        if not candidates:
+            found = excerpt(", ".join(resource.authorization_servers))
             raise DiscoveryFailed(f"{shown(server_url)} has the authorization server {found}, not {excerpt(issuer)}")
-        issuers = (issuer,)
-    for candidate in issuers[:MOST_SERVERS]:
-        server = await _server(client, (candidate,), steps)
+    for names in candidates[:MOST_SERVERS]:
+        server = await _server(client, names, steps)
         if server is not None:
             return resource, server
     raise _failed(server_url, "no metadata of its authorization server can be used", steps)
@@ -163,7 +177,7 @@ async def _resource(client: AuthClient, server_url: str, challenge: Challenge, s
 async def _server(
     client: AuthClient, issuers: Sequence[str], steps: Steps, headers: Mapping[str, str] | None = None
 ) -> AuthorizationServer | None:
-    """The authorization server with one of these identifiers, which have the same URLs of metadata."""
+    """The authorization server with one of *issuers*; its metadata are where the first of them says."""
     try:
         urls = metadata_urls(issuers[0])
     except ValueError:
@@ -229,7 +243,10 @@ def _checked(document: JSONObject, issuers: Sequence[str]) -> AuthorizationServe
     stated = document.get("issuer")
     issuer = next((issuer for issuer in issuers if issuer == stated), None)
     if issuer is None:  # RFC 8414, section 3.3: "identical", so that not even a slash at the end may differ
-        raise ValueError(f"its issuer is {excerpt(str(stated))}, not {excerpt(issuers[0])}")
+        problem = f"its issuer is {excerpt(str(stated))}, not {excerpt(issuers[0])}"
+        if isinstance(stated, str) and stated.rstrip("/") == issuers[0].rstrip("/"):
+            problem += ": if you know that they are one, pass issuer_aliases"
+        raise ValueError(problem)
     token = _endpoint(document, "token_endpoint")
     if token is None:
         raise ValueError("it has no token_endpoint")

@@ -17,7 +17,7 @@ from mcp_host.auth.authorization import Authorization, LoginLimit, Settings
 from mcp_host.auth.challenges import INSUFFICIENT_SCOPE, Challenge, token_challenge
 from mcp_host.auth.client import AuthClient
 from mcp_host.auth.device import OnDevice
-from mcp_host.auth.discovery import Step, Steps, canonical, discover, shown
+from mcp_host.auth.discovery import NO_ALIASES, Step, Steps, canonical, discover, shown
 from mcp_host.auth.errors import LoginFailed
 from mcp_host.auth.grants import USE_DPOP_NONCE, Token
 from mcp_host.auth.login import Login, LoginFunction, by_function
@@ -50,7 +50,9 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
     gets its id, best first; the default registers itself. *login* is how a person visits the authorization server; with
     None it is never interactive. *redirect_uri* is where the authorization server redirects to: with a function as *login*,
     or with None in a web host, whose requests raise `AuthorizationNeeded`. *scopes* are asked for always; the
-    default are those that the server names. *client* is an httpx client for OAuth's own requests, for networks where
+    default are those that the server names. *issuer_aliases* are issuers by the name that a server has for them, if the two
+    differ: ``{"https://accounts.example.com/": "https://accounts.example.com"}``. Without it, that authorization server is
+    refused (RFC 8414, section 3.3). *client* is an httpx client for OAuth's own requests, for networks where
     the addresses of authorization servers are private.
     """
 
@@ -62,6 +64,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         login: Login | OnDevice | LoginFunction | None = None,
         redirect_uri: str | None = None,
         scopes: Sequence[str] = (),
+        issuer_aliases: Mapping[str, str] = NO_ALIASES,
         dpop: bool = False,
         client: AnyClient | None = None,
         _clock: Callable[[], float] = time.time,
@@ -83,6 +86,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
             login=login,
             machine=None,
             redirect_uri=redirect_uri,
+            issuer_aliases=dict(issuer_aliases),
             scopes=tuple(scopes),
             dpop=dpop,
             client=client,
@@ -99,12 +103,21 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         *,
         tokens: TokenStore | None = None,
         scopes: Sequence[str] = (),
+        issuer_aliases: Mapping[str, str] = NO_ALIASES,
         dpop: bool = False,
         client: AnyClient | None = None,
         _clock: Callable[[], float] = time.time,
     ) -> OAuth:
         """Authorization without a person: of `ClientSecret`, `PrivateKeyJwt`, `Workload` or `EnterpriseManaged`."""
-        auth = cls(tokens=tokens, registration=(), scopes=scopes, dpop=dpop, client=client, _clock=_clock)
+        auth = cls(
+            tokens=tokens,
+            registration=(),
+            scopes=scopes,
+            issuer_aliases=issuer_aliases,
+            dpop=dpop,
+            client=client,
+            _clock=_clock,
+        )
         auth._settings = replace(auth._settings, machine=machine)
         return auth
 
@@ -297,7 +310,8 @@ class _Server:
         self.steps.add("request", self.url, "403, it wants more scopes" if wants_more else "401, it wants a token")
         settings = self._auth._settings
         http = AuthClient(self.url, client=settings.client, clock=settings.clock)
-        resource, server = await discover(http, self.url, challenge, self.steps, issuer=self._issuer)
+        aliases = settings.issuer_aliases
+        resource, server = await discover(http, self.url, challenge, self.steps, issuer=self._issuer, aliases=aliases)
         authorization = self._auth._authorization(Place(resource.identifier, server.issuer), self)
         await self.keep(authorization)
         token = await authorization.renew(refused, resource, server, challenge, wants_more=wants_more)

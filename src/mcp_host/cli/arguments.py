@@ -162,6 +162,7 @@ pins pins.json forget https://example.com/mcp""",
 URL = re.compile(r"https?://", re.IGNORECASE)
 HEADER = re.compile(r"([^\s=:]+)(?:=|:\s*)(.*)", re.DOTALL)  # no header's name has either sign, and curl takes ":"
 VARIABLE = re.compile(r"([^=]+)=(.*)", re.DOTALL)
+ALIAS = re.compile(r"(https?://[^=]+)=(https?://.+)")  # of an issuer, which has no query
 SURROGATE = re.compile("[\ud800-\udfff]")  # as Python decodes arguments that are not UTF-8
 STDIN = re.compile(r"[^=]+=@-")
 ITEM = re.compile(r"([^=]+?)(:?=)(@?)(.*)", re.DOTALL)
@@ -173,6 +174,8 @@ TIMEOUT_HELP = (
     f"for connecting (default: {DEFAULTS.connect_timeout:g}) and for a call (default: {DEFAULTS.timeout:g},"
     f" or {DEFAULTS.idle_timeout:g} without a message from the server)"
 )
+
+ALIAS_HELP = "log in at this issuer where the server has another name for it, such as one with a slash more"
 
 MAX_TOKENS_HELP = f"the most tokens that one answer may have (default: {MAX_TOKENS:,})"
 
@@ -213,6 +216,7 @@ class Options(argparse.Namespace):
     client_id: str | None
     client_secret_env: str | None
     issuer: str | None
+    issuer_alias: list[tuple[str, str]]
     scope: list[str]
     operand: str
     """The name of the tool, the URI of the resource and the like."""
@@ -377,7 +381,7 @@ def _parser(verb: str) -> _Parser:
     )
     parser.set_defaults(model=None, output=None, pins=None, json=False, yes=False, header=[], env=[])
     parser.set_defaults(no_login=False, paste=False, use_device_code=False)
-    parser.set_defaults(client_id=None, client_secret_env=None, issuer=None, scope=[])
+    parser.set_defaults(client_id=None, client_secret_env=None, issuer=None, issuer_alias=[], scope=[])
     parser.add_argument("operands", nargs="*", help=argparse.SUPPRESS)
     if command.server:
         _add_output_options(parser, json=verb != "chat")
@@ -420,6 +424,8 @@ def _add_server_options(parser: _Parser, *, program: bool) -> None:
     add("--use-device-code", action="store_true", help=DEVICE_HELP)
     add("--client-id", metavar="ID", help="the client that you have registered; by default mcp-host registers itself")
     add("--issuer", metavar="URL", help="the authorization server that this client is registered at")
+    alias = partial(_pair, ALIAS)
+    add("--issuer-alias", type=alias, action="append", default=[], metavar="NAME=ISSUER", help=ALIAS_HELP)
     add("--client-secret-env", metavar="NAME", help="the environment variable that has the client's secret")
     add("--scope", action="append", default=[], metavar="SCOPE", help="ask for this scope as well, when logging in")
 

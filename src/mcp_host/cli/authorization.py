@@ -50,6 +50,7 @@ def authorization(options: Options, asking: Asking = nullcontext) -> OAuth:
         tokens=FileTokens(tokens_file()),
         registration=Dynamic(NAME) if client is None else client,
         login=_login(options, asking),
+        issuer_aliases=dict(options.issuer_alias),
         scopes=[scope for text in options.scope for scope in text.split()],
     )
 
