@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +42,9 @@ def modern(id: int, method: str, **params: object) -> dict[str, Any]:
 
 
 class Child:
-    def __init__(self, backend: str) -> None:
+    def __init__(self, *argv: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.testing.stdio_server", backend],
+            [sys.executable, *argv],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -88,10 +88,14 @@ class Child:
 
 
 @pytest.fixture(params=["asyncio", "trio"])
-def child(request: pytest.FixtureRequest) -> Iterator[Child]:
-    child = Child(request.param)
-    yield child
-    child.close()
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def child(backend: str) -> Iterator[Child]:
+    with closing(Child("-m", "tests.testing.stdio_server", backend)) as child:
+        yield child
 
 
 @pytest.fixture
@@ -204,3 +208,21 @@ def test_an_interrupt_ends_the_server_quietly(ready: Child) -> None:
 
     assert ready.process.wait(DEADLINE) == 0
     assert ready.finish() == ([], "")
+
+
+INTERRUPTED = """
+import signal, sys
+from mcp_host.testing._server.session import Session
+from tests.testing.stdio_server import server
+
+Session.receive = lambda session, message: signal.raise_signal(signal.SIGINT)
+server.run_stdio(backend=sys.argv[1])
+"""
+
+
+def test_an_interrupt_while_a_message_is_received_ends_the_server_quietly(backend: str) -> None:
+    with closing(Child("-c", INTERRUPTED, backend)) as child:
+        child.send(INITIALIZE)
+
+        assert child.process.wait(DEADLINE) == 0
+        assert child.finish() == ([], "")

@@ -60,9 +60,10 @@ async def _serve(catalog: Catalog, stdin: int, stdout: int) -> None:
     def read() -> None:
         with suppress(RunFinishedError), open(stdin, "rb") as pipe:  # the event loop may end first
             try:
-                for line in pipe:
-                    if not line.isspace():
-                        from_thread.run_sync(receive, line, token=token)
+                with suppress(KeyboardInterrupt):  # trio raises here what interrupts `receive` in the main thread
+                    for line in pipe:
+                        if not line.isspace():
+                            from_thread.run_sync(receive, line, token=token)
             finally:
                 from_thread.run_sync(ended.set, token=token)
 
