@@ -227,6 +227,11 @@ class AuthorizationServer:
             answer["refresh_token"] = refresh_token
         return JSONResponse(answer)
 
+    def forget(self) -> None:
+        """Take back all tokens."""
+        self.tokens.clear()
+        self.refresh_tokens.clear()
+
     @property
     def secrets(self) -> set[str]:
         """All that must not be shown."""

@@ -11,9 +11,7 @@ from anyio import fail_after
 from mcp_host import Client, OAuth, StreamableHttp
 from mcp_host.auth import AuthorizationNeeded, LoginFailed
 from tests.auth.authorization_server import Protected
-from tests.auth.test_oauth import CALLBACK, person, site
-
-__all__ = ["site"]
+from tests.auth.world import CALLBACK, person
 
 ERAS = pytest.mark.parametrize("era", ["auto", "modern", "legacy"])
 
@@ -48,8 +46,7 @@ async def test_the_era_that_is_remembered_changes_nothing_about_that(site: Prote
     auth = OAuth(redirect_uri=CALLBACK)
     async with logged_in(site, auth, era):
         pass
-    site.server.tokens.clear()
-    site.server.refresh_tokens.clear()
+    site.server.forget()
 
     with fail_after(20), pytest.raises(AuthorizationNeeded, match=rf"^{site.url} needs a login at [^;]*$"):
         await Client(StreamableHttp(site.url, auth=auth), era=era).connect()
@@ -59,8 +56,7 @@ async def test_the_era_that_is_remembered_changes_nothing_about_that(site: Prote
 async def test_a_session_goes_on_after_a_login_that_is_needed_in_its_middle(site: Protected, era: str) -> None:
     auth = OAuth(redirect_uri=CALLBACK)
     async with logged_in(site, auth, era) as client:
-        site.server.tokens.clear()
-        site.server.refresh_tokens.clear()
+        site.server.forget()
         with pytest.raises(AuthorizationNeeded) as of_a_call:
             await client.call_tool("add", {"a": 2, "b": 3})
         with pytest.raises(AuthorizationNeeded) as of_a_list:

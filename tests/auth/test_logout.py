@@ -13,10 +13,7 @@ from starlette.responses import JSONResponse, Response
 from mcp_host.auth import FileTokens, LoginFailed, MemoryTokens, OAuth
 from mcp_host.auth.saved import Saved
 from tests.auth.authorization_server import Protected
-from tests.auth.test_oauth import call, oauth, site
-from tests.auth.world import Gate, World
-
-__all__ = ["site"]
+from tests.auth.world import Gate, World, call, oauth
 
 SOON = 10.0  # seconds, on a busy machine
 

@@ -12,9 +12,9 @@ from mcp_host import OAuth, StreamableHttp
 from mcp_host.auth import Registered
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Request
+from tests.auth.world import CALLBACK
 from tests.transports.http_peers import Heard, Peer, RecordedHandle, Wire, serving
 
-CALLBACK = "http://127.0.0.1:1/callback"
 JSON = {"content-type": "application/json"}
 PING, PONG = Request(7, "ping", {}), b'{"jsonrpc":"2.0","id":7,"result":{}}'
 

@@ -2,54 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
-import anyio
-import httpx
-import pytest
-
-from mcp_host import Client, StreamableHttp
-from mcp_host.auth.oauth import OAuth
-from mcp_host.testing import Server
-from tests.auth.authorization_server import Protected, protected
-
-CALLBACK = "http://127.0.0.1:1/callback"
-
-
-async def person(url: str) -> str:
-    """A person whose browser is redirected at once. It does not open the redirect: there is no one who listens."""
-    async with httpx.AsyncClient() as browser:
-        response = await browser.get(url)
-    assert response.status_code == 302, response.text
-    return response.headers["location"]
-
-
-def oauth(**options: Any) -> OAuth:
-    return OAuth(**{"login": person, "redirect_uri": CALLBACK, **options})
-
-
-def server() -> Server:
-    server = Server("protected")
-
-    @server.tool
-    def add(a: int, b: int) -> int:
-        """Add."""
-        return a + b
-
-    return server
-
-
-@pytest.fixture
-def site() -> Iterator[Protected]:
-    with protected(server().asgi()) as site:
-        yield site
-
-
-async def call(site: Protected, auth: Any) -> None:
-    with anyio.fail_after(20):
-        async with Client(StreamableHttp(site.url, auth=auth)) as client:
-            assert (await client.call_tool("add", {"a": 2, "b": 3})).structured_content == {"result": 5}
+from tests.auth.authorization_server import Protected
+from tests.auth.world import call, oauth
 
 
 async def test_a_server_that_wants_a_token_gets_one(site: Protected) -> None:

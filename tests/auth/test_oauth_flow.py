@@ -44,6 +44,20 @@ async def calls(world: World, auth: OAuth, count: int) -> list[int]:
     return statuses
 
 
+async def cancel_first_of_two(world: World, auth: OAuth, reached: anyio.Event, is_open: anyio.Event) -> None:
+    """Call twice at once; cancel the first when it has *reached* what both wait for, before that *is_open*."""
+    with anyio.fail_after(SOON):
+        async with anyio.create_task_group() as tasks:
+            with anyio.CancelScope() as first:
+                async with anyio.create_task_group() as calling:
+                    calling.start_soon(world.call, auth)
+                    await reached.wait()
+                    tasks.start_soon(world.call, auth)
+                    await wait_all_tasks_blocked()
+                    first.cancel()
+            is_open.set()
+
+
 def failing(status: int, **document: str) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         return JSONResponse(document, status)
@@ -213,16 +227,7 @@ async def test_a_refresh_outlives_the_call_that_began_it() -> None:
     world.now += 200
     gate = Gate(world.server, "token")
 
-    with anyio.fail_after(SOON):
-        async with anyio.create_task_group() as tasks:
-            with anyio.CancelScope() as leader:
-                async with anyio.create_task_group() as leading:
-                    leading.start_soon(world.call, auth)
-                    await gate.reached.wait()
-                    tasks.start_soon(world.call, auth)
-                    await wait_all_tasks_blocked()
-                    leader.cancel()
-                    gate.is_open.set()
+    await cancel_first_of_two(world, auth, gate.reached, gate.is_open)
 
     assert (world.logins, world.refreshes, world.server.revoked) == (1, 1, [])
     assert await world.call(auth) == 200
@@ -323,7 +328,10 @@ async def test_many_calls_that_need_a_login_cause_one() -> None:
     assert (world.logins, world.server.count("register"), world.server.count("token")) == (1, 1, 1)
 
 
-async def test_a_login_that_fails_fails_for_all_that_wait_for_it_and_asks_no_one_again() -> None:
+@pytest.mark.parametrize("defect", [None, RuntimeError("the window was closed")], ids=["denied", "a defect"])
+async def test_a_login_that_fails_fails_for_all_that_wait_for_it_and_asks_no_one_again(
+    defect: Exception | None,
+) -> None:
     world = World()
     asked = 0
 
@@ -331,14 +339,17 @@ async def test_a_login_that_fails_fails_for_all_that_wait_for_it_and_asks_no_one
         nonlocal asked
         asked += 1
         await wait_all_tasks_blocked()
+        if defect is not None:
+            raise defect
         return f"{CALLBACK}?" + urlencode(
             {"state": parameters(url)["state"], "iss": world.server.issuer, "error": "access_denied"}
         )
 
     auth, errors = world.oauth(login=refuses), []
+    kind, text = (LoginFailed, "denied") if defect is None else (RuntimeError, "the window was closed")
 
     async def one() -> None:
-        with pytest.raises(LoginFailed, match="denied") as failed:
+        with pytest.raises(kind, match=text) as failed:
             await world.call(auth)
         errors.append(failed.value)
 
@@ -348,8 +359,7 @@ async def test_a_login_that_fails_fails_for_all_that_wait_for_it_and_asks_no_one
                 tasks.start_soon(one)
 
     assert (asked, len(errors)) == (1, 20)
-    with pytest.raises(LoginFailed, match="denied"):
-        await world.call(auth)
+    await one()
     assert asked == 2
 
 
@@ -366,16 +376,7 @@ async def test_a_login_goes_on_while_a_call_waits_for_it() -> None:
         return await world.person(url)
 
     auth = world.oauth(login=person)
-    with anyio.fail_after(SOON):
-        async with anyio.create_task_group() as tasks:
-            with anyio.CancelScope() as leader:
-                async with anyio.create_task_group() as leading:
-                    leading.start_soon(world.call, auth)
-                    await reached.wait()
-                    tasks.start_soon(world.call, auth)
-                    await wait_all_tasks_blocked()
-                    leader.cancel()
-            is_open.set()
+    await cancel_first_of_two(world, auth, reached, is_open)
 
     assert (asked, world.logins, world.site.seen.count("")) == (1, 1, 2)
     assert await world.call(auth) == 200

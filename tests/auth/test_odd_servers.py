@@ -14,10 +14,7 @@ from mcp_host import Client, StreamableHttp
 from mcp_host.auth import AuthorizationNeeded, DiscoveryFailed, LoginFailed, MemoryTokens, OAuth
 from mcp_host.auth.saved import Saved
 from tests.auth.authorization_server import Protected
-from tests.auth.test_oauth import CALLBACK, person, site
-from tests.auth.world import World
-
-__all__ = ["site"]
+from tests.auth.world import CALLBACK, World, person
 
 SOON = 10.0  # seconds, on a busy machine
 
@@ -61,31 +58,6 @@ async def test_a_lifetime_of_zero_is_one_that_the_server_does_not_know() -> None
 
     assert [await world.call(auth) for _ in range(3)] == [200] * 3
     assert world.logins == 1
-
-
-async def test_a_function_that_fails_asks_one_person_once_for_all_that_wait() -> None:
-    world = World()
-    asked, errors = 0, []
-
-    async def fails(url: str) -> str:
-        nonlocal asked
-        asked += 1
-        await anyio.wait_all_tasks_blocked()
-        raise RuntimeError("the window was closed")
-
-    auth = world.oauth(login=fails)
-
-    async def one() -> None:
-        with pytest.raises(RuntimeError, match="the window was closed") as failed:
-            await world.call(auth)
-        errors.append(failed.value)
-
-    with anyio.fail_after(SOON):
-        async with anyio.create_task_group() as tasks:
-            for _ in range(20):
-                tasks.start_soon(one)
-
-    assert (asked, len(errors)) == (1, 20)
 
 
 async def test_a_refresh_that_began_by_a_clock_that_was_wrong_is_not_waited_for() -> None:
@@ -147,8 +119,7 @@ async def test_no_one_has_to_log_in_while_a_client_closes(site: Protected) -> No
     auth = OAuth(login=counted, redirect_uri=CALLBACK)
     with anyio.fail_after(20):
         async with Client(StreamableHttp(site.url, auth=auth), era="legacy"):
-            site.server.tokens.clear()
-            site.server.refresh_tokens.clear()
+            site.server.forget()
 
     assert asked == 1
 

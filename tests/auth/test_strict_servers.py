@@ -19,7 +19,7 @@ from mcp_host.auth.login import LoginFunction
 from mcp_host.auth.registration import OAuthClient
 from tests.asgi import serving
 from tests.auth.authorization_server import AuthorizationServer, Protected, protected
-from tests.auth.test_oauth import call, oauth, person, server
+from tests.auth.world import call, oauth, person, server
 
 
 async def person_of_2025(url: str) -> str:

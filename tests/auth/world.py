@@ -1,20 +1,68 @@
-"""An authorization server and a server that it protects, in this process, with a clock that only tests move."""
+"""An authorization server, a server that it protects, and a person: over HTTP, or in this process, with a clock that only tests move."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
-from anyio import Event
+import pytest
+from anyio import Event, fail_after
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from mcp_host import Client, StreamableHttp
 from mcp_host.auth import OAuth
-from tests.auth.authorization_server import AuthorizationServer, Protected
+from mcp_host.testing import Server
+from tests.auth.authorization_server import AuthorizationServer, Protected, protected
 
 CALLBACK = "http://127.0.0.1:1/callback"
 START = 1_000_000.0
+
+# Over HTTP
+
+
+async def person(url: str) -> str:
+    """A person who says yes. No one follows the redirect."""
+    async with httpx.AsyncClient() as browser:
+        return await _redirect(browser, url)
+
+
+async def _redirect(browser: httpx.AsyncClient, url: str) -> str:
+    response = await browser.get(url)
+    assert response.status_code == 302, response.text
+    return response.headers["location"]
+
+
+def oauth(**options: Any) -> OAuth:
+    return OAuth(**{"login": person, "redirect_uri": CALLBACK, **options})
+
+
+def server() -> Server:
+    server = Server("protected")
+
+    @server.tool
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    return server
+
+
+@pytest.fixture
+def site() -> Iterator[Protected]:
+    with protected(server().asgi()) as site:
+        yield site
+
+
+async def call(site: Protected, auth: OAuth) -> None:
+    with fail_after(20):
+        async with Client(StreamableHttp(site.url, auth=auth)) as client:
+            assert (await client.call_tool("add", {"a": 2, "b": 3})).structured_content == {"result": 5}
+
+
+# In this process
 
 
 class Gate:
@@ -57,11 +105,9 @@ class World(httpx.AsyncBaseTransport):
         return httpx.AsyncClient(transport=self, auth=auth, timeout=None)
 
     async def person(self, url: str) -> str:
-        """A person who says yes. No one follows the redirect."""
+        """As the other one, and counted."""
         self.logins += 1
-        response = await self.client().get(url)
-        assert response.status_code == 302, response.text
-        return response.headers["location"]
+        return await _redirect(self.client(), url)
 
     def oauth(self, **options: Any) -> OAuth:
         options = {"login": self.person, "redirect_uri": CALLBACK, **options}

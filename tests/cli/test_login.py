@@ -30,7 +30,7 @@ from mcp_host.cli.output import Printer
 from mcp_host.cli.transcript import Transcript
 from tests.asgi import serving
 from tests.auth.authorization_server import AuthorizationServer, Protected, protected
-from tests.auth.test_oauth import person, server
+from tests.auth.world import person, server
 from tests.cli.terminals import IN_TIME, running
 from tests.terminal.screens import Screen
 

@@ -11,11 +11,8 @@ import pytest
 from anyio import fail_after, run_process
 
 from tests.auth.authorization_server import Protected
-from tests.auth.test_oauth import site
 from tests.cli.terminals import IN_TIME
 from tests.cli.test_login import BROWSER
-
-__all__ = ["site"]
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the browser is a script")
 

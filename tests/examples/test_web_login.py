@@ -13,9 +13,6 @@ from anyio import fail_after
 
 from tests.asgi import serving
 from tests.auth.authorization_server import Protected
-from tests.auth.test_oauth import site
-
-__all__ = ["site"]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -20,9 +20,9 @@ from mcp_host.errors import HttpStatusError
 from mcp_host.testing import Server
 from tests.asgi import serving
 from tests.auth.authorization_server import AuthorizationServer, Protected, parameters, protected
+from tests.auth.world import CALLBACK
 from tests.faults.fault import fault
 
-CALLBACK = "http://127.0.0.1:1/callback"
 METADATA_SERVICE = "https://169.254.169.254/latest"
 ENCODED = [
     "[64:ff9b::a9fe:a9fe]",
