@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from io import StringIO
 from pathlib import Path
 
+import pytest
 from anyio import fail_after, open_process
 from anyio.abc import Process
 
@@ -49,3 +50,13 @@ async def running(
                 yield process
     finally:
         os.close(end)
+
+
+@contextmanager
+def standard_streams(screen: Screen) -> Iterator[None]:
+    """The standard streams of this process are *screen*."""
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as patched:
+        for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+            end = os.open(screen.path, os.O_RDWR | os.O_NOCTTY)
+            patched.setattr(sys, name, stack.enter_context(open(end, mode)))
+        yield

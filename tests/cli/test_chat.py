@@ -1,22 +1,25 @@
-"""`mcp-host chat` in a real terminal: a child process, Anthropic's SDK, and a local server of Anthropic's API."""
+"""`mcp-host chat` at real terminals, with Anthropic's SDK, and a local server of Anthropic's API."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
-from anyio import to_thread
+from anyio import fail_after, to_thread
 from anyio.abc import Process
+from anyio.from_thread import start_blocking_portal
 
+from mcp_host.cli import main
 from mcp_host.cli.chat import next_line
-from tests.cli.terminals import IN_TIME, ROOT, running
+from tests.cli import desk
+from tests.cli.terminals import IN_TIME, ROOT, running, standard_streams
 from tests.elicitation.asking import FIELD, SEND
 from tests.providers.conftest import Serve
 from tests.providers.scripted import Called, Failed, Said, Stalled
@@ -32,31 +35,89 @@ CLEAR = "\x1b[2J"  # clears a terminal
 CTRL_C = "\x03"
 PYTHON = Path(sys.executable).name
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "OPENAI_BASE_URL", "GEMINI_API_KEY")
-WITHOUT_KEYS = {name: value for name, value in os.environ.items() if name not in KEYS}
+DESK = ["-e", f"PYTHONPATH={ROOT}", "--", sys.executable, "-c", "from tests.cli.desk import server; server.run_stdio()"]
+WITH_MODEL = ["--model", f"anthropic:{MODEL}"]
 
 
-def command_of(*argv: str, verb: str = "chat", model: str = f"anthropic:{MODEL}") -> list[str]:
-    target = ["--", sys.executable, "-c", "from tests.cli.desk import server; server.run_stdio()"]
-    return [verb, "--model", model, *argv, "-e", f"PYTHONPATH={ROOT}", *target]
+CHAT, CALL = ["chat", *WITH_MODEL], ["call", *WITH_MODEL]
+
+
+def command_of(*argv: str) -> list[str]:
+    return [*CHAT, *argv, *DESK]
+
+
+def keys_of(api: AnthropicServer) -> dict[str, str]:
+    return {"ANTHROPIC_BASE_URL": api.url, "ANTHROPIC_API_KEY": api.key}
 
 
 def environment_of(api: AnthropicServer) -> dict[str, str]:
-    return {
-        **WITHOUT_KEYS,
-        "TERM": "dumb",  # readline writes no escapes there
-        "ANTHROPIC_BASE_URL": api.url,
-        "ANTHROPIC_API_KEY": api.key,
-    }
+    ours = {name: value for name, value in os.environ.items() if name not in KEYS}
+    return {**ours, "TERM": "dumb", **keys_of(api)}  # readline writes no escapes there
 
 
 @asynccontextmanager
 async def chatting(screen: Screen, api: AnthropicServer, *argv: str) -> AsyncIterator[Process]:
-    """The command `chat`, when it has asked for the first prompt."""
+    """The command `chat` in a process of its own, when it has asked for the first prompt."""
     async with running(screen, *command_of(*argv), environment=environment_of(api)) as process:
         await screen.asks(PROMPT)
         yield process
         screen.press("\x04")  # Ctrl-D
         assert await process.wait() == 0
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """The same server in this process, which imports too much to start for each test."""
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(desk.server.http()) as url:
+        yield url
+
+
+class Talk(Protocol):
+    """`talk(api, "Add.", "y")` is the command `chat` in this process, and what it has shown.
+
+    A person types a line at each prompt and question, and then Ctrl-D, unless the last line is /quit. *server* is by default that of `url`.
+    """
+
+    def __call__(
+        self, api: AnthropicServer, *lines: str, argv: Sequence[str] = ..., server: Sequence[str] = ...
+    ) -> str: ...  # pragma: no cover
+
+
+@pytest.fixture
+def talk(screen: Screen, url: str, monkeypatch: pytest.MonkeyPatch) -> Talk:
+    def talk(api: AnthropicServer, *lines: str, argv: Sequence[str] = (), server: Sequence[str] = (url,)) -> str:
+        end = [] if lines[-1] == "/quit" else ["\x04"]
+
+        async def person() -> str:
+            shown = ""
+            try:
+                with fail_after(IN_TIME):
+                    for keys in [*(f"{line}\n" for line in lines), *end]:
+                        shown += await screen.asks(PROMPT, TOOL)
+                        screen.press(keys)
+            except BaseException:
+                screen.unplug()  # else the command would wait
+                raise
+            return shown
+
+        set_environment(monkeypatch, TERM="dumb", **keys_of(api))
+        with standard_streams(screen), start_blocking_portal() as portal:
+            sitting = portal.start_task_soon(person)
+            code = main([*CHAT, *argv, *server])
+            if code != 0:
+                sitting.cancel()
+            assert code == 0
+            return sitting.result()
+
+    return talk
+
+
+def set_environment(monkeypatch: pytest.MonkeyPatch, **environment: str) -> None:
+    """An environment with these variables, and no other keys of providers."""
+    for name in KEYS:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
 
 
 def conversation(body: dict[str, Any]) -> list[tuple[str, list[Any]]]:
@@ -120,40 +181,24 @@ async def test_an_answer_streams_and_a_call_is_approved_and_shown(screen: Screen
     ]
 
 
-async def test_the_next_turn_has_the_conversation_and_what_was_allowed_for_the_session(
-    screen: Screen, serve: Serve
-) -> None:
+def test_the_next_turn_has_the_conversation_and_what_was_allowed_for_the_session(talk: Talk, serve: Serve) -> None:
     adds = Said(calls=[Called("add", {"a": 1, "b": 2})])
     api = serve(AnthropicServer, adds, Said(text="3"), adds, Said(text="3 again"), Said(text="What conversation?"))
 
-    async with chatting(screen, api):
-        screen.press("Add.\n")
-        await screen.asks(TOOL)
-        screen.press("s\n")
-        await screen.asks(PROMPT)
-        screen.press("Again.\n")
-        await screen.asks(PROMPT)
+    talk(api, "Add.", "s", "Again.", "/clear", "Where were we?")
 
-        call = ("assistant", [("add", {"a": 1, "b": 2})])
-        first = [("user", ["Add."]), call, ("user", [["3"]]), ("assistant", ["3"])]
-        assert conversation(api.last) == [*first, ("user", ["Again."]), call, ("user", [["3"]])]
-
-        screen.press("/clear\n")
-        await screen.asks(PROMPT)
-        screen.press("Where were we?\n")
-        await screen.asks(PROMPT)
-
-    assert conversation(api.last) == [("user", ["Where were we?"])]
+    call = ("assistant", [("add", {"a": 1, "b": 2})])
+    first = [("user", ["Add."]), call, ("user", [["3"]]), ("assistant", ["3"])]
+    assert [conversation(heard.body) for heard in api.heard[-2:]] == [
+        [*first, ("user", ["Again."]), call, ("user", [["3"]])],
+        [("user", ["Where were we?"])],
+    ]
 
 
-async def test_a_call_that_the_person_refuses_is_a_result_for_the_model(screen: Screen, serve: Serve) -> None:
+def test_a_call_that_the_person_refuses_is_a_result_for_the_model(screen: Screen, talk: Talk, serve: Serve) -> None:
     api = serve(AnthropicServer, Said(calls=[Called("add", {"a": 1, "b": 2})]), Said(text="As you like."))
 
-    async with chatting(screen, api):
-        screen.press("Add.\n")
-        await screen.asks(TOOL)
-        screen.press("\n")
-        await screen.asks(PROMPT)
+    talk(api, "Add.", "")
 
     assert screen.rows[-6:-4] == [TOOL.strip(), "    error         add: This call was denied: the user refused it"]
     assert conversation(api.last)[-1] == ("user", [["This call was denied: the user refused it"]])
@@ -237,6 +282,19 @@ async def test_ctrl_c_at_the_prompt_drops_the_line(screen: Screen, serve: Serve)
     assert [conversation(heard.body) for heard in api.heard] == [[("user", ["Hello?"])]]
 
 
+async def test_ctrl_c_while_the_command_still_connects_ends_it(screen: Screen, serve: Serve) -> None:
+    """Its server tells on the terminal that it has started, and never answers."""
+    silent = f"import sys; open({screen.path!r}, 'w').write('started'); sys.stdin.read()"
+    command = [*CHAT, "--", sys.executable, "-c", silent]
+
+    async with running(screen, *command, environment=environment_of(serve(AnthropicServer))) as process:
+        await screen.shows("started")
+        screen.press(CTRL_C)
+        assert await process.wait() == 130
+
+    assert screen.rest() == "^C"
+
+
 @pytest.mark.parametrize(
     ("keys", "lines", "hints"),
     [
@@ -281,48 +339,36 @@ async def test_stdout_that_is_no_terminal_has_the_answers_alone(screen: Screen, 
     assert b"".join(answers) == b"Yes.\n"
 
 
-async def test_quit_ends_the_conversation(screen: Screen, serve: Serve) -> None:
-    async with chatting(screen, serve(AnthropicServer)) as process:
-        screen.press("/quit\n")
-        assert await process.wait() == 0
+def test_quit_ends_the_conversation(talk: Talk, serve: Serve) -> None:
+    talk(serve(AnthropicServer), "/quit")
 
 
-async def test_an_unknown_command_shows_those_that_there_are_and_asks_no_model(screen: Screen, serve: Serve) -> None:
+def test_an_unknown_command_shows_those_that_there_are_and_asks_no_model(talk: Talk, serve: Serve) -> None:
     api = serve(AnthropicServer)
 
-    async with chatting(screen, api):
-        screen.press("/help\n")
-        shown = await screen.asks(PROMPT)
-        screen.press("/Quit\n")
-        await screen.asks(PROMPT)
+    shown = talk(api, "/help", "/Quit")
 
-    assert "/clear forgets the conversation. /quit and Ctrl-D end it." in " ".join(shown.split())
+    assert " ".join(shown.split()).count("/clear forgets the conversation. /quit and Ctrl-D end it.") == 3
     assert api.heard == []
 
 
-async def test_a_failure_of_the_provider_is_a_line_and_the_turn_is_forgotten(screen: Screen, serve: Serve) -> None:
+def test_a_failure_of_the_provider_is_a_line_and_the_turn_is_forgotten(
+    screen: Screen, talk: Talk, serve: Serve
+) -> None:
     api = serve(AnthropicServer, Failed(status=400), Said(text="Better."))
 
-    async with chatting(screen, api):
-        screen.press("One.\n")
-        await screen.asks(PROMPT)
-        screen.press("Two.\n")
-        await screen.asks(PROMPT)
+    talk(api, "One.", "Two.")
 
     (failure,) = [row for row in screen.rows if row.startswith("mcp-host: ")]
     assert "anthropic" in failure
     assert conversation(api.last) == [("user", ["Two."])]
 
 
-async def test_what_was_done_before_a_failure_stays_in_the_conversation(screen: Screen, serve: Serve) -> None:
+def test_what_was_done_before_a_failure_stays_in_the_conversation(talk: Talk, serve: Serve) -> None:
     adds = Said(calls=[Called("add", {"a": 1, "b": 2})])
     api = serve(AnthropicServer, adds, Failed(status=400), Said(text="3, as I wanted to say."))
 
-    async with chatting(screen, api, "--yes"):
-        screen.press("Add.\n")
-        await screen.asks(PROMPT)
-        screen.press("Well?\n")
-        await screen.asks(PROMPT)
+    talk(api, "Add.", "Well?", argv=["--yes"])
 
     assert conversation(api.last) == [
         ("user", ["Add."]),
@@ -333,33 +379,13 @@ async def test_what_was_done_before_a_failure_stays_in_the_conversation(screen: 
     ]
 
 
-@pytest.mark.parametrize(
-    ("said", "note"),
-    [
-        (Said(text="Half", stop="max_tokens"), "The answer is cut off: it has as many tokens as --max-tokens allows."),
-        (Said(text="No.", stop="refusal"), "The model refused to answer."),
-        (Said(), "The model gave no answer."),
-    ],
-    ids=["cut off", "a refusal", "nothing"],
-)
-def test_an_answer_that_is_none_has_a_note_and_is_no_success(said: Said, note: str, serve: Serve) -> None:
-    code, out, err = piped(command_of(), "Tell me.", environment_of(serve(AnthropicServer, said)))
-
-    assert (code, out) == (9, f"{said.text}\n" if said.text else "")
-    assert err == f"{note}\n(11 tokens in, 7 out)\n"
-
-
-async def test_a_server_that_dies_in_a_call_is_restarted_and_the_conversation_goes_on(
-    screen: Screen, serve: Serve
+def test_a_server_that_dies_in_a_call_is_restarted_and_the_conversation_goes_on(
+    screen: Screen, talk: Talk, serve: Serve
 ) -> None:
     adds = Said(calls=[Called("add", {"a": 1, "b": 2})])
     api = serve(AnthropicServer, Said(calls=[Called("die")]), Said(text="It is dead."), adds, Said(text="3"))
 
-    async with chatting(screen, api, "--yes"):
-        screen.press("Die.\n")
-        await screen.asks(PROMPT)
-        screen.press("Add.\n")
-        await screen.asks(PROMPT)
+    talk(api, "Die.", "Add.", argv=["--yes"], server=DESK)
 
     assert "    error         die: the tool die failed: its server is not available" in screen.rows
     assert "    result        add: 3" in screen.rows
@@ -391,12 +417,10 @@ async def test_a_form_and_a_request_for_the_model_are_asked_about_within_the_cal
 
 
 @pytest.mark.parametrize("hostile", [f"a{CLEAR}b", "a\x9b2Jb", "a\rb"], ids=["CSI", "C1", "a return"])
-async def test_what_the_model_says_cannot_control_the_terminal(hostile: str, screen: Screen, serve: Serve) -> None:
-    api = serve(AnthropicServer, Said(text=hostile))
-
-    async with chatting(screen, api):
-        screen.press("Clear.\n")
-        shown = await screen.asks(PROMPT)
+def test_what_the_model_says_cannot_control_the_terminal(
+    hostile: str, screen: Screen, talk: Talk, serve: Serve
+) -> None:
+    shown = talk(serve(AnthropicServer, Said(text=hostile)), "Clear.")
 
     assert hostile not in shown
     assert f"    {hostile.encode('unicode_escape').decode()}" in screen.rows
@@ -405,19 +429,25 @@ async def test_what_the_model_says_cannot_control_the_terminal(hostile: str, scr
 # Without a terminal
 
 
-def piped(command: Sequence[str], prompt: str, environment: Mapping[str, str]) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "mcp_host", *command],
-        input=prompt,
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env=environment,
-        timeout=IN_TIME,
-        check=False,
-        start_new_session=True,
-    )
-    return done.returncode, done.stdout, done.stderr
+class Piped(Protocol):
+    """`piped("tools", url)` runs the command in this process, and returns its exit code and what it has printed.
+
+    Stdin is no terminal, and has the *prompt*. The *environment* has no other keys of providers.
+    """
+
+    def __call__(
+        self, *argv: str, prompt: str = ..., **environment: str
+    ) -> tuple[int, str, str]: ...  # pragma: no cover
+
+
+@pytest.fixture
+def piped(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Piped:
+    def piped(*argv: str, prompt: str = "", **environment: str) -> tuple[int, str, str]:
+        set_environment(monkeypatch, **environment)
+        monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(prompt.encode())))
+        return main(argv), *capsys.readouterr()
+
+    return piped
 
 
 CALLS = '    calls         add {"a": 1, "b": 2}\n'
@@ -427,36 +457,74 @@ def test_stdin_that_is_no_terminal_is_one_prompt_and_stdout_is_the_answer(serve:
     adds = Said(text="I add.", calls=[Called("add", {"a": 1, "b": 2})])
     api = serve(AnthropicServer, adds, Said(text=f"It is\n3{CLEAR}."))
 
-    done = piped(command_of("--yes"), "Add one\nand two.\n", environment_of(api))
+    done = subprocess.run(
+        [sys.executable, "-m", "mcp_host", *command_of("--yes")],
+        input="Add one\nand two.\n",
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=environment_of(api),
+        timeout=IN_TIME,
+        check=False,
+        start_new_session=True,
+    )
 
-    assert done == (0, "I add.\nIt is\n3\\x1b[2J.\n", f"{CALLS}    result        add: 3\n(22 tokens in, 14 out)\n")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        0,
+        "I add.\nIt is\n3\\x1b[2J.\n",
+        f"{CALLS}    result        add: 3\n(22 tokens in, 14 out)\n",
+    )
     assert conversation(api.heard[0].body) == [("user", ["Add one\nand two."])]
 
 
-def test_without_a_terminal_a_denied_call_ends_the_turn_and_the_flag_that_allows_it_is_named(serve: Serve) -> None:
+@pytest.mark.parametrize(
+    ("said", "note"),
+    [
+        (Said(text="Half", stop="max_tokens"), "The answer is cut off: it has as many tokens as --max-tokens allows."),
+        (Said(text="No.", stop="refusal"), "The model refused to answer."),
+        (Said(), "The model gave no answer."),
+    ],
+    ids=["cut off", "a refusal", "nothing"],
+)
+def test_an_answer_that_is_none_has_a_note_and_is_no_success(
+    said: Said, note: str, url: str, piped: Piped, serve: Serve
+) -> None:
+    code, out, err = piped(*CHAT, url, prompt="Tell me.", **keys_of(serve(AnthropicServer, said)))
+
+    assert (code, out) == (9, f"{said.text}\n" if said.text else "")
+    assert err == f"{note}\n(11 tokens in, 7 out)\n"
+
+
+def test_without_a_terminal_a_denied_call_ends_the_turn_and_the_flag_that_allows_it_is_named(
+    url: str, piped: Piped, serve: Serve
+) -> None:
     """The model is not asked again: a script would take its excuse for the answer."""
     adds = Said(text="I add.", calls=[Called("add", {"a": 1, "b": 2})])
     api = serve(AnthropicServer, adds, Said(text="I cannot."))
 
-    done = piped(command_of(), "Add.", environment_of(api))
+    done = piped(*CHAT, url, prompt="Add.", **keys_of(api))
 
     denied = "the call of 'add' is denied, because there is no terminal to ask in; --yes allows it"
     assert done == (7, "I add.\n", f"{CALLS}mcp-host: {denied}\n")
     assert len(api.heard) == 1
 
 
-def test_a_failure_of_the_provider_is_the_exit_code(serve: Serve) -> None:
-    code, out, err = piped(command_of(), "Hello.", environment_of(serve(AnthropicServer, Failed(status=400))))
+def test_a_failure_of_the_provider_is_the_exit_code(url: str, piped: Piped, serve: Serve) -> None:
+    api = serve(AnthropicServer, Failed(status=400))
+
+    code, out, err = piped(*CHAT, url, prompt="Hello.", **keys_of(api))
 
     assert (code, out) == (9, "")
     assert err.startswith("mcp-host: anthropic")
     assert err.count("\n") == 1
 
 
-def test_an_empty_stdin_is_an_error_of_usage(serve: Serve) -> None:
-    done = piped(command_of(), " \n", environment_of(serve(AnthropicServer)))
-
-    assert done == (2, "", "mcp-host: stdin is empty; it is the prompt if it is no terminal\n")
+def test_an_empty_stdin_is_an_error_of_usage(url: str, piped: Piped) -> None:
+    assert piped(*CHAT, url, prompt=" \n") == (
+        2,
+        "",
+        "mcp-host: stdin is empty; it is the prompt if it is no terminal\n",
+    )
 
 
 # Other commands, and other providers
@@ -472,7 +540,7 @@ async def test_a_model_of_a_provider_answers_a_server_after_a_yes(
 ) -> None:
     api = serve(AnthropicServer, Said(text="I think not."))
 
-    async with running(screen, *command_of("opinion", verb="call"), environment=environment_of(api)) as process:
+    async with running(screen, *CALL, "opinion", *DESK, environment=environment_of(api)) as process:
         await screen.asks(ANSWER)
         screen.press(f"{key}\n")
         await screen.shows(says)
@@ -481,45 +549,45 @@ async def test_a_model_of_a_provider_answers_a_server_after_a_yes(
     assert len(api.heard) == (key == "y")
 
 
-def test_without_a_terminal_a_server_gets_the_model_by_a_flag_only(serve: Serve) -> None:
+def test_without_a_terminal_a_server_gets_the_model_by_a_flag_only(piped: Piped, serve: Serve) -> None:
     api = serve(AnthropicServer, Said(text="I think not."))
-    opinion = partial(command_of, "opinion", verb="call")
 
-    code, out, err = piped(opinion(), "", environment_of(api))
+    code, out, err = piped(*CALL, "opinion", *DESK, **keys_of(api))
     assert (code, out, len(api.heard)) == (7, "", 0)
     denied = "mcp-host: the request of 'desk' for the model is denied, because there is no terminal to ask in; --yes allows it"
     assert err.splitlines()[0] == denied
 
-    assert piped([*opinion()[:3], "--yes", *opinion()[3:]], "", environment_of(api)) == (0, "I think not.\n", "")
+    assert piped(*CALL, "--yes", "opinion", *DESK, **keys_of(api)) == (0, "I think not.\n", "")
 
 
-def test_a_model_that_fails_while_it_answers_a_server_is_the_exit_code(serve: Serve) -> None:
+def test_a_model_that_fails_while_it_answers_a_server_is_the_exit_code(piped: Piped, serve: Serve) -> None:
     api = serve(AnthropicServer, Failed(status=400))
 
-    code, out, err = piped(command_of("opinion", "--yes", verb="call"), "", environment_of(api))
+    code, out, err = piped(*CALL, "--yes", "opinion", *DESK, **keys_of(api))
 
     assert (code, out) == (9, "")
     assert "this client's model failed: ProviderError: anthropic: BadRequestError (HTTP 400)" in err
 
 
-def test_the_demo_shows_a_server_that_asks_a_model_of_a_provider(serve: Serve) -> None:
+def test_the_demo_shows_a_server_that_asks_a_model_of_a_provider(piped: Piped, serve: Serve) -> None:
     api = serve(AnthropicServer, Said(text="It is 21."), Said(text="It is 21."))
 
-    code, out, _ = piped(["demo", "--model", f"anthropic:{MODEL}"], "", environment_of(api))
+    code, out, _ = piped("demo", *WITH_MODEL, **keys_of(api))
 
     assert (code, len(api.heard)) == (0, 2)
     assert out.count(f"    model         {MODEL}") == 2
     assert out.count("    content       It is 21.") == 2
 
 
-def test_a_local_server_needs_no_key(serve: Serve) -> None:
+def test_a_local_server_needs_no_key(url: str, piped: Piped, serve: Serve) -> None:
     class KeylessServer(OpenAIChatServer):
         key = "none"
 
     api = serve(KeylessServer, Said(calls=[Called("add", {"a": 1, "b": 2})]), Said(text="3"))
-    environment = {**WITHOUT_KEYS, "OPENAI_BASE_URL": f"{api.url}/v1"}
 
-    code, out, _ = piped(command_of("--yes", model="openai-chat:local"), "Add.", environment)
+    code, out, _ = piped(
+        "chat", "--model", "openai-chat:local", "--yes", url, prompt="Add.", OPENAI_BASE_URL=f"{api.url}/v1"
+    )
 
     assert (code, out, len(api.heard)) == (0, "3\n", 2)
 
@@ -538,12 +606,12 @@ def test_a_local_server_needs_no_key(serve: Serve) -> None:
     ids=["no key", "no provider", "no name"],
 )
 def test_a_model_that_cannot_be_made_is_an_error_of_usage_before_a_server_is_started(
-    model: str, says: str, verb: str, tmp_path: Path
+    model: str, says: str, verb: str, tmp_path: Path, piped: Piped
 ) -> None:
     started = tmp_path / "started"
     server = [] if verb == "demo" else ["--", sys.executable, "-c", f"open({str(started)!r}, 'w')"]
 
-    code, out, err = piped([verb, "--model", model, *["opinion"][: verb == "call"], *server], "Hello.", WITHOUT_KEYS)
+    code, out, err = piped(verb, "--model", model, *["opinion"][: verb == "call"], *server, prompt="Hello.")
 
     assert (code, out, started.exists()) == (2, "", False)
     assert err.startswith(says)

@@ -70,6 +70,7 @@ class ModelServer(ABC):
         """A `Stalled` stream has sent its last event."""
         self.sent = 0
         """The bytes of the last answer."""
+        self.keeps_connections = True
 
     @property
     def last(self) -> JSON:
@@ -143,7 +144,8 @@ class ModelServer(ABC):
             answer = self._failure(500, repr(exc))
 
         self.sent = sum(map(len, answer.parts))
-        await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+        headers_sent = answer.headers if self.keeps_connections else [*answer.headers, (b"connection", b"close")]
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers_sent})
         for part in answer.parts:
             cut = self._random.randint(0, len(part))  # a TCP segment ends anywhere, in a character of UTF-8, too
             for piece in filter(None, (part[:cut], part[cut:])):
