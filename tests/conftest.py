@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -56,6 +57,18 @@ def nothing_left_running() -> Iterator[None]:
     left = [task for task in _backends.background_tasks if not task.done()]
     _backends.background_tasks.clear()
     assert left == []
+
+
+@pytest.fixture
+def caplog(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """Without asyncio's own records, which are about the machine: its kind of selector, and in debug mode what was slow."""
+
+    def is_ours(record: logging.LogRecord) -> bool:
+        return record.name != "asyncio"
+
+    caplog.handler.addFilter(is_ours)
+    yield caplog
+    caplog.handler.removeFilter(is_ours)
 
 
 @pytest.fixture

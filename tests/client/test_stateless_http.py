@@ -434,6 +434,7 @@ async def test_a_request_whose_stream_always_breaks_fails() -> None:
     assert [heard.rpc["method"] for heard in peer.heard].count("resources/read") == 4
 
 
+@pytest.mark.adjustable_clock
 async def test_leaving_the_stream_cancels_without_a_notification() -> None:
     left = anyio.Event()
 
@@ -442,16 +443,17 @@ async def test_leaving_the_stream_cancels_without_a_notification() -> None:
             request = (await wire.hear()).rpc
             if request["method"] == "tools/call":
                 await wire.events(b": working\n\n")
+                advance(60)
                 await wire.hung_up()
                 left.set()
                 return
             body = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": DISCOVERED}).encode()
             await wire.reply(200, dict(JSON), body)
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(60 + 10):
         async with serving(script) as peer, Client(StreamableHttp(peer.url)) as client:
             with pytest.raises(RequestTimeout):
-                await client.call_tool("x", timeout=0.1)
+                await client.call_tool("x", timeout=60)
             await left.wait()
 
     assert [heard.rpc["method"] for heard in peer.heard] == ["server/discover", "tools/call"]

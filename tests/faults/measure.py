@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from anyio import sleep
+
+IDLE = 0.5  # seconds
 
 
 @contextmanager
@@ -25,6 +30,24 @@ def peak() -> Iterator[Callable[[], int]]:
 def busy() -> Iterator[Callable[[], float]]:
     """Gives the seconds that this process has computed inside, however long it waited."""
     spent = 0.0
-    before = time.process_time()
-    yield lambda: spent
-    spent = time.process_time() - before
+    with old_garbage_left_alone():
+        before = time.process_time()
+        yield lambda: spent
+        spent = time.process_time() - before
+
+
+async def share_of_cpu() -> float:
+    """What this process uses of a processor while it only waits: next to nothing, or all there is in an endless loop."""
+    with busy() as spent:
+        await sleep(IDLE)
+    return spent() / IDLE
+
+
+@contextmanager
+def old_garbage_left_alone() -> Iterator[None]:
+    """The garbage collector looks at nothing that the tests before have left: that may take longer than what is measured."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()

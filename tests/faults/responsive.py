@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from anyio import create_task_group, sleep
+
+from tests.faults.measure import busy
 
 TICK = 0.005  # seconds
 
@@ -25,13 +26,8 @@ class Pulse:
 
 @asynccontextmanager
 async def pulse() -> AsyncIterator[Pulse]:
-    """Measures, beside what runs inside, how long a task that only wants to tick has to wait for its turn.
-
-    The garbage collector leaves alone what the tests before have left: a full collection of it takes longer than
-    what is measured.
-    """
+    """Measures, beside what runs inside, how long a task that only wants to tick has to wait for its turn."""
     measured = Pulse()
-    gc.freeze()
 
     async def tick() -> None:
         while True:
@@ -39,14 +35,11 @@ async def pulse() -> AsyncIterator[Pulse]:
             await sleep(TICK)
             measured.longest = max(measured.longest, time.thread_time() - before)
 
-    begun = time.process_time()
-    try:
+    with busy() as spent:
         async with create_task_group() as tasks:
             tasks.start_soon(tick)
             await sleep(2 * TICK)
             yield measured
             await sleep(2 * TICK)  # a tick that came too late comes now
-            measured.spent = time.process_time() - begun
             tasks.cancel_scope.cancel()
-    finally:
-        gc.unfreeze()
+    measured.spent = spent()

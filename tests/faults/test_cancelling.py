@@ -31,7 +31,7 @@ from tests.faults.stdio_server import connected, server
 from tests.transports.http_peers import event, serving
 from tests.transports.legacy_peers import Answer, hang, in_turn
 
-PROMPT = 2.0  # seconds for what has to happen at once, on a busy machine; any wait of the client's own is longer
+PROMPT = 5.0  # seconds for what has to happen at once, on a busy machine; any wait of the client's own is longer
 LARGE = {"text": "x" * 3_000_000}  # more than any pipe holds
 DEAF = Stdio(server("time.sleep(60)"))  # reads nothing more
 BRIEF = Limits(close_timeout=0.6)

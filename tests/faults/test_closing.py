@@ -20,7 +20,7 @@ from tests.faults.stdio_server import server
 from tests.transports.http_peers import event, serving
 from tests.transports.legacy_peers import Answer, hang
 
-PROMPT = 3.0  # seconds, on a busy machine, for what `BRIEF` allows far less
+PROMPT = 5.0  # seconds, on a busy machine, for what `BRIEF` allows far less
 BRIEF = Limits(close_timeout=0.6)
 
 

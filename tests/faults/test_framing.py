@@ -250,7 +250,7 @@ async def test_a_long_line_takes_linear_time(read_at_once: int) -> None:
         with busy() as seconds:
             assert len(await says(client)) == size
 
-    assert seconds() < 2
+    assert seconds() < 5
 
 
 @fault("F06")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
@@ -17,6 +16,7 @@ from anyio.abc import SocketAttribute
 from mcp_host import Client, StreamableHttp
 from mcp_host.errors import ConnectFailed, ConnectionClosed, ConnectTimeout, RequestTimeout
 from mcp_host.limits import Limits
+from tests.clock import advance
 from tests.faults.fault import fault
 from tests.faults.http_server import (
     DONE,
@@ -36,6 +36,7 @@ from tests.faults.http_server import (
     subjects,
     tides,
 )
+from tests.faults.measure import share_of_cpu
 from tests.transports.http_contract import libraries
 from tests.transports.http_peers import CHUNKED, EVENTS, JSON, LENGTH, Heard, Peer, Wire, event, head, serving
 from tests.transports.legacy_peers import hang, in_turn
@@ -229,15 +230,7 @@ async def test_a_client_whose_server_is_gone_uses_no_cpu() -> None:
         for _ in range(3):
             await failing(client)
         await anyio.wait_all_tasks_blocked()
-        assert await share_of_cpu(0.5) < 0.2
-
-
-async def share_of_cpu(seconds: float) -> float:
-    """What this thread uses while it is idle: next to nothing, or all there is in an endless loop."""
-    began = time.thread_time()
-    with anyio.move_on_after(seconds):
-        await anyio.sleep_forever()
-    return (time.thread_time() - began) / seconds
+        assert await share_of_cpu() < 0.5
 
 
 @pytest.mark.parametrize("era", ["auto", "legacy", "modern"])
@@ -254,14 +247,16 @@ async def test_a_server_that_never_answers_the_handshake_ends_at_the_limit(era: 
 
 @pytest.mark.parametrize("beginning", [b"", b"HTTP/1.1 200 OK\r\nx: ", head(200, JSON), head(200, EVENTS)],
                          ids=["silence", "half a head", "a head", "a stream's head"])  # fmt: skip
+@pytest.mark.adjustable_clock
 @fault("H28", "H29")
 async def test_a_call_that_times_out_does_not_fail_the_session(beginning: bytes) -> None:
     async def stall(wire: Wire, heard: Heard) -> None:
         await wire.say(beginning)
+        advance(2)
         await wire.hung_up()
 
     async with connected(mcp(call=storm(stall))) as (client, peer):
-        error = await failing(client, "storm", timeout=0.1)
+        error = await failing(client, "storm", timeout=2)
         await tides(client)
         await peer.heard.reaches(lambda heard: "cancelled" in map(subject, heard))
 

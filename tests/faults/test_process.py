@@ -360,24 +360,24 @@ while True: time.sleep(60)
 
 @pytest.mark.adjustable_clock
 @pytest.mark.parametrize("cancelled", [False, True], ids=["closed", "cancelled"])
-@fault("P11")
+@fault("P11", within=40 + 20)
 async def test_a_server_that_does_not_exit_is_terminated_and_then_killed_in_time(cancelled: bool) -> None:
     """Each step comes when the time of the one before is over; here, as soon as the server has noted that step."""
 
     def on_stderr(line: str) -> None:
         said.append(line)
-        advance(2)
+        advance(20)
 
     said: list[str] = []
     with CancelScope() as scope:
-        async with client_of(STUBBORN, on_stderr=on_stderr, limits=Limits(close_timeout=6)) as client:
+        async with client_of(STUBBORN, on_stderr=on_stderr, limits=Limits(close_timeout=60)) as client:
             await says(client)
             began = current_time()
             if cancelled:
                 scope.cancel()
 
     assert said == ["end of input", "asked to end"]
-    assert 4 <= current_time() - began < 6
+    assert 40 <= current_time() - began < 60
     assert children() == set()
 
 
@@ -386,7 +386,7 @@ async def test_a_server_that_exits_at_the_end_of_its_stdin_is_not_signalled() ->
     body = STUBBORN.replace("while True: time.sleep(60)", "note('in order')")
     said: list[str] = []
 
-    async with client_of(body, on_stderr=said.append, limits=Limits(close_timeout=6)) as client:
+    async with client_of(body, on_stderr=said.append, limits=Limits(close_timeout=60)) as client:
         await says(client)
 
     assert said == ["end of input", "in order"]
