@@ -163,6 +163,7 @@ async def test_a_refresh_that_fails_late_leaves_the_claim_of_another_process() -
     late = Late()
     late.first_response = Response(status_code=503)
     first, second = await late.processes()
+    del late.world.server.answers["token"]
     late.second = gate = Gate(late.world.server, "token")
     late.world.server.answers["token"] = late.token
     claims = []

@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from mcp_host.auth import (
+    AddressRefused,
     AuthorizationNeeded,
     LoginFailed,
     MemoryTokens,
@@ -130,6 +131,24 @@ async def test_a_refresh_token_that_is_refused_leads_to_a_login() -> None:
 
     assert await world.call(auth) == 200
     assert (world.logins, world.refreshes, world.server.count("register")) == (2, 1, 1)
+
+
+async def test_a_refresh_that_is_refused_for_any_reason_leads_to_a_login() -> None:
+    world = World()
+    auth = world.oauth()
+    await world.call(auth)
+
+    async def refreshes_none(request: Request) -> Response:
+        if b"grant_type=refresh_token" in await request.body():
+            return JSONResponse({"error": "invalid_scope"}, 400)
+        return await world.server._token(request)
+
+    world.server.tokens.clear()
+    world.server.answers["token"] = refreshes_none
+
+    with anyio.fail_after(SOON):
+        assert await world.call(auth) == 200
+    assert world.logins == 2
 
 
 async def test_a_token_that_the_server_revokes_is_refreshed() -> None:
@@ -393,7 +412,58 @@ async def test_a_server_that_refuses_every_token_causes_one_login_and_then_the_e
     assert (world.logins, world.refreshes) == (1, 0)
 
 
+async def test_after_a_refresh_and_a_login_the_headers_of_requests_are_ready_again() -> None:
+    world = World()
+    auth = world.oauth()
+    await world.call(auth)
+
+    async def refreshes_in_vain(request: Request) -> Response:
+        if b"grant_type=refresh_token" in await request.body():
+            return JSONResponse({"access_token": "refused", "token_type": "Bearer"})
+        return await world.server._token(request)
+
+    world.server.tokens.clear()
+    world.server.answers["token"] = refreshes_in_vain
+    assert await world.call(auth) == 200
+
+    assert "Bearer refused" in world.site.seen
+    assert auth.ready("POST", world.site.url) == {"Authorization": world.site.seen[-1]}
+
+
+async def test_a_refresh_that_fails_for_any_reason_fails_no_call_whose_token_is_good() -> None:
+    world, store = World(lifetime=100), MemoryTokens()
+    await world.call(world.oauth(tokens=store))
+    text = await store.load(world.token_key)
+    assert text is not None
+    refused = text.replace(f"{world.server.issuer}/token", "http://example.com/token")
+    assert await store.swap(world.token_key, text, refused)
+    auth = world.restarted(tokens=store)
+
+    world.now += 95
+    assert await world.call(auth) == 200
+    world.now += 10
+    with pytest.raises(AddressRefused, match=r"example\.com/token is refused: it is not https"):
+        await world.call(auth)
+
+
 # Registering
+
+
+async def test_a_registration_of_another_process_is_not_forgotten_with_an_older_one() -> None:
+    world, store = World(lifetime=100), MemoryTokens()
+    auth = world.oauth(tokens=store)
+    await world.call(auth)
+    key = f"client {world.server.issuer}"
+    text = await store.load(key)
+    assert text is not None
+    assert await store.swap(key, text, text.replace("client-0", "newer"))
+    world.server.clients = {"newer": world.server.clients["client-0"]}
+    world.now += 200
+
+    assert await world.call(auth) == 200
+
+    assert (world.server.count("register"), world.logins) == (1, 2)
+    assert world.server.count("authorize", client_id="newer") == 1
 
 
 async def test_a_client_that_the_server_no_longer_knows_registers_again_once() -> None:
@@ -704,7 +774,46 @@ async def test_a_login_that_took_too_long_is_not_finished() -> None:
     assert again.value.state != needed.value.state
 
 
+async def test_a_url_whose_login_another_process_has_finished_is_not_given_again() -> None:
+    world, store = World(gives_refresh_tokens=False), MemoryTokens()
+    asking, finishing = (world.oauth(login=None, tokens=store) for _ in range(2))
+    with pytest.raises(AuthorizationNeeded) as needed:
+        await world.call(asking)
+    await finishing.finish(needed.value.state, await world.person(needed.value.url))
+    world.server.tokens.clear()
+
+    with pytest.raises(AuthorizationNeeded) as again:
+        await world.call(asking)
+
+    assert again.value.state != needed.value.state
+
+
+async def test_logins_that_no_one_has_finished_in_time_are_deleted() -> None:
+    world, store = World(), MemoryTokens()
+    auth = world.oauth(login=None, tokens=store)
+
+    for _ in range(3):
+        with pytest.raises(AuthorizationNeeded) as needed:
+            await world.call(auth)
+        world.now += 601
+
+    assert [key for key in store._tokens if key.startswith("login")] == [f"login {needed.value.state}"]
+
+
 # Logging out
+
+
+async def test_after_a_logout_a_url_of_before_finishes_no_login() -> None:
+    world = World()
+    auth = world.oauth(login=None)
+    with pytest.raises(AuthorizationNeeded) as needed:
+        await world.call(auth)
+    redirected = await world.person(needed.value.url)
+
+    await auth.logout(world.site.url)
+
+    with pytest.raises(LoginFailed, match="no login waits with this state"):
+        await auth.finish(needed.value.state, redirected)
 
 
 async def test_after_a_logout_nothing_is_left_and_the_next_call_logs_in() -> None:

@@ -10,7 +10,7 @@ import pytest
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from mcp_host.auth import MemoryTokens, OAuth, TokensError
+from mcp_host.auth import LoginFailed, MemoryTokens, OAuth, TokensError
 from mcp_host.auth.oauth import MOST_KNOWN
 from tests.auth.authorization_server import AuthorizationServer
 from tests.auth.world import World
@@ -89,6 +89,19 @@ async def test_requests_to_them_at_once_need_one_login() -> None:
                 tasks.start_soon(one, path)
 
     assert (world.logins, world.server.count("register")) == (1, 1)
+
+
+async def test_the_one_that_needs_a_login_is_named() -> None:
+    world, store = World(), MemoryTokens()
+    one_api(world)
+    await statuses(world, world.oauth(tokens=store), ["/api/one"])
+    restarted = world.restarted(tokens=store)
+    await statuses(world, restarted, ["/api/one"])
+    world.server.tokens.clear()
+    world.server.refresh_tokens.clear()
+
+    with pytest.raises(LoginFailed, match=r"/api/two needs a login"):
+        await statuses(world, restarted, ["/api/two"])
 
 
 async def test_after_a_restart_their_token_is_found_without_a_login() -> None:

@@ -69,11 +69,8 @@ class Gate:
     """An endpoint whose answers wait until it is open."""
 
     def __init__(self, server: AuthorizationServer, name: str) -> None:
-        self._answer = {
-            "metadata": server._metadata,
-            "token": server._token,
-            "authorize": server._authorize,
-        }[name]
+        endpoints = {"metadata": server._metadata, "token": server._token, "authorize": server._authorize}
+        self._answer = server.answers.get(name, endpoints[name])
         self.is_open = Event()
         self.reached = Event()
         server.answers[name] = self

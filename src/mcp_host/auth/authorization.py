@@ -5,8 +5,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,129 +13,75 @@ from anyio import CancelScope, sleep
 
 from mcp_host.auth.challenges import Challenge
 from mcp_host.auth.client import AuthClient
+from mcp_host.auth.clients import Clients
 from mcp_host.auth.device import OnDevice
 from mcp_host.auth.discovery import AuthorizationServer, Resource, Steps, shown
-from mcp_host.auth.errors import (
-    AuthorizationNeeded,
-    DiscoveryFailed,
-    LoginFailed,
-    RegistrationFailed,
-    TokenRequestFailed,
-    TokensError,
-)
+from mcp_host.auth.errors import AuthError, AuthorizationNeeded, DiscoveryFailed, LoginFailed, TokenRequestFailed
 from mcp_host.auth.grants import OFFLINE_ACCESS, AuthorizationRequest, Token, TokenEndpoint, code_grant, refresh_grant
 from mcp_host.auth.keys import ES256, Proofs, new_key
-from mcp_host.auth.login import Login
-from mcp_host.auth.machines import Machine
-from mcp_host.auth.registration import Dynamic, OAuthClient, Registration
-from mcp_host.auth.saved import CLIENT, PENDING, SAVED, Entry, Pending, Place, Saved
+from mcp_host.auth.login_limits import LoginLimits
+from mcp_host.auth.pending import NEEDED_TIME, PendingLogins
+from mcp_host.auth.registration import OAuthClient
+from mcp_host.auth.saved import SAVED, Entry, Pending, Place, Saved, Wanted
+from mcp_host.auth.settings import Settings
 from mcp_host.auth.shared_work import SharedWork
-from mcp_host.auth.stores import TokenStore
 from mcp_host.errors import excerpt
-from mcp_host.transports._http.backend import AnyClient
 
 INVALID_GRANT = "invalid_grant"
 UNKNOWN_CLIENT = frozenset({"invalid_client", "unauthorized_client"})
 
 LEASE = 60.0  # seconds for one refresh, after which another process may try: twice the `REQUEST_TIME` of a token
 LEASE_POLL = 0.2  # seconds between looks at another process's refresh
-NEEDED_TIME = 600.0  # seconds in which a person may visit a URL; RFC 6749 recommends as many for a code
-
-MOST_LOGINS = 5  # that the servers of one origin may want of a person in LOGINS_TIME
-LOGINS_TIME = 600.0  # seconds
 MOST_SCOPES = 8192  # characters of the scopes of one login; they are a part of its URL
 NEW_TIME = 60.0  # seconds after a login in which a server that refuses its token gets no other
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What a host has chosen, see `OAuth`."""
-
-    store: TokenStore
-    registrations: tuple[Registration, ...]
-    login: Login | OnDevice | None
-    machine: Machine | None
-    redirect_uri: str | None
-    issuer_aliases: Mapping[str, str]
-    scopes: tuple[str, ...]
-    dpop: bool
-    client: AnyClient | None
-    clock: Callable[[], float]
-
-
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a login is for, before its client is known. *key* is what the token is to be bound to, if it is (a JWK)."""
+class _Untried:
+    """A new token that the server has not accepted yet."""
 
-    resource: Resource
-    server: AuthorizationServer
-    scopes: tuple[str, ...]
-    key: dict[str, Any] | None
-
-    def by(self, client: OAuthClient) -> Saved:
-        return Saved(self.resource, self.server, client, None, self.scopes, self.key)
-
-
-class LoginLimit:
-    """Bounds how often the servers of one origin have a person log in. Each time, a page opens in a browser."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._times: deque[float] = deque(maxlen=MOST_LOGINS)
-
-    def count(self, url: str) -> None:
-        """Count a login for the server at *url*.
-
-        Raises:
-            LoginFailed: It is one too many.
-        """
-        now = self._clock()
-        if len(self._times) == MOST_LOGINS and 0 <= now - self._times[0] < LOGINS_TIME:
-            wait = self._times[0] + LOGINS_TIME - now
-            raise LoginFailed(
-                f"{shown(url)} wants yet another login, after {MOST_LOGINS} within {LOGINS_TIME / 60:.0f} minutes: "
-                f"refused for the next {wait:.0f} s"
-            )
-        self._times.append(now)
+    token: Token
+    is_of_login: bool
+    since: float
 
 
 class Authorization:
-    """The authorization of one user for the resource and by the authorization server of *place*.
+    """The authorization of one user for the resource and by the authorization server of *place*. Several URLs may share it.
 
-    *url* is that of the MCP server that wanted it first. Others may share it.
+    *http* is for one of them.
     """
 
-    def __init__(self, settings: Settings, place: Place, url: str, steps: Steps, logins: LoginLimit) -> None:
+    def __init__(
+        self, settings: Settings, place: Place, http: AuthClient, steps: Steps, login_limits: LoginLimits
+    ) -> None:
         self.place = place
         self._settings = settings
-        self._url = url
+        self._http = http
         self._steps = steps
-        self._logins = logins
+        self._login_limits = login_limits
         self._entry = Entry(settings.store, f"token {place.resource} {place.issuer}", SAVED)
-        self._client_entry = Entry(settings.store, f"client {place.issuer}", CLIENT)
+        self._clients = Clients(settings, place.issuer, http, steps)
+        self._pending = PendingLogins(settings.store, settings.clock)
         self._work = SharedWork()
         self._last_proofs: Proofs | None = None
-        self._needed: Pending | None = None
-        self._replaced: list[Pending] = []
-        """Logins that no one may have finished. They are deleted when they have ended."""
-        self._new: Token | None = None
-        """What a login gave, until the server accepts it."""
-        self._new_until = 0.0
-        self._renewed: Token | None = None
-        """What a refresh gave, until the server accepts it: if it is refused, another refresh is no better."""
+        self._untried: _Untried | None = None
 
     # For each request
 
     def ready(self, method: str, url: str) -> Mapping[str, str] | None:
-        """The headers of a request, if they are known at once."""
-        if not self._entry.is_loaded or self._is_due or self._new is not None or self._renewed is not None:
+        """The headers of a request with a good token. None if something has to be done first, or after the response."""
+        if not self._entry.is_loaded or self._is_due or self._untried is not None:
             return None
         if self._key is not None:
             return None  # any response may have the nonce of the next proof: RFC 9449, section 8.2
         return self.headers(self._token, method, url)
 
     async def token(self) -> Token | None:
-        """The token to send: none that has ended, and in time a new one."""
+        """The token to send, which is refreshed if that is due. None if there is no good one: then the server says what it wants.
+
+        Raises:
+            AuthError: It cannot be refreshed now, and is not good any more; or the store cannot be used.
+        """
         if self._entry.is_loaded and (not self._is_due or (self._work.is_busy and self._is_good)):
             return self._token  # it still is good, even if another request gets the next one
         return await self._work.do("refresh", self._in_time)
@@ -157,16 +102,15 @@ class Authorization:
 
     def accepted(self, token: Token | None) -> None:
         """The server has taken *token*."""
-        if token == self._new:
-            self._new = None
-        if token == self._renewed:
-            self._renewed = None
+        if self._untried is not None and self._untried.token == token:
+            self._untried = None
 
     # For a request that was refused
 
     def is_new(self, token: Token | None) -> bool:
         """Whether *token* is of a login just now. If it is refused, another login is no better."""
-        return token is not None and token == self._new and self._now < self._new_until
+        new = self._untried
+        return new is not None and new.token == token and new.is_of_login and self._now < new.since + NEW_TIME
 
     async def other(self, refused: Token | None) -> Token | None:
         """A good token that another request, or another process, has gotten meanwhile."""
@@ -179,6 +123,7 @@ class Authorization:
 
     async def renew(
         self,
+        url: str,
         refused: Token | None,
         resource: Resource,
         server: AuthorizationServer,
@@ -186,7 +131,7 @@ class Authorization:
         *,
         wants_more: bool,
     ) -> Token | None:
-        """Another token than the *refused* one. None if there is no better one. *wants_more* is of scopes.
+        """Another token than the *refused* one, for the server at *url*. None if there is no better one. *wants_more* is of scopes.
 
         Raises:
             AuthError: There is none. The text says why.
@@ -198,21 +143,21 @@ class Authorization:
             asked = () if self._saved is None else self._saved.scopes
             if wants_more and set(challenge.scopes or resource.scopes or ()) <= set(asked):
                 return None  # the server refuses what it has asked for
-            if not wants_more and (token := await self._refreshed_instead(refused)) is not None:
+            new = self._untried
+            is_refreshed = new is not None and new.token == refused and not new.is_of_login
+            if not wants_more and not is_refreshed and (token := await self._refreshed(refused)) is not None:
                 return token
-            return await self._log_in(self._wanted(resource, server, challenge))
+            return await self._log_in(self._wanted(url, resource, server, challenge))
 
         return await self._work.do((wants_more, challenge.scopes), renew)
 
     async def finish(self, pending: Pending, redirected: str) -> None:
         """Finish the login of a web host."""
-        saved, request = pending.saved, pending.request
 
         async def finish() -> None:
-            self._needed = None
-            await self._exchange(saved, request, redirected)
+            await self._exchange(pending.saved, pending.request, redirected)
 
-        await self._work.do(request.state, finish)
+        await self._work.do(pending.request.state, finish)
 
     async def saved(self) -> Saved | None:
         """What is kept of it."""
@@ -220,22 +165,20 @@ class Authorization:
 
     async def forget(self) -> bool:
         """Forget the token and the client, and give up a login. Returns whether the token is revoked."""
-        given_up = LoginFailed(f"{shown(self._url)}: logged out before there was a token")
+        given_up = LoginFailed(f"{shown(self.place.resource)}: logged out before there was a token")
         return await self._work.do_instead("forget", self._forget, given_up)
 
     async def _forget(self) -> bool:
         async with self._work.uncancelled():  # what is forgotten can be revoked only now
-            await self._entry.load()
-            saved = self._saved
+            saved = await self._entry.load()
             while not await self._entry.save(None):  # another process has gotten the next token meanwhile
-                await self._entry.load()
-                saved = self._saved
-            await self._client_entry.keep(None)
-            endpoint = None if saved is None else self._endpoint(saved)
-            self._new = self._renewed = self._needed = None
-            if saved is None or saved.token is None or endpoint is None:
+                saved = await self._entry.load()
+            self._untried = None
+            await self._pending.forget()
+            await self._clients.forget()
+            if saved is None or saved.token is None:
                 return False
-            return await endpoint.revoke(saved.client, saved.token)
+            return await self._endpoint(saved).revoke(saved.client, saved.token)
 
     # What it has
 
@@ -247,6 +190,11 @@ class Authorization:
     def _token(self) -> Token | None:
         saved = self._entry.value
         return None if saved is None else saved.token
+
+    @property
+    def _key(self) -> dict[str, Any] | None:
+        saved = self._entry.value
+        return None if saved is None else saved.key
 
     @property
     def _now(self) -> float:
@@ -263,11 +211,6 @@ class Authorization:
         token = self._token
         return token is not None and not token.has_expired(self._now)
 
-    @property
-    def _key(self) -> dict[str, Any] | None:
-        saved = self._entry.value
-        return None if saved is None else saved.key
-
     def _proofs(self, key: dict[str, Any] | None) -> Proofs | None:
         """The proofs by *key*: the same for the same key, since they remember nonces."""
         if key is None:
@@ -276,38 +219,39 @@ class Authorization:
             self._last_proofs = Proofs(key)
         return self._last_proofs
 
-    def _http(self) -> AuthClient:
-        return AuthClient(self._url, client=self._settings.client, clock=self._settings.clock)
-
     def _endpoint(self, saved: Saved) -> TokenEndpoint:
-        key = None if self._settings.machine is None else self._settings.machine.key
-        for registration in self._settings.registrations:
-            if isinstance(registration, Dynamic):
-                continue
-            client = registration.client(saved.server, None)
-            if client is not None and client.id == saved.client.id:
-                key = registration.key
+        holder = self._clients.holder(saved)
+        key = None if holder is None else holder.key
         scopes = saved.scopes if saved.token is None else saved.token.scopes
         return TokenEndpoint(
-            self._http(), saved.server, saved.resource.identifier, scopes, self._steps, key, self._proofs(saved.key)
+            self._http, saved.server, saved.resource.identifier, scopes, self._steps, key, self._proofs(saved.key)
         )
 
-    async def _obtain(self, saved: Saved, ask: Callable[[TokenEndpoint], Awaitable[Token]]) -> Token:
-        """Get a token by *ask*, and keep it."""
+    async def _obtain(
+        self,
+        saved: Saved,
+        ask: Callable[[TokenEndpoint], Awaitable[Token]],
+        replaces: Callable[[Saved | None], bool] = lambda _: True,
+    ) -> Token | None:
+        """Get a token by *ask*, and keep it in the place of what it *replaces*. Returns the token that is kept."""
         try:
             token = await ask(self._endpoint(saved))
         except TokenRequestFailed as exc:
             if exc.code in UNKNOWN_CLIENT:
-                await self._client_entry.keep(None)  # a registration may end at any time
+                await self._clients.discard(saved.client)  # a registration may end at any time
             raise
         with CancelScope(shield=True):
-            await self._entry.keep(replace(saved, token=token, refreshing_until=None))
-        self._new, self._new_until = token, self._now + NEW_TIME
-        return token
+            await self._entry.keep(replace(saved, token=token, refreshing_until=None), replaces)
+        self._note(token, is_of_login=True)
+        return self._token
+
+    def _note(self, new: Token, *, is_of_login: bool) -> None:
+        if self._token == new:  # otherwise another process has logged out or in
+            self._untried = _Untried(new, is_of_login, self._now)
 
     # Logging in
 
-    def _wanted(self, resource: Resource, server: AuthorizationServer, challenge: Challenge) -> Wanted:
+    def _wanted(self, url: str, resource: Resource, server: AuthorizationServer, challenge: Challenge) -> Wanted:
         """The scopes are those of the challenge, else those of the resource; with all that were asked for before.
 
         Raises:
@@ -320,181 +264,111 @@ class Authorization:
         offline = (OFFLINE_ACCESS,) if OFFLINE_ACCESS in server.scopes and named else ()
         scopes = tuple(dict.fromkeys([*asked, *self._settings.scopes, *named, *offline]))
         if (length := len(" ".join(scopes))) > MOST_SCOPES:
-            raise LoginFailed(
-                f"{shown(self._url)} wants {length:,} characters of scopes, and {MOST_SCOPES:,} are the most"
-            )
+            raise LoginFailed(f"{shown(url)} wants {length:,} characters of scopes, and {MOST_SCOPES:,} are the most")
         key = self._key if self._settings.dpop else None
         if self._settings.dpop and key is None:
             if ES256 not in server.dpop_algorithms:
                 raise DiscoveryFailed(f"{excerpt(server.issuer)} does not offer DPoP with {ES256}")
             key = new_key()
-        return Wanted(resource, server, scopes, key)
+        return Wanted(url, resource, server, scopes, key)
 
-    async def _log_in(self, wanted: Wanted) -> Token:
+    async def _log_in(self, wanted: Wanted) -> Token | None:
         if (machine := self._settings.machine) is not None:
             return await self._obtain(wanted.by(machine.client), machine.token)
-        known = await self._client_entry.load()
+        known = await self._clients.registered()
         try:
-            return await self._log_in_by_person(wanted)
+            return await self._log_in_by_person(wanted, known)
         except TokenRequestFailed as exc:
             if exc.code not in UNKNOWN_CLIENT or known is None:
                 raise
-            return await self._log_in_by_person(wanted)  # registered again, once
+            return await self._log_in_by_person(wanted, None)  # registered again, once
 
-    async def _log_in_by_person(self, wanted: Wanted) -> Token:
+    async def _log_in_by_person(self, wanted: Wanted, known: OAuthClient | None) -> Token | None:
+        """Log in, if possible with the redirect URI that the client *known* is registered with."""
         login = self._settings.login
         if login is None:
             raise await self._authorization_needed(wanted)
-        self._logins.count(self._url)
+        self._login_limits.count(wanted.url)
         if isinstance(login, OnDevice):
-            client = await self._client(wanted, None)
+            client = await self._clients.client(wanted, None)
             return await self._obtain(wanted.by(client), lambda endpoint: login.token(endpoint, client))
-        known = self._client_entry.value
-        async with login.open(
-            known.redirect_uris[0] if known is not None and known.redirect_uris else None
-        ) as redirection:
+        preferred = known.redirect_uris[0] if known is not None and known.redirect_uris else None
+        async with login.open(preferred) as redirection:
             saved, request = await self._asking(wanted, redirection.redirect_uri)
-            redirected = await redirection.authorize(request.url, request.state, server=shown(self._url))
+            redirected = await redirection.authorize(request.url, request.state, server=shown(wanted.url))
         return await self._exchange(saved, request, redirected)
-
-    async def _asking(self, wanted: Wanted, redirect_uri: str) -> tuple[Saved, AuthorizationRequest]:
-        """What a person is to authorize, and by which request."""
-        client = await self._client(wanted, redirect_uri)
-        resource = wanted.resource.identifier
-        request = AuthorizationRequest.to(wanted.server, client, redirect_uri, resource, wanted.scopes)
-        return wanted.by(client), request
 
     async def _authorization_needed(self, wanted: Wanted) -> AuthorizationNeeded | LoginFailed:
         redirect_uri = self._settings.redirect_uri
         if redirect_uri is None:
-            return LoginFailed(f"{shown(self._url)} needs a login, and no one can log in: pass login=in_browser()")
-        needed = await self._still_needed()
-        if needed is None or needed.until - NEEDED_TIME / 2 < self._now or needed.saved.scopes != wanted.scopes:
-            self._logins.count(self._url)
-            needed = Pending(self._url, *await self._asking(wanted, redirect_uri), self._now + NEEDED_TIME)
-            if not await self._pending(needed).save(needed):
-                raise TokensError("the store has kept no login")
-            for replaced in self._replaced:
-                if replaced.until < self._now:
-                    await self._pending(replaced).take()
-            self._replaced = [replaced for replaced in self._replaced if replaced.until >= self._now] + [needed]
-            self._needed = needed
-        request = needed.request
+            return LoginFailed(f"{shown(wanted.url)} needs a login, and no one can log in: pass login=in_browser()")
+        pending = await self._pending.newest(wanted.scopes)
+        if pending is None:
+            self._login_limits.count(wanted.url)
+            pending = Pending(wanted.url, *await self._asking(wanted, redirect_uri), self._now + NEEDED_TIME)
+            await self._pending.add(pending)
+        request = pending.request
         return AuthorizationNeeded(
-            f"{shown(self._url)} needs a login at {excerpt(wanted.server.issuer)}", request.url, request.state
+            f"{shown(wanted.url)} needs a login at {excerpt(wanted.server.issuer)}", request.url, request.state
         )
 
-    async def _still_needed(self) -> Pending | None:
-        """The login that waits for its redirect. None if it has been finished, in any process."""
-        return None if self._needed is None else await self._pending(self._needed).load()
+    async def _asking(self, wanted: Wanted, redirect_uri: str) -> tuple[Saved, AuthorizationRequest]:
+        """What a person is to authorize, and by which request."""
+        client = await self._clients.client(wanted, redirect_uri)
+        resource = wanted.resource.identifier
+        request = AuthorizationRequest.to(wanted.server, client, redirect_uri, resource, wanted.scopes)
+        return wanted.by(client), request
 
-    def _pending(self, needed: Pending) -> Entry[Pending]:
-        return Entry(self._settings.store, f"login {needed.request.state}", PENDING)
-
-    async def _exchange(self, saved: Saved, request: AuthorizationRequest, redirected: str) -> Token:
+    async def _exchange(self, saved: Saved, request: AuthorizationRequest, redirected: str) -> Token | None:
         """The token for the code in *redirected*."""
         grant = code_grant(request, request.code_in(redirected))
         async with self._work.uncancelled():  # a code works only once
             return await self._obtain(saved, lambda endpoint: endpoint.request(saved.client, grant))
-
-    async def _client(self, wanted: Wanted, redirect_uri: str | None) -> OAuthClient:
-        """The client at the server: the first that a registration gives."""
-        server = wanted.server
-        for registration in self._settings.registrations:
-            if isinstance(registration, Dynamic):
-                scopes = (*wanted.scopes, *(wanted.resource.scopes or ()))
-                client = await self._registered(registration, server, redirect_uri, scopes)
-            else:
-                client = registration.client(server, redirect_uri)
-                outcome = "known there" if client is not None else "not for that server"
-                self._steps.add("registration", server.issuer, f"{registration!r} is {outcome}")
-            if client is not None:
-                return client
-        raise RegistrationFailed(
-            f"{excerpt(server.issuer)} takes none of {', '.join(map(repr, self._settings.registrations))}"
-        )
-
-    async def _registered(
-        self, registration: Dynamic, server: AuthorizationServer, redirect_uri: str | None, scopes: Sequence[str]
-    ) -> OAuthClient | None:
-        """The client of before, if it can still be used, or a new one."""
-        client = await self._client_entry.load()
-        if client is None or not client.can_be_used(redirect_uri, self._now):
-            scopes = tuple(dict.fromkeys(scopes))
-            client = await registration.register(self._http(), server, redirect_uri, scopes, self._steps)
-            if client is not None:
-                with CancelScope(shield=True):
-                    await self._client_entry.keep(client)
-        return client
 
     # Refreshing
 
     async def _in_time(self) -> Token | None:
         if not self._entry.is_loaded:
             await self._entry.load()
-        if not self._is_due:
-            return self._token
-        try:
-            return await self._refreshed()
-        except (TokenRequestFailed, TokensError) as exc:
-            if self._is_good:
-                return self._token
-            if self._settings.machine is not None or not isinstance(exc, TokenRequestFailed) or not exc.refused:
-                raise
-            return None  # a request without a token tells what the server wants
-
-    async def _refreshed_instead(self, refused: Token | None) -> Token | None:
-        """A refreshed token. None if a login is left."""
-        if refused is not None and refused == self._renewed:
-            return None
-        try:
-            token = await self._refreshed(refused)
-        except TokenRequestFailed as exc:
-            if self._settings.machine is not None or not exc.refused:
-                raise  # a login is no better
-            return None
-        return None if token == refused else token
+        if self._is_due:
+            try:
+                await self._refreshed()
+            except AuthError:
+                if not self._is_good:
+                    raise
+        return self._token if self._is_good else None
 
     async def _refreshed(self, refused: Token | None = None) -> Token | None:
-        """A token for the refresh token, or another than the *refused* one that still is good. None if there is none.
+        """Another good token than the *refused* one: a new one, if that is due. None if a login has to give it.
 
         Raises:
-            TokenRequestFailed: The server gave none.
+            TokenRequestFailed: The server gave none, and a login would give none either.
             TokensError: The store cannot be used.
         """
         while True:
-            saved = await self._unclaimed(refused)
+            saved, now = await self._entry.load(), self._now
             if saved is None or saved.token is None:
                 return None
+            token = saved.token
+            is_good = token != refused and not token.has_expired(now)
+            # A later end is of a clock that was wrong.
+            is_claimed = saved.refreshing_until is not None and now <= saved.refreshing_until <= now + 2 * LEASE
+            if is_good and (is_claimed or not token.is_due(now)):
+                return token
+            if is_claimed:  # by another process
+                await sleep(LEASE_POLL)
+                continue
             machine = self._settings.machine
-            if machine is not None and machine.issuer in (None, self.place.issuer) and saved.token.is_due(self._now):
-                return await self._obtain(replace(saved, token=None), machine.token)
-            client = self._refreshing_client(saved)
-            is_left = saved.refreshing_until is not None  # to another process
-            is_other = saved.token != refused and (is_left or not saved.token.is_due(self._now))
-            if client is None or saved.token.refresh_token is None or is_other:
-                return None if saved.token.has_expired(self._now) else saved.token
+            if machine is not None and machine.issuer in (None, self.place.issuer) and token.is_due(now):
+                # Unless another process has logged out.
+                return await self._obtain(replace(saved, token=None), machine.token, lambda stored: stored is not None)
+            client = self._clients.current(saved)
+            if client is None or token.refresh_token is None:
+                return token if is_good else None
             async with self._work.uncancelled():  # the refresh token may work only once
                 claimed = await self._claim(saved)
                 if claimed is not None:
-                    return await self._refresh(claimed, saved.token, saved.token.refresh_token, client)
-
-    async def _unclaimed(self, refused: Token | None) -> Saved | None:
-        """What the store has, once no other process refreshes its token; or before, if it is good and not the *refused* one.
-
-        One process refreshes at a time: a refresh token may work only once.
-        """
-        while True:
-            await self._entry.load()
-            saved, now = self._saved, self._now
-            if saved is None or saved.token is None or saved.refreshing_until is None:
-                return saved
-            # A later end is of a clock that was wrong.
-            if not now <= saved.refreshing_until <= now + 2 * LEASE:
-                return replace(saved, refreshing_until=None)
-            if saved.token != refused and not saved.token.has_expired(now):
-                return saved
-            await sleep(LEASE_POLL)
+                    return await self._refresh(claimed, token, token.refresh_token, client)
 
     async def _claim(self, saved: Saved) -> Saved | None:
         """*saved* with a lease, which has been stored with time left for a token request. None if another process was first."""
@@ -507,6 +381,7 @@ class Authorization:
                 return claimed
 
     async def _refresh(self, claimed: Saved, old: Token, refresh_token: str, client: OAuthClient) -> Token | None:
+        """Another token than the *old* one. None if the server has refused to refresh that: then a login may give one."""
         kept = replace(claimed, refreshing_until=None)
         new: Token | None = None
 
@@ -525,23 +400,12 @@ class Authorization:
             if exc.code == INVALID_GRANT or exc.code in UNKNOWN_CLIENT:
                 kept = replace(kept, token=None)
             if exc.code in UNKNOWN_CLIENT:
-                await self._client_entry.keep(None)
-            raise
+                await self._clients.discard(claimed.client)
+            if not exc.refused:
+                raise
         finally:
             with CancelScope(shield=True):
                 await self._entry.keep(kept, replaces)
-        if self._token == new:
-            self._renewed = new
-        return self._token
-
-    def _refreshing_client(self, saved: Saved) -> OAuthClient | None:
-        """The client that the token of *saved* belongs to, with the secret that the host passes now. None without one."""
-        if self._settings.machine is not None:
-            return None  # it asks for a new token instead
-        for registration in self._settings.registrations:
-            if isinstance(registration, Dynamic):
-                continue
-            client = registration.client(saved.server, None)
-            if client is not None and client.id == saved.client.id:
-                return client
-        return saved.client if any(isinstance(each, Dynamic) for each in self._settings.registrations) else None
+        if new is not None:
+            self._note(new, is_of_login=False)
+        return self._token if self._token != old else None

@@ -9,21 +9,21 @@ import time
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import httpx
 
-from mcp_host.auth.authorization import Authorization, LoginLimit, Settings
+from mcp_host.auth.authorization import Authorization
 from mcp_host.auth.challenges import INSUFFICIENT_SCOPE, Challenge, token_challenge
-from mcp_host.auth.client import AuthClient
 from mcp_host.auth.device import OnDevice
 from mcp_host.auth.discovery import NO_ALIASES, Step, Steps, canonical, discover, shown
-from mcp_host.auth.errors import LoginFailed
 from mcp_host.auth.grants import USE_DPOP_NONCE, Token
 from mcp_host.auth.login import Login, LoginFunction, by_function
+from mcp_host.auth.login_limits import LoginLimits
 from mcp_host.auth.machines import Machine
+from mcp_host.auth.pending import take_login
 from mcp_host.auth.registration import Dynamic, Registered, Registration
-from mcp_host.auth.saved import PENDING, PLACE, Entry, Place, Saved
+from mcp_host.auth.saved import PLACE, Entry, Place, Saved
+from mcp_host.auth.settings import Settings
 from mcp_host.auth.shared_work import SharedWork
 from mcp_host.auth.stores import MemoryTokens, TokenStore
 from mcp_host.transports._http.backend import AnyClient
@@ -94,7 +94,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         )
         self._servers: dict[str, _Server] = {}
         self._authorizations: dict[Place, Authorization] = {}
-        self._logins: dict[str, LoginLimit] = {}
+        self._login_limits = LoginLimits(_clock)
 
     @classmethod
     def machine(
@@ -174,11 +174,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
             LoginFailed: There is no such login, or it was denied.
             TokenRequestFailed: There is no token.
         """
-        pending = await Entry(self._settings.store, f"login {state}", PENDING).take()
-        if pending is None:
-            raise LoginFailed("no login waits with this state: it has ended, or is another user's: begin again")
-        if pending.until < self._settings.clock():
-            raise LoginFailed("this login took too long: begin again")
+        pending = await take_login(self._settings.store, state, self._settings.clock)
         server = self._server(pending.url)
         saved = pending.saved
         authorization = self._authorization(Place(saved.resource.identifier, saved.server.issuer), server)
@@ -238,9 +234,8 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         """
         authorization = self._authorizations.get(place)
         if authorization is None:
-            scheme, netloc, *_ = urlsplit(server.url)
-            logins = self._logins.setdefault(f"{scheme}://{netloc}", LoginLimit(self._settings.clock))
-            authorization = Authorization(self._settings, place, server.url, server.steps, logins)
+            http = self._settings.http(server.url)
+            authorization = Authorization(self._settings, place, http, server.steps, self._login_limits)
             _keep(self._authorizations, place, authorization)
         return authorization
 
@@ -292,12 +287,13 @@ class _Server:
         """
         while True:
             renewed = await self._work.do(
-                (wants_more, challenge.scopes), lambda: self._renewed(refused, challenge, wants_more=wants_more)
+                (wants_more, challenge.scopes), lambda: self._renew(refused, challenge, wants_more=wants_more)
             )
+            # It may be the work of a request that was refused with an older token, which has given it this one.
             if renewed is None or renewed[1] != refused:
-                return renewed  # otherwise it is of a request that had another token
+                return renewed
 
-    async def _renewed(
+    async def _renew(
         self, refused: Token | None, challenge: Challenge, *, wants_more: bool
     ) -> tuple[Authorization, Token] | None:
         known = self.authorization
@@ -309,12 +305,11 @@ class _Server:
         self.steps.clear()
         self.steps.add("request", self.url, "403, it wants more scopes" if wants_more else "401, it wants a token")
         settings = self._auth._settings
-        http = AuthClient(self.url, client=settings.client, clock=settings.clock)
-        aliases = settings.issuer_aliases
+        http, aliases = settings.http(self.url), settings.issuer_aliases
         resource, server = await discover(http, self.url, challenge, self.steps, issuer=self._issuer, aliases=aliases)
         authorization = self._auth._authorization(Place(resource.identifier, server.issuer), self)
         await self.keep(authorization)
-        token = await authorization.renew(refused, resource, server, challenge, wants_more=wants_more)
+        token = await authorization.renew(self.url, refused, resource, server, challenge, wants_more=wants_more)
         return None if token is None else (authorization, token)
 
     @property

@@ -44,6 +44,22 @@ class Saved:
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a login is for, before its client is known."""
+
+    url: str
+    """Of the MCP server."""
+    resource: Resource
+    server: AuthorizationServer
+    scopes: tuple[str, ...]
+    key: dict[str, Any] | None = field(repr=False)
+    """The private key that the token is to be bound to, if it is (a JWK)."""
+
+    def by(self, client: OAuthClient) -> Saved:
+        return Saved(self.resource, self.server, client, None, self.scopes, self.key)
+
+
+@dataclass(frozen=True, slots=True)
 class Pending:
     """A login of a web host that waits for its redirect."""
 
