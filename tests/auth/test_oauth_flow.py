@@ -788,6 +788,26 @@ async def test_a_url_whose_login_another_process_has_finished_is_not_given_again
     assert again.value.state != needed.value.state
 
 
+async def test_a_login_that_is_denied_leaves_the_authorization_server_of_before() -> None:
+    world = World()
+    other = AuthorizationServer(origin="http://127.0.0.1:1003", clock=world.clock)
+    world.apps[1003] = other.app()
+    auth, needed = world.oauth(login=None), []
+    for server in (other, world.server):
+        world.site.server = server
+        with pytest.raises(AuthorizationNeeded) as raised:
+            await world.call(auth)
+        needed.append(raised.value)
+    await auth.finish(needed[1].state, await world.person(needed[1].url))
+    denied = {"state": needed[0].state, "iss": other.issuer, "error": "access_denied"}
+
+    with pytest.raises(LoginFailed, match="denied"):
+        await auth.finish(needed[0].state, f"{CALLBACK}?{urlencode(denied)}")
+
+    assert await world.call(auth) == 200
+    assert world.site.seen.count("") == len(needed)
+
+
 async def test_logins_that_no_one_has_finished_in_time_are_deleted() -> None:
     world, store = World(), MemoryTokens()
     auth = world.oauth(login=None, tokens=store)

@@ -281,7 +281,7 @@ class Authorization:
         except TokenRequestFailed as exc:
             if exc.code not in UNKNOWN_CLIENT or known is None:
                 raise
-            return await self._log_in_by_person(wanted, None)  # registered again, once
+            return await self._log_in_by_person(wanted, await self._clients.registered())  # registered again, once
 
     async def _log_in_by_person(self, wanted: Wanted, known: OAuthClient | None) -> Token | None:
         """Log in, if possible with the redirect URI that the client *known* is registered with."""

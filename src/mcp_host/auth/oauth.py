@@ -154,7 +154,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
             authorization, token = renewed
 
     def ready(self, method: str, url: str) -> Mapping[str, str] | None:
-        """The headers of a request, if they are known at once. For transports that need no flow then."""
+        """The headers of a request with a good token, for transports that need no flow then. None if one is needed."""
         server = self._servers.get(url)
         if server is None or server.authorization is None:
             return None
@@ -178,8 +178,8 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         server = self._server(pending.url)
         saved = pending.saved
         authorization = self._authorization(Place(saved.resource.identifier, saved.server.issuer), server)
-        await server.keep(authorization)
         await authorization.finish(pending, redirected)
+        await server.keep(authorization)
 
     def explain(self) -> str:
         """Each step on the way to a token, for people. `steps` has them as data."""
