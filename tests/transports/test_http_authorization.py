@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 from base64 import b64encode
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import ModuleType
 from typing import Any
@@ -17,6 +18,8 @@ from mcp_host import StreamableHttp
 from mcp_host.errors import McpError, Unauthorized
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Notification, Request
+from mcp_host.transports._http import response
+from mcp_host.transports._http.response import ERROR_SIZE
 from mcp_host.transports.base import Channel
 from tests.transports.http_peers import INITIALIZE, VERSION, RecordedHandle, Wire, event, head, serving
 from tests.transports.legacy_peers import legacy, stream
@@ -319,7 +322,10 @@ class FailingAtOnce(ReadyAndFailing):
 
 @pytest.mark.parametrize("auth", [Failing(), ReadyAndFailing(), FailingAtOnce()])
 @ways
-async def test_a_refusal_is_closed_if_the_auth_fails(way: Way, auth: httpx.Auth) -> None:
+async def test_a_refusal_is_closed_if_the_auth_fails(
+    way: Way, auth: httpx.Auth, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(response, "ERROR_TIME", 0.05)  # its body does not come
     closed = anyio.Event()
 
     async def refuse(wire: Wire) -> None:
@@ -334,7 +340,7 @@ async def test_a_refusal_is_closed_if_the_auth_fails(way: Way, auth: httpx.Auth)
         await closed.wait()
 
 
-@pytest.mark.parametrize("kind", [Ready, NotReady])
+@pytest.mark.parametrize("kind", [Sequel, Ready, NotReady])
 @ways
 async def test_a_refusal_without_end_delays_the_next_request_for_a_moment(way: Way, kind: type[Sequel]) -> None:
     async def script(wire: Wire) -> None:
@@ -351,6 +357,43 @@ async def test_a_refusal_without_end_delays_the_next_request_for_a_moment(way: W
         await channel.request(PING, {}, auth.handle)
 
     assert auth.handle.done
+
+
+class Reading(httpx.Auth):
+    """Reads what it is refused with."""
+
+    requires_response_body = True
+    read = b""
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        self.read = (yield request).content
+        request.headers["Authorization"] = BASIC
+        yield request
+
+
+@pytest.mark.parametrize("coding", ["identity", "gzip"])
+@pytest.mark.parametrize("of_client", [False, True], ids=["of the transport", "of the client"])
+async def test_an_auth_of_httpx_reads_the_beginning_of_a_refusal_only(of_client: bool, coding: str) -> None:
+    auth, body = Reading(), b"x" * 1_000_000
+
+    async def script(wire: Wire) -> None:
+        while True:
+            if (await wire.hear()).headers.get("authorization") == BASIC:
+                await wire.reply(200, {"content-type": "application/json"}, ANSWER)
+            else:
+                sent = gzip.compress(body) if coding == "gzip" else body
+                await wire.reply(401, {"content-encoding": coding}, sent)
+
+    handle = RecordedHandle()
+    async with (
+        serving(script) as peer,
+        httpx.AsyncClient(auth=auth if of_client else None) as client,
+        opened(StreamableHttp(peer.url, client=client, auth=None if of_client else auth)) as channel,
+    ):
+        await channel.request(PING, {}, handle)
+
+    assert handle.done
+    assert auth.read == body[:ERROR_SIZE]
 
 
 @ways

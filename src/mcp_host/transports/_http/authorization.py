@@ -56,17 +56,23 @@ def library_of(auth: object) -> ModuleType:
 
 
 class Pausing:
-    """An *auth* that is no `ReadyAuth`, for `HttpLibrary.pausing`. It is inside *waiting* for as long as *auth* itself takes."""
+    """An *auth* that is no `ReadyAuth`, for `HttpLibrary.pausing`. It is inside *waiting* for as long as *auth* itself takes.
 
-    def __init__(self, auth: Auth, waiting: Waiting) -> None:
+    httpx reads all of a response that *auth* answers, or wants to read. So a refusal is cut with *shorten* before.
+    """
+
+    def __init__(self, auth: Auth, waiting: Waiting, *, shorten: Callable[[Any], Awaitable[None]]) -> None:
         self._auth = auth
         self._waiting = waiting
+        self._shorten = shorten
 
     async def async_auth_flow(self, request: Any) -> AsyncIterator[Any]:
         async with aclosing(self._auth.async_auth_flow(request)) as flow:
-            response = None
+            response: Any = None
             while (asked := await _next(flow, response, self._waiting)) is not None:
                 response = yield asked
+                if response.status_code in REFUSED:
+                    await self._shorten(response)
 
 
 async def send_authorized(

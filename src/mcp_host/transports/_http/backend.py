@@ -7,7 +7,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import nullcontext, suppress
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from http.client import HTTPResponse
 from http.cookiejar import Cookie, CookieJar
 from types import ModuleType
@@ -78,7 +78,7 @@ class HttpLibrary:
         self.request_body: Callable[[bytes], httpx.AsyncByteStream]
         self.request_body = type("Body", (RequestBody, module.AsyncByteStream), {})
         self.pausing: Callable[[Auth, Waiting], httpx.Auth]
-        self.pausing = type("Auth", (Pausing, module.Auth), {})
+        self.pausing = partial(type("Auth", (Pausing, module.Auth), {}), shorten=self._shorten)
 
     @staticmethod
     def of(client: object) -> tuple[HttpLibrary, httpx.AsyncClient]:
@@ -100,6 +100,15 @@ class HttpLibrary:
         if isinstance(exc, self._never_sent):
             return ConnectFailed(message, may_have_run=False)
         return ConnectionClosed(message)
+
+    async def _shorten(self, response: httpx.Response) -> None:
+        """Keep only the beginning of a body."""
+        if response.is_stream_consumed:
+            return  # by a hook of the caller's client
+        async with HttpxResponse(response, "", self) as whole:
+            beginning = await whole.beginning()
+        response.headers.pop("content-encoding", None)
+        response.stream, response.is_closed = self.module.ByteStream(beginning), False
 
     def shown(self, exc: Exception) -> Exception | None:
         """*exc*, if it may be shown: a LocalProtocolError quotes a header, which may be a secret."""
@@ -252,6 +261,7 @@ class HttpxBackend(HttpBackend):
             auth = self._library.pausing(self._flow, waiting)
         elif self._auth is None:
             auth = (None if self._anonymous else self._client.auth) or self._basic
+            auth = auth and self._library.pausing(auth, nullcontext)
         headers = dict({name.lower(): (name, value) for name, value in headers.items()}.values())  # see `checked`
         try:
             request = self._client.build_request(

@@ -170,7 +170,7 @@ class HttpResponse(ABC):
 
     async def error(self) -> HttpStatusError:
         """The exception for a response that is no success, with the beginning of its body."""
-        body = await self._beginning()
+        body = await self.beginning()
         text = body.decode(errors="replace")
         # Under any id: one SDK answers with the id "server-error".
         messages = decode(body) if self.content_type == JSON else ()
@@ -196,7 +196,7 @@ class HttpResponse(ABC):
             error.challenges = tuple(value for value in challenges if len(value) <= MAX_CHALLENGE)
         return error
 
-    async def _beginning(self) -> bytes:
+    async def beginning(self) -> bytes:
         """The body up to `ERROR_SIZE`, or to where it breaks off."""
         pieces: list[bytes] = []
         size = 0
