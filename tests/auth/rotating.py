@@ -6,7 +6,7 @@ import sys
 
 import anyio
 
-from mcp_host.auth.stores import FileTokens, KeyringTokens, TokenStore
+from mcp_host.auth.storage.stores import FileTokens, KeyringTokens, TokenStore
 
 KEY = "https://auth.example.com mcp"
 

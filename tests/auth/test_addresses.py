@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from mcp_host.auth.addresses import Kind, kinds_allowed_by, kinds_of_address, kinds_of_host
+from mcp_host.auth.requests.addresses import Kind, kinds_allowed_by, kinds_of_address, kinds_of_host
 
 PUBLIC, PRIVATE, LOOPBACK = Kind.PUBLIC, Kind.PRIVATE, Kind.LOOPBACK
 LINK_LOCAL, RESERVED = Kind.LINK_LOCAL, Kind.RESERVED

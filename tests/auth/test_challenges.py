@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_host.auth.challenges import Challenge, challenges, token_challenge
+from mcp_host.auth.requests.challenges import Challenge, challenges, token_challenge
 
 
 @pytest.mark.parametrize(

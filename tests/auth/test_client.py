@@ -18,8 +18,8 @@ from anyio.streams.tls import TLSStream
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_host.auth.client import Answer, AuthClient
 from mcp_host.auth.errors import AddressRefused, AuthError, DiscoveryFailed, RegistrationFailed, TokenRequestFailed
+from mcp_host.auth.requests.client import Answer, AuthClient
 from mcp_host.transports._http import tls
 from tests.clock import advance
 from tests.transports.http_contract import certified, libraries, trusting

@@ -9,9 +9,10 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_host.auth.challenges import NO_CHALLENGE, Challenge
-from mcp_host.auth.client import Answer, AuthClient
-from mcp_host.auth.discovery import (
+from mcp_host.auth.errors import DiscoveryFailed
+from mcp_host.auth.requests.challenges import NO_CHALLENGE, Challenge
+from mcp_host.auth.requests.client import Answer, AuthClient
+from mcp_host.auth.requests.discovery import (
     AuthorizationServer,
     Resource,
     Steps,
@@ -22,7 +23,6 @@ from mcp_host.auth.discovery import (
     resource_urls,
     shown,
 )
-from mcp_host.auth.errors import DiscoveryFailed
 
 MCP, ISSUER = "https://mcp.test/mcp", "https://as.test/tenant"
 RESOURCE_URL = "https://mcp.test/.well-known/oauth-protected-resource/mcp"

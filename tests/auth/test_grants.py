@@ -9,11 +9,11 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
-from mcp_host.auth.client import Answer
-from mcp_host.auth.discovery import AuthorizationServer
 from mcp_host.auth.errors import DiscoveryFailed, LoginFailed, TokenRequestFailed
 from mcp_host.auth.grants import AuthorizationRequest, Token, authenticated, read_token
 from mcp_host.auth.registration import OAuthClient
+from mcp_host.auth.requests.client import Answer
+from mcp_host.auth.requests.discovery import AuthorizationServer
 from tests.auth.world import CALLBACK
 
 ISSUER = "https://as.test"

@@ -13,11 +13,11 @@ from starlette.responses import JSONResponse, Response
 
 from mcp_host.auth import LoginFailed, MemoryTokens, OAuth, TokenRequestFailed
 from mcp_host.auth.authorization import LEASE
-from mcp_host.auth.client import AuthClient
-from mcp_host.auth.discovery import AuthorizationServer, Steps
 from mcp_host.auth.grants import REQUEST_TIME, TokenEndpoint, refresh_grant
 from mcp_host.auth.keys import Proofs, new_key
 from mcp_host.auth.registration import OAuthClient
+from mcp_host.auth.requests.client import AuthClient
+from mcp_host.auth.requests.discovery import AuthorizationServer, Steps
 from tests.auth.world import Gate, World
 
 SOON = 10.0  # seconds, on a busy machine

@@ -13,7 +13,7 @@ from anyio import CancelScope, Event, create_task_group, fail_after, wait_all_ta
 from anyio.abc import TaskGroup
 
 from mcp_host.auth.errors import AddressRefused, LoginFailed
-from mcp_host.auth.login import Login, Redirection, by_function, in_browser, paste
+from mcp_host.auth.login.ways import Login, Redirection, by_function, in_browser, paste
 from mcp_host.terminal import device
 from tests.terminal.screens import Screen
 

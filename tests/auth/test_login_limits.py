@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mcp_host.auth.login_limits import LOGINS_TIME, LoginLimits
+from mcp_host.auth.login.limits import LOGINS_TIME, LoginLimits
 
 
 def test_what_was_long_ago_is_forgotten() -> None:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from mcp_host.auth import FileTokens, LoginFailed, MemoryTokens, OAuth
-from mcp_host.auth.saved import Saved
+from mcp_host.auth.storage.saved import Saved
 from tests.auth.authorization_server import Protected
 from tests.auth.world import Gate, World, call, oauth
 

@@ -22,7 +22,7 @@ from anyio import (
 )
 from anyio.abc import SocketAttribute, SocketListener, SocketStream
 
-from mcp_host.auth.loopback import LoopbackListener, find_port, read_query
+from mcp_host.auth.login.loopback import LoopbackListener, find_port, read_query
 
 STATE = "st4te-of-this-login"
 FINE = f"?code=c0de&state={STATE}"

@@ -24,7 +24,7 @@ from mcp_host.auth import (
     TokenRequestFailed,
     TokensError,
 )
-from mcp_host.auth.stores import FileTokens
+from mcp_host.auth.storage.stores import FileTokens
 from tests.auth.authorization_server import AuthorizationServer, parameters
 from tests.auth.world import CALLBACK, Gate, World
 

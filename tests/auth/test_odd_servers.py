@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from mcp_host import Client, StreamableHttp
 from mcp_host.auth import AuthorizationNeeded, DiscoveryFailed, LoginFailed, MemoryTokens, OAuth
-from mcp_host.auth.saved import Saved
+from mcp_host.auth.storage.saved import Saved
 from tests.auth.authorization_server import Protected
 from tests.auth.world import CALLBACK, World, person
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from mcp_host.auth.client import Answer, AuthClient
-from mcp_host.auth.discovery import AuthorizationServer, Steps
 from mcp_host.auth.errors import RegistrationFailed
 from mcp_host.auth.registration import Dynamic, OAuthClient, Registered
+from mcp_host.auth.requests.client import Answer, AuthClient
+from mcp_host.auth.requests.discovery import AuthorizationServer, Steps
 from mcp_host.types import JSONObject
 from tests.auth.world import CALLBACK
 

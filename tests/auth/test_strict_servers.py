@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from mcp_host.auth import OAuth, RegistrationFailed
 from mcp_host.auth.grants import authenticated
-from mcp_host.auth.login import LoginFunction
+from mcp_host.auth.login.ways import LoginFunction
 from mcp_host.auth.registration import OAuthClient
 from tests.asgi import serving
 from tests.auth.authorization_server import AuthorizationServer, Protected, protected

@@ -3,8 +3,6 @@
 https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 """
 
-from mcp_host.auth.device import DeviceCode, OnDevice
-from mcp_host.auth.discovery import Step
 from mcp_host.auth.errors import (
     AddressRefused,
     AuthError,
@@ -16,12 +14,14 @@ from mcp_host.auth.errors import (
     TokensError,
 )
 from mcp_host.auth.keys import PrivateKey
-from mcp_host.auth.login import Login, LoginFunction, Redirection, in_browser, paste
+from mcp_host.auth.login.device import DeviceCode, OnDevice
+from mcp_host.auth.login.ways import Login, LoginFunction, Redirection, in_browser, paste
 from mcp_host.auth.machines import ClientSecret, EnterpriseManaged, Machine, PrivateKeyJwt, Workload
 from mcp_host.auth.oauth import OAuth
 from mcp_host.auth.registration import Cimd, Dynamic, Registered, Registration
-from mcp_host.auth.saved import Saved
-from mcp_host.auth.stores import FileTokens, KeyringTokens, MemoryTokens, TokenStore
+from mcp_host.auth.requests.discovery import Step
+from mcp_host.auth.storage.saved import Saved
+from mcp_host.auth.storage.stores import FileTokens, KeyringTokens, MemoryTokens, TokenStore
 
 __all__ = [
     "AddressRefused",

@@ -11,20 +11,20 @@ from typing import Any
 
 from anyio import CancelScope, sleep
 
-from mcp_host.auth.challenges import Challenge
-from mcp_host.auth.client import AuthClient
 from mcp_host.auth.clients import Clients
-from mcp_host.auth.device import OnDevice
-from mcp_host.auth.discovery import AuthorizationServer, Resource, Steps, shown
 from mcp_host.auth.errors import AuthError, AuthorizationNeeded, DiscoveryFailed, LoginFailed, TokenRequestFailed
 from mcp_host.auth.grants import OFFLINE_ACCESS, AuthorizationRequest, Token, TokenEndpoint, code_grant, refresh_grant
 from mcp_host.auth.keys import ES256, Proofs, new_key
-from mcp_host.auth.login_limits import LoginLimits
-from mcp_host.auth.pending import NEEDED_TIME, PendingLogins
+from mcp_host.auth.login.device import OnDevice
+from mcp_host.auth.login.limits import LoginLimits
 from mcp_host.auth.registration import OAuthClient
-from mcp_host.auth.saved import SAVED, Entry, Pending, Place, Saved, Wanted
+from mcp_host.auth.requests.challenges import Challenge
+from mcp_host.auth.requests.client import AuthClient
+from mcp_host.auth.requests.discovery import AuthorizationServer, Resource, Steps, shown
 from mcp_host.auth.settings import Settings
 from mcp_host.auth.shared_work import SharedWork
+from mcp_host.auth.storage.pending import NEEDED_TIME, PendingLogins
+from mcp_host.auth.storage.saved import SAVED, Entry, Pending, Place, Saved, Wanted
 from mcp_host.errors import excerpt
 
 INVALID_GRANT = "invalid_grant"

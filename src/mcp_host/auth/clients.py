@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from anyio import CancelScope
 
-from mcp_host.auth.client import AuthClient
-from mcp_host.auth.discovery import AuthorizationServer, Steps
 from mcp_host.auth.errors import RegistrationFailed
 from mcp_host.auth.machines import Machine
 from mcp_host.auth.registration import Cimd, Dynamic, OAuthClient, Registered, Registration
-from mcp_host.auth.saved import CLIENT, Entry, Saved, Wanted
+from mcp_host.auth.requests.client import AuthClient
+from mcp_host.auth.requests.discovery import AuthorizationServer, Steps
 from mcp_host.auth.settings import Settings
+from mcp_host.auth.storage.saved import CLIENT, Entry, Saved, Wanted
 from mcp_host.errors import excerpt
 
 

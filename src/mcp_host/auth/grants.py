@@ -13,15 +13,15 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from anyio import move_on_after
 
-from mcp_host.auth.discovery import S256, AuthorizationServer, Steps, shown
 from mcp_host.auth.errors import AuthError, DiscoveryFailed, LoginFailed, TokenRequestFailed
 from mcp_host.auth.keys import PrivateKey, Proofs
 from mcp_host.auth.registration import OAuthClient
-from mcp_host.auth.responses import error_code, known_code
+from mcp_host.auth.requests.discovery import S256, AuthorizationServer, Steps, shown
+from mcp_host.auth.requests.responses import error_code, known_code
 from mcp_host.errors import excerpt
 
 if TYPE_CHECKING:
-    from mcp_host.auth.client import Answer, AuthClient
+    from mcp_host.auth.requests.client import Answer, AuthClient
 
 ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 OFFLINE_ACCESS = "offline_access"

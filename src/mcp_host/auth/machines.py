@@ -10,12 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from mcp_host.auth.discovery import shown
 from mcp_host.auth.errors import TokenRequestFailed
 from mcp_host.auth.grants import Token, TokenEndpoint, authenticated
 from mcp_host.auth.keys import PrivateKey
 from mcp_host.auth.registration import OAuthClient, TokenAuthMethod
-from mcp_host.auth.responses import error_code
+from mcp_host.auth.requests.discovery import shown
+from mcp_host.auth.requests.responses import error_code
 from mcp_host.handlers import as_async
 
 CLIENT_CREDENTIALS = "client_credentials"

@@ -13,19 +13,19 @@ from typing import Any, TypeVar
 import httpx
 
 from mcp_host.auth.authorization import Authorization
-from mcp_host.auth.challenges import INSUFFICIENT_SCOPE, Challenge, token_challenge
-from mcp_host.auth.device import OnDevice
-from mcp_host.auth.discovery import NO_ALIASES, Step, Steps, canonical, discover, shown
 from mcp_host.auth.grants import USE_DPOP_NONCE, Token
-from mcp_host.auth.login import Login, LoginFunction, by_function
-from mcp_host.auth.login_limits import LoginLimits
+from mcp_host.auth.login.device import OnDevice
+from mcp_host.auth.login.limits import LoginLimits
+from mcp_host.auth.login.ways import Login, LoginFunction, by_function
 from mcp_host.auth.machines import Machine
-from mcp_host.auth.pending import take_login
 from mcp_host.auth.registration import Dynamic, Registered, Registration
-from mcp_host.auth.saved import PLACE, Entry, Place, Saved
+from mcp_host.auth.requests.challenges import INSUFFICIENT_SCOPE, Challenge, token_challenge
+from mcp_host.auth.requests.discovery import NO_ALIASES, Step, Steps, canonical, discover, shown
 from mcp_host.auth.settings import Settings
 from mcp_host.auth.shared_work import SharedWork
-from mcp_host.auth.stores import MemoryTokens, TokenStore
+from mcp_host.auth.storage.pending import take_login
+from mcp_host.auth.storage.saved import PLACE, Entry, Place, Saved
+from mcp_host.auth.storage.stores import MemoryTokens, TokenStore
 from mcp_host.transports._http.backend import AnyClient
 
 try:

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from mcp_host.auth.discovery import LOOPBACK, AuthorizationServer, Steps, shown
 from mcp_host.auth.errors import RegistrationFailed
 from mcp_host.auth.keys import PrivateKey
-from mcp_host.auth.responses import error_code
+from mcp_host.auth.requests.discovery import LOOPBACK, AuthorizationServer, Steps, shown
+from mcp_host.auth.requests.responses import error_code
 
 if TYPE_CHECKING:
-    from mcp_host.auth.client import Answer, AuthClient
+    from mcp_host.auth.requests.client import Answer, AuthClient
 
 TokenAuthMethod: TypeAlias = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
 """How a client authenticates at the token endpoint."""

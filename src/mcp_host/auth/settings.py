@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from mcp_host.auth.client import AuthClient
-from mcp_host.auth.device import OnDevice
-from mcp_host.auth.login import Login
+from mcp_host.auth.login.device import OnDevice
+from mcp_host.auth.login.ways import Login
 from mcp_host.auth.machines import Machine
 from mcp_host.auth.registration import Registration
-from mcp_host.auth.stores import TokenStore
+from mcp_host.auth.requests.client import AuthClient
+from mcp_host.auth.storage.stores import TokenStore
 from mcp_host.transports._http.backend import AnyClient
 
 

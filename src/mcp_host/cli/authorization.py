@@ -24,9 +24,9 @@ from mcp_host.auth import (
 )
 from mcp_host.auth import in_browser as login_in_browser
 from mcp_host.auth import paste as login_by_paste
-from mcp_host.auth.discovery import WITHOUT_METADATA, shown
 from mcp_host.auth.grants import Token, TokenEndpoint
 from mcp_host.auth.registration import OAuthClient
+from mcp_host.auth.requests.discovery import WITHOUT_METADATA, shown
 from mcp_host.cli.arguments import NAME, Options
 from mcp_host.cli.output import Printer, UsageError, clear_status_line
 from mcp_host.errors import excerpt

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from mcp_host.auth import LoginFailed, OAuth, Saved
-from mcp_host.auth.discovery import shown
+from mcp_host.auth.requests.discovery import shown
 from mcp_host.cli.arguments import NAME, Options
 from mcp_host.cli.authorization import authorization
 from mcp_host.cli.commands import Report

@@ -23,8 +23,8 @@ from anyio import connect_tcp, getaddrinfo, move_on_after
 from anyio.abc import SocketStream
 from pydantic_core import from_json
 
-from mcp_host.auth.addresses import Kind, kinds_allowed_by, kinds_of_address, kinds_of_host
 from mcp_host.auth.errors import AddressRefused, AuthError, DiscoveryFailed, RegistrationFailed, TokenRequestFailed
+from mcp_host.auth.requests.addresses import Kind, kinds_allowed_by, kinds_of_address, kinds_of_host
 from mcp_host.errors import ConnectionClosed, ProtocolError, excerpt
 from mcp_host.limits import Limits, MiB, check_seconds
 from mcp_host.transports._http.backend import (

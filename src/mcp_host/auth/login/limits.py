@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from mcp_host.auth.discovery import shown
 from mcp_host.auth.errors import LoginFailed
+from mcp_host.auth.requests.discovery import shown
 
 MOST_LOGINS = 5  # that the servers of one origin may want of a person in LOGINS_TIME
 LOGINS_TIME = 600.0  # seconds

@@ -10,9 +10,9 @@ from typing import Protocol, TypeAlias
 
 from anyio import create_task_group, move_on_after
 
-from mcp_host.auth.addresses import Kind, kinds_of_host
 from mcp_host.auth.errors import AddressRefused, LoginFailed
-from mcp_host.auth.loopback import LoopbackListener, find_port, read_query
+from mcp_host.auth.login.loopback import LoopbackListener, find_port, read_query
+from mcp_host.auth.requests.addresses import Kind, kinds_of_host
 from mcp_host.errors import excerpt, quoted
 from mcp_host.handlers import as_async
 from mcp_host.limits import check_seconds

@@ -16,11 +16,11 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from mcp_host.auth.discovery import AuthorizationServer, Resource
 from mcp_host.auth.errors import TokensError
 from mcp_host.auth.grants import AuthorizationRequest, Token
 from mcp_host.auth.registration import OAuthClient
-from mcp_host.auth.stores import TokenStore
+from mcp_host.auth.requests.discovery import AuthorizationServer, Resource
+from mcp_host.auth.storage.stores import TokenStore
 
 logger = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mcp_host.auth.errors import LoginFailed, TokensError
-from mcp_host.auth.saved import PENDING, Entry, Pending
-from mcp_host.auth.stores import TokenStore
+from mcp_host.auth.storage.saved import PENDING, Entry, Pending
+from mcp_host.auth.storage.stores import TokenStore
 
 NEEDED_TIME = 600.0  # seconds in which a person may visit a URL; RFC 6749 recommends as many for a code
 

@@ -13,13 +13,13 @@ from urllib.parse import urlsplit, urlunsplit
 
 from anyio import move_on_after
 
-from mcp_host.auth.challenges import Challenge
 from mcp_host.auth.errors import AuthError, DiscoveryFailed
+from mcp_host.auth.requests.challenges import Challenge
 from mcp_host.errors import excerpt
 from mcp_host.terminal.browser import host_of, is_web_url
 
 if TYPE_CHECKING:
-    from mcp_host.auth.client import AuthClient
+    from mcp_host.auth.requests.client import AuthClient
     from mcp_host.types import JSONObject
 
 RESOURCE = "/.well-known/oauth-protected-resource"
