@@ -1,12 +1,12 @@
-"""Tasks without an owner, tasks of handlers, deadlines, and the one place that handles exception groups."""
+"""Tasks without an owner, work that no caller waits for, tasks of handlers, deadlines, and the one place that handles exception groups."""
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
-from contextvars import Context, copy_context
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from types import TracebackType, coroutine
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
@@ -31,6 +31,23 @@ def spawn(job: Job, at_end: Callable[[], None] = lambda: None) -> None:
     the task is cancelled before it begins.
     """
     Loop.running().spawn(job, at_end)
+
+
+@contextmanager
+def unattended() -> Iterator[None]:
+    """Marks what runs inside, and the tasks started there, as work that no caller waits for: no person is asked to log in for it."""
+    token = _unattended.set(True)
+    try:
+        yield
+    finally:
+        _unattended.reset(token)
+
+
+def is_unattended() -> bool:
+    return _unattended.get()
+
+
+_unattended: ContextVar[bool] = ContextVar("mcp_host.unattended", default=False)
 
 
 class HandlerTasks:

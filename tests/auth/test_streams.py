@@ -1,4 +1,4 @@
-"""`OAuth` and the streams that a client keeps open, in both eras, on a clock that does not wait."""
+"""`OAuth` and what a client does by itself: no person is asked to log in for it. On a clock that does not wait."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from mcp_host import Change, Client, OAuth, StreamableHttp
-from mcp_host.auth import AuthorizationNeeded
-from tests.auth.world import World
+from mcp_host.auth import AuthorizationNeeded, LoginFailed
+from mcp_host.concurrency import unattended
+from mcp_host.errors import RequestTimeout
+from tests.auth.world import Gate, World
 
-pytestmark = [pytest.mark.fake_clock, pytest.mark.parametrize("era", ["modern", "legacy"])]
+pytestmark = pytest.mark.fake_clock
+
+ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
 
 LATER = 200.0  # seconds in which a stream that broke is opened again, if nothing keeps it from that
 ACKNOWLEDGED, CHANGED = "notifications/subscriptions/acknowledged", "notifications/tools/list_changed"
@@ -73,6 +77,7 @@ async def listening(world: World, auth: OAuth, era: str) -> AsyncIterator[Client
             yield client
 
 
+@ERAS
 async def test_a_stream_whose_token_is_refused_is_open_again_with_a_refreshed_one(era: str) -> None:
     world = World()
     world.site.app = streams = Streams(world.server.tokens.clear)
@@ -83,6 +88,7 @@ async def test_a_stream_whose_token_is_refused_is_open_again_with_a_refreshed_on
     assert (streams.opened, world.logins, world.refreshes) == (2, 1, 1)
 
 
+@ERAS
 async def test_a_web_host_has_a_login_for_a_stream_when_a_request_needs_it(era: str) -> None:
     world = World()
     world.site.app = streams = Streams(world.server.forget)
@@ -105,3 +111,75 @@ async def test_a_web_host_has_a_login_for_a_stream_when_a_request_needs_it(era: 
         await anyio.sleep(LATER)
 
     assert (streams.opened, world.logins) == (2, 2)
+
+
+@ERAS
+async def test_no_person_is_asked_to_log_in_for_a_stream(era: str) -> None:
+    world = World()
+    world.site.app = streams = Streams(world.server.forget)
+
+    async with listening(world, world.oauth(), era) as client:
+        assert (streams.opened, world.logins) == (1, 1)
+        await client.call_tool("x")
+        await anyio.sleep(LATER)
+
+    assert (streams.opened, world.logins) == (2, 2)
+
+
+class Hangs:
+    """A server of the handshake revisions whose first call never ends. All tokens are taken back meanwhile."""
+
+    def __init__(self, world: World) -> None:
+        self.methods: list[str] = []
+        self._world = world
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        message = json.loads(await Request(scope, receive).body() or b"{}")
+        method = message.get("method", "GET")
+        self.methods.append(method)
+        if method == "tools/call" and self.methods.count(method) == 1:
+            self._world.server.forget()
+            await anyio.sleep_forever()
+        result = RESULTS.get(method, {})
+        response = JSONResponse({"jsonrpc": "2.0", "id": message["id"], "result": result}) if "id" in message else None
+        await (response or Response(status_code=405 if method == "GET" else 202))(scope, receive, send)
+
+
+async def test_no_person_is_asked_to_log_in_for_a_cancellation_or_a_ping() -> None:
+    world = World()
+    world.site.app = server = Hangs(world)
+    transport = StreamableHttp(world.site.url, client=world.client(), auth=world.oauth())
+
+    with anyio.fail_after(50 * LATER):
+        async with Client(transport, era="legacy", ping_interval=30) as client:
+            with pytest.raises(RequestTimeout):
+                await client.call_tool("x", timeout=5)
+            await anyio.sleep(LATER)
+            assert (server.methods[-1], world.logins) == ("tools/call", 1)
+            assert client.counters["undelivered messages"] == 1
+            await client.call_tool("x")
+            await anyio.sleep(LATER)
+
+    assert (server.methods[-1], world.logins) == ("ping", 2)
+
+
+async def test_a_call_asks_a_person_if_work_that_no_one_waits_for_may_not() -> None:
+    world = World()
+    auth = world.oauth()
+    await world.call(auth)
+    world.server.forget()
+    gate = Gate(world.server, "token")
+
+    async def in_background() -> None:
+        with unattended(), pytest.raises(LoginFailed, match="needs a login, and no one waits for this request"):
+            await world.call(auth)
+
+    with anyio.fail_after(LATER):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(in_background)
+            await gate.reached.wait()
+            tasks.start_soon(world.call, auth)
+            await anyio.wait_all_tasks_blocked()
+            gate.is_open.set()
+
+    assert world.logins == 2

@@ -12,6 +12,7 @@ import anyio
 import httpx
 import pytest
 
+from mcp_host.concurrency import is_unattended
 from mcp_host.protocol.jsonrpc import Failure, Notification, Request, Success
 from mcp_host.session.sender import BackgroundSender
 from mcp_host.transports.base import Headers, Receive, RequestHandle
@@ -129,3 +130,21 @@ async def test_an_auth_that_fails_for_an_answer_does_not_end_the_connection() ->
                 await anyio.wait_all_tasks_blocked()
 
     assert client.counters == {"undelivered messages": 3}
+
+
+@pytest.mark.parametrize(
+    ("message", "attended"),
+    [(ANSWER, True), (Failure(1, -1, "no"), True), (Notification("notifications/cancelled", {"requestId": 1}), False)],
+)
+async def test_a_person_may_be_asked_to_log_in_for_an_answer_that_a_call_waits_for(
+    message: Success | Failure | Notification, attended: bool
+) -> None:
+    class Asking(FullChannel):
+        async def send(self, message: Notification | Success | Failure, headers: Headers) -> None:
+            self.asked.append(str(not is_unattended()))
+
+    channel = Asking()
+    async with anyio.create_task_group() as tasks:
+        await BackgroundSender(channel, tasks, 64, Counter(), lambda: None).send(message, None)
+
+    assert channel.asked == ["send_now", str(attended)]

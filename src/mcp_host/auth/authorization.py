@@ -25,6 +25,7 @@ from mcp_host.auth.settings import Settings
 from mcp_host.auth.shared_work import SharedWork
 from mcp_host.auth.storage.pending import NEEDED_TIME, PendingLogins
 from mcp_host.auth.storage.saved import SAVED, Entry, Pending, Place, Saved, Wanted
+from mcp_host.concurrency import is_unattended
 from mcp_host.errors import excerpt
 
 INVALID_GRANT = "invalid_grant"
@@ -149,7 +150,7 @@ class Authorization:
                 return token
             return await self._log_in(self._wanted(url, resource, server, challenge))
 
-        return await self._work.do((wants_more, challenge.scopes), renew)
+        return await self._work.do((wants_more, challenge.scopes, is_unattended()), renew)
 
     async def finish(self, pending: Pending, redirected: str) -> None:
         """Finish the login of a web host."""
@@ -275,6 +276,8 @@ class Authorization:
     async def _log_in(self, wanted: Wanted) -> Token | None:
         if (machine := self._settings.machine) is not None:
             return await self._obtain(wanted.by(machine.client), machine.token)
+        if is_unattended():
+            raise LoginFailed(f"{shown(wanted.url)} needs a login, and no one waits for this request")
         known = await self._clients.registered()
         try:
             return await self._log_in_by_person(wanted, known)

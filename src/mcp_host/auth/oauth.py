@@ -26,6 +26,7 @@ from mcp_host.auth.shared_work import SharedWork
 from mcp_host.auth.storage.pending import take_login
 from mcp_host.auth.storage.saved import PLACE, Entry, Place, Saved
 from mcp_host.auth.storage.stores import MemoryTokens, TokenStore
+from mcp_host.concurrency import is_unattended
 from mcp_host.transports._http.backend import AnyClient
 
 try:
@@ -287,7 +288,8 @@ class _Server:
         """
         while True:
             renewed = await self._work.do(
-                (wants_more, challenge.scopes), lambda: self._renew(refused, challenge, wants_more=wants_more)
+                (wants_more, challenge.scopes, is_unattended()),
+                lambda: self._renew(refused, challenge, wants_more=wants_more),
             )
             # It may be the work of a request that was refused with an older token, which has given it this one.
             if renewed is None or renewed[1] != refused:

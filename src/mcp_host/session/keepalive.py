@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from anyio import sleep
 
+from mcp_host.concurrency import unattended
 from mcp_host.errors import (
     ConnectionClosed,
     McpError,
@@ -40,7 +41,7 @@ class KeepAlive:
     own stream, only the session can be stale, and *renew* begins another.
 
     If the client is no longer authorized, no ping is sent until a request succeeds: a person is not asked to log in for
-    pings, again and again.
+    pings.
     """
 
     dispatcher: Dispatcher
@@ -85,7 +86,8 @@ class KeepAlive:
     async def _ping(self, session: Session, timeouts: CallTimeouts) -> McpError | None:
         """Ping the server. Returns the error of a session that is lost, or of a client that is not authorized."""
         try:
-            await self.dispatcher.request_by_itself("ping", {}, session.era, timeouts)
+            with unattended():
+                await self.dispatcher.request_by_itself("ping", {}, session.era, timeouts)
         except (SessionLost, Unauthorized) as exc:
             return exc
         except ServerError as exc:

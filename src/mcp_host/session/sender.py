@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 
 from anyio import move_on_after, sleep
 from anyio.abc import TaskGroup
 
+from mcp_host.concurrency import unattended
 from mcp_host.errors import CallerError, ConnectionClosed, HttpStatusError, McpError, SessionLost
 from mcp_host.protocol.backoff import RETRY_DELAYS
 from mcp_host.protocol.eras import Era
@@ -68,7 +70,9 @@ class BackgroundSender:
             await self._deliver(message, era, headers)
 
     async def _deliver(self, message: Notification | Success | Failure, era: Era | None, headers: Headers) -> None:
-        with move_on_after(SEND_TIMEOUT) as timeout:
+        # A call waits for what its server does with an answer; no one waits for a cancellation.
+        attended = nullcontext() if isinstance(message, Success | Failure) else unattended()
+        with attended, move_on_after(SEND_TIMEOUT) as timeout:
             try:
                 await self._send_with_retries(message, era, headers)
             except CallerError:

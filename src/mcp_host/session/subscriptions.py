@@ -8,10 +8,12 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from anyio import CancelScope, Event, Lock, current_time, move_on_after, sleep
 
+from mcp_host.concurrency import unattended
 from mcp_host.errors import (
     ConnectionClosed,
     HttpStatusError,
@@ -167,7 +169,7 @@ class _Stream:
         """Listen on one stream after another.
 
         If the client is no longer authorized, the next request of the application finds that out, too. So the stream
-        waits for one that succeeds: a person is not asked to log in for a stream, again and again.
+        waits for one that succeeds: a person is not asked to log in for a stream that has been open.
 
         Raises:
             McpError: The server does not offer this, or the connection has ended.
@@ -199,7 +201,8 @@ class _Stream:
         era, params = dispatcher.require().era, {"notifications": self._wanted}
         timeouts = CallTimeouts(timeout=math.inf, idle_timeout=math.inf)
         try:
-            await dispatcher.request_by_itself(LISTEN, params, era, timeouts, on_event=self._take)
+            with unattended() if self.acknowledged else nullcontext():
+                await dispatcher.request_by_itself(LISTEN, params, era, timeouts, on_event=self._take)
         except ServerError as exc:
             state.invalidate(exc)
             if isinstance(exc, Unauthorized):

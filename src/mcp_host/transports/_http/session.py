@@ -15,6 +15,7 @@ from contextlib import contextmanager, nullcontext
 
 from anyio import CancelScope, Event, current_time, move_on_after, sleep
 
+from mcp_host.concurrency import unattended
 from mcp_host.errors import (
     ConnectionClosed,
     HttpStatusError,
@@ -228,7 +229,8 @@ class LegacySession:
     async def _listen_once(self, last_event: LastEvent, backoff: Backoff, receive: Receive) -> bool:
         """Read one stream to its end. False if another attempt is pointless."""
         try:
-            response = await self._get_stream(last_event, {})
+            with unattended() if self._was_opened else nullcontext():
+                response = await self._get_stream(last_event, {})
         except McpError as exc:
             backoff.fail()
             return self._may_retry(exc, last_event, backoff)
@@ -266,7 +268,7 @@ class LegacySession:
             error, Unauthorized
         ):  # an Auth has failed, or is missing
             if self._was_opened and not backoff.exhausted:
-                # The next request finds that out, too: a person is not asked to log in for a stream, again and again.
+                # The next request finds that out, too: a person is not asked to log in for a stream.
                 logger.warning("%s: no stream for server messages until a request succeeds: %s", name, error)
                 self._active, self._unauthorized = Event(), True
                 return True
