@@ -17,10 +17,12 @@ from starlette.types import Receive, Scope, Send
 from mcp_host.auth import (
     AddressRefused,
     AuthorizationNeeded,
+    Dynamic,
     LoginFailed,
     MemoryTokens,
     OAuth,
     Registered,
+    RegistrationFailed,
     TokenRequestFailed,
     TokensError,
 )
@@ -506,6 +508,17 @@ async def test_a_registration_that_has_ended_is_renewed() -> None:
     assert (world.server.count("register"), world.logins) == (2, 3)
 
 
+async def test_a_server_that_takes_no_registration_is_an_error_that_names_them() -> None:
+    world = World(metadata={"registration_endpoint": None})
+    elsewhere = Registered("id", issuer="https://other.example.com")
+
+    with pytest.raises(RegistrationFailed) as raised:
+        await world.call(world.oauth(registration=[elsewhere, Dynamic("host")]))
+
+    assert str(raised.value) == f"{world.server.issuer} takes none of {elsewhere!r}, Dynamic('host')"
+    assert world.logins == 0
+
+
 async def test_a_registration_is_kept_if_its_login_fails() -> None:
     world, store = World(), MemoryTokens()
 
@@ -806,6 +819,19 @@ async def test_a_login_that_is_denied_leaves_the_authorization_server_of_before(
 
     assert await world.call(auth) == 200
     assert world.site.seen.count("") == len(needed)
+
+
+async def test_a_store_that_keeps_no_login_is_an_error() -> None:
+    class Forgetful(MemoryTokens):
+        """It keeps none."""
+
+        async def swap(self, key: str, old: str | None, new: str | None) -> bool:
+            return not key.startswith("login") and await super().swap(key, old, new)
+
+    world = World()
+
+    with pytest.raises(TokensError, match="the store has kept no login"):
+        await world.call(world.oauth(login=None, tokens=Forgetful()))
 
 
 async def test_logins_that_no_one_has_finished_in_time_are_deleted() -> None:

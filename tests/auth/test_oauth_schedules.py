@@ -33,6 +33,7 @@ ACTIONS = st.one_of(
     st.tuples(st.just("answer"), st.sampled_from([200, 200, 500, 400])),
     st.tuples(st.just("slow"), st.integers(0, 5)),
     st.tuples(st.just("logout"), st.integers(0, 1)),
+    st.tuples(st.just("saved"), st.integers(0, 1)),
     st.tuples(st.just("turns"), st.sampled_from([2, 5, 8, 12])),
 )
 
@@ -68,7 +69,7 @@ class Schedule:
     def __init__(self) -> None:
         self.world = World(lifetime=LIFETIME)
         store = MemoryTokens()
-        self.processes = [self.world.oauth(tokens=store) for _ in range(2)]
+        self.processes = [self.world.oauth(tokens=store, login=self._person) for _ in range(2)]
         self.calls: list[anyio.CancelScope] = []
         self.ended = 0
         self.faults: list[str] = []
@@ -85,6 +86,11 @@ class Schedule:
         if token in self.world.server.tokens:
             self.used.add(token)
         await self.world.site(scope, receive, send)
+
+    async def _person(self, url: str) -> str:
+        for _ in range(self.delay):
+            await checkpoint()
+        return await self.world.person(url)
 
     async def _token(self, request: Request) -> Response:
         for _ in range(self.delay):
@@ -125,8 +131,8 @@ class Schedule:
                 self.status = number
             case "slow":
                 self.delay = number
-            case "logout":
-                tasks.start_soon(self.processes[number].logout, self.world.site.url)
+            case "logout" | "saved":
+                tasks.start_soon(getattr(self.processes[number], what), self.world.site.url)
         for _ in range({"turns": number, "pass": 100}.get(what, 0)):
             await checkpoint()  # a request for a token has half of the time of its lease
 

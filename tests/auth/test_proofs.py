@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from base64 import urlsafe_b64decode
 from typing import Any
 from urllib.parse import parse_qs, urlencode
@@ -13,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from mcp_host.auth import AuthorizationNeeded, LoginFailed, MemoryTokens, OAuth
+from mcp_host.auth import AuthorizationNeeded, DiscoveryFailed, LoginFailed, MemoryTokens, OAuth
 from tests.auth.authorization_server import parameters
 from tests.auth.world import CALLBACK, Gate, World
 
@@ -161,3 +162,20 @@ async def test_without_dpop_the_next_login_binds_its_token_to_no_key() -> None:
     assert await world.call(world.oauth(tokens=bound.store)) == 200
     assert world.site.seen[-1].startswith("Bearer ")
     assert world.logins == 2
+
+
+async def test_a_server_that_does_not_offer_dpop_gets_no_login() -> None:
+    world = World()
+
+    with pytest.raises(DiscoveryFailed, match="does not offer DPoP with ES256"):
+        await world.call(world.oauth(dpop=True))
+    assert world.logins == 0
+
+
+async def test_dpop_without_its_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound = Bound()
+    monkeypatch.setitem(sys.modules, "joserfc.jwk", None)
+
+    with pytest.raises(ImportError, match=r"joserfc is not installed: pip install 'mcp-host\[oauth\]'"):
+        await bound.world.call(bound.oauth())
+    assert bound.world.logins == 0

@@ -184,6 +184,10 @@ async def test_a_token_that_cannot_be_stored_is_used_and_stored_later(caplog: py
     with caplog.at_level(logging.WARNING):
         assert [await world.call(auth) for _ in range(2)] == [200, 200]
     assert caplog.messages == ["the disk is full; what cannot be stored is lost when the process ends"]
+    saved = await auth.saved(world.site.url)
+    assert saved is not None
+    assert saved.token is not None
+    assert world.site.seen[-1] == f"Bearer {saved.token.access_token}"
 
     store.full = False
     world.now += 200
