@@ -41,6 +41,10 @@ class Loop(ABC):
     def is_running(self) -> bool:
         """Whether this is the running event loop of the current thread and process."""
 
+    @abstractmethod
+    def goes_on(self) -> bool:
+        """Whether it runs, perhaps in another thread. Can be called in any thread."""
+
     signal: Callable[[], Awaitable[None]]
     """Makes an object that one task can await until it is passed to `wake`."""
 
@@ -92,6 +96,9 @@ class _AsyncioLoop(Loop):
 
     def is_running(self) -> bool:
         return asyncio._get_running_loop() is self._loop  # raises nothing if there is none
+
+    def goes_on(self) -> bool:
+        return self._loop.is_running()
 
     def wake(self, signal: asyncio.Future[None]) -> None:
         if not signal.done():
@@ -172,6 +179,13 @@ class _TrioLoop(Loop):
     def is_running(self) -> bool:
         lowlevel = self._trio.lowlevel
         return bool(lowlevel.in_trio_run() and lowlevel.current_trio_token() is self._token)
+
+    def goes_on(self) -> bool:
+        try:
+            self._token.run_sync_soon(int)  # does nothing, unless the run is over
+        except RuntimeError:
+            return False
+        return True
 
     def wake(self, signal: _TrioSignal) -> None:
         signal.event.set()

@@ -6,6 +6,7 @@ import asyncio
 import gc
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
+from functools import partial
 
 import anyio
 import pytest
@@ -14,6 +15,7 @@ from anyio import wait_all_tasks_blocked
 from mcp_host import _backends
 from mcp_host.auth import AuthError
 from mcp_host.auth.shared_work import GRACE, SharedWork
+from mcp_host.errors import CallerError
 from tests.clock import with_fake_clock
 
 SOON = 10.0  # seconds, on a busy machine
@@ -199,6 +201,23 @@ def test_an_event_loop_that_ends_during_the_work_leaves_nothing_for_the_next(bac
     other = "trio" if backend == "asyncio" else "asyncio"
     assert anyio.run(shared.do, "key", Counted.done, backend=other) == 7
     gc.collect()  # what was left would warn
+
+
+async def test_work_of_another_event_loop_that_goes_on_is_an_error(anyio_backend: str) -> None:
+    shared, work, results = SharedWork(), Counted(), list[int]()
+
+    async def elsewhere() -> None:
+        with pytest.raises(CallerError, match="make one for each thread"):
+            await shared.do("key", work)
+
+    with anyio.fail_after(SOON):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask, shared, work, results)
+            await work.reached.wait()
+            await anyio.to_thread.run_sync(partial(anyio.run, elsewhere, backend=anyio_backend))
+            work.may_end.set()
+
+    assert results == [1]
 
 
 def test_an_event_loop_that_was_closed_during_the_work_leaves_nothing_for_the_next() -> None:

@@ -14,6 +14,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from mcp_host._backends import Loop, cancels_current_task
 from mcp_host.auth.errors import AuthError
 from mcp_host.concurrency import spawn
+from mcp_host.errors import CallerError
 
 T = TypeVar("T")
 
@@ -32,9 +33,19 @@ class SharedWork:
 
     @property
     def _current(self) -> _Work[Any] | None:
-        """The work that is under way. An event loop of asyncio may have been closed during other work, which never ends."""
+        """The work that is under way. An event loop of asyncio may have been closed during other work, which never ends.
+
+        Raises:
+            CallerError: It is under way in another event loop.
+        """
         work = self._work
-        return work if work is not None and work.loop.is_running() else None
+        if work is None or work.loop.is_running():
+            return work
+        if work.loop.goes_on():
+            raise CallerError(
+                "this OAuth is used in another event loop: make one for each thread, with the same tokens"
+            )
+        return None
 
     async def do(self, key: object, function: Callable[[], Awaitable[T]]) -> T:
         """The result of *function*, or of the work with the same *key* that is under way. Work with another key goes first.
@@ -90,7 +101,7 @@ class SharedWork:
     def _end(self, work: _Work[Any]) -> None:
         if self._work is work:
             self._work = None
-            work.ended.set()
+        work.ended.set()
 
 
 class _Work(Generic[T]):
