@@ -836,30 +836,41 @@ async def test_a_store_that_keeps_no_login_is_an_error() -> None:
 
 async def test_logins_that_no_one_has_finished_in_time_are_deleted() -> None:
     world, store = World(), MemoryTokens()
-    auth = world.oauth(login=None, tokens=store)
 
     for _ in range(3):
         with pytest.raises(AuthorizationNeeded) as needed:
-            await world.call(auth)
+            await world.call(world.oauth(login=None, tokens=store))  # as in a process that began again
         world.now += 601
 
-    assert [key for key in store._tokens if key.startswith("login")] == [f"login {needed.value.state}"]
+    assert [key for key in store._tokens if key.startswith("login ")] == [f"login {needed.value.state}"]
+
+
+async def test_all_processes_of_a_web_host_send_a_user_to_the_same_url() -> None:
+    world, store, urls = World(), MemoryTokens(), []
+
+    for redirect_uri in (CALLBACK, CALLBACK, f"{CALLBACK}/2"):
+        with pytest.raises(AuthorizationNeeded) as needed:
+            await world.call(world.oauth(login=None, redirect_uri=redirect_uri, tokens=store))
+        urls.append(needed.value.url)
+
+    assert urls[0] == urls[1] != urls[2]
 
 
 # Logging out
 
 
 async def test_after_a_logout_a_url_of_before_finishes_no_login() -> None:
-    world = World()
-    auth = world.oauth(login=None)
+    world, store = World(), MemoryTokens()
+    auth, other = (world.oauth(login=None, tokens=store) for _ in range(2))
     with pytest.raises(AuthorizationNeeded) as needed:
         await world.call(auth)
     redirected = await world.person(needed.value.url)
 
-    await auth.logout(world.site.url)
+    await other.logout(world.site.url)
 
     with pytest.raises(LoginFailed, match="no login waits with this state"):
         await auth.finish(needed.value.state, redirected)
+    assert not any(key.startswith("login") for key in store._tokens)
 
 
 async def test_after_a_logout_nothing_is_left_and_the_next_call_logs_in() -> None:

@@ -96,7 +96,7 @@ async def test_each_token_is_sent_with_a_proof_by_its_own_key() -> None:
 async def test_a_login_that_is_denied_leaves_the_token_of_before_and_its_key() -> None:
     bound = Bound()
     world = bound.world
-    one, other = (bound.oauth(login=None) for _ in range(2))
+    one, other = (bound.oauth(login=None, redirect_uri=f"{CALLBACK}/{name}") for name in "ab")
     needed = []
     for auth in (one, other):
         with pytest.raises(AuthorizationNeeded) as raised:

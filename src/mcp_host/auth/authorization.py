@@ -62,7 +62,7 @@ class Authorization:
         self._login_limits = login_limits
         self._entry = Entry(settings.store, f"token {place.resource} {place.issuer}", SAVED)
         self._clients = Clients(settings, place.issuer, http, steps)
-        self._pending = PendingLogins(settings.store, settings.clock)
+        self._pending = PendingLogins(settings.store, place, settings.clock)
         self._work = SharedWork()
         self._last_proofs: Proofs | None = None
         self._untried: _Untried | None = None
@@ -305,7 +305,7 @@ class Authorization:
         redirect_uri = self._settings.redirect_uri
         if redirect_uri is None:
             return LoginFailed(f"{shown(wanted.url)} needs a login, and no one can log in: pass login=in_browser()")
-        pending = await self._pending.newest(wanted.scopes)
+        pending = await self._pending.newest(wanted.scopes, redirect_uri)
         if pending is None:
             self._login_limits.count(wanted.url)
             pending = Pending(wanted.url, *await self._asking(wanted, redirect_uri), self._now + NEEDED_TIME)

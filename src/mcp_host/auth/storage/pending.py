@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 from mcp_host.auth.errors import LoginFailed, TokensError
-from mcp_host.auth.storage.saved import PENDING, Entry, Pending
+from mcp_host.auth.storage.saved import LOGINS, PENDING, Entry, Pending, Place, Waiting
 from mcp_host.auth.storage.stores import TokenStore
 
 NEEDED_TIME = 600.0  # seconds in which a person may visit a URL; RFC 6749 recommends as many for a code
 
 
 class PendingLogins:
-    """The logins that one authorization has wanted. The newest is for all who want the same."""
+    """The logins that one authorization has wanted, in all processes. The newest is for all who want the same."""
 
-    def __init__(self, store: TokenStore, clock: Callable[[], float]) -> None:
+    def __init__(self, store: TokenStore, place: Place, clock: Callable[[], float]) -> None:
         self._store = store
         self._clock = clock
-        self._added: list[Pending] = []
+        self._waiting = Entry(store, f"logins {place.resource} {place.issuer}", LOGINS)
 
-    async def newest(self, scopes: tuple[str, ...]) -> Pending | None:
+    async def newest(self, scopes: tuple[str, ...], redirect_uri: str) -> Pending | None:
         """A login for *scopes* that can be finished for a while. None if there is none, or it has been finished."""
-        for pending in self._added[-1:]:
-            if pending.saved.scopes == scopes and self._clock() <= pending.until - NEEDED_TIME / 2:
-                return await _entry(self._store, pending.request.state).load()
+        for login in (await self._waiting.load() or ())[-1:]:
+            pending = await _entry(self._store, login.state).load()
+            if pending is None or pending.until - NEEDED_TIME / 2 < self._clock():
+                return None
+            if (pending.saved.scopes, pending.request.redirect_uri) == (scopes, redirect_uri):
+                return pending
         return None
 
     async def add(self, pending: Pending) -> None:
@@ -32,11 +35,16 @@ class PendingLogins:
         Raises:
             TokensError: The store cannot be used.
         """
-        if not await _entry(self._store, pending.request.state).save(pending):
+        state = pending.request.state
+        if not await _entry(self._store, state).save(pending):
             raise TokensError("the store has kept no login")
-        now = self._clock()
-        await self._delete([each for each in self._added if each.until < now])  # no one has finished them
-        self._added.append(pending)
+        is_saved = False
+        while not is_saved:
+            waiting, now = await self._waiting.load() or (), self._clock()
+            ended = [login for login in waiting if login.until < now]  # no one has finished them
+            left = [login for login in waiting if login.until >= now]
+            is_saved = await self._waiting.save((*left, Waiting(state, pending.until)))
+        await self._delete(ended)
 
     async def forget(self) -> None:
         """Let none of them be finished any more.
@@ -44,12 +52,13 @@ class PendingLogins:
         Raises:
             TokensError: The store cannot be used.
         """
-        await self._delete([*self._added])
+        while waiting := await self._waiting.load():
+            if await self._waiting.save(None):
+                await self._delete(waiting)
 
-    async def _delete(self, logins: Sequence[Pending]) -> None:
-        for pending in logins:
-            await _entry(self._store, pending.request.state).take()
-            self._added.remove(pending)
+    async def _delete(self, logins: Iterable[Waiting]) -> None:
+        for login in logins:
+            await _entry(self._store, login.state).take()
 
 
 async def take_login(store: TokenStore, state: str, clock: Callable[[], float]) -> Pending:

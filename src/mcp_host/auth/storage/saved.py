@@ -4,6 +4,7 @@
 ``token <resource> <issuer>``       an authorization: its token, and what the token is bound to
 ``client <issuer>``                 the client that was registered at an authorization server
 ``login <state>``                   a login of a web host that waits for its redirect
+``logins <resource> <issuer>``      which of these are for an authorization
 """
 
 from __future__ import annotations
@@ -71,6 +72,14 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """Which login waits, and until when."""
+
+    state: str = field(repr=False)
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """Where the authorization of an MCP server is kept."""
 
@@ -80,6 +89,7 @@ class Place:
 
 SAVED = TypeAdapter(Saved)
 PENDING = TypeAdapter(Pending)
+LOGINS = TypeAdapter(tuple[Waiting, ...])
 PLACE = TypeAdapter(Place)
 CLIENT = TypeAdapter(OAuthClient)
 
