@@ -10,7 +10,7 @@ import anyio
 import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from mcp_host import Change, Client, OAuth, StreamableHttp
 from mcp_host.auth import AuthorizationNeeded, LoginFailed
@@ -124,6 +124,65 @@ async def test_no_person_is_asked_to_log_in_for_a_stream(era: str) -> None:
         await anyio.sleep(LATER)
 
     assert (streams.opened, world.logins) == (2, 2)
+
+
+class Refuses:
+    """A server of the handshake revisions that takes every POST, with or without a token, and refuses its stream with *status*."""
+
+    def __init__(self, status: int) -> None:
+        self.refused = 0
+        self._status = status
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        message = json.loads(await request.body() or b"{}")
+        if request.method == "GET":
+            self.refused += 1
+            challenge = 'Bearer error="insufficient_scope", scope="stream"' if self._status == 403 else "Bearer"
+            response = Response(status_code=self._status, headers={"www-authenticate": challenge})
+        elif (result := RESULTS.get(message.get("method"))) is not None:
+            response = JSONResponse({"jsonrpc": "2.0", "id": message["id"], "result": result})
+        else:
+            response = Response(status_code=202)
+        await response(scope, receive, send)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_no_person_is_asked_to_log_in_for_a_stream_that_was_never_open(status: int) -> None:
+    world = World()
+    world.site.app = server = Refuses(status)
+
+    async with listening(world, world.oauth(), "legacy") as client:
+        for _ in range(20):
+            await client.call_tool("x")
+            await anyio.sleep(LATER)
+
+    assert world.logins == 1
+    assert server.refused <= 20
+
+
+async def test_a_stream_that_needs_the_login_of_a_call_is_opened_after_it() -> None:
+    world = World()
+    world.site.app = streams = Streams(lambda: None)
+    protected = world.apps[1002]
+
+    async def lenient(scope: Scope, receive: Receive, send: Send) -> None:
+        """Only calls and the stream need a token."""
+        body = await Request(scope, receive).body()
+
+        async def again() -> Message:
+            return {"type": "http.request", "body": body}
+
+        is_open = scope["method"] == "POST" and b'"tools/call"' not in body
+        await (streams if is_open else protected)(scope, again, send)
+
+    world.apps[1002] = lenient
+    async with listening(world, world.oauth(), "legacy") as client:
+        assert (streams.opened, world.logins) == (0, 0)
+        await client.call_tool("x")
+        await anyio.sleep(LATER)
+
+    assert (streams.opened, world.logins) == (2, 1)
 
 
 class Hangs:

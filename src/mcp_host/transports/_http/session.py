@@ -229,7 +229,7 @@ class LegacySession:
     async def _listen_once(self, last_event: LastEvent, backoff: Backoff, receive: Receive) -> bool:
         """Read one stream to its end. False if another attempt is pointless."""
         try:
-            with unattended() if self._was_opened else nullcontext():
+            with unattended():
                 response = await self._get_stream(last_event, {})
         except McpError as exc:
             backoff.fail()
@@ -267,8 +267,8 @@ class LegacySession:
         if not isinstance(error, HttpStatusError) or isinstance(
             error, Unauthorized
         ):  # an Auth has failed, or is missing
-            if self._was_opened and not backoff.exhausted:
-                # The next request finds that out, too: a person is not asked to log in for a stream.
+            if (self._was_opened or not isinstance(error, Unauthorized)) and not backoff.exhausted:
+                # A person is asked to log in only for requests: the next one may have them do so.
                 logger.warning("%s: no stream for server messages until a request succeeds: %s", name, error)
                 self._active, self._unauthorized = Event(), True
                 return True
