@@ -172,6 +172,24 @@ async def test_a_code_that_is_being_exchanged_gives_a_token_that_is_forgotten() 
     assert (store._tokens, world.server.tokens) == ({}, {})
 
 
+@pytest.mark.fake_clock
+async def test_a_revocation_that_hangs_holds_up_a_logout_for_10_seconds_at_most() -> None:
+    world = World()
+    world.server.metadata["revocation_endpoint"] = f"{world.server.issuer}/revoke"
+
+    async def hang(request: Request) -> Response:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    world.server.answers["revoke"], auth = hang, world.oauth()
+    await world.call(auth)
+    begun = anyio.current_time()
+
+    assert not await auth.logout(world.site.url)
+    assert anyio.current_time() - begun == pytest.approx(10)
+    assert auth.explain().endswith("/revoke: no answer within 10 seconds")
+
+
 async def test_a_login_function_that_logs_out_ends_its_login() -> None:
     world = World()
 

@@ -191,6 +191,49 @@ async def test_while_the_token_endpoint_is_down_a_good_token_is_used_and_no_one_
     assert world.logins == 1
 
 
+async def test_a_good_token_is_not_refreshed_again_and_again_while_that_fails() -> None:
+    world = World(lifetime=1000)
+    auth, asked = world.oauth(), 0
+    await world.call(auth)
+
+    async def refuse(request: Request) -> Response:
+        nonlocal asked
+        asked += 1
+        return Response(status_code=429, headers={"retry-after": "60"})
+
+    world.server.answers["token"] = refuse
+    world.now += 975  # it ends in 25 s
+    assert await calls(world, auth, 10) + await calls(world, auth, 10) == [200] * 20
+    assert asked == 1
+    world.now += 11
+    await world.call(auth)
+    assert asked == 2
+    world.now += 20  # it has ended
+    with pytest.raises(TokenRequestFailed):
+        await world.call(auth)
+    assert asked == 3
+
+
+@pytest.mark.fake_clock
+async def test_a_good_token_is_sent_while_the_token_endpoint_hangs_and_the_next_one_is_kept() -> None:
+    world = World(lifetime=1000)
+    auth = world.oauth()
+    await world.call(auth)
+    gate = Gate(world.server, "token")
+    world.now += 975
+    begun = anyio.current_time()
+
+    assert [await world.call(auth) for _ in range(3)] == [200] * 3
+    assert gate.reached.is_set()
+    assert anyio.current_time() - begun <= 2 + 2  # once, and with the grace for what must not be lost
+    gate.is_open.set()
+    await wait_all_tasks_blocked()
+    world.now += 100
+
+    assert await world.call(auth) == 200
+    assert (world.refreshes, world.logins) == (1, 1)
+
+
 async def test_after_a_restart_a_token_that_has_ended_is_refreshed_without_a_login() -> None:
     world = World(lifetime=100)
     store = MemoryTokens()

@@ -262,12 +262,15 @@ async def test_a_server_that_wants_ever_more_scopes_is_given_up(site: Protected)
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        (PlainTextResponse("secret garbage"), "HTTP 200 with text/plain"),
+        (PlainTextResponse("secret garbage"), "HTTP 200 without a JSON object (text/plain)"),
         (Response(b"x" * (2**20 + 1), media_type="application/json"), "HTTP 200: "),
         (Response(status_code=503), "HTTP 503"),
         (JSONResponse({"access_token": "secret", "token_type": "mac"}), "its token_type is not Bearer"),
         (JSONResponse({"access_token": "secret\r\n"}), "has no access_token that can be sent"),
-        (JSONResponse({"error": "invalid_grant", "error_description": "secret"}), "HTTP 200 (invalid_grant)"),
+        (
+            JSONResponse({"error": "invalid_grant", "error_description": "secret"}),
+            "HTTP 200 with an error (invalid_grant)",
+        ),
         (JSONResponse({"error": "secret"}, 400), "HTTP 400"),
     ],
     ids=["garbage", "too long", "busy", "another type", "a line break", "error with 200", "unknown error"],
@@ -298,7 +301,7 @@ async def test_discovery_goes_on_after_an_error(status: int, site: Protected) ->
     error = await failure(site)
     assert isinstance(error, DiscoveryFailed)
     assert f"oauth-authorization-server: HTTP {status}\n" in str(error)
-    assert "openid-configuration: HTTP 200 with text/plain" in str(error)
+    assert "openid-configuration: HTTP 200 without a JSON object (text/plain)" in str(error)
 
 
 @fault("O18")

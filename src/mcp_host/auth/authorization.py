@@ -5,11 +5,12 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from anyio import CancelScope, sleep
+from anyio import CancelScope, move_on_after, sleep
 
 from mcp_host.auth.clients import Clients
 from mcp_host.auth.errors import AuthError, AuthorizationNeeded, DiscoveryFailed, LoginFailed, TokenRequestFailed
@@ -34,6 +35,8 @@ UNKNOWN_CLIENT = frozenset({"invalid_client", "unauthorized_client"})
 LEASE = 60.0  # seconds for one refresh, after which another process may try: twice the `REQUEST_TIME` of a token
 LEASE_POLL = 0.2  # seconds between looks at another process's refresh
 MOST_SCOPES = 8192  # characters of the scopes of one login; they are a part of its URL
+EARLY_WAIT = 2.0  # seconds that a request with a good token waits for the next one
+RETRY_TIME = 10.0  # seconds from a refresh that failed to the next, while the token is good
 NEW_TIME = 60.0  # seconds after a login in which a server that refuses its token gets no other
 
 
@@ -66,6 +69,7 @@ class Authorization:
         self._work = SharedWork()
         self._last_proofs: Proofs | None = None
         self._untried: _Untried | None = None
+        self._retry_at = -math.inf
 
     # For each request
 
@@ -83,8 +87,16 @@ class Authorization:
         Raises:
             AuthError: It cannot be refreshed now, and is not good any more; or the store cannot be used.
         """
-        if self._entry.is_loaded and (not self._is_due or (self._work.is_busy and self._is_good)):
-            return self._token  # it still is good, even if another request gets the next one
+        if self._entry.is_loaded:
+            if not self._is_due:
+                return self._token
+            if self._is_good and not self._work.is_busy:  # no other request gets the next one already
+                with move_on_after(EARLY_WAIT) as scope:
+                    await self._work.do("refresh", self._in_time)
+                if scope.cancelled_caught:
+                    self._retry_at = self._now + RETRY_TIME
+            if self._is_good:
+                return self._token
         return await self._work.do("refresh", self._in_time)
 
     def headers(self, token: Token | None, method: str, url: str) -> dict[str, str]:
@@ -205,7 +217,9 @@ class Authorization:
     @property
     def _is_due(self) -> bool:
         token = self._token
-        return token is not None and token.is_due(self._now)
+        if token is None or not token.is_due(now := self._now):
+            return False
+        return now >= self._retry_at or token.has_expired(now)
 
     @property
     def _is_good(self) -> bool:
@@ -339,6 +353,7 @@ class Authorization:
             except AuthError:
                 if not self._is_good:
                     raise
+                self._retry_at = self._now + RETRY_TIME
         return self._token if self._is_good else None
 
     async def _refreshed(self, refused: Token | None = None) -> Token | None:

@@ -27,6 +27,7 @@ ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 OFFLINE_ACCESS = "offline_access"
 USE_DPOP_NONCE = "use_dpop_nonce"
 REQUEST_TIME = 30.0  # seconds for a token, with the second request of a server that wants its nonce
+REVOCATION_TIME = 10.0  # seconds for both tokens: a logout waits for it
 BUSY = frozenset({408, 429, *range(500, 600)})  # statuses of servers that may give a token later
 BUSY_CODES = frozenset({"server_error", "temporarily_unavailable"})
 
@@ -196,20 +197,23 @@ class TokenEndpoint:
         if url is None:
             self.steps.add("revocation", self.server.issuer, "not offered")
             return False
-        for kind, text in (("refresh_token", token.refresh_token), ("access_token", token.access_token)):
-            if text is None:
-                continue
-            try:
-                given = {"token": text, "token_type_hint": kind}
-                fields, headers = authenticated(client, given, self.server.issuer, self.key)
-                answer = await self.http.post_form(url, fields, headers)
-                code = error_code(answer.json)
-                outcome = "" if answer.status == 200 else f"{answer.problem}{f' ({code})' if code else ''}"
-            except AuthError as exc:
-                outcome = str(exc)
-            self.steps.add(f"revocation ({kind})", url, outcome or "revoked")
-            revoked = revoked and not outcome
-        return revoked
+        with move_on_after(REVOCATION_TIME):
+            for kind, text in (("refresh_token", token.refresh_token), ("access_token", token.access_token)):
+                if text is None:
+                    continue
+                try:
+                    given = {"token": text, "token_type_hint": kind}
+                    fields, headers = authenticated(client, given, self.server.issuer, self.key)
+                    answer = await self.http.post_form(url, fields, headers)
+                    code = error_code(answer.json)
+                    outcome = "" if answer.status == 200 else f"{answer.problem}{f' ({code})' if code else ''}"
+                except AuthError as exc:
+                    outcome = str(exc)
+                self.steps.add(f"revocation ({kind})", url, outcome or "revoked")
+                revoked = revoked and not outcome
+            return revoked
+        self.steps.add("revocation", url, f"no answer within {REVOCATION_TIME:g} seconds")
+        return False
 
     async def _answer(self, client: OAuthClient, grant: Mapping[str, str]) -> Answer:
         with move_on_after(REQUEST_TIME):
@@ -261,7 +265,8 @@ def read_token(answer: Answer, scopes: Sequence[str], *, bound: bool = False) ->
     if document is None or not 200 <= answer.status < 300 or "error" in document:
         has_error = document is not None and "error" in document
         refused = (has_error or 400 <= answer.status < 500) and answer.status not in BUSY and code not in BUSY_CODES
-        raise TokenRequestFailed(f"{answer.problem}{f' ({code})' if code else ''}", code, refused=refused)
+        problem = f"{answer.problem} with an error" if has_error and answer.status == 200 else answer.problem
+        raise TokenRequestFailed(f"{problem}{f' ({code})' if code else ''}", code, refused=refused)
     token, kind = document.get("access_token"), document.get("token_type", "bearer")
     if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable() or " " in token:
         raise TokenRequestFailed("the answer has no access_token that can be sent")

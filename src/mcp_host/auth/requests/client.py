@@ -59,7 +59,7 @@ Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 class Answer:
     """What came back, with any status. *json* is None if the body is no JSON object of at most `MAX_BODY`.
 
-    *headers* are not case-sensitive. *problem* is for messages: "HTTP 404", or "HTTP 200 with text/html".
+    *headers* are not case-sensitive. *problem* is for messages: "HTTP 404", or "HTTP 200 without a JSON object (text/html)".
     """
 
     status: int
@@ -255,7 +255,7 @@ async def _read(response: HttpResponse, sent: float) -> Answer:
         else:
             value = _json_object(body)
             if value is None and response.is_success:
-                problem += f" with {excerpt(response.content_type) or 'no content type'}"
+                problem += f" without a JSON object ({excerpt(response.content_type) or 'no content type'})"
     return Answer(status, problem, value, response.headers, sent)
 
 
