@@ -303,7 +303,7 @@ class Protected:
         self.seen.append(authorization)
         self.queries.append(scope["query_string"])
         token = self.server.tokens.get(authorization.removeprefix("Bearer "))
-        body, replayed = await _read(receive)
+        body, replayed = await read_body(receive)
         wanted = [name for name in (self.scope, self.needs(body)) if name]
         at = f'resource_metadata="{self.origin}{metadata}"' if self.tells_metadata else 'realm="mcp"'
         if token is None or token.expires_at <= self.server.clock() or token.resource != self.url:
@@ -318,7 +318,7 @@ class Protected:
         await self.app(scope, replayed, send)
 
 
-async def _read(receive: Receive) -> tuple[bytes, Receive]:
+async def read_body(receive: Receive) -> tuple[bytes, Receive]:
     """The body of a request, and a *receive* that gives it again."""
     body, more = b"", True
     while more:

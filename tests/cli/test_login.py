@@ -20,6 +20,7 @@ from anyio import create_task_group, fail_after, run_process, sleep_forever, to_
 from anyio.abc import Process
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from mcp_host import Client
 from mcp_host.auth import LoginFailed
@@ -29,7 +30,7 @@ from mcp_host.cli.models import make_model
 from mcp_host.cli.output import Printer
 from mcp_host.cli.transcript import Transcript
 from tests.asgi import serving
-from tests.auth.authorization_server import AuthorizationServer, Protected, protected
+from tests.auth.authorization_server import AuthorizationServer, Protected, protected, read_body
 from tests.auth.world import person, server
 from tests.cli.terminals import IN_TIME, running
 from tests.terminal.screens import Screen
@@ -63,6 +64,13 @@ def environment(tmp_path: Path) -> dict[str, str]:
     browser.chmod(0o700)
     ours = {"TERM": "xterm", "BROWSER": str(browser), "XDG_STATE_HOME": str(tmp_path / "state"), "no_proxy": "*"}
     return {**os.environ, **ours}
+
+
+class Anywhere(list[str]):
+    """The redirect URIs of a client that may be redirected to any port of this machine."""
+
+    def __contains__(self, uri: object) -> bool:
+        return str(uri).startswith("http://127.0.0.1:")
 
 
 class Done:
@@ -145,6 +153,84 @@ async def test_login_whoami_and_logout_tell_the_whole_story(site: Protected, env
     hint = f"mcp-host: there is no login for {site.url}: run mcp-host login {site.url}\n"
     assert (after.code, after.out, after.err) == (10, "", hint)
     assert (again.code, again.out) == (0, f"There was no login for {site.url}.\n")
+
+
+async def test_a_login_that_works_stays_and_the_command_says_how_to_begin_anew(
+    site: Protected, environment: dict[str, str]
+) -> None:
+    first = await run(environment, "login", site.url)
+    second = await run(environment, "login", site.url)
+
+    heading = f"Already logged in. To log in anew, run mcp-host logout {site.url} first.".split()
+    assert first.out.startswith("Logged in.\n")
+    assert (second.code, second.out.split()[: len(heading)]) == (0, heading)
+    assert "    client        client-0\n" in second.out
+    assert site.server.count("authorize") == 1
+
+
+async def test_a_login_for_further_scopes_is_asked_for_by_name_and_takes_the_place_of_the_first(
+    site: Protected, environment: dict[str, str]
+) -> None:
+    site.scope = "a"
+    site.needs = lambda body: "b" if b"tools/call" in body else ""
+    add = ("call", site.url, "add", "a=1", "b=2")
+    await run(environment, "login", site.url)
+    refused = await run(environment, *add)
+    login = await run(environment, "login", site.url, "--scope", "b")
+    done = await run(environment, *add)
+
+    why = f"{site.url} needs a login, and there is no terminal to ask in: run mcp-host login {site.url} --scope b"
+    assert (refused.code, refused.err) == (10, f"mcp-host: {why}\n")
+    assert login.out.startswith("Logged in.\n")
+    assert "    client        client-0\n    scopes        a b\n" in login.out
+    assert done.code == 0
+
+
+async def test_what_a_server_names_as_scopes_is_quoted_for_a_shell(
+    site: Protected, environment: dict[str, str]
+) -> None:
+    site.needs = lambda body: "$(touch x)" if b"tools/call" in body else ""
+    await run(environment, "login", site.url)
+    refused = await run(environment, "call", site.url, "add", "a=1", "b=2")
+
+    assert refused.err.endswith(f"run mcp-host login {site.url} --scope '$(touch x)'\n")
+
+
+async def test_a_login_as_another_client_takes_the_place_of_the_first_only_when_it_succeeds(
+    site: Protected, environment: dict[str, str]
+) -> None:
+    await run(environment, "login", site.url)
+    failed = await run(environment, "login", site.url, "--client-id", "unknown")
+    kept = await run(environment, "whoami", site.url)
+    site.server.clients["mine"] = {**site.server.clients["client-0"], "redirect_uris": Anywhere()}
+    login = await run(environment, "login", site.url, "--client-id", "mine")
+
+    assert failed.code == 10
+    assert "    client        client-0\n" in kept.out
+    assert login.out.startswith("Logged in.\n")
+    assert "    client        mine\n" in login.out
+
+
+async def test_login_logs_in_where_only_some_tools_want_it(environment: dict[str, str]) -> None:
+    mcp = server().asgi()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await mcp(scope, receive, send)
+            return
+        body, replayed = await read_body(receive)
+        is_open = scope["path"] == "/mcp" and b"tools/call" not in body
+        await (mcp if is_open else site)(scope, replayed, send)
+
+    with protected(mcp, AuthorizationServer()) as site, serving(app) as site.origin:
+        add = ("call", site.url, "add", "a=1", "b=2")
+        refused = await run(environment, *add)
+        login = await run(environment, "login", site.url)
+        done = await run(environment, *add)
+
+    assert refused.err.endswith(f": run mcp-host login {site.url}\n")
+    assert login.out.startswith("Logged in.\n")
+    assert done.code == 0
 
 
 LEGACY = ("--era", "legacy")  # has a stream for messages of the server, which is opened again
@@ -288,10 +374,6 @@ async def test_a_registered_client_has_its_secret_from_the_environment(
     site.server.clients["mine"] = client
     asked = ["login", site.url, "--client-id", "mine", "--client-secret-env", "MINE", "--scope", "a b", "--scope", "c"]
     missing = await run(environment, *asked)
-
-    class Anywhere(list[str]):
-        def __contains__(self, uri: object) -> bool:
-            return str(uri).startswith("http://127.0.0.1:")
 
     client["redirect_uris"] = Anywhere()
     secret = {**environment, "MINE": "s3cret"}

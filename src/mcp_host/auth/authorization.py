@@ -160,9 +160,24 @@ class Authorization:
             is_refreshed = new is not None and new.token == refused and not new.is_of_login
             if not wants_more and not is_refreshed and (token := await self._refreshed(refused)) is not None:
                 return token
-            return await self._log_in(self._wanted(url, resource, server, challenge))
+            wanted = self._wanted(url, resource, server, challenge)
+            try:
+                return await self._log_in(wanted)
+            except LoginFailed as exc:
+                if wants_more:
+                    exc.scopes = tuple([scope for scope in wanted.scopes if scope not in asked])
+                raise
 
         return await self._work.do((wants_more, challenge.scopes, is_unattended()), renew)
+
+    async def log_in(self, url: str, resource: Resource, server: AuthorizationServer, challenge: Challenge) -> None:
+        """Get another token by a login, for the server at *url*. The one that there is stays until then."""
+
+        async def log_in() -> None:
+            await self._entry.load()
+            await self._log_in(self._wanted(url, resource, server, challenge))
+
+        await self._work.do("log in", log_in)
 
     async def finish(self, pending: Pending, redirected: str) -> None:
         """Finish the login of a web host."""

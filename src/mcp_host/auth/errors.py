@@ -38,7 +38,12 @@ class RegistrationFailed(AuthError):
 
 class LoginFailed(AuthError):
     """The authorization request has failed: the person has refused, nothing came back in time, or what came back is
-    not the answer to it."""
+    not the answer to it.
+
+    *scopes* are those that a request needs beside the scopes of the login that there is. They are texts of the server's.
+    """
+
+    scopes: tuple[str, ...] = ()
 
 
 class TokenRequestFailed(AuthError):

@@ -19,8 +19,18 @@ from mcp_host.auth.login.limits import LoginLimits
 from mcp_host.auth.login.ways import Login, LoginFunction, by_function
 from mcp_host.auth.machines import Machine
 from mcp_host.auth.registration import Dynamic, Registered, Registration
-from mcp_host.auth.requests.challenges import INSUFFICIENT_SCOPE, Challenge, token_challenge
-from mcp_host.auth.requests.discovery import NO_ALIASES, Step, Steps, canonical, discover, shown
+from mcp_host.auth.requests.challenges import INSUFFICIENT_SCOPE, NO_CHALLENGE, Challenge, token_challenge
+from mcp_host.auth.requests.discovery import (
+    NO_ALIASES,
+    WITHOUT_METADATA,
+    AuthorizationServer,
+    Resource,
+    Step,
+    Steps,
+    canonical,
+    discover,
+    shown,
+)
 from mcp_host.auth.settings import Settings
 from mcp_host.auth.shared_work import SharedWork
 from mcp_host.auth.storage.pending import take_login
@@ -199,6 +209,16 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         authorization = await self._server(url).find()
         return None if authorization is None else await authorization.saved()
 
+    async def login(self, url: str) -> Saved | None:
+        """Log in for the server at *url*, even if it has not asked, or there is a token. The old token stays until there is a new one.
+
+        Returns what is kept then. None if there are no metadata: such a server may still ask when you connect.
+
+        Raises:
+            AuthError: There is no other token, as for a request.
+        """
+        return await self._server(url).log_in()
+
     async def logout(self, url: str) -> bool:
         """Forget the token and the registration for the server at *url*, and have the token revoked (RFC 7009).
 
@@ -278,6 +298,27 @@ class _Server:
         self.authorization = authorization
         await self._entry.keep(None if authorization is None else authorization.place)
 
+    async def log_in(self) -> Saved | None:
+        """Log in. Returns what is kept then. None if no metadata name an authorization server."""
+        await self.load()
+        return await self._work.do("log in", self._log_in)
+
+    async def _log_in(self) -> Saved | None:
+        known = self.authorization
+        saved = None if known is None else await known.saved()
+        self.steps.clear()
+        self.steps.add("request", self.url, "a login is asked for")
+        if known is not None and saved is not None and self._issuer in (None, known.place.issuer):
+            resource, server = saved.resource, saved.server  # only a challenge may say where their metadata are
+        else:
+            resource, server = await self._discover(NO_CHALLENGE)
+            if any(step.action == WITHOUT_METADATA for step in self.steps):
+                return None
+            known = self._auth._authorization(Place(resource.identifier, server.issuer), self)
+        await known.log_in(self.url, resource, server, NO_CHALLENGE)
+        await self.keep(known)
+        return await known.saved()
+
     async def renew(
         self, refused: Token | None, challenge: Challenge, *, wants_more: bool
     ) -> tuple[Authorization, Token] | None:
@@ -306,13 +347,16 @@ class _Server:
                 return None
         self.steps.clear()
         self.steps.add("request", self.url, "403, it wants more scopes" if wants_more else "401, it wants a token")
-        settings = self._auth._settings
-        http, aliases = settings.http(self.url), settings.issuer_aliases
-        resource, server = await discover(http, self.url, challenge, self.steps, issuer=self._issuer, aliases=aliases)
+        resource, server = await self._discover(challenge)
         authorization = self._auth._authorization(Place(resource.identifier, server.issuer), self)
         await self.keep(authorization)
         token = await authorization.renew(self.url, refused, resource, server, challenge, wants_more=wants_more)
         return None if token is None else (authorization, token)
+
+    async def _discover(self, challenge: Challenge) -> tuple[Resource, AuthorizationServer]:
+        settings = self._auth._settings
+        http, aliases = settings.http(self.url), settings.issuer_aliases
+        return await discover(http, self.url, challenge, self.steps, issuer=self._issuer, aliases=aliases)
 
     @property
     def _issuer(self) -> str | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TypeAlias
@@ -51,22 +52,36 @@ def authorization(options: Options, asking: Asking = nullcontext) -> OAuth:
         registration=Dynamic(NAME) if client is None else client,
         login=_login(options, asking),
         issuer_aliases=dict(options.issuer_alias),
-        scopes=[scope for text in options.scope for scope in text.split()],
+        scopes=asked_scopes(options),
     )
 
 
+def asked_scopes(options: Options) -> list[str]:
+    """The scopes of ``--scope``, which may have several in one text."""
+    return [scope for text in options.scope for scope in text.split()]
+
+
 @contextmanager
-def explaining(auth: OAuth, url: str) -> Iterator[None]:
-    """For a connection with *auth*. If it fails at a server without OAuth, the error says how to pass a token."""
+def explaining(auth: OAuth, options: Options) -> Iterator[None]:
+    """For a connection with *auth*. If it fails, the error says what to pass to the command."""
     try:
         yield
     except AuthError as exc:
-        if not any(step.action == WITHOUT_METADATA for step in auth.steps):
+        text = str(exc)
+        if isinstance(exc, LoginFailed) and _is_never_interactive(options):
+            text += f": run {NAME} login {_shown_url(options)}{_as_option(exc.scopes)}"
+        if any(step.action == WITHOUT_METADATA for step in auth.steps):
+            text = (
+                f"{_shown_url(options)} wants authorization, and does not say where to log in. "
+                f"If you have a token for it, pass that: -H 'Authorization: Bearer ...'\n{text}"
+            )
+        if text == str(exc):
             raise
-        raise LoginFailed(
-            f"{shown(url)} wants authorization, and does not say where to log in. "
-            f"If you have a token for it, pass that: -H 'Authorization: Bearer ...'\n{exc}"
-        ) from exc
+        raise LoginFailed(text) from exc
+
+
+def _as_option(scopes: Sequence[str]) -> str:
+    return f" --scope {shlex.quote(excerpt(' '.join(scopes)))}" if scopes else ""
 
 
 def tokens_file() -> Path:
@@ -92,9 +107,15 @@ def _login(options: Options, asking: Asking) -> Login | OnDevice:
         return _InTerminal(login_by_paste(), asking)
     if options.use_device_code:
         return _OnDevice(options, asking)
-    if options.verb == "login" or (sys.stdin.isatty() and not options.no_login):
-        return _InTerminal(login_in_browser(hint=ELSEWHERE), asking)
-    return _NoLogin(options)
+    if _is_never_interactive(options):
+        return _NoLogin(options)
+    return _InTerminal(login_in_browser(hint=ELSEWHERE), asking)
+
+
+def _is_never_interactive(options: Options) -> bool:
+    if options.paste or options.use_device_code or options.verb == "login":
+        return False
+    return options.no_login or not sys.stdin.isatty()
 
 
 def _shown_url(options: Options) -> str:
@@ -142,11 +163,11 @@ class _InTerminal:
 
 
 class _NoLogin:
-    """No login: the person is told which command to use."""
+    """No login: `explaining` tells the person which command to use."""
 
     def __init__(self, options: Options) -> None:
         self._url = _shown_url(options)
         self._why = "--no-login was given" if options.no_login else "there is no terminal to ask in"
 
     def open(self, preferred: str | None) -> AbstractAsyncContextManager[Redirection]:
-        raise LoginFailed(f"{self._url} needs a login, and {self._why}: run {NAME} login {self._url}")
+        raise LoginFailed(f"{self._url} needs a login, and {self._why}")

@@ -92,7 +92,7 @@ def _explaining(options: Options, auth: OAuth | None) -> AbstractContextManager[
         return nullcontext()
     from mcp_host.cli.authorization import explaining
 
-    return explaining(auth, options.url)
+    return explaining(auth, options)
 
 
 def _transport(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 from mcp_host.auth import LoginFailed, OAuth, Saved
 from mcp_host.auth.requests.discovery import shown
 from mcp_host.cli.arguments import NAME, Options
-from mcp_host.cli.authorization import authorization
+from mcp_host.cli.authorization import asked_scopes, authorization
 from mcp_host.cli.commands import Report
 from mcp_host.cli.connection import connected
 from mcp_host.cli.output import Printer, UsageError, print_aside
@@ -34,13 +36,7 @@ async def run(options: Options) -> Report:
     auth = authorization(options)
     match options.verb:
         case "login":
-            async with connected(options, sampling=None, elicitation=None):
-                pass
-            saved = await auth.saved(url)
-            if saved is None or saved.token is None:
-                text = f"{shown(url)} wants no login."
-                return Report({"server": shown(url), "login": False}, lambda printer: printer.line(text))
-            return _about(url, saved, "Logged in.")
+            return await _log_in(auth, url, options)
         case "whoami":
             saved = await auth.saved(url)
             if saved is None or saved.token is None:
@@ -48,6 +44,43 @@ async def run(options: Options) -> Report:
             return _about(url, saved)
         case _:
             return await _log_out(auth, url, options)
+
+
+async def _log_in(auth: OAuth, url: str, options: Options) -> Report:
+    heading = f"Already logged in. To log in anew, run {NAME} logout {shown(url)} first."
+
+    @asynccontextmanager
+    async def asking() -> AsyncIterator[None]:
+        nonlocal heading
+        heading = "Logged in."
+        yield
+
+    saved = await auth.saved(url)
+    is_wanted = saved is not None and _lacks(saved, options)
+    if not is_wanted:
+        async with connected(options, sampling=None, elicitation=None, asking=asking):
+            pass
+        saved = await auth.saved(url)
+        is_wanted = saved is None or saved.token is None
+    if is_wanted:  # only some tools may want a login
+        heading = "Logged in."
+        try:
+            saved = await auth.login(url)
+        finally:
+            if options.verbose:
+                print_aside(auth.explain())
+    if saved is None or saved.token is None:
+        text = f"{shown(url)} wants no login."
+        return Report({"server": shown(url), "login": False}, lambda printer: printer.line(text))
+    return _about(url, saved, heading)
+
+
+def _lacks(saved: Saved, options: Options) -> bool:
+    """Whether the options ask for another client or further scopes than those of the login."""
+    if saved.token is None:
+        return False
+    scopes = set(asked_scopes(options)) - set(saved.token.scopes)
+    return bool(scopes) or options.client_id not in (None, saved.client.id)
 
 
 async def _log_out(auth: OAuth, url: str, options: Options) -> Report:
