@@ -20,6 +20,7 @@
     │   ├── HeaderMismatch          HTTP headers that contradict the message
     │   ├── MissingRequiredClientCapability   the request needs a capability that this client does not have
     │   └── UnsupportedProtocolVersion        the server does not support this revision
+    ├── AuthError                   the client got no authorization: its subclasses are in `mcp_host.auth`
     ├── ProtocolError               the server broke the protocol
     │   ├── MessageTooLarge         a message over the size limit
     │   ├── NoCommonVersion         client and server have no protocol version in common
@@ -191,6 +192,10 @@ class Unauthorized(HttpStatusError):
     """
 
     challenges: tuple[str, ...] = ()
+
+
+class AuthError(McpError):
+    """The client got no authorization. The text says at which step, where, and what came back."""
 
 
 class ResourceNotFound(ServerError):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from typing import Any
 
 import anyio
 import pytest
 
 from mcp_host import Change, Client
-from mcp_host.errors import ConnectFailed, ConnectionClosed
+from mcp_host.errors import AuthError, ConnectFailed, ConnectionClosed
+from mcp_host.middleware import AnyRequest, CallNext
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import ToolListChangedNotification
 from tests.client.support import EMPTY, seconds_of_call
@@ -118,6 +120,27 @@ async def test_with_on_change_a_dead_server_is_restarted_without_a_call() -> Non
 
     assert changes == [ToolListChangedNotification()]
     assert [message["method"] for message in peer.received] == 2 * ["server/discover", "subscriptions/listen"]
+
+
+async def test_a_restart_without_a_call_that_needs_a_login_is_left_to_the_next_call() -> None:
+    asked = 0
+
+    async def authorize(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        nonlocal asked
+        if request.method == "server/discover":
+            asked += 1
+            if asked == 2:
+                raise AuthError("a login is needed")
+        return await call_next(request)
+
+    with anyio.fail_after(100):
+        async with Client(Mortal(good_for_one_call), on_change=lambda change: None, middleware=[authorize]) as client:
+            await client.call_tool("x")
+            await anyio.sleep(50)
+            assert asked == 2
+            await client.call_tool("x")
+
+    assert asked == 3
 
 
 async def test_a_server_that_ends_when_the_client_is_nearly_connected_fails_that_or_is_restarted_without_a_call() -> (

@@ -14,11 +14,7 @@ No text has a token, a code, a secret or an assertion in it.
 
 from __future__ import annotations
 
-from mcp_host.errors import McpError
-
-
-class AuthError(McpError):
-    """The client got no authorization. The text says at which step, where, and what came back."""
+from mcp_host.errors import AuthError as AuthError  # where those who know nothing of OAuth find it
 
 
 class AddressRefused(AuthError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from contextlib import suppress
 from contextvars import copy_context
 from typing import TYPE_CHECKING
 from weakref import WeakMethod
@@ -14,7 +13,15 @@ from anyio import Lock, current_time, move_on_after, sleep
 from mcp_host._backends import Loop
 from mcp_host.client.tools import ToolCache
 from mcp_host.concurrency import OwnedContext, SingleFlight, spawn
-from mcp_host.errors import CallerError, ConnectionClosed, McpError, NotConnected, RequestTimeout
+from mcp_host.errors import (
+    AuthError,
+    CallerError,
+    ConnectionClosed,
+    McpError,
+    NotConnected,
+    RequestTimeout,
+    Unauthorized,
+)
 from mcp_host.limits import check_seconds
 from mcp_host.protocol.backoff import Backoff, restart_backoff
 from mcp_host.protocol.negotiation import Attempt, Attempts
@@ -292,6 +299,9 @@ class Lifetime:
                 async with self._connecting:
                     if self.connection is dead:  # the application has neither closed nor connected meanwhile
                         await self._replace(closings)
+            except (AuthError, Unauthorized):
+                self._backoff.reset()  # the server is up: the next request may have been authorized
+                raise
             except Exception:
                 self._failed_at = current_time()
                 self._backoff.fail()
@@ -309,5 +319,8 @@ class Lifetime:
         """Reconnect until the connection is alive, or until that has failed too often."""
         while (connection := self.connection) is not None and self._reconnection_due(connection):
             self._begin_reconnecting(connection)
-            with suppress(Exception):  # the next call tries again, and raises it
+            try:
                 await self._reconnection.wait()
+            except Exception as exc:  # the next call tries again, and raises it
+                if isinstance(exc, AuthError | Unauthorized):
+                    return  # no pause separates these attempts
