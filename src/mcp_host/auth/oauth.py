@@ -54,7 +54,8 @@ MOST_RENEWALS = 3  # of the token of one request: "no more than a few times" (st
 class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows differ in a type
     """Authorization for the requests of an HTTP client: of `StreamableHttp(auth=)`, or any client of httpx or httpx2.
 
-    One object is for one user. A server that wants a token is asked where to get one; the person logs in (*login*), and
+    One object is for one user, and for one event loop at a time: with threads, make one for each, with the same *tokens*.
+    Work of two event loops at once raises `CallerError`. A server that wants a token is asked where to get one; the person logs in (*login*), and
     the token is sent with every request to that server, refreshed before it ends, and kept in *tokens*.
 
     *tokens* keeps tokens and registrations; the default is this process's memory. *registration* says how this client
