@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import anyio
@@ -17,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from mcp_host.auth import (
     AddressRefused,
     AuthorizationNeeded,
+    Cimd,
     Dynamic,
     LoginFailed,
     MemoryTokens,
@@ -551,15 +553,27 @@ async def test_a_registration_that_has_ended_is_renewed() -> None:
     assert (world.server.count("register"), world.logins) == (2, 3)
 
 
-async def test_a_server_that_takes_no_registration_is_an_error_that_names_them() -> None:
+ELSEWHERE = Registered("id", issuer="https://other.example.com")
+CIMD = Cimd("https://my-host.example/client.json")
+
+
+@pytest.mark.parametrize(
+    ("registration", "problem"),
+    [
+        (Dynamic("host"), "registers no clients by itself"),
+        (CIMD, f"takes none of {CIMD!r}"),
+        ([ELSEWHERE, Dynamic("host")], f"takes none of {ELSEWHERE!r} and registers no clients by itself"),
+    ],
+    ids=["dynamic", "cimd", "both"],
+)
+async def test_where_no_registration_works_the_error_says_what_to_do(registration: Any, problem: str) -> None:
     world = World(metadata={"registration_endpoint": None})
-    elsewhere = Registered("id", issuer="https://other.example.com")
 
     with pytest.raises(RegistrationFailed) as raised:
-        await world.call(world.oauth(registration=[elsewhere, Dynamic("host")]))
+        await world.call(world.oauth(registration=registration))
 
-    assert str(raised.value) == f"{world.server.issuer} takes none of {elsewhere!r}, Dynamic('host')"
-    assert world.logins == 0
+    what = "register a client there by hand, and pass Registered(...)"
+    assert str(raised.value) == f"{world.server.issuer} {problem}: {what}"
 
 
 async def test_a_registration_is_kept_if_its_login_fails() -> None:

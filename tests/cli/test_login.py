@@ -389,6 +389,21 @@ async def test_a_registered_client_has_its_secret_from_the_environment(
     assert site.server.count("register") == 0
 
 
+async def test_where_no_client_can_register_the_command_names_its_option(
+    site: Protected, environment: dict[str, str]
+) -> None:
+    site.server.metadata["registration_endpoint"] = None
+
+    done = await run(environment, "login", "--json", site.url)
+
+    assert done.err == (
+        f"mcp-host: {site.server.issuer} registers no clients by itself: "
+        "register a client there by hand, and pass Registered(...)\n"
+        "  | With this command, that is --client-id ID.\n"
+    )
+    assert json.loads(done.out)["error"]["type"] == "RegistrationFailed"
+
+
 async def test_an_issuer_by_another_name_is_passed(site: Protected, environment: dict[str, str]) -> None:
     issuer = site.server.issuer
     site.resource = {"authorization_servers": [f"{issuer}/"]}
@@ -397,7 +412,8 @@ async def test_an_issuer_by_another_name_is_passed(site: Protected, environment:
     done = await run(environment, "login", site.url, "--issuer-alias", f"{issuer}/={issuer}")
 
     assert refused.code == 10
-    assert f"its issuer is {issuer}, not {issuer}/: if you know that they are one, pass issuer_aliases" in refused.err
+    assert f"its issuer is {issuer}, not {issuer}/: if you know that they are one, pass issuer_aliases=" in refused.err
+    assert refused.err.endswith("  | With this command, that is --issuer-alias NAME=ISSUER.\n")
     assert (done.code, done.err) == (0, "")
 
 

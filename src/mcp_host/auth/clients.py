@@ -46,8 +46,12 @@ class Clients:
                 self._steps.add("registration", server.issuer, f"{registration!r} is {outcome}")
             if client is not None:
                 return client
+        passed = [repr(each) for each in self._settings.registrations if not isinstance(each, Dynamic)]
+        problems = [f"takes none of {', '.join(passed)}"] if passed else []
+        if len(passed) < len(self._settings.registrations):
+            problems.append("registers no clients by itself")
         raise RegistrationFailed(
-            f"{excerpt(server.issuer)} takes none of {', '.join(map(repr, self._settings.registrations))}"
+            f"{excerpt(server.issuer)} {' and '.join(problems)}: register a client there by hand, and pass Registered(...)"
         )
 
     def holder(self, saved: Saved) -> Machine | Registration | None:

@@ -35,6 +35,9 @@ from mcp_host.errors import excerpt
 Asking: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
 """A context in which a person is asked something, at a time that suits."""
 
+OPTIONS = {"Registered": "--client-id ID", "issuer_aliases": "--issuer-alias NAME=ISSUER"}
+"""What the command has for arguments of `OAuth` that its errors name."""
+
 ELSEWHERE = "If your browser is on another machine, log in with --use-device-code or --paste."
 
 
@@ -67,17 +70,19 @@ def explaining(auth: OAuth, options: Options) -> Iterator[None]:
     try:
         yield
     except AuthError as exc:
-        text = str(exc)
+        text, kind = str(exc), type(exc)
+        for argument, option in OPTIONS.items():
+            if f"pass {argument}" in text:
+                text += f"\nWith this command, that is {option}."
         if isinstance(exc, LoginFailed) and _is_never_interactive(options):
             text += f": run {NAME} login {_shown_url(options)}{_as_option(exc.scopes)}"
         if any(step.action == WITHOUT_METADATA for step in auth.steps):
+            kind = LoginFailed
             text = (
                 f"{_shown_url(options)} wants authorization, and does not say where to log in. "
                 f"If you have a token for it, pass that: -H 'Authorization: Bearer ...'\n{text}"
             )
-        if text == str(exc):
-            raise
-        raise LoginFailed(text) from exc
+        raise kind(text) from exc
 
 
 def _as_option(scopes: Sequence[str]) -> str:

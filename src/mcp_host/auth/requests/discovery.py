@@ -15,7 +15,7 @@ from anyio import move_on_after
 
 from mcp_host.auth.errors import AuthError, DiscoveryFailed
 from mcp_host.auth.requests.challenges import Challenge
-from mcp_host.errors import excerpt
+from mcp_host.errors import excerpt, quoted
 from mcp_host.terminal.browser import host_of, is_web_url
 
 if TYPE_CHECKING:
@@ -245,7 +245,8 @@ def _checked(document: JSONObject, issuers: Sequence[str]) -> AuthorizationServe
     if issuer is None:  # RFC 8414, section 3.3: "identical", so that not even a slash at the end may differ
         problem = f"its issuer is {excerpt(str(stated))}, not {excerpt(issuers[0])}"
         if isinstance(stated, str) and stated.rstrip("/") == issuers[0].rstrip("/"):
-            problem += ": if you know that they are one, pass issuer_aliases"
+            aliases = f"{{{quoted(issuers[0])}: {quoted(stated)}}}"
+            problem += f": if you know that they are one, pass issuer_aliases={aliases}"
         raise ValueError(problem)
     token = _endpoint(document, "token_endpoint")
     if token is None:
