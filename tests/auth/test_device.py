@@ -10,7 +10,7 @@ import httpx
 import pytest
 from anyio.lowlevel import checkpoint
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 from mcp_host.auth import DeviceCode, DiscoveryFailed, LoginFailed, OAuth, OnDevice, TokenRequestFailed
 from mcp_host.testing import Server
@@ -81,6 +81,39 @@ async def test_a_login_that_fails_says_why(
         await log_in(site, OnDevice(lambda code: None, sleep=waits.sleep, now=waits.now))
 
     assert waits.now() <= 600
+
+
+@pytest.mark.parametrize(
+    "hiccup",
+    [Response(status_code=503), Response(status_code=429), Response("<html>"), Response("{")],
+    ids=["503", "429", "html", "broken"],
+)
+async def test_a_poll_that_fails_is_followed_by_slower_ones(site: Protected, hiccup: Response) -> None:
+    waits = Waits()
+    site.server.polls[:] = ["authorization_pending", ""]
+
+    async def token(request: Request) -> Response:
+        del site.server.answers["token"]
+        return hiccup
+
+    site.server.answers["token"] = token
+
+    await log_in(site, OnDevice(lambda code: None, sleep=waits.sleep, now=waits.now))
+
+    assert waits.seconds == [5, 10, 10]
+
+
+async def test_a_server_that_never_answers_a_poll_is_given_up_when_the_code_ends(site: Protected) -> None:
+    waits = Waits()
+
+    async def token(request: Request) -> Response:
+        return Response(status_code=503)
+
+    site.server.answers["token"] = token
+
+    with pytest.raises(LoginFailed, match="its code has expired"):
+        await log_in(site, OnDevice(lambda code: None, sleep=waits.sleep, now=waits.now))
+    assert 500 < waits.now() <= 600
 
 
 async def test_a_server_without_the_flow_is_named(site: Protected) -> None:

@@ -21,7 +21,7 @@ from mcp_host.terminal.device import NoTerminal, open_terminal
 from mcp_host.terminal.text import Layout
 
 INTERVAL = 5.0  # seconds between polls, where the server does not say (RFC 8628, section 3.2)
-SLOWER = 5.0  # seconds more after each slow_down (section 3.5)
+SLOWER = 5.0  # seconds more after each slow_down, and each poll that fails (section 3.5)
 MOST_INTERVAL = 60.0
 MOST_SECONDS = 1800.0  # that a code is waited for
 
@@ -58,7 +58,7 @@ class OnDevice:
         Raises:
             DiscoveryFailed: The server has no device flow.
             LoginFailed: The person refused, or took too long.
-            TokenRequestFailed: The server gave no code or no token.
+            TokenRequestFailed: The server gave no code, or refused to give a token.
         """
         url = endpoint.server.device_authorization_endpoint
         if url is None:
@@ -81,8 +81,10 @@ class OnDevice:
                         raise LoginFailed(f"{where} was denied") from exc
                     case "expired_token":
                         break
-                    case _:
+                    case _ if exc.refused:
                         raise
+                    case _:  # of a server, or a network, that may be better a little later
+                        interval = min(interval + SLOWER, MOST_INTERVAL)
         raise LoginFailed(f"{where} took too long: its code has expired")
 
     async def _ask(
