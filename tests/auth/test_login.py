@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import httpx
 import pytest
@@ -13,6 +13,7 @@ from anyio import CancelScope, Event, create_task_group, fail_after, wait_all_ta
 from anyio.abc import TaskGroup
 
 from mcp_host.auth.errors import AddressRefused, LoginFailed
+from mcp_host.auth.login.loopback import LoopbackListener
 from mcp_host.auth.login.ways import Login, Redirection, by_function, in_browser, paste
 from mcp_host.terminal import device
 from tests.terminal.screens import Screen
@@ -237,6 +238,32 @@ async def test_a_fixed_port_is_the_only_one() -> None:
     )
     async with login.open(None) as redirection:
         assert redirection.redirect_uri == f"http://127.0.0.1:{port}/callback"
+
+
+async def test_a_second_login_at_a_fixed_port_waits_for_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    listened, listen = list[int](), LoopbackListener.open
+
+    def noted(port: int) -> AbstractAsyncContextManager[LoopbackListener]:
+        listened.append(port)
+        return listen(port)
+
+    monkeypatch.setattr(LoopbackListener, "open", noted)
+    login = in_browser(open=open_elsewhere, port=port)
+
+    async def second() -> None:
+        async with login.open(None) as redirection:
+            assert redirection.redirect_uri == first.redirect_uri
+
+    with fail_after(20):
+        async with create_task_group() as tasks, login.open(None) as first:
+            tasks.start_soon(second)
+            await wait_all_tasks_blocked()
+            assert listened == [port]
+
+    assert listened == [port, port]
 
 
 @pytest.mark.parametrize(

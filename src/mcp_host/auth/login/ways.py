@@ -8,7 +8,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from anyio import create_task_group, move_on_after
+from anyio import Lock, create_task_group, move_on_after
+from anyio.lowlevel import RunVar
 
 from mcp_host.auth.errors import AddressRefused, LoginFailed
 from mcp_host.auth.login.loopback import LoopbackListener, find_port, read_query
@@ -65,7 +66,8 @@ def in_browser(*, open: Opener | None = None, timeout: float = 300.0, port: int 
     the standard library's `webbrowser`, but no browser that would run in this terminal. If none opens, the URL is
     shown in the terminal.
 
-    *port* is the one that the client is registered with; 0 is any, see RFC 8252, section 7.3.
+    *port* is the one that the client is registered with; 0 is any, see RFC 8252, section 7.3. Several logins at one
+    port wait for each other.
 
     *hint* tells the person, in a sentence, how to log in with a browser on another machine. It is shown if no browser
     opens, and ends the errors. By default only the errors say something: what a host can pass as `login` instead.
@@ -99,11 +101,14 @@ class _InBrowser:
         self._timeout = timeout
         self._port = port
         self._hint = hint
+        self._turns = RunVar[Lock]("turns at the port of a login")
 
     @asynccontextmanager
     async def open(self, preferred: str | None) -> AsyncIterator[Redirection]:
         ports = [self._port] if self._port else [find_port(preferred or ""), 0]
         async with AsyncExitStack() as stack:
+            if self._port:
+                await stack.enter_async_context(self._turn())
             for port in ports:
                 try:
                     listener = await stack.enter_async_context(LoopbackListener.open(port))
@@ -115,6 +120,13 @@ class _InBrowser:
                 reason = failure.strerror or type(failure).__name__
                 raise LoginFailed(f"the login cannot listen on {where} of 127.0.0.1 for its answer: {reason}")
             yield _BrowserRedirection(listener, self._opener, self._timeout, self._hint)
+
+    def _turn(self) -> Lock:
+        lock = self._turns.get(None)
+        if lock is None:
+            lock = Lock()
+            self._turns.set(lock)
+        return lock
 
 
 class _BrowserRedirection:
