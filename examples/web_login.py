@@ -38,6 +38,8 @@ def make_app(url: str = os.environ.get("MCP_URL", ""), origin: str = os.environ.
         except AuthorizationNeeded as needed:
             user.logins.add(needed.state)
             response = RedirectResponse(needed.url, 303)
+        except AuthError:  # log it; a user has begun too many logins, say
+            response = Response("you cannot be logged in now: try again later", 502)
         response.set_cookie("session", session, httponly=True, samesite="lax", secure=origin.startswith("https:"))
         return response
 

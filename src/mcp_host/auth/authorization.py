@@ -175,6 +175,7 @@ class Authorization:
 
         async def log_in() -> None:
             await self._entry.load()
+            self._login_limits.forget(url)
             await self._log_in(self._wanted(url, resource, server, challenge))
 
         await self._work.do("log in", log_in)
@@ -202,6 +203,7 @@ class Authorization:
             while not await self._entry.save(None):  # another process has gotten the next token meanwhile
                 saved = await self._entry.load()
             self._untried = None
+            self._login_limits.forget(self.place.resource)
             await self._pending.forget()
             await self._clients.forget()
             if saved is None or saved.token is None:

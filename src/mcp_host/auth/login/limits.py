@@ -31,11 +31,19 @@ class LoginLimits:
             origin: [time for time in times if 0 <= now - time < LOGINS_TIME] for origin, times in self._times.items()
         }
         self._times = {origin: times for origin, times in recent.items() if times}
-        scheme, netloc, *_ = urlsplit(url)
-        times = self._times.setdefault(f"{scheme}://{netloc}", [])
+        times = self._times.setdefault(_origin(url), [])
         if len(times) == MOST_LOGINS:
             raise LoginFailed(
                 f"{shown(url)} wants yet another login, after {MOST_LOGINS} within {LOGINS_TIME / 60:.0f} minutes: "
                 f"refused for the next {times[0] + LOGINS_TIME - now:.0f} s"
             )
         times.append(now)
+
+    def forget(self, url: str) -> None:
+        """Count anew for the server at *url*: the application has logged out, or asks for a login itself."""
+        self._times.pop(_origin(url), None)
+
+
+def _origin(url: str) -> str:
+    scheme, netloc, *_ = urlsplit(url)
+    return f"{scheme}://{netloc}"
