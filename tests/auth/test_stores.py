@@ -541,6 +541,16 @@ async def test_a_keyring_that_cannot_be_used_says_so(ring: Path, monkeypatch: py
     assert await refusal(store) == "this machine has no keyring that can be used: FileTokens needs none"
 
 
+async def test_settings_of_keyring_that_name_none_are_an_error(ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keyring.core, "_keyring_backend", None)
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "no.such.Keyring")
+
+    said = await refusal(KeyringTokens("my-host"))
+
+    settings = "the settings of keyring (PYTHON_KEYRING_BACKEND, keyringrc.cfg)"
+    assert said == f"{settings} name none that can be loaded: ModuleNotFoundError"
+
+
 async def test_a_lock_of_the_keyring_that_cannot_be_made_is_an_error(ring: Path, tmp_path: Path) -> None:
     (tmp_path / "home").write_text("a file")
 

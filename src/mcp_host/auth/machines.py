@@ -95,9 +95,8 @@ class Workload(Machine):
         return f"Workload(client_id={self.client.id!r})"
 
     async def token(self, endpoint: TokenEndpoint) -> Token:
-        return await _requested(
-            endpoint, self.client, {"grant_type": JWT_BEARER, "assertion": await self._get_jwt(endpoint.server.issuer)}
-        )
+        assertion = _text(await self._get_jwt(endpoint.server.issuer), "get_jwt")
+        return await _requested(endpoint, self.client, {"grant_type": JWT_BEARER, "assertion": assertion})
 
 
 class EnterpriseManaged(Machine):
@@ -139,7 +138,7 @@ class EnterpriseManaged(Machine):
             "requested_token_type": ID_JAG,
             "audience": endpoint.server.issuer,
             "resource": endpoint.resource,
-            "subject_token": await self._get_id_token(self._idp_client.id),
+            "subject_token": _text(await self._get_id_token(self._idp_client.id), "get_id_token"),
             "subject_token_type": ID_TOKEN,
         }
         if endpoint.scopes:
@@ -157,6 +156,12 @@ class EnterpriseManaged(Machine):
             raise TokenRequestFailed(f"token exchange at {shown(url)}: {outcome}", code)
         endpoint.steps.add("token exchange", url, "an assertion")
         return assertion
+
+
+def _text(jwt: object, function: str) -> str:
+    if not isinstance(jwt, str):
+        raise TypeError(f"{function} returns a JWT as text, not {type(jwt).__name__}")
+    return jwt
 
 
 async def _requested(endpoint: TokenEndpoint, client: OAuthClient, grant: dict[str, str]) -> Token:

@@ -37,6 +37,7 @@ from mcp_host.auth.storage.pending import take_login
 from mcp_host.auth.storage.saved import PLACE, Entry, Place, Saved
 from mcp_host.auth.storage.stores import MemoryTokens, TokenStore
 from mcp_host.concurrency import is_unattended
+from mcp_host.handlers import check_callable
 from mcp_host.transports._http.backend import AnyClient
 
 try:
@@ -66,6 +67,9 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
     differ: ``{"https://accounts.example.com/": "https://accounts.example.com"}``. Without it, that authorization server is
     refused (RFC 8414, section 3.3). *client* is an httpx client for OAuth's own requests, for networks where
     the addresses of authorization servers are private.
+
+    Raises:
+        TypeError, ValueError: An argument cannot be used.
     """
 
     def __init__(
@@ -83,12 +87,17 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
     ) -> None:
         if registration is None:
             registration = Dynamic()
+        if isinstance(scopes, str):
+            raise TypeError(f"scopes has to be a list of texts, such as {scopes.split()!r}, not one text")
+        if not isinstance(issuer_aliases, Mapping):
+            raise TypeError(f"issuer_aliases has to be a mapping, not {type(issuer_aliases).__name__}")
         registrations = tuple(registration) if isinstance(registration, Sequence) else (registration,)
         if len(registrations) > 1 and any(
             isinstance(each, Registered) and each.issuer is None for each in registrations
         ):
             raise ValueError("beside other registrations, Registered needs its issuer")
         if callable(login):
+            check_callable(login, argument="login", shape="(url: str) -> str")
             if redirect_uri is None:
                 raise ValueError("a function as login needs redirect_uri: where the authorization server redirects to")
             login = by_function(login, redirect_uri)
@@ -123,7 +132,6 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         """Authorization without a person: of `ClientSecret`, `PrivateKeyJwt`, `Workload` or `EnterpriseManaged`."""
         auth = cls(
             tokens=tokens,
-            registration=(),
             scopes=scopes,
             issuer_aliases=issuer_aliases,
             dpop=dpop,

@@ -342,11 +342,19 @@ class KeyringTokens:
     def _description(self) -> str:
         return f"the keyring ({excerpt(self._keyring.get_keyring().name)})"
 
+    def _check_settings(self) -> None:
+        try:
+            self._keyring.get_keyring()
+        except Exception as exc:  # of the modules that they name
+            settings = "the settings of keyring (PYTHON_KEYRING_BACKEND, keyringrc.cfg)"
+            raise TokensError(f"{settings} name none that can be loaded: {type(exc).__name__}") from exc
+
     @contextmanager
     def _locked(self) -> Iterator[None]:
         try:
             create_private_folder(self._lock.parent)
             with file_lock(self._lock, wait=0):
+                self._check_settings()
                 try:
                     yield
                 except TokensError:
