@@ -5,7 +5,14 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from types import TracebackType, coroutine
@@ -48,6 +55,71 @@ def is_unattended() -> bool:
 
 
 _unattended: ContextVar[bool] = ContextVar("mcp_host.unattended", default=False)
+
+
+@contextmanager
+def paused_by_asking(pause: Callable[[], AbstractContextManager[object]]) -> Iterator[None]:
+    """While something inside is `asking_person`, it is in the context *pause* as well."""
+    token = _pauses.set((*_pauses.get(), pause))
+    try:
+        yield
+    finally:
+        _pauses.reset(token)
+
+
+@contextmanager
+def asking_person() -> Iterator[None]:
+    """For the time in which a person is asked to do something, such as to log in. It pauses timeouts: see `paused_by_asking`."""
+    with ExitStack() as paused:
+        for pause in _pauses.get():
+            paused.enter_context(pause())
+        yield
+
+
+_pauses: ContextVar[tuple[Callable[[], AbstractContextManager[object]], ...]] = ContextVar(
+    "mcp_host.pauses", default=()
+)
+
+
+class JobEnd:
+    """The end of a job, for tasks that wait for it. While the job is `asking_person`, these tasks are, too."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._asking = 0
+        self._changed = Event()
+
+    @contextmanager
+    def of_job(self) -> Iterator[None]:
+        """The job runs inside. It pauses nothing of the task that began it, which may have left."""
+        token = _pauses.set((self._ask,))
+        try:
+            yield
+        finally:
+            _pauses.reset(token)
+
+    def set(self) -> None:
+        self._is_set = True
+        self._changed.set()
+
+    async def wait(self) -> None:
+        while not self._is_set:
+            with asking_person() if self._asking else nullcontext():
+                await self._changed.wait()
+
+    @contextmanager
+    def _ask(self) -> Iterator[None]:
+        self._asking += 1
+        self._tell()
+        try:
+            yield
+        finally:
+            self._asking -= 1
+            self._tell()
+
+    def _tell(self) -> None:
+        changed, self._changed = self._changed, Event()
+        changed.set()
 
 
 class HandlerTasks:
@@ -324,7 +396,7 @@ class SingleFlight:
 
     async def _run(self, flight: _Flight, job: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
-            with flight.scope:
+            with flight.scope, flight.done.of_job():
                 await job()
         except Exception as exc:  # raised for those who wait
             flight.error = exc
@@ -340,5 +412,5 @@ class SingleFlight:
 class _Flight:
     def __init__(self) -> None:
         self.scope = CancelScope()
-        self.done = Event()
+        self.done = JobEnd()
         self.error: Exception | None = None

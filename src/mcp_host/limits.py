@@ -81,12 +81,12 @@ class Limits:
 
     timeout: float = in_seconds(3600.0)
     """Seconds for one call from beginning to end, progress or not. Paused while the client handles server requests
-    that belong to the call, for *input_timeout* in total. If an HTTP server becomes unreachable, the client
+    that belong to the call, and while a person logs in, for *input_timeout* in total. If an HTTP server becomes unreachable, the client
     tries again after 0.1, 0.5 and 2 seconds; then the call fails, even if time is left."""
 
     idle_timeout: float = in_seconds(120.0)
     """Seconds that the server may be silent during one call. Requested progress and server requests within
-    the call restart it. Paused like `timeout`."""
+    the call restart it. Paused like `timeout`, and while the client gets its authorization."""
 
     input_timeout: float = in_seconds(3600.0)
     """Seconds, in total, that your handlers, forms and logins may pause the timeouts of one call. After that

@@ -25,6 +25,7 @@ from keyring.core import load_keyring
 
 from mcp_host.auth.errors import TokensError
 from mcp_host.auth.storage.stores import FileTokens, KeyringTokens, MemoryTokens, TokenStore
+from mcp_host.concurrency import paused_by_asking
 from mcp_host.locked_file import file_lock
 from tests.auth.file_keyring import FileKeyring, entries
 from tests.auth.rotating import KEY, rotate
@@ -487,6 +488,23 @@ async def test_a_long_value_takes_several_entries_and_leaves_none(ring: Path) ->
         assert all(len(entry) <= 640 for entry in entries(ring).values())
         assert len(entries(ring)) == {None: 0, "short": 1, LONG: 11, LONG + "2": 11}.get(new, 5)
         assert not any("example" in name or "canary" in name for name in entries(ring))
+
+
+async def test_a_keyring_may_ask_a_person(ring: Path) -> None:
+    store, asked = KeyringTokens("my-host"), list[str]()
+
+    @contextmanager
+    def pause() -> Iterator[None]:
+        asked.append("asks")
+        yield
+        asked.append("has asked")
+
+    with paused_by_asking(pause):
+        await store.load(KEY)
+        await store.swap(KEY, None, "x")
+        await store.take(KEY)
+
+    assert asked == 3 * ["asks", "has asked"]
 
 
 async def test_a_value_that_is_too_long_for_a_keyring_is_an_error(ring: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import anyio
@@ -11,10 +13,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from mcp_host import Client, StreamableHttp
-from mcp_host.auth import AuthorizationNeeded, OAuth
-from mcp_host.errors import HttpStatusError
-from tests.auth.world import World
+from mcp_host import Client, Limits, StreamableHttp
+from mcp_host.auth import AuthorizationNeeded, DeviceCode, MemoryTokens, OAuth, OnDevice
+from mcp_host.auth.shared_work import GRACE
+from mcp_host.errors import ConnectTimeout, HttpStatusError, RequestTimeout
+from tests.auth.world import Gate, World
 
 pytestmark = pytest.mark.fake_clock
 
@@ -30,17 +33,36 @@ RESULTS = {"server/discover": OPENING, "initialize": OPENING, "tools/call": {"co
 LONG = 1000.0  # seconds, which take no time
 
 
-async def answers(scope: Scope, receive: Receive, send: Send) -> None:
-    message = json.loads(await Request(scope, receive).body() or b"{}")
-    result = RESULTS.get(message.get("method"))
-    response = None if result is None else JSONResponse({"jsonrpc": "2.0", "id": message["id"], "result": result})
-    await (response or Response(status_code=405 if scope["method"] == "GET" else 202))(scope, receive, send)
+class Answers:
+    """A server that answers at once. A call gets *response*, if there is one."""
+
+    def __init__(self) -> None:
+        self.methods: list[str] = []
+        self.response: Callable[[], Response] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        message = json.loads(await Request(scope, receive).body() or b"{}")
+        method = message.get("method", "GET")
+        self.methods.append(method)
+        if method == "tools/call" and self.response is not None:
+            response = self.response()
+        elif (result := RESULTS.get(method)) is not None:
+            answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+            response = JSONResponse(answer, headers={"mcp-session-id": "s"})
+        else:
+            response = Response(status_code=405 if method == "GET" else 202)
+        await response(scope, receive, send)
 
 
 @pytest.fixture
-def world() -> World:
+def server() -> Answers:
+    return Answers()
+
+
+@pytest.fixture
+def world(server: Answers) -> World:
     world = World(lifetime=100)
-    world.site.app = answers
+    world.site.app = server
     return world
 
 
@@ -87,3 +109,209 @@ async def test_a_lazy_client_that_needs_a_login_forgets_that_its_server_was_down
                 took.append(anyio.current_time() - began)
 
     assert took == [pytest.approx(3), 0, 0]
+
+
+# OAuth's own requests
+
+
+async def seconds_until_timeout(client: Client, timeout: float) -> float:
+    """How long a call takes to time out. It was not sent."""
+    began = anyio.current_time()
+    with pytest.raises(RequestTimeout, match=rf"took longer than {timeout:g} s \(timeout\)") as failed:
+        await client.call_tool("x", timeout=timeout)
+    assert not failed.value.may_have_run
+    return anyio.current_time() - began
+
+
+@ERAS
+async def test_a_call_times_out_while_its_token_is_refreshed_and_the_refresh_goes_on(world: World, era: str) -> None:
+    with anyio.fail_after(LONG):
+        async with client(world, world.oauth(), era) as host:
+            world.now += 200
+            gate = Gate(world.server, "token")
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(host.call_tool, "x")
+                await gate.reached.wait()
+                took = await seconds_until_timeout(host, 2)
+                gate.is_open.set()
+            await host.call_tool("x")
+
+    assert (took, world.logins, world.refreshes) == (2, 1, 1)
+
+
+@ERAS
+async def test_the_only_call_that_waits_for_a_refresh_leaves_it_soon_after_its_timeout(world: World, era: str) -> None:
+    with anyio.fail_after(LONG):
+        async with client(world, world.oauth(), era) as host:
+            world.now += 200
+            gate = Gate(world.server, "token")
+            took = await seconds_until_timeout(host, 2)
+            gate.is_open.set()
+            await host.call_tool("x")
+
+    assert (took, world.logins, world.refreshes) == (2 + GRACE, 1, 1)
+
+
+async def test_a_call_times_out_while_another_process_refreshes_its_token(world: World) -> None:
+    store = MemoryTokens()
+
+    with anyio.fail_after(LONG):
+        async with client(world, world.oauth(tokens=store), "legacy") as host, anyio.create_task_group() as tasks:
+            world.now += 200
+            gate = Gate(world.server, "token")
+            tasks.start_soon(world.call, world.restarted(tokens=store))
+            await gate.reached.wait()
+            took = await seconds_until_timeout(host, 5)
+            gate.is_open.set()
+
+    assert took == 5
+
+
+@ERAS
+async def test_connecting_times_out_while_the_authorization_server_is_silent(world: World, era: str) -> None:
+    Gate(world.server, "metadata")
+
+    with anyio.fail_after(LONG):
+        began = anyio.current_time()
+        with pytest.raises(ConnectTimeout):
+            await client(world, world.oauth(), era, limits=Limits(connect_timeout=3)).connect()
+        took = anyio.current_time() - began
+
+    assert took == 3
+
+
+async def test_a_slow_authorization_is_no_silence_of_the_server(world: World, server: Answers) -> None:
+    """Neither while it is probed, nor during a call."""
+
+    async def slowly(request: Request) -> Response:
+        await anyio.sleep(10)
+        return await world.server._token(request)
+
+    world.server.answers["token"] = slowly
+    with anyio.fail_after(LONG):
+        async with client(world, world.oauth(), "auto") as host:
+            world.now += 200
+            await host.call_tool("x", idle_timeout=5)
+
+    assert server.methods == ["server/discover", "tools/call"]
+    assert len(world.site.seen) == 3  # one was refused
+
+
+async def test_a_call_that_times_out_while_its_stream_gets_its_authorization_may_have_run(
+    world: World, server: Answers
+) -> None:
+    def broken_off() -> Response:
+        world.now += 200
+        Gate(world.server, "token")
+        return Response("id: 1\ndata:\n\n", media_type="text/event-stream")
+
+    server.response = broken_off
+    with anyio.fail_after(LONG):
+        async with client(world, world.oauth(), "legacy") as host:
+            with pytest.raises(RequestTimeout) as failed:
+                await host.call_tool("x", timeout=5)
+
+    assert failed.value.may_have_run
+
+
+# A person
+
+
+class Person:
+    """Takes *seconds* for each login."""
+
+    def __init__(self, world: World, seconds: float) -> None:
+        self.seconds = seconds
+        self._world = world
+
+    async def __call__(self, url: str) -> str:
+        await anyio.sleep(self.seconds)
+        return await self._world.person(url)
+
+
+@ERAS
+@pytest.mark.parametrize("lazy", [False, True], ids=["eager", "lazy"])
+async def test_the_timeouts_of_connecting_are_paused_while_a_person_logs_in(world: World, era: str, lazy: bool) -> None:
+    auth, limits = world.oauth(login=Person(world, 100)), Limits(connect_timeout=3)
+
+    with anyio.fail_after(LONG):
+        async with client(world, auth, era, lazy=lazy, limits=limits) as host, anyio.create_task_group() as tasks:
+            for timeout in (1, 2):
+                tasks.start_soon(partial(host.call_tool, "x", timeout=timeout, idle_timeout=timeout))
+
+    assert world.logins == 1
+
+
+@ERAS
+async def test_the_timeouts_of_all_calls_are_paused_while_a_person_logs_in_for_them(world: World, era: str) -> None:
+    async def join_later() -> None:
+        await anyio.sleep(50)
+        await host.call_tool("x", timeout=2)
+
+    with anyio.fail_after(LONG):
+        async with client(world, world.oauth(login=Person(world, 100)), era) as host:
+            world.server.forget()
+            async with anyio.create_task_group() as tasks:
+                for _ in range(3):
+                    tasks.start_soon(partial(host.call_tool, "x", timeout=2, idle_timeout=2))
+                tasks.start_soon(join_later)
+
+    assert world.logins == 2
+
+
+async def test_the_timeouts_of_a_call_are_paused_while_a_person_logs_in_for_a_new_session(
+    world: World, server: Answers
+) -> None:
+    def lost() -> Response:
+        server.response = None
+        world.server.forget()
+        return Response(status_code=404)
+
+    server.response = lost
+    with anyio.fail_after(LONG):
+        async with client(world, world.oauth(login=Person(world, 100)), "legacy") as host:
+            await host.call_tool("x", timeout=2, idle_timeout=2)
+
+    assert (server.methods.count("initialize"), world.logins) == (2, 2)
+
+
+@ERAS
+async def test_the_timeouts_run_on_once_the_person_has_logged_in(world: World, era: str) -> None:
+    world.server.gives_refresh_tokens = False
+
+    with anyio.fail_after(LONG):
+        async with client(world, world.oauth(login=Person(world, 100)), era) as host:
+            world.server.forget()
+            gate = Gate(world.server, "token")
+            took = await seconds_until_timeout(host, 2)
+            gate.is_open.set()
+
+    assert took == 100 + 2 + GRACE
+
+
+async def test_a_login_pauses_the_timeouts_no_longer_than_input_timeout(world: World) -> None:
+    person, limits = Person(world, 1), Limits(input_timeout=100)
+
+    with anyio.fail_after(LONG):
+        async with client(world, world.oauth(login=person), "legacy", limits=limits) as host:
+            world.server.forget()
+            person.seconds = 200
+            took = await seconds_until_timeout(host, 2)
+
+    assert (took, world.logins) == (102, 1)
+
+
+async def test_the_timeouts_are_paused_while_a_person_logs_in_on_another_device(world: World) -> None:
+    world.server.metadata["device_authorization_endpoint"] = f"{world.server.issuer}/device"
+    world.server.polls[:] = [*10 * ["authorization_pending"], ""]
+
+    async def show(code: DeviceCode) -> None:
+        pass
+
+    auth, limits = world.oauth(login=OnDevice(show)), Limits(connect_timeout=3)
+
+    with anyio.fail_after(LONG):
+        async with client(world, auth, "legacy", limits=limits) as host:
+            await host.call_tool("x")
+
+    assert world.server.polls == []

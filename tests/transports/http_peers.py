@@ -18,6 +18,7 @@ import pytest
 from anyio.abc import ByteStream, SocketAttribute, SocketStream
 from anyio.streams.tls import TLSAttribute, TLSStream
 
+from mcp_host.concurrency import paused_by_asking
 from mcp_host.errors import McpError
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Failure, Incoming, Notification, Request, Success
@@ -81,6 +82,7 @@ class RecordedHandle:
     personal: bool = False
     stateless: bool = False
     on_progress: Callable[[], Awaitable[None]] | None = None
+    is_authorizing: bool = False
     is_asking: bool = False
 
     @property
@@ -102,7 +104,14 @@ class RecordedHandle:
         return nullcontext()
 
     @contextmanager
-    def asking(self) -> Iterator[None]:
+    def authorizing(self, *, sent: bool = False) -> Iterator[None]:
+        self.is_authorizing = True
+        with paused_by_asking(self._paused):
+            yield
+        self.is_authorizing = False
+
+    @contextmanager
+    def _paused(self) -> Iterator[None]:
         self.is_asking = True
         yield
         self.is_asking = False

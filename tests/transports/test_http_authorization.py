@@ -88,11 +88,12 @@ class Sequel(httpx.Auth):
     def __init__(self, *headers: str) -> None:
         self.headers = headers
         self.handle = RecordedHandle()
-        self.was_asking: list[bool] = []
+        self.works: list[tuple[bool, bool]] = []
+        """For each of them, whether it is known to get the authorization, and maybe to ask a person."""
 
     async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
         for header in self.headers:
-            self.was_asking.append(self.handle.is_asking)
+            self.works.append((self.handle.is_authorizing, self.handle.is_asking))
             request.headers["Authorization"] = header
             response = yield request
             if response.status_code != 401:
@@ -109,6 +110,9 @@ class Ready(Sequel):
 class NotReady(Sequel):
     def ready(self, method: str, url: str) -> Mapping[str, str] | None:
         return None
+
+
+kinds = pytest.mark.parametrize(("kind", "asks"), [(Sequel, True), (Ready, False), (NotReady, False)])
 
 
 @ways
@@ -143,16 +147,19 @@ async def test_an_auth_may_answer_a_challenge(way: Way) -> None:
     assert [heard.rpc["id"] for heard in peer.heard] == [7, 7]
 
 
-@pytest.mark.parametrize("kind", [Sequel, Ready, NotReady])
+@kinds
 @ways
-async def test_the_clocks_stop_while_an_auth_works_and_not_while_the_server_does(way: Way, kind: type[Sequel]) -> None:
+async def test_the_clocks_stop_while_an_auth_works_that_cannot_say_whether_it_asks_a_person(
+    way: Way, kind: type[Sequel], asks: bool
+) -> None:
     auth = kind("first", "second")
 
     async with serving(answering("second")) as peer, way(peer.url, auth) as channel:
         await channel.request(PING, {}, auth.handle)
 
     assert [heard.headers["authorization"] for heard in peer.heard] == ["first", "second"]
-    assert auth.was_asking == [True, True]
+    assert auth.works == [(True, asks), (True, asks)]
+    assert not auth.handle.is_authorizing
     assert not auth.handle.is_asking
 
 
@@ -232,10 +239,10 @@ async def test_an_auth_that_fails_while_a_client_closes_is_not_its_error(
     assert peer.methods() == ["POST"]
 
 
-@pytest.mark.parametrize("kind", [Sequel, Ready, NotReady])
+@kinds
 @ways
 async def test_the_clocks_of_a_call_stop_while_an_auth_works_to_resume_its_stream(
-    way: Way, kind: type[Sequel], pauses: list[float]
+    way: Way, kind: type[Sequel], asks: bool, pauses: list[float]
 ) -> None:
     auth = kind("only")
 
@@ -248,7 +255,7 @@ async def test_the_clocks_of_a_call_stop_while_an_auth_works_to_resume_its_strea
 
     assert peer.methods() == ["POST", "POST", "GET", "DELETE"]
     assert auth.handle.done
-    assert auth.was_asking[1:3] == ([] if kind is Ready else [True, True])
+    assert auth.works[1:3] == ([] if kind is Ready else [(True, asks), (True, asks)])
 
 
 async def test_an_auth_may_ask_other_servers_by_a_client_of_its_own_library() -> None:

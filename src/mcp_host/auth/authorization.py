@@ -26,7 +26,7 @@ from mcp_host.auth.settings import Settings
 from mcp_host.auth.shared_work import SharedWork
 from mcp_host.auth.storage.pending import NEEDED_TIME, PendingLogins
 from mcp_host.auth.storage.saved import SAVED, Entry, Pending, Place, Saved, Wanted
-from mcp_host.concurrency import is_unattended
+from mcp_host.concurrency import asking_person, is_unattended
 from mcp_host.errors import excerpt
 
 INVALID_GRANT = "invalid_grant"
@@ -329,7 +329,8 @@ class Authorization:
         preferred = known.redirect_uris[0] if known is not None and known.redirect_uris else None
         async with login.open(preferred) as redirection:
             saved, request = await self._asking(wanted, redirection.redirect_uri)
-            redirected = await redirection.authorize(request.url, request.state, server=shown(wanted.url))
+            with asking_person():
+                redirected = await redirection.authorize(request.url, request.state, server=shown(wanted.url))
         return await self._exchange(saved, request, redirected)
 
     async def _authorization_needed(self, wanted: Wanted) -> AuthorizationNeeded | LoginFailed:

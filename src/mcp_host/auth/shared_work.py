@@ -8,12 +8,12 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from anyio import CancelScope, Event, get_cancelled_exc_class, move_on_after
+from anyio import CancelScope, get_cancelled_exc_class, move_on_after
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from mcp_host._backends import Loop, cancels_current_task
 from mcp_host.auth.errors import AuthError
-from mcp_host.concurrency import spawn
+from mcp_host.concurrency import JobEnd, spawn
 from mcp_host.errors import CallerError
 
 T = TypeVar("T")
@@ -86,7 +86,7 @@ class SharedWork:
 
     async def _run(self, work: _Work[T], function: Callable[[], Awaitable[T]]) -> None:
         try:
-            with work.scope:
+            with work.scope, work.ended.of_job():
                 work.outcome = [await function()]
         except get_cancelled_exc_class() as exc:
             if cancels_current_task(exc, 0):
@@ -113,7 +113,7 @@ class _Work(Generic[T]):
         self.scope = CancelScope()
         self.is_held = False
         self.is_abandoned = False
-        self.ended = Event()
+        self.ended = JobEnd()
         self.outcome: list[T] = []
         self.failure: BaseException = AuthError("the event loop ended before there was a token")
         self.traceback: TracebackType | None = None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn, Self, TypeAlias
 
 from anyio import CancelScope, current_time
 
-from mcp_host.concurrency import Alarm
+from mcp_host.concurrency import Alarm, paused_by_asking
 from mcp_host.errors import (
     ConnectionClosed,
     HeaderMismatch,
@@ -134,7 +134,18 @@ class CallTimeouts:
     Resuming restarts *idle_timeout*.
     """
 
-    __slots__ = ("_clock", "_end", "_idle", "_input", "_input_left", "_paused_at", "_pauses", "_timeout", "observers")
+    __slots__ = (
+        "_clock",
+        "_end",
+        "_idle",
+        "_input",
+        "_input_left",
+        "_paused_at",
+        "_pauses",
+        "_timeout",
+        "_unanswerable",
+        "observers",
+    )
 
     def __init__(
         self,
@@ -149,10 +160,10 @@ class CallTimeouts:
         self._idle = idle_timeout
         self._input = self._input_left = input_timeout
         self._end = clock() + timeout
-        self._pauses = 0
+        self._pauses = self._unanswerable = 0
         self._paused_at = 0.0
         self.observers: list[Callable[[float], None]] = []
-        """Called with the time whenever the clocks stop or go on, for then `end` and `idle_end` move."""
+        """Called with the time whenever a clock stops or goes on, for then `end` and `idle_end` move."""
 
     @classmethod
     def connecting(cls, limits: Limits, clock: Callable[[], float], seconds: float) -> Self:
@@ -175,7 +186,7 @@ class CallTimeouts:
             now = max(now, self._paused_at + self._input_left)  # when the clocks run on at the latest
             end += self._input_left
         idle_end = now + self._idle
-        return idle_end if idle_end < end else end
+        return end if self._unanswerable or end < idle_end else idle_end
 
     def pause(self) -> None:
         """Stop both clocks until a matching `resume`, or until *input_timeout* is used up."""
@@ -197,6 +208,31 @@ class CallTimeouts:
                 changed(now)
 
     @contextmanager
+    def paused(self) -> Iterator[None]:
+        """`pause`, and `resume` at the end."""
+        self.pause()
+        try:
+            yield
+        finally:
+            self.resume()
+
+    @contextmanager
+    def unanswerable(self) -> Iterator[None]:
+        """Stop *idle_timeout* and each `silence`: the server has nothing to answer."""
+        self._unanswerable += 1
+        self._changed()
+        try:
+            yield
+        finally:
+            self._unanswerable -= 1
+            self._changed()
+
+    def _changed(self) -> None:
+        now = self._clock()
+        for changed in self.observers:
+            changed(now)
+
+    @contextmanager
     def scope(self, *, idle: bool = False) -> Iterator[CancelScope]:
         """A cancel scope that ends when the call times out; with *idle* also after *idle_timeout* from now."""
 
@@ -213,10 +249,10 @@ class CallTimeouts:
 
     @contextmanager
     def silence(self, seconds: float) -> Iterator[CancelScope]:
-        """A cancel scope that ends after *seconds* in which the clocks run; each pause begins them anew."""
+        """A cancel scope that ends after *seconds* in which *idle_timeout* runs; each pause begins them anew."""
 
         def update(now: float) -> None:
-            scope.deadline = math.inf if self._pauses else now + seconds
+            scope.deadline = math.inf if self._pauses or self._unanswerable else now + seconds
 
         with CancelScope() as scope:
             update(self._clock())
@@ -228,8 +264,8 @@ class CallTimeouts:
 
     @contextmanager
     def bound(self, what: str, *, idle: bool = False) -> Iterator[None]:
-        """Like `scope`, but raises `RequestTimeout`; *what* begins its message."""
-        with self.scope(idle=idle) as scope:
+        """Like `scope`, but raises `RequestTimeout`; *what* begins its message. Asking a person inside pauses both clocks."""
+        with self.scope(idle=idle) as scope, paused_by_asking(self.paused):
             yield
         if scope.cancelled_caught:
             raise RequestTimeout(f"{what}: {self.overdue()}")
@@ -330,13 +366,10 @@ class PendingRequest:
         self.restart_idle()
 
     @contextmanager
-    def asking(self) -> Iterator[None]:
-        self.unsent = True  # stays so if the block raises
-        self.timeouts.pause()
-        try:
+    def authorizing(self, *, sent: bool = False) -> Iterator[None]:
+        self.unsent = not sent  # stays so if the block raises
+        with paused_by_asking(self.timeouts.paused), self.timeouts.unanswerable():
             yield
-        finally:
-            self.timeouts.resume()
         self.unsent = False
 
     @contextmanager

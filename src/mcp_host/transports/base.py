@@ -102,9 +102,11 @@ class RequestHandle(Protocol):
         """
         ...
 
-    def asking(self) -> AbstractContextManager[object]:
-        """A context for waiting until a person has logged in. It sets `unsent`, and stops the clocks of the call, for
-        `Limits.input_timeout` in total.
+    def authorizing(self, *, sent: bool = False) -> AbstractContextManager[object]:
+        """A context for getting the authorization of the request. It sets `unsent`, unless the request was *sent* before.
+
+        The idle timeout does not run, as in `queued`. While a person is asked (`concurrency.asking_person`), no clock
+        of the call runs, for `Limits.input_timeout` in total.
         """
         ...
 

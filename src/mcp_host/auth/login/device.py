@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from anyio import current_time, sleep
 
@@ -15,6 +16,7 @@ from mcp_host.auth.grants import Token, TokenEndpoint, authenticated
 from mcp_host.auth.registration import DEVICE_CODE, OAuthClient
 from mcp_host.auth.requests.discovery import is_web, shown
 from mcp_host.auth.requests.responses import error_code
+from mcp_host.concurrency import asking_person
 from mcp_host.errors import excerpt
 from mcp_host.handlers import as_async
 from mcp_host.terminal.device import NoTerminal, open_terminal
@@ -64,13 +66,18 @@ class OnDevice:
         if url is None:
             raise DiscoveryFailed(f"{excerpt(endpoint.server.issuer)} has no device_authorization_endpoint")
         code, device_code, interval, lifetime = await self._ask(endpoint, client, url)
-        await self._show(code)
+        with asking_person():
+            await self._show(code)
+            fields = {"grant_type": DEVICE_CODE, "device_code": device_code}
+            return await self._poll(partial(endpoint.request, client, fields), interval, lifetime, shown(code.url))
+
+    async def _poll(self, request: Callable[[], Awaitable[Token]], interval: float, lifetime: float, url: str) -> Token:
         end = self._now() + lifetime
-        where = f"the login at {shown(code.url)}"
+        where = f"the login at {url}"
         while self._now() + interval <= end:
             await self._sleep(interval)
             try:
-                return await endpoint.request(client, {"grant_type": DEVICE_CODE, "device_code": device_code})
+                return await request()
             except TokenRequestFailed as exc:
                 match exc.code:
                     case "authorization_pending":

@@ -18,6 +18,7 @@ from anyio import CapacityLimiter, current_time, sleep, to_thread
 from anyio.lowlevel import RunVar
 
 from mcp_host.auth.errors import TokensError
+from mcp_host.concurrency import asking_person
 from mcp_host.errors import excerpt
 from mcp_host.limits import check_seconds
 from mcp_host.locked_file import LOCK_WAIT, POLL_INTERVAL, LockedFile, LockTimeout, create_private_folder, file_lock
@@ -264,13 +265,17 @@ class KeyringTokens:
         return f"KeyringTokens({self._service!r})"
 
     async def load(self, key: str) -> str | None:
-        return await self._turns.call(lambda: self._load(_hash(key)))
+        return await self._call(lambda: self._load(_hash(key)))
 
     async def swap(self, key: str, old: str | None, new: str | None) -> bool:
-        return await self._turns.call(lambda: self._swap(_hash(key), old, new))
+        return await self._call(lambda: self._swap(_hash(key), old, new))
 
     async def take(self, key: str) -> str | None:
-        return await self._turns.call(lambda: self._take(_hash(key)))
+        return await self._call(lambda: self._take(_hash(key)))
+
+    async def _call(self, function: Callable[[], T]) -> T:
+        with asking_person():  # perhaps, to unlock the keyring
+            return await self._turns.call(function)
 
     def _load(self, name: str) -> str | None:
         with self._locked():

@@ -302,8 +302,8 @@ class RecordingHandle:
     def bounded(self) -> AbstractContextManager[object]:
         return self.inner.bounded()
 
-    def asking(self) -> AbstractContextManager[object]:
-        return self.inner.asking()
+    def authorizing(self, *, sent: bool = False) -> AbstractContextManager[object]:
+        return self.inner.authorizing(sent=sent)
 
     def fail(self, error: McpError) -> None:
         self.inner.fail(error)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, aclosing, contextmanager
 from types import ModuleType
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import httpx
 
+from mcp_host.concurrency import asking_person
 from mcp_host.transports._http.response import HttpResponse
 
 REFUSED = frozenset({401, 403})
 ENDS_SESSION = "DELETE"  # while a client closes: no person is asked to log in for it
 
-Waiting: TypeAlias = Callable[[], AbstractContextManager[object]]
-"""A context in which an Auth may take long: a person may have to log in."""
+Authorizing: TypeAlias = Callable[[], AbstractContextManager[object]]
+"""A context in which an Auth gets the authorization: see `RequestHandle.authorizing`."""
 
 
 class Auth(Protocol):
@@ -29,7 +30,7 @@ class Auth(Protocol):
 class ReadyAuth(Protocol):
     """An Auth that has the headers of most requests at hand: then no flow is made, which would cost far more than they do.
 
-    Its flow yields only the request that it got, and looks only at the status and the headers of responses.
+    It says itself when it asks a person (`concurrency.asking_person`). Its flow yields only the request that it got, and looks only at the status and the headers of responses.
     """
 
     def ready(self, method: str, url: str, /) -> Mapping[str, str] | None:
@@ -56,23 +57,29 @@ def library_of(auth: object) -> ModuleType:
 
 
 class Pausing:
-    """An *auth* that is no `ReadyAuth`, for `HttpLibrary.pausing`. It is inside *waiting* for as long as *auth* itself takes.
+    """An *auth* that is no `ReadyAuth`, for `HttpLibrary.pausing`. While *auth* itself works, it is inside *authorizing*, and
+    `asking_person`: it may ask one, and cannot say so.
 
     httpx reads all of a response that *auth* answers, or wants to read. So a refusal is cut with *shorten* before.
     """
 
-    def __init__(self, auth: Auth, waiting: Waiting, *, shorten: Callable[[Any], Awaitable[None]]) -> None:
+    def __init__(self, auth: Auth, authorizing: Authorizing, *, shorten: Callable[[Any], Awaitable[None]]) -> None:
         self._auth = auth
-        self._waiting = waiting
+        self._authorizing = authorizing
         self._shorten = shorten
 
     async def async_auth_flow(self, request: Any) -> AsyncIterator[Any]:
         async with aclosing(self._auth.async_auth_flow(request)) as flow:
             response: Any = None
-            while (asked := await _next(flow, response, self._waiting)) is not None:
+            while (asked := await _next(flow, response, self._asking)) is not None:
                 response = yield asked
                 if response.status_code in REFUSED:
                     await self._shorten(response)
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        with self._authorizing(), asking_person():
+            yield
 
 
 async def send_authorized(
@@ -80,7 +87,7 @@ async def send_authorized(
     method: str,
     url: httpx.URL,
     send: Callable[[Mapping[str, str]], Awaitable[HttpResponse]],
-    waiting: Waiting,
+    authorizing: Authorizing,
 ) -> HttpResponse:
     """Send a request with *auth*. *send* sends it with these further headers."""
     ready = auth.ready(method, str(url))
@@ -93,7 +100,7 @@ async def send_authorized(
     own = set(request.headers)  # such as Host
     try:
         async with aclosing(auth.async_auth_flow(request)) as flow:
-            asked = await _next(flow, None, waiting)
+            asked = await _next(flow, None, authorizing)
             while asked is not None:
                 added = {name: value for name, value in asked.headers.items() if name not in own}
                 if response is not None and ready is not None and added != lowered(ready):
@@ -104,7 +111,7 @@ async def send_authorized(
                     if method == ENDS_SESSION:
                         return response
                 seen = httpx.Response(response.status, headers=response.headers, request=asked)
-                asked = await _next(flow, seen, waiting)
+                asked = await _next(flow, seen, authorizing)
                 if asked is not None:
                     await response.drain()
                     response = None
@@ -120,9 +127,9 @@ def lowered(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
 
 
-async def _next(flow: AsyncGenerator[Any, Any], response: object, waiting: Waiting) -> Any:
+async def _next(flow: AsyncGenerator[Any, Any], response: object, authorizing: Authorizing) -> Any:
     """What *flow* asks for after *response*. None if that was its last."""
-    with waiting():
+    with authorizing():
         try:
             return await flow.asend(response)
         except StopAsyncIteration:

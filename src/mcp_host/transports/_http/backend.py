@@ -21,7 +21,7 @@ from anyio.abc import TaskGroup
 
 from mcp_host.errors import ConnectFailed, ConnectionClosed, HttpStatusError, excerpt
 from mcp_host.limits import Limits
-from mcp_host.transports._http.authorization import Auth, Pausing, ReadyAuth, Waiting, library_of, send_authorized
+from mcp_host.transports._http.authorization import Auth, Authorizing, Pausing, ReadyAuth, library_of, send_authorized
 from mcp_host.transports._http.pool import KEEPALIVE, MAX_IDLE, Connect, Pool, PoolResponse
 from mcp_host.transports._http.response import HttpResponse
 from mcp_host.transports._http.tls import (
@@ -77,7 +77,7 @@ class HttpLibrary:
         )
         self.request_body: Callable[[bytes], httpx.AsyncByteStream]
         self.request_body = type("Body", (RequestBody, module.AsyncByteStream), {})
-        self.pausing: Callable[[Auth, Waiting], httpx.Auth]
+        self.pausing: Callable[[Auth, Authorizing], httpx.Auth]
         self.pausing = partial(type("Auth", (Pausing, module.Auth), {}), shorten=self._shorten)
 
     @staticmethod
@@ -145,13 +145,13 @@ class HttpBackend(ABC):
         *,
         repeatable: bool = False,
         redirects: bool = True,
-        waiting: Waiting = nullcontext,
+        authorizing: Authorizing = nullcontext,
     ) -> HttpResponse:
         """Send a request and return its response, of any status, as soon as its headers have arrived.
 
         A *repeatable* request is sent again if a connection breaks before any of the response arrives.
         Redirects that keep the method (307, 308) are followed within the origin; without *redirects*, they are
-        responses like any other. While an Auth gets the authorization, it is in *waiting*.
+        responses like any other. While an Auth gets the authorization, it is in *authorizing*.
 
         Raises:
             McpError: The Auth raised it.
@@ -162,9 +162,9 @@ class HttpBackend(ABC):
         for _ in range(MAX_REDIRECTS + 1):
             sent = {**self._headers, **headers}
             if self._auth is None:
-                response = await self._send(method, url, sent, content, repeatable, waiting)
+                response = await self._send(method, url, sent, content, repeatable, authorizing)
             else:
-                response = await self._send_authorized(self._auth, method, url, sent, content, repeatable, waiting)
+                response = await self._send_authorized(self._auth, method, url, sent, content, repeatable, authorizing)
             response.drain_soon = self._drain_soon
             if response.status not in REDIRECTS or not redirects:
                 return response
@@ -180,16 +180,22 @@ class HttpBackend(ABC):
         headers: Headers,
         content: bytes | None,
         repeatable: bool,
-        waiting: Waiting,
+        authorizing: Authorizing,
     ) -> HttpResponse:
         def send(more: Headers) -> Awaitable[HttpResponse]:
-            return self._send(method, url, {**headers, **more}, content, repeatable, waiting)
+            return self._send(method, url, {**headers, **more}, content, repeatable, authorizing)
 
-        return await send_authorized(auth, method, url, send, waiting)
+        return await send_authorized(auth, method, url, send, authorizing)
 
     @abstractmethod
     async def _send(
-        self, method: str, url: httpx.URL, headers: Headers, content: bytes | None, repeatable: bool, waiting: Waiting
+        self,
+        method: str,
+        url: httpx.URL,
+        headers: Headers,
+        content: bytes | None,
+        repeatable: bool,
+        authorizing: Authorizing,
     ) -> HttpResponse:
         """Send a request without following redirects."""
 
@@ -250,7 +256,13 @@ class HttpxBackend(HttpBackend):
         self._timeout = self._library.module.Timeout(None, connect=given.connect, write=given.write, pool=given.pool)
 
     async def _send(
-        self, method: str, url: httpx.URL, headers: Headers, content: bytes | None, repeatable: bool, waiting: Waiting
+        self,
+        method: str,
+        url: httpx.URL,
+        headers: Headers,
+        content: bytes | None,
+        repeatable: bool,
+        authorizing: Authorizing,
     ) -> HttpResponse:
         if self._client.is_closed:
             raise ConnectionClosed(
@@ -258,7 +270,7 @@ class HttpxBackend(HttpBackend):
             )
         auth: httpx.Auth | None = None
         if self._flow is not None:
-            auth = self._library.pausing(self._flow, waiting)
+            auth = self._library.pausing(self._flow, authorizing)
         elif self._auth is None:
             auth = (None if self._anonymous else self._client.auth) or self._basic
             auth = auth and self._library.pausing(auth, nullcontext)
@@ -421,7 +433,13 @@ class PoolBackend(HttpBackend):
         self._cookies: httpx.Cookies | None = None
 
     async def _send(
-        self, method: str, url: httpx.URL, headers: Headers, content: bytes | None, repeatable: bool, waiting: Waiting
+        self,
+        method: str,
+        url: httpx.URL,
+        headers: Headers,
+        content: bytes | None,
+        repeatable: bool,
+        authorizing: Authorizing,
     ) -> PoolResponse:
         if self._cookies is not None:
             request = httpx.Request("GET", url)

@@ -174,11 +174,11 @@ class HttpChannel:
                 session.identify(headers)
             headers = {**session.headers, **headers}
         attempts = iter(RETRY_DELAYS if self._reached else ())
-        waiting = nullcontext if handle is None else handle.asking
+        authorizing = nullcontext if handle is None else handle.authorizing
         while True:
             try:
                 response = await self._backend.send(
-                    "POST", {**POSTED, **headers}, body, repeatable=repeatable, waiting=waiting
+                    "POST", {**POSTED, **headers}, body, repeatable=repeatable, authorizing=authorizing
                 )
                 break
             except ConnectFailed as exc:

@@ -12,6 +12,7 @@ import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 
 from anyio import CancelScope, Event, current_time, move_on_after, sleep
 
@@ -31,7 +32,7 @@ from mcp_host.protocol.backoff import Backoff, listen_backoff, resume_backoff
 from mcp_host.protocol.headers import LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID
 from mcp_host.protocol.jsonrpc import Message, Request
 from mcp_host.protocol.sse import LastEvent
-from mcp_host.transports._http.authorization import Waiting
+from mcp_host.transports._http.authorization import Authorizing
 from mcp_host.transports._http.backend import HttpBackend
 from mcp_host.transports._http.response import EVENT_STREAM, HttpResponse, MessageStream
 from mcp_host.transports.base import Headers, Receive, RequestHandle
@@ -186,7 +187,7 @@ class LegacySession:
             await sleep(backoff.delay(last_event.retry))
             backoff.fail()
             try:
-                response = await self._get_stream(last_event, headers, handle.asking)
+                response = await self._get_stream(last_event, headers, partial(handle.authorizing, sent=True))
             except ConnectionClosed as exc:
                 failures += 1
                 logger.debug("%s: resuming failed: %s", self._backend.name, exc)
@@ -284,7 +285,7 @@ class LegacySession:
     # Both
 
     async def _get_stream(
-        self, last_event: LastEvent, headers: Headers, waiting: Waiting = nullcontext
+        self, last_event: LastEvent, headers: Headers, authorizing: Authorizing = nullcontext
     ) -> HttpResponse:
         """GET the event stream after *last_event*, with more *headers*.
 
@@ -296,7 +297,7 @@ class LegacySession:
         headers = {**self._get_headers(), **headers} | {"Accept": EVENT_STREAM, "Accept-Encoding": "identity"}
         if last_event.id:
             headers[LAST_EVENT_ID] = last_event.id
-        response = await self._backend.send("GET", headers, waiting=waiting)
+        response = await self._backend.send("GET", headers, authorizing=authorizing)
         if response.is_success and response.content_type == EVENT_STREAM:
             return response
         async with response:
