@@ -25,7 +25,8 @@ MAY_IMPORT = {
     "locked_file": set[str](),
     "version": set[str](),
     "_backends": set[str](),
-    "concurrency": {"_backends", "errors"},
+    "asking": set[str](),
+    "concurrency": {"_backends", "asking", "errors"},
     "types": {"base_errors"},
     "protocol": {"errors", "types"},
     "terminal": {"_backends", "errors", "server_requests"},
@@ -34,7 +35,7 @@ MAY_IMPORT = {
     "functions": {"concurrency", "errors", "types"},
     "server_requests": {"protocol", "types"},
     "middleware": {"errors", "handlers", "limits", "protocol", "sampling", "server_requests", "transports", "types"},
-    "transports": {"_backends", "concurrency", "errors", "handlers", "limits", "protocol", "version"},
+    "transports": {"_backends", "asking", "concurrency", "errors", "handlers", "limits", "protocol", "version"},
     "sampling": {
         *("_backends", "concurrency", "errors", "functions", "handlers", "json_schema", "limits", "protocol"),
         *("server_requests", "terminal", "types"),
@@ -45,6 +46,7 @@ MAY_IMPORT = {
     },
     "auth": {
         "_backends",
+        "asking",
         "concurrency",
         "errors",
         "handlers",
@@ -57,8 +59,8 @@ MAY_IMPORT = {
     "elicitation": {"errors", "handlers", "json_schema", "protocol", "server_requests", "terminal", "types"},
     "roots": {"errors", "handlers", "server_requests", "types"},
     "session": {
-        *("_backends", "concurrency", "elicitation", "errors", "handlers", "limits", "middleware", "protocol"),
-        *("roots", "sampling", "server_requests", "transports", "types"),
+        *("_backends", "asking", "concurrency", "elicitation", "errors", "handlers", "limits", "middleware"),
+        *("protocol", "roots", "sampling", "server_requests", "transports", "types"),
     },
     "client": {
         *("_backends", "concurrency", "elicitation", "errors", "handlers", "json_schema", "limits", "locked_file"),

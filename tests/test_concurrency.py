@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from contextvars import Context, ContextVar
-from functools import partial
 from typing import Any
 
 import anyio
@@ -15,16 +14,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from mcp_host._backends import Loop
-from mcp_host.concurrency import (
-    Alarm,
-    HandlerTasks,
-    JobEnd,
-    OwnedContext,
-    TimeoutScope,
-    asking_person,
-    in_context,
-    paused_by_asking,
-)
+from mcp_host.concurrency import Alarm, HandlerTasks, OwnedContext, TimeoutScope, in_context
 
 
 @pytest.mark.fake_clock
@@ -271,44 +261,3 @@ async def test_a_callback_may_close_what_it_reads_and_be_done() -> None:
     with anyio.fail_after(10):
         await loop.when_readable(reading, closes)
     os.close(writing)
-
-
-async def test_those_who_wait_for_a_job_pause_while_it_asks_a_person() -> None:
-    """Also one who comes meanwhile, and none who has left."""
-    end, may_end = JobEnd(), anyio.Event()
-    paused: dict[str, list[bool]] = {}
-
-    @contextmanager
-    def pause(name: str) -> Iterator[None]:
-        paused.setdefault(name, []).append(True)
-        yield
-        paused[name].append(False)
-
-    async def wait(name: str) -> None:
-        with paused_by_asking(partial(pause, name)):
-            await end.wait()
-
-    async def job() -> None:
-        with end.of_job():
-            with asking_person():
-                await may_end.wait()
-            await anyio.wait_all_tasks_blocked()
-            assert paused == {"first": [True, False], "later": [True, False]}
-            end.set()
-
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(wait, "first")
-            async with anyio.create_task_group() as leaving:
-                leaving.start_soon(wait, "left")
-                await anyio.wait_all_tasks_blocked()
-                leaving.cancel_scope.cancel()
-            with paused_by_asking(partial(pause, "the one that began it")):
-                tasks.start_soon(job)
-            await anyio.wait_all_tasks_blocked()
-            assert paused == {"first": [True]}
-            tasks.start_soon(wait, "later")
-            await anyio.wait_all_tasks_blocked()
-            may_end.set()
-
-    assert paused == {"first": [True, False], "later": [True, False]}

@@ -1,19 +1,12 @@
-"""Tasks without an owner, work that no caller waits for, tasks of handlers, deadlines, and the one place that handles exception groups."""
+"""Tasks without an owner, tasks of handlers, deadlines, and the one place that handles exception groups."""
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    ExitStack,
-    asynccontextmanager,
-    contextmanager,
-    nullcontext,
-)
-from contextvars import Context, ContextVar, copy_context
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from types import TracebackType, coroutine
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
@@ -22,6 +15,7 @@ from anyio import CancelScope, Event, create_task_group
 from anyio.abc import TaskGroup
 
 from mcp_host._backends import Job, Loop, Timer, is_cancellation
+from mcp_host.asking import JobEnd
 from mcp_host.errors import ConnectionClosed
 
 logger = logging.getLogger(__name__)
@@ -38,88 +32,6 @@ def spawn(job: Job, at_end: Callable[[], None] = lambda: None) -> None:
     the task is cancelled before it begins.
     """
     Loop.running().spawn(job, at_end)
-
-
-@contextmanager
-def unattended() -> Iterator[None]:
-    """Marks what runs inside, and the tasks started there, as work that no caller waits for: no person is asked to log in for it."""
-    token = _unattended.set(True)
-    try:
-        yield
-    finally:
-        _unattended.reset(token)
-
-
-def is_unattended() -> bool:
-    return _unattended.get()
-
-
-_unattended: ContextVar[bool] = ContextVar("mcp_host.unattended", default=False)
-
-
-@contextmanager
-def paused_by_asking(pause: Callable[[], AbstractContextManager[object]]) -> Iterator[None]:
-    """While something inside is `asking_person`, it is in the context *pause* as well."""
-    token = _pauses.set((*_pauses.get(), pause))
-    try:
-        yield
-    finally:
-        _pauses.reset(token)
-
-
-@contextmanager
-def asking_person() -> Iterator[None]:
-    """For the time in which a person is asked to do something, such as to log in. It pauses timeouts: see `paused_by_asking`."""
-    with ExitStack() as paused:
-        for pause in _pauses.get():
-            paused.enter_context(pause())
-        yield
-
-
-_pauses: ContextVar[tuple[Callable[[], AbstractContextManager[object]], ...]] = ContextVar(
-    "mcp_host.pauses", default=()
-)
-
-
-class JobEnd:
-    """The end of a job, for tasks that wait for it. While the job is `asking_person`, these tasks are, too."""
-
-    def __init__(self) -> None:
-        self._is_set = False
-        self._asking = 0
-        self._changed = Event()
-
-    @contextmanager
-    def of_job(self) -> Iterator[None]:
-        """The job runs inside. It pauses nothing of the task that began it, which may have left."""
-        token = _pauses.set((self._ask,))
-        try:
-            yield
-        finally:
-            _pauses.reset(token)
-
-    def set(self) -> None:
-        self._is_set = True
-        self._changed.set()
-
-    async def wait(self) -> None:
-        while not self._is_set:
-            with asking_person() if self._asking else nullcontext():
-                await self._changed.wait()
-
-    @contextmanager
-    def _ask(self) -> Iterator[None]:
-        self._asking += 1
-        self._tell()
-        try:
-            yield
-        finally:
-            self._asking -= 1
-            self._tell()
-
-    def _tell(self) -> None:
-        changed, self._changed = self._changed, Event()
-        changed.set()
 
 
 class HandlerTasks:

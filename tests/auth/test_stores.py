@@ -23,9 +23,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from keyring.core import load_keyring
 
+from mcp_host.asking import paused_by_asking
 from mcp_host.auth.errors import TokensError
 from mcp_host.auth.storage.stores import FileTokens, KeyringTokens, MemoryTokens, TokenStore
-from mcp_host.concurrency import paused_by_asking
 from mcp_host.locked_file import file_lock
 from tests.auth.file_keyring import FileKeyring, entries
 from tests.auth.rotating import KEY, rotate

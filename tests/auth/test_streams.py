@@ -13,8 +13,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from mcp_host import Change, Client, OAuth, StreamableHttp
+from mcp_host.asking import unattended
 from mcp_host.auth import AuthorizationNeeded, LoginFailed
-from mcp_host.concurrency import unattended
 from mcp_host.errors import RequestTimeout
 from tests.auth.world import Gate, World
 

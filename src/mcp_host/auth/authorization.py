@@ -12,6 +12,7 @@ from typing import Any
 
 from anyio import CancelScope, move_on_after, sleep
 
+from mcp_host.asking import asking_person, is_unattended
 from mcp_host.auth.clients import Clients
 from mcp_host.auth.errors import AuthError, AuthorizationNeeded, DiscoveryFailed, LoginFailed, TokenRequestFailed
 from mcp_host.auth.grants import OFFLINE_ACCESS, AuthorizationRequest, Token, TokenEndpoint, code_grant, refresh_grant
@@ -26,7 +27,6 @@ from mcp_host.auth.settings import Settings
 from mcp_host.auth.shared_work import SharedWork
 from mcp_host.auth.storage.pending import NEEDED_TIME, PendingLogins
 from mcp_host.auth.storage.saved import SAVED, Entry, Pending, Place, Saved, Wanted
-from mcp_host.concurrency import asking_person, is_unattended
 from mcp_host.errors import excerpt
 
 INVALID_GRANT = "invalid_grant"

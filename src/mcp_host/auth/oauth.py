@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import httpx
 
+from mcp_host.asking import is_unattended
 from mcp_host.auth.authorization import Authorization
 from mcp_host.auth.grants import USE_DPOP_NONCE, Token
 from mcp_host.auth.login.device import OnDevice
@@ -36,7 +37,6 @@ from mcp_host.auth.shared_work import SharedWork
 from mcp_host.auth.storage.pending import take_login
 from mcp_host.auth.storage.saved import PLACE, Entry, Place, Saved
 from mcp_host.auth.storage.stores import MemoryTokens, TokenStore
-from mcp_host.concurrency import is_unattended
 from mcp_host.handlers import check_callable
 from mcp_host.transports._http.backend import AnyClient
 

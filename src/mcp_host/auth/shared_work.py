@@ -12,8 +12,9 @@ from anyio import CancelScope, get_cancelled_exc_class, move_on_after
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from mcp_host._backends import Loop, cancels_current_task
+from mcp_host.asking import JobEnd
 from mcp_host.auth.errors import AuthError
-from mcp_host.concurrency import JobEnd, spawn
+from mcp_host.concurrency import spawn
 from mcp_host.errors import CallerError
 
 T = TypeVar("T")

@@ -11,12 +11,12 @@ from functools import partial
 
 from anyio import current_time, sleep
 
+from mcp_host.asking import asking_person
 from mcp_host.auth.errors import DiscoveryFailed, LoginFailed, TokenRequestFailed
 from mcp_host.auth.grants import Token, TokenEndpoint, authenticated
 from mcp_host.auth.registration import DEVICE_CODE, OAuthClient
 from mcp_host.auth.requests.discovery import is_web, shown
 from mcp_host.auth.requests.responses import error_code
-from mcp_host.concurrency import asking_person
 from mcp_host.errors import excerpt
 from mcp_host.handlers import as_async
 from mcp_host.terminal.device import NoTerminal, open_terminal

@@ -17,8 +17,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from anyio import CapacityLimiter, current_time, sleep, to_thread
 from anyio.lowlevel import RunVar
 
+from mcp_host.asking import asking_person
 from mcp_host.auth.errors import TokensError
-from mcp_host.concurrency import asking_person
 from mcp_host.errors import excerpt
 from mcp_host.limits import check_seconds
 from mcp_host.locked_file import LOCK_WAIT, POLL_INTERVAL, LockedFile, LockTimeout, create_private_folder, file_lock

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import httpx
 
-from mcp_host.concurrency import asking_person
+from mcp_host.asking import asking_person
 from mcp_host.transports._http.response import HttpResponse
 
 REFUSED = frozenset({401, 403})
