@@ -883,7 +883,7 @@ async def test_a_store_that_keeps_no_login_is_an_error() -> None:
         """It keeps none."""
 
         async def swap(self, key: str, old: str | None, new: str | None) -> bool:
-            return not key.startswith("login") and await super().swap(key, old, new)
+            return not key.startswith("login ") and await super().swap(key, old, new)
 
     world = World()
 

@@ -19,7 +19,7 @@ from mcp_host.auth.grants import OFFLINE_ACCESS, AuthorizationRequest, Token, To
 from mcp_host.auth.keys import ES256, Proofs, new_key
 from mcp_host.auth.login.device import OnDevice
 from mcp_host.auth.login.limits import LoginLimits
-from mcp_host.auth.registration import OAuthClient
+from mcp_host.auth.registration import Dynamic, OAuthClient
 from mcp_host.auth.requests.challenges import Challenge
 from mcp_host.auth.requests.client import AuthClient
 from mcp_host.auth.requests.discovery import AuthorizationServer, Resource, Steps, shown
@@ -35,7 +35,7 @@ UNKNOWN_CLIENT = frozenset({"invalid_client", "unauthorized_client"})
 LEASE = 60.0  # seconds for one refresh, after which another process may try: twice the `REQUEST_TIME` of a token
 LEASE_POLL = 0.2  # seconds between looks at another process's refresh
 MOST_SCOPES = 8192  # characters of the scopes of one login; they are a part of its URL
-EARLY_WAIT = 2.0  # seconds that a request with a good token waits for the next one
+EARLY_WAIT = 2.0  # seconds that a request with a good token waits for the next one, before the `GRACE` of `shared_work`
 RETRY_TIME = 10.0  # seconds from a refresh that failed to the next, while the token is good
 NEW_TIME = 60.0  # seconds after a login in which a server that refuses its token gets no other
 
@@ -75,7 +75,7 @@ class Authorization:
 
     def ready(self, method: str, url: str) -> Mapping[str, str] | None:
         """The headers of a request with a good token. None if something has to be done first, or after the response."""
-        if not self._entry.is_loaded or self._is_due or self._untried is not None:
+        if not self._entry.is_loaded or self._is_due or self._is_untried:
             return None
         if self._key is not None:
             return None  # any response may have the nonce of the next proof: RFC 9449, section 8.2
@@ -91,10 +91,8 @@ class Authorization:
             if not self._is_due:
                 return self._token
             if self._is_good and not self._work.is_busy:  # no other request gets the next one already
-                with move_on_after(EARLY_WAIT) as scope:
+                with move_on_after(EARLY_WAIT):
                     await self._work.do("refresh", self._in_time)
-                if scope.cancelled_caught:
-                    self._retry_at = self._now + RETRY_TIME
             if self._is_good:
                 return self._token
         return await self._work.do("refresh", self._in_time)
@@ -199,16 +197,17 @@ class Authorization:
 
     async def _forget(self) -> bool:
         async with self._work.uncancelled():  # what is forgotten can be revoked only now
+            await self._pending.forget()  # may fail: before anything is lost that a second logout would revoke
             saved = await self._entry.load()
             while not await self._entry.save(None):  # another process has gotten the next token meanwhile
                 saved = await self._entry.load()
             self._untried = None
             self._login_limits.forget(self.place.resource)
-            await self._pending.forget()
             await self._clients.forget()
             if saved is None or saved.token is None:
                 return False
-            return await self._endpoint(saved).revoke(saved.client, saved.token)
+            client = self._clients.current(saved) or saved.client
+            return await self._endpoint(saved).revoke(client, saved.token)
 
     # What it has
 
@@ -242,6 +241,10 @@ class Authorization:
     def _is_good(self) -> bool:
         token = self._token
         return token is not None and not token.has_expired(self._now)
+
+    @property
+    def _is_untried(self) -> bool:
+        return self._untried is not None and self._untried.token == self._token
 
     def _proofs(self, key: dict[str, Any] | None) -> Proofs | None:
         """The proofs by *key*: the same for the same key, since they remember nonces."""
@@ -366,12 +369,12 @@ class Authorization:
         if not self._entry.is_loaded:
             await self._entry.load()
         if self._is_due:
+            self._retry_at = self._now + RETRY_TIME
             try:
                 await self._refreshed()
             except AuthError:
                 if not self._is_good:
                     raise
-                self._retry_at = self._now + RETRY_TIME
         return self._token if self._is_good else None
 
     async def _refreshed(self, refused: Token | None = None) -> Token | None:
@@ -397,7 +400,8 @@ class Authorization:
             machine = self._settings.machine
             if machine is not None and machine.issuer in (None, self.place.issuer) and token.is_due(now):
                 # Unless another process has logged out.
-                return await self._obtain(replace(saved, token=None), machine.token, lambda stored: stored is not None)
+                renewed = replace(saved, client=machine.client, token=None)
+                return await self._obtain(renewed, machine.token, lambda stored: stored is not None)
             client = self._clients.current(saved)
             if client is None or token.refresh_token is None:
                 return token if is_good else None
@@ -433,9 +437,11 @@ class Authorization:
                 new = replace(new, refresh_token=refresh_token)
             kept = replace(kept, token=new)
         except TokenRequestFailed as exc:
-            if exc.code == INVALID_GRANT or exc.code in UNKNOWN_CLIENT:
+            is_unknown = exc.code in UNKNOWN_CLIENT
+            # The wrong secret of a client that was registered by hand can be mended.
+            if exc.code == INVALID_GRANT or (is_unknown and isinstance(self._clients.holder(claimed), Dynamic)):
                 kept = replace(kept, token=None)
-            if exc.code in UNKNOWN_CLIENT:
+            if is_unknown:
                 await self._clients.discard(claimed.client)
             if not exc.refused:
                 raise

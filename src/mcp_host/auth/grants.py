@@ -112,11 +112,11 @@ class AuthorizationRequest:
         url = urlunsplit((parts.scheme, parts.netloc, parts.path, query, ""))
         return cls(url, state, verifier, redirect_uri, server.issuer, server.sends_issuer)
 
-    def code_in(self, redirected: str) -> str:
-        """The code in the URL that the authorization server redirected to.
+    def answer_in(self, redirected: str) -> dict[str, str]:
+        """The parameters of the URL that the authorization server redirected to.
 
         Raises:
-            LoginFailed: There is none, or the URL is not the answer to this request.
+            LoginFailed: It is not the answer to this request.
         """
         where = f"the authorization response of {excerpt(self.issuer)}"
         try:
@@ -128,6 +128,15 @@ class AuthorizationRequest:
             raise LoginFailed(f"{where} has a parameter twice")
         if not hmac.compare_digest(answer.get("state", "").encode(errors="replace"), self.state.encode()):
             raise LoginFailed(f"{where} has another state: it is no answer to this login")
+        return answer
+
+    def code_in(self, redirected: str) -> str:
+        """The code in the URL that the authorization server redirected to.
+
+        Raises:
+            LoginFailed: There is none, or the URL is not the answer to this request.
+        """
+        where, answer = f"the authorization response of {excerpt(self.issuer)}", self.answer_in(redirected)
         issuer = answer.get("iss")
         # RFC 9207, section 2.4: "simple string comparison", before anything of the response is used or shown
         if issuer is None and self.sends_issuer:

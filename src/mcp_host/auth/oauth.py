@@ -14,6 +14,7 @@ import httpx
 
 from mcp_host.asking import is_unattended
 from mcp_host.auth.authorization import Authorization
+from mcp_host.auth.errors import LoginFailed
 from mcp_host.auth.grants import USE_DPOP_NONCE, Token
 from mcp_host.auth.login.device import OnDevice
 from mcp_host.auth.login.limits import LoginLimits
@@ -194,7 +195,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
             LoginFailed: There is no such login, or it was denied.
             TokenRequestFailed: There is no token.
         """
-        pending = await take_login(self._settings.store, state, self._settings.clock)
+        pending = await take_login(self._settings.store, state, redirected, self._settings.clock)
         server = self._server(pending.url)
         saved = pending.saved
         authorization = self._authorization(Place(saved.resource.identifier, saved.server.issuer), server)
@@ -237,13 +238,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         Returns whether the authorization server has revoked it. If not, `steps` says why, and others who have the
         token may use it until it ends.
         """
-        server = self._server(url)
-        authorization = await server.find()
-        if authorization is None:
-            return False
-        revoked = await authorization.forget()
-        await server.keep(None)
-        return revoked
+        return await self._server(url).forget()
 
     def _server(self, url: str) -> _Server:
         server = self._servers.get(url)
@@ -327,6 +322,20 @@ class _Server:
         await known.log_in(self.url, resource, server, NO_CHALLENGE)
         await self.keep(known)
         return await known.saved()
+
+    async def forget(self) -> bool:
+        """Forget what it wants, and give up a login. Returns whether the token is revoked."""
+        given_up = LoginFailed(f"{shown(self.url)}: logged out before there was a token")
+        return await self._work.do_instead("forget", self._forget, given_up)
+
+    async def _forget(self) -> bool:
+        async with self._work.uncancelled():
+            authorization = await self.find()
+            if authorization is None:
+                return False
+            revoked = await authorization.forget()
+            await self.keep(None)
+            return revoked
 
     async def renew(
         self, refused: Token | None, challenge: Challenge, *, wants_more: bool

@@ -123,13 +123,16 @@ async def _discover(
 ) -> tuple[Resource, AuthorizationServer]:
     resource = await _resource(client, server_url, challenge, steps)
     if resource is None:
-        return await _server_of_2025_03_26(client, server_url, steps)
+        found = await _server_of_2025_03_26(client, server_url, steps)
+        if issuer not in (None, found[1].issuer):  # its client would show its secret to any server without metadata
+            raise DiscoveryFailed(f"{shown(server_url)} is its own authorization server, not {excerpt(issuer)}")
+        return found
     candidates = [(name, aliases.get(name, name)) for name in resource.authorization_servers]
     if issuer is not None:
         candidates = [candidate for candidate in candidates if issuer in candidate]
         if not candidates:
-            found = excerpt(", ".join(resource.authorization_servers))
-            raise DiscoveryFailed(f"{shown(server_url)} has the authorization server {found}, not {excerpt(issuer)}")
+            named = excerpt(", ".join(resource.authorization_servers))
+            raise DiscoveryFailed(f"{shown(server_url)} has the authorization server {named}, not {excerpt(issuer)}")
     for names in candidates[:MOST_SERVERS]:
         server = await _server(client, names, steps)
         if server is not None:

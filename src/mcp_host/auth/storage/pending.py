@@ -12,7 +12,10 @@ NEEDED_TIME = 600.0  # seconds in which a person may visit a URL; RFC 6749 recom
 
 
 class PendingLogins:
-    """The logins that one authorization has wanted, in all processes. The newest is for all who want the same."""
+    """The logins that one authorization has wanted, in all processes. The newest is for all who want the same.
+
+    A login is listed before it is stored: then none is left that is not listed, wherever this is cancelled.
+    """
 
     def __init__(self, store: TokenStore, place: Place, clock: Callable[[], float]) -> None:
         self._store = store
@@ -21,11 +24,11 @@ class PendingLogins:
 
     async def newest(self, scopes: tuple[str, ...], redirect_uri: str) -> Pending | None:
         """A login for *scopes* that can be finished for a while. None if there is none, or it has been finished."""
-        for login in (await self._waiting.load() or ())[-1:]:
+        for login in reversed(await self._waiting.load() or ()):
+            if login.until - NEEDED_TIME / 2 < self._clock():
+                continue
             pending = await _entry(self._store, login.state).load()
-            if pending is None or pending.until - NEEDED_TIME / 2 < self._clock():
-                return None
-            if (pending.saved.scopes, pending.request.redirect_uri) == (scopes, redirect_uri):
+            if pending is not None and (pending.saved.scopes, pending.request.redirect_uri) == (scopes, redirect_uri):
                 return pending
         return None
 
@@ -35,15 +38,14 @@ class PendingLogins:
         Raises:
             TokensError: The store cannot be used.
         """
-        state = pending.request.state
-        if not await _entry(self._store, state).save(pending):
-            raise TokensError("the store has kept no login")
-        is_saved = False
+        state, is_saved = pending.request.state, False
         while not is_saved:
             waiting, now = await self._waiting.load() or (), self._clock()
             ended = [login for login in waiting if login.until < now]  # no one has finished them
             left = [login for login in waiting if login.until >= now]
             is_saved = await self._waiting.save((*left, Waiting(state, pending.until)))
+        if not await _entry(self._store, state).save(pending):
+            raise TokensError("the store has kept no login")
         await self._delete(ended)
 
     async def forget(self) -> None:
@@ -61,13 +63,17 @@ class PendingLogins:
             await _entry(self._store, login.state).take()
 
 
-async def take_login(store: TokenStore, state: str, clock: Callable[[], float]) -> Pending:
-    """The login with *state*, which is finished once.
+async def take_login(store: TokenStore, state: str, redirected: str, clock: Callable[[], float]) -> Pending:
+    """The login with *state*, which is finished once. It stays if *redirected* is not the answer to it.
 
     Raises:
-        LoginFailed: There is no such login.
+        LoginFailed: There is no such login, or that is not its answer.
     """
-    pending = await _entry(store, state).take()
+    entry = _entry(store, state)
+    pending = await entry.load()
+    if pending is not None:
+        pending.request.answer_in(redirected)  # anyone can send a browser to the host's route
+        pending = await entry.take()
     if pending is None:
         raise LoginFailed("no login waits with this state: it has ended, or is another user's: begin again")
     if pending.until < clock():

@@ -115,6 +115,8 @@ class Entry(Generic[T]):
         """
         if self._is_unsaved:
             with suppress(TokensError):  # it has been logged
+                if not self.is_loaded:
+                    self._text = await self._store.load(self._key)
                 await self.save(self.value)  # unless another process has stored something
                 self._is_unsaved = False
                 self._read(await self._store.load(self._key))
@@ -152,8 +154,9 @@ class Entry(Generic[T]):
             while replaces(await self.load()) and not await self.save(value):
                 pass
         except TokensError as exc:
-            logger.warning("%s; what cannot be stored is lost when the process ends", exc)
-            self.value, self._is_unsaved = value, True
+            if not self.is_loaded or replaces(self.value):
+                logger.warning("%s; what cannot be stored is lost when the process ends", exc)
+                self.value, self._is_unsaved = value, True
 
     async def take(self) -> T | None:
         """The value, which is deleted. A second caller gets None.

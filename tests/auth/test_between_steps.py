@@ -1,0 +1,271 @@
+"""`OAuth` where something fails or is cancelled between two steps, and servers that take back what they have said."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from mcp_host.auth import (
+    AuthError,
+    AuthorizationNeeded,
+    ClientSecret,
+    DiscoveryFailed,
+    LoginFailed,
+    MemoryTokens,
+    OAuth,
+    Registered,
+    TokensError,
+)
+from mcp_host.auth.registration import OAuthClient
+from mcp_host.auth.storage.saved import CLIENT, Entry
+from tests.auth.world import CALLBACK, Gate, World
+
+SOON = 10.0  # seconds, on a busy machine
+
+
+class Thief:
+    """An MCP server without any metadata, which collects what comes to its token endpoint."""
+
+    def __init__(self) -> None:
+        self.stolen: list[bytes] = []
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/token":
+            self.stolen.append(await Request(scope, receive).body())
+        status = 401 if scope["path"] == "/mcp" else 404
+        await Response(status_code=status, headers={"www-authenticate": "Bearer"})(scope, receive, send)
+
+
+class Failing(MemoryTokens):
+    """A store that cannot be read where a key begins with *failing*."""
+
+    failing: str | None = None
+
+    async def load(self, key: str) -> str | None:
+        if self.failing is not None and key.startswith(self.failing):
+            raise TokensError("locked")
+        return await super().load(key)
+
+
+def client(world: World, secret: str) -> Registered:
+    """A client that is registered by hand, with *secret*."""
+    method = "client_secret_basic"
+    fields = {"client_secret": secret, "token_endpoint_auth_method": method, "redirect_uris": [CALLBACK]}
+    world.server.methods[:] = [method]
+    world.server.clients["mine"] = {"client_id": "mine", **fields}
+    return Registered("mine", secret)
+
+
+async def needed_login(world: World, auth: OAuth, body: str = "") -> AuthorizationNeeded:
+    with pytest.raises(AuthorizationNeeded) as needed:
+        await world.call(auth, body)
+    return needed.value
+
+
+# Secrets
+
+
+async def test_a_server_without_metadata_gets_no_secret_of_a_client_for_another_issuer() -> None:
+    world, thief = World(), Thief()
+    world.apps[1009] = thief
+    machine = ClientSecret("mine", "secret", issuer=world.server.issuer)
+    auth = OAuth.machine(machine, client=world.client(), _clock=world.clock)
+
+    with pytest.raises(DiscoveryFailed, match="is its own authorization server, not"):
+        await world.client(auth).post("http://127.0.0.1:1009/mcp")
+
+    assert thief.stolen == []
+
+
+async def test_a_server_that_takes_back_its_metadata_gets_no_secret_of_the_client_of_before() -> None:
+    world, thief = World(), Thief()
+    auth = world.oauth(registration=client(world, "secret"))
+    assert await world.call(auth) == 200
+    world.apps[1002] = thief
+
+    with pytest.raises(DiscoveryFailed, match="is its own authorization server, not"):
+        await world.call(auth)
+
+    assert (thief.stolen, world.logins) == ([], 1)
+
+
+async def test_a_wrong_secret_costs_no_refresh_token() -> None:
+    world, store = World(lifetime=100), MemoryTokens()
+    right = client(world, "right")
+    await world.call(world.oauth(tokens=store, registration=right))
+    world.now += 200
+
+    with pytest.raises(AuthError):
+        await world.call(world.restarted(tokens=store, registration=Registered("mine", "wrong")))
+
+    assert await world.call(world.restarted(tokens=store, registration=right)) == 200
+    assert world.logins == 1
+
+
+# Refreshing
+
+
+@pytest.mark.parametrize(("code", "status"), [("invalid_target", 400), ("invalid_request", 400), ("", 404), ("", 403)])
+async def test_a_refresh_that_is_refused_is_not_repeated_with_each_request(code: str, status: int) -> None:
+    world = World(lifetime=1000)
+    auth, asked = world.oauth(), 0
+    await world.call(auth)
+
+    async def refuse(request: Request) -> Response:
+        nonlocal asked
+        asked += 1
+        return JSONResponse({"error": code}, status)
+
+    world.server.answers["token"] = refuse
+    world.now += 975
+
+    assert [await world.call(auth) for _ in range(10)] == [200] * 10
+    assert asked == 1
+
+
+async def test_a_token_that_another_process_has_replaced_untried_is_no_reason_to_ask_for_each_request() -> None:
+    world, store = World(lifetime=1000), MemoryTokens()
+    auth, site = world.oauth(tokens=store), world.apps[1002]
+    await world.call(auth)
+
+    async def fail(scope: Scope, receive: Receive, send: Send) -> None:
+        raise RuntimeError("gone")
+
+    world.now += 975
+    world.apps[1002] = fail
+    with pytest.raises(RuntimeError, match="gone"):
+        await world.call(auth)  # refreshed, and never answered
+    world.apps[1002] = site
+    world.now += 975
+    await world.call(world.restarted(tokens=store))
+    await world.call(auth)
+
+    assert auth.ready("POST", world.site.url) is not None
+
+
+# Web hosts
+
+
+async def test_two_wants_of_a_web_host_have_a_login_each() -> None:
+    world = World()
+    world.site.needs = lambda body: body.decode()
+    auth = world.oauth(login=None)
+    needed = await needed_login(world, auth)
+    await auth.finish(needed.state, await world.person(needed.url))
+
+    urls = {(await needed_login(world, auth, scope)).url for _ in range(5) for scope in ("read", "write")}
+
+    assert len(urls) == 2
+
+
+async def test_a_redirect_that_is_not_the_answer_leaves_the_login() -> None:
+    world = World()
+    auth = world.oauth(login=None)
+    needed = await needed_login(world, auth)
+
+    with pytest.raises(LoginFailed, match="another state"):
+        await auth.finish(needed.state, f"{CALLBACK}?code=x&state=of-an-attacker")
+    await auth.finish(needed.state, await world.person(needed.url))
+
+    assert await world.call(auth) == 200
+
+
+async def test_a_login_whose_listing_is_cancelled_is_not_left_in_the_store() -> None:
+    class Slow(MemoryTokens):
+        reached = anyio.Event()
+
+        async def swap(self, key: str, old: str | None, new: str | None) -> bool:
+            if key.startswith("logins") and new is not None:
+                self.reached.set()
+                await anyio.sleep_forever()
+            return await super().swap(key, old, new)
+
+    world, store = World(), Slow()
+    store.reached = anyio.Event()
+
+    with anyio.fail_after(SOON):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(world.call, world.oauth(login=None, tokens=store))
+            await store.reached.wait()
+            tasks.cancel_scope.cancel()
+
+    assert not any(key.startswith("login") for key in store._tokens)
+
+
+# Stores that fail
+
+
+async def test_a_token_that_a_process_cannot_compare_is_kept_in_memory_and_used() -> None:
+    world, store = World(lifetime=100, gives_refresh_tokens=False), Failing()
+    asking, finishing = (world.oauth(login=None, tokens=store) for _ in range(2))
+    first = await needed_login(world, asking)
+    await asking.finish(first.state, await world.person(first.url))
+    world.now += 200
+    second = await needed_login(world, asking)
+    redirected = await world.person(second.url)
+
+    store.failing = "token"
+    await finishing.finish(second.state, redirected)
+    store.failing = None
+
+    assert await world.call(finishing) == 200
+
+
+async def test_what_is_stored_is_not_deleted_in_the_place_of_another_value() -> None:
+    store = Failing()
+    entry = Entry(store, "client x", CLIENT)
+    await entry.load()
+    await entry.save(OAuthClient("new"))
+
+    store.failing = "client"
+    await entry.keep(None, lambda stored: stored == OAuthClient("old"))
+    store.failing = None
+
+    assert await entry.load() == OAuthClient("new")
+
+
+# Logging out
+
+
+async def test_a_logout_during_discovery_gives_up_the_login() -> None:
+    world, store = World(), MemoryTokens()
+    auth, gate = world.oauth(tokens=store), Gate(world.server, "metadata")
+
+    async def given_up() -> None:
+        with pytest.raises(LoginFailed, match="logged out before there was a token"):
+            await world.call(auth)
+
+    with anyio.fail_after(SOON):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(given_up)
+            await gate.reached.wait()
+            assert not await auth.logout(world.site.url)
+            gate.is_open.set()
+
+    assert (world.logins, store._tokens) == (0, {})
+
+
+async def test_a_logout_that_failed_can_be_repeated_and_revokes_then() -> None:
+    world, store = World(), Failing()
+    world.server.metadata["revocation_endpoint"] = f"{world.server.issuer}/revoke"
+    auth = world.oauth(tokens=store)
+    await world.call(auth)
+
+    store.failing = "logins"
+    with pytest.raises(TokensError):
+        await auth.logout(world.site.url)
+    store.failing = None
+
+    assert await auth.logout(world.site.url)
+    assert world.server.tokens == {}
+
+
+async def test_a_logout_revokes_with_the_secret_of_now() -> None:
+    world, store = World(), MemoryTokens()
+    world.server.metadata["revocation_endpoint"] = f"{world.server.issuer}/revoke"
+    await world.call(world.oauth(tokens=store, registration=client(world, "old")))
+
+    assert await world.oauth(tokens=store, registration=client(world, "new")).logout(world.site.url)
