@@ -75,7 +75,7 @@ class Authorization:
 
     def ready(self, method: str, url: str) -> Mapping[str, str] | None:
         """The headers of a request with a good token. None if something has to be done first, or after the response."""
-        if not self._entry.is_loaded or self._is_due or self._is_untried:
+        if not self._entry.is_loaded or self._should_refresh or self._is_untried:
             return None
         if self._key is not None:
             return None  # any response may have the nonce of the next proof: RFC 9449, section 8.2
@@ -88,7 +88,7 @@ class Authorization:
             AuthError: It cannot be refreshed now, and is not good any more; or the store cannot be used.
         """
         if self._entry.is_loaded:
-            if not self._is_due:
+            if not self._should_refresh:
                 return self._token
             if self._is_good and not self._work.is_busy:  # no other request gets the next one already
                 with move_on_after(EARLY_WAIT):
@@ -231,7 +231,7 @@ class Authorization:
         return self._settings.clock()
 
     @property
-    def _is_due(self) -> bool:
+    def _should_refresh(self) -> bool:
         token = self._token
         if token is None or not token.is_due(now := self._now):
             return False
@@ -368,7 +368,7 @@ class Authorization:
     async def _in_time(self) -> Token | None:
         if not self._entry.is_loaded:
             await self._entry.load()
-        if self._is_due:
+        if self._should_refresh:
             self._retry_at = self._now + RETRY_TIME
             try:
                 await self._refreshed()

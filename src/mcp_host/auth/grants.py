@@ -17,7 +17,7 @@ from mcp_host.auth.errors import AuthError, DiscoveryFailed, LoginFailed, TokenR
 from mcp_host.auth.keys import PrivateKey, Proofs
 from mcp_host.auth.registration import OAuthClient
 from mcp_host.auth.requests.discovery import S256, AuthorizationServer, Steps, shown
-from mcp_host.auth.requests.responses import error_code, known_code
+from mcp_host.auth.requests.responses import known_code
 from mcp_host.errors import excerpt
 
 if TYPE_CHECKING:
@@ -214,8 +214,7 @@ class TokenEndpoint:
                     given = {"token": text, "token_type_hint": kind}
                     fields, headers = authenticated(client, given, self.server.issuer, self.key)
                     answer = await self.http.post_form(url, fields, headers)
-                    code = error_code(answer.json)
-                    outcome = "" if answer.status == 200 else f"{answer.problem}{f' ({code})' if code else ''}"
+                    outcome = "" if answer.status == 200 else answer.outcome
                 except AuthError as exc:
                     outcome = str(exc)
                 self.steps.add(f"revocation ({kind})", url, outcome or "revoked")
@@ -228,7 +227,7 @@ class TokenEndpoint:
         with move_on_after(REQUEST_TIME):
             answer = await self._post(client, grant)
             nonce = self.proofs is not None and self.proofs.heard(self.server.token_endpoint, answer.headers)
-            if nonce and error_code(answer.json) == USE_DPOP_NONCE:  # RFC 9449, section 8
+            if nonce and answer.code == USE_DPOP_NONCE:  # RFC 9449, section 8
                 answer = await self._post(client, grant)
             return answer
         raise TokenRequestFailed(f"no answer within {REQUEST_TIME:g} seconds")
@@ -270,7 +269,7 @@ def read_token(answer: Answer, scopes: Sequence[str], *, bound: bool = False) ->
         TokenRequestFailed: There is none. Some servers send an error with the status 200.
     """
     document = answer.json
-    code = error_code(document)
+    code = answer.code
     if document is None or not 200 <= answer.status < 300 or "error" in document:
         has_error = document is not None and "error" in document
         refused = (has_error or 400 <= answer.status < 500) and answer.status not in BUSY and code not in BUSY_CODES

@@ -15,7 +15,6 @@ from mcp_host.auth.grants import Token, TokenEndpoint, authenticated
 from mcp_host.auth.keys import PrivateKey
 from mcp_host.auth.registration import OAuthClient, TokenAuthMethod
 from mcp_host.auth.requests.discovery import shown
-from mcp_host.auth.requests.responses import error_code
 from mcp_host.handlers import as_async
 
 CLIENT_CREDENTIALS = "client_credentials"
@@ -150,10 +149,9 @@ class EnterpriseManaged(Machine):
         if answer.json is not None and answer.status == 200 and answer.json.get("issued_token_type") == ID_JAG:
             assertion = answer.json.get("access_token")
         if not isinstance(assertion, str) or not assertion:
-            code = error_code(answer.json)
-            outcome = f"{answer.problem}, and no assertion{f' ({code})' if code else ''}"
+            outcome = f"{answer.problem}, and no assertion{f' ({answer.code})' if answer.code else ''}"
             endpoint.steps.add("token exchange", url, outcome)
-            raise TokenRequestFailed(f"token exchange at {shown(url)}: {outcome}", code)
+            raise TokenRequestFailed(f"token exchange at {shown(url)}: {outcome}", answer.code)
         endpoint.steps.add("token exchange", url, "an assertion")
         return assertion
 

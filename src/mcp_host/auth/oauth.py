@@ -1,4 +1,4 @@
-"""`OAuth`: what a request gets a token by.
+"""`OAuth` adds a token to each request, and gets the token.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 """

@@ -13,10 +13,9 @@ from urllib.parse import urlsplit
 from mcp_host.auth.errors import RegistrationFailed
 from mcp_host.auth.keys import PrivateKey
 from mcp_host.auth.requests.discovery import LOOPBACK, AuthorizationServer, Steps, shown
-from mcp_host.auth.requests.responses import error_code
 
 if TYPE_CHECKING:
-    from mcp_host.auth.requests.client import Answer, AuthClient
+    from mcp_host.auth.requests.client import AuthClient
 
 TokenAuthMethod: TypeAlias = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
 """How a client authenticates at the token endpoint."""
@@ -167,10 +166,10 @@ class Dynamic:
         scope = {"scope": " ".join(scopes)} if scopes else {}
         answer = await http.post_json(url, {**body, **scope, **self._metadata})
         if scope and answer.status in SCOPES_REFUSED:  # those of a resource may be known to it only in a login
-            steps.add("registration", url, f"{_outcome(answer)}: tried again without scopes")
+            steps.add("registration", url, f"{answer.outcome}: tried again without scopes")
             answer = await http.post_json(url, {**body, **self._metadata})
         if answer.status not in (200, 201) or answer.json is None:
-            outcome = _outcome(answer)
+            outcome = answer.outcome
             steps.add("registration", url, outcome)
             raise RegistrationFailed(f"registration at {shown(url)}: {outcome}")
         try:
@@ -192,11 +191,6 @@ def _uris(redirect_uri: str | None) -> tuple[str, ...]:
 
 
 Registration: TypeAlias = Registered | Cimd | Dynamic
-
-
-def _outcome(answer: Answer) -> str:
-    code = error_code(answer.json)
-    return f"{answer.problem}{f' ({code})' if code else ''}"
 
 
 def _read(answer: Mapping[str, object], asked: TokenAuthMethod, redirect_uri: str | None) -> OAuthClient:

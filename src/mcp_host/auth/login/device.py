@@ -16,7 +16,6 @@ from mcp_host.auth.errors import DiscoveryFailed, LoginFailed, TokenRequestFaile
 from mcp_host.auth.grants import Token, TokenEndpoint, authenticated
 from mcp_host.auth.registration import DEVICE_CODE, OAuthClient
 from mcp_host.auth.requests.discovery import is_web, shown
-from mcp_host.auth.requests.responses import error_code
 from mcp_host.errors import excerpt
 from mcp_host.handlers import as_async
 from mcp_host.terminal.device import NoTerminal, open_terminal
@@ -107,10 +106,9 @@ class OnDevice:
         page, complete = document.get("verification_uri"), document.get("verification_uri_complete")
         texts = isinstance(device_code, str) and isinstance(user_code, str)
         if answer.status != 200 or not texts or not isinstance(page, str) or not is_web(page):
-            code = error_code(answer.json)
-            outcome = f"{answer.problem}, and no code{f' ({code})' if code else ''}"
+            outcome = f"{answer.problem}, and no code{f' ({answer.code})' if answer.code else ''}"
             endpoint.steps.add("device authorization", url, outcome)
-            raise TokenRequestFailed(f"device authorization at {shown(url)}: {outcome}", code)
+            raise TokenRequestFailed(f"device authorization at {shown(url)}: {outcome}", answer.code)
         endpoint.steps.add("device authorization", url, "a code")
         complete_url = complete if isinstance(complete, str) and is_web(complete) else None
         interval = _seconds(document.get("interval"), INTERVAL, MOST_INTERVAL)

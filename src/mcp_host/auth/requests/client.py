@@ -25,6 +25,7 @@ from pydantic_core import from_json
 
 from mcp_host.auth.errors import AddressRefused, AuthError, DiscoveryFailed, RegistrationFailed, TokenRequestFailed
 from mcp_host.auth.requests.addresses import Kind, kinds_allowed_by, kinds_of_address, kinds_of_host
+from mcp_host.auth.requests.responses import known_code
 from mcp_host.errors import ConnectionClosed, ProtocolError, excerpt
 from mcp_host.limits import Limits, MiB, check_seconds
 from mcp_host.transports._http.backend import (
@@ -68,6 +69,16 @@ class Answer:
     headers: Mapping[str, str] = field(repr=False)
     time: float = field(repr=False)
     """When the request was sent, in seconds since 1970: a lifetime in it began later."""
+
+    @property
+    def code(self) -> str | None:
+        """The `known_code` in *json*."""
+        return None if self.json is None else known_code(self.json.get("error"))
+
+    @property
+    def outcome(self) -> str:
+        """*problem* with the code, if there is one: "HTTP 400 (invalid_grant)"."""
+        return f"{self.problem} ({self.code})" if self.code else self.problem
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:

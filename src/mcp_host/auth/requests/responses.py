@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 CODES = frozenset(
     {
         # RFC 6749, sections 4.1.2.1 and 5.2
@@ -22,8 +20,3 @@ CODES = frozenset(
 def known_code(code: object) -> str | None:
     """*code*, if it is one of a specification. Else None: a text of the server's may say anything, and have secrets in it."""
     return code if isinstance(code, str) and code in CODES else None
-
-
-def error_code(document: Mapping[str, object] | None) -> str | None:
-    """The `known_code` of a document."""
-    return None if document is None else known_code(document.get("error"))
