@@ -42,6 +42,31 @@ WITH_MODEL = ["--model", f"anthropic:{MODEL}"]
 CHAT, CALL = ["chat", *WITH_MODEL], ["call", *WITH_MODEL]
 
 
+# The event loop's thread gets the signal while the main thread waits: the kernel may choose any thread.
+ELSEWHERE = """\
+import signal, sys, threading
+from contextlib import asynccontextmanager
+from traceback import walk_stack
+from anyio import sleep_forever
+from anyio.lowlevel import checkpoint
+from mcp_host.cli import chat, main
+
+@asynccontextmanager
+async def connected(*args, **kwargs):
+    while True:
+        calls = [frame.f_code.co_name for frame, _ in walk_stack(sys._current_frames()[threading.main_thread().ident])]
+        if calls[0] == "wait" and "start_task_soon" not in calls:
+            break
+        await checkpoint()
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+    await sleep_forever()
+    yield
+
+chat.connected = connected
+sys.exit(main(["chat", "--model", "arithmetic", "http://localhost/mcp"]))
+"""
+
+
 def command_of(*argv: str) -> list[str]:
     return [*CHAT, *argv, *DESK]
 
@@ -293,6 +318,13 @@ async def test_ctrl_c_while_the_command_still_connects_ends_it(screen: Screen, s
         assert await process.wait() == 130
 
     assert screen.rest() == "^C"
+
+
+def test_ctrl_c_ends_the_command_while_it_connects_whichever_thread_gets_the_signal(screen: Screen) -> None:
+    with open(screen.path, "rb", buffering=0) as keyboard:
+        done = subprocess.run([sys.executable, "-c", ELSEWHERE], stdin=keyboard, check=False, timeout=IN_TIME)
+
+    assert done.returncode == 130
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from concurrent.futures import wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from io import TextIOWrapper
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
-from anyio import CancelScope, Semaphore
+from anyio import CancelScope, Event, Semaphore
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from mcp_host.cli.arguments import Options
@@ -54,7 +54,7 @@ PROMPT = "> "
 HELP = "Ctrl-C stops an answer. /clear forgets the conversation. /quit and Ctrl-D end it."
 COMMAND = re.compile(r"/\w*")  # mistyped, or /help: no prompt to pay an answer for
 AGAIN = "Ctrl-C again or Ctrl-D ends the conversation."
-SIGNAL_DELAY = 0.2  # seconds: Python handles a signal that comes just before a wait only after it
+SIGNAL_DELAY = 0.2  # seconds: no wait ends by a signal that comes just before it, or to another thread
 MAX_TURNS = 50  # answers of the model to one prompt; the person sees them, and can stop it
 
 NOTES = {
@@ -78,9 +78,30 @@ def run(options: Options) -> ExitCode:
         return anyio.run(_answer_stdin, options)
     with suppress(ImportError):
         import readline  # noqa: F401  # `input` then edits lines, and remembers them
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(_chatting(options)) as chat:
-        _converse(chat, portal)
+    opened, ended = Future[Chat](), Event()
+    with start_blocking_portal() as portal:
+        connection = portal.start_task_soon(_keep_open, options, opened, ended)
+        _wait(opened, connection)
+        try:
+            if opened.done():
+                _converse(opened.result(), portal)
+        finally:
+            portal.call(ended.set)
+            _wait(connection)
+            connection.result()
     return ExitCode.OK
+
+
+async def _keep_open(options: Options, opened: Future[Chat], ended: Event) -> None:
+    async with _chatting(options) as chat:
+        opened.set_result(chat)
+        await ended.wait()
+
+
+def _wait(*futures: Future[Any]) -> None:
+    """Wait for the first of *futures*. Ctrl-C is handled meanwhile."""
+    while not wait(futures, SIGNAL_DELAY, FIRST_COMPLETED).done:
+        pass
 
 
 async def _answer_stdin(options: Options) -> ExitCode:
@@ -131,8 +152,7 @@ def _converse(chat: Chat, portal: BlockingPortal) -> None:
             case prompt:
                 with _stopped_by_ctrl_c(chat, portal):
                     turn = portal.start_task_soon(chat.turn, prompt)
-                    while not turn.done():
-                        wait([turn], SIGNAL_DELAY)
+                    _wait(turn)
                     turn.result()
                     print(file=sys.stderr)
 
