@@ -11,7 +11,17 @@ import httpx
 import pytest
 from anyio.abc import SocketAttribute
 
-from tests.transports.http_contract import Kind, PoolTransport, both, certified, not_with_httpx, trusting, untrusting
+from tests.clock import advance
+from tests.transports.http_contract import (
+    SECONDS,
+    Kind,
+    PoolTransport,
+    both,
+    certified,
+    not_with_httpx,
+    trusting,
+    untrusting,
+)
 from tests.transports.http_peers import CHUNKED, LENGTH, Wire, head, serving
 
 EMPTY = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
@@ -52,14 +62,16 @@ async def test_a_server_that_reads_nothing_is_a_write_timeout(kind: Kind) -> Non
 
 
 @both
+@pytest.mark.adjustable_clock
 async def test_a_tls_handshake_without_an_answer_is_a_connect_timeout(kind: Kind) -> None:
     hung_up = anyio.Event()
 
     async def script(wire: Wire) -> None:
+        advance(SECONDS / 2)  # once it is connected
         await wire.hung_up()
         hung_up.set()
 
-    timeout = httpx.Timeout(None, connect=0.05)
+    timeout = httpx.Timeout(None, connect=SECONDS / 2)
     async with serving(script) as peer, kind.client(tls=trusting(), timeout=timeout) as client:
         with pytest.raises(httpx.ConnectTimeout):
             await client.get(peer.url.replace("http:", "https:"))
