@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable, Iterator
+
 import pytest
 
+from mcp_host.auth import AuthorizationNeeded, LoginFailed, TokenRequestFailed
 from mcp_host.errors import (
+    CallDenied,
     ConnectFailed,
     ConnectionClosed,
+    HeaderMismatch,
     HttpStatusError,
+    InputNotGiven,
+    InputRefused,
+    InvalidToolOutput,
+    McpError,
+    MissingRequiredClientCapability,
+    NotDeclared,
+    ProviderError,
     RequestTimeout,
+    ResourceNotFound,
     RoundsExceeded,
     ServerError,
     SessionLost,
+    ToolChanged,
+    Unauthorized,
+    UnsupportedProtocolVersion,
+    UrlElicitationRequired,
     escaped,
     excerpt,
     quoted,
 )
+from mcp_host.protocol.negotiation import WrongEra
+from mcp_host.testing import ClientError, RequestError
+from mcp_host.tool_changes import ToolChange
+from mcp_host.types import CallToolResult, ElicitRequestURLParams, TextContent, Tool
 
 
 @pytest.mark.parametrize(
@@ -117,3 +140,86 @@ def test_rounds_exceeded_names_the_limit() -> None:
     error = RoundsExceeded("the server asked too often", "max_rounds")
 
     assert (str(error), error.limit) == ("the server asked too often (Limits.max_rounds)", "max_rounds")
+
+
+def having(error: McpError, **attributes: object) -> McpError:
+    vars(error).update(attributes)
+    return error
+
+
+EXAMPLES = [  # the others take one text
+    AuthorizationNeeded("a login is needed", "https://login.example.com/?state=s", "s"),
+    CallDenied("denied", "too dear"),
+    ClientError("roots/list", -32603, "no roots", {"a": 1}),
+    ConnectFailed("gone", may_have_run=False, exit_code=3, stderr="last words"),
+    ConnectionClosed("gone", may_have_run=False, exit_code=3, stderr="last words"),
+    having(HeaderMismatch(-32020, "another name", {"a": 1}), may_have_run=True),
+    HttpStatusError(429, "HTTP 429", retry_after=3.0, body="slow down", code=-1, data=[1], rpc_message="later"),
+    InputNotGiven("refused", key="k", method="sampling/createMessage"),
+    InputRefused(-1, "not now", {"a": 1}),
+    InvalidToolOutput("no number", CallToolResult(content=[TextContent(text="x")])),
+    having(LoginFailed("denied"), scopes=("read", "write")),
+    MissingRequiredClientCapability(-32021, "roots", {"a": 1}, {"roots": {}}),
+    NotDeclared("sampling", "tools"),
+    ProviderError("openai", "overloaded", status=529, code="busy", retry_after=2.0),
+    RequestError(-1, "no", {"a": 1}),
+    RequestTimeout("late", may_have_run=False),
+    ResourceNotFound(-32002, "no such file", {"uri": "file:///x"}),
+    RoundsExceeded("too often", "max_rounds"),
+    ServerError(-32602, "no such tool\n" * 100, {"tool": "x"}),
+    SessionLost("gone", may_have_run=False),
+    TokenRequestFailed("refused", "invalid_grant", refused=True),
+    ToolChanged("changed", ToolChange("shop", "add", None, Tool(name="add", input_schema={"type": "object"}))),
+    having(Unauthorized(401, "HTTP 401", body="log in"), challenges=("Bearer",)),
+    UnsupportedProtocolVersion(-32022, "too new", {"a": 1}, ["2025-11-25"]),
+    UrlElicitationRequired(
+        -32042,
+        "visit",
+        {},
+        [ElicitRequestURLParams(message="why", url="https://example.com/", elicitation_id="1")],
+    ),
+    WrongEra(ServerError(-32601, "what?"), "legacy"),
+]
+
+
+def kinds(base: type[McpError] = McpError) -> Iterator[type[McpError]]:
+    for kind in base.__subclasses__():
+        yield kind
+        yield from kinds(kind)
+
+
+KINDS = {kind for kind in kinds() if kind.__module__.startswith("mcp_host.")} - {type(error) for error in EXAMPLES}
+
+
+def everything(error: Exception) -> object:
+    attributes = {
+        name: everything(value) if isinstance(value, Exception) else value for name, value in vars(error).items()
+    }
+    return type(error), error.args, str(error), attributes
+
+
+@pytest.mark.parametrize(
+    "again",
+    [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))],
+    ids=["copy", "deepcopy", "pickle"],
+)
+@pytest.mark.parametrize(
+    "error",
+    [McpError("text"), *EXAMPLES, *sorted((kind("text") for kind in KINDS), key=repr)],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_can_be_copied_and_pickled(error: McpError, again: Callable[[McpError], McpError]) -> None:
+    copied = again(error)
+
+    assert everything(copied) == everything(error)
+    assert copied is not error
+
+
+def test_a_pickled_error_of_a_provider_is_without_what_the_sdk_raised() -> None:
+    """It may have keys and the prompt, and many cannot be pickled."""
+    error = ProviderError("openai", "overloaded", status=529, original=OSError("sk-secret"))
+
+    pickled = pickle.dumps(error)
+
+    assert b"sk-secret" not in pickled
+    assert everything(pickle.loads(pickled)) == everything(ProviderError("openai", "overloaded", status=529))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Self
+
 EXCERPT = 300  # characters of a peer's text in an error message
 QUOTED = 80  # characters of a peer's key, name or id
 MARGIN = "  | "  # before each line of a peer's text, so that it cannot look like ours
@@ -32,7 +35,11 @@ def quoted(value: object, limit: int = QUOTED) -> str:
 
 
 class McpError(Exception):
-    """Base class: catch this to catch everything the package raises."""
+    """Base class: catch this to catch everything the package raises. Errors can be copied and pickled."""
+
+    def __reduce__(self) -> tuple[Callable[..., Self], tuple[type[Self]], dict[str, object]]:
+        # That of Exception calls the class with the text alone, whatever arguments a subclass takes.
+        return type(self).__new__, (type(self),), {**vars(self), "args": self.args}
 
 
 class ProtocolError(McpError):

@@ -41,7 +41,9 @@ A value of the wrong Python type raises TypeError or ValueError.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from copy import copy
+from typing import TYPE_CHECKING, Self
 
 from mcp_host.base_errors import *  # noqa: F403  # all of it belongs here, but for the types beneath this module
 from mcp_host.base_errors import McpError, ProtocolError, excerpt
@@ -103,7 +105,7 @@ class ConnectionClosed(McpError):
 
     def again(self) -> ConnectionClosed:
         """A copy to raise for another caller: an exception object has one traceback."""
-        return type(self)(str(self), may_have_run=self.may_have_run, exit_code=self.exit_code, stderr=self.stderr)
+        return copy(self)
 
 
 class ConnectFailed(ConnectionClosed):
@@ -195,7 +197,12 @@ class Unauthorized(HttpStatusError):
 
 
 class AuthError(McpError):
-    """The client got no authorization. The text says at which step, where, and what came back."""
+    """The client got no authorization. The text says at which step, where, and what came back.
+
+    *needs_login* is True if a person has to log in: without that, the same request fails again.
+    """
+
+    needs_login = False
 
 
 class ResourceNotFound(ServerError):
@@ -322,7 +329,7 @@ class ProviderError(SamplingError):
     or the status is 5xx, 408, 409, 425 or 429.
 
     The text has nothing else of the provider: neither keys, nor the prompt, nor the body of the response. *original* is
-    what the SDK raised, which may have all of those. It is not printed or logged with this error.
+    what the SDK raised, which may have all of those. It is not printed, logged, copied or pickled with this error.
     """
 
     def __init__(
@@ -348,6 +355,10 @@ class ProviderError(SamplingError):
         self.retry_after = retry_after
         self.transient = transient or (status is not None and (status >= 500 or status in (408, 409, 425, 429)))
         self.original = original
+
+    def __reduce__(self) -> tuple[Callable[..., Self], tuple[type[Self]], dict[str, object]]:
+        new, kind, state = super().__reduce__()
+        return new, kind, {**state, "original": None}
 
 
 class NotDeclared(McpError):

@@ -20,6 +20,10 @@ from mcp_host.errors import EndsLoop, McpError, ProtocolError
 from mcp_host.types import CallToolResult, ContentBlock, JSONObject, ReceivedContent, TextContent, Tool
 from mcp_host.types.base import Model, given
 from mcp_host.types.content import CONTENT_BLOCKS
+from mcp_host.types.texts import readable, readable_json, readable_model
+
+ANY = TypeAdapter[Any](Any)
+"""Writes objects as dicts, and leaves their texts and names as they are."""
 
 logger = logging.getLogger(__name__)
 
@@ -212,7 +216,8 @@ class FunctionTool:
         return tool
 
     async def call(self, arguments: JSONObject, injected: Injected | None = None) -> CallToolResult:
-        """Validate *arguments*, call the function, and write what it returns as a result.
+        """Validate *arguments*, call the function, and write what it returns as a result. In its texts, half of a
+        character becomes U+FFFD.
 
         Raises:
             BadArguments: The arguments do not fit; the function was not called.
@@ -226,20 +231,41 @@ class FunctionTool:
         else:
             match value := of_sdk(value):
                 case CallToolResult():
-                    return value
+                    return readable_model(value)
                 case None:
                     return CallToolResult(content=[])
                 case str():
                     return text_result(value)
                 case _ if isinstance(value, CONTENT_BLOCKS):
-                    return CallToolResult(content=[value])
+                    return readable_model(CallToolResult(content=[value]))
                 case list() | tuple() if value and all(isinstance(item, CONTENT_BLOCKS) for item in value):
-                    return CallToolResult(content=list(value))
-            data = to_jsonable_python(value)
+                    return readable_model(CallToolResult(content=list(value)))
+            data = _jsonable(value)
             wrapped = not isinstance(data, dict)
         # "A tool that returns structured content SHOULD also return the serialized JSON in a TextContent block".
-        text = TextContent(text=data if isinstance(data, str) else to_json(data).decode())
-        return CallToolResult(content=[text], structured_content={"result": data} if wrapped else data)
+        text, data = _written(data)
+        return CallToolResult(
+            content=[TextContent(text=text)], structured_content={"result": data} if wrapped else data
+        )
+
+
+def _jsonable(value: object) -> Any:
+    try:
+        return to_jsonable_python(value)
+    except UnicodeEncodeError:  # a name has half of a character
+        return to_jsonable_python(readable_json(ANY.dump_python(value)))
+
+
+def _written(data: Any) -> tuple[str, Any]:
+    """The text of *data*, and *data* itself, without halves of characters."""
+    if isinstance(data, str):
+        text = readable(data)
+        return text, text
+    try:
+        return to_json(data).decode(), data
+    except ValueError:
+        data = readable_json(data)
+        return to_json(data).decode(), data
 
 
 def of_sdk(value: object) -> object:
@@ -285,7 +311,8 @@ def error_result(name: str, exc: BaseException) -> CallToolResult:
 
 
 def text_result(text: str, *, is_error: bool = False) -> CallToolResult:
-    content: list[ReceivedContent] = [TextContent(text=text)]
+    """A result of *text*, in which half of a character becomes U+FFFD."""
+    content: list[ReceivedContent] = [TextContent(text=readable(text))]
     return CallToolResult(content=content, **given(is_error=is_error or None))
 
 

@@ -18,7 +18,7 @@ from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
 
 from mcp_host._backends import Loop, cancellations, cancels_current_task, is_cancellation
-from mcp_host.errors import InputRefused
+from mcp_host.errors import InputRefused, SamplingError
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR
 
 if sys.version_info >= (3, 14):  # pragma: no cover
@@ -263,7 +263,10 @@ async def call_handler(handler: Callable[[], Awaitable[T]], *, subject: str, fai
         try:
             if error is None:
                 raise
-            logger.error("%s: %s", subject, failed, exc_info=error)
+            if isinstance(error, SamplingError):  # of a model or its provider: a traceback leads to no defect
+                logger.error("%s: %s: %s: %s", subject, failed, type(error).__name__, error)
+            else:
+                logger.error("%s: %s", subject, failed, exc_info=error)
             raise (other or InputRefused(INTERNAL_ERROR, failed)) from exc
         finally:
             del error, other  # their tracebacks refer to this frame, which must not refer to them

@@ -241,7 +241,7 @@ async def test_a_check_that_ran_out_of_steps_is_repeated_only_for_a_changed_sche
     changed = Tool.from_wire({"name": "query", "inputSchema": {}, "outputSchema": {**numbers, "title": "Numbers"}})
     costly = CallToolResult.from_wire({"content": [], "structuredContent": {"n": [0] * 2_000}})
     larger = CallToolResult.from_wire({"content": [], "structuredContent": {"n": [0] * 1_200, "x" * 2_000: 0}})
-    tools = ToolCache(pytest.fail, mirrored=False, most_steps=3_000)
+    tools = ToolCache(pytest.fail, mirrored=False, max_steps=3_000)
 
     problems = []
     for tool, result in ((listed, larger), (listed, costly), (listed, larger), (again, larger), (changed, larger)):

@@ -143,7 +143,7 @@ LETTERS = ["".join(random.Random(n).choices("ab", k=200)) for n in range(2_000)]
 )
 def test_a_check_ends_when_its_budget_is_exhausted(schema: dict[str, Any], value: object) -> None:
     """The same as with 500,000, in a tenth of the time."""
-    problem = problem_of(Schema(schema, most_steps=50_000), value)
+    problem = problem_of(Schema(schema, max_steps=50_000), value)
 
     assert problem == "its schema cannot be checked: it takes more than 50000 steps"
 
@@ -152,9 +152,9 @@ NUMBERS = {"items": {"type": "integer"}}  # two steps for each item
 
 
 def test_a_value_as_large_as_one_that_exceeded_the_budget_is_not_checked_again() -> None:
-    schema = Schema(NUMBERS, most_steps=1_000)
+    schema = Schema(NUMBERS, max_steps=1_000)
     large, as_large, larger, smaller = [0] * 600, ["x" * 600], {"x" * 601: 0}, ["x" * 598]
-    assert [problem_of(Schema(NUMBERS, most_steps=1_000), value) for value in (larger, smaller)] == [
+    assert [problem_of(Schema(NUMBERS, max_steps=1_000), value) for value in (larger, smaller)] == [
         None,
         f"$[0]: '{'x' * 60}… (598 characters)' is not of type 'integer'",
     ]
@@ -166,7 +166,7 @@ def test_a_value_as_large_as_one_that_exceeded_the_budget_is_not_checked_again()
 
 
 def test_a_check_of_a_few_steps_is_made_even_after_the_whole_budget_was_exceeded() -> None:
-    schema = Schema(NUMBERS, most_steps=1_000)
+    schema = Schema(NUMBERS, max_steps=1_000)
     with pytest.raises(TooManySteps):
         schema.mismatch([0] * 600)
 
@@ -174,7 +174,7 @@ def test_a_check_of_a_few_steps_is_made_even_after_the_whole_budget_was_exceeded
 
 
 def test_a_failed_check_of_a_few_steps_does_not_prevent_a_whole_one() -> None:
-    schema = Schema(NUMBERS, most_steps=1_000)
+    schema = Schema(NUMBERS, max_steps=1_000)
     with pytest.raises(TooManySteps, match="it takes more than 500 steps"):
         schema.mismatch([0] * 300, steps=500)
 
@@ -191,7 +191,7 @@ def test_a_subschema_without_keywords_costs_a_step_wherever_it_is_applied(part: 
 
 
 def test_a_large_value_that_no_message_repeats_costs_nothing() -> None:
-    problem = Schema({"anyOf": [{"type": "integer"}] * 20}, most_steps=5_000).mismatch("x" * 5_000_000)
+    problem = Schema({"anyOf": [{"type": "integer"}] * 20}, max_steps=5_000).mismatch("x" * 5_000_000)
 
     assert problem == f"'{'x' * 60}… (5000000 characters)' is not valid under any of the given schemas"
 
@@ -215,7 +215,7 @@ def test_unevaluated_keywords_are_applied_after_the_counted_ones() -> None:
     closed = {"unevaluatedProperties": False, "dependentSchemas": {name: {"minProperties": 1} for name in names}}
     value = [dict.fromkeys([*names, "more"])] * 150
 
-    problem = problem_of(Schema({"items": {"not": closed}}, most_steps=50_000), value)
+    problem = problem_of(Schema({"items": {"not": closed}}, max_steps=50_000), value)
     assert problem == "its schema cannot be checked: it takes more than 50000 steps"
 
 

@@ -227,12 +227,14 @@ async def test_metadata_is_refused_where_the_api_does_not_take_it_or_ignored(ser
         ({"altered_history": "ask"}, ValueError, 'altered_history is "continue" or "refuse", not \'ask\''),
         ({"progress": True, "stream": False}, ValueError, "on_delta and progress need a stream: leave stream out"),
         ({"on_delta": print, "stream": False}, ValueError, "on_delta and progress need a stream: leave stream out"),
+        ({"options": "x"}, TypeError, "options has to be a dict of fields of the request, not str"),
+        ({"options": ["x"]}, TypeError, "options has to be a dict of fields of the request, not list"),
         ({"on_delta": anyio.sleep}, TypeError, "on_delta must be a plain function: it is not awaited"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments: dict[str, Any], kind: type[Exception], said: str) -> None:
     with pytest.raises(kind) as caught:
-        AnthropicModel(None, MODEL, **arguments)
+        AnthropicModel(Events(), MODEL, **arguments)
 
     assert str(caught.value) == said
 
@@ -492,7 +494,11 @@ async def test_a_rate_limit_says_when_to_come_back_and_the_server_of_it_nothing(
     error = caught.value
     assert (error.status, error.code, error.retry_after, error.transient) == (429, "rate_limit_error", 7.0, True)
     assert (refusal.value.code, str(refusal.value)) == (-32603, "this client's model failed")
-    assert "RateLimitError (HTTP 429), rate_limit_error, try again after 7 seconds" in caplog.text
+    why = "ProviderError: anthropic: RateLimitError (HTTP 429), rate_limit_error, try again after 7 seconds"
+    failed = f"sampling for s: this client's model failed: {why}"
+    assert [(line.getMessage(), line.exc_info) for line in caplog.records if line.name == "mcp_host.handlers"] == [
+        (failed, None)  # no traceback: it would lead to no defect
+    ]
     assert server.key not in caplog.text
     assert "secret prompt" not in caplog.text
 

@@ -166,6 +166,17 @@ def test_the_result_of_a_failed_tool_has_text_only_and_its_image_comes_after_all
 
 
 @pytest.mark.parametrize(
+    ("uri", "said"), [("file:///log.txt", "Contents of file:///log.txt:\nNo such host."), ("", "No such host.")]
+)
+def test_a_text_file_in_the_result_of_a_failed_tool_is_its_text(uri: str, said: str) -> None:
+    """The API takes no document there."""
+    file = {"type": "resource", "resource": {"uri": uri, "text": "No such host."}}
+    failed = write_request(prompt(USER, used(), result(file, isError=True)))["messages"][2]["content"]
+
+    assert failed == [{"type": "tool_result", "tool_use_id": "c1", "is_error": True, "content": [text(said)]}]
+
+
+@pytest.mark.parametrize(
     ("choice", "written"),
     [
         (None, {}),

@@ -15,7 +15,7 @@ from functools import partial
 from json import dumps, loads
 from random import Random
 from types import SimpleNamespace
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import pytest
 from anyio import fail_after
@@ -45,6 +45,7 @@ ARGUMENTS = '{"a": 1}'
 class Scripted(ProviderModel):
     """Its answers come from no SDK."""
 
+    _sdk: ClassVar[Any] = None
     reply: Any
     events: Sequence[Any]
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import anyio
 import pytest
@@ -191,6 +191,8 @@ class Asked(Exception):
 
 class Asking(ProviderModel):
     """Asks no SDK."""
+
+    _sdk: ClassVar[Any] = None
 
     async def request_reply(self, body: Wire) -> Any:
         raise Asked(body)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
@@ -217,6 +218,18 @@ async def test_a_tool_loop_stays_with_the_model_that_made_the_calls_when_hints_c
     assert again.why == "caller: it made the tool calls whose results are here"
 
 
+@pytest.mark.parametrize(
+    ("allowed", "kind"),
+    [("gpt-mini", "str"), (None, "NoneType"), ([SMALL], "Model")],
+    ids=["a text", "None", "models"],
+)
+def test_what_allow_returns_is_a_list_of_names(allowed: Any, kind: str) -> None:
+    models = Models([SMALL], allow=lambda request: allowed)
+
+    with pytest.raises(TypeError, match=f"^allow has to return a list of names, not {kind}$"):
+        models.choose(request())
+
+
 async def test_a_tool_loop_leaves_a_model_that_is_no_longer_allowed() -> None:
     allowed = ["other", "caller"]
     models = Models([says("other"), calling("call_1")], allow=lambda request: allowed)
@@ -270,6 +283,9 @@ async def test_the_oldest_of_4096_tool_calls_is_forgotten() -> None:
         (lambda: Model(never, name=""), ValueError, r"^a model has a name, and a list of other names: '', \(\)$"),
         (lambda: Model(never, name="m", aliases="gpt"), ValueError, r"^a model has a name, .*: 'm', 'gpt'$"),
         (lambda: Models([Model("m", name="m")]), TypeError, r"^the handler of m has to be a function"),  # type: ignore[arg-type]  # the test
+        (lambda: Models([never]), TypeError, r"^Models takes a list of Model, such as Models\(.*\), not function$"),  # type: ignore[list-item]  # as above
+        (lambda: Models(SMALL), TypeError, r"^Models takes a list of Model, such as Models\(.*\), not Model$"),  # type: ignore[arg-type]  # as above
+        (lambda: Models("m"), TypeError, r"^Models takes a list of Model, such as Models\(.*\), not str$"),  # type: ignore[arg-type]  # as above
         (lambda: Models([SMALL], allow=["m"]), TypeError, r"^allow has to be a plain function, not list$"),  # type: ignore[arg-type]  # as above
     ],
 )

@@ -783,7 +783,8 @@ async def test_an_answer_that_could_be_continued_is_one_request_and_ends_with_ma
 
 async def test_an_sdk_without_the_method_below_its_streams_is_one_error_that_says_so() -> None:
     """Whole answers come through its public method."""
-    sdk = SimpleNamespace(vertexai=False, _api_client=object())
+    aio = SimpleNamespace(models=SimpleNamespace(generate_content=print))
+    sdk = SimpleNamespace(vertexai=False, aio=aio, _api_client=object())
 
     with pytest.raises(ProviderError) as raised:
         await GeminiModel(sdk, "gemini-3-pro", stream=True)(prompt().request)

@@ -170,6 +170,7 @@ KNOWN = "anthropic, openai, openai-chat, gemini, ollama, pydantic-ai"
     [
         ("antropic:claude-sonnet-5", "there is no provider 'antropic'; did you mean 'anthropic'?"),
         ("openai_chat:gpt-6", "there is no provider 'openai_chat'; did you mean 'openai-chat'?"),
+        ("nope:x", f"there is no provider 'nope': the providers are {KNOWN}"),
         ("acme:m", f"there is no provider 'acme': the providers are {KNOWN}"),
         (
             "claude-sonnet-5",

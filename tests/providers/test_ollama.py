@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import ollama
@@ -324,7 +325,14 @@ def test_a_required_call_that_was_cut_off_is_no_call_and_no_text() -> None:
     assert read_reply(reply, ONE) == Reply([], "qwen3:8b", "maxTokens", usage=USAGE)
 
 
-@pytest.mark.parametrize("arguments", [[], "", 0, [1]])
+@pytest.mark.parametrize("arguments", ["", " ", "null", None])
+def test_a_call_without_arguments_is_one_of_a_tool_that_needs_none(arguments: object) -> None:
+    call = {"function": {"name": "now", "arguments": arguments}}
+
+    assert read_reply(reply_of(tool_calls=[call]), ASKED).content == [Call(None, "now", None)]
+
+
+@pytest.mark.parametrize("arguments", [[], 0, [1]])
 def test_arguments_that_are_no_object_are_an_error_that_names_the_tool(arguments: object) -> None:
     call = {"function": {"name": "add", "arguments": arguments}}
     with pytest.raises(SamplingError, match=r"^the model called 'add' with arguments that are no"):
@@ -473,7 +481,7 @@ async def test_a_model_that_is_missing_and_a_limit_are_errors_that_say_so(serve:
     missing = Failed(status=404, body='{"error": "model \'qwen3\' not found"}')
     server = serve(OllamaServer, missing, Failed(status=429, retry_after="7"))
     async with model_of(server, stream=stream) as model:
-        with pytest.raises(ProviderError, match=r"^ollama: ResponseError \(HTTP 404\)$"):
+        with pytest.raises(ProviderError, match=r"^ollama: not found: .* is it pulled\? \(HTTP 404\)$"):
             await model(ASKED.request)
         with pytest.raises(ProviderError, match=r"^ollama: ResponseError \(HTTP 429\), try again after 7 seconds$"):
             await model(ASKED.request)
@@ -482,7 +490,7 @@ async def test_a_model_that_is_missing_and_a_limit_are_errors_that_say_so(serve:
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 async def test_an_sdk_without_the_method_below_chat_is_one_error_that_says_so(stream: bool) -> None:
     with pytest.raises(ProviderError) as raised:
-        await OllamaModel(object(), "qwen3", stream=stream)(ASKED.request)
+        await OllamaModel(SimpleNamespace(chat=print), "qwen3", stream=stream)(ASKED.request)
 
     assert str(raised.value) == (
         "ollama: this release of the SDK has no _request, which this adapter needs; an earlier one has"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import base64
+import gc
 import json
 import random
+import warnings
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import httpx2
 import openai
@@ -17,7 +19,7 @@ import pytest
 from anyio import fail_after, sleep_forever
 
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
-from mcp_host.providers import OpenAIChatModel
+from mcp_host.providers import ModelAnswer, OpenAIChatModel
 from mcp_host.providers.exchange.failures import Unfinished
 from mcp_host.providers.exchange.replies import Call, answer_of
 from mcp_host.providers.openai import NAME_RULE
@@ -26,7 +28,7 @@ from mcp_host.types import AudioContent, ImageContent
 from tests.providers import prompts
 from tests.providers.conftest import Serve
 from tests.providers.prompts import ADD, NOW, PNG, SCHEMA, STRICT, USER, pieces, result, text, used
-from tests.providers.scripted import Called, Said
+from tests.providers.scripted import Broken, Called, Said
 from tests.providers.servers.openai_chat import CompatibleChatServer, OpenAIChatServer
 from tests.robustness.dialogue import THOROUGH
 
@@ -417,10 +419,14 @@ SIGNED = {**call(), "extra_content": {"google": {"thought_signature": "s"}}}
             {"reasoning_details": DETAILS, "tool_calls": [call()]},
         ),
         ({"tool_calls": [SIGNED]}, {"tool_calls": [SIGNED]}),
+        (
+            {"reasoning": "Sums.", "tool_calls": [call(arguments="null")]},
+            {"reasoning": "Sums.", "tool_calls": [call()]},
+        ),
         ({"tool_calls": [call()], "reasoning_content": "", "reasoning": None}, None),
         ({"reasoning_content": "Sums."}, None),
     ],
-    ids=["reasoning_content", "reasoning", "details", "signature", "none", "no calls"],
+    ids=["reasoning_content", "reasoning", "details", "signature", "no arguments", "none", "no calls"],
 )
 def test_reasoning_is_kept_with_its_calls(message: dict[str, Any], turn: dict[str, Any] | None) -> None:
     read = read_reply(completion("tool_calls", content="a", **message), prompt())
@@ -553,11 +559,40 @@ def piece(arguments: object = None, name: str | None = None, **fields: Any) -> d
             [piece("", "add", index=0), piece('{"a":', "add", index=0), piece("{}}", "add", index=0)],
             [(None, "add", '{"a":{}}')],
         ),
+        (
+            [
+                piece("", "add", index=0),
+                piece('{"a":', index=0),
+                piece("1}", index=0),
+                piece("", "add", index=0),
+                piece('{"a":2}', index=0),
+                piece("", "now", index=0),
+            ],
+            [(None, "add", '{"a":1}'), (None, "add", '{"a":2}'), (None, "now", None)],
+        ),
+        (
+            [piece('{"a":', "add", index=0), piece("1}", "add", index=0), piece("", "add", index=0)],
+            [(None, "add", '{"a":1}')],
+        ),
+        (
+            [piece('{"a":1}', "add", index=0), piece("", "add", index=0)],
+            [(None, "add", '{"a":1}')],
+        ),
+        (
+            [piece("", "now", index=0), piece("", "now", index=1)],
+            [(None, "now", None), (None, "now", None)],
+        ),
+        (
+            [piece("", "now"), piece("", "now")],
+            [(None, "now", None), (None, "now", None)],
+        ),
     ],
     ids=[
         *("interleaved", "whole, no index", "interleaved by id", "one index for all", "repeated name and id"),
         *("another id each time", "neither index nor id", "only names", "an object", "a name in pieces"),
         *("one index and no ids", "one index, no ids, a repeated name"),
+        *("one index, no ids, pieces", "a repeated name to the end", "a repeated name at the end"),
+        *("two without arguments", "two without arguments or index"),
     ],
 )
 def test_deltas_of_calls_go_to_their_call(
@@ -776,7 +811,7 @@ async def test_the_dialect_is_known_by_the_server(url: str, dialect: Dialect) ->
 
 def test_there_is_no_other_dialect() -> None:
     with pytest.raises(ValueError, match=r"""^dialect is "openai" or "compatible", not 'vllm'$"""):
-        OpenAIChatModel(None, "m", dialect="vllm")  # type: ignore[arg-type]  # a mistake
+        OpenAIChatModel(openai.AsyncOpenAI(api_key="k"), "m", dialect="vllm")  # type: ignore[arg-type]  # a mistake
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -829,16 +864,28 @@ async def test_a_forced_tool_through_the_sdk_is_a_call_and_no_text(
 
 
 async def test_a_server_that_holds_its_stream_open_after_the_last_chunk_does_not_hold_the_answer() -> None:
-    class Response:
-        headers: ClassVar[dict[str, str]] = {}
-
-        async def iter_bytes(self) -> AsyncGenerator[bytes]:
-            yield b'data: {"choices": []}\n\ndata: [DONE]\n\n'
-            await sleep_forever()
+    async def received() -> AsyncGenerator[bytes]:
+        yield b'data: {"choices": []}\n\ndata: [DONE]\n\n'
+        await sleep_forever()
 
     with fail_after(5):
-        async with aclosing(chunks(Response(), end_timeout=0)) as came:
+        async with aclosing(chunks(received(), end_timeout=0)) as came:
             assert [chunk async for chunk in came] == [{"choices": []}]
+
+
+@pytest.mark.parametrize("chunk", ["{nope}", "[]"], ids=["no JSON", "no object"])
+async def test_a_chunk_that_cannot_be_read_leaves_no_generator_open(serve: Serve, chunk: str) -> None:
+    """Trio warns of each."""
+    server = serve(CompatibleChatServer)
+    server.say(Broken(said=Said(text="a long answer " * 20), events=4, error=f"data: {chunk}\n\n".encode()))
+    async with openai.AsyncOpenAI(api_key=server.key, base_url=f"{server.url}/v1", max_retries=0) as client:
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            with fail_after(10), pytest.raises(ProviderError, match="the reply cannot be read"):
+                await OpenAIChatModel(client, "qwen3", stream=True)(prompt().request)
+            gc.collect()
+
+    assert [str(warning.message) for warning in warned] == []
 
 
 NOT_FETCHED = "the model answered with the address of an image, and nothing is fetched"
@@ -892,14 +939,18 @@ def test_the_work_for_the_calls_of_a_stream_is_linear(name: str) -> None:
 # Streams through the SDK, of servers that end them in other ways
 
 HELLO = [chunk({"content": "Hel"}), chunk({"content": "lo"}), chunk({}, "stop")]
-USAGE = {"id": "x", "choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2}}
+USED = {"usage": {"prompt_tokens": 1, "completion_tokens": 2}}
+USAGE = {"id": "x", "choices": [], **USED}
+CALLING = chunk({"tool_calls": [piece('{"a"', "add", index=0, id="c1")]})
+CUT = "openai: the stream ended before the answer was complete"
+NO_CHUNK = "openai: the reply cannot be read"
 
 
 def sse(*events: dict[str, Any], end: str = "") -> str:
     return "".join([f"data: {json.dumps(event)}\n\n" for event in events]) + end
 
 
-async def streamed(body: str, kind: str = "text/event-stream", **params: Any) -> tuple[str, str]:
+async def answered(body: str, kind: str = "text/event-stream", **params: Any) -> tuple[ModelAnswer, str]:
     """The answer that a stream gives, and what *on_delta* got of it."""
 
     def answer(request: httpx2.Request) -> httpx2.Response:
@@ -911,8 +962,15 @@ async def streamed(body: str, kind: str = "text/event-stream", **params: Any) ->
         openai.AsyncOpenAI(api_key="k", base_url="http://localhost/v1", max_retries=0, http_client=http) as client,
     ):
         model = OpenAIChatModel(client, "qwen3", on_delta=lambda delta: heard.append(delta.text))
-        answered = await model(prompt(**params).request)
-    return answered.text, "".join(heard)
+        answer_to_prompt = await model(prompt(**params).request)
+    assert isinstance(answer_to_prompt, ModelAnswer)
+    return answer_to_prompt, "".join(heard)
+
+
+async def streamed(body: str, kind: str = "text/event-stream", **params: Any) -> tuple[str, str]:
+    """The text of the answer that a stream gives, and what *on_delta* got of it."""
+    given, heard = await answered(body, kind, **params)
+    return given.text, heard
 
 
 @pytest.mark.parametrize(
@@ -921,9 +979,11 @@ async def streamed(body: str, kind: str = "text/event-stream", **params: Any) ->
         (sse(*HELLO, end="data: [DONE]\n\n"), "text/event-stream"),
         (sse(*HELLO, end="data: [DONE]"), "text/event-stream"),
         (sse(*HELLO, USAGE), "text/event-stream"),
+        (sse(*HELLO), "text/event-stream"),
+        (sse(*HELLO).rstrip(), "text/event-stream"),
         (json.dumps(completion(content="Hello")), "application/json"),
     ],
-    ids=["done", "done without a blank line", "usage", "no stream"],
+    ids=["done", "done without a blank line", "usage", "a finish reason", "no blank line", "no stream"],
 )
 async def test_a_stream_that_is_whole_is_an_answer(body: str, kind: str) -> None:
     assert await streamed(body, kind) == ("Hello", "Hello")
@@ -932,7 +992,15 @@ async def test_a_stream_that_is_whole_is_an_answer(body: str, kind: str) -> None
 @pytest.mark.parametrize(
     ("body", "kind", "sentence", "transient"),
     [
-        (sse(*HELLO), "text/event-stream", "openai: the stream ended before the answer was complete", True),
+        (sse(*HELLO[:2]), "text/event-stream", CUT, True),
+        (sse(*HELLO)[:-9], "text/event-stream", CUT, True),
+        (sse(*HELLO[:2]) + "data: {", "text/event-stream", CUT, True),
+        ("data: {", "text/event-stream", CUT, True),
+        (sse(chunk({"content": "I'll add."}, "tool_calls")), "text/event-stream", CUT, True),
+        (sse(chunk({"content": "I'll add."}, "tool_calls", **USED)), "text/event-stream", CUT, True),
+        (sse(CALLING, chunk({}, "tool_calls")), "text/event-stream", CUT, True),
+        (sse(*HELLO[:1]) + "data: null\n\n", "text/event-stream", NO_CHUNK, False),
+        ("data: []\n\n", "text/event-stream", NO_CHUNK, False),
         (
             'event: error\ndata: {"message": "secret", "code": 500}\n\n',
             "text/event-stream",
@@ -946,14 +1014,33 @@ async def test_a_stream_that_is_whole_is_an_answer(body: str, kind: str) -> None
             True,
         ),
     ],
-    ids=["a finish reason, and no more", "error event", "error instead of a stream"],
+    ids=[
+        *("no finish reason", "in the last chunk", "in the second chunk", "in the first chunk", "calls to come"),
+        *("calls to come after usage", "a call to go on", "null", "a list", "error event", "error instead of a stream"),
+    ],
 )
 async def test_a_stream_that_is_no_answer_says_what_it_is(body: str, kind: str, sentence: str, transient: bool) -> None:
-    """Deltas may come after the finish reason."""
+    """Calls may come after the finish reason."""
     with pytest.raises(ProviderError) as caught:
         await streamed(body, kind)
 
     assert (str(caught.value), caught.value.transient) == (sentence, transient)
+
+
+async def test_a_stream_that_says_that_it_is_done_has_no_call_to_come() -> None:
+    """vLLM says "tool_calls" where a required call was not parsed: https://github.com/vllm-project/vllm/issues/53255."""
+    body = sse(chunk({"content": "Hello"}, "tool_calls"), end="data: [DONE]\n\n")
+
+    assert await streamed(body) == ("Hello", "Hello")
+
+
+@pytest.mark.parametrize("arguments", ["{}", "", " ", "null"])
+async def test_a_stream_with_whole_calls_and_a_finish_reason_is_an_answer(arguments: str) -> None:
+    calling = chunk({"tool_calls": [piece(arguments, "now", index=0, id="c1")]})
+
+    answer, _ = await answered(sse(calling, chunk({}, "tool_calls")), tools=[NOW])
+
+    assert [(use.name, use.input) for use in answer.tool_uses] == [("now", {})]
 
 
 @pytest.mark.parametrize("words", ["one two three", "one tw", "two EN", "oneEND", "ENDtwo END", "a bEND"])

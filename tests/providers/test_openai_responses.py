@@ -563,6 +563,28 @@ def test_a_long_text_is_folded_in_linear_time() -> None:
     assert read_reply(reply, prompt()).content == ["x" * 200_000]
 
 
+@pytest.mark.parametrize(
+    ("kind", "said"), [("completed", "Let me see. Not that."), ("incomplete", "Let me see. Not that."), ("failed", "")]
+)
+def test_a_text_that_comes_only_with_the_end_of_the_response_is_shown_once(kind: str, said: str) -> None:
+    message = {
+        "content": [{"type": "output_text", "text": "Let me see. "}, {"type": "refusal", "refusal": "Not that."}]
+    }
+    ended = {"type": f"response.{kind}", "response": response({"type": "message", **message})}
+    delta = {"type": "response.refusal.delta", "output_index": 0, "content_index": 1, "delta": "Not that."}
+
+    assert read_event({}, ended) == said
+    reply: dict[str, Any] = {}
+    assert [read_event(reply, event) for event in (delta, ended)] == ["Not that.", ""]
+
+
+@pytest.mark.parametrize("written", ["", " ", "null", " null\n"])
+def test_a_call_without_arguments_is_one_of_a_tool_that_needs_none(written: str) -> None:
+    item = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "now", "arguments": written}
+
+    assert read_reply(response(item), prompt(tools=[NOW])).content == [Call("c1", "now", None)]
+
+
 # Through the SDK
 
 

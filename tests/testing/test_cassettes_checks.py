@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,10 @@ from mcp_host import Client
 from mcp_host.errors import McpError
 from mcp_host.testing import Cassette, CassetteError, Server
 from mcp_host.testing.cassettes.file import layout
-from mcp_host.testing.cassettes.ids import Ids
+from mcp_host.testing.cassettes.ids import Ids, strings
 from mcp_host.testing.cassettes.redaction import REDACTED, Redaction
 from mcp_host.testing.pytest_plugin import file_name
+from mcp_host.types.base import JSONValue
 from tests.testing.cassettes.provider import Provider
 
 Change = Callable[[dict[str, Any]], object]
@@ -53,6 +55,12 @@ HTTP = {
     "http": {"method": "POST", "url": "http://localhost/", "headers": {}, "json": {"a": "b"}},
     "response": {"status": 200, "headers": {"content-type": "application/json"}, "json": {"id": 1}},
 }
+PARTS = st.sampled_from(
+    [
+        *("sk-0123456789", "0123456789", "org-0123456789", " ", "a", "é", '"', "\\", "{", "["),
+        *('{"password": "', '", "api_key": "', '"}'),
+    ]
+)
 OPEN = {"open": "server", "stream_per_request": False, "keeps_cache": False}
 GOOD = {
     "cassette": 1,
@@ -291,3 +299,32 @@ def test_tests_whose_names_differ_have_files_whose_names_differ() -> None:
 )
 def test_the_url_in_the_file_has_no_secret_and_no_port_of_this_machine(url: str, recorded: str) -> None:
     assert Redaction().url(url) == recorded
+
+
+def test_space_before_json_hides_no_member_of_it() -> None:
+    """Some models begin the arguments of a call with it."""
+    redaction = Redaction((), {})
+    text = '\n {"user": "ada", "password": "%s"}'
+
+    assert redaction.json([text % "QZXJ", "QZXJVKWYBQ", text % "QZXJVKWYBQ"]) == [
+        text % REDACTED,
+        REDACTED,
+        text % REDACTED,
+    ]
+    assert redaction.stream([{"text": text[:9]}, {"text": text[9:] % "QZXJ"}]) == [
+        {"text": text[:9]},
+        {"text": text[9:] % REDACTED},
+    ]
+
+
+@given(text=st.lists(PARTS, max_size=12).map("".join), cuts=st.lists(st.integers(0, 80), max_size=10))
+def test_the_marked_pieces_of_a_stream_say_what_the_marked_whole_says(text: str, cuts: list[int]) -> None:
+    """Also if they are marked again, as when a file gets new episodes."""
+    redaction = Redaction(["sk-0123456789"], {"SOME_TOKEN": "0123456789"})
+    places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    pieces: list[JSONValue] = [{"text": text[start:end]} for start, end in pairwise(places)]
+
+    marked = redaction.stream(pieces)
+
+    assert "".join(strings(marked)) == redaction.text(text)
+    assert redaction.stream(marked) == marked

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -299,7 +300,7 @@ async def test_no_secret_reaches_the_file_in_any_encoding(
 async def test_a_secret_that_is_split_over_the_events_of_a_stream_is_in_none_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Interleaved with other text, and as the arguments of a call. The replay has one mark for each part."""
+    """Interleaved with other text. The mark is in the first of its parts: put together, they are the whole with one mark."""
     key = "sk-0123456789abcdef"
     monkeypatch.setenv("SOME_API_KEY", key)
     pieces = [(0, f"my {key[:5]}"), (1, "other"), (0, key[5:9]), (0, f"{key[9:]}!"), (1, " text")]
@@ -315,8 +316,61 @@ async def test_a_secret_that_is_split_over_the_events_of_a_stream_is_in_none_of_
 
     [response] = responses(path)
     assert [event["data"]["delta"]["text"] for event in response["events"]] == [
-        *("my <redacted>", "other", "<redacted>", "<redacted>!", " text")
+        *("my <redacted>", "other", "", "!", " text")
     ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "marked"),
+    [
+        ('{"user": "ada", "password": "hunter2"}', '{"user": "ada", "password": "<redacted>"}'),
+        (r'{"password" : "a\"b", "api_key": ""}', '{"password" : "<redacted>", "api_key": ""}'),
+        ('[{"password": "hun', '[{"password": "<redacted>'),
+        ('say {"password": "hunter2"}', 'say {"password": "hunter2"}'),
+    ],
+    ids=["member", "quotes and empty", "cut off", "in the middle of a text"],
+)
+async def test_a_secret_member_of_json_that_comes_in_pieces_is_marked_as_in_the_whole(
+    tmp_path: Path, arguments: str, marked: str
+) -> None:
+    path = tmp_path / "cassette.json"
+    lines = "".join(
+        f"{json.dumps({'arguments': piece})}\n" for piece in ("", *re.findall(".{1,4}(?={)|.{1,16}", arguments))
+    )
+    bodies = iter([("application/x-ndjson", lines), ("application/json", json.dumps({"arguments": arguments}))])
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        kind, content = next(bodies)
+        return httpx2.Response(200, headers={"content-type": kind}, content=content)
+
+    with Cassette(path) as cassette:
+        async with cassette.http_client(transport=httpx2.MockTransport(answer)) as client:
+            for _ in range(2):
+                await client.post("http://localhost/")
+
+    stream, whole = responses(path)
+    assert "".join(line["arguments"] for line in stream["lines"]) == marked
+    assert whole["json"] == {"arguments": marked}
+
+
+async def test_a_request_with_a_split_secret_matches_in_a_replay_without_the_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each part is marked: another text may be split elsewhere."""
+    monkeypatch.setenv("SOME_API_KEY", "sk-0123456789abcdef")
+    path = tmp_path / "cassette.json"
+    with Cassette(path) as cassette:
+        transport = httpx2.MockTransport(lambda request: httpx2.Response(204))
+        async with cassette.http_client(transport=transport) as client:
+            await client.post("http://localhost/", json=["my sk-01234", "", "56789abcdef!"])
+    monkeypatch.delenv("SOME_API_KEY")
+    with Cassette(path) as cassette:
+        async with cassette.http_client() as client:
+            again = await client.post("http://localhost/", json=["my sk-98", "", "76543210!"])
+
+    assert again.status_code == 204
+    [entry] = json.loads(path.read_text())["entries"]
+    assert entry["http"]["json"] == ["my <redacted>", "", "<redacted>!"]
 
 
 async def test_the_secrets_of_forms_urls_and_json_are_marked_by_their_names(tmp_path: Path) -> None:

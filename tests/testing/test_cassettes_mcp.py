@@ -530,6 +530,13 @@ def test_arguments_are_checked(path: Path) -> None:
         Cassette(path, redact=[""])
 
 
+@pytest.mark.parametrize("name", ["redact", "allowed_hosts"])
+def test_one_text_in_the_place_of_a_list_is_an_error_that_does_not_repeat_it(path: Path, name: str) -> None:
+    options: dict[str, Any] = {name: "hunter2"}
+    with pytest.raises(TypeError, match=rf"^{name} has to be a list of texts, not one text: {name}=\[\.\.\.\]$"):
+        Cassette(path, **options)
+
+
 def test_a_note_stands_at_the_top(path: Path) -> None:
     write(path, Contents("recorded against a local server", [{"open": "server"}]))
 

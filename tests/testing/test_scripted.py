@@ -181,6 +181,17 @@ class Recorded(ScriptedPeer):
         await super().send(message)
 
 
+async def test_answer_discover_takes_a_list_of_versions() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        with pytest.raises(TypeError, match=r"^versions has to be a list of texts, such as \['2026-07-28'\], not one"):
+            await peer.answer_discover(versions="2026-07-28")
+        await peer.answer_discover()
+
+    with fail_after(5):
+        async with Client(ScriptedPeer(script)) as client:
+            assert client.protocol_version == "2026-07-28"
+
+
 async def test_answer_discover_sends_a_complete_discovery() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_discover(capabilities={"tools": {"listChanged": True}}, instructions="Ask.")

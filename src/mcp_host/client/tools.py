@@ -31,17 +31,17 @@ class ToolCache:
     """The tools of the last `tools/list` of one connection. Empty until you list them.
 
     If parameters are *mirrored* in headers, tools with invalid annotations are left out.
-    *most_steps* bounds the check of one result; None is the default of `Schema`.
+    *max_steps* bounds the check of one result; None is the default of `Schema`.
     """
 
     policy: ToolPolicy | None = None
 
-    def __init__(self, warn: Callable[[str], None], *, mirrored: bool, most_steps: int | None = None) -> None:
+    def __init__(self, warn: Callable[[str], None], *, mirrored: bool, max_steps: int | None = None) -> None:
         self.listed: dict[str, ListedTool] = {}
         """The tools that may be called, by the names that the application uses."""
         self.mirrored = mirrored
         self.warn = warn
-        self.most_steps = most_steps
+        self.max_steps = max_steps
         self.lane = CapacityLimiter(1)
         """One thread per server for long checks, because each slows the event loop a little."""
         self._valid: dict[str, ListedTool] = {}
@@ -169,7 +169,7 @@ class ListedTool:
         from mcp_host.json_schema.schema import MAX_STEPS, Schema
 
         if self._schema is None:
-            self._schema = Schema(written, most_steps=self._cache.most_steps or MAX_STEPS)
+            self._schema = Schema(written, max_steps=self._cache.max_steps or MAX_STEPS)
         try:
             return await self._schema.mismatch_async(value, self._cache.lane)
         except UnsupportedPattern as exc:  # our engine's limit, and not the server's fault

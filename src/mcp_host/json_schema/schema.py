@@ -37,7 +37,7 @@ from mcp_host.errors import TooManySteps, UncheckableSchema, excerpt, quoted
 from mcp_host.json_schema.patterns import MAX_WEIGHT, Pattern
 
 MAX_INLINE_STEPS = 2_000  # steps of a check that are made on the event loop: about 20 milliseconds
-MAX_STEPS = 500_000  # of one check: two to four seconds; 10,000 records of 20 members take 460,000
+MAX_STEPS = 500_000  # of one check: one to four seconds; 10,000 records of 20 members take 460,000
 MAX_DEPTH = 200  # nested keywords: each takes three frames of Python's stack
 MAX_ADDRESS = 1_000  # characters of one "$id" or "$ref", which the library joins repeatedly
 MAX_UNEVALUATED = 256  # members or items: the library compares each with all evaluated ones
@@ -67,12 +67,12 @@ class Schema:
     """A schema to check values against. It is thread-safe.
 
     The first check prepares it: keep the object to keep that work. Later changes of *source* have no effect.
-    *most_steps* bounds a check without *steps*.
+    *max_steps* bounds a check without *steps*.
     """
 
-    def __init__(self, source: Mapping[str, object], *, most_steps: int = MAX_STEPS) -> None:
+    def __init__(self, source: Mapping[str, object], *, max_steps: int = MAX_STEPS) -> None:
         self.source = source
-        self._most_steps = most_steps
+        self._max_steps = max_steps
         self._too_large = math.inf  # the size of the smallest value that exceeded the budget
         self._prepared: tuple[Any, SchemaCache] | None = None
         self._refused: UncheckableSchema | None = None
@@ -92,7 +92,7 @@ class Schema:
         if self._refused is not None:
             raise self._refused.with_traceback(None)
         whole = steps is None
-        steps = self._most_steps if steps is None else steps
+        steps = self._max_steps if steps is None else steps
         validator, cache = self._prepared or self._prepare(steps)
         if whole and _size(value, enough=self._too_large) >= self._too_large:
             raise _too_many(steps)
@@ -122,7 +122,7 @@ class Schema:
         try:
             self._prepared = within_budget(lambda: _prepare(self.source), cache, steps), cache
         except UncheckableSchema as exc:
-            if steps >= self._most_steps or not isinstance(exc, TooManySteps):
+            if steps >= self._max_steps or not isinstance(exc, TooManySteps):
                 self._refused = exc
             raise
         return self._prepared

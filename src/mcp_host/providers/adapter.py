@@ -23,7 +23,8 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, TypedDict, get_args
 
 from mcp_host.errors import McpError
 from mcp_host.handlers import check_plain
-from mcp_host.providers.exchange.failures import Empty, provider_error, reading
+from mcp_host.providers.exchange.clients import Sdk
+from mcp_host.providers.exchange.failures import NOT_FOUND, Empty, provider_error, reading
 from mcp_host.providers.exchange.names import NO_TOOLS, NameRule
 from mcp_host.providers.exchange.reasoning import AlteredHistory, ReasoningStore
 from mcp_host.providers.exchange.replies import Reply, answer_of
@@ -53,8 +54,8 @@ class Arguments(TypedDict, total=False):
 class ProviderModel(ABC):
     """A sampling handler that asks a model of one provider, through the caller's own SDK client.
 
-    *client* is the SDK's async client. *model* is the name of the model. *options* are fields of the provider's
-    request, which win over those that are written here; a None leaves the field out.
+    *client* is the SDK's async client, or an object that wraps it. *model* is the name of the model. *options* are
+    fields of the provider's request, which win over those that are written here; a None leaves the field out.
 
     *stream* asks for a stream of events. The default does so where *on_delta* or *progress* need it, or where the SDK
     refuses to ask otherwise. *on_delta* is a plain function, called in the event loop with each `Delta` of text.
@@ -69,14 +70,15 @@ class ProviderModel(ABC):
     *reasoning* keeps what the model thought before its calls, see `ReasoningStore`; the default is a store for
     this object alone. *altered_history* says what happens if that cannot be restored, because it is
     forgotten, or because the server changed the conversation: "continue" asks the model without it, as the provider
-    allows; "refuse" refuses the request with -32602. The default goes on: thinking makes answers better, and a server
-    may shorten its conversation.
+    allows; "refuse" refuses the request with -32602, also if the server has dropped the key from calls of the model.
+    The default goes on: thinking makes answers better, and a server may shorten its conversation.
 
     *metadata* says what happens to the metadata of requests, which the server wrote: "write" writes what the provider's
     API takes, and refuses a request with anything else. "ignore" leaves it out.
 
     Raises:
-        TypeError: *on_delta* is no plain function of one argument.
+        TypeError: *client* does not have the SDK's method, is a class, or is the SDK's blocking client; *model* is no text;
+            *options* are no dict; or *on_delta* is no plain function of one argument.
         ValueError: An argument is something else.
     """
 
@@ -88,6 +90,12 @@ class ProviderModel(ABC):
 
     cuts_at_stops: ClassVar[bool] = False
     """Whether `read_reply` ends the text at a stop sequence. Then *on_delta* gets no more of it."""
+
+    _sdk: ClassVar[Sdk | None] = None
+    """What the client has to be; None checks nothing."""
+
+    _not_found: ClassVar[str] = NOT_FOUND
+    """What to look at after a 404."""
 
     def __init__(
         self,
@@ -102,6 +110,12 @@ class ProviderModel(ABC):
         altered_history: AlteredHistory = "continue",
         metadata: Metadata = "write",
     ) -> None:
+        if self._sdk is not None:
+            self._sdk.check(client)
+        if not isinstance(model, str):
+            raise TypeError(f"model has to be the model's name, a text, not {type(model).__name__}")
+        if options is not None and not isinstance(options, Mapping):
+            raise TypeError(f"options has to be a dict of fields of the request, not {type(options).__name__}")
         if altered_history not in get_args(AlteredHistory):
             raise ValueError(f'altered_history is "continue" or "refuse", not {altered_history!r}')
         if metadata not in get_args(Metadata):
@@ -184,7 +198,7 @@ class ProviderModel(ABC):
         except McpError:
             raise
         except Exception as exc:
-            error = provider_error(exc, self.provider, is_stream=is_stream)
+            error = provider_error(exc, self.provider, is_stream=is_stream, not_found=self._not_found)
         raise error  # outside of the handler: what is printed has neither the original nor its text
 
     async def __aenter__(self) -> Self:

@@ -24,6 +24,7 @@ from pydantic_core import from_json
 
 from mcp_host.providers.adapter import ProviderModel
 from mcp_host.providers.exchange import schemas
+from mcp_host.providers.exchange.clients import Sdk
 from mcp_host.providers.exchange.failures import Unfinished, stream_of
 from mcp_host.providers.exchange.names import NameRule
 from mcp_host.providers.exchange.replies import (
@@ -49,7 +50,7 @@ from mcp_host.providers.exchange.requests import (
     refused,
     result_content,
 )
-from mcp_host.providers.exchange.streams import Show
+from mcp_host.providers.exchange.streams import Show, unwinding
 from mcp_host.providers.exchange.texts import paired
 from mcp_host.sampling.request import Usage
 from mcp_host.types import (
@@ -72,18 +73,18 @@ PROVIDER = "anthropic"
 
 IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 PDF = "application/pdf"
-MOST_TITLE = 500  # characters of a document's title
+MAX_TITLE = 500  # characters of a document's title
 NO_MESSAGE = "The tool failed, without a message."  # a result with is_error has a text
 
 ID = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
-MOST_TOKENS_AT_ONCE = 8192  # the SDK refuses to ask for more without a stream, for some models; for others for 21,333
+MAX_TOKENS_AT_ONCE = 8192  # the SDK refuses to ask for more without a stream, for some models; for others for 21,333
 
 NO_PREFILL = re.compile(r"claude-(opus|sonnet|haiku)-4-[6-9]\b|claude-[a-z]+-([5-9]|\d\d)\b")
 """Models that do not go on from an assistant's message: https://platform.claude.com/docs/en/about-claude/models/migration-guide."""
 
 PAUSED = "pause_turn"  # the tools that Anthropic runs took long; the turn goes on if it is sent back
-MOST_PAUSES = 8  # of one turn: it ends with this stop reason after them
+MAX_PAUSES = 8  # of one turn: it ends with this stop reason after them
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 
@@ -258,7 +259,7 @@ def _document(text: str, uri: str) -> list[JSONObject]:
 
 
 def _title(uri: str) -> JSONObject:
-    return {"title": uri[:MOST_TITLE]} if uri else {}
+    return {"title": uri[:MAX_TITLE]} if uri else {}
 
 
 def _result(result: ToolResultContent, where: str) -> tuple[JSONObject, list[JSONObject]]:
@@ -267,12 +268,22 @@ def _result(result: ToolResultContent, where: str) -> tuple[JSONObject, list[JSO
     after: list[JSONObject] = []
     block: JSONObject = {"type": "tool_result", "tool_use_id": _id(result.tool_use_id)}
     if result.is_error:
+        content = [_as_text(written) for written in content]
         after = [written for written in content if written["type"] != "text"]
         content = [written for written in content if written["type"] == "text"] or _text(NO_MESSAGE)
         block["is_error"] = True
     if content:
         block["content"] = content
     return block, after
+
+
+def _as_text(block: JSONObject) -> JSONObject:
+    """A document of text as a text, and anything else as it is."""
+    match block:
+        case {"type": "document", "source": {"type": "text", "data": text}}:
+            [written] = _text(f"Contents of {block['title']}:\n{text}" if "title" in block else text)
+            return written
+    return block
 
 
 def _id(id: str) -> str:
@@ -474,7 +485,8 @@ def _input(text: str) -> object:
 class AnthropicModel(ProviderModel):
     """A model of Anthropic's Messages API: ``AnthropicModel(anthropic.AsyncAnthropic(), "claude-sonnet-5")``.
 
-    *client* is an async client of the SDK ``anthropic``, for the API itself, Bedrock or Vertex. To let the model think,
+    *client* is an async client of the SDK ``anthropic``, for the API itself, Bedrock or Vertex. *options* are arguments of
+    its ``messages.create``; fields that this does not name stand in ``extra_body``. To let the model think,
     set *options*: ``{"thinking": {"type": "enabled", "budget_tokens": 2048}}``. The budget is added to the tokens that
     a request asks for. A turn in which Anthropic's own tools (`options`) take long is paused, and continued here, in a few
     requests that each may have the tokens that the server asked for.
@@ -482,6 +494,7 @@ class AnthropicModel(ProviderModel):
 
     provider = PROVIDER
     name_rule = NameRule(re.compile("[a-zA-Z0-9_-]{1,128}"), re.compile("[^a-zA-Z0-9_-]"), 128)
+    _sdk = Sdk("anthropic.AsyncAnthropic()", "messages.create")
 
     write_request = staticmethod(write_request)
     with_options = staticmethod(with_options)
@@ -491,7 +504,7 @@ class AnthropicModel(ProviderModel):
     def must_stream(self, body: JSONObject) -> bool:
         """Whether the SDK refuses to ask without a stream, because the answer may take more than ten minutes."""
         max_tokens: int = body["max_tokens"]
-        return max_tokens > MOST_TOKENS_AT_ONCE
+        return max_tokens > MAX_TOKENS_AT_ONCE
 
     async def request_reply(self, body: JSONObject) -> JSONObject:
         reply = as_json(await self._create(body))
@@ -509,7 +522,7 @@ class AnthropicModel(ProviderModel):
         self, body: JSONObject, reply: JSONObject, ask: Callable[[JSONObject], Awaitable[object]]
     ) -> JSONObject:
         """*reply* to *body*, with how its turn goes on after each pause. *ask* sends a request."""
-        for _ in range(MOST_PAUSES):
+        for _ in range(MAX_PAUSES):
             if not is_paused(reply):
                 break
             reply = joined(reply, as_json(await ask(resumed(body, reply))))
@@ -519,4 +532,5 @@ class AnthropicModel(ProviderModel):
     async def request_events(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
         async with await self._client.messages.create(**body, stream=True) as events:
             with stream_of(events):
-                yield as_events(events)
+                async with unwinding(as_events(events), events) as read:
+                    yield read

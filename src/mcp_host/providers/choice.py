@@ -18,6 +18,8 @@ from mcp_host.types import CreateMessageResult, ModelPreferences, ToolResultCont
 
 MAX_CALLS = 4096  # tool calls whose model is remembered; beyond that, the oldest are forgotten
 
+EXAMPLE = "Models([Model(handler, name=...), ...])"
+
 NOT_ALLOWED = "this client has no model for this server"  # all that the server is told
 
 logger = logging.getLogger(__name__)
@@ -91,12 +93,13 @@ class Models:
 
     Raises:
         ValueError: There is no model, or two have the same name.
-        TypeError: A handler or *allow* cannot be called.
+        TypeError: *models* is no list of `Model`, or a handler or *allow* cannot be called.
     """
 
     def __init__(self, models: Sequence[Model], *, allow: AllowModels | None = None, fallback: bool = False) -> None:
+        _check_items(models, Model, f"Models takes a list of Model, such as {EXAMPLE}")
         if not models:
-            raise ValueError("Models needs a model: Models([Model(handler, name=...), ...])")
+            raise ValueError(f"Models needs a model: {EXAMPLE}")
         self._models = {model.name: model for model in models}
         if len(self._models) < len(models):
             raise ValueError(f"two models have the same name: {', '.join(model.name for model in models)}")
@@ -121,6 +124,7 @@ class Models:
         Raises:
             InputRefused: *allow* leaves no model.
             ValueError: *allow* names a model that is not there.
+            TypeError: *allow* returns no list of names.
         """
         [best, *_], why = self._ranked(request)
         return Choice(best, f"{best.name}: {why}")
@@ -129,7 +133,7 @@ class Models:
         """Ask the model that `choose` names.
 
         Raises:
-            InputRefused, ValueError: As `choose` does.
+            InputRefused, ValueError, TypeError: As `choose` does.
             Exception: What the handler of the model raises.
         """
         subject = log_subject(request.server)
@@ -148,7 +152,9 @@ class Models:
         """The models that *request* may go to, best first, and why the first is."""
         allowed = list(self._models.values())
         if self._allow is not None:
-            names = set(self._allow(request))
+            allowed_names = self._allow(request)
+            _check_items(allowed_names, str, "allow has to return a list of names")
+            names = set(allowed_names)
             if unknown := sorted(names - self._models.keys()):
                 raise ValueError(f"allow names {', '.join(unknown)}: there is no such model")
             allowed = [model for model in allowed if model.name in names]
@@ -178,6 +184,19 @@ class Models:
         while len(self._callers) > MAX_CALLS:
             del self._callers[next(iter(self._callers))]
         return answer
+
+
+def _check_items(value: object, kind: type, wanted: str) -> None:
+    """Check that *value* is a collection of *kind*. A text is none of texts.
+
+    Raises:
+        TypeError: It is not. The text says what is *wanted*.
+    """
+    wrong: list[object] = [value]
+    if isinstance(value, Collection) and not isinstance(value, str):
+        wrong = [item for item in value if not isinstance(item, kind)]
+    if wrong:
+        raise TypeError(f"{wanted}, not {type(wrong[0]).__name__}")
 
 
 def _call_key(request: SamplingRequest, id: str) -> tuple[object, str, str]:

@@ -38,6 +38,7 @@ from pydantic_core import to_json
 from mcp_host.errors import ProviderError, SamplingError
 from mcp_host.providers.adapter import ProviderModel
 from mcp_host.providers.exchange import schemas
+from mcp_host.providers.exchange.clients import Sdk
 from mcp_host.providers.exchange.failures import Unfinished, code_among, private, reading, status_in, stream_of
 from mcp_host.providers.exchange.names import NameRule
 from mcp_host.providers.exchange.replies import Call, Reply, ReplyBlock, object_in, token_counts, total
@@ -70,9 +71,9 @@ from mcp_host.types.sampling import END_TURN, MAX_TOKENS
 
 PROVIDER = "gemini"
 
-MOST_TOKENS = 2**31 - 1  # maxOutputTokens is an int32
+MAX_OUTPUT_TOKENS = 2**31 - 1  # maxOutputTokens is an int32
 HIGHEST_TEMPERATURE = 2
-MOST_STOP_SEQUENCES = 5  # "up to 5" (the API's GenerationConfig)
+MAX_STOP_SEQUENCES = 5  # "up to 5" (the API's GenerationConfig)
 
 STOP_REASONS = {
     "STOP": END_TURN,  # with calls, too, and after a stop sequence
@@ -138,14 +139,14 @@ def write_request(prompt: Prompt) -> JSONObject:
         InputRefused: Gemini cannot take something of it.
     """
     request = prompt.request
-    config: JSONObject = {"maxOutputTokens": min(request.max_tokens, MOST_TOKENS)}
+    config: JSONObject = {"maxOutputTokens": min(request.max_tokens, MAX_OUTPUT_TOKENS)}
     if request.temperature is not None:
         if not 0 <= request.temperature <= HIGHEST_TEMPERATURE:
             raise refused("temperature", f"0 to {HIGHEST_TEMPERATURE}, not {request.temperature:g}")
         config["temperature"] = request.temperature
     if request.stop_sequences:
-        if len(request.stop_sequences) > MOST_STOP_SEQUENCES or not all(request.stop_sequences):
-            raise refused("stopSequences", f"at most {MOST_STOP_SEQUENCES}, and no empty one")
+        if len(request.stop_sequences) > MAX_STOP_SEQUENCES or not all(request.stop_sequences):
+            raise refused("stopSequences", f"at most {MAX_STOP_SEQUENCES}, and no empty one")
         config["stopSequences"] = request.stop_sequences
     body: JSONObject = {"model": prompt.model, "contents": _contents(prompt), "generationConfig": config}
     if request.system_prompt:
@@ -521,6 +522,7 @@ class GeminiModel(ProviderModel):
 
     provider = PROVIDER
     name_rule = NameRule(re.compile("[A-Za-z_][A-Za-z0-9_.:-]{0,127}"), re.compile("[^A-Za-z0-9_.:-]"), 128)
+    _sdk = Sdk("google.genai.Client()", "aio.models.generate_content")
 
     write_request = staticmethod(write_request)
     with_options = staticmethod(with_options)

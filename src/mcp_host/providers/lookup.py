@@ -55,6 +55,8 @@ PROVIDERS = {
 
 PYDANTIC_AI = "pydantic-ai"
 
+LIKENESS = 0.75  # of a name to the one that is suggested: that of "nope" to "openai" is 0.6
+
 
 def model(name: str, /, **arguments: Any) -> ProviderModel:
     """The model called *name*: ``anthropic:claude-sonnet-5``, ``openai:gpt-6``, ``gemini:…`` or ``ollama:…``.
@@ -95,7 +97,7 @@ def _no_such_model(name: str, prefix: str) -> str:
         return f"{quoted(name)} names no model of {prefix}"
     if not prefix:
         return f"{quoted(name)} names no provider: write anthropic:{name.strip(':') or 'claude-sonnet-5'}, for instance; {listed}"
-    near = "".join(f"; did you mean {match!r}?" for match in get_close_matches(prefix, known, 1))
+    near = "".join(f"; did you mean {match!r}?" for match in get_close_matches(prefix, known, 1, LIKENESS))
     return f"there is no provider {quoted(prefix)}{near or f': {listed}'}"
 
 

@@ -28,9 +28,10 @@ from pydantic_core import from_json
 from mcp_host.errors import SamplingError
 from mcp_host.providers.adapter import ProviderModel
 from mcp_host.providers.exchange import schemas
+from mcp_host.providers.exchange.clients import Sdk
 from mcp_host.providers.exchange.failures import Unfinished, Unreadable, private
 from mcp_host.providers.exchange.names import NameRule
-from mcp_host.providers.exchange.replies import Call, Reply, read_arguments, token_counts
+from mcp_host.providers.exchange.replies import Call, Reply, read_arguments, text_arguments, token_counts
 from mcp_host.providers.exchange.requests import (
     Prompt,
     file_text,
@@ -63,7 +64,7 @@ from mcp_host.types.sampling import END_TURN, MAX_TOKENS
 
 PROVIDER = "ollama"
 
-MOST_TOKENS = 2**31 - 1  # num_predict is an int32 in the runner
+MAX_NUM_PREDICT = 2**31 - 1  # num_predict is an int32 in the runner
 
 STOP_REASONS = {"stop": END_TURN, "length": MAX_TOKENS}  # after a stop sequence, it is "stop", too
 
@@ -87,7 +88,7 @@ def write_request(prompt: Prompt) -> JSONObject:
     request = prompt.request
     if request.metadata:
         raise refused("metadata", "none")
-    options: JSONObject = {"num_predict": min(request.max_tokens, MOST_TOKENS)}
+    options: JSONObject = {"num_predict": min(request.max_tokens, MAX_NUM_PREDICT)}
     if request.temperature is not None:
         options["temperature"] = request.temperature
     if request.stop_sequences:
@@ -245,7 +246,7 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     if prompt.request.params.disable_parallel_tool_use and message.get("tool_calls"):
         message["tool_calls"] = message["tool_calls"][:1]
     functions = [call["function"] for call in message.get("tool_calls") or ()]
-    calls = [Call(None, function["name"], function.get("arguments")) for function in functions]
+    calls = [Call(None, function["name"], text_arguments(function.get("arguments"))) for function in functions]
     return Reply(
         [*([text] if text else ()), *calls],
         reply.get("model") or prompt.model,
@@ -317,6 +318,8 @@ class OllamaModel(ProviderModel):
 
     provider = PROVIDER
     name_rule = NameRule(re.compile(".+", re.DOTALL), re.compile(r"(?!)"), 2**31)  # any
+    _sdk = Sdk("ollama.AsyncClient()", "chat")
+    _not_found = "is the model's name right, and is it pulled?"
 
     write_request = staticmethod(write_request)
     with_options = staticmethod(with_options)

@@ -52,8 +52,8 @@ NOT_REASONING = re.compile(r"(ft:)?(gpt-3|gpt-4|chatgpt-|gpt-5[.\d]*-chat)")
 
 STATUS = re.compile("[45][0-9]{2}")
 
-MOST_ID = 40  # characters of a call's id at Chat Completions of some models; 64 elsewhere
-MOST_METADATA = (16, 64, 512)  # pairs, and characters of a key and of a value
+MAX_ID = 40  # characters of a call's id at Chat Completions of some models; 64 elsewhere
+MAX_METADATA = (16, 64, 512)  # pairs, and characters of a key and of a value
 
 FAILED = "The tool failed:"  # neither API has a field for it
 
@@ -143,7 +143,7 @@ def audio(block: AudioContent, where: str) -> JSONObject:
 
 def call_id(id: str) -> str:
     """The id of a tool call; the same other one each time if it is too long."""
-    return id if 0 < len(id) <= MOST_ID else other_id(id)
+    return id if 0 < len(id) <= MAX_ID else other_id(id)
 
 
 def reasons(model: str) -> bool:
@@ -175,7 +175,7 @@ def fields(prompt: Prompt, *, is_openai: bool) -> JSONObject:
 
 
 def _metadata(metadata: JSONObject) -> JSONObject:
-    pairs, key, value = MOST_METADATA
+    pairs, key, value = MAX_METADATA
     if len(metadata) > pairs:
         raise refused("metadata", f"at most {pairs} pairs")
     for name, text in metadata.items():

@@ -17,18 +17,18 @@ import json
 import re
 from base64 import b64decode, b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import Any, Literal, TypeAlias, Unpack, get_args
 from urllib.parse import urlsplit
 
 from anyio import move_on_after
-from pydantic_core import from_json
 
 from mcp_host.errors import SamplingError
-from mcp_host.protocol.sse import EventDecoder, LastEvent
+from mcp_host.protocol.sse import Event, EventDecoder, LastEvent
 from mcp_host.providers.adapter import Arguments, ProviderModel
-from mcp_host.providers.exchange.failures import Empty, Unfinished, reading, stream_of
+from mcp_host.providers.exchange.clients import Sdk
+from mcp_host.providers.exchange.failures import Empty, Unfinished, Unreadable, reading, stream_of
 from mcp_host.providers.exchange.replies import (
     Call,
     Reply,
@@ -40,6 +40,7 @@ from mcp_host.providers.exchange.replies import (
     token_counts,
 )
 from mcp_host.providers.exchange.requests import Prompt, not_of_assistant, refused
+from mcp_host.providers.exchange.streams import unwinding
 from mcp_host.providers.openai import (
     NAME_RULE,
     PROVIDER,
@@ -60,6 +61,7 @@ from mcp_host.providers.openai import (
     reasons,
     result_parts,
 )
+from mcp_host.providers.openai_chat_calls import StreamedCalls, is_object
 from mcp_host.sampling.request import Usage
 from mcp_host.types import (
     AudioContent,
@@ -77,7 +79,7 @@ Dialect: TypeAlias = Literal["openai", "compatible"]
 
 OPENAI_HOSTS = (".openai.com", ".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com")
 
-MOST_STOPS = 4  # "Up to 4 sequences where the API will stop": more are applied to the answer
+MAX_STOPS = 4  # "Up to 4 sequences where the API will stop": more are applied to the answer
 
 FINISH_REASONS = {
     "stop": END_TURN,
@@ -95,12 +97,15 @@ IN_ANSWER = frozenset({"content", "refusal"})
 
 DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]{1,60});base64,([A-Za-z0-9+/=]*)")
 
-MOST_CHUNK = 64 * 1024 * 1024  # bytes: a chunk may have an image
+MAX_CHUNK = 64 * 1024 * 1024  # bytes: a chunk may have an image
+
+DONE = b"[DONE]"
 
 END_TIMEOUT = 1.0  # seconds for the end of a response after its last chunk: then the connection can be used again
 
 OPEN = "_open"  # in a reply that is being folded: what has come of the message
-PLACES = "_places"  # in what has come of a message: the last call of each id and index
+CALLS = "_calls"  # in what has come of a message: its `StreamedCalls`
+NOT_DONE = "_not_done"  # in a reply that is being folded: its stream ended without ``[DONE]``
 
 
 # Requests
@@ -121,7 +126,7 @@ def write_request(prompt: Prompt, dialect: Dialect = "openai") -> JSONObject:
     if is_openai and request.metadata and not prompt.options.get("store"):
         raise refused("metadata", "none unless the host stores the answers (store)")
     stops = [stop for stop in request.stop_sequences or () if stop]
-    if stops and len(stops) <= MOST_STOPS and not (is_openai and reasons(prompt.model)):
+    if stops and len(stops) <= MAX_STOPS and not (is_openai and reasons(prompt.model)):
         body["stop"] = stops
     if is_openai and (own := format_of(prompt)) is not None:
         body["response_format"] = {"type": "json_schema", "json_schema": own}
@@ -230,6 +235,8 @@ def read_reply(reply: JSONObject, prompt: Prompt, dialect: Dialect = "openai") -
     if not finish_reason:
         raise Unfinished
     message: JSONObject = _whole(reply[OPEN]) if OPEN in reply else choice["message"]
+    if NOT_DONE in reply and FINISH_REASONS.get(finish_reason) == TOOL_USE and not _has_whole_calls(message):
+        raise Unfinished  # some servers send the finish reason before the last deltas
     content = _read_message(message, prompt)
     stop_reason = _stop_reason(choice, message)
     if stop_reason == END_TURN and dialect == "openai" and (own := own_call(content, prompt)) is not None:
@@ -243,6 +250,12 @@ def read_reply(reply: JSONObject, prompt: Prompt, dialect: Dialect = "openai") -
         turn=_turn(message),
         usage=_usage(object_in(reply.get("usage"))),
     )
+
+
+def _has_whole_calls(message: JSONObject) -> bool:
+    """Whether a message has calls, and all of their arguments."""
+    written = [_written(call["function"].get("arguments")) for call in _calls(message)]
+    return bool(written) and all(map(is_object, written))
 
 
 def _stop_reason(choice: JSONObject, message: JSONObject) -> str:
@@ -325,7 +338,8 @@ def _calls(message: JSONObject) -> Sequence[JSONObject]:
 
 def _written(arguments: object) -> str:
     """The arguments of a call as each server takes them back: the text of an object."""
-    return arguments if isinstance(arguments, str) and arguments.strip() else json.dumps(arguments or {})
+    arguments = text_arguments(arguments) or {}
+    return arguments if isinstance(arguments, str) else json.dumps(arguments)
 
 
 def _usage(usage: JSONObject) -> Usage | None:
@@ -352,7 +366,7 @@ def read_event(reply: JSONObject, event: JSONObject) -> str:
     """
     if event.get("error") or event.get("object") == "error":  # of older servers with vLLM: the event itself
         raise model_failed(event.get("error") or event)
-    for name in ("id", "model", "usage"):
+    for name in ("id", "model", "usage", NOT_DONE):
         if event.get(name):
             reply[name] = event[name]
     said = ""
@@ -378,7 +392,7 @@ def _add_delta(message: JSONObject, delta: JSONObject) -> str:
         if name in ("data", "transcript") and heard:
             message.setdefault("audio", {}).setdefault(name, []).append(heard)
     for call in _calls(delta):
-        _add_call(message, call)
+        message.setdefault(CALLS, StreamedCalls()).add(call)
     return said
 
 
@@ -394,63 +408,6 @@ def _add_detail(details: list[JSONObject], delta: JSONObject) -> None:
     last.update({name: value for name, value in delta.items() if name != field and value is not None})
 
 
-def _add_call(message: JSONObject, delta: JSONObject) -> None:
-    function = delta.get("function") or {}
-    piece = function.get("arguments")
-    if piece is not None and not isinstance(piece, str):
-        piece = json.dumps(piece)
-    calls: list[JSONObject] = message.setdefault("tool_calls", [])
-    places: dict[object, JSONObject] = message.setdefault(PLACES, {})
-    id, index = delta.get("id"), delta.get("index")
-    call = _call_of(calls, places, delta, function.get("name"))
-    if call is None or (function.get("name") and not id and _is_whole(call) and _is_object(piece)):
-        call = {"function": {"name": "", "arguments": []}}
-        calls.append(call)
-        if index is not None:
-            places["index", index] = call
-    if id and not call.get("id"):
-        places["id", id] = call
-    call |= {name: value for name, value in delta.items() if name not in ("function", "id") and value is not None}
-    call["id"] = call.get("id") or id
-    known = call["function"]
-    if (name := function.get("name")) and name != known["name"]:
-        known["name"] += name
-    if piece:
-        known["arguments"].append(piece)
-
-
-def _call_of(
-    calls: Sequence[JSONObject], places: Mapping[object, JSONObject], delta: JSONObject, name: str | None
-) -> JSONObject | None:
-    """The call that *delta* goes on with; None if it begins another.
-
-    It has the index of its call. Servers that send no index, or 0 for each, send whole calls: one begins where there is
-    a name with another id, or with none. Some repeat the id, some make another for each delta, without a name.
-    """
-    id, index = delta.get("id"), delta.get("index")
-    if index is None:
-        if id and (same := places.get(("id", id))) is not None:
-            return same
-        return None if name or not calls else calls[-1]
-    call = places.get(("index", index))
-    if call is None or (name and id and call["id"] and id != call["id"]):
-        return None
-    return call
-
-
-def _is_whole(call: JSONObject) -> bool:
-    """Whether a call came in one delta. Ollama and others had 0 for the index of each, and some have no ids."""
-    pieces = call["function"]["arguments"]
-    return len(pieces) == 1 and _is_object(pieces[0])
-
-
-def _is_object(piece: str | None) -> bool:
-    try:
-        return isinstance(from_json(piece or ""), dict)
-    except ValueError:
-        return False
-
-
 def _whole(message: JSONObject) -> JSONObject:
     """The message that has been folded, as it is without a stream."""
     whole: JSONObject = {"role": "assistant", "content": None}
@@ -460,10 +417,8 @@ def _whole(message: JSONObject) -> JSONObject:
     if (spoken := message.get("audio")) and "data" in spoken:
         data = b64encode(b"".join(map(b64decode, spoken["data"]))).decode()
         whole["audio"] = {"data": data, "transcript": "".join(spoken.get("transcript", ()))}
-    whole["tool_calls"] = [
-        {"type": "function", **call, "function": {name: _joined(text) for name, text in call["function"].items()}}
-        for call in message.get("tool_calls", ())
-    ]
+    if CALLS in message:
+        whole["tool_calls"] = message[CALLS].whole()
     return whole
 
 
@@ -488,6 +443,7 @@ class OpenAIChatModel(ProviderModel):
     provider = PROVIDER
     name_rule = NAME_RULE
     cuts_at_stops = True
+    _sdk = Sdk("openai.AsyncOpenAI()", "chat.completions.create")
 
     def __init__(
         self, client: Any, model: str, *, dialect: Dialect | None = None, **arguments: Unpack[Arguments]
@@ -519,7 +475,8 @@ class OpenAIChatModel(ProviderModel):
         create = self._client.chat.completions.with_streaming_response.create
         async with create(messages=[], **arguments_of(body), stream=True) as response:
             with stream_of(response):
-                yield chunks(response)
+                async with unwinding(response.iter_bytes(), response) as received, aclosing(chunks(received)) as read:
+                    yield read
 
 
 def dialect_of(client: Any) -> Dialect:
@@ -528,19 +485,18 @@ def dialect_of(client: Any) -> Dialect:
     return "openai" if f".{host}".endswith(OPENAI_HOSTS) or "Azure" in type(client).__name__ else "compatible"
 
 
-async def chunks(response: Any, *, end_timeout: float = END_TIMEOUT) -> AsyncGenerator[JSONObject]:
+async def chunks(received: AsyncIterator[bytes], *, end_timeout: float = END_TIMEOUT) -> AsyncGenerator[JSONObject]:
     """The chunks of a response, to its end, for which it has *end_timeout* seconds after the last one. The SDK's own
     stream leaves generators open after the last chunk, of which trio warns.
 
-    The end is ``[DONE]``. Some servers do not send it: then it is the chunk with the usage, which is asked for and comes
-    last. A finish reason is no end, because some servers send it before the last deltas.
+    The end is ``[DONE]``. Some servers do not send it: then the last chunk says so, and the reply is whole if it has a
+    finish reason, see `read_reply`.
 
     Raises:
-        ProviderError: The response ended before.
+        Unfinished: The response ended in the middle of a chunk.
     """
-    received = response.iter_bytes()
-    decoder = EventDecoder(MOST_CHUNK, LastEvent())
-    has_usage = has_begun = has_chunk = False
+    decoder = EventDecoder(MAX_CHUNK, LastEvent())
+    has_begun = has_chunk = False
     reply: list[bytes] = []  # one JSON object: of servers that know no streams, and errors of others
     async for some in received:
         if reply or (not has_begun and some.lstrip()[:1] == b"{"):
@@ -548,22 +504,47 @@ async def chunks(response: Any, *, end_timeout: float = END_TIMEOUT) -> AsyncGen
             continue
         has_begun = True
         for event in decoder.feed(some):
-            if event.data.startswith(b"[DONE]"):
+            if event.data.startswith(DONE):
                 with move_on_after(end_timeout):
                     async for _ in received:
                         pass
                 return
-            with reading():
-                chunk = json.loads(event.data)
             has_chunk = True
-            has_usage = bool(chunk.get("usage"))
-            yield {"error": chunk.get("error") or chunk} if event.type == "error" else chunk
+            yield _read_chunk(event)
     if reply:
-        with reading():
-            whole = _as_chunk(json.loads(b"".join(reply)))
-        yield whole
-    elif not has_usage and not any(event.data.startswith(b"[DONE]") for event in decoder.end()):
-        raise Unfinished if has_chunk else Empty
+        yield _read_whole(reply)
+        return
+    for chunk in _last_chunks(decoder, has_chunk=has_chunk):
+        yield chunk
+
+
+def _read_whole(parts: Sequence[bytes]) -> JSONObject:
+    """A whole reply, where a stream was asked for, as a chunk."""
+    with reading():
+        return _as_chunk(json.loads(b"".join(parts)))
+
+
+def _last_chunks(decoder: EventDecoder, *, has_chunk: bool) -> Iterator[JSONObject]:
+    """The last chunk, if its blank line is missing, and what says that there was no ``[DONE]``."""
+    for event in decoder.end():
+        if event.data.startswith(DONE):
+            return
+        try:
+            last = _read_chunk(event)
+        except Unreadable:
+            raise (Unfinished if has_chunk else Empty) from None
+        has_chunk = True
+        yield last
+    if has_chunk:
+        yield {NOT_DONE: True}
+
+
+def _read_chunk(event: Event) -> JSONObject:
+    with reading():
+        chunk = json.loads(event.data)
+        if not isinstance(chunk, dict):
+            raise TypeError("no object")
+        return {"error": chunk.get("error") or chunk} if event.type == "error" else chunk
 
 
 def _as_chunk(reply: JSONObject) -> JSONObject:

@@ -15,6 +15,7 @@ from typing import Any, assert_never
 
 from mcp_host.errors import SamplingError
 from mcp_host.providers.adapter import ProviderModel
+from mcp_host.providers.exchange.clients import Sdk
 from mcp_host.providers.exchange.failures import Unfinished, stream_of
 from mcp_host.providers.exchange.replies import (
     Call,
@@ -28,6 +29,7 @@ from mcp_host.providers.exchange.replies import (
     token_counts,
 )
 from mcp_host.providers.exchange.requests import Prompt, not_of_assistant, refused
+from mcp_host.providers.exchange.streams import unwinding
 from mcp_host.providers.openai import (
     NAME_RULE,
     PROVIDER,
@@ -308,6 +310,8 @@ def read_event(reply: JSONObject, event: JSONObject) -> str:
             reply.pop(PLACES, None)
             reply.update(event["response"])
             reply["output"] = _output(slots, event["response"].get("output") or [])
+            if kind != "response.failed" and not any(map(_is_shown, slots.values())):
+                return "".join([block for block in _read_output(reply["output"])[0] if isinstance(block, str)])
         case "error":
             raise model_failed(event.get("error") or event)
     return ""
@@ -330,6 +334,11 @@ def _pieces(reply: JSONObject, event: JSONObject, name: str) -> list[str]:
     index = event.get("content_index", event.get("summary_index", 0))
     found: list[str] = _slot(reply, event)["pieces"].setdefault((name, index), [])
     return found
+
+
+def _is_shown(slot: JSONObject) -> bool:
+    """Whether events had a text of the item that is in the answer. Some servers send only the end of a response."""
+    return any(name in IN_ANSWER for name, _ in slot["pieces"])
 
 
 def _output(slots: dict[int, JSONObject], last: Sequence[JSONObject]) -> list[JSONObject]:
@@ -369,6 +378,7 @@ class OpenAIModel(ProviderModel):
     provider = PROVIDER
     name_rule = NAME_RULE
     cuts_at_stops = True
+    _sdk = Sdk("openai.AsyncOpenAI()", "responses.create")
 
     write_request = staticmethod(write_request)
     read_reply = staticmethod(read_reply)
@@ -385,4 +395,5 @@ class OpenAIModel(ProviderModel):
     async def request_events(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
         async with await self._client.responses.create(**arguments_of(body), stream=True) as events:
             with stream_of(events):
-                yield as_events(events)
+                async with unwinding(as_events(events), events) as read:
+                    yield read

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 APPROVAL_FAILED = "this client failed to ask for approval"  # all that the server is told
 
-MOST_GRANTS = 64  # sets of tools allowed for one call or one connection; beyond that, the oldest is forgotten
+MAX_GRANTS = 64  # sets of tools allowed for one call or one connection; beyond that, the oldest is forgotten
 
 Scope: TypeAlias = Literal["request", "call", "session"]
 SCOPES = frozenset(get_args(Scope))
@@ -143,7 +143,7 @@ class Approvals:
         owners: dict[str, object] = {"session": self, "call": request.outer and request.outer.weak_key}
         if (owner := owners.get(scope)) is None:
             return
-        self._grants.setdefault(owner, deque(maxlen=MOST_GRANTS)).append(self._digests(request))
+        self._grants.setdefault(owner, deque(maxlen=MAX_GRANTS)).append(self._digests(request))
         for asking, other in self._asking.items():
             if self._is_granted(other):
                 asking.cancel()

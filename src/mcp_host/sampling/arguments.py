@@ -80,7 +80,7 @@ class ArgumentChecker:
 
         key = json.dumps(source)
         if (kept := self._kept.get(key)) is None:
-            kept = self._kept[key] = _KeptSchema(Schema(source, most_steps=MAX_STEPS))
+            kept = self._kept[key] = _KeptSchema(Schema(source, max_steps=MAX_STEPS))
             if len(self._kept) > MAX_SCHEMAS:
                 self._kept.popitem(last=False)
         else:

@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 TOOL_FIELDS = ("tools", "toolChoice", "tool_choice")  # the last is the spelling of drafts of SEP-1577
 NO_TOOLS = "this client did not declare sampling.tools"
 
-MOST_TOKENS = 2**53 - 1  # the largest integer that every JSON parser keeps (RFC 8259, section 6)
+MAX_SAFE_INTEGER = 2**53 - 1  # the largest integer that every JSON parser keeps (RFC 8259, section 6)
 LONGER = 5  # written again, JSON can be at most this many times longer: 1e15 becomes 1000000000000000.0
 SMALLEST_BLOCK = len('{"type":"text","text":""}')  # bytes
 THIS = "the request has"
@@ -121,8 +121,8 @@ def check_sizes(params: CreateMessageRequestParams, limits: SamplingLimits, size
         LimitExceeded: A limit is exceeded.
         ProtocolError: maxTokens is out of range, or something cannot be written as JSON.
     """
-    if not 1 <= params.max_tokens <= MOST_TOKENS:  # not quoted: Python refuses to write an int of 5,000 digits
-        raise ProtocolError(f"maxTokens: must be from 1 to {MOST_TOKENS}")
+    if not 1 <= params.max_tokens <= MAX_SAFE_INTEGER:  # not quoted: Python refuses to write an int of 5,000 digits
+        raise ProtocolError(f"maxTokens: must be from 1 to {MAX_SAFE_INTEGER}")
     for index, tool in enumerate(params.tools or ()):
         if len(tool.name) > limits.tool_name:
             _check("tool_name", len(tool.name), limits.tool_name, where=f"tools[{index}]: ")

@@ -22,10 +22,10 @@ SGR: Mapping[Style, str] = {"bold": "1", "dim": "2", "green": "32", "cyan": "36"
 NAME_SHOWN = 60  # characters of a name
 NARROWEST = 40  # columns; in a narrower terminal lines wrap past the margin
 TAB = "    "
-MOST_COUNTED = 1000  # rows that are only counted; a server may send 500,000
+MAX_COUNTED = 1000  # rows that are only counted; a server may send 500,000
 
 SPACES = re.compile(" +")
-MOST_MARKS = 8  # on one character; scripts need four or five, and rows would have no end
+MAX_MARKS = 8  # on one character; scripts need four or five, and rows would have no end
 INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0d\uffa0\U000e0100-\U000e01ef]"
 )
@@ -57,7 +57,7 @@ class _Cleaner:
 
     def _visible(self, char: str) -> str:
         self._marks = self._marks + 1 if _is_mark(char) else 0
-        if self._marks > MOST_MARKS or INVISIBLE.match(char):
+        if self._marks > MAX_MARKS or INVISIBLE.match(char):
             return char.encode("unicode_escape").decode()
         return char
 
@@ -257,9 +257,9 @@ class Layout:
         """The first rows of a server's text, and how many more there are. All of them if *most* is None."""
         rows = iter(rows)
         yield from islice(rows, most)
-        hidden = sum(1 for _ in islice(rows, MOST_COUNTED))
+        hidden = sum(1 for _ in islice(rows, MAX_COUNTED))
         if hidden:
-            count = f"at least {hidden}" if hidden == MOST_COUNTED else f"{hidden}"
+            count = f"at least {hidden}" if hidden == MAX_COUNTED else f"{hidden}"
             yield self.styled(f"{MARGIN}... and {count} more line{'s' * (hidden > 1)}", "dim")
 
     def who_asks(self, server: str, outer: OuterCall | None) -> Iterator[str]:

@@ -108,6 +108,8 @@ class ScriptedPeer:
         Returns:
             The ``server/discover`` request.
         """
+        if isinstance(versions, str):
+            raise TypeError(f"versions has to be a list of texts, such as {[versions]!r}, not one text")
         request = await self.receive(DISCOVER)
         result: Wire = {
             "resultType": "complete",

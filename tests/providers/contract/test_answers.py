@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
 import socket
 import traceback
+import warnings
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -21,7 +23,7 @@ from tests.providers.conftest import Serve
 from tests.providers.contract.adapters import ADAPTERS, Adapter, exchanges, reached, thoughts
 from tests.providers.contract.asking import ADD, LOOK, Wire, ask, assistant, request, result, user
 from tests.providers.scripted import Broken, Called, Failed, Said, Stalled
-from tests.providers.servers.base import Heard
+from tests.providers.servers.base import Heard, sse
 
 THOROUGH = bool(os.environ.get("THOROUGH"))
 
@@ -373,6 +375,27 @@ async def test_an_error_in_the_middle_of_a_stream_is_an_error_without_its_text(
             await ask(make(stream=True))
 
     assert "secret" not in "".join(traceback.format_exception(caught.value))
+
+
+NO_SUCH_BLOCK = {"type": "content_block_delta", "index": 9, "delta": {"type": "text_delta", "text": "x"}}
+
+
+async def test_a_stream_that_fails_leaves_no_generator_open(adapter: Adapter, serve: Serve) -> None:
+    """Trio warns of each. The SDKs of the others leave theirs open, as does Anthropic's if it fails itself."""
+    if adapter.name in ("gemini", "ollama", "pydantic-ai"):
+        return
+    error = sse(NO_SUCH_BLOCK, "content_block_delta") if adapter.name == "anthropic" else adapter.stream_error
+    server = serve(adapter.server)
+    server.say(Broken(said=Said(text="a long answer " * 20), events=4, error=error))
+    async with adapter.open(server.url, server.key) as make:
+        model = make(stream=True)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            with anyio.fail_after(10), pytest.raises(ProviderError):
+                await ask(model)
+            gc.collect()
+
+    assert [str(warning.message) for warning in warned] == []
 
 
 async def test_with_the_hosts_consent_the_text_is_progress_of_the_request(adapter: Adapter, serve: Serve) -> None:

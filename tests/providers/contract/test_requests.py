@@ -9,6 +9,7 @@ import pytest
 from anyio import fail_after
 
 from mcp_host.errors import InputRefused, SamplingError
+from mcp_host.sampling import run_tool_loop
 from tests.providers.conftest import Serve
 from tests.providers.contract.adapters import ADAPTERS, Adapter, reached, tools_of
 from tests.providers.contract.asking import ADD, LOOK, Wire, after, ask, assistant, refused, result, used, user
@@ -98,6 +99,19 @@ async def test_an_image_of_the_assistant_reaches_the_model_or_is_refused(adapter
 async def test_what_a_tool_returns_reaches_the_model_or_is_refused(adapter: Adapter, serve: Serve, kind: str) -> None:
     block, marker = BLOCKS[kind]
     await check(adapter, serve, f"result.{kind}", after("Here:", block), marker, tools=[ADD])
+
+
+async def test_half_of_a_character_in_a_prompt_or_from_a_function_ends_no_loop(adapter: Adapter, serve: Serve) -> None:
+    def look() -> str:
+        """Look."""
+        return "caf\udce9"  # as `os.listdir` gives a name that is no UTF-8
+
+    server = serve(adapter.server, Said(calls=[Called("look")]), Said(text="ok"))
+    async with adapter.open(server.url, server.key) as make:
+        done = await run_tool_loop(make(), "a\ud83d b", system_prompt="c\ud83d", tools=[look])
+
+    assert done.text == "ok"
+    assert [reached(server, words) for words in ("caf\ufffd", "a\ufffd b", "c\ufffd")] == [True] * 3
 
 
 async def test_a_result_that_is_only_a_picture_is_taken(adapter: Adapter, serve: Serve) -> None:

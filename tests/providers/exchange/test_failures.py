@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import io
 import json
@@ -20,7 +21,16 @@ import openai
 import pytest
 
 from mcp_host.errors import ProviderError, SamplingError
-from mcp_host.providers.exchange.failures import Unfinished, Unreadable, code_among, provider_error, reading
+from mcp_host.providers.exchange.failures import (
+    BAD_HEADER,
+    MISUSED,
+    NOT_FOUND,
+    Unfinished,
+    Unreadable,
+    code_among,
+    provider_error,
+    reading,
+)
 
 SECRET = "sk-ant-secret"
 
@@ -111,7 +121,7 @@ def of_anthropic(status: int, kind: object = "rate_limit_error", **headers: str)
             *(429, "RESOURCE_EXHAUSTED", 38.5, True),
             "OfGoogle (HTTP 429), RESOURCE_EXHAUSTED, try again after 38.5 seconds",
         ),
-        (OfOllama(404), 404, None, None, False, "OfOllama (HTTP 404)"),
+        (OfOllama(404), 404, None, None, False, f"not found: {NOT_FOUND} (HTTP 404)"),
         (OfOllama(-1), None, None, None, False, "OfOllama"),
         (
             anthropic.APIConnectionError(request=httpx2.Request("POST", "https://api")),
@@ -198,6 +208,65 @@ def test_a_connection_that_failed_has_the_systems_reason(cause: Exception, reaso
     exc.__context__.__cause__.__cause__ = cause
 
     assert str(provider_error(exc, "ollama")) == f"ollama: ConnectionError at localhost:11434 ({reason})"
+
+
+def unknown(argument: str) -> Exception:
+    def method() -> None:
+        raise NotImplementedError  # pragma: no cover
+
+    with pytest.raises(TypeError) as raised:
+        method(**{argument: "x"})
+    return raised.value
+
+
+def ended_loop() -> Exception:
+    loop = asyncio.new_event_loop()
+    loop.close()
+    with pytest.raises(RuntimeError) as raised:
+        loop.call_soon(print)
+    return raised.value
+
+
+def not_ascii() -> Exception:
+    with pytest.raises(UnicodeEncodeError) as raised:
+        f"{SECRET}é".encode("ascii")
+    return raised.value
+
+
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        (unknown("top_k"), "TypeError: the SDK's method takes no 'top_k'; "
+         "a field that it does not know belongs in the option extra_body"),
+        (unknown(f"{SECRET}123"), f"TypeError: {MISUSED}"),
+        (TypeError(SECRET), f"TypeError: {MISUSED}"),
+        (AttributeError(SECRET), f"AttributeError: {MISUSED}"),
+        (not_ascii(), BAD_HEADER),
+        (ended_loop(), "the client belongs to an event loop that has ended: make a client in each"),
+    ],
+    ids=["an unknown option", "an option that looks like a key", "TypeError", "AttributeError", "a key", "a loop"],
+)  # fmt: skip
+def test_a_mistake_of_the_host_says_what_to_look_at(mistake: Exception, said: str) -> None:
+    error = provider_error(mistake, "anthropic", is_stream=True)
+
+    assert (str(error), error.transient, error.original) == (f"anthropic: {said}", False, mistake)
+
+
+def test_a_loop_that_has_ended_is_no_failed_connection() -> None:
+    """Anthropic's SDK takes it for one, and fallbacks would ask another model from then on."""
+    exc = anthropic.APIConnectionError(request=httpx2.Request("POST", "https://api"))
+    exc.__cause__ = ended_loop()
+
+    assert provider_error(exc, "anthropic").transient is False
+
+
+def test_a_mistake_that_the_caller_handles_is_none_of_the_next_request() -> None:
+    """As where another client is asked in an ``except``."""
+    exc = anthropic.InternalServerError("", response=response(503), body=None)
+    exc.__context__ = ended_loop()
+
+    error = provider_error(exc, "anthropic")
+    assert (error.status, error.transient) == (503, True)
 
 
 def test_a_date_says_how_long_to_wait() -> None:
@@ -351,3 +420,10 @@ def test_an_error_that_was_taken_out_of_a_group_has_an_end() -> None:
         error = provider_error(exc, "p")
 
     assert (str(error), error.transient) == ("p: ConnectionError", True)
+
+
+def test_an_error_that_is_its_own_cause_has_an_end() -> None:
+    exc = ConnectionError("cut")
+    exc.__cause__ = exc
+
+    assert provider_error(exc, "p").transient is True

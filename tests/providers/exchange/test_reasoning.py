@@ -70,6 +70,10 @@ def restore(
     return store.restore(asked, belongs_to=owner, names=names, altered=altered)
 
 
+def without_key(blocks: list[Wire]) -> list[Wire]:
+    return with_other_ids(without_meta(blocks))
+
+
 def results(blocks: list[Wire]) -> Wire:
     return user(*[result(block["id"], text("3")) for block in blocks if block["type"] == "tool_use"])
 
@@ -418,3 +422,47 @@ def test_a_turn_is_never_restored_into_another_loop(steps: list[str], drops: boo
                 gc.collect(0)
     for loop in loops:
         loop.turn(store)
+
+
+def test_calls_that_come_back_without_their_key_are_refused_by_choice() -> None:
+    store = ReasoningStore()
+    sent = without_key(keep(store))
+    again = keep(store, [call(a=2)])
+
+    assert restore(store, user(text("?")), assistant(*sent), results(sent)).turns == {}
+    with pytest.raises(InputRefused, match=r"^messages\[1\]: its tool calls have lost the key to their reasoning"):
+        restore(store, user(text("?")), assistant(*sent), results(sent), altered="refuse")
+    with pytest.raises(InputRefused, match=r"^messages\[0\]: its tool calls have lost the key"):
+        restore(store, assistant(*sent), results(sent), assistant(*again), results(again), altered="refuse")
+
+
+@pytest.mark.parametrize(
+    ("sent", "asked"),
+    [
+        (keep(ReasoningStore(), [call(a=3)]), {}),
+        (keep(ReasoningStore()), {"server": "other"}),
+        (keep(ReasoningStore()), {"session": object()}),
+        (keep(ReasoningStore()), {"owner": ("anthropic", "haiku")}),
+    ],
+    ids=["other arguments", "another server", "another connection", "another model"],
+)
+def test_calls_without_a_key_that_this_client_kept_no_reasoning_of_are_not_refused(
+    sent: list[Wire], asked: dict[str, Any]
+) -> None:
+    store = ReasoningStore()
+    keep(store)
+    unmarked = without_key(sent)
+
+    restored = restore(store, assistant(*unmarked), results(unmarked), altered="refuse", **asked)
+
+    assert restored.turns == {}
+
+
+def test_equal_calls_that_were_made_without_reasoning_may_stand_beside_those_with_it() -> None:
+    store = ReasoningStore()
+    sent = keep(store)
+    plain = without_key(sent)
+
+    restored = restore(store, assistant(*sent), results(sent), assistant(*plain), results(plain), altered="refuse")
+
+    assert restored.turns == {0: TURN}

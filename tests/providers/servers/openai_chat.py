@@ -22,8 +22,8 @@ from tests.providers.servers.base import JSON, Heard, ModelServer, Refusal, sse
 
 LONGEST_NAME = 64  # spec: FunctionObject.name, "with a maximum length of 64"
 LONGEST_CALL_ID = 40  # https://github.com/vercel/ai/issues/8132: "maximum length 40"
-MOST_TOOLS = 128  # spec: CreateChatCompletionRequest.tools, "A max of 128 functions are supported"
-MOST_STOPS = 4  # spec: StopConfiguration.maxItems
+MAX_TOOLS = 128  # spec: CreateChatCompletionRequest.tools, "A max of 128 functions are supported"
+MAX_STOPS = 4  # spec: StopConfiguration.maxItems
 AUDIO_MODELS = ("gpt-4o-audio", "gpt-audio")  # guide audio: the models that take input_audio
 
 
@@ -82,8 +82,8 @@ class OpenAIChatServer(ModelServer):
             return
         if not tools:
             raise Refusal("Invalid 'tools': empty array. Expected an array with minimum length 1.")
-        if len(tools) > MOST_TOOLS:
-            raise Refusal(f"Invalid 'tools': array too long. Expected an array with maximum length {MOST_TOOLS}.")
+        if len(tools) > MAX_TOOLS:
+            raise Refusal(f"Invalid 'tools': array too long. Expected an array with maximum length {MAX_TOOLS}.")
         functions = [tool["function"] for tool in tools]
         for index, function in enumerate(functions):
             rules.check_name(function["name"], f"tools[{index}].function.name", LONGEST_NAME)
@@ -286,8 +286,8 @@ def _check_part(part: JSON, place: str, model: str) -> None:
 
 def _check_model(body: JSON) -> None:
     stop = body.get("stop")
-    if isinstance(stop, list) and not 1 <= len(stop) <= MOST_STOPS:
-        raise Refusal(f"Invalid 'stop': expected an array of 1 to {MOST_STOPS} strings.")
+    if isinstance(stop, list) and not 1 <= len(stop) <= MAX_STOPS:
+        raise Refusal(f"Invalid 'stop': expected an array of 1 to {MAX_STOPS} strings.")
     if body.get("max_tokens") is not None and body.get("max_completion_tokens") is not None:
         raise Refusal("Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.")
     if body.get("stream_options") is not None and body.get("stream") is not True:

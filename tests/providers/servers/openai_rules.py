@@ -26,7 +26,7 @@ NAME = re.compile(r"[a-zA-Z0-9_-]+")  # spec: FunctionToolParam.name, FunctionOb
 REASONING = re.compile(r"(o\d|gpt-5)(?!.*-chat)")
 
 # guide structured-outputs, "Supported schemas"
-MOST_PROPERTIES, DEEPEST, MOST_ENUM_VALUES, MOST_TEXT = 5000, 10, 1000, 120_000
+MAX_PROPERTIES, DEEPEST, MAX_ENUM_VALUES, MAX_TEXT = 5000, 10, 1000, 120_000
 NEVER_IN_STRICT = ("allOf", "not", "dependentRequired", "dependentSchemas", "if", "then", "else", "oneOf")
 STRING_FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid")
 
@@ -123,7 +123,7 @@ def check_strict(schema: object, kind: str) -> None:
         names += node.get("properties", {})
         values += node.get("enum", [])
     text = sum(len(value) for value in (*names, *values) if isinstance(value, str))
-    if len(names) > MOST_PROPERTIES or len(values) > MOST_ENUM_VALUES or text > MOST_TEXT:
+    if len(names) > MAX_PROPERTIES or len(values) > MAX_ENUM_VALUES or text > MAX_TEXT:
         raise Refusal(f"Invalid schema for {kind}: the schema is too large.")
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
+from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
@@ -343,6 +345,7 @@ async def test_a_client_that_renames_its_tools_can_be_used_with_another(era: str
     ("arguments", "error", "problem"),
     [
         ({"messages": [UserMessage("hello")]}, TypeError, "not both"),
+        ({"stop_sequences": "."}, TypeError, "stop_sequences must be a list of str, not a str"),
         ({"tools": calculator}, TypeError, r"tools=\[client, function\]"),
         ({"tools": [3]}, TypeError, r"tools\[0\] is an object of int, neither a client nor a function"),
         ({"tools": [refuse, calculator()]}, TypeError, r"tools\[1\].*async with Client\(server\) as client"),
@@ -731,3 +734,95 @@ async def test_loops_within_each_other_are_bounded_in_depth(era: str, caplog: py
 async def loop_with(model: Handler, client: Client) -> LoopResult:
     with fail_after(60):
         return await run_tool_loop(model, "dig", tools=[client])
+
+
+FILE = "caf\udce9.txt"  # as `os.listdir` gives a name that is no UTF-8
+
+
+def plain_text() -> str:
+    return FILE
+
+
+def typed() -> list[str]:
+    return [FILE]
+
+
+def untyped() -> object:
+    return {FILE: 1}
+
+
+@dataclass
+class Sizes:
+    bytes: dict[str, int]
+
+
+def a_dataclass() -> object:
+    return (Sizes({FILE: 1}),)
+
+
+def a_path() -> PurePosixPath:
+    return PurePosixPath(FILE)
+
+
+def a_link() -> ResourceLink:
+    return ResourceLink(name=FILE, uri="file:///caf%E9.txt")
+
+
+def whole_result() -> CallToolResult:
+    return CallToolResult(content=[TextContent(text=FILE)], structured_content={"files": [FILE]})
+
+
+def failing() -> str:
+    raise ToolError(f"no {FILE}")
+
+
+SHOWN = "caf\ufffd.txt"
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (plain_text, {"content": [{"type": "text", "text": SHOWN}]}),
+        (typed, {"content": [{"type": "text", "text": f'["{SHOWN}"]'}], "structuredContent": {"result": [SHOWN]}}),
+        (untyped, {"content": [{"type": "text", "text": f'{{"{SHOWN}":1}}'}], "structuredContent": {SHOWN: 1}}),
+        (
+            a_dataclass,
+            {
+                "content": [{"type": "text", "text": f'[{{"bytes":{{"{SHOWN}":1}}}}]'}],
+                "structuredContent": {"result": [{"bytes": {SHOWN: 1}}]},
+            },
+        ),
+        (a_path, {"content": [{"type": "text", "text": SHOWN}], "structuredContent": {"result": SHOWN}}),
+        (a_link, {"content": [{"type": "resource_link", "name": SHOWN, "uri": "file:///caf%E9.txt"}]}),
+        (whole_result, {"content": [{"type": "text", "text": SHOWN}], "structuredContent": {"files": [SHOWN]}}),
+        (failing, {"content": [{"type": "text", "text": f"no {SHOWN}"}], "isError": True}),
+    ],
+)
+async def test_half_of_a_character_in_what_a_function_returns_is_replaced(
+    function: Callable[[], object], expected: dict[str, object]
+) -> None:
+    done = await loop(ScriptedModel([ToolCall(function.__name__, {})], "Done."), function)
+
+    assert [call.result.to_wire() for call in done.steps[0].calls] == [expected]
+
+
+async def test_half_of_a_character_in_a_prompt_is_replaced() -> None:
+    model = ScriptedModel("1", "2")
+    await run_tool_loop(model, "a\ud83d b", system_prompt="c\ud83d")
+    await run_tool_loop(
+        model, messages=[{"role": "system", "content": "c\ud83d"}, UserMessage("\ud83d\ude00 a\ud83d b")]
+    )
+
+    assert [[message.text for message in request.messages] for request in model.requests] == [
+        ["a\ufffd b"],
+        ["😀 a\ufffd b"],
+    ]
+    assert [request.system_prompt for request in model.requests] == ["c\ufffd", "c\ufffd"]
+
+
+async def test_ordinary_messages_stay_the_same_objects() -> None:
+    message = UserMessage("é")
+    model = ScriptedModel("1")
+    await run_tool_loop(model, messages=[message])
+
+    assert model.requests[0].messages[0] is message

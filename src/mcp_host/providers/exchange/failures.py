@@ -43,9 +43,14 @@ NO_URL = "UnsupportedProtocol"  # httpx calls it a TransportError, but it does n
 STREAMS = ("text/event-stream", "application/vnd.amazon.eventstream")
 """The types of streams: the second is Bedrock's."""
 
+NOT_FOUND = "is the model's name right, and the client's base URL?"  # of a 404: its body may say, but is not repeated
+
+BAD_HEADER = "a header, such as the key, has a character that HTTP does not allow"
+MISUSED = "is the client the SDK's async one, and do its method and the API take the options?"
+
 PORTS = {"http": 80, "https": 443}
 
-MOST_SECONDS = 7 * 24 * 3600.0  # a longer time is no answer to "when may I ask again"
+MAX_SECONDS = 7 * 24 * 3600.0  # a longer time is no answer to "when may I ask again"
 
 NOT_PARSED = (
     *("JSONDecodeError", "UnicodeDecodeError", "ValidationError", "UnknownApiResponseError"),
@@ -100,12 +105,16 @@ def stream_of(events: object) -> Iterator[None]:
         raise
 
 
-def provider_error(exc: Exception, provider: str, *, is_stream: bool = False) -> ProviderError:
+def provider_error(
+    exc: Exception, provider: str, *, is_stream: bool = False, not_found: str = NOT_FOUND
+) -> ProviderError:
     """What an SDK or the reading of a reply raised, as the error to raise instead.
 
     Its text has nothing that the provider or the SDK wrote. That of a failed connection has the host, the port, and
-    the system's reason. A stream that is cut is a failed connection.
+    the system's reason. A stream that is cut is a failed connection. *not_found* says what to look at after a 404.
     """
+    if (mistake := next(filter(None, map(_mistake, _chain(exc, with_contexts=False))), None)) is not None:
+        return ProviderError(provider, mistake, original=exc)
     if is_stream and (isinstance(exc, Unfinished) or _is_cut(exc)):
         problem = "the stream ended before the answer was complete"
         return ProviderError(provider, problem, transient=True, original=exc)
@@ -119,6 +128,10 @@ def provider_error(exc: Exception, provider: str, *, is_stream: bool = False) ->
         problem = "the reply cannot be read"
     elif status is None and (is_connection or wrong_url):
         problem += _connection(exc)
+    elif status == 404:
+        problem = f"not found: {not_found}"
+    elif status is None and isinstance(exc, TypeError | AttributeError):
+        problem = f"{problem}: {_unknown_argument(exc) or MISUSED}"
     return ProviderError(
         provider,
         problem,
@@ -132,15 +145,41 @@ def provider_error(exc: Exception, provider: str, *, is_stream: bool = False) ->
 
 def _is_not_parsed(exc: BaseException) -> bool:
     """Whether an SDK could not read a reply."""
-    return any(type(error).__name__ in NOT_PARSED or _is_of_json(error) for error in _chain(exc))
+    # Python's decoder raises a ValueError for a number of too many digits.
+    return any(type(error).__name__ in NOT_PARSED or _is_from(error, "json.decoder") for error in _chain(exc))
 
 
-def _is_of_json(exc: BaseException) -> bool:
-    """Whether Python's JSON decoder raised it, which raises a ValueError for a number of too many digits."""
+def _mistake(exc: BaseException) -> str | None:
+    """What the host did wrong, in our words, if *exc* tells: asking again would not help. Its own text may have the key."""
+    text = str(exc)
+    match exc:
+        case RuntimeError() if "client has been closed" in text:
+            return "the client is closed"
+        case RuntimeError() if "Event loop is closed" in text:
+            return "the client belongs to an event loop that has ended: make a client in each"
+        case UnicodeEncodeError(encoding="ascii"):
+            return BAD_HEADER
+        case TypeError() | ValueError() if _is_from(exc, "json.encoder"):
+            return "the request has a value that is no JSON: look at the options"
+    is_header = type(exc).__name__ == "LocalProtocolError" and text.startswith("Illegal header")
+    return BAD_HEADER if is_header else None
+
+
+def _unknown_argument(exc: BaseException) -> str | None:
+    """What to do with an option that the SDK's method does not take."""
+    match = re.search(r"unexpected keyword argument '([^']*)'", str(exc))
+    name = code_among([match[1]]) if match else None  # nothing that looks like a key
+    return (
+        name and f"the SDK's method takes no {name!r}; a field that it does not know belongs in the option extra_body"
+    )
+
+
+def _is_from(exc: BaseException, module: str) -> bool:
+    """Whether a module raised it."""
     trace = exc.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    return trace is not None and trace.tb_frame.f_globals.get("__name__") == "json.decoder"
+    return trace is not None and trace.tb_frame.f_globals.get("__name__") == module
 
 
 def _is_cut(exc: BaseException | None) -> bool:
@@ -220,7 +259,7 @@ def _retry_after(exc: Exception) -> float | None:
     found: list[float | None] = []
     said = getattr(exc, "retry_after", None)  # pydantic-ai has read it
     if isinstance(said, int | float) and said >= 0:
-        found.append(min(float(said), MOST_SECONDS))
+        found.append(min(float(said), MAX_SECONDS))
     if isinstance(headers, Mapping):
         found += [_seconds(headers.get("retry-after-ms"), 0.001), _seconds(headers.get("retry-after"))]
         found += [_until(headers.get("retry-after"))]
@@ -234,7 +273,7 @@ def _retry_after(exc: Exception) -> float | None:
 
 def _seconds(value: object, unit: float = 1.0) -> float | None:
     if isinstance(value, str) and re.fullmatch(r"\s*\d{1,12}(\.\d{0,12})?\s*", value, re.ASCII):
-        return min(float(value) * unit, MOST_SECONDS)
+        return min(float(value) * unit, MAX_SECONDS)
     return None
 
 
@@ -243,7 +282,7 @@ def _until(value: object) -> float | None:
         with suppress(ValueError, OverflowError):
             when = parsedate_to_datetime(value)
             seconds = (when if when.tzinfo else when.replace(tzinfo=UTC)) - datetime.now(UTC)
-            return min(max(seconds.total_seconds(), 0.0), MOST_SECONDS)
+            return min(max(seconds.total_seconds(), 0.0), MAX_SECONDS)
     return None
 
 
@@ -273,14 +312,17 @@ def _connection(exc: Exception) -> str:
     return (f" at {place}" if place else "") + (f" ({reason})" if reason else "")
 
 
-def _chain(exc: BaseException | None) -> Iterator[BaseException]:
-    """*exc*, and what it was raised from: an error that was taken out of a group may have the group as its context."""
+def _chain(exc: BaseException | None, *, with_contexts: bool = True) -> Iterator[BaseException]:
+    """*exc*, and what it was raised from: an error that was taken out of a group may have the group as its context.
+
+    A context may also be of another request: the one that the caller's ``except`` handles.
+    """
     seen: set[int] = set()
     while exc is not None and id(exc) not in seen:
         seen.add(id(exc))
         yield exc
         inner = exc.exceptions[0] if isinstance(exc, BaseExceptionGroup) else None
-        exc = inner or exc.__cause__ or exc.__context__
+        exc = inner or exc.__cause__ or (exc.__context__ if with_contexts else None)
 
 
 def _place(exc: BaseException) -> str | None:

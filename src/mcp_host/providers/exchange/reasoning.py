@@ -30,10 +30,10 @@ from mcp_host.errors import InputRefused
 from mcp_host.limits import check_count, check_seconds
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
 from mcp_host.providers.exchange.names import ToolNames
-from mcp_host.providers.exchange.texts import readable
 from mcp_host.sampling.request import SamplingRequest
 from mcp_host.types import SamplingMessage, TextContent, ToolResultContent, ToolUseContent
 from mcp_host.types.sampling import SamplingMessageContentBlock
+from mcp_host.types.texts import readable
 
 META_KEY = "mcp-host/reasoning"
 """In the ``_meta`` of a tool use. The specification reserves prefixes whose labels are ``mcp`` or ``modelcontextprotocol``."""
@@ -46,6 +46,7 @@ MAX_TURNS = 4096
 SHARES = 4  # one connection may fill a quarter: it cannot make the store forget the turns of all others
 
 FORGOTTEN = "the reasoning of its tool calls is no longer known to this client, which does not go on without it"
+UNMARKED = "its tool calls have lost the key to their reasoning, and this client does not go on without it"
 ALTERED = "it is not what the model said, and this client does not go on with an altered history"
 
 AlteredHistory: TypeAlias = Literal["continue", "refuse"]
@@ -111,6 +112,10 @@ class _Kept:
 
     def __post_init__(self) -> None:
         self.size = len(self.text.encode()) + len(self.others) + len(self.turn.encode())
+
+    def is_of(self, session: object, owner: tuple[str, ...], caller: object) -> bool:
+        """Whether it was made for this connection, this server and model, and this caller."""
+        return self.belongs_to == owner and self.session is session and self.caller is caller
 
 
 class ReasoningStore:
@@ -208,15 +213,19 @@ class ReasoningStore:
         """*request* with the provider's ids, and its turns.
 
         Raises:
-            InputRefused: A turn is forgotten or altered, and *altered* is "refuse".
+            InputRefused: A turn is forgotten, altered, or has lost its key, and *altered* is "refuse".
         """
         messages = request.messages
         keys = [_keys(message) for message in messages]
+        owner = (request.server, *belongs_to)
+        caller = None if request.outer is None else request.outer.caller
+        if altered == "refuse":
+            turns_kept = list(self._turns.items())  # a copy: a call may end meanwhile
+            ours = {key: kept for key, kept in turns_kept if kept.is_of(request.session, owner, caller)}
+            _check_keys(messages, keys, ours)
         if not any(keys):
             return Restored(request)
         self._shrink()
-        owner = (request.server, *belongs_to)
-        caller = None if request.outer is None else request.outer.caller
         written: list[SamplingMessage] = []
         used: set[str] = set()
         turns: dict[int, object] = {}
@@ -253,7 +262,7 @@ class ReasoningStore:
 
     def _find(self, key: str, session: object, owner: tuple[str, ...], caller: object) -> _Kept | None:
         kept = self._turns.get(key)
-        if kept is None or kept.belongs_to != owner or kept.session is not session or kept.caller is not caller:
+        if kept is None or not kept.is_of(session, owner, caller):
             return None
         if self._turns.pop(key, None) is not None:  # its call has not ended meanwhile
             self._turns[key] = kept
@@ -302,6 +311,22 @@ def _keys(message: SamplingMessage) -> list[str]:
                 key = match[1] if match else ""
             keys[key] = None
     return list(keys) if keys.keys() - {""} else []
+
+
+def _check_keys(messages: Sequence[SamplingMessage], keys: Sequence[Sequence[str]], turns: Mapping[str, _Kept]) -> None:
+    """Check that no message without a key has the calls of one of *turns*: the server has dropped it.
+
+    Raises:
+        InputRefused: One has. A turn whose key is in another message may have been made again without reasoning.
+    """
+    unmarked = [index for index, message in enumerate(messages) if message.tool_uses and not keys[index]]
+    if not unmarked:  # the usual case: no turn has to be read
+        return
+    found = {key for of_message in keys for key in of_message}
+    calls = [json.loads(kept.others) for key, kept in turns.items() if key not in found]
+    for index in unmarked:
+        if _Visible.of(messages[index].content).others in calls:
+            raise InputRefused(INVALID_PARAMS, f"messages[{index}]: {UNMARKED}")
 
 
 def _begin(kept: _Kept, message: SamplingMessage, before: Sequence[SamplingMessage]) -> int:

@@ -13,11 +13,12 @@ from pydantic_core import from_json
 from mcp_host.errors import SamplingError, quoted
 from mcp_host.providers.exchange.failures import reading
 from mcp_host.providers.exchange.requests import Prompt, check_written, plain_base64
-from mcp_host.providers.exchange.texts import paired, place_of_stop, readable
+from mcp_host.providers.exchange.texts import paired, place_of_stop
 from mcp_host.sampling.request import ModelAnswer, SamplingRequest, Usage
 from mcp_host.sampling.stop_reasons import CUT_OFF, REFUSALS
 from mcp_host.types import AudioContent, ImageContent, JSONObject, ToolUseContent
 from mcp_host.types.sampling import STOP_SEQUENCE, TOOL_USE, SamplingMessageContentBlock
+from mcp_host.types.texts import readable
 
 FIRST_HALF, SECOND_HALF = re.compile("[\ud800-\udbff]"), re.compile("[\udc00-\udfff]")  # of a character in UTF-16
 
@@ -235,5 +236,5 @@ def _count(value: object) -> int | None:
 
 
 def text_arguments(text: object) -> object:
-    """The arguments of a call of an API that has them as text. Some servers write none as an empty text."""
-    return None if text == "" else text
+    """The arguments of a call of an API that has them as text. Some servers write none as an empty text, or as null."""
+    return None if isinstance(text, str) and text.strip() in ("", "null") else text

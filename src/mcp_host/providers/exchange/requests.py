@@ -34,11 +34,11 @@ from mcp_host.types import (
 from mcp_host.types.content import link_fields
 from mcp_host.types.sampling import SamplingMessageContentBlock
 
-MOST_TEMPERATURE = 1000  # more than any model takes: 10**4000 is a number of JSON, and none of an SDK
+MAX_TEMPERATURE = 1000  # more than any model takes: 10**4000 is a number of JSON, and none of an SDK
 
 BASE64 = re.compile("[A-Za-z0-9+/]*+={0,2}")
 PLAIN = str.maketrans("-_", "+/", "\r\n")
-MOST_LEVELS = 254  # of nested objects and lists: `to_json` writes no more
+MAX_DEPTH = 254  # of nested objects and lists: `to_json` writes no more
 
 TEXT_FILES = re.compile(r"text/.+|application/json")
 
@@ -130,8 +130,8 @@ def check_settings(request: SamplingRequest) -> None:
         _check_json(request.metadata, "metadata")
     if request.temperature is not None:
         _check_json(request.temperature, "temperature")
-        if abs(request.temperature) > MOST_TEMPERATURE:
-            raise refused("temperature", f"{MOST_TEMPERATURE} at most")
+        if abs(request.temperature) > MAX_TEMPERATURE:
+            raise refused("temperature", f"{MAX_TEMPERATURE} at most")
 
 
 def blocks_but_texts(request: SamplingRequest) -> list[tuple[int, SamplingMessageContentBlock]]:
@@ -181,14 +181,14 @@ def _check_json(value: object, where: str) -> None:
     try:
         check_written(value)
     except ValueError:
-        deep = f"no JSON of more than {MOST_LEVELS} levels"
+        deep = f"no JSON of more than {MAX_DEPTH} levels"
         raise refused(where, deep if _is_deep(value) else "no numbers and no texts that JSON cannot have") from None
 
 
 def _is_deep(value: object) -> bool:
     """Whether objects and lists are nested too deep to be written."""
     level = [value]
-    for _ in range(MOST_LEVELS):
+    for _ in range(MAX_DEPTH):
         level = [child for one in level for child in _inside(one)]
     return bool(level)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from anyio import Event, move_on_after
 from anyio.lowlevel import checkpoint
@@ -17,9 +17,12 @@ from mcp_host.providers.exchange.texts import PiecesUpToStop, ReadablePieces
 from mcp_host.sampling.request import SamplingRequest
 from mcp_host.types import JSONObject
 
-MOST_CHARACTERS = 64_000_000  # of all events of an answer as Python writes them: 128,000 tokens, 500 for each
+MAX_CHARACTERS = 64_000_000  # of all events of an answer as Python writes them: 128,000 tokens, 500 for each
 EVENTS_AT_ONCE = 32  # then other tasks run
+CLOSE_TIME = 1.0  # seconds in which the generators of a closed response have to end
 REPORT_TIME = 5.0  # seconds that a complete answer waits for the server to take the reports of its text
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +40,23 @@ OnDelta: TypeAlias = Callable[[Delta], object]
 
 Show: TypeAlias = Callable[[str], None]
 """Gets each text that a stream adds to the answer."""
+
+
+@asynccontextmanager
+async def unwinding(events: AsyncIterator[T], response: Any) -> AsyncIterator[AsyncIterator[T]]:
+    """The *events* of an SDK's *response*, or of its stream, or its bytes. If what is inside fails, they are closed.
+
+    They come from generators within generators, of which `aclosing` closes only the outermost, and trio warns of the
+    others. All of them end where the next event is asked for after the response is closed.
+    """
+    try:
+        yield events
+    except BaseException:
+        with move_on_after(CLOSE_TIME, shield=True), suppress(Exception):  # the response is closed
+            await response.close()
+            async for _ in events:
+                pass
+        raise
 
 
 @asynccontextmanager
@@ -144,7 +164,7 @@ class Heard:
     async def add(self, event: JSONObject) -> None:
         self._events += 1
         self._characters += len(str(event))
-        if self._characters > MOST_CHARACTERS:
-            raise ProviderError(self._provider, f"the stream has more than {MOST_CHARACTERS:,} characters")
+        if self._characters > MAX_CHARACTERS:
+            raise ProviderError(self._provider, f"the stream has more than {MAX_CHARACTERS:,} characters")
         if self._events % EVENTS_AT_ONCE == 0:
             await checkpoint()

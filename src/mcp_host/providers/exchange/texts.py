@@ -15,15 +15,6 @@ def paired(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
-def readable(text: str) -> str:
-    """*text* with each pair of halves as the character that it is, and U+FFFD in the place of each half that is alone."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
-
-
 class ReadablePieces:
     """The pieces of a text as it comes, `readable`: a half waits for the next piece."""
 

@@ -29,6 +29,7 @@ from mcp_host.types import (
     ToolUseContent,
 )
 from mcp_host.types.base import given
+from mcp_host.types.texts import readable, readable_model
 
 MAX_TOKENS = 4096  # of one answer
 
@@ -127,6 +128,7 @@ async def run_tool_loop(
     wanted, found = read_conversation(prompt, messages)
     if system_prompt is not None and found is not None:
         raise ValueError("the system prompt is given twice: as an argument, and in the messages")
+    system = system_prompt or found
     ask: AsyncHandler = as_async(model, argument="model", shape="(request: SamplingRequest) -> CreateMessageResult")
     approvals: CallApprovals[ProposedCall] | None = None
     if approve is not None:
@@ -135,6 +137,8 @@ async def run_tool_loop(
     checker = ArgumentChecker(subject="tool loop") if check_arguments else None
     turn = None if on_turn is None else as_async(on_turn, argument="on_turn", shape="(step: Step) -> None")
     offered = await read_tools(tools, timeout=tool_timeout, caller=caller)
+    if isinstance(stop_sequences, str):
+        raise TypeError("stop_sequences must be a list of str, not a str")
     definitions, choice = [tool.definition for tool in offered.values()], _choice(tool_choice)
     try:
         conversation.check_tools(definitions, choice)
@@ -143,14 +147,14 @@ async def run_tool_loop(
     optional = given(
         tools=definitions or None,
         tool_choice=choice,
-        system_prompt=system_prompt or found,
+        system_prompt=None if system is None else readable(system),
         temperature=temperature,
         stop_sequences=None if stop_sequences is None else list(stop_sequences),
         metadata=metadata,
     )
     return await run_loop(
         partial(_ask, ask),
-        CreateMessageRequestParams(messages=wanted, max_tokens=max_tokens, **optional),
+        CreateMessageRequestParams(messages=[*map(readable_model, wanted)], max_tokens=max_tokens, **optional),
         tools={name: tool.run for name, tool in offered.items()},
         permit=_Permit(offered, caller, checker, approvals),
         write_result=partial(for_model, max_bytes=max_result_bytes, cut=cut),

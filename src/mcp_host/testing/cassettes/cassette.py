@@ -57,7 +57,8 @@ class Cassette:
 
     Raises:
         CassetteError: The file is missing, broken, or of a later version.
-        ValueError: *record_mode* is none of these, or *redact* has no texts.
+        ValueError: *record_mode* is none of these, or *redact* has an empty text.
+        TypeError: *redact* or *allowed_hosts* is one text, not a list.
     """
 
     def __init__(
@@ -72,6 +73,9 @@ class Cassette:
     ) -> None:
         if record_mode not in MODES:
             raise ValueError(f"record_mode is one of {', '.join(MODES)}, not {record_mode!r}")
+        for name, texts in {"redact": redact, "allowed_hosts": allowed_hosts}.items():
+            if isinstance(texts, str):  # not repeated in the message: it is a secret
+                raise TypeError(f"{name} has to be a list of texts, not one text: {name}=[...]")
         self.path = Path(path)
         """The file."""
         self._redaction = Redaction(redact)

@@ -19,6 +19,7 @@ from mcp_host.types.base import JSONValue
 Place: TypeAlias = tuple[str | int, ...]
 
 REDACTED = "<redacted>"
+JSON = re.compile(r"\s*[{\[]")  # how a text of JSON begins
 
 KEPT_HEADERS = frozenset({"content-type", "accept", "anthropic-version", "anthropic-beta", "openai-beta"}) | {
     *("content-encoding", "location", "retry-after", "retry-after-ms", "x-should-retry"),
@@ -50,6 +51,8 @@ SECRET_FIELD = re.compile(
 NOT_ASCII = re.compile(r"[^\x20-\x7e]")  # in a header, which libraries decode in several ways
 PASSWORD_IN_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/@:]*:([^\s/@]+)@", re.I)
 PAIR = re.compile(r"([\w.-]+)=([^\s;&,]+)")
+MEMBER = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)(?:"\s*:\s*"([^"\\]*(?:\\.[^"\\]*)*))?"?', re.S)
+"""A string in the text of JSON; if it is the name of another one, both. The text may end within one, so all quotes match."""
 
 ORGANISATION = re.compile(r"\borg-[A-Za-z0-9]{8,}\b")
 SHORTEST = 8  # characters of a secret that is looked for everywhere: a shorter one would be found in ordinary text
@@ -100,9 +103,14 @@ class Redaction:
         elif isinstance(value, list):
             for inner in value:
                 self.learn_members(inner)
-        elif isinstance(value, str) and value.startswith(("{", "[")):
+        elif isinstance(value, str) and JSON.match(value):
             with suppress(ValueError, RecursionError):  # it is no JSON
                 self.learn_members(json.loads(value))
+
+    def learn_stream(self, events: list[JSONValue]) -> None:
+        """Look for the secrets in the members of JSON whose text comes in pieces, such as the arguments of a call."""
+        for pieces in texts_by_place(events).values():
+            self.learn_members("".join(pieces))
 
     def _add(self, secret: str, shortest: int = SHORTEST) -> None:
         if len(secret) >= shortest:
@@ -148,10 +156,26 @@ class Redaction:
         return urlencode(kept, safe="<>:/")
 
     def text(self, text: str) -> str:
-        """*text* with its secrets marked, in each of their encodings."""
+        """*text* with its secrets marked, in each of their encodings, and the strings of secret members if it is JSON."""
+        kept, end = [], 0
+        for start, after in self._spans(text):
+            kept += [text[end:start], REDACTED]
+            end = after
+        return "".join([*kept, text[end:]])
+
+    def _spans(self, text: str) -> list[tuple[int, int]]:
+        """Where the secrets in *text* begin and end, in order."""
         if self._pattern is None:
             self._pattern = re.compile("|".join([REDACTED, *self._escaped_forms(), ORGANISATION.pattern]))
-        return self._pattern.sub(REDACTED, text)
+        found = [match.span() for match in self._pattern.finditer(text)]
+        if JSON.match(text):
+            found += [match.span(2) for match in MEMBER.finditer(text) if match[2] and SECRET_FIELD.search(match[1])]
+        spans: list[tuple[int, int]] = []
+        for start, end in sorted(found):
+            if spans and start < spans[-1][1]:  # one is a part of the other, or they overlap
+                start, end = spans[-1][0], max(spans.pop()[1], end)
+            spans.append((start, end))
+        return spans
 
     def json(self, value: JSONValue) -> JSONValue:
         """*value* with the secrets in its strings and names marked, and the strings of secret members.
@@ -161,47 +185,54 @@ class Redaction:
         self.learn_members(value)
         return self._marked(value)
 
-    def _marked(self, value: JSONValue) -> JSONValue:
+    def stream(self, events: list[JSONValue]) -> list[JSONValue]:
+        """The *events* of a response with the secrets marked that are in their texts, put together.
+
+        The mark is in the first of the pieces that a secret is in: put together, they are what `text` makes of the whole.
+        """
+
+        def mark(pieces: list[str]) -> list[str]:
+            return self._parts(pieces, self._spans("".join(pieces)), once=True)
+
+        return [self._marked(event, in_texts=False) for event in with_texts(events, mark)]
+
+    def _marked(self, value: JSONValue, *, in_texts: bool = True) -> JSONValue:
+        """*value* with its secrets marked; without *in_texts*, of its strings only those of secret members."""
         match value:
             case str():
-                return self.text(value)
+                return self.text(value) if in_texts else value
             case dict():
                 return {
                     self.text(name): REDACTED
-                    if isinstance(inner, str) and SECRET_FIELD.search(name)
-                    else self._marked(inner)
+                    if isinstance(inner, str) and inner and SECRET_FIELD.search(name)
+                    else self._marked(inner, in_texts=in_texts)
                     for name, inner in value.items()
                 }
             case list():
-                return [self._marked(inner) for inner in self._joined(value)]
+                return [self._marked(inner, in_texts=in_texts) for inner in self._joined(value)]
         return value
 
     def _joined(self, elements: list[JSONValue]) -> list[JSONValue]:
         """*elements* with those secrets marked that are in the text of several, put together: in each its part."""
         if not self._forms or len(elements) < 2:
             return elements
-        texts: defaultdict[Place, list[str]] = defaultdict(list)
+        pattern = re.compile("|".join(self._escaped_forms()))
 
-        def collect(place: Place, text: str) -> str:
-            texts[place].append(text)
-            return text
+        def mark(parts: list[str]) -> list[str]:
+            return self._parts(parts, [match.span() for match in pattern.finditer("".join(parts))], once=False)
 
-        for element in elements:
-            placed(element, collect)
-        marked = {place: iter(self._parts(parts)) for place, parts in texts.items()}
-        return [placed(element, lambda place, _: next(marked[place])) for element in elements]
+        return with_texts(elements, mark)
 
-    def _parts(self, parts: list[str]) -> list[str]:
-        """*parts* of one text with the secrets marked that begin in one and end in another."""
+    def _parts(self, parts: list[str], spans: list[tuple[int, int]], *, once: bool) -> list[str]:
+        """*parts* of one text with marks at the *spans* of the text: *once* for each place, or in each of its parts."""
         ends = list(accumulate(map(len, parts)))
         marked = list(parts)
-        for found in reversed(list(re.finditer("|".join(self._escaped_forms()), "".join(parts)))):
-            first, last = bisect_right(ends, found.start()), bisect_left(ends, found.end())
-            for index in range(first, last + 1) if first < last else ():
+        for start, end in reversed(spans):
+            first, last = bisect_right(ends, start), bisect_left(ends, end)
+            for index in range(first, last + 1):
                 begin = ends[index] - len(parts[index])
-                start, end = max(found.start() - begin, 0), max(found.end() - begin, 0)
-                if parts[index]:
-                    marked[index] = marked[index][:start] + REDACTED + marked[index][end:]
+                mark = REDACTED if index == first or (parts[index] and not once) else ""
+                marked[index] = marked[index][: max(start - begin, 0)] + mark + marked[index][max(end - begin, 0) :]
         return marked
 
     def _escaped_forms(self) -> Iterator[str]:
@@ -221,13 +252,37 @@ def mapped(value: JSONValue, change: Callable[[str], str]) -> JSONValue:
     return value
 
 
+def texts_by_place(elements: list[JSONValue]) -> dict[Place, list[str]]:
+    """The strings in *elements* at each place, in order."""
+    texts: defaultdict[Place, list[str]] = defaultdict(list)
+
+    def collect(place: Place, text: str) -> str:
+        texts[place].append(text)
+        return text
+
+    for element in elements:
+        placed(element, collect)
+    return texts
+
+
+def with_texts(elements: list[JSONValue], change: Callable[[list[str]], list[str]]) -> list[JSONValue]:
+    """*elements* with the strings at each place as *change* makes them."""
+    changed = {place: iter(change(parts)) for place, parts in texts_by_place(elements).items()}
+    return [placed(element, lambda place, _: next(changed[place])) for element in elements]
+
+
 def placed(value: JSONValue, change: Callable[[Place, str], str], place: Place = ()) -> JSONValue:
-    """*value* with each string as *change* makes it of its place and text. What has another ``index`` is another place."""
+    """*value* with each string as *change* makes it of its place and text. What has another ``index`` is another place.
+
+    So is what has another ``thought``, which tells Gemini's thoughts from its answer.
+    """
     match value:
         case str():
             return change(place, value)
         case dict():
-            numbers = [inner for name, inner in value.items() if name.endswith("index") and isinstance(inner, int)]
+            numbers = [
+                inner for name, inner in value.items() if name.endswith(("index", "thought")) and isinstance(inner, int)
+            ]
             return {name: placed(inner, change, (*place, *numbers, name)) for name, inner in value.items()}
         case list():
             numbered = [isinstance(inner, dict) and isinstance(inner.get("index"), int) for inner in value]
@@ -242,7 +297,7 @@ def encodings(secret: str) -> Iterator[str]:
     """*secret* as it may stand in a text: as it is, in a URL, in JSON, in hexadecimal digits, in base64."""
     raw = secret.encode(errors="surrogateescape")
     yield from (secret, quote(secret, safe=""), quote(secret), quote_plus(secret), raw.hex(), raw.hex().upper())
-    yield secret.replace("\\", "\\\\").replace('"', '\\"')
+    yield from (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1])
     for before in range(3):  # in base64, it depends on where it begins in a group of three bytes
         encoded = b64encode(bytes(before) + raw).decode().rstrip("=")
         first, last = -(-before * 8 // 6), (before + len(raw)) * 8 // 6

@@ -70,8 +70,15 @@ class Tape:
         for finish in list(self.unfinished):
             finish()
         recorded = [entry for _, entry in sorted(self._new, key=lambda pair: pair[0])]
-        redacted = self.redaction.json([*self._old, *recorded])
+        entries = [*self._old, *recorded]
+        self.redaction.learn_members(entries)
+        for _, _, events in _streams(entries):
+            self.redaction.learn_stream(events)
+        streams = [self.redaction.stream(events) for _, _, events in _streams(entries)]
+        redacted = self.redaction.json(entries)
         assert isinstance(redacted, list), "as it was"
+        for (response, name, _), events in zip(_streams(redacted), streams, strict=True):
+            response[name] = events  # a piece by itself may look like the text of JSON
         return redacted
 
     # Replaying
@@ -116,3 +123,12 @@ class Tape:
         """Note *error*, which the cassette raises in the end, and return it."""
         self.failure = self.failure or error
         return error
+
+
+def _streams(entries: Sequence[Entry]) -> Iterator[tuple[Entry, str, list[JSONValue]]]:
+    """The streams that *entries* have: the response, the name of its member, and the events."""
+    for entry in entries:
+        response = entry.get("response", {})
+        for name in ("events", "lines"):
+            if name in response:
+                yield response, name, response[name]
