@@ -6,7 +6,9 @@ import sys
 
 import anyio
 
-from mcp_host.auth.storage.stores import FileTokens, KeyringTokens, TokenStore
+from mcp_host.auth.storage.file_tokens import FileTokens
+from mcp_host.auth.storage.keyring_tokens import KeyringTokens
+from mcp_host.auth.storage.stores import TokenStore
 
 KEY = "https://auth.example.com mcp"
 

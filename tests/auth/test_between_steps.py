@@ -20,7 +20,8 @@ from mcp_host.auth import (
     TokensError,
 )
 from mcp_host.auth.registration import OAuthClient
-from mcp_host.auth.storage.saved import CLIENT, Entry
+from mcp_host.auth.storage.entry import Entry
+from mcp_host.auth.storage.saved import CLIENT
 from tests.auth.world import CALLBACK, Gate, World
 
 SOON = 10.0  # seconds, on a busy machine

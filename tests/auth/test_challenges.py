@@ -54,6 +54,23 @@ def test_the_challenge_for_tokens_is_found_among_others() -> None:
     assert challenge.error is None
 
 
+@pytest.mark.parametrize(
+    ("headers", "wanted"),
+    [
+        (["Basic realm=x"], "Basic"),
+        (["Negotiate", 'Basic realm="x"'], "Negotiate"),
+        (["NTLM"], "NTLM"),
+        (["Basic realm=x, Bearer"], "a token"),
+        (["Basic realm=x, OAuth"], "a token"),
+        (["realm=x"], "a token"),
+        ([], "a token"),
+    ],
+    ids=str,
+)
+def test_a_server_that_wants_something_else_than_a_token_is_known(headers: list[str], wanted: str) -> None:
+    assert token_challenge(headers).wanted == wanted
+
+
 def test_a_server_that_takes_both_kinds_of_tokens_says_it_twice() -> None:
     challenge = token_challenge(['DPoP error="use_dpop_nonce"', 'Bearer error="invalid_token", scope="a"'])
 

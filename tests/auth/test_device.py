@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import anyio
 import httpx
 import pytest
+from anyio import wait_all_tasks_blocked
 from anyio.lowlevel import checkpoint
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -15,6 +17,7 @@ from starlette.responses import JSONResponse, Response
 from mcp_host.auth import DeviceCode, DiscoveryFailed, LoginFailed, OAuth, OnDevice, TokenRequestFailed
 from mcp_host.testing import Server
 from tests.auth.authorization_server import AuthorizationServer, Protected, protected
+from tests.auth.world import Gate, World
 
 
 @pytest.fixture
@@ -116,6 +119,31 @@ async def test_a_server_that_never_answers_a_poll_is_given_up_when_the_code_ends
     assert 500 < waits.now() <= 600
 
 
+async def test_a_login_that_was_denied_has_the_code_for_that(site: Protected) -> None:
+    waits = Waits()
+    site.server.polls[:] = ["access_denied"]
+
+    with pytest.raises(LoginFailed) as failed:
+        await log_in(site, OnDevice(lambda code: None, sleep=waits.sleep, now=waits.now))
+    assert failed.value.code == "access_denied"
+
+
+async def test_an_interval_and_a_lifetime_beyond_all_floats_are_the_longest(site: Protected) -> None:
+    waits = Waits()
+    site.server.polls[:] = ["authorization_pending"] * 200
+
+    async def device(request: Request) -> Response:
+        response = await site.server._device(request)
+        document = json.loads(bytes(response.body)) | {"interval": 10**400, "expires_in": 10**400}
+        return JSONResponse(document)
+
+    site.server.answers["device"] = device
+
+    with pytest.raises(LoginFailed, match="its code has expired"):
+        await log_in(site, OnDevice(lambda code: None, sleep=waits.sleep, now=waits.now))
+    assert waits.seconds == [60] * 30
+
+
 async def test_a_server_without_the_flow_is_named(site: Protected) -> None:
     del site.server.metadata["device_authorization_endpoint"]
 
@@ -140,3 +168,27 @@ async def test_an_answer_without_a_code_is_an_error(site: Protected, answer: dic
 
     with pytest.raises(TokenRequestFailed, match=r"^device authorization at http://127\.0\.0\.1:\d+/device: .*no code"):
         await log_in(site, OnDevice(lambda code: None))
+
+
+async def test_the_token_is_kept_if_the_last_caller_is_cancelled_during_the_poll_that_brings_it() -> None:
+    """The person has logged in, and the code works only once."""
+    world, waits = World(), Waits()
+    world.server.metadata["device_authorization_endpoint"] = f"{world.server.issuer}/device"
+    world.server.polls[:] = [""]
+    gate = Gate(world.server, "token")
+    login = OnDevice(lambda code: None, sleep=waits.sleep, now=waits.now)
+    auth = world.oauth(login=login, redirect_uri=None)
+
+    async def open_later() -> None:
+        await wait_all_tasks_blocked()
+        gate.is_open.set()
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks, anyio.create_task_group() as calls:
+            calls.start_soon(world.call, auth)
+            await gate.reached.wait()
+            calls.cancel_scope.cancel()
+            tasks.start_soon(open_later)
+        assert await world.call(auth) == 200
+
+    assert world.server.count("device") == 1

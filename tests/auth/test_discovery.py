@@ -1,4 +1,4 @@
-"""Where metadata are looked for, and which of them are used."""
+"""Which metadata are found and used."""
 
 from __future__ import annotations
 
@@ -12,17 +12,9 @@ import pytest
 from mcp_host.auth.errors import DiscoveryFailed
 from mcp_host.auth.requests.challenges import NO_CHALLENGE, Challenge
 from mcp_host.auth.requests.client import Answer, AuthClient
-from mcp_host.auth.requests.discovery import (
-    AuthorizationServer,
-    Resource,
-    Steps,
-    canonical,
-    covers,
-    discover,
-    metadata_urls,
-    resource_urls,
-    shown,
-)
+from mcp_host.auth.requests.discovery import discover
+from mcp_host.auth.requests.metadata import AuthorizationServer, Resource
+from mcp_host.auth.requests.steps import Steps
 
 MCP, ISSUER = "https://mcp.test/mcp", "https://as.test/tenant"
 RESOURCE_URL = "https://mcp.test/.well-known/oauth-protected-resource/mcp"
@@ -57,99 +49,6 @@ async def found(documents: dict[str, Any], **options: Any) -> tuple[Resource, Au
     return await discover(Documents(documents), MCP, NO_CHALLENGE, Steps(), **options)
 
 
-@pytest.mark.parametrize(
-    ("url", "urls"),
-    [
-        ("https://h/mcp", ["https://h/.well-known/oauth-protected-resource/mcp", "@"]),
-        ("https://h/a/b/?q=1#f", ["https://h/.well-known/oauth-protected-resource/a/b", "@"]),
-        ("https://h", ["@"]),
-        ("https://h/", ["@"]),
-    ],
-)
-def test_metadata_of_a_resource_are_at_its_path_and_at_the_root(url: str, urls: list[str]) -> None:
-    assert resource_urls(url, NO_CHALLENGE) == [
-        each.replace("@", "https://h/.well-known/oauth-protected-resource") for each in urls
-    ]
-
-
-def test_the_url_of_the_challenge_is_the_first_and_tried_once() -> None:
-    named = Challenge("bearer", {"resource_metadata": "https://h/.well-known/oauth-protected-resource"})
-
-    assert resource_urls("https://h/mcp", named) == [
-        "https://h/.well-known/oauth-protected-resource",
-        "https://h/.well-known/oauth-protected-resource/mcp",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("issuer", "urls"),
-    [
-        ("https://h", ["https://h/@oauth-authorization-server", "https://h/@openid-configuration"]),
-        ("https://h/", ["https://h/@oauth-authorization-server", "https://h/@openid-configuration"]),
-        (
-            "https://h/t/1",
-            [
-                "https://h/@oauth-authorization-server/t/1",
-                "https://h/@openid-configuration/t/1",
-                "https://h/t/1/@openid-configuration",
-            ],
-        ),
-        (
-            "https://h/t/",
-            [
-                "https://h/@oauth-authorization-server/t",
-                "https://h/@openid-configuration/t",
-                "https://h/t/@openid-configuration",
-            ],
-        ),
-    ],
-)
-def test_metadata_of_an_authorization_server_have_the_order_of_the_specification(issuer: str, urls: list[str]) -> None:
-    assert metadata_urls(issuer) == [url.replace("@", ".well-known/") for url in urls]
-
-
-@pytest.mark.parametrize(
-    ("identifier", "url", "is_covered"),
-    [
-        ("https://h/mcp", "https://h/mcp", True),
-        ("https://h/mcp/", "https://h/mcp", True),
-        ("https://h", "https://h/mcp", True),
-        ("https://h:443/", "https://h/mcp", True),
-        ("https://H/mcp", "https://h/mcp", True),
-        ("https://h/m", "https://h/mcp", False),
-        ("https://h/mcp/x", "https://h/mcp", False),
-        ("https://h/MCP", "https://h/mcp", False),
-        ("http://h/mcp", "https://h/mcp", False),
-        ("https://h:8443/mcp", "https://h/mcp", False),
-        ("https://h.other/mcp", "https://h/mcp", False),
-        ("https://h/mcp#f", "https://h/mcp", False),
-        ("https://h:x/mcp", "https://h/mcp", False),
-        ("https://[h/mcp", "https://h/mcp", False),
-        ("", "https://h/mcp", False),
-    ],
-)
-def test_a_resource_covers_its_path_and_what_is_below(identifier: str, url: str, is_covered: bool) -> None:
-    assert covers(identifier, url) is is_covered
-
-
-@pytest.mark.parametrize(
-    ("url", "identifier"),
-    [
-        ("HTTPS://Host.Test/MCP?q=1#f", "https://host.test/MCP"),
-        ("https://h/", "https://h"),
-        ("https://h/mcp/", "https://h/mcp/"),
-        ("https://user:pass@h:8443/mcp", "https://h:8443/mcp"),
-    ],
-)
-def test_the_identifier_of_a_server_without_one_is_its_url(url: str, identifier: str) -> None:
-    assert canonical(url) == identifier
-
-
-def test_a_url_in_a_text_has_no_secrets() -> None:
-    assert shown("https://user:secret@h/mcp?secret#secret") == "https://h/mcp"
-    assert shown("https://[secret") == "a URL that cannot be read"
-
-
 async def test_the_first_document_that_can_be_used_wins() -> None:
     network = Documents({RESOURCE_URL: RESOURCE, SERVER_URL: {**SERVER, "issuer": f"{ISSUER}/"}, OPENID_URL: SERVER})
 
@@ -182,6 +81,22 @@ async def test_metadata_may_have_another_issuer_that_the_host_knows() -> None:
 
 
 @pytest.mark.parametrize(
+    ("scheme", "auth"), [("basic", r"httpx\.BasicAuth\(user, password\)"), ("digest", r"another httpx\.Auth")]
+)
+async def test_a_server_that_wants_no_token_and_has_no_metadata_has_no_default_endpoints(
+    scheme: str, auth: str
+) -> None:
+    with pytest.raises(DiscoveryFailed, match=f"it wants {scheme.title()}, not a token: pass {auth} as auth"):
+        await discover(Documents({}), MCP, Challenge(scheme), Steps())
+
+
+async def test_the_metadata_of_a_server_that_does_not_mention_tokens_are_used() -> None:
+    documents = Documents({RESOURCE_URL: RESOURCE, SERVER_URL: SERVER})
+
+    assert (await discover(documents, MCP, Challenge("basic"), Steps()))[1] == FOUND
+
+
+@pytest.mark.parametrize(
     ("changed", "problem"),
     [
         ({"issuer": f"{ISSUER}/"}, "its issuer is https://as.test/tenant/, not https://as.test/tenant"),
@@ -190,7 +105,6 @@ async def test_metadata_may_have_another_issuer_that_the_host_knows() -> None:
         ({"token_endpoint": "http://as.test/token"}, "its token_endpoint is no https URL"),
         ({"token_endpoint": ["https://as.test"]}, "its token_endpoint is no https URL"),
         ({"authorization_endpoint": "javascript:alert(1)"}, "its authorization_endpoint is no https URL"),
-        ({"registration_endpoint": "file:///etc/passwd"}, "its registration_endpoint is no https URL"),
     ],
 )
 async def test_metadata_that_must_not_be_used_say_why(changed: dict[str, Any], problem: str) -> None:
@@ -198,6 +112,26 @@ async def test_metadata_that_must_not_be_used_say_why(changed: dict[str, Any], p
         await found({RESOURCE_URL: RESOURCE, SERVER_URL: {**SERVER, **changed}})
 
     assert f"at {SERVER_URL}: refused: {problem}" in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["registration_endpoint", "device_authorization_endpoint", "revocation_endpoint"])
+@pytest.mark.parametrize("url", ["", "/relative", "http://as.test/x", "file:///etc/passwd", 7, ["https://as.test"]])
+async def test_an_endpoint_that_may_be_absent_and_is_no_https_url_is_absent(name: str, url: object) -> None:
+    documents, steps = Documents({RESOURCE_URL: RESOURCE, SERVER_URL: {**SERVER, name: url}}), Steps()
+
+    _, server = await discover(documents, MCP, NO_CHALLENGE, steps)
+
+    assert getattr(server, name) is None
+    assert server.token_endpoint == FOUND.token_endpoint
+    assert str(steps[-1]).endswith(f"at {SERVER_URL}: its {name} is no https URL: not used")
+
+
+async def test_without_a_person_an_authorization_endpoint_that_is_no_url_is_absent() -> None:
+    documents = Documents({RESOURCE_URL: RESOURCE, SERVER_URL: {**SERVER, "authorization_endpoint": ""}})
+
+    _, server = await discover(documents, MCP, NO_CHALLENGE, Steps(), for_person=False)
+
+    assert server.authorization_endpoint is None
 
 
 @pytest.mark.parametrize(
@@ -228,6 +162,11 @@ async def test_a_server_without_any_metadata_has_the_endpoints_of_2025_03_26() -
         "https://mcp.test/register",
         code_challenge_methods=("S256",),
     )
+
+
+async def test_a_server_with_metadata_that_must_not_be_used_does_not_get_the_endpoints_of_2025_03_26() -> None:
+    with pytest.raises(DiscoveryFailed, match="no metadata of its authorization server can be used"):
+        await found({"https://mcp.test/.well-known/oauth-authorization-server": SERVER})
 
 
 async def test_only_a_server_of_2025_03_26_is_told_its_revision() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Awaitable, Callable
 
 import anyio
@@ -12,12 +13,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from mcp_host.auth import LoginFailed, MemoryTokens, OAuth, TokenRequestFailed
-from mcp_host.auth.authorization import LEASE
 from mcp_host.auth.grants import REQUEST_TIME, TokenEndpoint, refresh_grant
 from mcp_host.auth.keys import Proofs, new_key
+from mcp_host.auth.refreshing import LEASE, LEASE_POLL
 from mcp_host.auth.registration import OAuthClient
 from mcp_host.auth.requests.client import AuthClient
-from mcp_host.auth.requests.discovery import AuthorizationServer, Steps
+from mcp_host.auth.requests.metadata import AuthorizationServer
+from mcp_host.auth.requests.steps import Steps
 from tests.auth.world import Gate, World
 
 SOON = 10.0  # seconds, on a busy machine
@@ -82,6 +84,32 @@ async def test_a_claim_that_is_stored_too_late_is_renewed_before_the_refresh_tok
     assert await world.call(auth) == 200
 
     assert (left, world.refreshes) == ([LEASE], 1)
+
+
+@pytest.mark.fake_clock
+async def test_the_wait_for_the_refresh_of_a_process_that_was_killed_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It ends with the lease, or when a process that lives has the next token."""
+    caplog.set_level(logging.INFO, "mcp_host")
+    world, store = World(lifetime=100), MemoryTokens()
+    await world.call(world.oauth(tokens=store))
+    world.now += 200
+    text = await store.load(world.token_key)
+    assert text is not None
+    killed = json.dumps({**json.loads(text), "refreshing_until": world.now + LEASE})
+    assert await store.swap(world.token_key, text, killed)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.call, world.restarted(tokens=store))
+        await anyio.sleep(3 * LEASE_POLL)
+        assert world.refreshes == 0
+        world.now += LEASE + 1
+
+    assert world.refreshes == 1
+    assert caplog.messages == [
+        f"another process refreshes the token for {world.site.url}: waiting for it, for 60 s at most"
+    ]
 
 
 @pytest.mark.fake_clock

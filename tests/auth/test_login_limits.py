@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mcp_host.auth.login.limits import LOGINS_TIME, MOST_LOGINS, LoginLimits
+from mcp_host.auth.login.limits import LOGINS_TIME, MAX_LOGINS, LoginLimits
 from tests.auth.world import World
 
 
@@ -22,17 +22,17 @@ def test_what_was_long_ago_is_forgotten() -> None:
 async def test_a_host_that_logs_out_may_log_in_again() -> None:
     world = World()
     auth = world.oauth()
-    for _ in range(MOST_LOGINS + 1):
+    for _ in range(MAX_LOGINS + 1):
         assert await world.call(auth) == 200
         await auth.logout(world.site.url)
 
-    assert world.logins == MOST_LOGINS + 1
+    assert world.logins == MAX_LOGINS + 1
 
 
 async def test_a_host_may_ask_for_any_number_of_logins() -> None:
     world = World()
     auth = world.oauth()
-    for _ in range(MOST_LOGINS + 1):
+    for _ in range(MAX_LOGINS + 1):
         await auth.login(world.site.url)
 
-    assert world.logins == MOST_LOGINS + 1
+    assert world.logins == MAX_LOGINS + 1

@@ -76,6 +76,25 @@ async def test_a_revocation_that_fails_keeps_nothing_either(revoking: Protected)
     assert await auth.saved(site.url) is None
 
 
+async def test_a_server_that_wants_a_secret_of_a_public_client_gets_an_empty_one(revoking: Protected) -> None:
+    """Servers of the official SDK do."""
+
+    async def strict(request: Request) -> Response:
+        if b"client_secret=" not in await request.body():
+            site.server.log.append(("refused", {}))
+            return JSONResponse({"error": "invalid_request"}, 400)
+        return await site.server._revocation(request)
+
+    auth, site = oauth(), revoking
+    site.server.answers["revoke"] = strict
+    await call(site, auth)
+
+    assert await auth.logout(site.url) is True
+
+    assert [name for name, _ in site.server.log[-4:]] == ["refused", "revoke", "refused", "revoke"]
+    assert site.server.tokens == {}
+
+
 async def test_without_a_login_there_is_nothing_to_revoke(site: Protected) -> None:
     auth = oauth()
 

@@ -22,7 +22,7 @@ from anyio import (
 )
 from anyio.abc import SocketAttribute, SocketListener, SocketStream
 
-from mcp_host.auth.login.loopback import LoopbackListener, find_port, read_query
+from mcp_host.auth.login.loopback import LoopbackListener, find_port
 
 STATE = "st4te-of-this-login"
 FINE = f"?code=c0de&state={STATE}"
@@ -397,18 +397,3 @@ async def test_a_cancelled_wait_leaves_no_socket() -> None:
 )
 def test_the_port_of_an_earlier_redirect_uri_is_found(uri: str, port: int) -> None:
     assert find_port(uri) == port
-
-
-@pytest.mark.parametrize(
-    ("url", "found"),
-    [
-        ("https://a.example/?state=s&x=", {"state": ["s"], "x": [""]}),
-        ("app://callback?state=%73#_=_", {"state": ["s"]}),
-        ("/?state=s%ed%b3%bf", None),
-        ("/?state=s\udcff", None),
-        ("http://[?state=s", None),
-        ("", None),
-    ],
-)
-def test_a_query_is_read_if_it_has_the_state(url: str, found: object) -> None:
-    assert read_query(url, "s") == found

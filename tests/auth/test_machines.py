@@ -10,7 +10,9 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mcp_host.auth import ClientSecret, MemoryTokens, OAuth, TokenRequestFailed
+from mcp_host.auth import ClientSecret, EnterpriseManaged, MemoryTokens, OAuth, Registered, TokenRequestFailed
+from mcp_host.auth.registration import TokenAuthMethod
+from mcp_host.auth.requests.metadata import AuthorizationServer as Metadata
 from tests.auth.authorization_server import AuthorizationServer, Grant
 from tests.auth.world import Gate, World
 
@@ -46,9 +48,8 @@ async def test_a_machine_gets_a_token_and_in_time_the_next() -> None:
     assert (world.server.count("token"), world.site.seen.count("")) == (2, 1)
 
 
-async def test_a_logout_in_another_process_while_a_machine_gets_its_next_token_is_not_undone() -> None:
-    world, store = World(), MemoryTokens()
-    gives_tokens(world, world.server)
+async def is_revoked_meanwhile(world: World, store: MemoryTokens) -> bool:
+    """Log out in another process while a machine gets its next token. Returns whether the logout has revoked the last one."""
     await world.call(machine(world, store))
     world.now += 200
     gate = Gate(world.server, "token")
@@ -57,10 +58,27 @@ async def test_a_logout_in_another_process_while_a_machine_gets_its_next_token_i
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(world.call, machine(world, store))
             await gate.reached.wait()
-            await machine(world, store).logout(world.site.url)
+            is_revoked = await machine(world, store).logout(world.site.url)
             gate.is_open.set()
+    return is_revoked
+
+
+async def test_a_logout_in_another_process_while_a_machine_gets_its_next_token_is_not_undone() -> None:
+    world, store = World(), MemoryTokens()
+    gives_tokens(world, world.server)
+    await is_revoked_meanwhile(world, store)
 
     assert (world.site.seen.count(""), world.server.count("token")) == (2, 3)  # it logs in anew, as any process would
+
+
+async def test_a_token_that_a_machine_gets_after_another_process_has_logged_out_is_revoked() -> None:
+    world, store = World(), MemoryTokens()
+    world.server.metadata["revocation_endpoint"] = f"{world.server.issuer}/revoke"
+    world.server.clients["id"] = {"token_endpoint_auth_method": "client_secret_basic", "client_secret": "secret"}
+    gives_tokens(world, world.server)
+    assert await is_revoked_meanwhile(world, store)
+
+    assert (world.server.count("token"), len(world.server.tokens)) == (3, 1)  # it has logged in again
 
 
 async def test_a_machine_is_shown_to_no_other_authorization_server_than_its_own() -> None:
@@ -92,3 +110,59 @@ async def test_a_machine_whose_token_is_refused_fails() -> None:
     world.server.answers["token"] = refuses
     with pytest.raises(TokenRequestFailed, match="HTTP 401"):
         await world.call(auth)
+
+
+METHODS = [
+    (None, None, "basic"),  # RFC 8414, section 2
+    (None, ["client_secret_post", "client_secret_basic"], "basic"),
+    (None, ["none", "client_secret_post"], "post"),
+    (None, ["private_key_jwt"], "basic"),  # which every server MUST support: RFC 6749, section 2.3.1
+    ("client_secret_basic", ["client_secret_post"], "basic"),
+    ("client_secret_post", ["client_secret_basic"], "post"),
+]
+
+
+@pytest.mark.parametrize(("method", "offered", "sent"), METHODS)
+async def test_a_machine_sends_its_secret_as_the_server_takes_it(
+    method: TokenAuthMethod | None, offered: list[str] | None, sent: str
+) -> None:
+    world, heard = World(metadata={"token_endpoint_auth_methods_supported": offered}), []
+
+    async def token(request: Request) -> Response:
+        heard.append((request.headers.get("authorization", "")[:5], b"client_secret=secret" in await request.body()))
+        return world.server.issue(Grant("id", "", world.site.url))
+
+    world.server.answers["token"] = token
+    auth = OAuth.machine(ClientSecret("id", "secret", method=method), client=world.client(), _clock=world.clock)
+
+    assert await world.call(auth) == 200
+    world.now += 2 * world.server.lifetime
+    assert await world.call(auth) == 200
+    saved = await auth.saved(world.site.url)
+
+    assert heard == [{"basic": ("Basic", False), "post": ("", True)}[sent]] * 2
+    assert saved is not None
+    assert saved.client.method == f"client_secret_{sent}"
+
+
+def test_a_client_of_an_enterprise_sends_its_secret_as_the_server_takes_it() -> None:
+    machine = EnterpriseManaged(
+        "id", "secret", idp_token_endpoint="https://idp.test", idp_client_id="at-idp", get_id_token=lambda _: "jwt"
+    )
+    server = Metadata("https://as.test", None, "https://as.test/token", token_auth_methods=("client_secret_post",))
+
+    assert machine.client_at(server).method == "client_secret_post"
+
+
+@pytest.mark.parametrize(("method", "offered", "sent"), METHODS)
+def test_a_registered_client_sends_its_secret_as_the_server_takes_it(
+    method: TokenAuthMethod | None, offered: list[str] | None, sent: str
+) -> None:
+    server = Metadata(
+        "https://as.test", None, "https://as.test/token", token_auth_methods=None if offered is None else tuple(offered)
+    )
+
+    client = Registered("id", "secret", method=method).client(server, None)
+
+    assert client is not None
+    assert (client.secret, client.method) == ("secret", f"client_secret_{sent}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import httpx
 import pytest
 
 from mcp_host.auth import (
@@ -17,9 +19,14 @@ from mcp_host.auth import (
     Registered,
     Workload,
     in_browser,
+    paste,
 )
 from tests.auth.world import CALLBACK, World
 
+NO_REDIRECT_URI = (
+    "redirect_uri has to be a URL without a fragment, such as https://my-app.example/logged-in, "
+    "or com.example.app:/logged-in for a native app"
+)
 REGISTRATION = "registration has to be Registered, Cimd or Dynamic, not str"
 
 
@@ -43,6 +50,49 @@ REGISTRATION = "registration has to be Registered, Cimd or Dynamic, not str"
         ),
         ({"login": "browser"}, "login has to be in_browser(), another Login, OnDevice() or a function, not str"),
         ({"login": OnDevice}, "login is the class OnDevice: pass an object of it, or a function"),
+        *(
+            (
+                {"scopes": [scope]},
+                f'{scope!r} is no scope: it has to be of visible ASCII characters without " and \\',
+            )
+            for scope in ("a b", 'a"', "a\\", "", "ä", "a\n")
+        ),
+        *(
+            ({"redirect_uri": uri}, NO_REDIRECT_URI)
+            for uri in (
+                *(
+                    "",
+                    "x y",
+                    "x",
+                    "/cb",
+                    "https://x/c b",
+                    "https:///cb",
+                    "https:cb",
+                    "http://[",
+                    "https://x/ä",
+                    "https://\u2100.x/",
+                ),
+                *(
+                    "ftp://x/",
+                    "file:///cb",
+                    "javascript:alert(1)",
+                    "data:text/html,x",
+                    "https://x/cb#f",
+                    "https://x/cb#",
+                ),
+            )
+        ),
+        ({"redirect_uri": b"https://x/"}, "redirect_uri has to be a text, not bytes"),
+        ({"authorization_params": ["a"]}, "authorization_params has to be a mapping, not list"),
+        ({"authorization_params": {"a": 1}}, "a value of authorization_params has to be a text, not int"),
+        ({"authorization_params": {1: "a"}}, "a name of authorization_params has to be a text, not int"),
+        *(
+            ({"authorization_params": {name: "a"}}, f"authorization_params cannot have {name!r}: OAuth sets it")
+            for name in (
+                *("response_type", "client_id", "redirect_uri", "state", "scope", "resource"),
+                *("code_challenge", "code_challenge_method"),
+            )
+        ),
         ({"issuer_aliases": ["a"]}, "issuer_aliases has to be a mapping, not list"),
         ({"issuer_aliases": {"a": 1}}, "an issuer of issuer_aliases has to be a text, not int"),
         ({"issuer_aliases": {1: "a"}}, "a name of issuer_aliases has to be a text, not int"),
@@ -56,14 +106,70 @@ def test_arguments_that_cannot_be_used_are_refused(options: dict[str, Any], prob
     assert str(raised.value) == problem
 
 
+def test_a_login_on_another_device_has_no_url_for_parameters() -> None:
+    with pytest.raises(ValueError, match=r"^authorization_params are for the URL of a login in a browser"):
+        OAuth(login=OnDevice(), authorization_params={"a": "b"})
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "https://x/cb",
+        "https://x:8443/cb?tenant=1",
+        "http://127.0.0.1:1/",
+        "http://[::1]:1/",
+        "com.example.app:/cb",
+        "my-app://logged-in",
+    ],
+)
+def test_redirect_uris_of_web_hosts_and_of_native_apps_are_taken(uri: str) -> None:
+    OAuth(redirect_uri=uri)
+    paste(redirect_uri=uri)
+
+
+def test_a_page_that_shows_its_url_has_a_redirect_uri() -> None:
+    with pytest.raises(ValueError, match=r"^redirect_uri has to be"):
+        paste(redirect_uri="https://x/cb#f")
+
+
+def test_a_sync_client_is_refused_at_once() -> None:
+    with (
+        httpx.Client() as client,
+        pytest.raises(TypeError, match=r"^client is an httpx\.AsyncClient or an httpx2\.AsyncClient, not Client$"),
+    ):
+        OAuth(client=client)  # type: ignore[arg-type]  # the test
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (lambda: ClientSecret("", "s"), "id is empty"),
+        (lambda: ClientSecret("a", ""), "secret is empty"),
+        (lambda: ClientSecret("a", None), "secret has to be a text, not NoneType"),  # type: ignore[arg-type]  # the test
+        (lambda: Registered(""), "id is empty"),
+        (lambda: Registered(1), "id has to be a text, not int"),  # type: ignore[arg-type]  # the test
+        (lambda: Registered("a", ""), "secret is empty"),
+        (lambda: Workload(nothing, client_id=""), "client_id is empty"),
+    ],
+    ids=["id", "secret", "no secret", "registered", "registered number", "registered secret", "workload"],
+)
+def test_credentials_that_are_empty_are_refused(make: Callable[[], object], problem: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=f"^{problem}$"):
+        make()
+
+
 def test_a_way_to_log_in_has_to_be_called() -> None:
     with pytest.raises(TypeError, match=r"^login is called with one argument"):
         OAuth(login=in_browser)  # type: ignore[arg-type]  # the test
 
 
-def test_what_is_no_machine_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"^machine has to be ClientSecret or another Machine, not str$"):
-        OAuth.machine("x")  # type: ignore[arg-type]  # the test
+@pytest.mark.parametrize("value", ["x", None], ids=repr)
+def test_what_is_no_machine_is_refused(value: Any) -> None:
+    """None, too: that would be an `OAuth` which registers itself."""
+    with pytest.raises(
+        TypeError, match=rf"^machine has to be ClientSecret or another Machine, not {type(value).__name__}$"
+    ):
+        OAuth.machine(value)
 
 
 def nothing(audience: str) -> Any:

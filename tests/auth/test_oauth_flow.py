@@ -28,7 +28,8 @@ from mcp_host.auth import (
     TokenRequestFailed,
     TokensError,
 )
-from mcp_host.auth.storage.stores import FileTokens
+from mcp_host.auth.refreshing import RETRY_TIME
+from mcp_host.auth.storage.file_tokens import FileTokens
 from tests.auth.authorization_server import AuthorizationServer, parameters
 from tests.auth.world import CALLBACK, Gate, World
 
@@ -68,6 +69,17 @@ def failing(status: int, **document: str) -> Callable[[Request], Awaitable[Respo
         return JSONResponse(document, status)
 
     return answer
+
+
+# Logging in
+
+
+async def test_the_person_visits_a_url_with_the_parameters_of_the_application() -> None:
+    world = World()
+    auth = world.oauth(authorization_params={"access_type": "offline"})
+
+    assert await world.call(auth) == 200
+    assert world.server.count("authorize", access_type="offline") == 1
 
 
 # Refreshing
@@ -153,6 +165,44 @@ async def test_a_refresh_that_is_refused_for_any_reason_leads_to_a_login() -> No
     with anyio.fail_after(SOON):
         assert await world.call(auth) == 200
     assert world.logins == 2
+
+
+@pytest.mark.parametrize("code", ["bad_refresh_token", "invalid_scope"])
+async def test_a_refresh_that_is_refused_is_not_tried_again_before_the_login(code: str) -> None:
+    world, refreshes = World(lifetime=100), 0
+    auth = world.oauth()
+    await world.call(auth)
+
+    async def refreshes_none(request: Request) -> Response:
+        nonlocal refreshes
+        if b"grant_type=refresh_token" in await request.body():
+            refreshes += 1
+            return JSONResponse({"error": code}, 400)
+        return await world.server._token(request)
+
+    world.server.answers["token"] = refreshes_none
+    world.now += 200
+
+    assert await world.call(auth) == 200
+    assert (world.logins, refreshes) == (2, 1)
+
+
+async def test_a_refresh_that_was_refused_is_tried_again_for_a_later_request() -> None:
+    world, store = World(lifetime=100), MemoryTokens()
+    await world.call(world.oauth(tokens=store))
+    auth = world.restarted(tokens=store)
+    world.server.answers["token"] = failing(400, error="invalid_scope")
+    world.now += 200
+    with pytest.raises(LoginFailed):
+        await world.call(auth)
+    del world.server.answers["token"]
+    with pytest.raises(LoginFailed):
+        await world.call(auth)
+
+    world.now += RETRY_TIME
+
+    assert await world.call(auth) == 200
+    assert (world.logins, world.refreshes) == (1, 1)
 
 
 async def test_a_token_that_the_server_revokes_is_refreshed() -> None:
@@ -701,13 +751,19 @@ async def test_the_servers_of_one_origin_may_want_five_logins_in_ten_minutes() -
     auth = world.oauth()
     await world.call(auth)
 
-    with pytest.raises(LoginFailed, match=r"/mcp wants yet another login, after 5 within 10 minutes: .* 600 s"):
+    with pytest.raises(LoginFailed) as raised:
         await world.call(auth)
     assert world.logins == 5
+    refused, way_out = str(raised.value).split(" s. ")
+    assert refused.endswith("/mcp wants yet another login, after 5 within 10 minutes: refused for the next 600")
+    assert way_out == "To log in all the same, call OAuth.login(url)"
+
+    await auth.login(world.site.url)
+    assert world.logins == 6
 
     world.now += 600
     assert await world.call(auth) == 403
-    assert world.logins == 8
+    assert world.logins == 9
 
 
 async def test_a_server_that_wants_too_many_scopes_gets_no_login() -> None:
@@ -996,6 +1052,25 @@ async def test_a_logout_in_another_process_during_a_refresh_is_not_undone() -> N
             gate.is_open.set()
 
     assert not [key for key in store._tokens if key.startswith("token")]
+
+
+async def test_a_token_that_arrives_after_another_process_has_logged_out_is_revoked() -> None:
+    world, store = World(lifetime=100), MemoryTokens()
+    world.server.metadata["revocation_endpoint"] = f"{world.server.issuer}/revoke"
+    await world.call(world.oauth(tokens=store))
+    world.now += 200
+
+    async def logged_out_meanwhile(request: Request) -> Response:
+        response = await world.server._token(request)
+        assert await world.restarted(tokens=store).logout(world.site.url)
+        return response
+
+    world.server.answers["token"] = logged_out_meanwhile
+
+    with pytest.raises(LoginFailed, match="needs a login"):
+        await world.call(world.restarted(tokens=store))
+
+    assert (world.refreshes, world.server.tokens, world.server.refresh_tokens) == (1, {}, {})
 
 
 def test_nothing_secret_is_in_a_repr() -> None:

@@ -11,7 +11,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from mcp_host import Client, StreamableHttp
-from mcp_host.auth import AuthorizationNeeded, DiscoveryFailed, LoginFailed, MemoryTokens, OAuth
+from mcp_host.auth import (
+    AuthorizationNeeded,
+    DiscoveryFailed,
+    LoginFailed,
+    MemoryTokens,
+    OAuth,
+    OnDevice,
+    RegistrationFailed,
+)
 from mcp_host.auth.storage.saved import Saved
 from tests.auth.authorization_server import Protected
 from tests.auth.world import CALLBACK, World, person
@@ -33,6 +41,42 @@ async def test_the_next_authorization_server_is_tried_after_one_that_is_no_url()
     world.site.resource = {"authorization_servers": ["http://[", world.server.issuer]}
 
     assert await world.call(world.oauth()) == 200
+
+
+@pytest.mark.parametrize("url", ["", "/revoke", "http://login.example.com/revoke"])
+async def test_a_revocation_endpoint_that_cannot_be_used_is_none(url: str) -> None:
+    world = World(metadata={"revocation_endpoint": url})
+    auth = world.oauth()
+
+    assert await world.call(auth) == 200
+    assert any(step.outcome == "its revocation_endpoint is no https URL: not used" for step in auth.steps)
+    assert await auth.logout(world.site.url) is False
+    assert str(auth.steps[-1]) == f"revocation at {world.server.issuer}: not offered"
+
+
+async def test_a_registration_endpoint_that_cannot_be_used_is_none() -> None:
+    world = World(metadata={"registration_endpoint": ""})
+
+    with pytest.raises(RegistrationFailed, match="registers no clients by itself"):
+        await world.call(world.oauth())
+
+    assert world.logins == 0
+
+
+async def test_a_device_endpoint_that_cannot_be_used_is_none() -> None:
+    world = World(metadata={"device_authorization_endpoint": "/device", "authorization_endpoint": ""})
+
+    with pytest.raises(DiscoveryFailed, match="has no device_authorization_endpoint"):
+        await world.call(world.oauth(login=OnDevice(), redirect_uri=None))
+
+
+async def test_a_person_is_sent_to_no_authorization_endpoint_that_cannot_be_used() -> None:
+    world = World(metadata={"authorization_endpoint": ""})
+
+    with pytest.raises(DiscoveryFailed, match="refused: its authorization_endpoint is no https URL"):
+        await world.call(world.oauth())
+
+    assert world.logins == 0
 
 
 async def test_a_client_whose_end_is_beyond_all_numbers_has_none() -> None:

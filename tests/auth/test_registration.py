@@ -10,7 +10,8 @@ import pytest
 from mcp_host.auth.errors import RegistrationFailed
 from mcp_host.auth.registration import Dynamic, OAuthClient, Registered
 from mcp_host.auth.requests.client import Answer, AuthClient
-from mcp_host.auth.requests.discovery import AuthorizationServer, Steps
+from mcp_host.auth.requests.metadata import AuthorizationServer
+from mcp_host.auth.requests.steps import Steps
 from mcp_host.types import JSONObject
 from tests.auth.world import CALLBACK
 
@@ -35,20 +36,41 @@ class Endpoint(AuthClient):
 @pytest.mark.parametrize(
     ("answer", "client"),
     [
-        ({"client_id": "a"}, OAuthClient("a", None, "none", (CALLBACK,))),
-        ({"client_id": "a", "client_secret": ""}, OAuthClient("a", None, "none", (CALLBACK,))),
+        ({"client_id": "a"}, OAuthClient("a", None, "none", (CALLBACK,), None, ("read",))),
+        (
+            {"client_id": "a", "client_secret": None, "token_endpoint_auth_method": None, "scope": None},
+            OAuthClient("a", None, "none", (CALLBACK,), None, ("read",)),
+        ),
+        ({"client_id": "a", "client_secret": ""}, OAuthClient("a", None, "none", (CALLBACK,), None, ("read",))),
         (
             {"client_id": "a", "client_secret": "s", "token_endpoint_auth_method": "client_secret_post"},
-            OAuthClient("a", "s", "client_secret_post", (CALLBACK,)),
+            OAuthClient("a", "s", "client_secret_post", (CALLBACK,), None, ("read",)),
         ),
-        ({"client_id": "a", "client_secret_expires_at": 0}, OAuthClient("a", None, "none", (CALLBACK,))),
-        ({"client_id": "a", "client_secret_expires_at": 5}, OAuthClient("a", None, "none", (CALLBACK,), 5.0)),
-        ({"client_id": "a", "client_secret_expires_at": "soon"}, OAuthClient("a", None, "none", (CALLBACK,))),
-        ({"client_id": "a", "client_secret_expires_at": True}, OAuthClient("a", None, "none", (CALLBACK,))),
+        (
+            {"client_id": "a", "client_secret_expires_at": 0},
+            OAuthClient("a", None, "none", (CALLBACK,), None, ("read",)),
+        ),
+        (
+            {"client_id": "a", "client_secret_expires_at": 5},
+            OAuthClient("a", None, "none", (CALLBACK,), 5.0, ("read",)),
+        ),
+        (
+            {"client_id": "a", "client_secret_expires_at": "soon"},
+            OAuthClient("a", None, "none", (CALLBACK,), None, ("read",)),
+        ),
+        (
+            {"client_id": "a", "scope": "write read"},
+            OAuthClient("a", None, "none", (CALLBACK,), None, ("read", "write")),
+        ),
+        ({"client_id": "a", "scope": None}, OAuthClient("a", None, "none", (CALLBACK,), None, ("read",))),
+        (
+            {"client_id": "a", "client_secret_expires_at": True},
+            OAuthClient("a", None, "none", (CALLBACK,), None, ("read",)),
+        ),
     ],
 )
 async def test_the_answer_has_the_client(answer: JSONObject, client: OAuthClient) -> None:
-    assert await Dynamic().register(Endpoint(answer), server(), CALLBACK, [], Steps()) == client
+    assert await Dynamic().register(Endpoint(answer), server(), CALLBACK, ["read"], Steps()) == client
 
 
 @pytest.mark.parametrize(
@@ -97,6 +119,28 @@ async def test_a_client_registers_as_what_it_is(redirect_uri: str, kind: str) ->
             "client_uri": "https://host.test",
         }
     ]
+
+
+@pytest.mark.parametrize(
+    ("offered", "method"),
+    [
+        (None, "client_secret_basic"),  # RFC 8414, section 2
+        (("client_secret_basic", "client_secret_post"), "client_secret_basic"),
+        (("client_secret_post", "client_secret_basic"), "client_secret_post"),
+        (("private_key_jwt", "client_secret_post"), "client_secret_post"),
+        (("client_secret_post", "client_secret_basic", "none"), "none"),
+        (("private_key_jwt",), "none"),
+    ],
+)
+async def test_a_client_registers_without_a_secret_or_with_the_method_that_the_server_prefers(
+    offered: tuple[str, ...] | None, method: str
+) -> None:
+    endpoint = Endpoint({"client_id": "a", "client_secret": "s"})
+
+    client = await Dynamic().register(endpoint, server(token_auth_methods=offered), CALLBACK, [], Steps())
+
+    assert client is not None
+    assert (endpoint.asked[0]["token_endpoint_auth_method"], client.method) == (method, method)
 
 
 async def test_where_no_client_can_register_the_next_way_is_tried() -> None:

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from mcp_host.auth import LoginFailed, MemoryTokens, OAuth, TokensError
-from mcp_host.auth.oauth import MOST_KNOWN
+from mcp_host.auth.oauth import MAX_KNOWN
 from tests.auth.authorization_server import AuthorizationServer
 from tests.auth.world import World
 
@@ -146,7 +146,7 @@ async def test_a_server_may_have_any_number_of_urls_and_none_needs_another_login
 
     assert await statuses(world, auth, [*tenants.paths] * 2) == [200] * 600
 
-    assert len(auth._servers) == MOST_KNOWN
+    assert len(auth._servers) == MAX_KNOWN
     assert [seen.count("") for seen in tenants.seen.values()] == [1] * 300
     assert world.logins == 1
 

@@ -14,8 +14,9 @@ from starlette.types import Message, Receive, Scope, Send
 
 from mcp_host import Change, Client, OAuth, StreamableHttp
 from mcp_host.asking import unattended
-from mcp_host.auth import AuthorizationNeeded, LoginFailed
+from mcp_host.auth import AuthorizationNeeded, ClientSecret, LoginFailed
 from mcp_host.errors import RequestTimeout
+from tests.auth.authorization_server import Grant
 from tests.auth.world import Gate, World
 
 pytestmark = pytest.mark.fake_clock
@@ -147,8 +148,10 @@ class Refuses:
         await response(scope, receive, send)
 
 
-@pytest.mark.parametrize("status", [401, 403])
-async def test_no_person_is_asked_to_log_in_for_a_stream_that_was_never_open(status: int) -> None:
+@pytest.mark.parametrize(
+    ("status", "asked"), [(401, 20), (403, 1)], ids=["a refreshed token each time", "the same token"]
+)
+async def test_no_person_is_asked_to_log_in_for_a_stream_that_was_never_open(status: int, asked: int) -> None:
     world = World()
     world.site.app = server = Refuses(status)
 
@@ -158,31 +161,84 @@ async def test_no_person_is_asked_to_log_in_for_a_stream_that_was_never_open(sta
             await anyio.sleep(LATER)
 
     assert world.logins == 1
-    assert server.refused <= 20
+    assert server.refused <= asked
 
 
-async def test_a_stream_that_needs_the_login_of_a_call_is_opened_after_it() -> None:
-    world = World()
+def lenient(world: World) -> Streams:
+    """Only calls of the tool "protected", and the stream, need a token."""
     world.site.app = streams = Streams(lambda: None)
     protected = world.apps[1002]
 
-    async def lenient(scope: Scope, receive: Receive, send: Send) -> None:
-        """Only calls and the stream need a token."""
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
         body = await Request(scope, receive).body()
 
         async def again() -> Message:
             return {"type": "http.request", "body": body}
 
-        is_open = scope["method"] == "POST" and b'"tools/call"' not in body
+        is_open = scope["method"] == "POST" and b'"protected"' not in body
         await (streams if is_open else protected)(scope, again, send)
 
-    world.apps[1002] = lenient
+    world.apps[1002] = app
+    return streams
+
+
+async def test_a_stream_that_needs_the_login_of_a_call_is_opened_after_it(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    streams = lenient(world)
+
     async with listening(world, world.oauth(), "legacy") as client:
-        assert (streams.opened, world.logins) == (0, 0)
-        await client.call_tool("x")
+        for _ in range(20):
+            await client.call_tool("open")
+            await anyio.sleep(LATER)
+        assert (streams.opened, world.logins, world.site.seen) == (0, 0, [""])  # it was asked for once
+        await client.call_tool("protected")
         await anyio.sleep(LATER)
 
     assert (streams.opened, world.logins) == (2, 1)
+    url = world.site.url
+    why = f"{url} needs a login, and no one waits for this request"
+    warning = f"{url}: no stream for server messages until a login: {why}"
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [warning]
+
+
+async def test_a_stream_that_needs_a_login_is_opened_after_it_however_often_the_token_was_refreshed_before() -> None:
+    world = World()
+    world.site.app = streams = Streams(lambda: None)
+    world.site.needs = lambda body: "stream" if not body or b'"protected"' in body else ""
+
+    async with listening(world, world.oauth(), "legacy") as client:
+        for _ in range(20):
+            world.now += 2 * world.server.lifetime
+            await client.call_tool("open")
+            await anyio.sleep(LATER)
+        assert (streams.opened, world.refreshes, world.logins) == (0, 20, 1)
+        await client.call_tool("protected")
+        await anyio.sleep(LATER)
+
+    assert (streams.opened, world.logins) == (2, 2)
+
+
+async def test_a_stream_whose_token_could_not_be_had_for_a_moment_is_opened_after_the_next_call() -> None:
+    world = World()
+    streams = lenient(world)
+    world.server.clients["mine"] = {"token_endpoint_auth_method": "client_secret_basic", "client_secret": "s"}
+    down = True
+
+    async def token(request: Request) -> Response:
+        if down:
+            return Response(status_code=503)
+        return world.server.issue(Grant("mine", "", world.site.url))
+
+    world.server.answers["token"] = token
+    auth = OAuth.machine(ClientSecret("mine", "s"), client=world.client(), _clock=world.clock)
+
+    async with listening(world, auth, "legacy") as client:
+        assert streams.opened == 0
+        down = False
+        await client.call_tool("open")
+        await anyio.sleep(LATER)
+
+    assert streams.opened == 2
 
 
 class Hangs:

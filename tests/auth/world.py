@@ -70,6 +70,7 @@ class Gate:
 
     def __init__(self, server: AuthorizationServer, name: str) -> None:
         endpoints = {"metadata": server._metadata, "token": server._token, "authorize": server._authorize}
+        endpoints["register"] = server._register
         self._answer = server.answers.get(name, endpoints[name])
         self.is_open = Event()
         self.reached = Event()

@@ -37,6 +37,7 @@ WORDS = [
         "--issuer",
         "--issuer-alias",
         "--scope",
+        "--authorization-param",
     ),
     *("--unchecked", "--frob", "http://x", "https://", "1", "-1", "inf", "nan", "auto", "arithmetic", "a=b", "a: b"),
     *("a:=1", "a:=[", "a=@", "a=@/", "a=@\0", "{", "{}", '{"a": 1}', "[]", "=", "", " ", "%s", "%(prog)s", "\udcff"),

@@ -604,11 +604,38 @@ def test_a_model_that_fails_while_it_answers_a_server_is_the_exit_code(piped: Pi
 def test_the_demo_shows_a_server_that_asks_a_model_of_a_provider(piped: Piped, serve: Serve) -> None:
     api = serve(AnthropicServer, Said(text="It is 21."), Said(text="It is 21."))
 
-    code, out, _ = piped("demo", *WITH_MODEL, **keys_of(api))
+    code, out, _ = piped("demo", "--yes", *WITH_MODEL, **keys_of(api))
 
     assert (code, len(api.heard)) == (0, 2)
     assert out.count(f"    model         {MODEL}") == 2
     assert out.count("    content       It is 21.") == 2
+
+
+def test_the_demo_without_a_terminal_denies_the_requests_for_a_model_of_a_provider(piped: Piped, serve: Serve) -> None:
+    api = serve(AnthropicServer, Said(text="It is 21."))
+
+    code, _, err = piped("demo", *WITH_MODEL, **keys_of(api))
+
+    denied = "mcp-host: the request of 'calculator' for the model is denied, because there is no terminal to ask in; --yes allows it"
+    assert (code, len(api.heard)) == (7, 0)
+    assert err.splitlines()[0] == denied
+
+
+async def test_the_demo_asks_in_the_terminal_before_each_request_for_a_model_of_a_provider(
+    screen: Screen, serve: Serve
+) -> None:
+    api = serve(AnthropicServer, Said(text="It is 21."))
+
+    async with running(screen, "demo", *WITH_MODEL, environment=environment_of(api)) as process:
+        await screen.asks(ANSWER)
+        assert len(api.heard) == 0
+        screen.press("y\n")
+        await screen.asks(ANSWER)
+        assert len(api.heard) == 1
+        screen.press("n\n")
+        assert await process.wait() == 7
+
+    assert len(api.heard) == 1
 
 
 def test_a_local_server_needs_no_key(url: str, piped: Piped, serve: Serve) -> None:

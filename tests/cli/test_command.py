@@ -327,7 +327,14 @@ def test_a_server_gets_no_model_unless_one_is_given(capsys: Captured) -> None:
     assert main([*solve, *calculator]) == 5
     assert main([*solve, "--model", "arithmetic", *calculator]) == 0
 
-    assert capsys.readouterr() == ("2 * (3 + 4) = 14\n", "mcp-host: the client did not declare sampling (-32021)\n")
+    note = "mcp-host: a server that asks for a model gets one by --model, such as --model anthropic:claude-sonnet-5\n"
+    undeclared = "mcp-host: the client did not declare sampling (-32021)\n"
+    assert capsys.readouterr() == ("2 * (3 + 4) = 14\n", f"{undeclared}{note}")
+
+    assert main([*solve, "--era", "legacy", *calculator]) == 1
+
+    failed = "mcp-host: the tool reported an error\n  | the client did not declare sampling\n"
+    assert capsys.readouterr() == ("", f"{failed}{note}")
 
 
 # How it ends

@@ -155,11 +155,12 @@ async def test_login_whoami_and_logout_tell_the_whole_story(site: Protected, env
     assert (again.code, again.out) == (0, f"There was no login for {site.url}.\n")
 
 
+@pytest.mark.parametrize("way", [[], ["--paste"], ["--use-device-code"]], ids=["browser", "paste", "device"])
 async def test_a_login_that_works_stays_and_the_command_says_how_to_begin_anew(
-    site: Protected, environment: dict[str, str]
+    way: list[str], site: Protected, environment: dict[str, str]
 ) -> None:
     first = await run(environment, "login", site.url)
-    second = await run(environment, "login", site.url)
+    second = await run(environment, "login", site.url, *way)
 
     heading = f"Already logged in. To log in anew, run mcp-host logout {site.url} first.".split()
     assert first.out.startswith("Logged in.\n")
@@ -182,7 +183,7 @@ async def test_a_login_for_further_scopes_is_asked_for_by_name_and_takes_the_pla
     why = f"{site.url} needs a login, and there is no terminal to ask in: run mcp-host login {site.url} --scope b"
     assert (refused.code, refused.err) == (10, f"mcp-host: {why}\n")
     assert login.out.startswith("Logged in.\n")
-    assert "    client        client-0\n    scopes        a b\n" in login.out
+    assert "    client        client-1\n    scopes        a b\n" in login.out  # registered with both
     assert done.code == 0
 
 
@@ -367,10 +368,14 @@ async def test_the_tokens_are_for_this_user_alone(site: Protected, environment: 
     assert [stat.S_IMODE(path.stat().st_mode) for path in (file, file.parent)] == [0o600, 0o700]
 
 
+@pytest.mark.parametrize(
+    ("offered", "method"), [("none", "client_secret_basic"), ("client_secret_post", "client_secret_post")]
+)
 async def test_a_registered_client_has_its_secret_from_the_environment(
-    site: Protected, environment: dict[str, str]
+    site: Protected, environment: dict[str, str], offered: str, method: str
 ) -> None:
-    client = {"redirect_uris": [], "client_secret": "s3cret", "token_endpoint_auth_method": "client_secret_basic"}
+    site.server.methods = [offered]
+    client = {"redirect_uris": [], "client_secret": "s3cret", "token_endpoint_auth_method": method}
     site.server.clients["mine"] = client
     asked = ["login", site.url, "--client-id", "mine", "--client-secret-env", "MINE", "--scope", "a b", "--scope", "c"]
     missing = await run(environment, *asked)
@@ -415,6 +420,20 @@ async def test_an_issuer_by_another_name_is_passed(site: Protected, environment:
     assert f"its issuer is {issuer}, not {issuer}/: if you know that they are one, pass issuer_aliases=" in refused.err
     assert refused.err.endswith("  | With this command, that is --issuer-alias NAME=ISSUER.\n")
     assert (done.code, done.err) == (0, "")
+
+
+async def test_parameters_are_added_to_the_url_of_the_login(site: Protected, environment: dict[str, str]) -> None:
+    login = ("login", site.url, "--authorization-param")
+
+    done = await run(environment, *login, "audience=https://api.example/?a=b", "--authorization-param", "prompt=login")
+    refused = await run(environment, *login, "state=mine")
+    other_way = await run(environment, *login, "a=b", "--use-device-code")
+
+    assert (done.code, done.err) == (0, "")
+    assert site.server.count("authorize", audience="https://api.example/?a=b", prompt="login") == 1
+    assert (refused.code, other_way.code) == (2, 2)
+    assert "authorization_params cannot have 'state': OAuth sets it" in refused.err
+    assert "--use-device-code has no URL that takes it" in other_way.err
 
 
 async def test_on_a_machine_without_a_browser_the_url_is_pasted(
@@ -479,6 +498,18 @@ async def test_where_no_browser_opens_and_there_is_no_terminal_the_error_says_wh
 
     problem = "no browser opens for the login at 127.0.0.1, and there is no terminal to show its URL in"
     assert (done.code, done.err) == (10, f"mcp-host: {problem}. {ELSEWHERE}\n")
+
+
+@pytest.mark.parametrize("verb", ["login", "tools"])
+async def test_a_server_that_wants_a_password_is_one_to_pass_that_to(verb: str, environment: dict[str, str]) -> None:
+    with serving(Response(status_code=401, headers={"www-authenticate": "Basic realm=x"})) as origin:
+        done = await run(environment, verb, f"{origin}/mcp")
+
+    first, *_, last = done.err.splitlines()
+    assert done.code == 10
+    assert first.startswith(f"mcp-host: {origin}/mcp: it wants Basic, not a token: pass httpx.BasicAuth")
+    assert last == "  | With this command, that is -H 'Authorization: Basic ...'."
+    assert "Bearer" not in done.err
 
 
 @pytest.mark.parametrize("verb", ["login", "tools"])

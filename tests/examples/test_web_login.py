@@ -11,7 +11,7 @@ import httpx
 import pytest
 from anyio import fail_after
 
-from mcp_host.auth.login.limits import MOST_LOGINS
+from mcp_host.auth.login.limits import MAX_LOGINS
 from tests.asgi import serving
 from tests.auth.authorization_server import Protected
 
@@ -99,7 +99,7 @@ async def test_a_login_that_fails_tells_the_user_nothing_of_its_cause(site: Prot
 async def test_a_user_who_begins_too_many_logins_is_told_to_come_back(site: Protected, origin: str) -> None:
     with fail_after(30):
         async with browser() as ada:
-            for _ in range(MOST_LOGINS):
+            for _ in range(MAX_LOGINS):
                 redirected = await until_redirected_back(ada, origin)
                 await ada.get(redirected.replace("code=", "code=x"))
             response = await ada.get(f"{origin}/tools")

@@ -9,7 +9,7 @@ import httpx
 
 from mcp_host.auth import DeviceCode
 
-MOST_PAGES = 20
+MAX_PAGES = 20
 
 
 class Person:
@@ -36,7 +36,7 @@ class Person:
         self.logins += 1
         async with httpx.AsyncClient(cookies=self._cookies) as http:
             page = await http.get(url)
-            for _ in range(MOST_PAGES):
+            for _ in range(MAX_PAGES):
                 self._cookies = http.cookies
                 if page.is_redirect:
                     there = urljoin(str(page.url), page.headers["location"])
@@ -50,7 +50,7 @@ class Person:
                     return None
                 filled = {"login": self.name, "password": "any"} if "login" in form.fields else {}
                 page = await http.post(urljoin(str(page.url), form.action), data=form.fields | filled)
-        raise AssertionError(f"{MOST_PAGES} pages, and no redirect to {self._redirect_uri}")
+        raise AssertionError(f"{MAX_PAGES} pages, and no redirect to {self._redirect_uri}")
 
 
 class Form(HTMLParser):

@@ -162,6 +162,20 @@ async def test_a_call_that_needs_more_scopes_asks_the_person_for_them(world: Wor
     assert ann.logins == 2
 
 
+@pytest.mark.parametrize("kind", ["sdk-own", "sdk-own1"])
+async def test_a_login_for_more_scopes_than_the_client_was_registered_with(world: World, kind: str) -> None:
+    """These refuse them: the client registers again."""
+    ann, tokens, url = Person("ann", CALLBACK), MemoryTokens(), world.urls[kind]
+    with anyio.fail_after(IN_TIME):
+        await logging_in(ann, tokens=tokens).login(url)
+        auth = logging_in(ann, tokens=tokens, scopes=["write"])
+        await auth.login(url)
+    async with connected(url, auth) as client:
+        _, *scopes = await called(client)
+
+    assert (scopes, ann.logins) == (["read", "write"], 2), auth.explain()
+
+
 async def test_after_a_logout_there_is_another_login(world: World) -> None:
     ann, url = Person("ann", CALLBACK), world.urls["sdk"]
     auth = logging_in(ann)
@@ -171,6 +185,30 @@ async def test_after_a_logout_there_is_another_login(world: World) -> None:
         after = await called(client)
 
     assert (before, after, ann.logins) == (["ann", "read"], ["ann", "read"], 2)
+
+
+@pytest.mark.parametrize("kind", ["sdk", "sdk-own", "sdk-own1", "fastmcp-own"])
+async def test_a_logout_revokes_the_token(world: World, kind: str) -> None:
+    url, auth = world.urls[kind], logging_in(Person("ann", CALLBACK))
+    with anyio.fail_after(IN_TIME):
+        saved = await auth.login(url)
+        assert saved is not None
+        assert saved.token is not None
+        is_revoked = await auth.logout(url)
+        headers = {"Authorization": f"Bearer {saved.token.access_token}"}
+        async with httpx.AsyncClient(headers=headers) as http:
+            response = await http.post(url, json={})
+
+    assert (is_revoked, response.status_code) == (True, 401), auth.explain()
+
+
+async def test_fastmcps_proxy_takes_the_revocation_of_a_public_client(world: World) -> None:
+    """Its handler wants a field for the secret that such a client does not have."""
+    url, auth = world.urls["fastmcp-proxy"], logging_in(Person("ann", CALLBACK))
+    with anyio.fail_after(IN_TIME):
+        await auth.login(url)
+
+        assert await auth.logout(url) is True, auth.explain()
 
 
 @pytest.mark.parametrize("kind", ["sdk", "dpop", "fastmcp-proxy"])

@@ -161,13 +161,33 @@ async def test_a_browser_that_stays_open_keeps_neither_the_caller_nor_the_end_of
     assert not thread.is_alive()
 
 
-async def test_an_error_of_the_browser_is_logged_without_the_url(caplog: pytest.LogCaptureFixture) -> None:
-    async def fail(url: str) -> bool:
-        raise ValueError(f"cannot open {url}")
+async def test_an_error_of_the_browser_is_logged_without_the_url(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> NoReturn:
+        raise ValueError(f"cannot open {URL}")
 
-    assert not await is_opened(URL, fail)
+    monkeypatch.setattr(webbrowser, "get", fail)
+
+    with fail_after(20):
+        assert not await is_opened(URL, open_default)
     assert caplog.messages == ["the browser could not be opened: ValueError"]
     assert caplog.records[0].exc_info is None
+
+
+async def test_an_error_of_the_applications_own_opener_is_logged_in_full_without_the_url(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def fail(url: str) -> bool:
+        raise ValueError(f"my bug with {url}")
+
+    assert not await is_opened(URL, fail)
+    first, *traceback, last = caplog.messages[0].splitlines()
+    assert (first, last) == (
+        "the browser could not be opened: Traceback (most recent call last):",
+        "ValueError: my bug with (the URL)",
+    )
+    assert "in fail" in "".join(traceback)
 
 
 async def test_an_error_of_the_library_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,9 +19,11 @@ from mcp_host.auth.login.ways import Login, LoginFunction, Redirection, in_brows
 from mcp_host.auth.machines import ClientSecret, EnterpriseManaged, Machine, PrivateKeyJwt, Workload
 from mcp_host.auth.oauth import OAuth
 from mcp_host.auth.registration import Cimd, Dynamic, Registered, Registration
-from mcp_host.auth.requests.discovery import Step
+from mcp_host.auth.requests.steps import Step
+from mcp_host.auth.storage.file_tokens import FileTokens
+from mcp_host.auth.storage.keyring_tokens import KeyringTokens
 from mcp_host.auth.storage.saved import Saved
-from mcp_host.auth.storage.stores import FileTokens, KeyringTokens, MemoryTokens, TokenStore
+from mcp_host.auth.storage.stores import MemoryTokens, TokenStore
 
 __all__ = [
     "AddressRefused",

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from anyio import CancelScope
 
 from mcp_host.auth.errors import RegistrationFailed
 from mcp_host.auth.machines import Machine
 from mcp_host.auth.registration import Cimd, Dynamic, OAuthClient, Registered, Registration
 from mcp_host.auth.requests.client import AuthClient
-from mcp_host.auth.requests.discovery import AuthorizationServer, Steps
+from mcp_host.auth.requests.steps import Steps
 from mcp_host.auth.settings import Settings
-from mcp_host.auth.storage.saved import CLIENT, Entry, Saved, Wanted
+from mcp_host.auth.storage.entry import Entry
+from mcp_host.auth.storage.saved import CLIENT, Saved, Wanted
 from mcp_host.errors import excerpt
+
+UNKNOWN_CLIENT = frozenset({"invalid_client", "unauthorized_client"})
+"""Error codes of a token endpoint that does not know the client (RFC 6749, section 5.2)."""
+
+INVALID_SCOPE = "invalid_scope"
+
+MAX_SCOPES = 8192  # characters of the scopes of one login, or one registration; they are a part of a URL
+
+
+def needs_registration(client: OAuthClient, code: str | None) -> bool:
+    """Whether *client*, which was registered dynamically, has to be registered again after the error *code*."""
+    # With scopes that are known, it was registered with all those of the login, and another would not get them either.
+    return code in UNKNOWN_CLIENT or (code == INVALID_SCOPE and client.scopes is None)
 
 
 class Clients:
@@ -38,8 +50,7 @@ class Clients:
         server = wanted.server
         for registration in self._settings.registrations:
             if isinstance(registration, Dynamic):
-                scopes = (*wanted.scopes, *(wanted.resource.scopes or ()))
-                client = await self._register(registration, server, redirect_uri, scopes)
+                client = await self._register(registration, wanted, redirect_uri)
             else:
                 client = registration.client(server, redirect_uri)
                 outcome = "known there" if client is not None else "not for that server"
@@ -55,7 +66,7 @@ class Clients:
         )
 
     def holder(self, saved: Saved) -> Machine | Registration | None:
-        """What the application passes that has the client of *saved*. None if it passes that no more."""
+        """The machine or registration that the client of *saved* is from. None if the application no longer passes it."""
         if self._settings.machine is not None:
             return self._settings.machine
         dynamic = None
@@ -67,7 +78,7 @@ class Clients:
         return dynamic
 
     def current(self, saved: Saved) -> OAuthClient | None:
-        """The client of *saved*, with the secret that the application passes now. None if it passes that no more."""
+        """The client of *saved*, with the secret that the application passes now. None if it no longer passes it."""
         match self.holder(saved):
             case Dynamic():
                 return saved.client
@@ -77,22 +88,52 @@ class Clients:
                 return None  # a machine asks for a new token instead
 
     async def discard(self, client: OAuthClient) -> None:
-        """Forget *client*, which the server does not know any more. Another process may have registered a new one: it stays."""
+        """Forget *client*, which is of no use any more. Another process may have registered a new one: it stays."""
         await self._entry.keep(None, lambda stored: stored == client)
+
+    async def refused(self, client: OAuthClient, code: str | None) -> None:
+        """The server has refused *client* with the error *code*: a registration may end at any time."""
+        if needs_registration(client, code):
+            await self.discard(client)
 
     async def forget(self) -> None:
         """Forget the client that is registered."""
         await self._entry.keep(None)
 
-    async def _register(
-        self, registration: Dynamic, server: AuthorizationServer, redirect_uri: str | None, scopes: Sequence[str]
-    ) -> OAuthClient | None:
-        """The client that is registered, if it can still be used, or a new one."""
-        client = await self._entry.load()
-        if client is None or not client.can_be_used(redirect_uri, self._settings.clock()):
-            scopes = tuple(dict.fromkeys(scopes))
+    async def _register(self, registration: Dynamic, wanted: Wanted, redirect_uri: str | None) -> OAuthClient | None:
+        """The client that is registered, if it can be used for the login, or a new one."""
+
+        def is_usable(client: OAuthClient | None) -> bool:
+            return client is not None and client.can_be_used(redirect_uri, self._settings.clock())
+
+        def is_good(client: OAuthClient | None) -> bool:
+            return client is not None and is_usable(client) and client.may_ask_for(wanted.scopes)
+
+        old = await self._entry.load()
+        if is_good(old):
+            return old
+        server = wanted.server
+        if is_usable(old):
+            self._steps.add("registration", server.issuer, "the client is registered without some of the scopes")
+        scopes = _scopes(wanted, old)
+        try:
             client = await registration.register(self._http, server, redirect_uri, scopes, self._steps)
-            if client is not None:
-                with CancelScope(shield=True):
-                    await self._entry.keep(client)
-        return client
+        except RegistrationFailed:
+            if not is_usable(old):
+                raise
+            client = None
+        if client is None:
+            return old if is_usable(old) else None  # many servers do not mind with which scopes it was registered
+        with CancelScope(shield=True):
+            await self._entry.keep(client, lambda stored: not is_good(stored))  # processes agree on the first
+        return self._entry.value
+
+
+def _scopes(wanted: Wanted, old: OAuthClient | None) -> tuple[str, ...]:
+    """What to register a client for, in the place of the *old* one: other resources may still need the scopes of that."""
+    scopes = wanted.scopes
+    for more in (wanted.resource.scopes, None if old is None else old.scopes):
+        union = tuple(dict.fromkeys([*scopes, *(more or ())]))
+        if len(" ".join(union)) <= MAX_SCOPES:
+            scopes = union
+    return scopes

@@ -14,7 +14,7 @@ No text has a token, a code, a secret or an assertion in it.
 
 from __future__ import annotations
 
-from mcp_host.errors import AuthError as AuthError  # where those who know nothing of OAuth find it
+from mcp_host.errors import AuthError as AuthError  # defined there for modules that do not import OAuth
 
 
 class AddressRefused(AuthError):
@@ -33,19 +33,32 @@ class RegistrationFailed(AuthError):
 
 
 class LoginFailed(AuthError):
-    """The authorization request has failed: the person has refused, nothing came back in time, or what came back is
-    not the answer to it.
+    """The authorization request has failed.
 
-    *scopes* are those that a request needs beside the scopes of the login that there is. They are texts of the server's.
+    The person has refused, nothing came back in time, or what came back is not the answer to it.
+
+    *code* is the error code of the authorization response (RFC 6749, section 4.1.2.1), such as ``access_denied``,
+    or of the device flow (RFC 8628, section 3.5). None if there is none, or one that is not repeated: see
+    `TokenRequestFailed`.
+
+    *scopes* are those that a request needs and the present login does not have. Their texts come from the server.
     """
 
+    needs_login = True
     scopes: tuple[str, ...] = ()
+
+    def __init__(self, message: str, code: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class TokenRequestFailed(AuthError):
-    """The token endpoint gave no token. *code* is its error code (RFC 6749, section 5.2), such as ``invalid_grant``;
-    None if there is none. It is no text of the server's: unknown codes are not repeated. *refused* says whether the
-    server has understood and refused; else the same request may succeed later.
+    """The token endpoint gave no token.
+
+    *code* is its error code (RFC 6749, section 5.2), such as ``invalid_grant``. None if there is none, or one that
+    is not of words of lower-case letters, joined by underscores: that is not repeated, since it may be any text.
+
+    *refused* says whether the server has understood and refused; otherwise the same request may succeed later.
     """
 
     def __init__(self, message: str, code: str | None = None, *, refused: bool = False) -> None:
@@ -63,6 +76,8 @@ class AuthorizationNeeded(AuthError):
 
     *url* is for that person only, and is not in the text.
     """
+
+    needs_login = True
 
     def __init__(self, message: str, url: str, state: str) -> None:
         super().__init__(message)

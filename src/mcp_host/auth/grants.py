@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
-import hmac
-import secrets
-from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import quote
 
 from anyio import move_on_after
 
-from mcp_host.auth.errors import AuthError, DiscoveryFailed, LoginFailed, TokenRequestFailed
+from mcp_host.auth.errors import AuthError, TokenRequestFailed
 from mcp_host.auth.keys import PrivateKey, Proofs
 from mcp_host.auth.registration import OAuthClient
-from mcp_host.auth.requests.discovery import S256, AuthorizationServer, Steps, shown
-from mcp_host.auth.requests.responses import known_code
-from mcp_host.errors import excerpt
+from mcp_host.auth.requests.metadata import AuthorizationServer
+from mcp_host.auth.requests.steps import Steps
+from mcp_host.auth.requests.urls import shown
 
 if TYPE_CHECKING:
     from mcp_host.auth.requests.client import Answer, AuthClient
 
 ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-OFFLINE_ACCESS = "offline_access"
+INVALID_REQUEST = "invalid_request"
 USE_DPOP_NONCE = "use_dpop_nonce"
 REQUEST_TIME = 30.0  # seconds for a token, with the second request of a server that wants its nonce
 REVOCATION_TIME = 10.0  # seconds for both tokens: a logout waits for it
 BUSY = frozenset({408, 429, *range(500, 600)})  # statuses of servers that may give a token later
 BUSY_CODES = frozenset({"server_error", "temporarily_unavailable"})
 
-MARGIN = (
-    30.0  # seconds before its end in which a token is refreshed: a request may wait for the server's clock and network
-)
+MARGIN = 30.0  # seconds before its end in which a token is refreshed: clocks differ, and a request may take a while
 MARGIN_PART = 0.1  # of a short lifetime
-MOST_SECONDS = 10 * 365 * 24 * 3600.0  # a later expiry is none
+MAX_SECONDS = 10 * 365 * 24 * 3600.0  # a later expiry is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,111 +51,6 @@ class Token:
     def is_due(self, now: float) -> bool:
         """Whether it is to be refreshed."""
         return self.refresh_at is not None and self.refresh_at <= now
-
-
-@dataclass(frozen=True, slots=True)
-class AuthorizationRequest:
-    """What a person visits, and what its answer is checked against. Kept until the answer comes."""
-
-    url: str = field(repr=False)
-    state: str = field(repr=False)
-    verifier: str = field(repr=False)
-    redirect_uri: str
-    issuer: str
-    sends_issuer: bool
-
-    @classmethod
-    def to(
-        cls,
-        server: AuthorizationServer,
-        client: OAuthClient,
-        redirect_uri: str,
-        resource: str,
-        scopes: Iterable[str],
-    ) -> AuthorizationRequest:
-        """A request for a code, with PKCE (RFC 7636) and the resource (RFC 8707).
-
-        Raises:
-            DiscoveryFailed: The server does not offer it.
-        """
-        endpoint = server.authorization_endpoint
-        if endpoint is None:
-            raise DiscoveryFailed(f"{excerpt(server.issuer)} has no authorization_endpoint: no person can log in there")
-        if S256 not in server.code_challenge_methods:
-            # "MCP clients MUST verify the presence of code_challenge_methods_supported [...]. If the field is absent,
-            # MCP clients MUST refuse to proceed."
-            raise DiscoveryFailed(
-                f"{excerpt(server.issuer)} does not offer PKCE with S256, without which no code is safe"
-            )
-        verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(24)
-        fields = {
-            "response_type": "code",
-            "client_id": client.id,
-            "redirect_uri": redirect_uri,
-            "state": state,
-            "code_challenge": urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode(),
-            "code_challenge_method": S256,
-            "resource": resource,
-        }
-        scopes = tuple(scopes)
-        if scopes:
-            fields["scope"] = " ".join(scopes)
-        if OFFLINE_ACCESS in scopes:
-            fields["prompt"] = "consent"  # without it, it "MUST [be] ignored" (OpenID Connect Core, section 11)
-        parts = urlsplit(endpoint)
-        query = urlencode([*parse_qsl(parts.query, keep_blank_values=True), *fields.items()])
-        url = urlunsplit((parts.scheme, parts.netloc, parts.path, query, ""))
-        return cls(url, state, verifier, redirect_uri, server.issuer, server.sends_issuer)
-
-    def answer_in(self, redirected: str) -> dict[str, str]:
-        """The parameters of the URL that the authorization server redirected to.
-
-        Raises:
-            LoginFailed: It is not the answer to this request.
-        """
-        where = f"the authorization response of {excerpt(self.issuer)}"
-        try:
-            pairs = parse_qsl(urlsplit(redirected).query, keep_blank_values=True)
-        except ValueError:  # its text may have the code in it
-            raise LoginFailed(f"{where} is no URL") from None
-        answer = dict(pairs)
-        if len(pairs) != len(answer):  # "parameters MUST NOT be included more than once" (RFC 6749, section 3.1)
-            raise LoginFailed(f"{where} has a parameter twice")
-        if not hmac.compare_digest(answer.get("state", "").encode(errors="replace"), self.state.encode()):
-            raise LoginFailed(f"{where} has another state: it is no answer to this login")
-        return answer
-
-    def code_in(self, redirected: str) -> str:
-        """The code in the URL that the authorization server redirected to.
-
-        Raises:
-            LoginFailed: There is none, or the URL is not the answer to this request.
-        """
-        where, answer = f"the authorization response of {excerpt(self.issuer)}", self.answer_in(redirected)
-        issuer = answer.get("iss")
-        # RFC 9207, section 2.4: "simple string comparison", before anything of the response is used or shown
-        if issuer is None and self.sends_issuer:
-            raise LoginFailed(f"{where} has no iss, which the server's metadata promise: refused")
-        if issuer is not None and issuer != self.issuer:
-            raise LoginFailed(f"{where} comes from another issuer: refused")
-        if "error" in answer:
-            code = known_code(answer["error"])
-            if code == "access_denied":
-                raise LoginFailed(f"{excerpt(self.issuer)}: the login was denied")
-            raise LoginFailed(f"{where} is an error{f': {code}' if code else ''}")
-        if not (code := answer.get("code")):
-            raise LoginFailed(f"{where} has no code")
-        return code
-
-
-def code_grant(request: AuthorizationRequest, code: str) -> dict[str, str]:
-    """The fields for a code."""
-    return {
-        "grant_type": "authorization_code",
-        "code": code,
-        "redirect_uri": request.redirect_uri,
-        "code_verifier": request.verifier,
-    }
 
 
 def refresh_grant(refresh_token: str) -> dict[str, str]:
@@ -202,26 +92,33 @@ class TokenEndpoint:
 
     async def revoke(self, client: OAuthClient, token: Token) -> bool:
         """Ask the server to revoke *token*, and what refreshes it (RFC 7009). Returns whether it has done so."""
-        url, revoked = self.server.revocation_endpoint, True
+        url = self.server.revocation_endpoint
         if url is None:
             self.steps.add("revocation", self.server.issuer, "not offered")
             return False
+        tokens = {"refresh_token": token.refresh_token, "access_token": token.access_token}
         with move_on_after(REVOCATION_TIME):
-            for kind, text in (("refresh_token", token.refresh_token), ("access_token", token.access_token)):
-                if text is None:
-                    continue
-                try:
-                    given = {"token": text, "token_type_hint": kind}
-                    fields, headers = authenticated(client, given, self.server.issuer, self.key)
-                    answer = await self.http.post_form(url, fields, headers)
-                    outcome = "" if answer.status == 200 else answer.outcome
-                except AuthError as exc:
-                    outcome = str(exc)
-                self.steps.add(f"revocation ({kind})", url, outcome or "revoked")
-                revoked = revoked and not outcome
-            return revoked
+            return all(
+                [await self._revoke(client, url, kind, text) for kind, text in tokens.items() if text is not None]
+            )
         self.steps.add("revocation", url, f"no answer within {REVOCATION_TIME:g} seconds")
         return False
+
+    async def _revoke(self, client: OAuthClient, url: str, kind: str, text: str) -> bool:
+        given = {"token": text, "token_type_hint": kind}
+        try:
+            fields, headers = authenticated(client, given, self.server.issuer, self.key)
+            answer = await self.http.post_form(url, fields, headers)
+            if client.method == "none" and answer.code == INVALID_REQUEST:
+                # Servers of the official SDK want this field of public clients, too: FastMCP's proxy has no others.
+                answer = await self.http.post_form(url, {**fields, "client_secret": ""}, headers)
+        except AuthError as exc:
+            is_revoked, outcome = False, str(exc)
+        else:
+            is_revoked = answer.status == 200
+            outcome = "revoked" if is_revoked else answer.outcome
+        self.steps.add(f"revocation ({kind})", url, outcome)
+        return is_revoked
 
     async def _answer(self, client: OAuthClient, grant: Mapping[str, str]) -> Answer:
         with move_on_after(REQUEST_TIME):
@@ -270,12 +167,14 @@ def read_token(answer: Answer, scopes: Sequence[str], *, bound: bool = False) ->
     """
     document = answer.json
     code = answer.code
-    if document is None or not 200 <= answer.status < 300 or "error" in document:
-        has_error = document is not None and "error" in document
+    has_error = document is not None and document.get("error") is not None
+    if document is None or not 200 <= answer.status < 300 or has_error:
         refused = (has_error or 400 <= answer.status < 500) and answer.status not in BUSY and code not in BUSY_CODES
         problem = f"{answer.problem} with an error" if has_error and answer.status == 200 else answer.problem
         raise TokenRequestFailed(f"{problem}{f' ({code})' if code else ''}", code, refused=refused)
-    token, kind = document.get("access_token"), document.get("token_type", "bearer")
+    token, kind = document.get("access_token"), document.get("token_type")
+    if kind is None:
+        kind = "bearer"
     if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable() or " " in token:
         raise TokenRequestFailed("the answer has no access_token that can be sent")
     wanted = "DPoP" if bound else "Bearer"
@@ -298,6 +197,6 @@ def _lifetime(expires_in: object) -> float | None:
     """Seconds. Some servers write them as a text, or 0 if they do not know."""
     if isinstance(expires_in, str) and expires_in.isascii() and expires_in.isdigit() and len(expires_in) < 12:
         expires_in = int(expires_in)
-    if isinstance(expires_in, bool) or not isinstance(expires_in, int | float) or not 0 < expires_in <= MOST_SECONDS:
+    if isinstance(expires_in, bool) or not isinstance(expires_in, int | float) or not 0 < expires_in <= MAX_SECONDS:
         return None
     return float(expires_in)

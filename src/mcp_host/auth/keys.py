@@ -1,6 +1,6 @@
-"""Keys: what a client proves who it is by (RFC 7523), and that a token is its own (RFC 9449, DPoP).
+"""Private keys, by which a client proves who it is (RFC 7523), and that a token is its own (RFC 9449, DPoP).
 
-The extra ``oauth`` has the library, joserfc.
+The library, joserfc, comes with the extra ``oauth``.
 """
 
 from __future__ import annotations

@@ -7,14 +7,16 @@ https://modelcontextprotocol.io/extensions/auth/enterprise-managed-authorization
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import TypeAlias
 
 from mcp_host.auth.errors import TokenRequestFailed
 from mcp_host.auth.grants import Token, TokenEndpoint, authenticated
 from mcp_host.auth.keys import PrivateKey
-from mcp_host.auth.registration import OAuthClient, TokenAuthMethod
-from mcp_host.auth.requests.discovery import shown
+from mcp_host.auth.registration import OAuthClient, TokenAuthMethod, checked_text, method_with_secret
+from mcp_host.auth.requests.metadata import AuthorizationServer
+from mcp_host.auth.requests.urls import shown
 from mcp_host.handlers import as_async
 
 CLIENT_CREDENTIALS = "client_credentials"
@@ -35,6 +37,12 @@ class Machine(ABC):
     client: OAuthClient
     key: PrivateKey | None = None
     """What it authenticates with, instead of a secret."""
+    _chooses = False
+    """Whether the metadata of the server choose how it authenticates with its secret."""
+
+    def client_at(self, server: AuthorizationServer) -> OAuthClient:
+        """The client, as it authenticates at *server*."""
+        return replace(self.client, method=method_with_secret(server)) if self._chooses else self.client
 
     @abstractmethod
     async def token(self, endpoint: TokenEndpoint) -> Token:
@@ -44,31 +52,40 @@ class Machine(ABC):
             TokenRequestFailed: There is none.
         """
 
+    async def _request(self, endpoint: TokenEndpoint, grant: Mapping[str, str]) -> Token:
+        """The token for a *grant*, with the scopes of *endpoint*."""
+        scope = {"scope": " ".join(endpoint.scopes)} if endpoint.scopes else {}
+        return await endpoint.request(self.client_at(endpoint.server), {**grant, **scope})
+
 
 class ClientSecret(Machine):
     """A client with a secret, which acts for itself. With *issuer* it is used at that authorization server only: pass it.
 
-    *method* is how it authenticates at the token endpoint.
+    *method* is how it authenticates at the token endpoint. By default that is "client_secret_basic", or
+    "client_secret_post" where the server offers only that.
     """
 
     def __init__(
-        self, id: str, secret: str, *, issuer: str | None = None, method: TokenAuthMethod = "client_secret_basic"
+        self, id: str, secret: str, *, issuer: str | None = None, method: TokenAuthMethod | None = None
     ) -> None:
-        self.client = OAuthClient(id, secret, method)
+        self._chooses = method is None
+        self.client = OAuthClient(
+            checked_text("id", id), checked_text("secret", secret), method or "client_secret_basic"
+        )
         self.issuer = issuer
 
     def __repr__(self) -> str:
         return f"ClientSecret({self.client.id!r})"
 
     async def token(self, endpoint: TokenEndpoint) -> Token:
-        return await _requested(endpoint, self.client, {"grant_type": CLIENT_CREDENTIALS})
+        return await self._request(endpoint, {"grant_type": CLIENT_CREDENTIALS})
 
 
 class PrivateKeyJwt(Machine):
     """A client with a private key, which acts for itself (RFC 7523, section 2.2). *key* is as `PrivateKey` has it."""
 
     def __init__(self, id: str, key: PrivateKey, *, issuer: str | None = None) -> None:
-        self.client = OAuthClient(id, method="private_key_jwt")
+        self.client = OAuthClient(checked_text("id", id), method="private_key_jwt")
         self.key = key
         self.issuer = issuer
 
@@ -76,7 +93,7 @@ class PrivateKeyJwt(Machine):
         return f"PrivateKeyJwt({self.client.id!r})"
 
     async def token(self, endpoint: TokenEndpoint) -> Token:
-        return await _requested(endpoint, self.client, {"grant_type": CLIENT_CREDENTIALS})
+        return await self._request(endpoint, {"grant_type": CLIENT_CREDENTIALS})
 
 
 class Workload(Machine):
@@ -86,7 +103,7 @@ class Workload(Machine):
     """
 
     def __init__(self, get_jwt: GetJwt, *, client_id: str, issuer: str | None = None) -> None:
-        self.client = OAuthClient(client_id)
+        self.client = OAuthClient(checked_text("client_id", client_id))
         self._get_jwt = as_async(get_jwt, argument="get_jwt", shape="(audience: str) -> str")
         self.issuer = issuer
 
@@ -95,7 +112,7 @@ class Workload(Machine):
 
     async def token(self, endpoint: TokenEndpoint) -> Token:
         assertion = _text(await self._get_jwt(endpoint.server.issuer), "get_jwt")
-        return await _requested(endpoint, self.client, {"grant_type": JWT_BEARER, "assertion": assertion})
+        return await self._request(endpoint, {"grant_type": JWT_BEARER, "assertion": assertion})
 
 
 class EnterpriseManaged(Machine):
@@ -104,6 +121,8 @@ class EnterpriseManaged(Machine):
     *id* and *secret* are those of the client at the authorization server. *idp_token_endpoint* and *idp_client_id* are the
     identity provider's, and *get_id_token* gives the ID token of the person, who has logged in there with that client id.
     """
+
+    _chooses = True
 
     def __init__(
         self,
@@ -116,9 +135,9 @@ class EnterpriseManaged(Machine):
         idp_client_secret: str | None = None,
         issuer: str | None = None,
     ) -> None:
-        self.client = OAuthClient(id, secret, "client_secret_basic")
+        self.client = OAuthClient(checked_text("id", id), checked_text("secret", secret), "client_secret_basic")
         method: TokenAuthMethod = "client_secret_post" if idp_client_secret else "none"
-        self._idp_client = OAuthClient(idp_client_id, idp_client_secret, method)
+        self._idp_client = OAuthClient(checked_text("idp_client_id", idp_client_id), idp_client_secret, method)
         self._idp_token_endpoint = idp_token_endpoint
         self._get_id_token = as_async(get_id_token, argument="get_id_token", shape="(audience: str) -> str")
         self.issuer = issuer
@@ -128,7 +147,7 @@ class EnterpriseManaged(Machine):
 
     async def token(self, endpoint: TokenEndpoint) -> Token:
         assertion = await self._id_jag(endpoint)
-        return await _requested(endpoint, self.client, {"grant_type": JWT_BEARER, "assertion": assertion})
+        return await self._request(endpoint, {"grant_type": JWT_BEARER, "assertion": assertion})
 
     async def _id_jag(self, endpoint: TokenEndpoint) -> str:
         """The identity provider's assertion for the authorization server (RFC 8693)."""
@@ -160,9 +179,3 @@ def _text(jwt: object, function: str) -> str:
     if not isinstance(jwt, str):
         raise TypeError(f"{function} returns a JWT as text, not {type(jwt).__name__}")
     return jwt
-
-
-async def _requested(endpoint: TokenEndpoint, client: OAuthClient, grant: dict[str, str]) -> Token:
-    if endpoint.scopes:
-        grant["scope"] = " ".join(endpoint.scopes)
-    return await endpoint.request(client, grant)

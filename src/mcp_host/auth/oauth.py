@@ -12,31 +12,21 @@ from typing import Any, TypeVar
 
 import httpx
 
-from mcp_host.asking import is_unattended
 from mcp_host.auth.authorization import Authorization
-from mcp_host.auth.errors import LoginFailed
-from mcp_host.auth.grants import USE_DPOP_NONCE, Token
+from mcp_host.auth.grants import USE_DPOP_NONCE
 from mcp_host.auth.login.device import OnDevice
 from mcp_host.auth.login.limits import LoginLimits
 from mcp_host.auth.login.ways import Login, LoginFunction, by_function
 from mcp_host.auth.machines import Machine
-from mcp_host.auth.registration import Dynamic, Registered, Registration
-from mcp_host.auth.requests.challenges import INSUFFICIENT_SCOPE, NO_CHALLENGE, Challenge, token_challenge
-from mcp_host.auth.requests.discovery import (
-    NO_ALIASES,
-    WITHOUT_METADATA,
-    AuthorizationServer,
-    Resource,
-    Step,
-    Steps,
-    canonical,
-    discover,
-    shown,
-)
+from mcp_host.auth.registration import Dynamic, Registration
+from mcp_host.auth.requests.challenges import INSUFFICIENT_SCOPE, token_challenge
+from mcp_host.auth.requests.discovery import NO_ALIASES
+from mcp_host.auth.requests.steps import Step
+from mcp_host.auth.requests.urls import canonical, shown
+from mcp_host.auth.server import Server
 from mcp_host.auth.settings import Settings
-from mcp_host.auth.shared_work import SharedWork
 from mcp_host.auth.storage.pending import take_login
-from mcp_host.auth.storage.saved import PLACE, Entry, Place, Saved
+from mcp_host.auth.storage.saved import Place, Saved
 from mcp_host.auth.storage.stores import MemoryTokens, TokenStore
 from mcp_host.handlers import check_callable
 from mcp_host.transports._http.backend import AnyClient
@@ -49,25 +39,43 @@ except ImportError:  # an application without it has no client that asks for its
 K = TypeVar("K")
 V = TypeVar("V")
 
-MOST_KNOWN = 100  # URLs, and authorizations, that are not loaded from the store again
-MOST_RENEWALS = 3  # of the token of one request: "no more than a few times" (step-up authorization flow)
+MAX_KNOWN = 100  # URLs, and authorizations, that are not loaded from the store again
+MAX_RENEWALS = 3  # of the token of one request: "no more than a few times" (step-up authorization flow)
 
 
 class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows differ in a type
     """Authorization for the requests of an HTTP client: of `StreamableHttp(auth=)`, or any client of httpx or httpx2.
 
-    One object is for one user, and for one event loop at a time: with threads, make one for each, with the same *tokens*.
-    Work of two event loops at once raises `CallerError`. A server that wants a token is asked where to get one; the person logs in (*login*), and
-    the token is sent with every request to that server, refreshed before it ends, and kept in *tokens*.
+    A server that wants a token is asked where to get one. The person logs in (*login*), and the token is sent with every
+    request to that server, refreshed before it expires, and kept in *tokens*.
 
-    *tokens* keeps tokens and registrations; the default is this process's memory. *registration* says how this client
-    gets its id, best first; the default registers itself. *login* is how a person visits the authorization server; with
-    None it is never interactive. *redirect_uri* is where the authorization server redirects to: with a function as *login*,
-    or with None in a web host, whose requests raise `AuthorizationNeeded`. *scopes* are asked for always; the
-    default are those that the server names. *issuer_aliases* are issuers by the name that a server has for them, if the two
-    differ: ``{"https://accounts.example.com/": "https://accounts.example.com"}``. Without it, that authorization server is
-    refused (RFC 8414, section 3.3). *client* is an httpx client for OAuth's own requests, for networks where
-    the addresses of authorization servers are private.
+    One object is for one user, and for one event loop at a time: with threads, make one for each, with the same *tokens*.
+    Work of two event loops at once raises `CallerError`.
+
+    *tokens* keeps tokens and registrations; the default is this process's memory.
+
+    *registration* says how this client gets its id, best first; the default registers itself.
+
+    *login* is how a person visits the authorization server. With None no person is asked.
+
+    *redirect_uri* is where the authorization server redirects to: with a function as *login*, or with None in a web host,
+    whose requests raise `AuthorizationNeeded`.
+
+    *authorization_params* are added to the URL that the person visits, for authorization servers that need more than the
+    standard: ``{"access_type": "offline"}``. A ``prompt`` replaces that of OAuth. Those that OAuth sets otherwise, such as
+    ``scope``, are refused.
+
+    *scopes* are asked for in every login, in addition to those that the server names.
+
+    *issuer_aliases* are issuers by the name that a server has for them, if the two differ:
+    ``{"https://accounts.example.com/": "https://accounts.example.com"}``. Without it, that authorization server is
+    refused (RFC 8414, section 3.3).
+
+    *dpop* binds tokens to a key of this client (RFC 9449). It needs the extra ``mcp-host[oauth]``, and an authorization
+    server that offers it.
+
+    *client* is an httpx client for OAuth's own requests, for networks where the addresses of authorization servers are
+    private.
 
     Raises:
         TypeError, ValueError: An argument cannot be used.
@@ -80,6 +88,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         registration: Registration | Sequence[Registration] | None = None,
         login: Login | OnDevice | LoginFunction | None = None,
         redirect_uri: str | None = None,
+        authorization_params: Mapping[str, str] | None = None,
         scopes: Sequence[str] = (),
         issuer_aliases: Mapping[str, str] = NO_ALIASES,
         dpop: bool = False,
@@ -90,13 +99,10 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
             registration = Dynamic()
         if isinstance(scopes, str):
             raise TypeError(f"scopes has to be a list of texts, such as {scopes.split()!r}, not one text")
-        if not isinstance(issuer_aliases, Mapping):
-            raise TypeError(f"issuer_aliases has to be a mapping, not {type(issuer_aliases).__name__}")
-        registrations = tuple(registration) if isinstance(registration, Sequence) else (registration,)
-        if len(registrations) > 1 and any(
-            isinstance(each, Registered) and each.issuer is None for each in registrations
-        ):
-            raise ValueError("beside other registrations, Registered needs its issuer")
+        mappings = {"issuer_aliases": issuer_aliases, "authorization_params": authorization_params or {}}
+        for name, value in mappings.items():
+            if not isinstance(value, Mapping):
+                raise TypeError(f"{name} has to be a mapping, not {type(value).__name__}")
         if callable(login):
             check_callable(login, argument="login", shape="(url: str) -> str")
             if redirect_uri is None:
@@ -104,17 +110,18 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
             login = by_function(login, redirect_uri)
         self._settings = Settings(
             store=MemoryTokens() if tokens is None else tokens,
-            registrations=registrations,
+            registrations=tuple(registration) if isinstance(registration, Sequence) else (registration,),
             login=login,
             machine=None,
             redirect_uri=redirect_uri,
+            authorization_params=dict(authorization_params or {}),
             issuer_aliases=dict(issuer_aliases),
             scopes=tuple(scopes),
             dpop=dpop,
             client=client,
             clock=_clock,
         )
-        self._servers: dict[str, _Server] = {}
+        self._servers: dict[str, Server] = {}
         self._authorizations: dict[Place, Authorization] = {}
         self._login_limits = LoginLimits(_clock)
 
@@ -131,6 +138,8 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         _clock: Callable[[], float] = time.time,
     ) -> OAuth:
         """Authorization without a person: of `ClientSecret`, `PrivateKeyJwt`, `Workload` or `EnterpriseManaged`."""
+        if not isinstance(machine, Machine):
+            raise TypeError(f"machine has to be ClientSecret or another Machine, not {type(machine).__name__}")
         auth = cls(
             tokens=tokens,
             scopes=scopes,
@@ -152,16 +161,16 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         server = self._server(url)
         authorization = await server.load()
         token = None if authorization is None else await authorization.token()
-        for renewals in range(MOST_RENEWALS + 1):
+        for renewals in range(MAX_RENEWALS + 1):
             fresh_nonce = False
             if authorization is not None:
-                request.headers.update(authorization.headers(token, method, url))
+                request.headers.update(authorization.credentials.headers(token, method, url))
             response = yield request
             if authorization is not None:
-                fresh_nonce = authorization.heard(url, response.headers)
+                fresh_nonce = authorization.credentials.heard(url, response.headers)
                 if response.status_code != 401:
-                    authorization.accepted(token)
-            if response.status_code not in (401, 403) or renewals == MOST_RENEWALS:
+                    authorization.credentials.accepted(token)
+            if response.status_code not in (401, 403) or renewals == MAX_RENEWALS:
                 return
             challenge = token_challenge(response.headers.get_list("www-authenticate"))
             if challenge.error == USE_DPOP_NONCE and fresh_nonce:
@@ -240,19 +249,19 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         """
         return await self._server(url).forget()
 
-    def _server(self, url: str) -> _Server:
+    def _server(self, url: str) -> Server:
         server = self._servers.get(url)
         if server is None:
             identifier = canonical(url)
             server = self._servers.get(identifier)
             if server is None:
-                server = _Server(self, identifier)
+                server = Server(self._settings, identifier, self._authorization)
                 _keep(self._servers, identifier, server)
             if url != identifier:
                 _keep(self._servers, url, server)
         return server
 
-    def _authorization(self, place: Place, server: _Server) -> Authorization:
+    def _authorization(self, place: Place, server: Server) -> Authorization:
         """The authorization of *place*, which *server* has named.
 
         Its token is sent to no server that has not named it: those of one origin may have several owners.
@@ -267,120 +276,6 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
 
 def _keep(known: dict[K, V], key: K, value: V) -> None:
     """Keep *value*, in the place of the oldest if there are too many: a server may redirect to ever new URLs."""
-    if len(known) == MOST_KNOWN:
+    if len(known) == MAX_KNOWN:
         del known[next(iter(known))]
     known[key] = value
-
-
-class _Server:
-    """An MCP server, and the authorization that it wants."""
-
-    def __init__(self, auth: OAuth, url: str) -> None:
-        self._auth = auth
-        self.url = url
-        self.steps = Steps()
-        self._entry = Entry(auth._settings.store, f"server {url}", PLACE)
-        self._work = SharedWork()
-        self.authorization: Authorization | None = None
-
-    async def find(self) -> Authorization | None:
-        """The authorization that it wanted last, in any process. Unlike `load`, this waits for the store only."""
-        if self.authorization is None and (place := await self._entry.peek()) is not None:
-            return self._auth._authorization(place, self)
-        return self.authorization
-
-    async def load(self) -> Authorization | None:
-        """The authorization that it wanted last. None if it has not wanted one."""
-        if self.authorization is None and not self._entry.is_loaded:
-            await self._work.do("load", self._entry.load)
-            if self._entry.value is not None and self.authorization is None:
-                self.authorization = self._auth._authorization(self._entry.value, self)
-        return self.authorization
-
-    async def keep(self, authorization: Authorization | None) -> None:
-        """*authorization* is what it wants."""
-        self.authorization = authorization
-        await self._entry.keep(None if authorization is None else authorization.place)
-
-    async def log_in(self) -> Saved | None:
-        """Log in. Returns what is kept then. None if no metadata name an authorization server."""
-        await self.load()
-        return await self._work.do("log in", self._log_in)
-
-    async def _log_in(self) -> Saved | None:
-        known = self.authorization
-        saved = None if known is None else await known.saved()
-        self.steps.clear()
-        self.steps.add("request", self.url, "a login is asked for")
-        if known is not None and saved is not None and self._issuer in (None, known.place.issuer):
-            resource, server = saved.resource, saved.server  # only a challenge may say where their metadata are
-        else:
-            resource, server = await self._discover(NO_CHALLENGE)
-            if any(step.action == WITHOUT_METADATA for step in self.steps):
-                return None
-            known = self._auth._authorization(Place(resource.identifier, server.issuer), self)
-        await known.log_in(self.url, resource, server, NO_CHALLENGE)
-        await self.keep(known)
-        return await known.saved()
-
-    async def forget(self) -> bool:
-        """Forget what it wants, and give up a login. Returns whether the token is revoked."""
-        given_up = LoginFailed(f"{shown(self.url)}: logged out before there was a token")
-        return await self._work.do_instead("forget", self._forget, given_up)
-
-    async def _forget(self) -> bool:
-        async with self._work.uncancelled():
-            authorization = await self.find()
-            if authorization is None:
-                return False
-            revoked = await authorization.forget()
-            await self.keep(None)
-            return revoked
-
-    async def renew(
-        self, refused: Token | None, challenge: Challenge, *, wants_more: bool
-    ) -> tuple[Authorization, Token] | None:
-        """Another token than the *refused* one. None if there is no better one. *wants_more* is of scopes.
-
-        Raises:
-            AuthError: There is none. The text says why.
-        """
-        while True:
-            renewed = await self._work.do(
-                (wants_more, challenge.scopes, is_unattended()),
-                lambda: self._renew(refused, challenge, wants_more=wants_more),
-            )
-            # It may be the work of a request that was refused with an older token, which has given it this one.
-            if renewed is None or renewed[1] != refused:
-                return renewed
-
-    async def _renew(
-        self, refused: Token | None, challenge: Challenge, *, wants_more: bool
-    ) -> tuple[Authorization, Token] | None:
-        known = self.authorization
-        if known is not None:
-            if (token := await known.other(refused)) is not None:
-                return known, token
-            if known.is_new(refused) and not wants_more:
-                return None
-        self.steps.clear()
-        self.steps.add("request", self.url, "403, it wants more scopes" if wants_more else "401, it wants a token")
-        resource, server = await self._discover(challenge)
-        authorization = self._auth._authorization(Place(resource.identifier, server.issuer), self)
-        await self.keep(authorization)
-        token = await authorization.renew(self.url, refused, resource, server, challenge, wants_more=wants_more)
-        return None if token is None else (authorization, token)
-
-    async def _discover(self, challenge: Challenge) -> tuple[Resource, AuthorizationServer]:
-        settings = self._auth._settings
-        http, aliases = settings.http(self.url), settings.issuer_aliases
-        return await discover(http, self.url, challenge, self.steps, issuer=self._issuer, aliases=aliases)
-
-    @property
-    def _issuer(self) -> str | None:
-        """The only authorization server that the client's credentials are for. None if it is not known yet, or there are others."""
-        settings = self._auth._settings
-        holder = settings.machine or (settings.registrations[0] if len(settings.registrations) == 1 else None)
-        if not isinstance(holder, Machine | Registered):
-            return None
-        return holder.issuer or (None if self.authorization is None else self.authorization.place.issuer)

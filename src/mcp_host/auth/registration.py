@@ -5,14 +5,16 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/cli
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from mcp_host.auth.errors import RegistrationFailed
 from mcp_host.auth.keys import PrivateKey
-from mcp_host.auth.requests.discovery import LOOPBACK, AuthorizationServer, Steps, shown
+from mcp_host.auth.requests.metadata import AuthorizationServer
+from mcp_host.auth.requests.steps import Steps
+from mcp_host.auth.requests.urls import LOOPBACK, shown
 
 if TYPE_CHECKING:
     from mcp_host.auth.requests.client import AuthClient
@@ -22,12 +24,8 @@ TokenAuthMethod: TypeAlias = Literal["none", "client_secret_basic", "client_secr
 
 DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
 
-METHODS: tuple[TokenAuthMethod, ...] = (
-    "none",
-    "client_secret_basic",
-    "client_secret_post",
-)  # best first, for `Dynamic`
-WITH_SECRET = ("client_secret_basic", "client_secret_post")
+WITH_SECRET: tuple[TokenAuthMethod, ...] = ("client_secret_basic", "client_secret_post")
+METHODS: tuple[TokenAuthMethod, ...] = ("none", *WITH_SECRET)  # of `Dynamic`
 SCOPES_REFUSED = frozenset({400, 403})
 LAST_SECOND = 1e12  # a client that expires later, in some 30,000 years, does not expire
 DEFAULT_METHODS = ("client_secret_basic",)  # RFC 8414, section 2, where the metadata has no list
@@ -35,18 +33,26 @@ DEFAULT_METHODS = ("client_secret_basic",)  # RFC 8414, section 2, where the met
 
 @dataclass(frozen=True, slots=True)
 class OAuthClient:
-    """A client of one authorization server. *expires_at* is in seconds since 1970; None for never."""
+    """A client of one authorization server. *expires_at* is in seconds since 1970; None for never.
+
+    *scopes* are those that it was registered with. None if they are not known.
+    """
 
     id: str
     secret: str | None = field(default=None, repr=False)
     method: TokenAuthMethod = "none"
     redirect_uris: tuple[str, ...] = ()
     expires_at: float | None = None
+    scopes: tuple[str, ...] | None = None
 
     def can_be_used(self, redirect_uri: str | None, now: float) -> bool:
         """Whether it may be redirected to *redirect_uri*, and has not expired. None is for a login on another device."""
         expired = self.expires_at is not None and self.expires_at <= now
         return not expired and _uris(redirect_uri) == self.redirect_uris
+
+    def may_ask_for(self, scopes: Iterable[str]) -> bool:
+        """Whether it was registered with all *scopes*. If that is not known, the server says whether it may."""
+        return self.scopes is None or set(scopes) <= set(self.scopes)
 
 
 class Registered:
@@ -54,11 +60,12 @@ class Registered:
 
     Pass the *issuer*: otherwise it is the first authorization server that an MCP server names, and no other later.
 
-    *method* is how it authenticates at the token endpoint; the default is "client_secret_basic" with a *secret*,
-    "private_key_jwt" with a *key*, and "none" with neither.
+    *method* is how it authenticates at the token endpoint. By default that is "client_secret_basic" with a *secret*, or
+    "client_secret_post" where the server offers only that; "private_key_jwt" with a *key*, and "none" with neither.
 
     Raises:
-        ValueError: *id* is empty, or arguments contradict each other.
+        TypeError: *id* or *secret* is no text.
+        ValueError: One of them is empty, or arguments contradict each other.
     """
 
     def __init__(
@@ -70,10 +77,12 @@ class Registered:
         method: TokenAuthMethod | None = None,
         key: PrivateKey | None = None,
     ) -> None:
-        if not id:
-            raise ValueError("id is empty")
+        checked_text("id", id)
+        if secret is not None:
+            checked_text("secret", secret)
         if secret and key is not None:
             raise ValueError("secret and key are two ways to authenticate: pass one of them")
+        self._chooses = method is None and bool(secret)
         method = method or ("client_secret_basic" if secret else "none" if key is None else "private_key_jwt")
         if (method == "private_key_jwt") != (key is not None) or (method in WITH_SECRET) != bool(secret):
             raise ValueError(f"method={method!r} needs something else than what was passed")
@@ -88,7 +97,8 @@ class Registered:
         """The client at *server*. None if it is for another."""
         if self.issuer is not None and self.issuer != server.issuer:
             return None
-        return replace(self._client, redirect_uris=_uris(redirect_uri))
+        method = method_with_secret(server) if self._chooses else self._client.method
+        return replace(self._client, method=method, redirect_uris=_uris(redirect_uri))
 
 
 class Cimd:
@@ -152,8 +162,7 @@ class Dynamic:
         url = server.registration_endpoint
         if url is None:
             return None
-        offered = server.token_auth_methods or DEFAULT_METHODS
-        method: TokenAuthMethod = next((method for method in METHODS if method in offered), "none")
+        method = _method(server)
         body: dict[str, Any] = {
             "client_name": self._name,
             "redirect_uris": _uris(redirect_uri),
@@ -163,17 +172,20 @@ class Dynamic:
             # "Omitting it defaults to "web" under OIDC, which can conflict with native-style redirect URIs"
             "application_type": "native" if is_native(redirect_uri) else "web",
         }
+        # "Scope values that the client can use" (RFC 7591, section 2). Servers of the official SDK refuse all others.
         scope = {"scope": " ".join(scopes)} if scopes else {}
+        registered: Sequence[str] | None = scopes
         answer = await http.post_json(url, {**body, **scope, **self._metadata})
         if scope and answer.status in SCOPES_REFUSED:  # those of a resource may be known to it only in a login
             steps.add("registration", url, f"{answer.outcome}: tried again without scopes")
+            registered = None
             answer = await http.post_json(url, {**body, **self._metadata})
         if answer.status not in (200, 201) or answer.json is None:
             outcome = answer.outcome
             steps.add("registration", url, outcome)
             raise RegistrationFailed(f"registration at {shown(url)}: {outcome}")
         try:
-            client = _read(answer.json, method, redirect_uri)
+            client = _read(answer.json, method, redirect_uri, registered)
         except ValueError as exc:
             steps.add("registration", url, f"refused: {exc}")
             raise RegistrationFailed(f"registration at {shown(url)}: {exc}") from None
@@ -181,20 +193,57 @@ class Dynamic:
         return client
 
 
+Registration: TypeAlias = Registered | Cimd | Dynamic
+
+
 def is_native(redirect_uri: str | None) -> bool:
-    """Whether the person is where the application is."""
+    """Whether the client is a native application: it is redirected to the person's machine, or shows a code."""
     return redirect_uri is None or urlsplit(redirect_uri).hostname in LOOPBACK
+
+
+def checked_text(argument: str, text: str) -> str:
+    """*text*, the *argument* of that name.
+
+    Raises:
+        TypeError: It is no text.
+        ValueError: It is empty.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"{argument} has to be a text, not {type(text).__name__}")
+    if not text:
+        raise ValueError(f"{argument} is empty")
+    return text
+
+
+def method_with_secret(server: AuthorizationServer) -> TokenAuthMethod:
+    """How a client that was registered by hand with a secret authenticates, if that is not known.
+
+    "The authorization server MUST support the HTTP Basic authentication scheme" (RFC 6749, section 2.3.1): some do not.
+    """
+    offered = server.token_auth_methods or DEFAULT_METHODS
+    is_post_only = "client_secret_post" in offered and "client_secret_basic" not in offered
+    return "client_secret_post" if is_post_only else "client_secret_basic"
+
+
+def _method(server: AuthorizationServer) -> TokenAuthMethod:
+    """How a client that registers itself authenticates: without a secret, which could be stolen, or as the server prefers.
+
+    Servers of the official SDK prefer "client_secret_post", and revoke tokens for no other.
+    """
+    offered = server.token_auth_methods or DEFAULT_METHODS
+    if "none" in offered:
+        return "none"
+    return next((method for name in offered for method in WITH_SECRET if method == name), "none")
 
 
 def _uris(redirect_uri: str | None) -> tuple[str, ...]:
     return () if redirect_uri is None else (redirect_uri,)
 
 
-Registration: TypeAlias = Registered | Cimd | Dynamic
-
-
-def _read(answer: Mapping[str, object], asked: TokenAuthMethod, redirect_uri: str | None) -> OAuthClient:
-    """The client in the response to a registration (RFC 7591, section 3.2.1).
+def _read(
+    answer: Mapping[str, object], asked: TokenAuthMethod, redirect_uri: str | None, scopes: Iterable[str] | None
+) -> OAuthClient:
+    """The client in the response to a registration (RFC 7591, section 3.2.1). With None as *scopes* they stay unknown.
 
     Raises:
         ValueError: It has none that can be used.
@@ -204,8 +253,8 @@ def _read(answer: Mapping[str, object], asked: TokenAuthMethod, redirect_uri: st
         raise ValueError("the answer has no client_id")
     if not isinstance(secret, str) or not secret:
         secret = None
-    method = answer.get("token_endpoint_auth_method", asked)
-    known = next((known for known in METHODS if known == method), None)
+    method = answer.get("token_endpoint_auth_method")
+    known = asked if method is None else next((known for known in METHODS if known == method), None)
     if known is None:
         raise ValueError("the server wants an authentication at its token endpoint that this client does not know")
     if known != "none" and secret is None:
@@ -213,4 +262,7 @@ def _read(answer: Mapping[str, object], asked: TokenAuthMethod, redirect_uri: st
     expires = answer.get("client_secret_expires_at")  # 0 for never
     if isinstance(expires, bool) or not isinstance(expires, int | float) or not 0 < expires <= LAST_SECOND:
         expires = None
-    return OAuthClient(id, secret, known, _uris(redirect_uri), None if expires is None else float(expires))
+    if scopes is not None:
+        stated = answer.get("scope")
+        scopes = tuple(dict.fromkeys([*scopes, *(stated.split() if isinstance(stated, str) else ())]))
+    return OAuthClient(id, secret, known, _uris(redirect_uri), None if expires is None else float(expires), scopes)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from mcp_host.auth.login.authorization_request import RESERVED_PARAMS
 from mcp_host.auth.login.device import OnDevice
+from mcp_host.auth.login.redirects import check_redirect_uri
 from mcp_host.auth.login.ways import Login
 from mcp_host.auth.machines import Machine
 from mcp_host.auth.registration import Cimd, Dynamic, Registered, Registration
 from mcp_host.auth.requests.client import AuthClient
 from mcp_host.auth.storage.stores import TokenStore
-from mcp_host.transports._http.backend import AnyClient
+from mcp_host.transports._http.backend import AnyClient, HttpLibrary
+
+SCOPE = re.compile(r"[!#-\[\]-~]+")  # RFC 6749, section 3.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +28,7 @@ class Settings:
     login: Login | OnDevice | None
     machine: Machine | None
     redirect_uri: str | None
+    authorization_params: Mapping[str, str]
     issuer_aliases: Mapping[str, str]
     scopes: tuple[str, ...]
     dpop: bool
@@ -30,10 +36,24 @@ class Settings:
     clock: Callable[[], float]
 
     def __post_init__(self) -> None:
-        for method in ("load", "swap", "take"):
-            _check(
-                callable(getattr(self.store, method, None)), "tokens", self.store, "FileTokens or another TokenStore"
-            )
+        is_store = all(callable(getattr(self.store, method, None)) for method in ("load", "swap", "take"))
+        _check(is_store, "tokens", self.store, "FileTokens or another TokenStore")
+        self._check_clients()
+        is_way = self.login is None or hasattr(self.login, "open") or isinstance(self.login, OnDevice)
+        _check(is_way, "login", self.login, "in_browser(), another Login, OnDevice() or a function")
+        if self.redirect_uri is not None:
+            _check(isinstance(self.redirect_uri, str), "redirect_uri", self.redirect_uri, "a text")
+            check_redirect_uri(self.redirect_uri)
+        self._check_params()
+        _check_texts("issuer_aliases", self.issuer_aliases, "an issuer")
+        for scope in self.scopes:
+            _check(isinstance(scope, str), "a scope", scope, "a text")
+            if not SCOPE.fullmatch(scope):
+                raise ValueError(f'{scope!r} is no scope: it has to be of visible ASCII characters without " and \\')
+        if self.client is not None:
+            HttpLibrary.of(self.client)
+
+    def _check_clients(self) -> None:
         if not self.registrations:
             raise ValueError("registration is empty: pass None for a client that registers itself")
         for registration in self.registrations:
@@ -41,19 +61,16 @@ class Settings:
                 raise TypeError(f"{type(registration).__name__} is no registration: pass it to OAuth.machine(...)")
             kinds = Registered | Cimd | Dynamic
             _check(isinstance(registration, kinds), "registration", registration, "Registered, Cimd or Dynamic")
-        is_way = self.login is None or hasattr(self.login, "open") or isinstance(self.login, OnDevice)
-        _check(is_way, "login", self.login, "in_browser(), another Login, OnDevice() or a function")
-        _check(
-            self.machine is None or isinstance(self.machine, Machine),
-            "machine",
-            self.machine,
-            "ClientSecret or another Machine",
-        )
-        for name, issuer in self.issuer_aliases.items():
-            _check(isinstance(name, str), "a name of issuer_aliases", name, "a text")
-            _check(isinstance(issuer, str), "an issuer of issuer_aliases", issuer, "a text")
-        for scope in self.scopes:
-            _check(isinstance(scope, str), "a scope", scope, "a text")
+        unbound = [each for each in self.registrations if isinstance(each, Registered) and each.issuer is None]
+        if unbound and len(self.registrations) > 1:
+            raise ValueError("beside other registrations, Registered needs its issuer")
+
+    def _check_params(self) -> None:
+        _check_texts("authorization_params", self.authorization_params, "a value")
+        for name in RESERVED_PARAMS & self.authorization_params.keys():
+            raise ValueError(f"authorization_params cannot have {name!r}: OAuth sets it")
+        if self.authorization_params and isinstance(self.login, OnDevice):
+            raise ValueError("authorization_params are for the URL of a login in a browser, which OnDevice has not")
 
     def http(self, server_url: str) -> AuthClient:
         """For OAuth's own requests for the MCP server at *server_url*."""
@@ -63,3 +80,9 @@ class Settings:
 def _check(is_good: bool, name: str, value: object, wanted: str) -> None:
     if not is_good:
         raise TypeError(f"{name} has to be {wanted}, not {type(value).__name__}")
+
+
+def _check_texts(argument: str, mapping: Mapping[str, str], value: str) -> None:
+    for key, text in mapping.items():
+        _check(isinstance(key, str), f"a name of {argument}", key, "a text")
+        _check(isinstance(text, str), f"{value} of {argument}", text, "a text")

@@ -49,7 +49,7 @@ class SharedWork:
         return None
 
     async def do(self, key: object, function: Callable[[], Awaitable[T]]) -> T:
-        """The result of *function*, or of the work with the same *key* that is under way. Work with another key goes first.
+        """The result of *function*, or of the work with the same *key* that is under way. Waits for the end of work with another key.
 
         A failure is raised to all who wait. If a caller is cancelled, the work goes on for the others; without any, it
         is cancelled, unless it is `uncancelled`. The last caller waits for its end, but not for long: an endpoint that
@@ -88,12 +88,13 @@ class SharedWork:
     async def _run(self, work: _Work[T], function: Callable[[], Awaitable[T]]) -> None:
         try:
             with work.scope, work.ended.of_job():
-                work.outcome = [await function()]
+                work.value, work.failure = await function(), None
         except get_cancelled_exc_class() as exc:
             if cancels_current_task(exc, 0):
                 raise
-            work.failure = AuthError("a function of the application was cancelled before there was a token")
-            work.failure.__cause__ = exc
+            cancelled = AuthError("a function of the application was cancelled before there was a token")
+            cancelled.__cause__ = exc
+            work.failure = cancelled
         except BaseException as exc:  # for the callers, who have an owner
             work.failure, work.traceback = exc, exc.__traceback__
         finally:
@@ -115,8 +116,8 @@ class _Work(Generic[T]):
         self.is_held = False
         self.is_abandoned = False
         self.ended = JobEnd()
-        self.outcome: list[T] = []
-        self.failure: BaseException = AuthError("the event loop ended before there was a token")
+        self.failure: BaseException | None = AuthError("the event loop ended before there was a token")
+        self.value: T  # only if there is no failure
         self.traceback: TracebackType | None = None
         self._callers = 0
 
@@ -138,6 +139,6 @@ class _Work(Generic[T]):
             raise
         finally:
             self._callers -= 1
-        for outcome in self.outcome:
-            return outcome
-        raise self.failure.with_traceback(self.traceback)  # otherwise each caller would add its frames to it
+        if self.failure is not None:
+            raise self.failure.with_traceback(self.traceback)  # otherwise each caller would add its frames to it
+        return self.value

@@ -14,7 +14,7 @@ import anyio
 
 from mcp_host.cli import commands, demo, pins
 from mcp_host.cli.arguments import Options, parse
-from mcp_host.cli.models import make_model
+from mcp_host.cli.models import decision, make_model
 from mcp_host.cli.output import ExitCode, Printer, discard, print_error, print_json
 from mcp_host.errors import ServerError
 
@@ -56,6 +56,8 @@ def _print_failure(exc: BaseException, *, as_json: bool) -> ExitCode:
         traceback.print_exception(exc)
     elif code is not ExitCode.INTERRUPTED:
         print_error(str(exc))
+        for note in getattr(exc, "__notes__", ()):
+            print_error(note)
     if as_json:
         error: dict[str, object] = {"type": type(exc).__name__, "message": str(exc) or code.meaning, "exitCode": code}
         if isinstance(exc, ServerError) and exc.code is not None:
@@ -70,7 +72,7 @@ def _run(options: Options) -> ExitCode:
     printer = Printer(sys.stdout)
     if options.verb == "demo":
         assert options.model is not None, "the arguments have a default for it"
-        anyio.run(demo.run, make_model(options.model), printer)
+        anyio.run(demo.run, make_model(options.model), decision(options), printer)
         return ExitCode.OK
     if options.verb == "chat":
         from mcp_host.cli import chat  # here, because the other commands need no loop of tools
@@ -90,5 +92,7 @@ def _run(options: Options) -> ExitCode:
         report.show(printer)
     if report.error is not None:
         print_error(report.error)
+        if report.note is not None:
+            print_error(report.note)
         return ExitCode.TOOL_ERROR
     return ExitCode.TOOL_CHANGED if report.changed else ExitCode.OK

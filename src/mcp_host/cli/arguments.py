@@ -159,10 +159,14 @@ pins pins.json forget https://example.com/mcp""",
     ),
 }
 
+TAKE_MODEL = frozenset({"demo", "call", "read", "prompt", "chat"})
+"""The commands with ``--model``."""
+
 URL = re.compile(r"https?://", re.IGNORECASE)
 HEADER = re.compile(r"([^\s=:]+)(?:=|:\s*)(.*)", re.DOTALL)  # no header's name has either sign, and curl takes ":"
 VARIABLE = re.compile(r"([^=]+)=(.*)", re.DOTALL)
 ALIAS = re.compile(r"(https?://[^=]+)=(https?://.+)")  # of an issuer, which has no query
+PARAMETER = re.compile(r"([A-Za-z0-9._-]+)=([^\ud800-\udfff]*)")  # RFC 6749, section 8.2; UTF-8
 SURROGATE = re.compile("[\ud800-\udfff]")  # as Python decodes arguments that are not UTF-8
 STDIN = re.compile(r"[^=]+=@-")
 ITEM = re.compile(r"([^=]+?)(:?=)(@?)(.*)", re.DOTALL)
@@ -175,6 +179,7 @@ TIMEOUT_HELP = (
     f" or {DEFAULTS.idle_timeout:g} without a message from the server)"
 )
 
+PARAMETER_HELP = "added to the URL that you log in at, such as audience=https://api.example.com"
 ALIAS_HELP = "log in at this issuer where the server has another name for it, such as one with a slash more"
 
 MAX_TOKENS_HELP = f"the most tokens that one answer may have (default: {MAX_TOKENS:,})"
@@ -182,6 +187,8 @@ MAX_TOKENS_HELP = f"the most tokens that one answer may have (default: {MAX_TOKE
 PINS_HELP = "block tools that are not as pinned in FILE; the first use of a server pins its tools there"
 
 VERBOSE_HELP = "print what the server logs, its stderr, and each step of a login, to stderr"
+
+ALLOW_HELP = "let the server use the model without asking you; arithmetic never asks"
 
 DEVICE_HELP = "log in on any device, and enter a code there, if the authorization server offers that"
 
@@ -217,6 +224,7 @@ class Options(argparse.Namespace):
     client_secret_env: str | None
     issuer: str | None
     issuer_alias: list[tuple[str, str]]
+    authorization_param: list[tuple[str, str]]
     scope: list[str]
     operand: str
     """The name of the tool, the URI of the resource and the like."""
@@ -270,6 +278,8 @@ def _check_options(options: Options, parser: _Parser) -> None:
         parser.error("--env is for a command; a URL takes --header")
     if not options.client_id and (options.client_secret_env is not None or options.issuer is not None):
         parser.error("--client-secret-env and --issuer are for a --client-id")
+    if options.authorization_param and options.use_device_code:
+        parser.error("--authorization-param is for a login in a browser: --use-device-code has no URL that takes it")
     ways = {"--no-login": options.no_login, "--paste": options.paste, "--use-device-code": options.use_device_code}
     if len(given := [name for name, is_given in ways.items() if is_given]) > 1:
         parser.error(f"{' and '.join(given)} contradict each other: use one of them")
@@ -382,12 +392,13 @@ def _parser(verb: str) -> _Parser:
     parser.set_defaults(model=None, output=None, pins=None, json=False, yes=False, header=[], env=[])
     parser.set_defaults(no_login=False, paste=False, use_device_code=False)
     parser.set_defaults(client_id=None, client_secret_env=None, issuer=None, issuer_alias=[], scope=[])
+    parser.set_defaults(authorization_param=[])
     parser.add_argument("operands", nargs="*", help=argparse.SUPPRESS)
     if command.server:
         _add_output_options(parser, json=verb != "chat")
     if command.server and verb not in ("logout", "whoami"):
         _add_server_options(parser, program=command.program)
-    if verb in ("demo", "call", "read", "prompt", "chat"):
+    if verb in TAKE_MODEL:
         _add_model_options(parser, verb)
     add = parser.add_argument
     if verb in ("call", "prompt"):
@@ -426,6 +437,15 @@ def _add_server_options(parser: _Parser, *, program: bool) -> None:
     add("--issuer", metavar="URL", help="the authorization server that this client is registered at")
     alias = partial(_pair, ALIAS)
     add("--issuer-alias", type=alias, action="append", default=[], metavar="NAME=ISSUER", help=ALIAS_HELP)
+    parameter = partial(_pair, PARAMETER)
+    add(
+        "--authorization-param",
+        type=parameter,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help=PARAMETER_HELP,
+    )
     add("--client-secret-env", metavar="NAME", help="the environment variable that has the client's secret")
     add("--scope", action="append", default=[], metavar="SCOPE", help="ask for this scope as well, when logging in")
 
@@ -435,7 +455,8 @@ def _add_model_options(parser: _Parser, verb: str) -> None:
     allow = partial(parser.add_argument, "--yes", "-y", action="store_true")
     match verb:
         case "demo":
-            add(default="arithmetic", help=f"the model that the server uses: {MODEL_NAMES}")
+            add(default="arithmetic", help=f"the model that the server uses, after asking you: {MODEL_NAMES}")
+            allow(help=ALLOW_HELP)
         case "chat":
             add(required=True, help=f"the model to talk to: {MODEL_NAMES}")
             parser.add_argument("--system", metavar="TEXT", help="the system prompt")
@@ -444,7 +465,7 @@ def _add_model_options(parser: _Parser, verb: str) -> None:
         case _:
             use = "let the server use this model, and ask you each time; by default it gets none"
             add(help=f"{use}. MODEL is {MODEL_NAMES}")
-            allow(help="let the server use the model without asking you; arithmetic never asks")
+            allow(help=ALLOW_HELP)
 
 
 def _pair(form: re.Pattern[str], text: str) -> tuple[str, str]:

@@ -26,8 +26,10 @@ from mcp_host.auth import (
 from mcp_host.auth import in_browser as login_in_browser
 from mcp_host.auth import paste as login_by_paste
 from mcp_host.auth.grants import Token, TokenEndpoint
+from mcp_host.auth.login.limits import LOG_IN
 from mcp_host.auth.registration import OAuthClient
-from mcp_host.auth.requests.discovery import WITHOUT_METADATA, shown
+from mcp_host.auth.requests.discovery import BASIC, WITHOUT_METADATA
+from mcp_host.auth.requests.urls import shown
 from mcp_host.cli.arguments import NAME, Options
 from mcp_host.cli.output import Printer, UsageError, clear_status_line
 from mcp_host.errors import excerpt
@@ -35,8 +37,13 @@ from mcp_host.errors import excerpt
 Asking: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
 """A context in which a person is asked something, at a time that suits."""
 
-OPTIONS = {"Registered": "--client-id ID", "issuer_aliases": "--issuer-alias NAME=ISSUER"}
-"""What the command has for arguments of `OAuth` that its errors name."""
+OPTIONS = {
+    "pass Registered": "--client-id ID",
+    "pass issuer_aliases": "--issuer-alias NAME=ISSUER",
+    f"pass {BASIC}": "-H 'Authorization: Basic ...'",
+    LOG_IN: f"{NAME} login URL",
+}
+"""What the command has for what its errors say to do with `OAuth`."""
 
 ELSEWHERE = "If your browser is on another machine, log in with --use-device-code or --paste."
 
@@ -45,18 +52,23 @@ def authorization(options: Options, asking: Asking = nullcontext) -> OAuth:
     """The authorization for the server of a command, with what is stored of earlier logins. A person logs in within *asking*.
 
     Raises:
-        UsageError: The secret of a client is missing.
+        UsageError: The secret of a client is missing, or an option cannot be used.
     """
     client = None
     if options.client_id:
         client = Registered(options.client_id, _secret(options), issuer=options.issuer)
-    return OAuth(
-        tokens=FileTokens(tokens_file()),
-        registration=Dynamic(NAME) if client is None else client,
-        login=_login(options, asking),
-        issuer_aliases=dict(options.issuer_alias),
-        scopes=asked_scopes(options),
-    )
+    tokens, login = FileTokens(tokens_file()), _login(options, asking)
+    try:
+        return OAuth(
+            tokens=tokens,
+            registration=Dynamic(NAME) if client is None else client,
+            login=login,
+            issuer_aliases=dict(options.issuer_alias),
+            authorization_params=dict(options.authorization_param),
+            scopes=asked_scopes(options),
+        )
+    except ValueError as exc:
+        raise UsageError(str(exc)) from exc
 
 
 def asked_scopes(options: Options) -> list[str]:
@@ -71,8 +83,8 @@ def explaining(auth: OAuth, options: Options) -> Iterator[None]:
         yield
     except AuthError as exc:
         text, kind = str(exc), type(exc)
-        for argument, option in OPTIONS.items():
-            if f"pass {argument}" in text:
+        for advice, option in OPTIONS.items():
+            if advice in text:
                 text += f"\nWith this command, that is {option}."
         if isinstance(exc, LoginFailed) and _is_never_interactive(options):
             text += f": run {NAME} login {_shown_url(options)}{_as_option(exc.scopes)}"

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TextIO, TypeAlias, TypeVar, assert_never
 
-from mcp_host.cli.arguments import NAME, Options
+from mcp_host.cli.arguments import NAME, TAKE_MODEL, Options
 from mcp_host.cli.connection import connected
 from mcp_host.cli.models import decision, make_model
 from mcp_host.cli.output import Printer, UsageError, as_json, near, print_error, status_line, writing
@@ -18,7 +18,7 @@ from mcp_host.cli.pins import what_changed
 from mcp_host.client.client import Client
 from mcp_host.client.pins import ToolPins
 from mcp_host.client.tool_policy import ToolPolicy
-from mcp_host.errors import ProtocolError, ServerError, ToolChanged, excerpt, quoted
+from mcp_host.errors import MissingRequiredClientCapability, ProtocolError, ServerError, ToolChanged, excerpt, quoted
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND
 from mcp_host.sampling import Sampling
 from mcp_host.terminal.fields import PARAMETERS_SHOWN, Field, signature
@@ -45,6 +45,7 @@ Item: TypeAlias = Tool | Resource | ResourceTemplate | Prompt
 
 LINES_SHOWN = 40  # of a description in a listing
 TEXT_SHOWN = 4000  # characters of one
+MODEL_MISSING = "a server that asks for a model gets one by --model, such as --model anthropic:claude-sonnet-5"
 NamedT = TypeVar("NamedT", Tool, Prompt)
 
 
@@ -59,6 +60,8 @@ class Report:
     document: Mapping[str, object]
     show: Callable[[Printer], None]
     error: str | None = None
+    note: str | None = None
+    """What may help after the *error*."""
     changed: bool = False
     """Whether a tool is not as it was pinned."""
 
@@ -85,6 +88,10 @@ async def run(options: Options) -> Report:
     ) as client:  # not restarted: a command makes its calls once
         try:
             report = await COMMANDS[options.verb](client, options)
+        except MissingRequiredClientCapability as exc:
+            if "sampling" in exc.required_capabilities and options.model is None and options.verb in TAKE_MODEL:
+                exc.add_note(MODEL_MISSING)
+            raise
         except UsageError:
             for change in changes:
                 if change.name == options.operand:
@@ -124,7 +131,8 @@ async def _call(client: Client, options: Options) -> Report:
     if not result.content and result.structured_content is not None:  # such a tool "SHOULD also return" it as text
         text = as_json(result.structured_content)
     error = f"the tool reported an error\n{text}" if result.is_error else None
-    return Report(result.to_wire(), lambda printer: printer.text(text), error)
+    note = MODEL_MISSING if error and options.model is None and "sampling" in text.casefold() else None
+    return Report(result.to_wire(), lambda printer: printer.text(text), error, note)
 
 
 async def _read(client: Client, options: Options) -> Report:

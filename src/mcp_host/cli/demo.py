@@ -14,10 +14,11 @@ from anyio import IncompleteRead, fail_after, open_process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from mcp_host.cli.arithmetic import Model
+from mcp_host.cli.models import Decide
 from mcp_host.cli.output import Printer, as_json
 from mcp_host.client.client import Client
 from mcp_host.errors import ConnectFailed
-from mcp_host.sampling import Sampling, SamplingRequest, always
+from mcp_host.sampling import Sampling, SamplingRequest
 from mcp_host.transports.base import Transport
 from mcp_host.transports.stdio import Stdio
 from mcp_host.types import CreateMessageResult, ToolResultContent, ToolUseContent
@@ -36,12 +37,12 @@ def server_script() -> Path:
     return installed if installed.exists() else Path(__file__).parents[3] / "examples" / SERVER
 
 
-async def run(model: Model, printer: Printer) -> None:
+async def run(model: Model, approve: Decide, printer: Printer) -> None:
     """Call the same tool over both transports, each in one era, and print every message."""
     script = server_script()
     printer.line("1. Over stdio, with a handshake: the server is a child process", "bold")
     printer.line(f"   python {SERVER}", "dim")
-    await _call(Stdio([sys.executable, str(script)]), "legacy", HANDSHAKE, model, printer)
+    await _call(Stdio([sys.executable, str(script)]), "legacy", HANDSHAKE, model, approve, printer)
     printer.line()
     printer.line("2. Over HTTP, without one: the same server, as a service", "bold")
     if find_spec("uvicorn") is None:
@@ -52,7 +53,7 @@ async def run(model: Model, printer: Printer) -> None:
         from mcp_host.transports.http import StreamableHttp  # here, because importing httpx takes a while
 
         printer.line(f"   {url}", "dim")
-        await _call(StreamableHttp(url), "modern", STATELESS, model, printer)
+        await _call(StreamableHttp(url), "modern", STATELESS, model, approve, printer)
 
 
 @asynccontextmanager
@@ -94,8 +95,10 @@ STATELESS = Headings(
 )
 
 
-async def _call(transport: Transport, era: str, headings: Headings, model: Model, printer: Printer) -> None:
-    sampling = Sampling(with_tools=PrintingModel(model, printer, headings), approve=always)
+async def _call(
+    transport: Transport, era: str, headings: Headings, model: Model, approve: Decide, printer: Printer
+) -> None:
+    sampling = Sampling(with_tools=PrintingModel(model, printer, headings), approve=approve)
     async with Client(transport, sampling=sampling, era=era) as client:
         printer.heading(f"host -> server: {headings.first_request}")
         printer.field("capabilities", as_json({"sampling": sampling.capability()}))

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 from mcp_host.auth import LoginFailed, OAuth, Saved
-from mcp_host.auth.requests.discovery import shown
+from mcp_host.auth.requests.urls import shown
 from mcp_host.cli.arguments import NAME, Options
 from mcp_host.cli.authorization import asked_scopes, authorization
 from mcp_host.cli.commands import Report

@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from threading import Thread
+from traceback import format_exception
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
@@ -55,11 +56,14 @@ def lookalike_rows(host: str, layout: Layout) -> Iterator[str]:
 
 
 async def is_opened(url: str, opener: Callable[[str], Awaitable[object]]) -> bool:
-    """Whether *opener* opens *url*. If it fails, the log says so, without the text: that may have the URL in it."""
+    """Whether *opener* opens *url*. If it fails, the log says so: of the application's opener in full, but for the URL."""
     try:
         return bool(await opener(url))
     except Exception as exc:
-        logger.warning("the browser could not be opened: %s", type(exc).__name__)
+        problem = type(exc).__name__
+        if opener is not open_default:  # the text of `webbrowser` may have the URL in another spelling
+            problem = "".join(format_exception(exc)).replace(url, "(the URL)")
+        logger.warning("the browser could not be opened: %s", problem)
         return False
 
 

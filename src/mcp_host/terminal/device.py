@@ -24,7 +24,7 @@ IN_BACKGROUND = "this client runs in the background, where it cannot ask its use
 WITHDRAWN = b"\n(the question was withdrawn)\n"
 DROPPED = "(Lines that were typed or pasted before this question do not count.)"
 
-MOST_UNCLEAR = 3  # answers to one question that are none of those it has
+MAX_UNCLEAR = 3  # answers to one question that are none of those it has
 ROWS_AT_ONCE = 200  # are laid out before other tasks run
 LONGEST_LINE = 4096  # bytes with the line end: Linux drops what is typed beyond that
 QUIET = 0.05  # seconds without input after which a paste has ended; terminals send the next piece at once
@@ -83,7 +83,7 @@ class Terminal:
 
         Another word is asked about again, twice at most. None if that was no answer either, and for Ctrl-D.
         """
-        for _ in range(MOST_UNCLEAR):
+        for _ in range(MAX_UNCLEAR):
             line = await self.ask(f"{question} [{keys}] ")
             if line is None:
                 return None

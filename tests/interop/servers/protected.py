@@ -248,11 +248,17 @@ def of_fastmcp(kind: str, origin: str, url: str):
     match kind:
         case "fastmcp-own":
             options = ClientRegistrationOptions(enabled=True, valid_scopes=["read", "write"])
-            auth = InMemoryOAuthProvider(base_url=origin, client_registration_options=options, required_scopes=["read"])
+            auth = InMemoryOAuthProvider(
+                base_url=origin,
+                client_registration_options=options,
+                revocation_options=RevocationOptions(enabled=True),
+                required_scopes=["read"],
+            )
         case "fastmcp-proxy":
             auth = OAuthProxy(
                 upstream_authorization_endpoint=f"{ISSUER}auth",
                 upstream_token_endpoint=f"{ISSUER}token",
+                upstream_revocation_endpoint=f"{ISSUER}token/revocation",
                 upstream_client_id="proxy",
                 upstream_client_secret="the secret of the proxy",
                 token_verifier=verifier,

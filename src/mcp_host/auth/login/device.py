@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-from anyio import current_time, sleep
+from anyio import CancelScope, current_time, sleep
 
 from mcp_host.asking import asking_person
 from mcp_host.auth.errors import DiscoveryFailed, LoginFailed, TokenRequestFailed
 from mcp_host.auth.grants import Token, TokenEndpoint, authenticated
 from mcp_host.auth.registration import DEVICE_CODE, OAuthClient
-from mcp_host.auth.requests.discovery import is_web, shown
+from mcp_host.auth.requests.urls import is_web, shown
 from mcp_host.errors import excerpt
 from mcp_host.handlers import as_async
 from mcp_host.terminal.device import NoTerminal, open_terminal
@@ -23,8 +23,8 @@ from mcp_host.terminal.text import Layout
 
 INTERVAL = 5.0  # seconds between polls, where the server does not say (RFC 8628, section 3.2)
 SLOWER = 5.0  # seconds more after each slow_down, and each poll that fails (section 3.5)
-MOST_INTERVAL = 60.0
-MOST_SECONDS = 1800.0  # that a code is waited for
+MAX_INTERVAL = 60.0
+MAX_SECONDS = 1800.0  # that a code is waited for
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +76,22 @@ class OnDevice:
         while self._now() + interval <= end:
             await self._sleep(interval)
             try:
-                return await request()
+                with CancelScope(shield=True):  # the answer may be the token, for which the code works only once
+                    return await request()
             except TokenRequestFailed as exc:
                 match exc.code:
                     case "authorization_pending":
                         continue
                     case "slow_down":
-                        interval = min(interval + SLOWER, MOST_INTERVAL)
+                        interval = min(interval + SLOWER, MAX_INTERVAL)
                     case "access_denied":
-                        raise LoginFailed(f"{where} was denied") from exc
+                        raise LoginFailed(f"{where} was denied", exc.code) from exc
                     case "expired_token":
                         break
                     case _ if exc.refused:
                         raise
                     case _:  # of a server, or a network, that may be better a little later
-                        interval = min(interval + SLOWER, MOST_INTERVAL)
+                        interval = min(interval + SLOWER, MAX_INTERVAL)
         raise LoginFailed(f"{where} took too long: its code has expired")
 
     async def _ask(
@@ -111,19 +112,19 @@ class OnDevice:
             raise TokenRequestFailed(f"device authorization at {shown(url)}: {outcome}", answer.code)
         endpoint.steps.add("device authorization", url, "a code")
         complete_url = complete if isinstance(complete, str) and is_web(complete) else None
-        interval = _seconds(document.get("interval"), INTERVAL, MOST_INTERVAL)
+        interval = _seconds(document.get("interval"), INTERVAL, MAX_INTERVAL)
         return (
             DeviceCode(page, str(user_code), complete_url),
             str(device_code),
             interval,
-            _seconds(document.get("expires_in"), MOST_SECONDS, MOST_SECONDS),
+            _seconds(document.get("expires_in"), MAX_SECONDS, MAX_SECONDS),
         )
 
 
 def _seconds(value: object, default: float, most: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
         return default
-    return min(float(value), most)
+    return float(min(value, most))  # in this order: an integer of a JSON text may be too large for a float
 
 
 async def _show(code: DeviceCode) -> None:

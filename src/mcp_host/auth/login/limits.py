@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
 from mcp_host.auth.errors import LoginFailed
-from mcp_host.auth.requests.discovery import shown
+from mcp_host.auth.requests.urls import origin_of, shown
 
-MOST_LOGINS = 5  # that the servers of one origin may want of a person in LOGINS_TIME
+MAX_LOGINS = 5  # that the servers of one origin may want of a person in LOGINS_TIME
 LOGINS_TIME = 600.0  # seconds
+LOG_IN = "call OAuth.login(url)"
 
 
 class LoginLimits:
@@ -31,19 +31,14 @@ class LoginLimits:
             origin: [time for time in times if 0 <= now - time < LOGINS_TIME] for origin, times in self._times.items()
         }
         self._times = {origin: times for origin, times in recent.items() if times}
-        times = self._times.setdefault(_origin(url), [])
-        if len(times) == MOST_LOGINS:
+        times = self._times.setdefault(origin_of(url), [])
+        if len(times) == MAX_LOGINS:
             raise LoginFailed(
-                f"{shown(url)} wants yet another login, after {MOST_LOGINS} within {LOGINS_TIME / 60:.0f} minutes: "
-                f"refused for the next {times[0] + LOGINS_TIME - now:.0f} s"
+                f"{shown(url)} wants yet another login, after {MAX_LOGINS} within {LOGINS_TIME / 60:.0f} minutes: "
+                f"refused for the next {times[0] + LOGINS_TIME - now:.0f} s. To log in all the same, {LOG_IN}"
             )
         times.append(now)
 
     def forget(self, url: str) -> None:
-        """Count anew for the server at *url*: the application has logged out, or asks for a login itself."""
-        self._times.pop(_origin(url), None)
-
-
-def _origin(url: str) -> str:
-    scheme, netloc, *_ = urlsplit(url)
-    return f"{scheme}://{netloc}"
+        """Reset the count for the server at *url*: the application has logged out, or asks for a login itself."""
+        self._times.pop(origin_of(url), None)

@@ -6,15 +6,12 @@ all but the one redirect with an error, and goes on.
 
 from __future__ import annotations
 
-import hmac
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TypeAlias
-from urllib.parse import parse_qs, urlsplit
 
 import h11
 from anyio import (
@@ -29,6 +26,8 @@ from anyio import (
 )
 from anyio.abc import SocketAttribute, SocketListener, SocketStream
 
+from mcp_host.auth.login.redirects import Parameters, read_redirect
+
 logger = logging.getLogger(__name__)
 
 ADDRESS = "127.0.0.1"  # "the use of localhost is NOT RECOMMENDED" (RFC 8252, section 8.3)
@@ -37,7 +36,6 @@ PATH = "/callback"
 BACKLOG = 64  # connections that the system accepts for us
 MAX_CONNECTIONS = 16  # at a time; a browser opens a few, and one more closes the oldest
 MAX_HEAD = 16 * 1024  # bytes; codes and states have some hundred
-MAX_FIELDS = 64  # of a query
 MAX_REST = 64 * 1024  # bytes that a client may send after its answer
 READ_SIZE = 4096
 REQUEST_TIME = 10.0  # seconds for the head of a request
@@ -46,8 +44,6 @@ ACCEPT_PAUSE = 0.05  # seconds after a connection that could not be accepted, su
 
 GONE = (OSError, BrokenResourceError, ClosedResourceError, EndOfStream)
 """What reading and writing raises if the client has gone."""
-
-Query: TypeAlias = Mapping[str, Sequence[str]]
 
 HEADERS = [
     ("Content-Type", "text/html; charset=utf-8"),
@@ -96,20 +92,6 @@ NO_PAGE = Page(404)
 NO_METHOD = Page(405)
 TOO_SLOW = Page(408)
 NO_HOST = Page(421)
-
-
-def read_query(url: str, state: str) -> Query | None:
-    """The query of a redirect, if it has this *state*, once."""
-    try:
-        query = parse_qs(urlsplit(url).query, keep_blank_values=True, max_num_fields=MAX_FIELDS)
-    except ValueError:
-        return None
-    given = query.get("state", [])
-    return query if len(given) == 1 and hmac.compare_digest(_bytes(given[0]), _bytes(state)) else None
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode(errors="surrogatepass")
 
 
 def find_port(redirect_uri: str) -> int:
@@ -212,9 +194,11 @@ class LoopbackListener:
         target = request.target.decode("ascii")
         if target.partition("?")[0] != PATH:
             return NO_PAGE
-        query = read_query(target, state)
-        if query is None or self._redirect:
+        parameters: Parameters | None = None
+        with suppress(ValueError):  # it is refused
+            parameters = read_redirect(target, state)
+        if parameters is None or self._redirect:
             logger.warning("a request for %s was refused: it is not the answer to this login", self.redirect_uri)
             return NOT_OURS
         self._redirect = f"http://{self._authority}{target}"
-        return AUTHORIZED if "code" in query and "error" not in query else REFUSED
+        return AUTHORIZED if "code" in parameters and "error" not in parameters else REFUSED

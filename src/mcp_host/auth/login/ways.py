@@ -12,7 +12,8 @@ from anyio import Lock, create_task_group, move_on_after
 from anyio.lowlevel import RunVar
 
 from mcp_host.auth.errors import AddressRefused, LoginFailed
-from mcp_host.auth.login.loopback import LoopbackListener, find_port, read_query
+from mcp_host.auth.login.loopback import LoopbackListener, find_port
+from mcp_host.auth.login.redirects import check_redirect_uri, read_redirect
 from mcp_host.auth.requests.addresses import Kind, kinds_of_host
 from mcp_host.errors import excerpt, quoted
 from mcp_host.handlers import as_async
@@ -84,6 +85,8 @@ def paste(*, redirect_uri: str | None = None) -> Login:
     By default the redirect URI is one of 127.0.0.1. The browser, on any machine, cannot open it, and has it in its
     address bar. *redirect_uri* may be a page of yours instead that shows its URL.
     """
+    if redirect_uri is not None:
+        check_redirect_uri(redirect_uri)
     return _Paste(redirect_uri)
 
 
@@ -255,10 +258,12 @@ class _PastedRedirection:
             raise ValueError("This is the URL to open. Paste the one that you are sent to after the login.")
         if not pasted.startswith((f"{self.redirect_uri}?", f"{self.redirect_uri}&")):
             raise ValueError(f"The URL begins with {clean(excerpt(self.redirect_uri))}, and then has a code.")
-        query = read_query(pasted, state)
-        if query is None:
-            raise ValueError("This URL is not whole, or from another login: its state is not that of this one.")
-        if not {"code", "error"} & query.keys():
+        try:
+            parameters = read_redirect(pasted, state)
+        except ValueError:
+            problem = "This URL is not whole, or from another login: its state is not that of this one."
+            raise ValueError(problem) from None
+        if not {"code", "error"} & parameters.keys():
             raise ValueError("This URL is not whole: it has no code.")
         return pasted
 
@@ -277,8 +282,10 @@ class _ByFunction:
         redirect = await self.function(url)
         if not isinstance(redirect, str):
             raise TypeError(f"a login function returns a URL as text, not {type(redirect).__name__}")
-        if read_query(redirect, state) is None:
-            raise LoginFailed(f"the login at {host} came back with another state than it began with")
+        try:
+            read_redirect(redirect, state)
+        except ValueError:
+            raise LoginFailed(f"the login at {host} came back with another state than it began with") from None
         return redirect
 
 

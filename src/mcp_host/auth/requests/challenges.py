@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-MOST = 16 * 1024  # characters of all headers that are read; servers limit a head to 8 or 16 KiB
+MAX_TEXT = 16 * 1024  # characters of all headers that are read; servers limit a head to 8 or 16 KiB
 
 TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 PART = re.compile(
-    r"[\s,]+"  # matched by itself: before the others it would be tried anew at each of many commas
+    r"[\s,]+"  # an alternative, no prefix of the others: many commas would take quadratic time
     rf'|(?P<name>{TOKEN})\s*=\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)(?:"|$)|(?P<value>[^\s,"=][^\s,"]*))'
     rf"|(?P<scheme>{TOKEN})(?=[\s,]|$)"
     r"|[^\s,]+"  # the token68 of another scheme, or garbage
@@ -18,6 +18,8 @@ PART = re.compile(
 
 INSUFFICIENT_SCOPE = "insufficient_scope"
 SCHEMES = ("bearer", "dpop")
+OTHER_SCHEMES = {"basic": "Basic", "digest": "Digest", "negotiate": "Negotiate", "ntlm": "NTLM"}
+"""Schemes that no token answers, as they are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,11 @@ class Challenge:
     def error(self) -> str | None:
         """Such as ``invalid_token`` or ``insufficient_scope`` (RFC 6750, section 3.1)."""
         return self.parameters.get("error")
+
+    @property
+    def wanted(self) -> str:
+        """What the server wants, for messages."""
+        return OTHER_SCHEMES.get(self.scheme, "a token")
 
     @property
     def scopes(self) -> tuple[str, ...] | None:
@@ -50,18 +57,24 @@ NO_CHALLENGE = Challenge("bearer")
 def token_challenge(headers: Iterable[str]) -> Challenge:
     """The challenge among WWW-Authenticate *headers* that a token answers; an empty one if there is none.
 
+    If all are of `OTHER_SCHEMES`, it is the first, without its parameters.
+
     A server that takes both kinds of tokens says so with one challenge each: the parameters of the first win.
     """
     parameters: dict[str, str] = {}
+    schemes = []
     for challenge in challenges(headers):
+        schemes.append(challenge.scheme)
         if challenge.scheme in SCHEMES:
             parameters = {**challenge.parameters, **parameters}
+    if schemes and OTHER_SCHEMES.keys() >= set(schemes):
+        return Challenge(schemes[0])
     return Challenge("bearer", parameters) if parameters else NO_CHALLENGE
 
 
 def challenges(headers: Iterable[str]) -> Iterator[Challenge]:
     """All challenges in WWW-Authenticate *headers*, of which a header may have several. Garbage is skipped."""
-    text = ", ".join(headers)[:MOST]
+    text = ", ".join(headers)[:MAX_TEXT]
     scheme: str | None = None
     parameters: dict[str, str] = {}
     for part in PART.finditer(text):

@@ -25,7 +25,7 @@ from pydantic_core import from_json
 
 from mcp_host.auth.errors import AddressRefused, AuthError, DiscoveryFailed, RegistrationFailed, TokenRequestFailed
 from mcp_host.auth.requests.addresses import Kind, kinds_allowed_by, kinds_of_address, kinds_of_host
-from mcp_host.auth.requests.responses import known_code
+from mcp_host.auth.requests.error_codes import plain_code
 from mcp_host.errors import ConnectionClosed, ProtocolError, excerpt
 from mcp_host.limits import Limits, MiB, check_seconds
 from mcp_host.transports._http.backend import (
@@ -72,8 +72,8 @@ class Answer:
 
     @property
     def code(self) -> str | None:
-        """The `known_code` in *json*."""
-        return None if self.json is None else known_code(self.json.get("error"))
+        """The `plain_code` in *json*."""
+        return None if self.json is None else plain_code(self.json.get("error"))
 
     @property
     def outcome(self) -> str:
@@ -87,7 +87,7 @@ async def resolve(host: str, port: int) -> Sequence[str]:
 
 
 class AuthClient:
-    """Sends OAuth's own requests for the MCP server at *server_url*. It holds nothing that would have to be closed.
+    """Sends OAuth's own requests for the MCP server at *server_url*. It needs no closing.
 
     URLs are https. They may be http on this machine, if the MCP server is on it, too. An address must not be more private
     than that in *server_url*: see `addresses`. That is checked with the address that is then connected to. Redirects are
@@ -95,7 +95,7 @@ class AuthClient:
     Proxies come from the environment.
 
     A *client* of httpx or httpx2 decides itself how to connect and to which addresses; everything else is checked all
-    the same. Neither its authentication nor an Authorization header of its own are sent, and it is never closed.
+    the same. Its authentication and its Authorization header are not sent, and it is never closed.
 
     *timeout* is for one exchange as a whole, in seconds.
 

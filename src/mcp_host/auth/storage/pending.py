@@ -3,12 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from pydantic import TypeAdapter
 
 from mcp_host.auth.errors import LoginFailed, TokensError
-from mcp_host.auth.storage.saved import LOGINS, PENDING, Entry, Pending, Place, Waiting
+from mcp_host.auth.login.authorization_request import AuthorizationRequest
+from mcp_host.auth.storage.entry import Entry
+from mcp_host.auth.storage.saved import Place, Saved
 from mcp_host.auth.storage.stores import TokenStore
 
 NEEDED_TIME = 600.0  # seconds in which a person may visit a URL; RFC 6749 recommends as many for a code
+
+
+@dataclass(frozen=True, slots=True)
+class PendingLogin:
+    """A login of a web host that waits for its redirect."""
+
+    url: str
+    """Of the MCP server."""
+    saved: Saved
+    request: AuthorizationRequest
+    until: float
+    """When it ends, in seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedLogin:
+    """A `PendingLogin` in the list of its authorization."""
+
+    state: str = field(repr=False)
+    until: float
+
+
+PENDING_LOGIN = TypeAdapter(PendingLogin)
+LISTED_LOGINS = TypeAdapter(tuple[ListedLogin, ...])
 
 
 class PendingLogins:
@@ -20,11 +49,11 @@ class PendingLogins:
     def __init__(self, store: TokenStore, place: Place, clock: Callable[[], float]) -> None:
         self._store = store
         self._clock = clock
-        self._waiting = Entry(store, f"logins {place.resource} {place.issuer}", LOGINS)
+        self._listed = Entry(store, f"logins {place.resource} {place.issuer}", LISTED_LOGINS)
 
-    async def newest(self, scopes: tuple[str, ...], redirect_uri: str) -> Pending | None:
+    async def newest(self, scopes: tuple[str, ...], redirect_uri: str) -> PendingLogin | None:
         """A login for *scopes* that can be finished for a while. None if there is none, or it has been finished."""
-        for login in reversed(await self._waiting.load() or ()):
+        for login in reversed(await self._listed.load() or ()):
             if login.until - NEEDED_TIME / 2 < self._clock():
                 continue
             pending = await _entry(self._store, login.state).load()
@@ -32,7 +61,7 @@ class PendingLogins:
                 return pending
         return None
 
-    async def add(self, pending: Pending) -> None:
+    async def add(self, pending: PendingLogin) -> None:
         """Store a login.
 
         Raises:
@@ -40,10 +69,10 @@ class PendingLogins:
         """
         state, is_saved = pending.request.state, False
         while not is_saved:
-            waiting, now = await self._waiting.load() or (), self._clock()
-            ended = [login for login in waiting if login.until < now]  # no one has finished them
-            left = [login for login in waiting if login.until >= now]
-            is_saved = await self._waiting.save((*left, Waiting(state, pending.until)))
+            listed, now = await self._listed.load() or (), self._clock()
+            ended = [login for login in listed if login.until < now]  # no one has finished them
+            left = [login for login in listed if login.until >= now]
+            is_saved = await self._listed.save((*left, ListedLogin(state, pending.until)))
         if not await _entry(self._store, state).save(pending):
             raise TokensError("the store has kept no login")
         await self._delete(ended)
@@ -54,16 +83,16 @@ class PendingLogins:
         Raises:
             TokensError: The store cannot be used.
         """
-        while waiting := await self._waiting.load():
-            if await self._waiting.save(None):
-                await self._delete(waiting)
+        while listed := await self._listed.load():
+            if await self._listed.save(None):
+                await self._delete(listed)
 
-    async def _delete(self, logins: Iterable[Waiting]) -> None:
+    async def _delete(self, logins: Iterable[ListedLogin]) -> None:
         for login in logins:
             await _entry(self._store, login.state).take()
 
 
-async def take_login(store: TokenStore, state: str, redirected: str, clock: Callable[[], float]) -> Pending:
+async def take_login(store: TokenStore, state: str, redirected: str, clock: Callable[[], float]) -> PendingLogin:
     """The login with *state*, which is finished once. It stays if *redirected* is not the answer to it.
 
     Raises:
@@ -81,5 +110,5 @@ async def take_login(store: TokenStore, state: str, redirected: str, clock: Call
     return pending
 
 
-def _entry(store: TokenStore, state: str) -> Entry[Pending]:
-    return Entry(store, f"login {state}", PENDING)
+def _entry(store: TokenStore, state: str) -> Entry[PendingLogin]:
+    return Entry(store, f"login {state}", PENDING_LOGIN)

@@ -85,15 +85,16 @@ class Pausing:
 async def send_authorized(
     auth: ReadyAuth,
     method: str,
-    url: httpx.URL,
+    url: str,
+    headers: Mapping[str, str],
     send: Callable[[Mapping[str, str]], Awaitable[HttpResponse]],
     authorizing: Authorizing,
 ) -> HttpResponse:
-    """Send a request with *auth*. *send* sends it with these further headers."""
-    ready = auth.ready(method, str(url))
+    """Send a request with *headers* and those of *auth*, by *send*."""
+    ready = auth.ready(method, url)
     response = None
     if ready is not None:
-        response = await send(ready)
+        response = await send({**headers, **ready})
         if response.status not in REFUSED or method == ENDS_SESSION:
             return response
     request = httpx.Request(method, url)
@@ -107,7 +108,7 @@ async def send_authorized(
                     await response.drain()  # it refuses what was ready, and the flow has something better by now
                     response = None
                 if response is None:
-                    response = await send(added)
+                    response = await send({**headers, **added})
                     if method == ENDS_SESSION:
                         return response
                 seen = httpx.Response(response.status, headers=response.headers, request=asked)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import nullcontext, suppress
 from functools import cache, lru_cache, partial
 from http.client import HTTPResponse
@@ -134,6 +134,7 @@ class HttpBackend(ABC):
         self.tasks: TaskGroup | None = None
         """Where the unread rest of responses is drained. None: it is closed instead."""
         self._url = url.copy_with(userinfo=b"")  # httpx would log it with the URL, at INFO
+        self._text = str(self._url)
         self._headers = headers
         self._auth = auth
 
@@ -158,34 +159,25 @@ class HttpBackend(ABC):
             ConnectFailed, ConnectionClosed: With the reason as the cause, unless that may show a secret.
             HttpStatusError: A redirect that is not followed.
         """
-        url = self._url
+        url, text = self._url, self._text
         for _ in range(MAX_REDIRECTS + 1):
             sent = {**self._headers, **headers}
             if self._auth is None:
                 response = await self._send(method, url, sent, content, repeatable, authorizing)
             else:
-                response = await self._send_authorized(self._auth, method, url, sent, content, repeatable, authorizing)
+                send = partial(self._send, method, url, content=content, repeatable=repeatable, authorizing=authorizing)
+                response = await send_authorized(self._auth, method, text, sent, send, authorizing)
             response.drain_soon = self._drain_soon
             if response.status not in REDIRECTS or not redirects:
                 return response
             async with response:
                 url = self._redirected(url, response)
+                text = str(url)
         raise HttpStatusError(response.status, f"{response.failure}: gave up after {MAX_REDIRECTS} redirects")
 
-    async def _send_authorized(
-        self,
-        auth: ReadyAuth,
-        method: str,
-        url: httpx.URL,
-        headers: Headers,
-        content: bytes | None,
-        repeatable: bool,
-        authorizing: Authorizing,
-    ) -> HttpResponse:
-        def send(more: Headers) -> Awaitable[HttpResponse]:
-            return self._send(method, url, {**headers, **more}, content, repeatable, authorizing)
-
-        return await send_authorized(auth, method, url, send, authorizing)
+    def ready(self) -> Headers | None:
+        """The headers that an Auth would add to a request for the stream now. None if only its flow can tell."""
+        return None if self._auth is None else self._auth.ready("GET", str(self._url))
 
     @abstractmethod
     async def _send(

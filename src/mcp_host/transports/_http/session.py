@@ -18,6 +18,7 @@ from anyio import CancelScope, Event, current_time, move_on_after, sleep
 
 from mcp_host.asking import unattended
 from mcp_host.errors import (
+    AuthError,
     ConnectionClosed,
     HttpStatusError,
     McpError,
@@ -99,6 +100,8 @@ class LegacySession:
         self._active = Event()  # the handshake is complete, or any request has been sent since the stream failed
         self._was_opened = False  # the stream, at least once
         self._unauthorized = False  # the stream waits for a request that succeeds
+        self._refused: Headers | None = None
+        """With these headers of an Auth the stream needs a login. It waits until that has others."""
         self._stream_known = Event()  # whether the server offers its own stream
         self._wait_until = 0.0
         self._lost = False
@@ -121,8 +124,8 @@ class LegacySession:
             self._active.set()
 
     def succeeded(self) -> None:
-        """A message in this session has been accepted: so the client is authorized."""
-        if self._unauthorized:
+        """A message in this session has been accepted: so the client is authorized, at least for that."""
+        if self._unauthorized and (self._refused is None or self._backend.ready() != self._refused):
             self._unauthorized = False
             self._active.set()
 
@@ -270,8 +273,13 @@ class LegacySession:
         ):  # an Auth has failed, or is missing
             if (self._was_opened or not isinstance(error, Unauthorized)) and not backoff.exhausted:
                 # A person is asked to log in only for requests: the next one may have them do so.
-                logger.warning("%s: no stream for server messages until a request succeeds: %s", name, error)
                 self._active, self._unauthorized = Event(), True
+                self._refused = self._backend.ready() if isinstance(error, AuthError) and error.needs_login else None
+                until = "a request succeeds"
+                if self._refused is not None:
+                    until = "a login"
+                    backoff.reset()  # which may come after any number of refreshed tokens; each is tried once
+                logger.warning("%s: no stream for server messages until %s: %s", name, until, error)
                 return True
         elif error.transient:
             return True

@@ -1,0 +1,57 @@
+"""URLs of resources and authorization servers: how they are checked, compared and shown."""
+
+from __future__ import annotations
+
+from urllib.parse import SplitResult, urlsplit, urlunsplit
+
+from mcp_host.errors import excerpt
+from mcp_host.terminal.browser import host_of, is_web_url
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def is_web(url: str) -> bool:
+    """Whether *url* is one of https; or of http on this machine, for development."""
+    return is_web_url(url) and (urlsplit(url).scheme == "https" or host_of(url) in LOOPBACK)
+
+
+def origin_of(url: str) -> str:
+    """The scheme, host and port of *url*, as they are written in it."""
+    scheme, netloc, *_ = urlsplit(url)
+    return f"{scheme}://{netloc}"
+
+
+def canonical(url: str) -> str:
+    """The resource identifier of the server at *url*: without query and fragment, and without a path that is only a slash."""
+    scheme, netloc, path, *_ = urlsplit(url)
+    return urlunsplit((scheme.lower(), netloc.rpartition("@")[2].lower(), "" if path == "/" else path, "", ""))
+
+
+def covers(identifier: str, url: str) -> bool:
+    """Whether a token for the resource *identifier* is one for *url*: the same origin, and the same path or one below."""
+    try:
+        resource, target = urlsplit(identifier), urlsplit(url)
+        is_same_origin = _origin(resource) == _origin(target)
+    except ValueError:
+        return False
+    above, below = resource.path.rstrip("/") + "/", target.path.rstrip("/") + "/"
+    return is_same_origin and below.startswith(above) and not resource.fragment
+
+
+def shown(url: str) -> str:
+    """*url* for messages: without user, password, query and fragment, which may be secrets."""
+    try:
+        scheme, netloc, path, *_ = urlsplit(url)
+    except ValueError:
+        return "a URL that cannot be read"
+    return excerpt(urlunsplit((scheme, netloc.rpartition("@")[2], path, "", "")))
+
+
+def _origin(url: SplitResult) -> tuple[str, str | None, int | None]:
+    """Equal for the same origin (RFC 6454, section 5).
+
+    Raises:
+        ValueError: Its port is none.
+    """
+    return url.scheme, url.hostname, url.port or DEFAULT_PORTS.get(url.scheme)

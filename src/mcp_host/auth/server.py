@@ -1,0 +1,150 @@
+"""MCP servers: which authorization each of them wants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from mcp_host.asking import is_unattended
+from mcp_host.auth.authorization import Authorization
+from mcp_host.auth.errors import LoginFailed
+from mcp_host.auth.grants import Token
+from mcp_host.auth.login.device import OnDevice
+from mcp_host.auth.machines import Machine
+from mcp_host.auth.registration import Registered
+from mcp_host.auth.requests.challenges import NO_CHALLENGE, Challenge
+from mcp_host.auth.requests.discovery import WITHOUT_METADATA, discover
+from mcp_host.auth.requests.metadata import AuthorizationServer, Resource
+from mcp_host.auth.requests.steps import Steps
+from mcp_host.auth.requests.urls import shown
+from mcp_host.auth.settings import Settings
+from mcp_host.auth.shared_work import SharedWork
+from mcp_host.auth.storage.entry import Entry
+from mcp_host.auth.storage.saved import PLACE, Place, Saved
+
+AuthorizationOf: TypeAlias = Callable[[Place, "Server"], Authorization]
+"""Gives the authorization of a place, which the server has named. Several servers may share it."""
+
+
+class Server:
+    """The MCP server at *url*, and the authorization that it wants."""
+
+    def __init__(self, settings: Settings, url: str, authorization_of: AuthorizationOf) -> None:
+        self.url = url
+        self.steps = Steps()
+        self.authorization: Authorization | None = None
+        self._settings = settings
+        self._authorization_of = authorization_of
+        self._entry = Entry(settings.store, f"server {url}", PLACE)
+        self._work = SharedWork()
+
+    async def find(self) -> Authorization | None:
+        """The authorization that it wanted last, in any process. Unlike `load`, this waits for the store only."""
+        if self.authorization is None and (place := await self._entry.peek()) is not None:
+            return self._authorization_of(place, self)
+        return self.authorization
+
+    async def load(self) -> Authorization | None:
+        """The authorization that it wanted last. None if it has not wanted one."""
+        if self.authorization is None and not self._entry.is_loaded:
+            await self._work.do("load", self._entry.load)
+            if self._entry.value is not None and self.authorization is None:
+                self.authorization = self._authorization_of(self._entry.value, self)
+        return self.authorization
+
+    async def keep(self, authorization: Authorization | None) -> None:
+        """*authorization* is what it wants."""
+        self.authorization = authorization
+        await self._entry.keep(None if authorization is None else authorization.place)
+
+    async def log_in(self) -> Saved | None:
+        """Log in. Returns what is kept then. None if no metadata name an authorization server."""
+        await self.load()
+        return await self._work.do("log in", self._log_in)
+
+    async def _log_in(self) -> Saved | None:
+        known = self.authorization
+        saved = None if known is None else await known.saved()
+        self.steps.clear()
+        self.steps.add("request", self.url, "a login is asked for")
+        if known is not None and saved is not None and self._issuer in (None, known.place.issuer):
+            resource, server = saved.resource, saved.server  # only a challenge may say where their metadata are
+        else:
+            resource, server = await self._discover(NO_CHALLENGE)
+            if any(step.action == WITHOUT_METADATA for step in self.steps):
+                return None
+            known = self._authorization_of(Place(resource.identifier, server.issuer), self)
+        await known.log_in(self.url, resource, server, NO_CHALLENGE)
+        await self.keep(known)
+        return await known.saved()
+
+    async def forget(self) -> bool:
+        """Forget what it wants, and give up a login. Returns whether the token is revoked."""
+        given_up = LoginFailed(f"{shown(self.url)}: logged out before there was a token")
+        return await self._work.do_instead("forget", self._forget, given_up)
+
+    async def _forget(self) -> bool:
+        async with self._work.uncancelled():
+            authorization = await self.find()
+            if authorization is None:
+                return False
+            revoked = await authorization.forget()
+            await self.keep(None)
+            return revoked
+
+    async def renew(
+        self, refused: Token | None, challenge: Challenge, *, wants_more: bool
+    ) -> tuple[Authorization, Token] | None:
+        """Another token than the *refused* one. None if there is no better one. *wants_more* is of scopes.
+
+        Raises:
+            AuthError: There is none. The text says why.
+        """
+        while True:
+            renewed = await self._work.do(
+                (wants_more, challenge.scopes, is_unattended()),
+                lambda: self._renew(refused, challenge, wants_more=wants_more),
+            )
+            # It may be the work of a request that was refused with an older token, which has given it this one.
+            if renewed is None or renewed[1] != refused:
+                return renewed
+
+    async def _renew(
+        self, refused: Token | None, challenge: Challenge, *, wants_more: bool
+    ) -> tuple[Authorization, Token] | None:
+        known = self.authorization
+        if known is not None:
+            if (token := await known.other(refused)) is not None:
+                return known, token
+            if known.credentials.is_of_new_login(refused) and not wants_more:
+                return None
+        self.steps.clear()
+        self.steps.add(
+            "request", self.url, "403, it wants more scopes" if wants_more else f"401, it wants {challenge.wanted}"
+        )
+        resource, server = await self._discover(challenge)
+        authorization = self._authorization_of(Place(resource.identifier, server.issuer), self)
+        await self.keep(authorization)
+        token = await authorization.renew(self.url, refused, resource, server, challenge, wants_more=wants_more)
+        return None if token is None else (authorization, token)
+
+    async def _discover(self, challenge: Challenge) -> tuple[Resource, AuthorizationServer]:
+        settings = self._settings
+        return await discover(
+            settings.http(self.url),
+            self.url,
+            challenge,
+            self.steps,
+            issuer=self._issuer,
+            aliases=settings.issuer_aliases,
+            for_person=settings.machine is None and not isinstance(settings.login, OnDevice),
+        )
+
+    @property
+    def _issuer(self) -> str | None:
+        """The only authorization server that the client's credentials are for. None if it is not known yet, or there are others."""
+        settings = self._settings
+        holder = settings.machine or (settings.registrations[0] if len(settings.registrations) == 1 else None)
+        if not isinstance(holder, Machine | Registered):
+            return None
+        return holder.issuer or (None if self.authorization is None else self.authorization.place.issuer)

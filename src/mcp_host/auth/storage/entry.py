@@ -1,0 +1,110 @@
+"""Entries of a store: one value each.
+
+``server <url>``                    which authorization the MCP server at *url* wants
+``token <resource> <issuer>``       an authorization: its token, and what the token is bound to
+``client <issuer>``                 the client that was registered at an authorization server
+``login <state>``                   a login of a web host that waits for its redirect
+``logins <resource> <issuer>``      which of these are for an authorization
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from mcp_host.auth.errors import TokensError
+from mcp_host.auth.storage.stores import TokenStore
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Entry(Generic[T]):
+    """One value of a store, as it was last loaded or saved."""
+
+    def __init__(self, store: TokenStore, key: str, type: TypeAdapter[T]) -> None:
+        self._store = store
+        self._key = key
+        self._type = type
+        self._text: str | None = None
+        """What the store has."""
+        self._is_unsaved = False
+        self.value: T | None = None
+        self.is_loaded = False
+
+    async def load(self) -> T | None:
+        """The value. None if there is none, or it cannot be read: another version may have stored it.
+
+        Raises:
+            TokensError: The store cannot be read.
+        """
+        if self._is_unsaved:
+            with suppress(TokensError):  # it has been logged
+                if not self.is_loaded:
+                    self._text = await self._store.load(self._key)
+                await self.save(self.value)  # unless another process has stored something
+                self._is_unsaved = False
+                self._read(await self._store.load(self._key))
+        else:
+            self._read(await self._store.load(self._key))
+        self.is_loaded = True
+        return self.value
+
+    async def peek(self) -> T | None:
+        """What the store has, or will have when it can be written. It may be called during any other method.
+
+        Raises:
+            TokensError: The store cannot be read.
+        """
+        return self.value if self._is_unsaved else self._parsed(await self._store.load(self._key))
+
+    async def save(self, value: T | None) -> bool:
+        """Store *value* in the place of what was loaded. False if the store has something else meanwhile.
+
+        Raises:
+            TokensError: The store cannot be written.
+        """
+        text = None if value is None else self._type.dump_json(value).decode()
+        is_saved = await self._store.swap(self._key, self._text, text)
+        if is_saved:
+            self._text, self.value, self._is_unsaved = text, value, False
+        return is_saved
+
+    async def keep(self, value: T | None, replaces: Callable[[T | None], bool] = lambda _: True) -> None:
+        """Store *value*, which cannot be gotten again, in the place of what it *replaces*: else the store's stays.
+
+        If the store fails, it is kept in memory, and `load` tries again.
+        """
+        try:
+            while replaces(await self.load()) and not await self.save(value):
+                pass
+        except TokensError as exc:
+            if not self.is_loaded or replaces(self.value):
+                logger.warning("%s; what cannot be stored is lost when the process ends", exc)
+                self.value, self._is_unsaved = value, True
+
+    async def take(self) -> T | None:
+        """The value, which is deleted. A second caller gets None.
+
+        Raises:
+            TokensError: The store cannot be read or written.
+        """
+        self._read(await self._store.take(self._key))
+        return self.value
+
+    def _read(self, text: str | None) -> None:
+        self._text, self.value = text, self._parsed(text)
+
+    def _parsed(self, text: str | None) -> T | None:
+        if text is None:
+            return None
+        try:
+            return self._type.validate_json(text)
+        except ValidationError:  # its text may have secrets in it, as the key of a login has
+            logger.warning("what is stored of a %s cannot be read, and is not used", self._key.partition(" ")[0])
+            return None

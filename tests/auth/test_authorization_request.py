@@ -1,0 +1,166 @@
+"""Authorization requests, and what counts as their answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import pytest
+
+from mcp_host.auth.errors import DiscoveryFailed, LoginFailed
+from mcp_host.auth.login.authorization_request import AuthorizationRequest
+from mcp_host.auth.registration import OAuthClient
+from mcp_host.auth.requests.metadata import AuthorizationServer
+from tests.auth.world import CALLBACK
+
+ISSUER = "https://as.test"
+CLIENT = OAuthClient("the client", "s:e/c", "client_secret_basic")
+
+
+def request(
+    *, sends_issuer: bool = False, scopes: Sequence[str] = ("a", "b"), params: Mapping[str, str] = {}, **changed: Any
+) -> AuthorizationRequest:
+    server = AuthorizationServer(
+        **{
+            "issuer": ISSUER,
+            "authorization_endpoint": f"{ISSUER}/authorize?tenant=1#top",
+            "token_endpoint": f"{ISSUER}/token",
+            "code_challenge_methods": ("S256",),
+            "sends_issuer": sends_issuer,
+            **changed,
+        }
+    )
+    return AuthorizationRequest.to(server, CLIENT, CALLBACK, "https://mcp.test/mcp", scopes, params)
+
+
+def test_a_request_keeps_the_query_of_its_endpoint_and_has_no_fragment() -> None:
+    asked = request()
+    query = parse_qs(urlsplit(asked.url).query)
+
+    assert asked.url.startswith("https://as.test/authorize?tenant=1&")
+    assert (query.pop("state"), len(query.pop("code_challenge")[0])) == ([asked.state], 43)
+    assert query == {
+        "tenant": ["1"],
+        "response_type": ["code"],
+        "client_id": ["the client"],
+        "redirect_uri": [CALLBACK],
+        "code_challenge_method": ["S256"],
+        "resource": ["https://mcp.test/mcp"],
+        "scope": ["a b"],
+    }
+    assert "#" not in asked.url
+
+
+def test_a_parameter_of_the_application_is_in_the_url_once() -> None:
+    """It replaces one of the endpoint, and our prompt."""
+    params = {"tenant": "2", "prompt": "login", "audience": "https://api.test/?a=b&c"}
+    asked = request(scopes=["offline_access"], params=params)
+    query = parse_qs(urlsplit(asked.url).query)
+
+    assert {name: query[name] for name in params} == {name: [value] for name, value in params.items()}
+
+
+def test_a_parameter_of_the_request_replaces_one_of_the_endpoint() -> None:
+    """RFC 6749, section 3.1: "parameters MUST NOT be included more than once"."""
+    query = "client_id=other&state=1&scope=all&prompt=login&tenant=1"
+    asked = request(scopes=["offline_access"], authorization_endpoint=f"{ISSUER}/authorize?{query}")
+
+    sent = parse_qs(urlsplit(asked.url).query)
+    assert {name: sent[name] for name in parse_qs(query)} == {
+        "client_id": [CLIENT.id],
+        "state": [asked.state],
+        "scope": ["offline_access"],
+        "prompt": ["consent"],
+        "tenant": ["1"],
+    }
+
+
+def test_no_two_requests_share_a_state_or_a_verifier() -> None:
+    requests = [request() for _ in range(100)]
+
+    assert len({each.state for each in requests} | {each.verifier for each in requests}) == 200
+
+
+def test_the_repr_of_a_request_has_no_secret() -> None:
+    asked = request()
+
+    assert [secret for secret in (asked.state, asked.verifier, asked.url) if secret in repr(asked)] == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"code_challenge_methods": ()}, "does not offer PKCE with S256"),
+        ({"code_challenge_methods": ("plain",)}, "does not offer PKCE with S256"),
+        ({"code_challenge_methods": ("s256",)}, "does not offer PKCE with S256"),
+        ({"authorization_endpoint": None}, "no person can log in there"),
+    ],
+    ids=["no PKCE", "plain", "lower case", "no endpoint"],
+)
+def test_a_server_that_does_not_offer_what_is_needed_is_refused(changed: dict[str, Any], problem: str) -> None:
+    with pytest.raises(DiscoveryFailed, match=problem):
+        request(**changed)
+
+
+@pytest.mark.parametrize(
+    ("promised", "given", "problem"),
+    [
+        (True, ISSUER, None),
+        (True, None, "has no iss"),
+        (True, "https://other.test", "another issuer"),
+        (False, ISSUER, None),
+        (False, None, None),
+        (False, "https://other.test", "another issuer"),
+        (False, f"{ISSUER}/", "another issuer"),
+        (False, "https://AS.test", "another issuer"),
+        (False, "", "another issuer"),
+    ],
+)
+def test_iss_is_what_the_metadata_say_and_promise(promised: bool, given: str | None, problem: str | None) -> None:
+    """RFC 9207, section 2.4."""
+    asked = request(sends_issuer=promised)
+    answer = {"code": "the code", "state": asked.state} | ({} if given is None else {"iss": given})
+
+    if problem is None:
+        assert asked.code_in(f"{CALLBACK}?{urlencode(answer)}") == "the code"
+    else:
+        with pytest.raises(LoginFailed, match=problem):
+            asked.code_in(f"{CALLBACK}?{urlencode(answer)}")
+
+
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [
+        ("state=@&code=1&code=2", "has a parameter twice"),
+        ("state=@&state=@&code=1", "has a parameter twice"),
+        ("code=1", "another state"),
+        ("state=&code=1", "another state"),
+        ("state=@x&code=1", "another state"),
+        ("state=%FF%00&code=1", "another state"),
+        ("state=x&error=access_denied", "another state"),
+        ("state=@", "has no code"),
+        ("state=@&code=", "has no code"),
+        ("state=@&error=access_denied&code=1", "the login was denied"),
+        ("state=@&error=invalid_scope", "is an error: invalid_scope"),
+        ("state=@&error=redirect_uri_mismatch", "is an error: redirect_uri_mismatch$"),
+        ("state=@&error=canary&error_description=canary", "is an error$"),
+        ("", "another state"),
+    ],
+)
+def test_what_is_no_answer_to_the_request_has_no_code(query: str, problem: str) -> None:
+    asked = request()
+
+    with pytest.raises(LoginFailed, match=problem) as raised:
+        asked.code_in(f"{CALLBACK}?{query.replace('@', asked.state)}")
+    assert asked.state not in str(raised.value)
+    assert "canary" not in str(raised.value)
+
+
+@pytest.mark.parametrize("code", ["access_denied", "invalid_scope"])
+def test_a_login_that_failed_has_the_code_of_the_authorization_response(code: str) -> None:
+    asked = request()
+
+    with pytest.raises(LoginFailed) as failed:
+        asked.code_in(f"{CALLBACK}?error={code}&state={asked.state}")
+    assert failed.value.code == code
