@@ -12,7 +12,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 from hypothesis import settings
 
-from mcp_host import _backends
+from mcp_host.concurrency import backends
 from tests import spec
 from tests.clock import with_adjustable_clock, with_fake_clock
 from tests.faults import table
@@ -54,8 +54,8 @@ def nothing_left_running() -> Iterator[None]:
     """A connection's own task has ended by the time its test has."""
     yield
 
-    left = [task for task in _backends.background_tasks if not task.done()]
-    _backends.background_tasks.clear()
+    left = [task for task in backends.background_tasks if not task.done()]
+    backends.background_tasks.clear()
     assert left == []
 
 

@@ -24,20 +24,18 @@ MAY_IMPORT = {
     "limits": set[str](),
     "locked_file": set[str](),
     "version": set[str](),
-    "_backends": set[str](),
-    "asking": set[str](),
-    "concurrency": {"_backends", "asking", "errors"},
+    "concurrency": {"errors"},
     "types": {"base_errors"},
     "protocol": {"errors", "types"},
-    "terminal": {"_backends", "errors", "server_requests"},
+    "terminal": {"concurrency", "errors", "server_requests"},
     "json_schema": {"errors"},
-    "handlers": {"_backends", "errors", "protocol"},
+    "handlers": {"concurrency", "errors", "protocol"},
     "functions": {"concurrency", "errors", "types"},
     "server_requests": {"protocol", "types"},
     "middleware": {"errors", "handlers", "limits", "protocol", "sampling", "server_requests", "transports", "types"},
-    "transports": {"_backends", "asking", "concurrency", "errors", "handlers", "limits", "protocol", "version"},
+    "transports": {"concurrency", "errors", "handlers", "limits", "protocol", "version"},
     "sampling": {
-        *("_backends", "concurrency", "errors", "functions", "handlers", "json_schema", "limits", "protocol"),
+        *("concurrency", "errors", "functions", "handlers", "json_schema", "limits", "protocol"),
         *("server_requests", "terminal", "types"),
     },
     "providers": {
@@ -45,8 +43,6 @@ MAY_IMPORT = {
         *("server_requests", "types"),
     },
     "auth": {
-        "_backends",
-        "asking",
         "concurrency",
         "errors",
         "handlers",
@@ -59,15 +55,15 @@ MAY_IMPORT = {
     "elicitation": {"errors", "handlers", "json_schema", "protocol", "server_requests", "terminal", "types"},
     "roots": {"errors", "handlers", "server_requests", "types"},
     "session": {
-        *("_backends", "asking", "concurrency", "elicitation", "errors", "handlers", "limits", "middleware"),
+        *("concurrency", "elicitation", "errors", "handlers", "limits", "middleware"),
         *("protocol", "roots", "sampling", "server_requests", "transports", "types"),
     },
     "client": {
-        *("_backends", "concurrency", "elicitation", "errors", "handlers", "json_schema", "limits", "locked_file"),
+        *("concurrency", "elicitation", "errors", "handlers", "json_schema", "limits", "locked_file"),
         *("middleware", "protocol", "roots", "sampling", "session", "tool_changes", "transports", "types", "version"),
     },
     "telemetry": {
-        *("_backends", "errors", "middleware", "protocol", "sampling", "session", "transports", "types", "version"),
+        *("concurrency", "errors", "middleware", "protocol", "sampling", "session", "transports", "types", "version"),
     },
     "testing": {
         "concurrency",

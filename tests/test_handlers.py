@@ -1,4 +1,4 @@
-"""Calling the application's handlers."""
+"""Calling the application's handlers, also in the context of a call."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from contextvars import ContextVar, copy_context
 import anyio
 import anyio.from_thread
 import pytest
+from anyio.lowlevel import checkpoint
 
 from mcp_host import (
     Allow,
@@ -25,9 +26,16 @@ from mcp_host import (
     SamplingRequest,
     always,
 )
-from mcp_host.concurrency import in_context
 from mcp_host.errors import InputRefused
-from mcp_host.handlers import HandlerScope, as_async, call_callback, call_handler, current_handler, in_handler
+from mcp_host.handlers import (
+    HandlerScope,
+    as_async,
+    call_callback,
+    call_handler,
+    current_handler,
+    in_context,
+    in_handler,
+)
 from mcp_host.testing import Context, Server
 from mcp_host.types import CreateMessageResult, ElicitResult, ProgressNotificationParams
 from tests.client.support import asking_server
@@ -90,6 +98,44 @@ async def test_in_a_task_that_survived_a_cancellation_that_of_another_task_is_st
 
     with anyio.fail_after(5), pytest.raises(InputRefused, match="no"):
         await calling
+
+
+async def test_a_coroutine_runs_in_another_context_within_the_task_that_awaits_it() -> None:
+    var: ContextVar[str] = ContextVar("var", default="none")
+
+    async def look() -> list[str]:
+        seen = [var.get()]
+        await checkpoint()
+        var.set("changed")
+        await checkpoint()
+        return [*seen, var.get()]
+
+    context = copy_context()
+    context.run(var.set, "given")
+
+    assert await in_context(context, look()) == ["given", "changed"]
+    assert (var.get(), context[var]) == ("none", "changed")
+
+
+async def test_errors_and_cancellations_pass_through_another_context() -> None:
+    async def fail() -> None:
+        await checkpoint()
+        raise ZeroDivisionError
+
+    async def wait() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            steps.append("cancelled")
+
+    steps: list[str] = []
+    with pytest.raises(ZeroDivisionError):
+        await in_context(copy_context(), fail())
+    with anyio.move_on_after(0) as scope:
+        await in_context(copy_context(), wait())
+
+    assert scope.cancelled_caught
+    assert steps == ["cancelled"]
 
 
 async def test_a_cancelled_handler_leaves_no_cycle_that_would_keep_its_variables() -> None:

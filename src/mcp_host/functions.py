@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, Vali
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import CoreSchema, ErrorDetails, to_json, to_jsonable_python
 
-from mcp_host.concurrency import first
+from mcp_host.concurrency.tasks import first
 from mcp_host.errors import EndsLoop, McpError, ProtocolError
 from mcp_host.types import CallToolResult, ContentBlock, JSONObject, ReceivedContent, TextContent, Tool
 from mcp_host.types.base import Model, given

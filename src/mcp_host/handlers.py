@@ -5,19 +5,19 @@ from __future__ import annotations
 import logging
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
-from contextvars import ContextVar, Token
+from contextvars import Context, ContextVar, Token
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import Signature, isawaitable, iscoroutinefunction, signature
-from types import FunctionType
-from typing import ParamSpec, TypeAlias, TypeGuard, TypeVar, overload
+from types import FunctionType, coroutine
+from typing import Any, ParamSpec, TypeAlias, TypeGuard, TypeVar, overload
 
 from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
 
-from mcp_host._backends import Loop, cancellations, cancels_current_task, is_cancellation
+from mcp_host.concurrency.backends import Loop, cancellations, cancels_current_task, is_cancellation
 from mcp_host.errors import InputRefused, SamplingError
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR
 
@@ -244,6 +244,24 @@ def is_async(function: Callable[P, Awaitable[T] | T]) -> TypeGuard[Callable[P, A
     while isinstance(inner, partial):
         inner = inner.func
     return iscoroutinefunction(inner) or iscoroutinefunction(type(inner).__call__)
+
+
+@coroutine
+def in_context(context: Context, awaited: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+    """Await *awaited* in the task of the caller, with the variables of *context*. A task for it costs ten times as much."""
+    resume: Callable[[Any], Any] = awaited.send
+    value: Any = None
+    while True:
+        try:
+            waits_for = context.run(resume, value)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # it carries what a coroutine returns
+        finally:
+            value = None  # an exception's traceback refers to this frame, which must not refer to it
+        try:
+            resume, value = awaited.send, (yield waits_for)
+        except BaseException as exc:
+            resume, value = awaited.throw, exc
 
 
 async def call_handler(handler: Callable[[], Awaitable[T]], *, subject: str, failed: str) -> T:

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from pydantic_core import to_json
 
-from mcp_host._backends import is_cancellation
+from mcp_host.concurrency.backends import is_cancellation
 from mcp_host.errors import HttpStatusError, InputRefused, ServerError, excerpt
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, EndedSession, ServerRequest
 from mcp_host.protocol.eras import INITIALIZE, LISTEN

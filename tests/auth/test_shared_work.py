@@ -12,9 +12,9 @@ import anyio
 import pytest
 from anyio import wait_all_tasks_blocked
 
-from mcp_host import _backends
 from mcp_host.auth import AuthError
 from mcp_host.auth.shared_work import GRACE, SharedWork
+from mcp_host.concurrency import backends
 from mcp_host.errors import CallerError
 from tests.clock import with_fake_clock
 
@@ -238,7 +238,7 @@ def test_an_event_loop_that_was_closed_during_the_work_leaves_nothing_for_the_ne
             assert await shared.do("key", Counted.done) == 7
 
     anyio.run(next_loop)
-    _backends.background_tasks.clear()  # no event loop ends it any more
+    backends.background_tasks.clear()  # no event loop ends it any more
 
 
 async def fails(shared: SharedWork, work: Counted) -> None:

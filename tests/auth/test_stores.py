@@ -23,11 +23,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from keyring.core import load_keyring
 
-from mcp_host.asking import paused_by_asking
 from mcp_host.auth.errors import TokensError
 from mcp_host.auth.storage.file_tokens import FileTokens
 from mcp_host.auth.storage.keyring_tokens import KeyringTokens
 from mcp_host.auth.storage.stores import MemoryTokens, TokenStore
+from mcp_host.concurrency.asking import paused_by_asking
 from mcp_host.locked_file import file_lock
 from tests.auth.file_keyring import FileKeyring, entries
 from tests.auth.rotating import KEY, rotate

@@ -13,8 +13,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from mcp_host import Change, Client, OAuth, StreamableHttp
-from mcp_host.asking import unattended
 from mcp_host.auth import AuthorizationNeeded, ClientSecret, LoginFailed
+from mcp_host.concurrency.asking import unattended
 from mcp_host.errors import RequestTimeout
 from tests.auth.authorization_server import Grant
 from tests.auth.world import Gate, World

@@ -12,7 +12,7 @@ import anyio
 import httpx
 import pytest
 
-from mcp_host.asking import is_unattended
+from mcp_host.concurrency.asking import is_unattended
 from mcp_host.protocol.jsonrpc import Failure, Notification, Request, Success
 from mcp_host.session.sender import BackgroundSender
 from mcp_host.transports.base import Headers, Receive, RequestHandle

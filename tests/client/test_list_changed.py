@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from mcp_host import Client, ListChanged, Notification, StreamableHttp
-from mcp_host.concurrency import HandlerTasks
+from mcp_host.concurrency.tasks import HandlerTasks
 from mcp_host.middleware import AnyRequest, CallNext
 from mcp_host.session.list_changed import ListWatcher
 from mcp_host.testing import ScriptedPeer, Server

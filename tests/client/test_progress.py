@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from mcp_host import Client
-from mcp_host._backends import Loop
-from mcp_host.concurrency import Alarm
+from mcp_host.concurrency.backends import Loop
+from mcp_host.concurrency.deadlines import Alarm
 from mcp_host.errors import (
     CallerError,
     ConnectionClosed,

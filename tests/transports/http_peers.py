@@ -18,7 +18,7 @@ import pytest
 from anyio.abc import ByteStream, SocketAttribute, SocketStream
 from anyio.streams.tls import TLSAttribute, TLSStream
 
-from mcp_host.asking import paused_by_asking
+from mcp_host.concurrency.asking import paused_by_asking
 from mcp_host.errors import McpError
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Failure, Incoming, Notification, Request, Success

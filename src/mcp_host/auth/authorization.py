@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from anyio import move_on_after
 
-from mcp_host.asking import asking_person, is_unattended
 from mcp_host.auth.clients import MAX_SCOPES, needs_registration
 from mcp_host.auth.credentials import Credentials
 from mcp_host.auth.errors import AuthorizationNeeded, DiscoveryFailed, LoginFailed, TokenRequestFailed
@@ -31,6 +30,7 @@ from mcp_host.auth.settings import Settings
 from mcp_host.auth.shared_work import SharedWork
 from mcp_host.auth.storage.pending import NEEDED_TIME, PendingLogin, PendingLogins
 from mcp_host.auth.storage.saved import Place, Saved, Wanted
+from mcp_host.concurrency.asking import asking_person, is_unattended
 from mcp_host.errors import excerpt
 
 EARLY_WAIT = 2.0  # seconds that a request with a good token waits for the next one, before the `GRACE` of `shared_work`

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from mcp_host.asking import is_unattended
 from mcp_host.auth.authorization import Authorization
 from mcp_host.auth.errors import LoginFailed
 from mcp_host.auth.grants import Token
@@ -21,6 +20,7 @@ from mcp_host.auth.settings import Settings
 from mcp_host.auth.shared_work import SharedWork
 from mcp_host.auth.storage.entry import Entry
 from mcp_host.auth.storage.saved import PLACE, Place, Saved
+from mcp_host.concurrency.asking import is_unattended
 
 AuthorizationOf: TypeAlias = Callable[[Place, "Server"], Authorization]
 """Gives the authorization of a place, which the server has named. Several servers may share it."""

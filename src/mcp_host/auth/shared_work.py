@@ -11,10 +11,10 @@ from typing import Any, Generic, TypeVar
 from anyio import CancelScope, get_cancelled_exc_class, move_on_after
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from mcp_host._backends import Loop, cancels_current_task
-from mcp_host.asking import JobEnd
 from mcp_host.auth.errors import AuthError
-from mcp_host.concurrency import spawn
+from mcp_host.concurrency.asking import JobEnd
+from mcp_host.concurrency.backends import Loop, cancels_current_task
+from mcp_host.concurrency.tasks import spawn
 from mcp_host.errors import CallerError
 
 T = TypeVar("T")

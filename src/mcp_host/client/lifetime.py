@@ -10,9 +10,10 @@ from weakref import WeakMethod
 
 from anyio import Lock, current_time, move_on_after, sleep
 
-from mcp_host._backends import Loop
 from mcp_host.client.tools import ToolCache
-from mcp_host.concurrency import OwnedContext, SingleFlight, spawn
+from mcp_host.concurrency.backends import Loop
+from mcp_host.concurrency.single_flight import SingleFlight
+from mcp_host.concurrency.tasks import OwnedContext, spawn
 from mcp_host.errors import (
     AuthError,
     CallerError,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
 
 import anyio
 
-from mcp_host.concurrency import Timeout
+from mcp_host.concurrency.deadlines import Timeout
 from mcp_host.errors import CallerError, InputRefused, McpError, ProtocolError, SamplingError
 from mcp_host.handlers import HandlerScope, as_async, call_handler
 from mcp_host.protocol.eras import one_block

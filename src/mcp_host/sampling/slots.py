@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from anyio import Event
 
-from mcp_host._backends import Loop
+from mcp_host.concurrency.backends import Loop
 from mcp_host.handlers import current_handler, wait_for_thread
 
 T = TypeVar("T")

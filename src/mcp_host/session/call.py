@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal, NoReturn, Self, TypeAlias
 
 from anyio import CancelScope, current_time
 
-from mcp_host.asking import paused_by_asking
-from mcp_host.concurrency import Alarm
+from mcp_host.concurrency.asking import paused_by_asking
+from mcp_host.concurrency.deadlines import Alarm
 from mcp_host.errors import (
     ConnectionClosed,
     HeaderMismatch,

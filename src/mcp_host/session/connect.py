@@ -11,7 +11,7 @@ from functools import partial
 
 from anyio import Event, create_task_group, move_on_after
 
-from mcp_host.concurrency import SingleFlight
+from mcp_host.concurrency.single_flight import SingleFlight
 from mcp_host.errors import (
     ConnectionClosed,
     ConnectTimeout,

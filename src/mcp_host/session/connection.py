@@ -10,7 +10,8 @@ from weakref import ReferenceType
 from anyio import create_task_group, move_on_after, sleep
 from anyio.abc import TaskGroup
 
-from mcp_host.concurrency import HandlerTasks, SingleFlight
+from mcp_host.concurrency.single_flight import SingleFlight
+from mcp_host.concurrency.tasks import HandlerTasks
 from mcp_host.errors import (
     CallerError,
     ConnectionClosed,

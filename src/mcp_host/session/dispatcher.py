@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, assert_never
 from anyio import CancelScope, Event
 from anyio.abc import TaskGroup
 
-from mcp_host._backends import Loop
-from mcp_host.concurrency import Alarm, HandlerTasks, TimeoutScope
+from mcp_host.concurrency.backends import Loop
+from mcp_host.concurrency.deadlines import Alarm, TimeoutScope
+from mcp_host.concurrency.tasks import HandlerTasks
 from mcp_host.errors import ConnectionClosed, McpError, RequestTimeout, ServerError, SessionLost
 from mcp_host.handlers import HandlerScope
 from mcp_host.protocol.cache import CHANGES

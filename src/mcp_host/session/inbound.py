@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from anyio import CancelScope
 
-from mcp_host.concurrency import Alarm, HandlerTasks
+from mcp_host.concurrency.deadlines import Alarm
+from mcp_host.concurrency.tasks import HandlerTasks
 from mcp_host.errors import InputRefused
 from mcp_host.handlers import HandlerScope, InputCount
 from mcp_host.limits import Limits

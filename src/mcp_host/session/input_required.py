@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from anyio import CancelScope, create_task_group, sleep
 
-from mcp_host.concurrency import Timeout, first, in_context
+from mcp_host.concurrency.deadlines import Timeout
+from mcp_host.concurrency.tasks import first
 from mcp_host.errors import (
     CallerError,
     InputNotGiven,
@@ -22,7 +23,7 @@ from mcp_host.errors import (
     excerpt,
     quoted,
 )
-from mcp_host.handlers import HandlerScope, InputCount
+from mcp_host.handlers import HandlerScope, InputCount, in_context
 from mcp_host.limits import Limits
 from mcp_host.protocol.eras import InputRequest, InputRequired
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Params, Request, Success, encode

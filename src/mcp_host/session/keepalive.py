@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from anyio import sleep
 
-from mcp_host.asking import unattended
+from mcp_host.concurrency.asking import unattended
 from mcp_host.errors import (
     ConnectionClosed,
     McpError,

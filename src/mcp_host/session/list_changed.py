@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from anyio import Event, sleep
 
-from mcp_host.concurrency import HandlerTasks
+from mcp_host.concurrency.tasks import HandlerTasks
 from mcp_host.errors import NotAdvertised
 from mcp_host.handlers import as_async, call_callback
 from mcp_host.limits import check_seconds

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from anyio import move_on_after, sleep
 from anyio.abc import TaskGroup
 
-from mcp_host.asking import unattended
+from mcp_host.concurrency.asking import unattended
 from mcp_host.errors import CallerError, ConnectionClosed, HttpStatusError, McpError, SessionLost
 from mcp_host.protocol.backoff import RETRY_DELAYS
 from mcp_host.protocol.eras import Era

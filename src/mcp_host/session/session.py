@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mcp_host.concurrency import Timeout
+from mcp_host.concurrency.deadlines import Timeout
 from mcp_host.errors import InputRefused, excerpt
 from mcp_host.handlers import call_handler
 from mcp_host.protocol.eras import (

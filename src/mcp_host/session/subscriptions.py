@@ -13,7 +13,7 @@ from typing import Any
 
 from anyio import CancelScope, Event, Lock, current_time, move_on_after, sleep
 
-from mcp_host.asking import unattended
+from mcp_host.concurrency.asking import unattended
 from mcp_host.errors import (
     ConnectionClosed,
     HttpStatusError,

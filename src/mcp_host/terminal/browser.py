@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 
 from anyio import Event, move_on_after
 
-from mcp_host._backends import Loop
+from mcp_host.concurrency.backends import Loop
 
 if TYPE_CHECKING:
     from mcp_host.terminal.text import Layout

@@ -105,7 +105,7 @@ class RequestHandle(Protocol):
     def authorizing(self, *, sent: bool = False) -> AbstractContextManager[object]:
         """A context for getting the authorization of the request. It sets `unsent`, unless the request was *sent* before.
 
-        The idle timeout does not run, as in `queued`. While a person is asked (`concurrency.asking_person`), no clock
+        The idle timeout does not run, as in `queued`. While a person is asked (`concurrency.asking.asking_person`), no clock
         of the call runs, for `Limits.input_timeout` in total.
         """
         ...

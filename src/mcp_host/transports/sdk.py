@@ -13,7 +13,7 @@ from anyio import CancelScope, create_task_group, current_time, sleep_forever
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from pydantic import TypeAdapter
 
-from mcp_host.concurrency import bare
+from mcp_host.concurrency.tasks import bare
 from mcp_host.transports.in_process import Inbox, InProcess, Outbox
 
 SHUTDOWN_GRACE = 2.0  # seconds for a lifespan to end, after the client has closed

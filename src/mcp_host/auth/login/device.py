@@ -11,11 +11,11 @@ from functools import partial
 
 from anyio import CancelScope, current_time, sleep
 
-from mcp_host.asking import asking_person
 from mcp_host.auth.errors import DiscoveryFailed, LoginFailed, TokenRequestFailed
 from mcp_host.auth.grants import Token, TokenEndpoint, authenticated
 from mcp_host.auth.registration import DEVICE_CODE, OAuthClient
 from mcp_host.auth.requests.urls import is_web, shown
+from mcp_host.concurrency.asking import asking_person
 from mcp_host.errors import excerpt
 from mcp_host.handlers import as_async
 from mcp_host.terminal.device import NoTerminal, open_terminal

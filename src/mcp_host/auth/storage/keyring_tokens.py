@@ -12,9 +12,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TypeVar
 
-from mcp_host.asking import asking_person
 from mcp_host.auth.errors import TokensError
 from mcp_host.auth.storage.turns import Turns
+from mcp_host.concurrency.asking import asking_person
 from mcp_host.errors import excerpt
 from mcp_host.locked_file import LockTimeout, create_private_folder, file_lock
 

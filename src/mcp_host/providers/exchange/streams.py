@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 from anyio import Event, move_on_after
 from anyio.lowlevel import checkpoint
 
-from mcp_host.concurrency import HandlerTasks, first
+from mcp_host.concurrency.tasks import HandlerTasks, first
 from mcp_host.errors import ProviderError
 from mcp_host.providers.exchange.texts import PiecesUpToStop, ReadablePieces
 from mcp_host.sampling.request import SamplingRequest

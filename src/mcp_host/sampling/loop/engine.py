@@ -21,8 +21,8 @@ from typing import Literal, TypeAlias
 
 from anyio import CancelScope, create_task_group, current_time, move_on_after
 
-from mcp_host._backends import cancellations
-from mcp_host.concurrency import first
+from mcp_host.concurrency.backends import cancellations
+from mcp_host.concurrency.tasks import first
 from mcp_host.errors import (
     CallDenied,
     ConnectionClosed,

@@ -12,7 +12,7 @@ from functools import partial, update_wrapper
 from importlib import import_module
 from typing import Any, TypeVar, get_args
 
-from mcp_host.concurrency import first
+from mcp_host.concurrency.tasks import first
 from mcp_host.errors import NotDeclared
 from mcp_host.protocol.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY, Params
 from mcp_host.protocol.negotiation import MODERN_VERSIONS

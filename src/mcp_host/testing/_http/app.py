@@ -8,7 +8,7 @@ from secrets import token_urlsafe
 
 from anyio import CancelScope, move_on_after
 
-from mcp_host.concurrency import spawn
+from mcp_host.concurrency.tasks import spawn
 from mcp_host.protocol.eras import LISTEN
 from mcp_host.protocol.headers import PROTOCOL_VERSION
 from mcp_host.protocol.jsonrpc import (

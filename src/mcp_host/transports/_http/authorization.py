@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import httpx
 
-from mcp_host.asking import asking_person
+from mcp_host.concurrency.asking import asking_person
 from mcp_host.transports._http.response import HttpResponse
 
 REFUSED = frozenset({401, 403})
@@ -30,7 +30,7 @@ class Auth(Protocol):
 class ReadyAuth(Protocol):
     """An Auth that has the headers of most requests at hand: then no flow is made, which would cost far more than they do.
 
-    It says itself when it asks a person (`concurrency.asking_person`). Its flow yields only the request that it got, and looks only at the status and the headers of responses.
+    It says itself when it asks a person (`concurrency.asking.asking_person`). Its flow yields only the request that it got, and looks only at the status and the headers of responses.
     """
 
     def ready(self, method: str, url: str, /) -> Mapping[str, str] | None:

@@ -16,7 +16,7 @@ from functools import partial
 
 from anyio import CancelScope, Event, current_time, move_on_after, sleep
 
-from mcp_host.asking import unattended
+from mcp_host.concurrency.asking import unattended
 from mcp_host.errors import (
     AuthError,
     ConnectionClosed,

@@ -22,7 +22,7 @@ from pathlib import Path
 from anyio import CancelScope, current_time, notify_closing, open_process, sleep, wait_writable
 from anyio.lowlevel import checkpoint
 
-from mcp_host._backends import Loop
+from mcp_host.concurrency.backends import Loop
 from mcp_host.transports._process.child import GRACE, Child, OnChunk
 
 assert sys.platform != "win32"  # so that type checkers skip this module on Windows

@@ -61,7 +61,7 @@ class Loop(ABC):
 
     @abstractmethod
     def spawn(self, job: Job, at_end: Callable[[], None]) -> None:
-        """Run *job* in a task without an owner, see `concurrency.spawn`."""
+        """Run *job* in a task without an owner, see `tasks.spawn`."""
 
     @abstractmethod
     def start(self, tasks: TaskGroup, job: Job, context: Context) -> asyncio.Task[None] | None:

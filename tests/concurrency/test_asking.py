@@ -8,7 +8,7 @@ from functools import partial
 
 import anyio
 
-from mcp_host.asking import JobEnd, asking_person, paused_by_asking
+from mcp_host.concurrency.asking import JobEnd, asking_person, paused_by_asking
 
 
 async def test_those_who_wait_for_a_job_pause_while_it_asks_a_person() -> None:
