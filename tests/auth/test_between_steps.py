@@ -215,17 +215,34 @@ async def test_a_token_that_a_process_cannot_compare_is_kept_in_memory_and_used(
     assert await world.call(finishing) == 200
 
 
-async def test_what_is_stored_is_not_deleted_in_the_place_of_another_value() -> None:
+@pytest.mark.parametrize("loaded", [True, False])
+async def test_what_is_stored_is_not_deleted_in_the_place_of_another_value(loaded: bool) -> None:
     store = Failing()
+    await Entry(store, "client x", CLIENT).save(OAuthClient("new"))
     entry = Entry(store, "client x", CLIENT)
-    await entry.load()
-    await entry.save(OAuthClient("new"))
+    if loaded:
+        await entry.load()
 
     store.failing = "client"
     await entry.keep(None, lambda stored: stored == OAuthClient("old"))
     store.failing = None
 
     assert await entry.load() == OAuthClient("new")
+
+
+@pytest.mark.parametrize("value", [OAuthClient("new"), None], ids=["a change", "a deletion"])
+async def test_what_a_store_has_failed_to_change_is_changed_when_it_can_be(value: OAuthClient | None) -> None:
+    store = Failing()
+    await Entry(store, "client x", CLIENT).save(OAuthClient("old"))
+    entry = Entry(store, "client x", CLIENT)
+
+    store.failing = "client"
+    await entry.keep(value)
+    assert await entry.load() == value
+    store.failing = None
+    await entry.load()
+
+    assert await Entry(store, "client x", CLIENT).load() == value
 
 
 # Logging out

@@ -32,8 +32,10 @@ class Entry(Generic[T]):
         self._key = key
         self._type = type
         self._text: str | None = None
-        """What the store has."""
-        self._is_unsaved = False
+        """What the store has, once it `_is_read`."""
+        self._is_read = False
+        self._unsaved: Callable[[T | None], bool] | None = None
+        """What the value replaces, if it could not be saved."""
         self.value: T | None = None
         self.is_loaded = False
 
@@ -43,15 +45,16 @@ class Entry(Generic[T]):
         Raises:
             TokensError: The store cannot be read.
         """
-        if self._is_unsaved:
-            with suppress(TokensError):  # it has been logged
-                if not self.is_loaded:
-                    self._text = await self._store.load(self._key)
-                await self.save(self.value)  # unless another process has stored something
-                self._is_unsaved = False
-                self._read(await self._store.load(self._key))
-        else:
+        if self._unsaved is None:
             self._read(await self._store.load(self._key))
+        else:
+            with suppress(TokensError):  # it has been logged
+                if not self._is_read:
+                    self._text = await self._store.load(self._key)
+                if self._is_read or self._unsaved(self._parsed(self._text)):
+                    await self.save(self.value)  # unless another process has stored something
+                self._unsaved = None
+                self._read(await self._store.load(self._key))
         self.is_loaded = True
         return self.value
 
@@ -61,7 +64,7 @@ class Entry(Generic[T]):
         Raises:
             TokensError: The store cannot be read.
         """
-        return self.value if self._is_unsaved else self._parsed(await self._store.load(self._key))
+        return self.value if self._unsaved is not None else self._parsed(await self._store.load(self._key))
 
     async def save(self, value: T | None) -> bool:
         """Store *value* in the place of what was loaded. False if the store has something else meanwhile.
@@ -72,7 +75,7 @@ class Entry(Generic[T]):
         text = None if value is None else self._type.dump_json(value).decode()
         is_saved = await self._store.swap(self._key, self._text, text)
         if is_saved:
-            self._text, self.value, self._is_unsaved = text, value, False
+            self._text, self.value, self._unsaved = text, value, None
         return is_saved
 
     async def keep(self, value: T | None, replaces: Callable[[T | None], bool] = lambda _: True) -> None:
@@ -86,7 +89,7 @@ class Entry(Generic[T]):
         except TokensError as exc:
             if not self.is_loaded or replaces(self.value):
                 logger.warning("%s; what cannot be stored is lost when the process ends", exc)
-                self.value, self._is_unsaved = value, True
+                self.value, self._unsaved = value, replaces
 
     async def take(self) -> T | None:
         """The value, which is deleted. A second caller gets None.
@@ -98,7 +101,7 @@ class Entry(Generic[T]):
         return self.value
 
     def _read(self, text: str | None) -> None:
-        self._text, self.value = text, self._parsed(text)
+        self._text, self.value, self._is_read = text, self._parsed(text), True
 
     def _parsed(self, text: str | None) -> T | None:
         if text is None:
