@@ -527,6 +527,17 @@ async def test_after_a_refresh_and_a_login_the_headers_of_requests_are_ready_aga
     assert auth.ready("POST", world.site.url) == {"Authorization": world.site.seen[-1]}
 
 
+async def test_who_changes_the_headers_of_a_request_changes_those_of_no_other() -> None:
+    world = World()
+    auth = world.oauth()
+    await world.call(auth)
+
+    for _ in range(3):
+        headers: Any = auth.ready("POST", world.site.url)
+        assert headers == {"Authorization": world.site.seen[-1]}
+        headers.clear()
+
+
 async def test_a_refresh_that_fails_for_any_reason_fails_no_call_whose_token_is_good() -> None:
     world, store = World(lifetime=100), MemoryTokens()
     await world.call(world.oauth(tokens=store))

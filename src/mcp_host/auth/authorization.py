@@ -67,19 +67,17 @@ class Authorization:
 
     def ready(self, method: str, url: str) -> Mapping[str, str] | None:
         """The headers of a request with a good token. None if something has to be done first, or after the response."""
-        ready, saved = self._ready, self.credentials.entry.value
-        if ready is not None and ready.saved is saved and self._settings.clock() < ready.until:
-            return ready.headers
-        credentials = self.credentials
-        if not credentials.entry.is_loaded or credentials.is_untried or self._refresher.is_due:
-            return None
-        if credentials.key is not None:
-            return None  # any response may have the nonce of the next proof: RFC 9449, section 8.2
-        token = credentials.token
-        headers = credentials.headers(token, method, url)
-        until = math.inf if token is None or token.refresh_at is None else token.refresh_at
-        self._ready = _Ready(saved, until, headers)
-        return headers
+        credentials, ready = self.credentials, self._ready
+        saved = credentials.entry.value
+        if ready is None or ready.saved is not saved or self._settings.clock() >= ready.until:
+            if not credentials.entry.is_loaded or credentials.is_untried or self._refresher.is_due:
+                return None
+            if credentials.key is not None:
+                return None  # any response may have the nonce of the next proof: RFC 9449, section 8.2
+            token = credentials.token
+            until = math.inf if token is None or token.refresh_at is None else token.refresh_at
+            ready = self._ready = _Ready(saved, until, credentials.headers(token, method, url))
+        return {**ready.headers}  # the caller's own
 
     async def token(self) -> Token | None:
         """The token to send, which is refreshed if that is due. None if there is no good one: then the server says what it wants.
