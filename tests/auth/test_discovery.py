@@ -161,6 +161,7 @@ async def test_a_server_without_any_metadata_has_the_endpoints_of_2025_03_26() -
         "https://mcp.test/token",
         "https://mcp.test/register",
         code_challenge_methods=("S256",),
+        is_assumed=True,
     )
 
 

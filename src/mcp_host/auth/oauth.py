@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import httpx
@@ -93,6 +92,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         issuer_aliases: Mapping[str, str] = NO_ALIASES,
         dpop: bool = False,
         client: AnyClient | None = None,
+        _machine: Machine | None = None,
         _clock: Callable[[], float] = time.time,
     ) -> None:
         if registration is None:
@@ -112,7 +112,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
             store=MemoryTokens() if tokens is None else tokens,
             registrations=tuple(registration) if isinstance(registration, Sequence) else (registration,),
             login=login,
-            machine=None,
+            machine=_machine,
             redirect_uri=redirect_uri,
             authorization_params=dict(authorization_params or {}),
             issuer_aliases=dict(issuer_aliases),
@@ -140,16 +140,15 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         """Authorization without a person: of `ClientSecret`, `PrivateKeyJwt`, `Workload` or `EnterpriseManaged`."""
         if not isinstance(machine, Machine):
             raise TypeError(f"machine has to be ClientSecret or another Machine, not {type(machine).__name__}")
-        auth = cls(
+        return cls(
             tokens=tokens,
             scopes=scopes,
             issuer_aliases=issuer_aliases,
             dpop=dpop,
             client=client,
+            _machine=machine,
             _clock=_clock,
         )
-        auth._settings = replace(auth._settings, machine=machine)
-        return auth
 
     def __repr__(self) -> str:
         urls = dict.fromkeys(shown(server.url) for server in self._servers.values())

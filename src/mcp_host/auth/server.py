@@ -12,7 +12,7 @@ from mcp_host.auth.login.device import OnDevice
 from mcp_host.auth.machines import Machine
 from mcp_host.auth.registration import Registered
 from mcp_host.auth.requests.challenges import NO_CHALLENGE, Challenge
-from mcp_host.auth.requests.discovery import WITHOUT_METADATA, discover
+from mcp_host.auth.requests.discovery import discover
 from mcp_host.auth.requests.metadata import AuthorizationServer, Resource
 from mcp_host.auth.requests.steps import Steps
 from mcp_host.auth.requests.urls import shown
@@ -71,7 +71,7 @@ class Server:
             resource, server = saved.resource, saved.server  # only a challenge may say where their metadata are
         else:
             resource, server = await self._discover(NO_CHALLENGE)
-            if any(step.action == WITHOUT_METADATA for step in self.steps):
+            if server.is_assumed:
                 return None
             known = self._authorization_of(Place(resource.identifier, server.issuer), self)
         await known.log_in(self.url, resource, server, NO_CHALLENGE)

@@ -164,6 +164,7 @@ class _Discovery:
                 token_endpoint=f"{origin}/token",
                 registration_endpoint=f"{origin}/register",
                 code_challenge_methods=(S256,),  # "PKCE is REQUIRED for all clients" in that revision
+                is_assumed=True,
             )
         return resource, server
 

@@ -54,6 +54,8 @@ class AuthorizationServer:
     takes_client_urls: bool = False
     """Whether a client id may be the URL of a Client ID Metadata Document."""
     dpop_algorithms: tuple[str, ...] = ()
+    is_assumed: bool = False
+    """There are no metadata: it is one of 2025-03-26, with the default endpoints."""
 
 
 def resource_urls(server_url: str, challenge: Challenge) -> list[str]:
