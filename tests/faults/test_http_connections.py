@@ -22,6 +22,7 @@ from tests.faults.http_server import (
     DONE,
     MANNERS,
     SOON,
+    TIDES,
     chunked,
     connected,
     error_of,
@@ -39,7 +40,7 @@ from tests.faults.http_server import (
 from tests.faults.measure import share_of_cpu
 from tests.transports.http_contract import libraries
 from tests.transports.http_peers import CHUNKED, EVENTS, JSON, LENGTH, Heard, Peer, Wire, event, head, serving
-from tests.transports.legacy_peers import hang, in_turn
+from tests.transports.legacy_peers import hang, hang_for, in_turn
 
 # Servers that are not there
 
@@ -250,12 +251,7 @@ async def test_a_server_that_never_answers_the_handshake_ends_at_the_limit(era: 
 @pytest.mark.adjustable_clock
 @fault("H28", "H29")
 async def test_a_call_that_times_out_does_not_fail_the_session(beginning: bytes) -> None:
-    async def stall(wire: Wire, heard: Heard) -> None:
-        await wire.say(beginning)
-        advance(2)
-        await wire.hung_up()
-
-    async with connected(mcp(call=storm(stall))) as (client, peer):
+    async with connected(mcp(call=storm(hang_for(2, beginning)))) as (client, peer):
         error = await failing(client, "storm", timeout=2)
         await tides(client)
         await peer.heard.reaches(lambda heard: "cancelled" in map(subject, heard))
@@ -281,22 +277,25 @@ async def test_a_slow_response_head_ends_at_the_calls_timeout() -> None:
 
 async def thinks(wire: Wire, heard: Heard) -> None:
     """A tool that takes longer than every limit of a network's."""
-    await anyio.sleep(0.3)
+    await anyio.wait_all_tasks_blocked()  # until the client reads
+    advance(100)
+    await anyio.wait_all_tasks_blocked()
     await says()(wire, heard)
 
 
-@fault("H29", "H30")
+@pytest.mark.adjustable_clock
+@fault("H29", "H30", within=100 + 20)
 async def test_no_timeout_of_the_network_cuts_a_call_that_may_take_longer() -> None:
-    async with connected(mcp(call=thinks), limits=Limits(stall_timeout=0.1)) as (client, _):
-        await tides(client)
+    async with connected(mcp(call=thinks), limits=Limits(stall_timeout=60)) as (client, _):
+        assert (await client.call_tool("tides")).content == TIDES
 
 
 @libraries
-@fault("H29", "H30")
+@pytest.mark.adjustable_clock
+@fault("H29", "H30", within=100 + 20)
 async def test_no_timeout_of_the_callers_http_client_cuts_a_call_that_may_take_longer(library: Any) -> None:
-    timeout = library.Timeout(SOON, read=0.1)
-    async with library.AsyncClient(timeout=timeout) as http, connected(mcp(call=thinks), client=http) as (client, _):
-        await tides(client)
+    async with library.AsyncClient(timeout=60) as http, connected(mcp(call=thinks), client=http) as (client, _):
+        assert (await client.call_tool("tides")).content == TIDES
 
 
 # Connections that are in order

@@ -10,6 +10,7 @@ import anyio
 
 from mcp_host.protocol.jsonrpc import Incoming
 from mcp_host.transports._http.channel import HttpChannel
+from tests.clock import advance
 from tests.transports.http_peers import (
     DONE_JSON,
     INITIALIZE,
@@ -34,6 +35,17 @@ async def refuse(wire: Wire, heard: Heard) -> None:
 
 async def hang(wire: Wire, heard: Heard) -> None:
     await wire.hung_up()
+
+
+def hang_for(seconds: float, beginning: bytes = b"") -> Answer:
+    """Nothing but a *beginning*, and on the adjustable clock so many seconds are over at once."""
+
+    async def answer(wire: Wire, heard: Heard) -> None:
+        await wire.say(beginning)
+        advance(seconds)
+        await wire.hung_up()
+
+    return answer
 
 
 async def finish(wire: Wire, heard: Heard) -> None:

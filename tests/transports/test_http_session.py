@@ -13,7 +13,6 @@ from anyio.lowlevel import checkpoint
 from mcp_host.errors import HttpStatusError, McpError, ProtocolError
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Incoming, Request, Success
-from tests.clock import advance
 from tests.transports.http_peers import (
     DONE,
     DONE_JSON,
@@ -33,7 +32,17 @@ from tests.transports.http_peers import (
     opened,
     serving,
 )
-from tests.transports.legacy_peers import Answer, finish, hang, in_turn, legacy, listening, refuse, shake_hands, stream
+from tests.transports.legacy_peers import (
+    Answer,
+    finish,
+    hang_for,
+    in_turn,
+    legacy,
+    listening,
+    refuse,
+    shake_hands,
+    stream,
+)
 
 PING = Request(7, "ping", {})
 
@@ -175,11 +184,7 @@ async def test_no_fault_of_the_servers_stream_fails_a_call(get: Answer, pauses: 
 
 @pytest.mark.adjustable_clock
 async def test_a_server_that_does_not_answer_the_get_is_waited_for_briefly() -> None:
-    async def get(wire: Wire, heard: Heard) -> None:
-        advance(1)
-        await wire.hung_up()
-
-    async with serving(legacy(get=get)) as peer, listening(peer) as channel:
+    async with serving(legacy(get=hang_for(1))) as peer, listening(peer) as channel:
         await shake_hands(channel)
         assert await ask(channel) == [DONE]
 
@@ -479,11 +484,7 @@ async def test_the_session_is_deleted_at_the_end_even_if_the_server_refuses(dele
 
 @pytest.mark.adjustable_clock
 async def test_a_server_that_never_answers_the_delete_is_not_waited_for() -> None:
-    async def delete(wire: Wire, heard: Heard) -> None:
-        advance(2)
-        await wire.hung_up()
-
-    async with serving(legacy(delete=delete)) as peer:
+    async with serving(legacy(delete=hang_for(2))) as peer:
         async with listening(peer) as channel:
             await shake_hands(channel)
             await peer.hears("GET", 1)
@@ -491,6 +492,7 @@ async def test_a_server_that_never_answers_the_delete_is_not_waited_for() -> Non
         assert peer.methods()[-1] == "DELETE"
 
 
+@pytest.mark.fake_clock
 async def test_the_end_of_the_session_gets_half_of_the_time_for_closing() -> None:
     left: list[float] = []
 
@@ -506,13 +508,14 @@ async def test_the_end_of_the_session_gets_half_of_the_time_for_closing() -> Non
     ):
         await channel.request(INITIALIZE, {}, RecordedHandle(0))
 
-    assert [each <= 0.1 for each in left] == [True]
+    assert left == [pytest.approx(0.1)]
 
 
+@pytest.mark.adjustable_clock
 async def test_closing_keeps_to_the_limit_even_when_cancelled() -> None:
-    async with serving(legacy(delete=hang)) as peer:
+    async with serving(legacy(delete=hang_for(1.5))) as peer:
         with anyio.fail_after(5), anyio.CancelScope() as scope:
-            async with opened(peer.url, limits=Limits(close_timeout=0.1)) as channel:
+            async with opened(peer.url, limits=Limits(close_timeout=3)) as channel:
                 await shake_hands(channel)
                 scope.cancel()
                 await checkpoint()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 
 import anyio
 import httpx
@@ -122,17 +123,21 @@ async def test_a_cancelled_request_hangs_up(server: Callable[[], Halting], kind:
 async def test_a_request_that_is_cancelled_while_it_is_written_hangs_up(kind: Kind) -> None:
     not_with_httpx(kind, "it leaves the generator of a body to the garbage collector")
 
-    release, hung_up = anyio.Event(), anyio.Event()
+    begun, release, hung_up = anyio.Event(), anyio.Event(), anyio.Event()
 
     async def script(wire: Wire) -> None:
         await wire.hear_until(b"\r\n\r\n")
+        begun.set()
         await release.wait()
         await wire.hung_up()
         hung_up.set()
 
     async with serving(script) as peer, kind.client() as client:
-        with anyio.move_on_after(0.1):
-            await client.post(peer.url, content=LONG)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(client.post, peer.url, content=LONG))
+            await begun.wait()
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
         release.set()
         await hung_up.wait()
 
