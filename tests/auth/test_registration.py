@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mcp_host.auth.errors import RegistrationFailed
-from mcp_host.auth.registration import Dynamic, OAuthClient, Registered
+from mcp_host.auth.registration import Dynamic, OAuthClient, Registered, TokenAuthMethod
 from mcp_host.auth.requests.client import Answer, AuthClient
 from mcp_host.auth.requests.metadata import AuthorizationServer
 from mcp_host.auth.requests.steps import Steps
@@ -85,6 +85,8 @@ async def test_the_answer_has_the_client(answer: JSONObject, client: OAuthClient
         ({"client_id": ""}, 201, "has no client_id"),
         ({"client_id": "a", "token_endpoint_auth_method": "canary"}, 201, "does not know"),
         ({"client_id": "a", "token_endpoint_auth_method": "client_secret_basic"}, 201, "has no client_secret"),
+        (None, 403, "HTTP 403: register a client there by hand, and pass Registered(...)"),
+        ({"error": "invalid_request"}, 400, "(invalid_request): register a client there by hand"),
     ],
 )
 async def test_an_answer_without_a_client_says_why(answer: JSONObject | None, status: int, problem: str) -> None:
@@ -135,12 +137,42 @@ async def test_a_client_registers_as_what_it_is(redirect_uri: str, kind: str) ->
 async def test_a_client_registers_without_a_secret_or_with_the_method_that_the_server_prefers(
     offered: tuple[str, ...] | None, method: str
 ) -> None:
-    endpoint = Endpoint({"client_id": "a", "client_secret": "s"})
+    endpoint = Endpoint({"client_id": "a", "client_secret": "s", "token_endpoint_auth_method": method})
 
     client = await Dynamic().register(endpoint, server(token_auth_methods=offered), CALLBACK, [], Steps())
 
     assert client is not None
     assert (endpoint.asked[0]["token_endpoint_auth_method"], client.method) == (method, method)
+
+
+@pytest.mark.parametrize(
+    ("offered", "secret", "method"),
+    [
+        (None, None, "none"),
+        (("client_secret_basic",), None, "none"),
+        (("client_secret_post", "none"), "s", "client_secret_post"),
+        (("none", "client_secret_basic", "client_secret_post"), "s", "client_secret_basic"),
+        (("none",), "s", "none"),
+        (("client_secret_post",), "s", "client_secret_post"),
+    ],
+)
+async def test_an_answer_that_does_not_say_how_its_client_authenticates_says_it_by_its_secret(
+    offered: tuple[str, ...] | None, secret: str | None, method: TokenAuthMethod
+) -> None:
+    endpoint = Endpoint({"client_id": "a", "client_secret": secret})
+
+    client = await Dynamic().register(endpoint, server(token_auth_methods=offered), CALLBACK, [], Steps())
+
+    assert client == OAuthClient("a", secret, method, (CALLBACK,), None, ())
+
+
+async def test_the_method_that_the_application_registers_is_the_one_that_is_used() -> None:
+    endpoint = Endpoint({"client_id": "a", "client_secret": "s"})
+    registration = Dynamic(metadata={"token_endpoint_auth_method": "client_secret_post"})
+
+    client = await registration.register(endpoint, server(), CALLBACK, [], Steps())
+
+    assert client == OAuthClient("a", "s", "client_secret_post", (CALLBACK,), None, ())
 
 
 async def test_where_no_client_can_register_the_next_way_is_tried() -> None:

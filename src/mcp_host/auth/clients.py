@@ -6,7 +6,7 @@ from anyio import CancelScope
 
 from mcp_host.auth.errors import RegistrationFailed
 from mcp_host.auth.machines import Machine
-from mcp_host.auth.registration import Cimd, Dynamic, OAuthClient, Registered, Registration
+from mcp_host.auth.registration import BY_HAND, Cimd, Dynamic, OAuthClient, Registered, Registration
 from mcp_host.auth.requests.client import AuthClient
 from mcp_host.auth.requests.steps import Steps
 from mcp_host.auth.settings import Settings
@@ -61,9 +61,7 @@ class Clients:
         problems = [f"takes none of {', '.join(passed)}"] if passed else []
         if len(passed) < len(self._settings.registrations):
             problems.append("registers no clients by itself")
-        raise RegistrationFailed(
-            f"{excerpt(server.issuer)} {' and '.join(problems)}: register a client there by hand, and pass Registered(...)"
-        )
+        raise RegistrationFailed(f"{excerpt(server.issuer)} {' and '.join(problems)}: {BY_HAND}")
 
     def holder(self, saved: Saved) -> Machine | Registration | None:
         """The machine or registration that the client of *saved* is from. None if the application no longer passes it."""

@@ -13,6 +13,7 @@ from anyio import move_on_after
 from mcp_host.auth.errors import AuthError, TokenRequestFailed
 from mcp_host.auth.keys import PrivateKey, Proofs
 from mcp_host.auth.registration import OAuthClient
+from mcp_host.auth.requests.error_codes import INVALID_REQUEST
 from mcp_host.auth.requests.metadata import AuthorizationServer
 from mcp_host.auth.requests.steps import Steps
 from mcp_host.auth.requests.urls import shown
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from mcp_host.auth.requests.client import Answer, AuthClient
 
 ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-INVALID_REQUEST = "invalid_request"
 USE_DPOP_NONCE = "use_dpop_nonce"
 REQUEST_TIME = 30.0  # seconds for a token, with the second request of a server that wants its nonce
 REVOCATION_TIME = 10.0  # seconds for both tokens: a logout waits for it

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from mcp_host.auth.errors import RegistrationFailed
 from mcp_host.auth.keys import PrivateKey
+from mcp_host.auth.requests.error_codes import INVALID_REQUEST
 from mcp_host.auth.requests.metadata import AuthorizationServer
 from mcp_host.auth.requests.steps import Steps
 from mcp_host.auth.requests.urls import LOOPBACK, shown
@@ -27,6 +28,8 @@ DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
 WITH_SECRET: tuple[TokenAuthMethod, ...] = ("client_secret_basic", "client_secret_post")
 METHODS: tuple[TokenAuthMethod, ...] = ("none", *WITH_SECRET)  # of `Dynamic`
 SCOPES_REFUSED = frozenset({400, 403})
+REGISTRATION_REFUSED = frozenset({401, 403, 404, 405})  # of servers that register only clients that they know
+BY_HAND = "register a client there by hand, and pass Registered(...)"
 LAST_SECOND = 1e12  # a client that expires later, in some 30,000 years, does not expire
 DEFAULT_METHODS = ("client_secret_basic",)  # RFC 8414, section 2, where the metadata has no list
 
@@ -162,30 +165,32 @@ class Dynamic:
         url = server.registration_endpoint
         if url is None:
             return None
-        method = _method(server)
         body: dict[str, Any] = {
             "client_name": self._name,
             "redirect_uris": _uris(redirect_uri),
             "grant_types": [DEVICE_CODE if redirect_uri is None else "authorization_code", "refresh_token"],
             "response_types": [] if redirect_uri is None else ["code"],
-            "token_endpoint_auth_method": method,
+            "token_endpoint_auth_method": _method(server),
             # "Omitting it defaults to "web" under OIDC, which can conflict with native-style redirect URIs"
             "application_type": "native" if is_native(redirect_uri) else "web",
+            **self._metadata,
         }
         # "Scope values that the client can use" (RFC 7591, section 2). Servers of the official SDK refuse all others.
         scope = {"scope": " ".join(scopes)} if scopes else {}
         registered: Sequence[str] | None = scopes
-        answer = await http.post_json(url, {**body, **scope, **self._metadata})
+        answer = await http.post_json(url, {**scope, **body})
         if scope and answer.status in SCOPES_REFUSED:  # those of a resource may be known to it only in a login
             steps.add("registration", url, f"{answer.outcome}: tried again without scopes")
             registered = None
-            answer = await http.post_json(url, {**body, **self._metadata})
+            answer = await http.post_json(url, body)
         if answer.status not in (200, 201) or answer.json is None:
-            outcome = answer.outcome
-            steps.add("registration", url, outcome)
-            raise RegistrationFailed(f"registration at {shown(url)}: {outcome}")
+            steps.add("registration", url, answer.outcome)
+            # RFC 7591 has other codes for metadata that another request could mend.
+            is_final = answer.status in REGISTRATION_REFUSED or answer.code == INVALID_REQUEST
+            advice = f": {BY_HAND}" if is_final else ""
+            raise RegistrationFailed(f"registration at {shown(url)}: {answer.outcome}{advice}")
         try:
-            client = _read(answer.json, method, redirect_uri, registered)
+            client = _read(answer.json, body["token_endpoint_auth_method"], server, redirect_uri, registered)
         except ValueError as exc:
             steps.add("registration", url, f"refused: {exc}")
             raise RegistrationFailed(f"registration at {shown(url)}: {exc}") from None
@@ -230,9 +235,12 @@ def _method(server: AuthorizationServer) -> TokenAuthMethod:
 
     Servers of the official SDK prefer "client_secret_post", and revoke tokens for no other.
     """
+    return "none" if "none" in (server.token_auth_methods or DEFAULT_METHODS) else _preferred_with_secret(server)
+
+
+def _preferred_with_secret(server: AuthorizationServer) -> TokenAuthMethod:
+    """The first method with a secret that *server* offers. "none" if it offers none of them."""
     offered = server.token_auth_methods or DEFAULT_METHODS
-    if "none" in offered:
-        return "none"
     return next((method for name in offered for method in WITH_SECRET if method == name), "none")
 
 
@@ -241,7 +249,11 @@ def _uris(redirect_uri: str | None) -> tuple[str, ...]:
 
 
 def _read(
-    answer: Mapping[str, object], asked: TokenAuthMethod, redirect_uri: str | None, scopes: Iterable[str] | None
+    answer: Mapping[str, object],
+    asked: object,
+    server: AuthorizationServer,
+    redirect_uri: str | None,
+    scopes: Iterable[str] | None,
 ) -> OAuthClient:
     """The client in the response to a registration (RFC 7591, section 3.2.1). With None as *scopes* they stay unknown.
 
@@ -254,7 +266,9 @@ def _read(
     if not isinstance(secret, str) or not secret:
         secret = None
     method = answer.get("token_endpoint_auth_method")
-    known = asked if method is None else next((known for known in METHODS if known == method), None)
+    if method is None:  # who gives a secret wants it, and who gives none cannot
+        method = "none" if secret is None else _preferred_with_secret(server) if asked == "none" else asked
+    known = next((known for known in METHODS if known == method), None)
     if known is None:
         raise ValueError("the server wants an authentication at its token endpoint that this client does not know")
     if known != "none" and secret is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 MAX_CODE = 40  # characters; the longest of OpenID Connect, unmet_authentication_requirements, has 33
+INVALID_REQUEST = "invalid_request"
 CODE = re.compile(r"[a-z]{1,15}(_[a-z]{1,15})+")
 
 
