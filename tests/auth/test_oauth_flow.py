@@ -728,6 +728,52 @@ async def test_a_request_that_needs_another_scope_gets_a_token_with_the_union() 
     assert scopes == ["read", "read write", "read write admin"]
 
 
+def granting(world: World, default: str) -> None:
+    """Each login at the authorization server gets the scope *default*, unless it asks for others."""
+
+    async def authorize(request: Request) -> Response:
+        response = await world.server._authorize(request)
+        grant = world.server.codes[parameters(response.headers["location"])["code"]]
+        grant.scope = grant.scope or default
+        return response
+
+    world.server.answers["authorize"] = authorize
+
+
+async def test_a_request_that_needs_another_scope_keeps_those_that_were_granted_unasked() -> None:
+    world = World()
+    granting(world, "default")
+    world.site.needs = lambda body: body.decode()
+    auth = world.oauth()
+
+    assert [await world.call(auth, body) for body in ("default", "write", "default")] == [200] * 3
+    assert [fields.get("scope") for name, fields in world.server.log if name == "authorize"] == [None, "write default"]
+
+
+async def test_another_login_without_scopes_gets_what_the_server_gives_by_default_then() -> None:
+    world = World()
+    auth = world.oauth()
+    for default in ("read", "read write"):
+        granting(world, default)
+        saved = await auth.login(world.site.url)
+
+    assert saved is not None
+    assert saved.token is not None
+    assert saved.token.scopes == ("read", "write")
+
+
+async def test_the_scopes_that_a_login_has_to_add_are_without_those_that_were_granted() -> None:
+    world, store = World(), MemoryTokens()
+    granting(world, "default")
+    await world.call(world.oauth(tokens=store))
+    world.site.needs = lambda body: "write"
+
+    with pytest.raises(LoginFailed) as failed:
+        await world.call(world.restarted(tokens=store))
+
+    assert failed.value.scopes == ("write",)
+
+
 async def test_a_server_that_wants_what_it_was_asked_for_gets_no_second_login() -> None:
     world = World()
     auth = world.oauth()

@@ -121,7 +121,7 @@ class Authorization:
         async def renew() -> Token | None:
             if (token := await self.credentials.other(refused)) is not None:
                 return token
-            asked = self.credentials.asked_scopes
+            asked, granted = self.credentials.asked_scopes, self.credentials.granted_scopes
             if wants_more and set(challenge.scopes or resource.scopes or ()) <= set(asked):
                 return None  # the server refuses what it has asked for
             token = (
@@ -134,7 +134,7 @@ class Authorization:
                 return await self._log_in(wanted)
             except LoginFailed as exc:
                 if wants_more:
-                    exc.scopes = tuple([scope for scope in wanted.scopes if scope not in asked])
+                    exc.scopes = tuple([scope for scope in wanted.scopes if scope not in {*asked, *granted}])
                 raise
 
         return await self._work.do((wants_more, challenge.scopes, is_unattended()), renew)
@@ -175,16 +175,17 @@ class Authorization:
     # Logging in
 
     def _wanted(self, url: str, resource: Resource, server: AuthorizationServer, challenge: Challenge) -> Wanted:
-        """The scopes are those of the challenge, else those of the resource; with all that were asked for before.
+        """The scopes are those of the challenge, else those of the resource; with all that were asked for or granted before.
 
         Raises:
             LoginFailed: They are too many.
             DiscoveryFailed: The server does not offer DPoP.
         """
         named = challenge.scopes or resource.scopes or ()
-        # Alone, it would be asked for in the place of what the server gives by default.
-        offline = (OFFLINE_ACCESS,) if OFFLINE_ACCESS in server.scopes and named else ()
-        scopes = tuple(dict.fromkeys([*self.credentials.asked_scopes, *self._settings.scopes, *named, *offline]))
+        scopes = (*self.credentials.asked_scopes, *self._settings.scopes, *named)
+        if scopes:  # without any, the server gives what it gives by default
+            offline = (OFFLINE_ACCESS,) if OFFLINE_ACCESS in server.scopes else ()
+            scopes = tuple(dict.fromkeys([*scopes, *self.credentials.granted_scopes, *offline]))
         if (length := len(" ".join(scopes))) > MAX_SCOPES:
             raise LoginFailed(f"{shown(url)} wants {length:,} characters of scopes, and {MAX_SCOPES:,} are the most")
         key = self.credentials.key if self._settings.dpop else None

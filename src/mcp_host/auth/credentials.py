@@ -57,6 +57,11 @@ class Credentials:
         return () if saved is None else saved.scopes
 
     @property
+    def granted_scopes(self) -> tuple[str, ...]:
+        """The scopes of the token: the server may give some by default."""
+        return () if self.token is None else self.token.scopes
+
+    @property
     def key(self) -> dict[str, Any] | None:
         saved = self.entry.value
         return None if saved is None else saved.key
