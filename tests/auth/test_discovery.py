@@ -31,7 +31,7 @@ FOUND = AuthorizationServer(ISSUER, f"{ISSUER}/authorize", f"{ISSUER}/token", co
 
 
 class Documents(AuthClient):
-    """A network with these documents; it notes the URLs it was *asked* for, and the *headers*."""
+    """A network with these documents, or statuses; it notes the URLs it was *asked* for, and the *headers*."""
 
     def __init__(self, documents: dict[str, Any]) -> None:
         self.documents = documents
@@ -41,8 +41,10 @@ class Documents(AuthClient):
     async def get_json(self, url: str, headers: Mapping[str, str] | None = None) -> Answer:
         self.asked.append(url)
         self.headers.append(headers)
-        found = self.documents.get(url)
-        return Answer(404 if found is None else 200, "HTTP 404", found, {}, 0.0)
+        found = self.documents.get(url, 404)
+        if isinstance(found, int):
+            return Answer(found, f"HTTP {found}", None, {}, 0.0)
+        return Answer(200, "HTTP 200", found, {}, 0.0)
 
 
 async def found(documents: dict[str, Any], **options: Any) -> tuple[Resource, AuthorizationServer]:
@@ -54,6 +56,24 @@ async def test_the_first_document_that_can_be_used_wins() -> None:
 
     assert await discover(network, MCP, NO_CHALLENGE, Steps()) == (Resource(MCP, (ISSUER,), None), FOUND)
     assert network.asked == [RESOURCE_URL, SERVER_URL, OPENID_URL]
+
+
+async def test_where_a_person_logs_in_the_first_document_with_pkce_wins() -> None:
+    """Some authorization servers have it in one of their documents only."""
+    without = {name: value for name, value in SERVER.items() if name != "code_challenge_methods_supported"}
+    documents = {RESOURCE_URL: RESOURCE, SERVER_URL: without, OPENID_URL: SERVER}
+    server_without = replace(FOUND, code_challenge_methods=())
+
+    assert (await found(documents))[1] == FOUND
+    assert (await found(documents, for_person=False))[1] == server_without
+    assert (await found({**documents, OPENID_URL: without}))[1] == server_without  # which gets no login
+
+
+async def test_json_that_is_no_metadata_is_not_read() -> None:
+    root, other = "https://mcp.test/.well-known/oauth-protected-resource", {"message": "no such page"}
+    documents = {RESOURCE_URL: other, root: RESOURCE, SERVER_URL: other, OPENID_URL: SERVER}
+
+    assert await found(documents) == (Resource(MCP, (ISSUER,), None), FOUND)
 
 
 async def test_of_several_authorization_servers_the_first_that_can_be_used_wins() -> None:
@@ -168,6 +188,12 @@ async def test_a_server_without_any_metadata_has_the_endpoints_of_2025_03_26() -
 async def test_a_server_with_metadata_that_must_not_be_used_does_not_get_the_endpoints_of_2025_03_26() -> None:
     with pytest.raises(DiscoveryFailed, match="no metadata of its authorization server can be used"):
         await found({"https://mcp.test/.well-known/oauth-authorization-server": SERVER})
+
+
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 503])
+async def test_a_server_that_is_busy_does_not_get_the_endpoints_of_2025_03_26(status: int) -> None:
+    with pytest.raises(DiscoveryFailed, match=f"oauth-protected-resource/mcp: HTTP {status}\n"):
+        await found({RESOURCE_URL: status})
 
 
 async def test_only_a_server_of_2025_03_26_is_told_its_revision() -> None:

@@ -32,6 +32,12 @@ def test_the_url_of_the_challenge_is_the_first_and_tried_once() -> None:
     ]
 
 
+def test_an_empty_url_in_the_challenge_is_none() -> None:
+    assert resource_urls("https://h", Challenge("bearer", {"resource_metadata": ""})) == [
+        "https://h/.well-known/oauth-protected-resource"
+    ]
+
+
 @pytest.mark.parametrize(
     ("issuer", "urls"),
     [

@@ -25,7 +25,6 @@ ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 USE_DPOP_NONCE = "use_dpop_nonce"
 REQUEST_TIME = 30.0  # seconds for a token, with the second request of a server that wants its nonce
 REVOCATION_TIME = 10.0  # seconds for both tokens: a logout waits for it
-BUSY = frozenset({408, 429, *range(500, 600)})  # statuses of servers that may give a token later
 BUSY_CODES = frozenset({"server_error", "temporarily_unavailable"})
 
 MARGIN = 30.0  # seconds before its end in which a token is refreshed: clocks differ, and a request may take a while
@@ -169,7 +168,7 @@ def read_token(answer: Answer, scopes: Sequence[str], *, bound: bool = False) ->
     code = answer.code
     has_error = document is not None and document.get("error") is not None
     if document is None or not 200 <= answer.status < 300 or has_error:
-        refused = (has_error or 400 <= answer.status < 500) and answer.status not in BUSY and code not in BUSY_CODES
+        refused = (has_error or 400 <= answer.status < 500) and not answer.is_busy and code not in BUSY_CODES
         problem = f"{answer.problem} with an error" if has_error and answer.status == 200 else answer.problem
         raise TokenRequestFailed(f"{problem}{f' ({code})' if code else ''}", code, refused=refused)
     token, kind = document.get("access_token"), document.get("token_type")

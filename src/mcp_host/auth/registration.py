@@ -266,7 +266,7 @@ def _read(
     if not isinstance(secret, str) or not secret:
         secret = None
     method = answer.get("token_endpoint_auth_method")
-    if method is None:  # who gives a secret wants it, and who gives none cannot
+    if method is None:  # a server that gives a secret expects it
         method = "none" if secret is None else _preferred_with_secret(server) if asked == "none" else asked
     known = next((known for known in METHODS if known == method), None)
     if known is None:

@@ -48,7 +48,7 @@ class Challenge:
     @property
     def resource_metadata(self) -> str | None:
         """Where the metadata of the protected resource is (RFC 9728, section 5.1)."""
-        return self.parameters.get("resource_metadata")
+        return self.parameters.get("resource_metadata") or None
 
 
 NO_CHALLENGE = Challenge("bearer")

@@ -46,6 +46,8 @@ MAX_BODY = MiB  # bytes; metadata and tokens have a few thousand
 MAX_REDIRECTS = 3  # from a host to its www, and from a path to the one with a slash
 ATTEMPT_TIME = 5.0  # seconds for connecting to one of several addresses
 
+BUSY = frozenset({408, 425, 429, *range(500, 600)})
+
 FORM = "application/x-www-form-urlencoded"
 ALWAYS = {"Accept": JSON, "Accept-Encoding": "identity"}
 UNBOUNDED = Limits(connect_timeout=inf, stall_timeout=inf)  # `AuthClient` bounds an exchange as a whole
@@ -69,6 +71,11 @@ class Answer:
     headers: Mapping[str, str] = field(repr=False)
     time: float = field(repr=False)
     """When the request was sent, in seconds since 1970: a lifetime in it began later."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the status is of a server that may answer otherwise later."""
+        return self.status in BUSY
 
     @property
     def code(self) -> str | None:

@@ -5,7 +5,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/aut
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,9 @@ from mcp_host.auth.errors import AuthError, DiscoveryFailed
 from mcp_host.auth.requests.challenges import OTHER_SCHEMES, Challenge
 from mcp_host.auth.requests.metadata import (
     NO_URL,
+    RESOURCE_FIELDS,
     S256,
+    SERVER_FIELDS,
     AuthorizationServer,
     Resource,
     metadata_urls,
@@ -108,7 +110,7 @@ class _Discovery:
 
     async def _resource(self, challenge: Challenge) -> Resource | None:
         for url in resource_urls(self._server_url, challenge):
-            document = await self._get("metadata of the protected resource", url)
+            document = await self._get("metadata of the protected resource", url, RESOURCE_FIELDS)
             if document is None:
                 continue
             try:
@@ -120,15 +122,19 @@ class _Discovery:
     async def _server(
         self, issuers: Sequence[str], headers: Mapping[str, str] | None = None
     ) -> AuthorizationServer | None:
-        """The authorization server with one of *issuers*; its metadata are where the first of them says."""
+        """The authorization server with one of *issuers*; its metadata are where the first of them says.
+
+        Of its documents it is the first that offers PKCE, if a person logs in: some have that in one of them only.
+        """
         action = "metadata of the authorization server"
+        without_pkce: AuthorizationServer | None = None
         try:
             urls = metadata_urls(issuers[0])
         except ValueError:
             self._steps.add(action, issuers[0], "refused: it is no URL")
             return None
         for url in urls:
-            document = await self._get(action, url, headers)
+            document = await self._get(action, url, SERVER_FIELDS, headers)
             if document is None:
                 continue
             try:
@@ -139,8 +145,10 @@ class _Discovery:
                 continue
             for name in unusable_endpoints(document):
                 self._steps.add(action, url, f"{NO_URL.format(name)}: not used")
-            return server
-        return None
+            if S256 in server.code_challenge_methods or not self._for_person:
+                return server
+            without_pkce = without_pkce or server
+        return without_pkce
 
     async def _server_of_2025_03_26(self, challenge: Challenge) -> tuple[Resource, AuthorizationServer]:
         """A server without metadata of a protected resource is its own authorization server.
@@ -168,14 +176,20 @@ class _Discovery:
             )
         return resource, server
 
-    async def _get(self, action: str, url: str, headers: Mapping[str, str] | None = None) -> JSONObject | None:
-        """The document at *url*. None if there is none, for any reason: the next place is tried."""
+    async def _get(
+        self, action: str, url: str, fields: Set[str], headers: Mapping[str, str] | None = None
+    ) -> JSONObject | None:
+        """The document at *url* with any of *fields*. None if there is none, for any reason: the next place is tried."""
         try:
             answer = await self._client.get_json(url, headers)
         except AuthError as exc:
             self._steps.add(action, url, f"refused or not reached: {exc}")
             self._has_refused = True
             return None
+        if answer.is_busy:
+            self._has_refused = True
         found = answer.json if answer.status == 200 else None
-        self._steps.add(action, url, answer.problem if found is None else "found")
-        return found
+        is_other = found is not None and not fields & found.keys()  # an error, perhaps, of a server that has no others
+        outcome = "another JSON object" if is_other else answer.problem if found is None else "found"
+        self._steps.add(action, url, outcome)
+        return None if is_other else found
