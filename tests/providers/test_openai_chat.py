@@ -337,7 +337,10 @@ ONE = Call("c1", "add", "{}")
         (completion(refusal="No."), ["No."], "refusal"),
         (completion(content="a", choice={"stop_reason": "END"}), ["a"], "stopSequence"),
         (completion(content="a", choice={"stop_reason": 128009}), ["a"], "endTurn"),
-        (completion("eos", content="a"), ["a"], "eos"),
+        (completion("eos", content="a"), ["a"], "endTurn"),
+        (completion("STOP", content="a", tool_calls=[call()]), ["a", ONE], "toolUse"),
+        (completion("MAX_TOKENS", content="a"), ["a"], "maxTokens"),
+        (completion("recitation", content="a"), ["a"], "recitation"),
         (
             completion(content=[{"type": "thinking", "thinking": []}, text("a"), text("b")]),
             ["ab"],
@@ -364,11 +367,17 @@ ONE = Call("c1", "add", "{}")
             "toolUse",
         ),
         (completion("tool_calls", content="a", tool_calls=[]), ["a"], "endTurn"),
+        (completion(None, content="a"), ["a"], "endTurn"),
+        (completion("", tool_calls=[call()]), [ONE], "toolUse"),
+        ({**completion(None, content="a"), "usage": {"completion_tokens": 100}}, ["a"], "maxTokens"),
+        (completion(content="a", function_call={"name": "", "arguments": ""}), ["a"], "endTurn"),
+        (completion(content="a", audio={"id": "", "data": "", "transcript": ""}), ["a"], "endTurn"),
     ],
     ids=[
         *("text", "empty", "calls", "calls with stop", "cut off", "filtered", "refusal", "stop sequence", "stop token"),
-        *("another reason", "parts", "audio", "images", "bare call"),
-        *("the call of 2023", "calls without calls"),
+        *("of Together", "in capitals", "cut off in capitals", "another reason", "parts", "audio", "images"),
+        *("bare call", "the call of 2023", "calls without calls", "no reason", "calls and no reason"),
+        *("cut off and no reason", "an empty call", "empty audio"),
     ],
 )
 def test_a_reply_is_read(reply: dict[str, Any], content: list[object], stop_reason: str) -> None:
@@ -394,9 +403,28 @@ def test_a_reply_is_read(reply: dict[str, Any], content: list[object], stop_reas
             {"prompt_tokens": 30, "completion_tokens": 9, "prompt_cache_hit_tokens": 20, "prompt_tokens_details": None},
             {"inputTokens": 30, "outputTokens": 9, "cacheReadTokens": 20},
         ),
+        (
+            {
+                "prompt_tokens": 30,
+                "completion_tokens": 5,
+                "total_tokens": 39,
+                "completion_tokens_details": {"reasoning_tokens": 4},
+            },
+            {"inputTokens": 30, "outputTokens": 9, "reasoningTokens": 4},
+        ),
+        ({"prompt_tokens": 30, "completion_tokens": 9, "total_tokens": 9}, {"inputTokens": 30, "outputTokens": 9}),
+        (
+            {"prompt_tokens": 30, "cached_tokens": 20, "prompt_tokens_details": {"cached_tokens": None}},
+            {"inputTokens": 30, "cacheReadTokens": 20},
+        ),
+        ({"prompt_tokens": 30, "num_cached_tokens": 20}, {"inputTokens": 30, "cacheReadTokens": 20}),
+        (
+            {"prompt_tokens": 30, "prompt_tokens_details": {"cached_tokens": 0, "cache_creation_input_tokens": 20}},
+            {"inputTokens": 30, "cacheReadTokens": 0, "cacheWriteTokens": 20},
+        ),
         (None, None),
     ],
-    ids=["OpenAI", "DeepSeek", "none"],
+    ids=["OpenAI", "DeepSeek", "xAI and Gemini", "a wrong total", "Moonshot", "Mistral", "Alibaba", "none"],
 )
 def test_tokens_are_counted(usage: object, counts: object) -> None:
     assert read_reply({**completion(content="a"), "usage": usage}, prompt()).usage == counts
@@ -641,12 +669,25 @@ def test_deltas_after_the_finish_reason_count() -> None:
 
 @pytest.mark.parametrize(
     "reply",
-    [folded(chunk({"content": "a"})), completion(None, content="a"), {"choices": []}, {}],
-    ids=["stream", "no reason", "no choice", "nothing"],
+    [
+        folded(chunk({"content": "a"}), {"_not_done": True}),
+        folded(chunk({"content": ""})),
+        completion(None, tool_calls=[call(arguments='{"a')]),
+        {"choices": []},
+        {},
+    ],
+    ids=["stream", "nothing said", "half a call", "no choice", "nothing"],
 )
-def test_a_reply_without_a_finish_reason_is_unfinished(reply: dict[str, Any]) -> None:
+def test_a_reply_that_nothing_says_is_whole_is_unfinished(reply: dict[str, Any]) -> None:
     with pytest.raises(Unfinished):
         read_reply(reply, prompt())
+
+
+def test_a_call_of_a_custom_tool_is_an_error() -> None:
+    custom = {"id": "c1", "type": "custom", "custom": {"name": "shell", "input": "ls"}}
+
+    with pytest.raises(SamplingError, match="the model called a custom tool"):
+        read_reply(completion("tool_calls", tool_calls=[custom]), prompt())
 
 
 def test_a_chunk_with_an_error_is_an_error_without_its_text() -> None:
@@ -1032,6 +1073,26 @@ async def test_a_stream_that_says_that_it_is_done_has_no_call_to_come() -> None:
     body = sse(chunk({"content": "Hello"}, "tool_calls"), end="data: [DONE]\n\n")
 
     assert await streamed(body) == ("Hello", "Hello")
+
+
+@pytest.mark.parametrize(
+    ("chunks", "said"),
+    [
+        ([*HELLO[:2], chunk({"content": ""}), USAGE], ("Hello", [])),
+        ([chunk({"content": ""}), chunk({"tool_calls": [piece("", "now", index=0, id="0")]}),
+          chunk({"tool_calls": [piece("{}", "now", index=0, id="0")]}), chunk({"content": ""}, **USED)],
+         ("", ["now"])),
+    ],
+    ids=["Snowflake", "Kimi at OpenRouter"],
+)  # fmt: skip
+async def test_a_stream_that_says_that_it_is_done_needs_no_finish_reason(
+    chunks: list[dict[str, Any]], said: tuple[str, list[str]]
+) -> None:
+    answer, heard = await answered(sse(*chunks, end="data: [DONE]\n\n"), tools=[NOW])
+
+    assert (answer.text, [use.name for use in answer.tool_uses]) == said
+    assert heard == answer.text
+    assert answer.stop_reason == ("toolUse" if said[1] else "endTurn")
 
 
 @pytest.mark.parametrize("arguments", ["{}", "", " ", "null"])

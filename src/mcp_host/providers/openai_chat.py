@@ -8,6 +8,8 @@ one forced tool       it is offered alone and "required": few take a tool's name
 ``tool_choice`` none  some ignore it, so no tool is offered
 reasoning             ``reasoning_content``, ``reasoning`` or ``reasoning_details``: sent back as it came, with its calls
 streams               no index for calls, whole calls at once, a finish reason before the last delta, names repeated
+finish reason         none, also of whole answers; or one of another API
+usage                 ``completion_tokens`` without the reasoning, which only ``total_tokens`` has
 ====================  ==========================================================================================
 """
 
@@ -38,6 +40,7 @@ from mcp_host.providers.exchange.replies import (
     stopped,
     text_arguments,
     token_counts,
+    total,
 )
 from mcp_host.providers.exchange.requests import Prompt, not_of_assistant, refused
 from mcp_host.providers.exchange.streams import unwinding
@@ -81,15 +84,17 @@ OPENAI_HOSTS = (".openai.com", ".openai.azure.com", ".services.ai.azure.com", ".
 
 MAX_STOPS = 4  # "Up to 4 sequences where the API will stop": more are applied to the answer
 
-FINISH_REASONS = {
-    "stop": END_TURN,
-    "length": MAX_TOKENS,
-    "model_length": MAX_TOKENS,  # Mistral
-    "tool_calls": TOOL_USE,
-    "function_call": TOOL_USE,
+FINISH_REASONS = {  # in lower case
+    **dict.fromkeys(("stop", "eos", "eos_token", "end_turn", "complete"), END_TURN),  # Together, TGI, Claude, Cohere
+    **dict.fromkeys(("length", "model_length", "max_tokens"), MAX_TOKENS),  # Mistral, Claude
+    **dict.fromkeys(("tool_calls", "function_call", "tool_use"), TOOL_USE),
+    "stop_sequence": STOP_SEQUENCE,
     "content_filter": "content_filter",
 }
 FAILURES = frozenset({"error", "insufficient_system_resource", "abort"})  # OpenRouter, DeepSeek, vLLM
+
+CACHE_READ = ("cached_tokens", "prompt_cache_hit_tokens", "num_cached_tokens")  # OpenAI and Moonshot, DeepSeek, Mistral
+CACHE_WRITE = ("cache_write_tokens", "cache_creation_input_tokens")  # OpenAI, Alibaba
 
 REASONING = ("reasoning_content", "reasoning", "reasoning_details")
 GROWING = ("content", "refusal", "reasoning_content", "reasoning")
@@ -223,7 +228,8 @@ def read_reply(reply: JSONObject, prompt: Prompt, dialect: Dialect = "openai") -
     Raises:
         ProviderError: The model failed.
         Unfinished: It does not have the whole answer.
-        SamplingError: It has the address of an image, or a data: URL of something else.
+        SamplingError: It has the address of an image, a data: URL of something else, or a call that no server of MCP
+            can answer.
     """
     choices = reply.get("choices") or []
     choice: JSONObject = choices[0] if choices else {}
@@ -232,12 +238,18 @@ def read_reply(reply: JSONObject, prompt: Prompt, dialect: Dialect = "openai") -
         raise model_failed(error or {"code": finish_reason, "type": "server_error"})
     if reply.get("object") == "error":
         raise model_failed(reply)
-    if not finish_reason:
+    if OPEN not in reply and not choice:
         raise Unfinished
     message: JSONObject = _whole(reply[OPEN]) if OPEN in reply else choice["message"]
-    if NOT_DONE in reply and FINISH_REASONS.get(finish_reason) == TOOL_USE and not _has_whole_calls(message):
+    content, calls = _read_message(message, prompt), _calls(message)
+    usage = _usage(object_in(reply.get("usage")))
+    if not finish_reason:
+        if NOT_DONE in reply or not content or not _are_whole(calls):
+            raise Unfinished
+        is_cut = usage is not None and usage.get("outputTokens", 0) >= prompt.request.max_tokens
+        choice = {**choice, "finish_reason": "length" if is_cut else "stop"}
+    elif NOT_DONE in reply and _known(finish_reason) == TOOL_USE and not (calls and _are_whole(calls)):
         raise Unfinished  # some servers send the finish reason before the last deltas
-    content = _read_message(message, prompt)
     stop_reason = _stop_reason(choice, message)
     if stop_reason == END_TURN and dialect == "openai" and (own := own_call(content, prompt)) is not None:
         content, stop_reason = [own], TOOL_USE
@@ -248,21 +260,24 @@ def read_reply(reply: JSONObject, prompt: Prompt, dialect: Dialect = "openai") -
         model=reply.get("model") or prompt.model,
         stop_reason=stop_reason,
         turn=_turn(message),
-        usage=_usage(object_in(reply.get("usage"))),
+        usage=usage,
     )
 
 
-def _has_whole_calls(message: JSONObject) -> bool:
-    """Whether a message has calls, and all of their arguments."""
-    written = [_written(call["function"].get("arguments")) for call in _calls(message)]
-    return bool(written) and all(map(is_object, written))
+def _are_whole(calls: Sequence[JSONObject]) -> bool:
+    """Whether calls have all of their arguments."""
+    return all(is_object(_written(call["function"].get("arguments"))) for call in calls)
+
+
+def _known(finish_reason: str) -> str:
+    """A finish reason in the spelling of MCP, or itself."""
+    return FINISH_REASONS.get(finish_reason.lower(), finish_reason)
 
 
 def _stop_reason(choice: JSONObject, message: JSONObject) -> str:
     if message.get("refusal"):
         return "refusal"
-    reason: str = choice["finish_reason"]
-    reason = FINISH_REASONS.get(reason, reason)
+    reason = _known(choice["finish_reason"])
     if reason in (END_TURN, TOOL_USE):
         reason = TOOL_USE if _calls(message) else END_TURN
     if reason == END_TURN and isinstance(choice.get("stop_reason"), str):  # vLLM: the stop sequence
@@ -273,7 +288,7 @@ def _stop_reason(choice: JSONObject, message: JSONObject) -> str:
 def _read_message(message: JSONObject, prompt: Prompt) -> list[ReplyBlock]:
     texts = [_text(message.get("content")), message.get("refusal")]
     content: list[ReplyBlock] = [text for text in texts if text]
-    if spoken := message.get("audio"):
+    if (spoken := message.get("audio") or {}).get("data"):  # Snowflake has an empty one
         settings = prompt.options.get("audio")
         sound = settings.get("format") if isinstance(settings, Mapping) else None
         content.append(AudioContent(data=spoken["data"], mime_type=f"audio/{sound or 'wav'}"))
@@ -281,6 +296,8 @@ def _read_message(message: JSONObject, prompt: Prompt) -> list[ReplyBlock]:
             content.append(spoken["transcript"])
     content += [_read_image(image["image_url"]["url"]) for image in message.get("images") or ()]  # OpenRouter
     for call in _calls(message):
+        if call.get("type") == "custom":
+            raise SamplingError("the model called a custom tool, which only the host's options can have offered")
         function = call["function"]
         content.append(Call(call.get("id"), function["name"], text_arguments(function.get("arguments"))))
     return content
@@ -330,8 +347,8 @@ def _turn(message: JSONObject) -> JSONObject | None:
 
 
 def _calls(message: JSONObject) -> Sequence[JSONObject]:
-    """The calls of a message. Servers of 2023 have one ``function_call``, without an id."""
-    if (function := message.get("function_call")) and not message.get("tool_calls"):
+    """The calls of a message. Servers of 2023 have one ``function_call``, without an id; Snowflake has an empty one."""
+    if any((function := message.get("function_call") or {}).values()) and not message.get("tool_calls"):
         return [{"function": function}]
     return message.get("tool_calls") or ()
 
@@ -343,15 +360,28 @@ def _written(arguments: object) -> str:
 
 
 def _usage(usage: JSONObject) -> Usage | None:
-    read = object_in(usage.get("prompt_tokens_details"))
-    cached = read.get("cached_tokens")
+    details = object_in(usage.get("prompt_tokens_details"))
     return token_counts(
         inputTokens=usage.get("prompt_tokens"),
-        outputTokens=usage.get("completion_tokens"),
+        outputTokens=_output_tokens(usage),
         reasoningTokens=object_in(usage.get("completion_tokens_details")).get("reasoning_tokens"),
-        cacheReadTokens=usage.get("prompt_cache_hit_tokens") if cached is None else cached,  # DeepSeek
-        cacheWriteTokens=read.get("cache_write_tokens"),
+        cacheReadTokens=_first(CACHE_READ, details, usage),
+        cacheWriteTokens=_first(CACHE_WRITE, details),
     )
+
+
+def _output_tokens(usage: JSONObject) -> object:
+    """What the model wrote, with its reasoning, which xAI and Gemini count in ``total_tokens`` only."""
+    match [total(usage.get(name)) for name in ("prompt_tokens", "completion_tokens", "total_tokens")]:
+        case [int(prompt), int(completion), int(both)]:
+            return max(completion, both - prompt)
+    return usage.get("completion_tokens")
+
+
+def _first(names: Sequence[str], *counts: JSONObject) -> object:
+    """The first count that there is."""
+    found = (some.get(name) for some in counts for name in names)
+    return next((count for count in found if count is not None), None)
 
 
 # Streams: https://developers.openai.com/api/reference/resources/chat/subresources/completions/streaming-events
