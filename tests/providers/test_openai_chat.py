@@ -1079,12 +1079,13 @@ async def test_a_stream_that_says_that_it_is_done_has_no_call_to_come() -> None:
     ("chunks", "said"),
     [
         ([*HELLO[:2], chunk({"content": ""}), USAGE], ("Hello", [])),
-        ([chunk({"content": ""}), chunk({"tool_calls": [piece("", "now", index=0, id="0")]}),
-          chunk({"tool_calls": [piece("{}", "now", index=0, id="0")]}), chunk({"content": ""}, **USED)],
-         ("", ["now"])),
+        (
+            [*[chunk({"tool_calls": [piece(part, "now", index=0, id="0")]}) for part in ("", "{}")], USAGE],
+            ("", ["now"]),
+        ),
     ],
     ids=["Snowflake", "Kimi at OpenRouter"],
-)  # fmt: skip
+)
 async def test_a_stream_that_says_that_it_is_done_needs_no_finish_reason(
     chunks: list[dict[str, Any]], said: tuple[str, list[str]]
 ) -> None:

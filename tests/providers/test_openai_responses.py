@@ -319,12 +319,14 @@ def test_tokens_are_counted() -> None:
 
 def test_an_output_with_reasoning_or_a_phase_is_kept_as_a_whole() -> None:
     phased = said("Let me see.", phase="commentary")
+    tied = {**CALL, "namespace": "crm"}
 
     assert read_reply(response(REASONING, CALL), prompt()).turn == [
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "e"},
         CALL,
     ]
     assert read_reply(response(phased, CALL), prompt()).turn == [phased, CALL]
+    assert read_reply(response(tied), prompt()).turn == [tied]
     assert read_reply(response(said("a", phase=None), CALL), prompt()).turn is None
 
 
@@ -421,9 +423,24 @@ def test_a_reply_that_goes_on_is_unfinished(reply: dict[str, Any]) -> None:
         read_reply(reply, prompt())
 
 
-def test_a_call_of_a_tool_that_the_host_runs_is_an_error() -> None:
-    with pytest.raises(SamplingError, match="the model wrote a computer_call"):
-        read_reply(response({"type": "computer_call", "id": "cu_1"}), prompt())
+@pytest.mark.parametrize("after", [(), (CALL,)], ids=["alone", "before a function"])
+@pytest.mark.parametrize("kind", ["computer_call", "tool_search_call"])
+def test_a_call_of_a_tool_that_the_host_runs_is_an_error(kind: str, after: Sequence[dict[str, Any]]) -> None:
+    with pytest.raises(SamplingError, match=f"the model wrote a {kind}"):
+        read_reply(response(said("a"), {"type": kind, "id": "cu_1"}, *after), prompt())
+
+
+@pytest.mark.parametrize(
+    "ran",
+    [
+        [{"type": "shell_call", "call_id": "s"}, {"type": "shell_call_output", "call_id": "s"}, said("3")],
+        [{"type": "custom_tool_call", "name": "x_keyword_search"}, {"type": "web_search_call"}, said("3")],
+        [said("3"), {"type": "tool_search_call"}, {"type": "tool_search_output"}, CALL],
+    ],
+    ids=["a container of OpenAI", "xAI", "a search before a call"],
+)
+def test_a_call_of_a_tool_that_the_provider_runs_is_left_out(ran: list[dict[str, Any]]) -> None:
+    assert read_reply(response(*ran), prompt()).content == ["3", *([ONE] if ran[-1] is CALL else [])]
 
 
 # Streams
@@ -506,6 +523,19 @@ def test_an_item_is_as_it_was_when_it_was_done() -> None:
     read_event(reply, {"type": "response.completed", "response": response(REASONING)})
 
     assert reply["output"] == [{**REASONING, "encrypted_content": "encrypted"}]
+
+
+@pytest.mark.parametrize("end", [[], [{"type": "message", "id": "msg_1"}, {"type": "function_call"}]], ids=["", "bare"])
+def test_an_item_that_is_done_without_its_text_has_that_of_its_deltas(end: list[dict[str, Any]]) -> None:
+    reply: dict[str, Any] = {}
+    bare = [{"type": "message", "id": "msg_1", "content": []}, {**CALL, "arguments": ""}]
+    words = [("output_text", "3"), ("function_call_arguments", CALL["arguments"])]
+    for index, (item, (kind, delta)) in enumerate(zip(bare, words, strict=True)):
+        read_event(reply, {"type": f"response.{kind}.delta", "output_index": index, "delta": delta})
+        read_event(reply, {"type": "response.output_item.done", "output_index": index, "item": item})
+    read_event(reply, {"type": "response.completed", "response": response(*end)})
+
+    assert read_reply(reply, prompt()).content == ["3", ONE]
 
 
 def test_events_without_an_index_go_to_their_item() -> None:

@@ -69,10 +69,14 @@ PLAIN = frozenset({"message", "function_call"})  # what MCP has a place for
 FOR_HOST = frozenset(
     {
         *("apply_patch_call", "computer_call", "custom_tool_call", "local_shell_call", "mcp_approval_request"),
-        "shell_call",
+        *("shell_call", "tool_search_call"),
     }
 )
-"""Calls that no server of MCP can answer. A model writes them only if the host's options have such tools."""
+"""Calls that no server of MCP can answer, unless the provider runs the tool itself. A model writes them only if the
+host's options have such tools."""
+
+TIED = ("phase", "namespace", "caller", "async")
+"""Fields of messages and calls that MCP has no place for, and that OpenAI wants back."""
 
 OPEN = "_open"  # in a reply that is being folded: its items, by index
 PLACES = "_places"  # beside them: the index of each item, by its id
@@ -204,13 +208,14 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     Raises:
         ProviderError: The model failed.
         Unfinished: It does not have the whole answer.
-        SamplingError: It has a call of a tool that is not one of the request.
+        SamplingError: It waits for a call that no server of MCP can answer.
     """
     if reply.get("error") or reply.get("status") == "failed":
         raise model_failed(reply.get("error"))
     if OPEN in reply or "output" not in reply or reply.get("status") in ("queued", "in_progress", "cancelled"):
         raise Unfinished
     output: list[JSONObject] = reply["output"]
+    _check_calls(output)
     content, has_refused = _read_output(output)
     stop_reason = _stop_reason(reply, has_refused, content)
     *before, last = [item for item in output if item["type"] == "message"] or [{"type": "message", "content": []}]
@@ -244,9 +249,20 @@ def _read_output(output: Sequence[JSONObject]) -> tuple[list[ReplyBlock], bool]:
             case "image_generation_call" if item.get("result"):
                 kind = f"image/{item.get('output_format') or 'png'}"
                 content.append(ImageContent(data=item["result"], mime_type=kind))
-            case kind if kind in FOR_HOST:
-                raise SamplingError(f"the model wrote a {kind}, which only the host's options can have asked for")
     return content, has_refused
+
+
+def _check_calls(output: Sequence[JSONObject]) -> None:
+    """Check that no call waits for the host. Those of tools that the provider runs are followed by what they led to.
+
+    Raises:
+        SamplingError: The output ends with such a call, alone or among functions.
+    """
+    for item in reversed(output):
+        if (kind := item["type"]) in FOR_HOST:
+            raise SamplingError(f"the model wrote a {kind}, which only the host's options can have asked for")
+        if kind != "function_call":
+            return
 
 
 def _stop_reason(reply: JSONObject, has_refused: bool, content: Sequence[object]) -> str:
@@ -260,7 +276,7 @@ def _stop_reason(reply: JSONObject, has_refused: bool, content: Sequence[object]
 
 def _turn(output: Sequence[JSONObject]) -> list[JSONObject] | None:
     """The output, to be sent back, if it has more than messages and calls."""
-    if all(item["type"] in PLAIN and item.get("phase") is None for item in output):
+    if all(item["type"] in PLAIN and all(item.get(name) is None for name in TIED) for item in output):
         return None
     return [{name: value for name, value in item.items() if value is not None} for item in output]
 
@@ -345,17 +361,15 @@ def _output(slots: dict[int, JSONObject], last: Sequence[JSONObject]) -> list[JS
     """The items of a response that has ended: as they were when each was done, as its end says them, or as folded."""
     if last:
         return [
-            slots[index]["item"] if index in slots and slots[index]["is_done"] else item
+            _whole(slots[index]) if index in slots and slots[index]["is_done"] else item
             for index, item in enumerate(last)
         ]
     return [_whole(slots[index]) for index in sorted(slots)]
 
 
 def _whole(slot: JSONObject) -> JSONObject:
-    """An item, from the pieces of its texts, unless it was done."""
+    """An item with its texts: those from the pieces, unless it was done. Some servers leave them out of what is done."""
     item: JSONObject = slot["item"] or {"type": "message", "role": "assistant"}
-    if slot["is_done"]:
-        return item
     texts: dict[str, Any] = {}
     for (name, _), pieces in sorted(slot["pieces"].items(), key=lambda entry: entry[0][1]):
         text = "".join(pieces)
@@ -364,7 +378,7 @@ def _whole(slot: JSONObject) -> JSONObject:
         else:
             field = "summary" if name == "summary_text" else "content"
             texts.setdefault(field, []).append({"type": name, "refusal" if name == "refusal" else "text": text})
-    return item | texts
+    return item | {name: text for name, text in texts.items() if not (slot["is_done"] and item.get(name))}
 
 
 class OpenAIModel(ProviderModel):
