@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -648,6 +649,29 @@ async def test_a_registration_is_kept_if_its_login_fails() -> None:
     assert await world.call(world.oauth(tokens=store)) == 200
 
     assert (world.server.count("register"), world.logins) == (1, 1)
+
+
+@pytest.mark.parametrize("is_left", [True, False])
+async def test_an_old_registration_is_not_used_again_after_a_login_that_got_no_answer(is_left: bool) -> None:
+    """A page that says that the client is unknown redirects no one (RFC 6749, section 4.1.2.1)."""
+    world, store = World(gives_refresh_tokens=False), MemoryTokens()
+    await world.call(world.oauth(tokens=store))
+    world.server.forget()
+    world.server.clients.clear()
+
+    async def waits(url: str) -> str:
+        assert (await world.client().get(url)).text == "unknown client"
+        if is_left:
+            call.cancel()
+            await anyio.sleep_forever()
+        raise LoginFailed("nothing came back")
+
+    with anyio.fail_after(SOON):
+        with anyio.CancelScope() as call, suppress(LoginFailed):
+            await world.call(world.oauth(login=waits, tokens=store))
+        assert await world.call(world.oauth(tokens=store)) == 200
+
+    assert world.server.count("register") == 2
 
 
 async def test_a_new_secret_of_a_registered_client_is_used_at_once() -> None:

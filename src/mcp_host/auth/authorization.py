@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from anyio import move_on_after
+from anyio import CancelScope, move_on_after
 
 from mcp_host.auth.clients import MAX_SCOPES, needs_registration
 from mcp_host.auth.credentials import Credentials
@@ -223,8 +223,14 @@ class Authorization:
         preferred = known.redirect_uris[0] if known is not None and known.redirect_uris else None
         async with login.open(preferred) as redirection:
             saved, request = await self._asking(wanted, redirection.redirect_uri)
-            with asking_person():
-                redirected = await redirection.authorize(request.url, request.state, server=shown(wanted.url))
+            try:
+                with asking_person():
+                    redirected = await redirection.authorize(request.url, request.state, server=shown(wanted.url))
+            except BaseException:  # no answer: the page may have said that it does not know the client
+                if saved.client == known:
+                    with CancelScope(shield=True):
+                        await self.credentials.clients.discard(known)
+                raise
         return await self._exchange(saved, request, redirected)
 
     async def _authorization_needed(self, wanted: Wanted) -> AuthorizationNeeded | LoginFailed:
