@@ -392,11 +392,13 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_client_that_is_closed_while_its_dead_server_is_let_go_stays_closed(tmp_path: Path) -> None:
-    lingering = """
+    gate = tmp_path / "gate"
+    lingering = f"""
     discovered()
     reply(read(), text(str(start)))
     os.close(1)
-    time.sleep(0.5)
+    while not os.path.exists({str(gate)!r}):
+        time.sleep(0.01)
     """
     client = Client(counted(tmp_path / "starts", lingering))
 
@@ -410,7 +412,9 @@ async def test_a_client_that_is_closed_while_its_dead_server_is_let_go_stays_clo
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call)
             await anyio.wait_all_tasks_blocked()
-            await client.aclose()
+            tasks.start_soon(client.aclose)
+            await anyio.wait_all_tasks_blocked()
+            gate.touch()
 
     assert not client.connected
     assert (tmp_path / "starts").read_text() == "x"

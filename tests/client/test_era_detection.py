@@ -19,7 +19,7 @@ from tests.client.support import EMPTY, META, TOOLS
 from tests.faults.http_server import chunked, connected, drop, mcp, refused, reset, says, sends, subjects, tides
 from tests.transports.children import python
 from tests.transports.http_peers import EVENTS, JSON, LENGTH, head, serving
-from tests.transports.legacy_peers import Answer, hang
+from tests.transports.legacy_peers import Answer, hang_for
 
 MODERN = "2026-07-28"
 
@@ -500,13 +500,14 @@ async def test_a_handshake_refused_by_http_status_fails_with_that_status_whateve
     assert subjects(peer) == ["initialize"]
 
 
+@pytest.mark.adjustable_clock
 async def test_a_probe_that_was_dropped_and_a_handshake_without_an_answer_take_the_time_of_one() -> None:
-    async with serving(mcp(discover=drop, initialize=hang)) as peer:
-        with anyio.fail_after(5), pytest.raises(ConnectTimeout) as caught:
-            await Client(StreamableHttp(peer.url), limits=Limits(connect_timeout=0.3)).connect()
+    async with serving(mcp(discover=drop, initialize=hang_for(30))) as peer:
+        with anyio.fail_after(30 + 5), pytest.raises(ConnectTimeout) as caught:
+            await Client(StreamableHttp(peer.url), limits=Limits(connect_timeout=30)).connect()
 
     assert str(caught.value).replace(peer.url, "URL") == (
-        "URL was not ready within 0.3 s: it did not answer initialize;"
+        "URL was not ready within 30 s: it did not answer initialize;"
         " server/discover failed: URL: the server closed the connection without a response"
     )
 

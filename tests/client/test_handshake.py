@@ -39,6 +39,7 @@ class Slow:
 
 
 @pytest.mark.parametrize(("connect_timeout", "waits"), [(5, "1"), (0.6, "0.2")])
+@pytest.mark.fake_clock
 async def test_a_server_that_does_not_answer_the_end_of_the_handshake_is_waited_for_a_little(
     connect_timeout: float, waits: str
 ) -> None:
@@ -141,10 +142,11 @@ async def test_no_call_waits_for_a_stream_that_another_call_has_opened() -> None
     assert server.heard == [("initialize", 0), ("notifications/initialized", 0), ("tools/call", 1), ("tools/call", 5.5)]
 
 
+@pytest.mark.fake_clock
 async def test_closing_does_not_wait_for_an_answer_that_never_comes() -> None:
     server = Slow()
     with anyio.fail_after(4):
-        async with Client(server.reached(), era="legacy", limits=Limits(connect_timeout=0.3)):
+        async with Client(server.reached(), era="legacy"):
             pass
 
     assert not server.answered.is_set()

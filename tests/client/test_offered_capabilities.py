@@ -15,6 +15,7 @@ from mcp_host.testing import ScriptedPeer
 from mcp_host.transports.in_process import Inbox, InProcess, MemoryChannel, Outbox
 from mcp_host.types import CreateMessageResult, ElicitResult, TextContent, ToolUseContent
 from tests.client.support import ADD, INFO, QUESTION, sampling, say_paris
+from tests.clock import advance
 from tests.transports.children import python
 from tests.transports.http_peers import Heard, Wire, serving
 
@@ -259,20 +260,24 @@ async def test_a_server_that_is_merely_slow_gets_sampling_with_tools(era: str) -
     assert offered(peer) == [{"sampling": {"tools": {}}}]
 
 
+@pytest.mark.adjustable_clock
 async def test_a_process_that_falls_silent_over_a_capability_is_ended_and_started_without() -> None:
     strict = """
         request = read()
         while request["params"]["capabilities"]["sampling"]:
+            for number in range(10):  # until the client knows that this process runs
+                say({"id": number, "method": "ping"})
+                read()
+            print("silent", file=sys.stderr, flush=True)
             request = read()
         reply(request, {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "0"}})
         read()
         read()
     """
-    limits = Limits(connect_timeout=6.0)  # of which the second start has two
-    with anyio.fail_after(20):
-        async with Client(
-            Stdio(python(strict, hands=False)), era="legacy", sampling=sampling(), limits=limits
-        ) as client:
+    server = Stdio(python(strict, hands=False), on_stderr=lambda line: advance(60))
+    limits = Limits(connect_timeout=60)  # the second start has 20 more
+    with anyio.fail_after(60 + 20):
+        async with Client(server, era="legacy", sampling=sampling(), limits=limits) as client:
             assert client.sampling_mode == "basic"
 
 

@@ -1095,14 +1095,19 @@ def test_a_lock_that_is_not_released_is_an_error_after_a_while(tmp_path: Path) -
         pass
 
 
+@pytest.mark.adjustable_clock
 async def test_a_file_that_is_locked_by_another_process_does_not_outlast_the_timeout_of_a_call(tmp_path: Path) -> None:
+    async def call() -> None:
+        with pytest.raises(RequestTimeout, match=r"comparing tools with ToolPins\(file=.* took longer than 5 s"):
+            await client.call_tool("add", timeout=5)
+
     shop = Shop(HANDSHAKE, add())
     async with shop.client(ToolPins(file=tmp_path / "pins.json")) as client:
-        with (
-            LockedFile(tmp_path / "pins.json").locked(),
-            pytest.raises(RequestTimeout, match=r"comparing tools with ToolPins\(file=.* took longer than 0.1 s"),
-        ):
-            await client.call_tool("add", timeout=0.1)
+        with LockedFile(tmp_path / "pins.json").locked():
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(call)
+                await anyio.wait_all_tasks_blocked()
+                advance(5)
         assert (await client.call_tool("add")).text == "add"
 
 

@@ -16,6 +16,7 @@ from mcp_host.session.call import CallTimeouts
 from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import CreateMessageResult, ElicitResult
 from tests.client.support import EMPTY, QUESTION, Era
+from tests.clock import advance
 
 
 class Clock:
@@ -359,6 +360,7 @@ async def test_a_call_with_a_timeout_of_zero_is_not_sent_and_has_not_run(era: Er
     assert said == [era.dressed({"name": "in time", "arguments": {}})]
 
 
+@pytest.mark.adjustable_clock
 async def test_a_later_round_that_no_time_is_left_for_is_not_sent_and_the_beginning_may_have_run() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_discover(capabilities={"tools": {}})
@@ -367,17 +369,15 @@ async def test_a_later_round_that_no_time_is_left_for_is_not_sent_and_the_beginn
         await peer.reply(await peer.receive("tools/call"), asks)
 
     async def slow(request: SamplingRequest) -> CreateMessageResult:
-        ends = anyio.current_time() + 0.2
-        while anyio.current_time() < ends:  # in one turn of the loop, so that no alarm comes before the answer
-            pass
+        advance(60)  # in one turn of the loop, so that no alarm comes before the answer
         return request.reply("Paris")
 
     peer = ScriptedPeer(script)
     limits = Limits(input_timeout=0)
-    with anyio.fail_after(5):
+    with anyio.fail_after(60 + 5):
         async with Client(peer, sampling=Sampling(with_tools=slow, approve=always), limits=limits) as client:
             with pytest.raises(RequestTimeout) as caught:
-                await client.call_tool("x", timeout=0.2)
+                await client.call_tool("x", timeout=60)
 
     assert caught.value.may_have_run is True
     assert [message["method"] for message in peer.received].count("tools/call") == 1

@@ -51,7 +51,12 @@ async def test_the_descendants_of_a_server_end_with_it(leader: str, child: str) 
 @fault("P12")
 async def test_a_wrapper_that_exits_ends_the_connection_and_the_server_that_it_started() -> None:
     """As a shell's `server & exit` does. The real server holds the pipes and goes on running."""
-    wrapper = "if os.fork(): os._exit(0)\nprint(os.getpid(), file=sys.stderr, flush=True)\ntime.sleep(60)"
+    wrapper = """
+    if pid := os.fork():
+        print(pid, file=sys.stderr, flush=True)
+        os._exit(0)
+    time.sleep(60)
+    """
     pids: list[str] = []
 
     with fail_after(SOON), pytest.raises(ConnectFailed, match="exited with code 0"):

@@ -7,12 +7,13 @@ import json
 import pytest
 from anyio import Event, create_task_group, sleep_forever
 
-from mcp_host import SamplingRequest
+from mcp_host import Client, SamplingRequest, Stdio
 from mcp_host.errors import RequestTimeout, ServerError
 from mcp_host.types import CreateMessageResult
 from tests.client.support import sampling
+from tests.clock import advance
 from tests.faults.fault import fault
-from tests.faults.stdio_server import GOOD, connected, hear, said_to, unharmed
+from tests.faults.stdio_server import GOOD, connected, hear, said_to, server, unharmed
 
 BAD = b'{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"bad"}]}}\n'
 NO_ID = b'{"jsonrpc":"2.0",%s"error":{"code":-32700,"message":"what was that?"}}\n'
@@ -139,19 +140,21 @@ async def test_the_first_reply_is_used_and_all_others_are_counted() -> None:
         assert client.counters == {"answers to nothing": 4}
 
 
-@fault("J07")
+@pytest.mark.adjustable_clock
+@fault("J07", within=60 + 20)
 async def test_a_late_reply_does_not_answer_the_next_call() -> None:
     body = """
     late = read()
+    print("silent", file=sys.stderr, flush=True)
     call = until("tools/call")
     reply(late, text("bad"))
     serve(call)
     read()
     """
 
-    async with connected(body) as client:
+    async with Client(Stdio(server(body), on_stderr=lambda line: advance(60)), era="legacy") as client:
         with pytest.raises(RequestTimeout):
-            await client.call_tool("slow", timeout=0.05)
+            await client.call_tool("slow", timeout=60)
         assert (await client.call_tool("good")).text == "good"
         assert client.counters == {"answers to nothing": 1}
 

@@ -20,6 +20,7 @@ from mcp_host.middleware import Exchange, add_headers, add_meta, tap
 from mcp_host.protocol.headers import ParameterHeader
 from mcp_host.testing import Context, Server
 from mcp_host.types import ElicitResult
+from tests.clock import advance
 from tests.faults.http_server import drop, mcp, says, subject, tides, welcome
 from tests.faults.processes import BRIEF
 from tests.transports.children import python
@@ -80,7 +81,10 @@ def noise(request):
     raw("noise\\n")
     reply(request, text("heard"))
 
-for behave in (answer, noise, no, wrong, lambda request: None, last):
+def silence(request):
+    print("silence", file=sys.stderr, flush=True)
+
+for behave in (answer, noise, no, wrong, silence, last):
     request = read()
     while request["method"] != "tools/call":
         request = read()
@@ -88,9 +92,11 @@ for behave in (answer, noise, no, wrong, lambda request: None, last):
 """
 
 
+@pytest.mark.adjustable_clock
 async def test_no_secret_is_shown_over_stdio(caplog: pytest.LogCaptureFixture) -> None:
     told, era_cache = Told(caplog), EraCache()
-    server = Stdio([*python(FAILING), CANARY], env={"TOKEN": CANARY}, restart=False)
+    command = [*python(FAILING), CANARY]
+    server = Stdio(command, env={"TOKEN": CANARY}, restart=False, on_stderr=lambda line: advance(5))
     client = Client(server, limits=BRIEF, era_cache=era_cache)
     with fail_after(SOON * 3):
         async with client:
@@ -100,7 +106,7 @@ async def test_no_secret_is_shown_over_stdio(caplog: pytest.LogCaptureFixture) -
             await told.failing(client.call_tool("x", {"key": CANARY}))
             await told.failing(client.call_tool("x", {"key": CANARY, "other": object()}))
             await told.failing(client.call_tool("x", {"key": CANARY + "\ud800"}))
-            await told.failing(client.call_tool("x", {"key": CANARY}, timeout=0.05))
+            await told.failing(client.call_tool("x", {"key": CANARY}, timeout=5))
             await told.failing(client.call_tool("x", {"key": CANARY}))
     await told.failing(client.call_tool("x", {"key": CANARY}))
 

@@ -10,6 +10,7 @@ import pytest
 from anyio.abc import SocketAttribute
 
 from mcp_host.errors import ConnectFailed, ConnectionClosed, ProtocolError
+from tests.clock import advance
 from tests.transports.http_contract import Kind, both, by_httpx, libraries  # noqa: F401  # an autouse fixture
 from tests.transports.http_peers import (
     CHUNKED,
@@ -139,22 +140,30 @@ async def test_a_server_without_tls_cannot_be_reached_by_https() -> None:
 
 
 @libraries
+@pytest.mark.adjustable_clock
 async def test_a_full_pool_of_the_callers_is_an_error_of_the_request_that_waited(library: Any) -> None:
     async def script(wire: Wire) -> None:
         await wire.hear()
+        heard.set()
         await wire.hung_up()
 
+    async def wait() -> None:
+        with pytest.raises(ConnectFailed, match="PoolTimeout"):
+            await ask(channel)
+        tasks.cancel_scope.cancel()
+
+    heard = anyio.Event()
     async with (
-        library.AsyncClient(limits=library.Limits(max_connections=1), timeout=library.Timeout(5, pool=0.05)) as client,
+        library.AsyncClient(limits=library.Limits(max_connections=1), timeout=5) as client,
         serving(script) as peer,
         opened(peer.url, client=client) as channel,
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(channel.send, DONE, VERSION)
+        await heard.wait()
+        tasks.start_soon(wait)
         await anyio.wait_all_tasks_blocked()
-        with pytest.raises(ConnectFailed, match="PoolTimeout"):
-            await ask(channel)
-        tasks.cancel_scope.cancel()
+        advance(5)
 
 
 @libraries
