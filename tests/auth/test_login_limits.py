@@ -16,7 +16,7 @@ def test_what_was_long_ago_is_forgotten() -> None:
     now += LOGINS_TIME
     limits.count("https://example.com/mcp")
 
-    assert [*limits._times] == ["https://example.com"]
+    assert [*limits._times] == ["https://example.com/mcp"]
 
 
 async def test_a_host_that_logs_out_may_log_in_again() -> None:

@@ -825,7 +825,7 @@ async def test_a_server_that_wants_ever_more_scopes_gets_three_renewals() -> Non
     assert world.logins == 3
 
 
-async def test_the_servers_of_one_origin_may_want_five_logins_in_ten_minutes() -> None:
+async def test_a_server_may_want_five_logins_in_ten_minutes() -> None:
     world = World()
     wanted = iter(f"scope-{number}" for number in range(100))
     world.site.needs = lambda body: next(wanted)

@@ -161,16 +161,17 @@ class Authorization:
         """What is kept of it."""
         return await self.credentials.entry.peek()
 
-    async def forget(self) -> bool:
-        """Forget the token and the client, and give up a login. Returns whether the token is revoked."""
-        given_up = LoginFailed(f"{shown(self.place.resource)}: logged out before there was a token")
-        return await self._work.do_instead("forget", self._forget, given_up)
+    async def forget(self, url: str) -> bool:
+        """Forget the token and the client, and give up a login, for the server at *url*. Returns whether the token is revoked."""
 
-    async def _forget(self) -> bool:
-        async with self._work.uncancelled():  # what is forgotten can be revoked only now
-            await self._pending.forget()  # may fail: before anything is lost that a second logout would revoke
-            self._login_limits.forget(self.place.resource)
-            return await self.credentials.revoke()
+        async def forget() -> bool:
+            async with self._work.uncancelled():  # what is forgotten can be revoked only now
+                await self._pending.forget()  # may fail: before anything is lost that a second logout would revoke
+                self._login_limits.forget(url)
+                return await self.credentials.revoke()
+
+        given_up = LoginFailed(f"{shown(self.place.resource)}: logged out before there was a token")
+        return await self._work.do_instead("forget", forget, given_up)
 
     # Logging in
 

@@ -28,6 +28,7 @@ from mcp_host.auth.storage.pending import take_login
 from mcp_host.auth.storage.saved import Place, Saved
 from mcp_host.auth.storage.stores import MemoryTokens, TokenStore
 from mcp_host.handlers import check_callable
+from mcp_host.transports._http.authorization import REQUESTED_URL
 from mcp_host.transports._http.backend import AnyClient
 
 try:
@@ -157,8 +158,9 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
     async def async_auth_flow(self, request: Any) -> AsyncGenerator[Any, Any]:
         """Send *request* with a token, if there is one; get another if the server wants that."""
         method, url = request.method, str(request.url)
-        server = self._server(url)
-        authorization = await server.load()
+        server = self._server(request.extensions.get(REQUESTED_URL, url))
+        identifier = canonical(url)
+        authorization = await server.load(identifier)
         token = None if authorization is None else await authorization.token()
         for renewals in range(MAX_RENEWALS + 1):
             fresh_nonce = False
@@ -177,7 +179,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
             wants_more = response.status_code == 403
             if wants_more and challenge.error != INSUFFICIENT_SCOPE:
                 return
-            renewed = await server.renew(token, challenge, wants_more=wants_more)
+            renewed = await server.renew(identifier, token, challenge, wants_more=wants_more)
             if renewed is None:
                 return
             authorization, token = renewed
@@ -185,9 +187,8 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
     def ready(self, method: str, url: str) -> Mapping[str, str] | None:
         """The headers of a request with a good token, for transports that need no flow then. None if one is needed."""
         server = self._servers.get(url)
-        if server is None or server.authorization is None:
-            return None
-        return server.authorization.ready(method, url)
+        authorization = None if server is None else server.authorization_at(server.url)
+        return None if authorization is None else authorization.ready(method, url)
 
     def sync_auth_flow(self, request: Any) -> Generator[Any, Any, None]:
         raise RuntimeError("OAuth is for async clients: httpx.AsyncClient(auth=...)")
@@ -205,6 +206,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         """
         pending = await take_login(self._settings.store, state, redirected, self._settings.clock)
         server = self._server(pending.url)
+        await server.load(server.url)
         saved = pending.saved
         authorization = self._authorization(Place(saved.resource.identifier, saved.server.issuer), server)
         await authorization.finish(pending, redirected)
@@ -274,7 +276,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
 
 
 def _keep(known: dict[K, V], key: K, value: V) -> None:
-    """Keep *value*, in the place of the oldest if there are too many: a server may redirect to ever new URLs."""
+    """Keep *value*, in the place of the oldest if there are too many: a client of httpx may request ever new URLs."""
     if len(known) == MAX_KNOWN:
         del known[next(iter(known))]
     known[key] = value

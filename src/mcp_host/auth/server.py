@@ -15,11 +15,11 @@ from mcp_host.auth.requests.challenges import NO_CHALLENGE, Challenge
 from mcp_host.auth.requests.discovery import discover
 from mcp_host.auth.requests.metadata import AuthorizationServer, Resource
 from mcp_host.auth.requests.steps import Steps
-from mcp_host.auth.requests.urls import shown
+from mcp_host.auth.requests.urls import covers, shown
 from mcp_host.auth.settings import Settings
 from mcp_host.auth.shared_work import SharedWork
 from mcp_host.auth.storage.entry import Entry
-from mcp_host.auth.storage.saved import PLACE, Place, Saved
+from mcp_host.auth.storage.saved import WANTS, Place, Saved, Wants
 from mcp_host.concurrency.asking import is_unattended
 
 AuthorizationOf: TypeAlias = Callable[[Place, "Server"], Authorization]
@@ -27,55 +27,67 @@ AuthorizationOf: TypeAlias = Callable[[Place, "Server"], Authorization]
 
 
 class Server:
-    """The MCP server at *url*, and the authorization that it wants."""
+    """The MCP server at *url*, and the authorization that it wants. It may redirect, within its origin."""
 
     def __init__(self, settings: Settings, url: str, authorization_of: AuthorizationOf) -> None:
         self.url = url
         self.steps = Steps()
         self.authorization: Authorization | None = None
+        self._at = url
+        """The URL that wants it: that of the server, or one that it redirects to."""
         self._settings = settings
         self._authorization_of = authorization_of
-        self._entry = Entry(settings.store, f"server {url}", PLACE)
+        self._entry = Entry(settings.store, f"server {url}", WANTS)
         self._work = SharedWork()
 
     async def find(self) -> Authorization | None:
         """The authorization that it wanted last, in any process. Unlike `load`, this waits for the store only."""
-        if self.authorization is None and (place := await self._entry.peek()) is not None:
-            return self._authorization_of(place, self)
+        if self.authorization is None and (wants := await self._entry.peek()) is not None:
+            return self._authorization_of(wants.place, self)
         return self.authorization
 
-    async def load(self) -> Authorization | None:
-        """The authorization that it wanted last. None if it has not wanted one."""
+    async def load(self, url: str) -> Authorization | None:
+        """The authorization for a request to *url*, in any process. None if none was wanted there."""
         if self.authorization is None and not self._entry.is_loaded:
             await self._work.do("load", self._entry.load)
             if self._entry.value is not None and self.authorization is None:
-                self.authorization = self._authorization_of(self._entry.value, self)
-        return self.authorization
+                self.authorization = self._authorization_of(self._entry.value.place, self)
+                self._at = self._entry.value.at
+        return self.authorization_at(url)
 
-    async def keep(self, authorization: Authorization | None) -> None:
-        """*authorization* is what it wants."""
+    def authorization_at(self, url: str) -> Authorization | None:
+        """The authorization for a request to *url*. A server that has a token may redirect it within its resource."""
+        wanted = self.authorization
+        if wanted is None or self._at == url or (self._at == self.url and covers(wanted.place.resource, url)):
+            return wanted
+        return None
+
+    async def keep(self, authorization: Authorization | None, at: str | None = None) -> None:
+        """*authorization* is what it wants, *at* another URL than before, if given."""
         self.authorization = authorization
-        await self._entry.keep(None if authorization is None else authorization.place)
+        self._at = at or self._at
+        await self._entry.keep(None if authorization is None else Wants(authorization.place, self._at))
 
     async def log_in(self) -> Saved | None:
         """Log in. Returns what is kept then. None if no metadata name an authorization server."""
-        await self.load()
+        await self.load(self.url)
         return await self._work.do("log in", self._log_in)
 
     async def _log_in(self) -> Saved | None:
-        known = self.authorization
+        known, at = self.authorization, self._at
         saved = None if known is None else await known.saved()
         self.steps.clear()
         self.steps.add("request", self.url, "a login is asked for")
         if known is not None and saved is not None and self._issuer in (None, known.place.issuer):
             resource, server = saved.resource, saved.server  # only a challenge may say where their metadata are
         else:
-            resource, server = await self._discover(NO_CHALLENGE)
+            at = self.url
+            resource, server = await self._discover(at, NO_CHALLENGE)
             if server.is_assumed:
                 return None
             known = self._authorization_of(Place(resource.identifier, server.issuer), self)
         await known.log_in(self.url, resource, server, NO_CHALLENGE)
-        await self.keep(known)
+        await self.keep(known, at)
         return await known.saved()
 
     async def forget(self) -> bool:
@@ -88,31 +100,31 @@ class Server:
             authorization = await self.find()
             if authorization is None:
                 return False
-            revoked = await authorization.forget()
-            await self.keep(None)
+            revoked = await authorization.forget(self.url)
+            await self.keep(None, self.url)
             return revoked
 
     async def renew(
-        self, refused: Token | None, challenge: Challenge, *, wants_more: bool
+        self, url: str, refused: Token | None, challenge: Challenge, *, wants_more: bool
     ) -> tuple[Authorization, Token] | None:
-        """Another token than the *refused* one. None if there is no better one. *wants_more* is of scopes.
+        """Another token than the *refused* one, for *url*. None if there is no better one. *wants_more* is of scopes.
 
         Raises:
             AuthError: There is none. The text says why.
         """
         while True:
             renewed = await self._work.do(
-                (wants_more, challenge.scopes, is_unattended()),
-                lambda: self._renew(refused, challenge, wants_more=wants_more),
+                (url, wants_more, challenge.scopes, is_unattended()),
+                lambda: self._renew(url, refused, challenge, wants_more=wants_more),
             )
             # It may be the work of a request that was refused with an older token, which has given it this one.
             if renewed is None or renewed[1] != refused:
                 return renewed
 
     async def _renew(
-        self, refused: Token | None, challenge: Challenge, *, wants_more: bool
+        self, url: str, refused: Token | None, challenge: Challenge, *, wants_more: bool
     ) -> tuple[Authorization, Token] | None:
-        known = self.authorization
+        known = self.authorization_at(url)
         if known is not None:
             if (token := await known.other(refused)) is not None:
                 return known, token
@@ -120,19 +132,19 @@ class Server:
                 return None
         self.steps.clear()
         self.steps.add(
-            "request", self.url, "403, it wants more scopes" if wants_more else f"401, it wants {challenge.wanted}"
+            "request", url, "403, it wants more scopes" if wants_more else f"401, it wants {challenge.wanted}"
         )
-        resource, server = await self._discover(challenge)
+        resource, server = await self._discover(url, challenge)
         authorization = self._authorization_of(Place(resource.identifier, server.issuer), self)
-        await self.keep(authorization)
+        await self.keep(authorization, url)
         token = await authorization.renew(self.url, refused, resource, server, challenge, wants_more=wants_more)
         return None if token is None else (authorization, token)
 
-    async def _discover(self, challenge: Challenge) -> tuple[Resource, AuthorizationServer]:
+    async def _discover(self, url: str, challenge: Challenge) -> tuple[Resource, AuthorizationServer]:
         settings = self._settings
         return await discover(
-            settings.http(self.url),
-            self.url,
+            settings.http(url),
+            url,
             challenge,
             self.steps,
             issuer=self._issuer,

@@ -52,6 +52,15 @@ class Place:
     issuer: str
 
 
+@dataclass(frozen=True, slots=True)
+class Wants:
+    """Which authorization an MCP server wants."""
+
+    place: Place
+    at: str
+    """The URL that wants it: that of the server, or one that it redirects to."""
+
+
 SAVED = TypeAdapter(Saved)
-PLACE = TypeAdapter(Place)
+WANTS = TypeAdapter(Wants)
 CLIENT = TypeAdapter(OAuthClient)

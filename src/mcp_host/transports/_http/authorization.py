@@ -14,6 +14,8 @@ from mcp_host.concurrency.asking import asking_person
 from mcp_host.transports._http.response import HttpResponse
 
 REFUSED = frozenset({401, 403})
+REQUESTED_URL = "requested_url"
+"""The extension of a request that follows a redirect: the URL that was requested first."""
 ENDS_SESSION = "DELETE"  # while a client closes: no person is asked to log in for it
 
 Authorizing: TypeAlias = Callable[[], AbstractContextManager[object]]
@@ -31,6 +33,7 @@ class ReadyAuth(Protocol):
     """An Auth that has the headers of most requests at hand: then no flow is made, which would cost far more than they do.
 
     It says itself when it asks a person (`concurrency.asking.asking_person`). Its flow yields only the request that it got, and looks only at the status and the headers of responses.
+    A redirect is followed by another request, with `REQUESTED_URL`.
     """
 
     def ready(self, method: str, url: str, /) -> Mapping[str, str] | None:
@@ -89,15 +92,17 @@ async def send_authorized(
     headers: Mapping[str, str],
     send: Callable[[Mapping[str, str]], Awaitable[HttpResponse]],
     authorizing: Authorizing,
+    requested_url: str,
 ) -> HttpResponse:
-    """Send a request with *headers* and those of *auth*, by *send*."""
-    ready = auth.ready(method, url)
+    """Send a request with *headers* and those of *auth*, by *send*. *url* may be one that *requested_url* redirects to."""
+    is_redirected = url != requested_url
+    ready = None if is_redirected else auth.ready(method, url)
     response = None
     if ready is not None:
         response = await send({**headers, **ready})
         if response.status not in REFUSED or method == ENDS_SESSION:
             return response
-    request = httpx.Request(method, url)
+    request = httpx.Request(method, url, extensions={REQUESTED_URL: requested_url} if is_redirected else None)
     own = set(request.headers)  # such as Host
     try:
         async with aclosing(auth.async_auth_flow(request)) as flow:

@@ -166,7 +166,7 @@ class HttpBackend(ABC):
                 response = await self._send(method, url, sent, content, repeatable, authorizing)
             else:
                 send = partial(self._send, method, url, content=content, repeatable=repeatable, authorizing=authorizing)
-                response = await send_authorized(self._auth, method, text, sent, send, authorizing)
+                response = await send_authorized(self._auth, method, text, sent, send, authorizing, self._text)
             response.drain_soon = self._drain_soon
             if response.status not in REDIRECTS or not redirects:
                 return response

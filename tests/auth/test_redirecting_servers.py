@@ -1,0 +1,163 @@
+"""`OAuth` for servers that redirect within their origin, and for several servers of one origin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import count
+
+import httpx
+import pytest
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from mcp_host.auth import AuthorizationNeeded, LoginFailed, MemoryTokens, OAuth
+from mcp_host.auth.login.limits import MAX_LOGINS
+from mcp_host.transports._http.backend import HttpxBackend
+from tests.auth.world import World
+
+ORIGIN = "http://127.0.0.1:1002"
+WELL_KNOWN = "/.well-known/oauth-protected-resource"
+
+
+class Gateway:
+    """The servers of one origin. A request to a path in *redirects* is redirected; those to *guarded* paths need a token.
+
+    Each path is a resource, unless *resource* is that of all.
+    """
+
+    def __init__(self, world: World, redirects: Mapping[str, str], *guarded: str, resource: str | None = None) -> None:
+        self.seen: list[tuple[str, str]] = []
+        """The path of each request, and its token."""
+        self.redirects = redirects
+        self._server = world.server
+        self._guarded = guarded
+        self._resource = resource
+        world.apps[1002] = self
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        token = dict(scope["headers"]).get(b"authorization", b"").decode().removeprefix("Bearer ")
+        await self._response(scope["path"], token)(scope, receive, send)
+
+    def _response(self, path: str, token: str) -> Response:
+        if path.startswith(WELL_KNOWN):
+            resource = self._resource or ORIGIN + path.removeprefix(WELL_KNOWN)
+            return JSONResponse({"resource": resource, "authorization_servers": [self._server.issuer]})
+        self.seen.append((path, token))
+        issued = self._server.tokens.get(token)
+        if path in self._guarded and (issued is None or issued.resource != (self._resource or ORIGIN + path)):
+            challenge = f'Bearer resource_metadata="{ORIGIN}{WELL_KNOWN}{path}"'
+            return Response(status_code=401, headers={"www-authenticate": challenge})
+        return RedirectResponse(self.redirects[path], 307) if path in self.redirects else Response()
+
+
+async def post(world: World, auth: OAuth, path: str) -> int:
+    """The status of a request that follows redirects, as those of a client do."""
+    backend = HttpxBackend(httpx.URL(ORIGIN + path), {}, "the server", world.client(), auth)
+    async with await backend.send("POST", {}) as response:
+        return response.status
+
+
+async def test_the_token_goes_to_the_url_that_wants_it_also_after_a_restart() -> None:
+    world, store = World(), MemoryTokens()
+    gateway = Gateway(world, {"/mcp": "/mcp/"}, "/mcp/")
+
+    assert [await post(world, world.oauth(tokens=store), "/mcp") for _ in range(2)] == [200, 200]
+
+    [token] = world.server.tokens
+    assert gateway.seen == [("/mcp", ""), ("/mcp/", ""), ("/mcp/", token), ("/mcp", ""), ("/mcp/", token)]
+    assert world.logins == 1
+
+
+async def test_a_server_that_wants_a_token_before_it_redirects_gets_one_for_both_requests() -> None:
+    world = World()
+    gateway = Gateway(world, {"/mcp": "/mcp/"}, "/mcp", "/mcp/", resource=f"{ORIGIN}/mcp")
+    auth = world.oauth()
+
+    assert [await post(world, auth, "/mcp") for _ in range(2)] == [200, 200]
+
+    [token] = world.server.tokens
+    assert gateway.seen == [("/mcp", ""), *[("/mcp", token), ("/mcp/", token)] * 2]
+
+
+async def test_a_server_gets_no_token_of_one_that_it_redirects_to() -> None:
+    world = World()
+    gateway = Gateway(world, {"/evil": "/good"}, "/good")
+    auth = world.oauth()
+    await post(world, auth, "/good")
+    await post(world, auth, "/evil")
+
+    gateway.redirects, gateway._guarded = {}, ("/good", "/evil")
+    await post(world, auth, "/evil")
+
+    tokens = {path: {token for each, token in gateway.seen if each == path} for path in ("/good", "/evil")}
+    assert tokens["/good"] & tokens["/evil"] == {""}
+    assert world.logins == 2
+
+
+async def test_a_server_that_has_a_token_redirects_it_within_its_resource_only() -> None:
+    world = World()
+    gateway = Gateway(world, {}, "/mcp")
+    auth = world.oauth()
+    await post(world, auth, "/mcp")
+
+    gateway.redirects = {"/mcp": "/other"}
+    await post(world, auth, "/mcp")
+
+    [token] = world.server.tokens
+    assert gateway.seen[-2:] == [("/mcp", token), ("/other", "")]
+
+
+async def test_a_server_that_redirects_is_logged_out_by_its_own_url() -> None:
+    world, store = World(), MemoryTokens()
+    Gateway(world, {"/mcp": "/mcp/"}, "/mcp/")
+    await post(world, world.oauth(tokens=store), "/mcp")
+    auth = world.oauth(tokens=store)
+
+    saved = await auth.saved(f"{ORIGIN}/mcp")
+    assert saved is not None
+    assert saved.resource.identifier == f"{ORIGIN}/mcp/"
+    await auth.logout(f"{ORIGIN}/mcp")
+
+    assert store._tokens == {}
+
+
+async def test_a_login_of_a_web_host_is_for_the_url_that_wants_it_in_any_process() -> None:
+    world, store = World(), MemoryTokens()
+    gateway = Gateway(world, {"/mcp": "/mcp/"}, "/mcp/")
+    with pytest.raises(AuthorizationNeeded, match=r"/mcp needs a login") as needed:
+        await post(world, world.oauth(login=None, tokens=store), "/mcp")
+    auth = world.oauth(login=None, tokens=store)
+
+    await auth.finish(needed.value.state, await world.person(needed.value.url))
+    assert await post(world, auth, "/mcp") == 200
+
+    assert [token == "" for _, token in gateway.seen] == [True, True, True, False]
+
+
+async def test_a_server_that_redirects_to_ever_new_urls_gets_five_logins_and_one_entry() -> None:
+    world, store = World(), MemoryTokens()
+    auth = world.oauth(tokens=store)
+
+    async def redirects_to(number: int) -> None:
+        Gateway(world, {"/mcp": f"/{number}"}, f"/{number}")
+        assert await post(world, auth, "/mcp") == 200
+
+    numbers = count()
+    for _ in range(MAX_LOGINS):
+        await redirects_to(next(numbers))
+    with pytest.raises(LoginFailed, match=r"/mcp wants yet another login, after 5 within 10 minutes"):
+        await redirects_to(next(numbers))
+
+    assert world.logins == MAX_LOGINS
+    assert [key for key in store._tokens if key.startswith("server")] == [f"server {ORIGIN}/mcp"]
+
+
+async def test_each_of_many_servers_of_one_origin_may_have_its_login() -> None:
+    world = World()
+    paths = [f"/{number}" for number in range(3 * MAX_LOGINS)]
+    Gateway(world, {}, *paths)
+    auth = world.oauth()
+
+    assert [await post(world, auth, path) for path in paths] == [200] * len(paths)
+
+    assert world.logins == len(paths)
