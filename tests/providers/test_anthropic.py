@@ -425,6 +425,13 @@ def test_a_reply_with_thinking_is_kept_as_a_turn_without_empty_texts() -> None:
     assert (reply.content, reply.turn) == ([Call("n1", "add", {"a": 1})], [THOUGHT, redacted, TOOL_USE])
 
 
+def test_texts_that_citations_divide_are_one_text() -> None:
+    cited = {**text("halt"), "citations": [{"type": "web_search_result_location", "url": "https://example.org"}]}
+    blocks = [text("A search."), SEARCH, FOUND, text("They "), cited, text("")]
+
+    assert read_reply(message(*blocks, text(" it.")), prompt()).content == ["A search.", "They halt it."]
+
+
 def test_usage_counts_cached_tokens_as_input() -> None:
     usage: dict[str, Any] = {
         "cache_read_input_tokens": 100,
@@ -439,6 +446,20 @@ def test_usage_counts_cached_tokens_as_input() -> None:
         "cacheReadTokens": 100,
         "cacheWriteTokens": 10,
     }
+
+
+ITERATIONS = [
+    {"type": "compaction", "input_tokens": 100, "cache_read_input_tokens": 1000, "output_tokens": 30},
+    {"type": "message", "input_tokens": 11, "output_tokens": 7},
+    {"type": "advisor_message", "model": "claude-y", "input_tokens": 200, "output_tokens": 60},
+]
+
+
+def test_usage_counts_what_only_the_iterations_have() -> None:
+    spent = {"inputTokens": 1311, "outputTokens": 97, "cacheReadTokens": 1000}
+
+    assert read_reply(message(text("ok"), iterations=ITERATIONS), prompt()).usage == spent
+    assert read_reply(message(text("ok"), iterations=7), prompt()).usage == {"inputTokens": 11, "outputTokens": 7}
 
 
 class Pausing:
@@ -495,6 +516,19 @@ async def test_a_paused_turn_goes_on_until_it_ends(stream: bool) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
+async def test_a_turn_goes_on_after_the_conversation_is_compacted(stream: bool) -> None:
+    compacted = {"type": "compaction", "content": "They talked.", "encrypted_content": None}
+    client = Pausing(message(compacted, stop="compaction", iterations=ITERATIONS[:1]), message(text("Hello")))
+
+    answer = await AnthropicModel(client, "claude", stream=stream)(prompt().request)
+
+    assert isinstance(answer, ModelAnswer)
+    assert (answer.text, answer.stop_reason) == ("Hello", "endTurn")
+    assert answer.usage == {"inputTokens": 1122, "outputTokens": 44, "cacheReadTokens": 1000}
+    assert client.bodies[1]["messages"][-1] == {"role": "assistant", "content": [compacted]}
+
+
+@pytest.mark.parametrize("stream", [False, True])
 async def test_a_turn_that_is_paused_again_goes_on_after_all_of_it(stream: bool) -> None:
     parts = [[text("Let me see."), SEARCH], [FOUND, text("Once more.")], [text("It is 3.")]]
     client = Pausing(*(message(*part, stop="pause_turn") for part in parts[:2]), message(*parts[2]))
@@ -538,7 +572,7 @@ async def test_the_usage_of_a_paused_turn_is_that_of_all_its_requests() -> None:
 
 
 async def test_a_turn_that_is_paused_too_often_ends_so() -> None:
-    client = Pausing(*[message(text("Still."), stop="pause_turn")] * 20)
+    client = Pausing(*[message(text("Still."), SEARCH, stop="pause_turn")] * 20)
 
     answer = await AnthropicModel(client, "claude")(prompt().request)
 
@@ -616,6 +650,39 @@ STREAM = [
 
 def test_a_stream_folds_to_the_message_that_the_api_gives_without_one() -> None:
     assert folded(*STREAM) == (message(THOUGHT, text("Hello"), TOOL_USE, stop="tool_use"), ["He", "llo"])
+
+
+def test_a_compaction_that_is_streamed_is_whole() -> None:
+    told = {"content": "They talked.", "encrypted_content": "e"}
+    opened = start(0, {"type": "compaction", "content": None})
+    reply, _ = folded(STREAM[0], opened, delta(0, type="compaction_delta", **told), STREAM[-1])
+
+    assert reply["content"] == [{"type": "compaction", **told}]
+
+
+def test_a_stream_that_another_model_goes_on_with_names_that_model() -> None:
+    switched = {"type": "fallback", "from": {"model": "claude-x"}, "to": {"model": "claude-y"}}
+    reply, _ = folded(STREAM[0], start(0, switched), start(1, text("ok")), STREAM[-3], STREAM[-1])
+
+    assert read_reply(reply, prompt()).model == "claude-y"
+
+
+def test_a_container_that_the_end_of_a_stream_does_not_repeat_stays() -> None:
+    begun = {"type": "message_start", "message": {**message(stop=None), "container": {"id": "box"}}}
+    end = {"type": "message_delta", "delta": {"stop_reason": "pause_turn", "container": None}}
+    reply, _ = folded(begun, end, STREAM[-1])
+
+    assert (reply["container"], reply["stop_reason"]) == ({"id": "box"}, "pause_turn")
+
+
+def test_fields_that_compatible_servers_leave_out_are_empty() -> None:
+    message_ = {name: value for name, value in message(stop=None).items() if name != "model"}
+    opened = [start(0, {"type": "text"}), start(1, {"type": "thinking", "thinking": None})]
+    deltas = [delta(0, type="text_delta", text="ok"), delta(1, type="thinking_delta", thinking="hm")]
+    reply, shown = folded({"type": "message_start", "message": message_}, *opened, *deltas, STREAM[-3], STREAM[-1])
+
+    read = read_reply(reply, prompt())
+    assert (read.content, read.model, shown) == (["ok"], prompt().model, ["ok"])
 
 
 @pytest.mark.parametrize("events", range(len(STREAM)))

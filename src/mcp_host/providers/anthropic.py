@@ -83,8 +83,12 @@ MAX_TOKENS_AT_ONCE = 8192  # the SDK refuses to ask for more without a stream, f
 NO_PREFILL = re.compile(r"claude-(opus|sonnet|haiku)-4-[6-9]\b|claude-[a-z]+-([5-9]|\d\d)\b")
 """Models that do not go on from an assistant's message: https://platform.claude.com/docs/en/about-claude/models/migration-guide."""
 
-PAUSED = "pause_turn"  # the tools that Anthropic runs took long; the turn goes on if it is sent back
+PAUSED = frozenset({"pause_turn", "compaction"})
+"""Stop reasons after which the turn goes on if it is sent back: Anthropic's own tools took long, or it has summarized the
+conversation."""
 MAX_PAUSES = 8  # of one turn: it ends with this stop reason after them
+
+APART = frozenset({"compaction", "advisor_message"})  # iterations that the counts of a message leave out
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 
@@ -99,6 +103,10 @@ STOP_REASONS = {
 
 TEXT_FIELDS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 """What grows in a stream: the field of a delta, by its type."""
+
+WHOLE_DELTAS = frozenset(
+    {"signature_delta", "compaction_delta"}
+)  # what does not grow: their fields are those of the block
 
 OPEN = "_open"  # in a reply that is being folded: the parts of the texts of its blocks, by index and field
 
@@ -354,9 +362,11 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     for block in reply["content"]:
         match block["type"]:
             case "text":
-                if not block["text"]:
+                if not (text := block.get("text")):
                     continue
-                content.append(block["text"])
+                if turn and turn[-1]["type"] == "text":  # citations divide a text
+                    text = f"{content.pop()}{text}"
+                content.append(text)
             case "tool_use":
                 arguments = block["input"]
                 if isinstance(arguments, dict):
@@ -367,16 +377,16 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
         turn.append(block)
     return Reply(
         content=content,
-        model=reply["model"],
+        model=reply.get("model") or prompt.model,
         stop_reason=STOP_REASONS.get(stop_reason, stop_reason),
         turn=turn if has_hidden else None,
-        usage=_usage(object_in(reply.get("usage"))),
+        usage=_usage(_spent(reply.get("usage"))),
     )
 
 
 def is_paused(reply: JSONObject) -> bool:
     """Whether its turn goes on if it is sent back."""
-    return reply.get("stop_reason") == PAUSED and OPEN not in reply
+    return reply.get("stop_reason") in PAUSED and OPEN not in reply
 
 
 def resumed(body: JSONObject, reply: JSONObject) -> JSONObject:
@@ -388,8 +398,19 @@ def resumed(body: JSONObject, reply: JSONObject) -> JSONObject:
 
 def joined(paused: JSONObject, reply: JSONObject) -> JSONObject:
     """A paused turn and how it went on, as one reply."""
-    usage = _added(object_in(paused.get("usage")), object_in(reply.get("usage")))
+    usage = _added(_spent(paused.get("usage")), _spent(reply.get("usage")))
     return {**reply, "content": [*paused["content"], *reply["content"]], "usage": usage}
+
+
+def _spent(counts: object) -> JSONObject:
+    """The counts of a usage, with those that it has only in its iterations: what a compaction took, or an advisor."""
+    usage = object_in(counts)
+    iterations = usage.get("iterations")
+    spent = {name: count for name, count in usage.items() if name != "iterations"}
+    for iteration in iterations if isinstance(iterations, list) else ():
+        if object_in(iteration).get("type") in APART:
+            spent = _added(spent, iteration)
+    return spent
 
 
 def _added(before: JSONObject, after: JSONObject) -> JSONObject:
@@ -432,18 +453,24 @@ def read_event(reply: JSONObject, event: JSONObject) -> str:
         case "content_block_start" if OPEN in reply:
             block = event["content_block"]
             reply[OPEN][event["index"]] = (dict(block), {})
-            return block["text"] if block["type"] == "text" else ""
+            if block["type"] == "fallback":
+                reply["model"] = block["to"]["model"]
+            return block.get("text") or "" if block["type"] == "text" else ""
         case "message_start":
             reply.update(event["message"])
             reply["content"], reply[OPEN] = [], {}
         case "message_delta":
-            reply.update(event["delta"])
-            usage = {name: count for name, count in object_in(event.get("usage")).items() if count is not None}
-            reply["usage"] = object_in(reply.get("usage")) | usage
+            reply.update(_told(event["delta"]))
+            reply["usage"] = object_in(reply.get("usage")) | _told(object_in(event.get("usage")))
         case "message_stop" if OPEN in reply:
             blocks = reply.pop(OPEN)
             reply["content"] = [_whole(*blocks[index]) for index in sorted(blocks)]
     return ""
+
+
+def _told(fields: JSONObject) -> JSONObject:
+    """The fields that are not null."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _add_delta(reply: JSONObject, index: int, delta: JSONObject) -> str:
@@ -453,8 +480,8 @@ def _add_delta(reply: JSONObject, index: int, delta: JSONObject) -> str:
         text: str = delta[field]
         parts.setdefault(field, []).append(text)
         return text if field == "text" else ""
-    if kind == "signature_delta":
-        block["signature"] = delta["signature"]
+    if kind in WHOLE_DELTAS:
+        block.update({name: value for name, value in delta.items() if name != "type"})
     elif kind == "citations_delta":
         parts.setdefault("citations", []).append(delta["citation"])
     return ""
@@ -469,7 +496,7 @@ def _whole(block: JSONObject, parts: dict[str, list[Any]]) -> JSONObject:
             case "citations":
                 block[name] = [*(block.get(name) or ()), *pieces]
             case _:
-                block[name] = block.get(name, "") + "".join(pieces)
+                block[name] = (block.get(name) or "") + "".join(pieces)
     return block
 
 
