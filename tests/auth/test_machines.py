@@ -48,6 +48,17 @@ async def test_a_machine_gets_a_token_and_in_time_the_next() -> None:
     assert (world.server.count("token"), world.site.seen.count("")) == (2, 1)
 
 
+async def test_a_machine_asks_for_no_access_while_a_person_is_away() -> None:
+    """It gets no refresh token (RFC 6749, section 4.4.3), and authorization servers may refuse that scope."""
+    world = World(metadata={"scopes_supported": ["read", "offline_access"]})
+    gives_tokens(world, world.server)
+    world.site.resource = {"scopes_supported": ["read"]}
+
+    assert await world.call(machine(world, MemoryTokens())) == 200
+
+    assert world.server.count("token", scope="read") == 1
+
+
 async def is_revoked_meanwhile(world: World, store: MemoryTokens) -> bool:
     """Log out in another process while a machine gets its next token. Returns whether the logout has revoked the last one."""
     await world.call(machine(world, store))

@@ -185,7 +185,8 @@ class Authorization:
         named = challenge.scopes or resource.scopes or ()
         scopes = (*self.credentials.asked_scopes, *self._settings.scopes, *named)
         if scopes:  # without any, the server gives what it gives by default
-            offline = (OFFLINE_ACCESS,) if OFFLINE_ACCESS in server.scopes else ()
+            is_wanted = OFFLINE_ACCESS in server.scopes and self._settings.machine is None
+            offline = (OFFLINE_ACCESS,) if is_wanted else ()
             scopes = tuple(dict.fromkeys([*scopes, *self.credentials.granted_scopes, *offline]))
         if (length := len(" ".join(scopes))) > MAX_SCOPES:
             raise LoginFailed(f"{shown(url)} wants {length:,} characters of scopes, and {MAX_SCOPES:,} are the most")
