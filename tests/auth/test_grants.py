@@ -66,6 +66,17 @@ def test_scopes_are_those_of_the_answer_or_else_those_that_were_asked_for(
     assert read_token(answer({"access_token": "a", "scope": scope}), ["a"]).scopes == scopes
 
 
+@pytest.mark.parametrize(
+    ("scope", "scopes"),
+    [("b,c", ("b", "c")), ("b, c", ("b", "c")), ("a,a b", ("a,a", "b")), (",", ())],
+)
+def test_scopes_may_be_separated_by_commas_unless_one_that_was_asked_for_has_a_comma(
+    scope: str, scopes: tuple[str, ...]
+) -> None:
+    """GitHub and Slack separate them so."""
+    assert read_token(answer({"access_token": "a", "scope": scope}), ["a,a"]).scopes == scopes
+
+
 def test_a_member_that_is_null_is_absent() -> None:
     nulls = dict.fromkeys(("error", "error_description", "token_type", "expires_in", "refresh_token", "scope"))
 

@@ -183,7 +183,9 @@ def read_token(answer: Answer, scopes: Sequence[str], *, bound: bool = False) ->
     if not isinstance(refresh, str) or not refresh:
         refresh = None
     if isinstance(scope, str) and scope.strip():
-        scopes = scope.split()
+        # GitHub and Slack separate them by commas; RFC 6749 allows a comma in a scope.
+        words = [[word] if word in scopes else word.split(",") for word in scope.split()]
+        scopes = [part for parts in words for part in parts if part]
     lifetime = _lifetime(document.get("expires_in"))
     if lifetime is None:
         return Token(token, None, refresh, tuple(scopes))
