@@ -435,8 +435,10 @@ def test_a_reply_with_everything() -> None:
         file("image/png"),
         file("audio/wav"),
         {"newer": {}},
+        {"text": "I"},
         {"executableCode": {"language": "PYTHON", "code": "1+1"}},
         {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "2"}},
+        {"text": "It is 2."},
         {"functionCall": {"id": "f1", "name": "add", "args": {"a": 1}}},
         {"functionCall": {"name": "add"}},
     ]
@@ -446,8 +448,8 @@ def test_a_reply_with_everything() -> None:
             "Look: here",
             ImageContent(data="aGk=", mime_type="image/png"),
             AudioContent(data="aGk=", mime_type="audio/wav"),
-            "1+1",
-            "2",
+            "I",
+            "It is 2.",
             Call("f1", "add", {"a": 1}),
             Call(None, "add", None),
         ],
@@ -500,6 +502,14 @@ def test_a_turn_with_calls_is_kept_where_it_must_go_back(model: str, part: dict[
     assert reply.turn == ({"role": "model", "parts": [call]} if kept else None)
 
 
+def test_a_turn_with_what_tools_of_google_have_left_is_kept() -> None:
+    parts: list[dict[str, Any]] = [{"executableCode": {"code": "1+1"}}, {"functionCall": {"name": "add", "args": {}}}]
+
+    reply = read_reply(reply_of(*parts), prompt(tools=[ADD], model="gemini-2.5-pro"))
+
+    assert reply.turn == {"role": "model", "parts": parts}
+
+
 def test_of_several_calls_the_first_is_kept_if_the_server_wants_one() -> None:
     first = {"functionCall": {"name": "add", "args": {"a": 1}}, "thoughtSignature": "AA=="}
     second = {"functionCall": {"name": "add", "args": {"a": 2}}}
@@ -550,6 +560,7 @@ def test_a_blocked_prompt_is_a_content_filter() -> None:
             "MISSING_THOUGHT_SIGNATURE",
             "the request has a call of a tool without its thought signature (MISSING_THOUGHT_SIGNATURE)",
         ),
+        ("PUP_LIMITED_DISABLED", "the account is limited or disabled (PUP_LIMITED_DISABLED)"),
     ],
 )
 def test_a_reply_without_an_answer_is_an_error(finish: str, problem: str) -> None:

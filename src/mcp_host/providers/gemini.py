@@ -91,10 +91,14 @@ FAILED = {
     "UNEXPECTED_TOOL_CALL": "the model called a tool that it was not offered",
     "TOO_MANY_TOOL_CALLS": "the model called too many tools",
     "MISSING_THOUGHT_SIGNATURE": "the request has a call of a tool without its thought signature",
+    "PUP_LIMITED_DISABLED": "the account is limited or disabled",
 }
 """Finish reasons after which there is no answer."""
 
 IN_PIECES = "the model's calls came in pieces: leave streamFunctionCallArguments out of the options"
+
+OWN_TOOLS = frozenset({"executableCode", "codeExecutionResult", "toolCall", "toolResponse"})
+"""Parts that tools of Google have left: no text of the answer, but a part of its turn."""
 
 TOP_LEVEL = frozenset(
     {
@@ -400,9 +404,9 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     content = list(_read_parts(parts))
     turn = None
     if any(isinstance(block, Call) for block in content):
-        signed = any("thoughtSignature" in part or part.get("thought") for part in parts)
+        has_more = any("thoughtSignature" in part or part.get("thought") or part.keys() & OWN_TOOLS for part in parts)
         # Newer models always sign. What one of them did not sign, it takes back as it is, so its turn is kept, too.
-        if signed or UNSIGNED.search(prompt.model) is None:
+        if has_more or UNSIGNED.search(prompt.model) is None:
             turn = {"role": "model", "parts": parts}
     return Reply(content, model, STOP_REASONS.get(reason, reason), turn, usage)
 
@@ -430,30 +434,37 @@ def _text_parts(texts: Sequence[str], thought: object) -> Iterator[JSONObject]:
 
 
 def _read_parts(parts: Iterable[JSONObject]) -> Iterator[ReplyBlock]:
+    """What the parts say. Texts are joined, but not over what is between them."""
     texts: list[str] = []
     for part in parts:
-        match part:
-            case {"thought": True}:
-                continue
-            case {"text": str(text)}:
-                texts.append(text)
-                continue
-            case {"executableCode": {"code": str(text)}} | {"codeExecutionResult": {"output": str(text)}}:
-                block: ReplyBlock = text
-            case {"functionCall": call}:
-                block = _read_call(call)
-            case {"inlineData": {"mimeType": str(kind), "data": str(data)}} if kind.startswith("audio/"):
-                block = AudioContent(data=data, mime_type=kind)
-            case {"inlineData": {"mimeType": str(kind), "data": str(data)}} if kind.startswith("image/"):
-                block = ImageContent(data=data, mime_type=kind)
-            case _:  # only a signature, or something newer: it is part of the turn
-                continue
-        if text := "".join(texts):
-            yield text
-        texts = []
-        yield block
+        block = _read_part(part)
+        if isinstance(block, str):
+            texts.append(block)
+        elif block is not None or part.keys() & OWN_TOOLS:
+            if text := "".join(texts):
+                yield text
+            texts = []
+            if block is not None:
+                yield block
     if text := "".join(texts):
         yield text
+
+
+def _read_part(part: JSONObject) -> ReplyBlock | None:
+    """What a part says; None of a thought, of what tools of Google have left, of only a signature, or of something newer:
+    it is part of the turn."""
+    match part:
+        case {"thought": True}:
+            return None
+        case {"text": str(text)}:
+            return text
+        case {"functionCall": call}:
+            return _read_call(call)
+        case {"inlineData": {"mimeType": str(kind), "data": str(data)}} if kind.startswith("audio/"):
+            return AudioContent(data=data, mime_type=kind)
+        case {"inlineData": {"mimeType": str(kind), "data": str(data)}} if kind.startswith("image/"):
+            return ImageContent(data=data, mime_type=kind)
+    return None
 
 
 def _read_call(call: JSONObject) -> Call:
