@@ -50,9 +50,10 @@ class Gateway:
         return RedirectResponse(self.redirects[path], 307) if path in self.redirects else Response()
 
 
-async def post(world: World, auth: OAuth, path: str) -> int:
-    """The status of a request that follows redirects, as those of a client do."""
-    backend = HttpxBackend(httpx.URL(ORIGIN + path), {}, "the server", world.client(), auth)
+async def post(world: World, auth: OAuth, path: str, *, of_httpx: bool = False) -> int:
+    """The status of a request that follows redirects, as those of a client do. *auth* may be that of a client of httpx."""
+    http, given = (world.client(auth), None) if of_httpx else (world.client(), auth)
+    backend = HttpxBackend(httpx.URL(ORIGIN + path), {}, "the server", http, given)
     async with await backend.send("POST", {}) as response:
         return response.status
 
@@ -134,13 +135,14 @@ async def test_a_login_of_a_web_host_is_for_the_url_that_wants_it_in_any_process
     assert [token == "" for _, token in gateway.seen] == [True, True, True, False]
 
 
-async def test_a_server_that_redirects_to_ever_new_urls_gets_five_logins_and_one_entry() -> None:
+@pytest.mark.parametrize("of_httpx", [False, True])
+async def test_a_server_that_redirects_to_ever_new_urls_gets_five_logins_and_one_entry(of_httpx: bool) -> None:
     world, store = World(), MemoryTokens()
     auth = world.oauth(tokens=store)
 
     async def redirects_to(number: int) -> None:
         Gateway(world, {"/mcp": f"/{number}"}, f"/{number}")
-        assert await post(world, auth, "/mcp") == 200
+        assert await post(world, auth, "/mcp", of_httpx=of_httpx) == 200
 
     numbers = count()
     for _ in range(MAX_LOGINS):

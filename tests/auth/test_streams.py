@@ -17,6 +17,7 @@ from mcp_host.auth import AuthorizationNeeded, ClientSecret, LoginFailed
 from mcp_host.concurrency.asking import unattended
 from mcp_host.errors import RequestTimeout
 from tests.auth.authorization_server import Grant
+from tests.auth.test_proofs import Bound
 from tests.auth.world import Gate, World
 
 pytestmark = pytest.mark.fake_clock
@@ -65,15 +66,18 @@ class Streams:
 
 
 @asynccontextmanager
-async def listening(world: World, auth: OAuth, era: str) -> AsyncIterator[Client]:
-    """A client of the world's protected server, when its stream has broken and could be open again."""
+async def listening(world: World, auth: OAuth, era: str, *, of_httpx: bool = False) -> AsyncIterator[Client]:
+    """A client of the world's protected server, when its stream has broken and could be open again.
+
+    The authorization is that of a client *of_httpx*, or of the transport.
+    """
 
     async def note(change: Change) -> None:
         pass
 
     with anyio.fail_after(50 * LATER):
-        transport = StreamableHttp(world.site.url, client=world.client(), auth=auth)
-        async with Client(transport, era=era, on_change=note) as client:
+        http, given = (world.client(auth), None) if of_httpx else (world.client(), auth)
+        async with Client(StreamableHttp(world.site.url, client=http, auth=given), era=era, on_change=note) as client:
             await anyio.sleep(LATER)
             yield client
 
@@ -162,6 +166,40 @@ async def test_no_person_is_asked_to_log_in_for_a_stream_that_was_never_open(sta
 
     assert world.logins == 1
     assert server.refused <= asked
+
+
+@pytest.mark.parametrize(("dpop", "of_httpx"), [(True, False), (False, True), (True, True)])
+async def test_a_stream_that_needs_a_login_is_asked_for_once_with_each_kind_of_authorization(
+    dpop: bool, of_httpx: bool
+) -> None:
+    bound = Bound() if dpop else None
+    world = World() if bound is None else bound.world
+    world.site.app = server = Refuses(403)
+    auth = world.oauth() if bound is None else bound.oauth()
+
+    async with listening(world, auth, "legacy", of_httpx=of_httpx) as client:
+        for _ in range(20):
+            await client.call_tool("x")
+            await anyio.sleep(LATER)
+
+    assert (server.refused, world.logins) == (1, 1)
+
+
+async def test_the_timeouts_of_a_call_are_paused_while_a_person_logs_in_for_a_client_of_httpx() -> None:
+    world = World()
+    world.site.app = Refuses(405)
+
+    async def slow(url: str) -> str:
+        await anyio.sleep(LATER)
+        return await world.person(url)
+
+    with anyio.fail_after(50 * LATER):
+        transport = StreamableHttp(world.site.url, client=world.client(world.oauth(login=slow)))
+        async with Client(transport, era="legacy") as client:
+            world.server.forget()
+            await client.call_tool("x", timeout=5)
+
+    assert world.logins == 2
 
 
 def lenient(world: World) -> Streams:

@@ -100,14 +100,21 @@ class Sequel(httpx.Auth):
                 return
 
 
-class Ready(Sequel):
+class Known:
+    """An Auth around any backend."""
+
+    def authorized_by(self, url: str) -> object:
+        return None
+
+
+class Ready(Known, Sequel):
     """The same, which knows the first header at once."""
 
     def ready(self, method: str, url: str) -> Mapping[str, str] | None:
         return {"Authorization": self.headers[0]}
 
 
-class NotReady(Sequel):
+class NotReady(Known, Sequel):
     def ready(self, method: str, url: str) -> Mapping[str, str] | None:
         return None
 
@@ -193,7 +200,7 @@ class Failing(httpx.Auth):
         raise McpError("no one is here to log in")
 
 
-class ReadyAndFailing(Failing):
+class ReadyAndFailing(Known, Failing):
     def ready(self, method: str, url: str) -> Mapping[str, str] | None:
         return {}
 
@@ -222,7 +229,7 @@ class FailingToClose(httpx.Auth):
         yield request
 
 
-class NotReadyToClose(FailingToClose):
+class NotReadyToClose(Known, FailingToClose):
     def ready(self, method: str, url: str) -> Mapping[str, str] | None:
         return None
 
@@ -296,7 +303,7 @@ def test_something_else_is_no_auth(auth: Any) -> None:
 async def test_a_refusal_of_what_was_ready_is_no_refusal_of_what_the_flow_sends(way: Way) -> None:
     """Another request may have gotten a better token meanwhile."""
 
-    class Renewed(Sequel):
+    class Renewed(Known, Sequel):
         def __init__(self) -> None:
             super().__init__("new")
             self.statuses: list[int] = []

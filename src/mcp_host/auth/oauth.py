@@ -190,6 +190,12 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         authorization = None if server is None else server.authorization_at(server.url)
         return None if authorization is None else authorization.ready(method, url)
 
+    def authorized_by(self, url: str) -> object:
+        """What requests to *url* are authorized by, for transports. It equals no other of a later login. None if it is not known."""
+        server = self._servers.get(url)
+        authorization = None if server is None else server.authorization
+        return None if authorization is None else (authorization.place, authorization.credentials.token)
+
     def sync_auth_flow(self, request: Any) -> Generator[Any, Any, None]:
         raise RuntimeError("OAuth is for async clients: httpx.AsyncClient(auth=...)")
         yield

@@ -43,6 +43,10 @@ class ReadyAuth(Protocol):
         """
         ...
 
+    def authorized_by(self, url: str, /) -> object:
+        """What requests to *url* are authorized by. It equals no other of a later login. None if it is not known."""
+        ...
+
     def async_auth_flow(self, request: Any, /) -> AsyncGenerator[Any, Any]: ...
 
 

@@ -175,9 +175,9 @@ class HttpBackend(ABC):
                 text = str(url)
         raise HttpStatusError(response.status, f"{response.failure}: gave up after {MAX_REDIRECTS} redirects")
 
-    def ready(self) -> Headers | None:
-        """The headers that an Auth would add to a request for the stream now. None if only its flow can tell."""
-        return None if self._auth is None else self._auth.ready("GET", str(self._url))
+    def authorized_by(self) -> object:
+        """What requests are authorized by: see `ReadyAuth.authorized_by`."""
+        return None if self._auth is None else self._auth.authorized_by(self._text)
 
     @abstractmethod
     async def _send(
@@ -237,6 +237,8 @@ class HttpxBackend(HttpBackend):
         *,
         anonymous: bool = False,
     ) -> None:
+        if auth is None and not anonymous and isinstance(client.auth, ReadyAuth):
+            auth = client.auth  # inside the client it could neither pause timeouts nor know of redirects
         super().__init__(url, headers, name, auth if isinstance(auth, ReadyAuth) else None)
         self._flow = auth if self._auth is None else None
         self._anonymous = anonymous

@@ -100,8 +100,8 @@ class LegacySession:
         self._active = Event()  # the handshake is complete, or any request has been sent since the stream failed
         self._was_opened = False  # the stream, at least once
         self._unauthorized = False  # the stream waits for a request that succeeds
-        self._refused: Headers | None = None
-        """With these headers of an Auth the stream needs a login. It waits until that has others."""
+        self._refused: object = None
+        """The stream needs another authorization than this, and waits for it."""
         self._stream_known = Event()  # whether the server offers its own stream
         self._wait_until = 0.0
         self._lost = False
@@ -125,7 +125,7 @@ class LegacySession:
 
     def succeeded(self) -> None:
         """A message in this session has been accepted: so the client is authorized, at least for that."""
-        if self._unauthorized and (self._refused is None or self._backend.ready() != self._refused):
+        if self._unauthorized and (self._refused is None or self._backend.authorized_by() != self._refused):
             self._unauthorized = False
             self._active.set()
 
@@ -274,7 +274,8 @@ class LegacySession:
             if (self._was_opened or not isinstance(error, Unauthorized)) and not backoff.exhausted:
                 # A person is asked to log in only for requests: the next one may have them do so.
                 self._active, self._unauthorized = Event(), True
-                self._refused = self._backend.ready() if isinstance(error, AuthError) and error.needs_login else None
+                needs_login = isinstance(error, AuthError) and error.needs_login
+                self._refused = self._backend.authorized_by() if needs_login else None
                 until = "a request succeeds"
                 if self._refused is not None:
                     until = "a login"
