@@ -816,6 +816,47 @@ async def test_a_server_that_wants_what_it_was_asked_for_gets_no_second_login() 
     assert world.logins == 2  # for a token, and for the scope
 
 
+@pytest.mark.parametrize(("gives_later", "status"), [(True, 200), (False, 403)])
+async def test_a_person_is_asked_once_more_for_a_scope_that_was_not_granted(gives_later: bool, status: int) -> None:
+    """A person may leave out a scope that no call needs yet, and the server grants the others."""
+    world = World()
+    world.site.scope = "read"
+    auth = world.oauth(scopes=["write"])
+
+    async def grants_less(request: Request) -> Response:
+        document = json.loads(bytes((await world.server._token(request)).body))
+        if world.logins == 1 or not gives_later:
+            document["scope"] = world.server.tokens[document["access_token"]].scope = "read"
+        return JSONResponse(document)
+
+    world.server.answers["token"] = grants_less
+
+    assert await world.call(auth) == 200
+    world.site.needs = lambda body: "write"
+    assert [await world.call(auth) for _ in range(3)] == [status] * 3
+    assert world.logins == 2
+
+
+async def test_a_web_host_is_not_asked_once_more_for_a_scope_that_was_not_granted() -> None:
+    """Its user would be redirected without end."""
+    world = World()
+    world.site.scope = "read"
+    auth = world.oauth(login=None, scopes=["write"])
+
+    async def grants_less(request: Request) -> Response:
+        document = json.loads(bytes((await world.server._token(request)).body))
+        world.server.tokens[document["access_token"]].scope = "read"
+        return JSONResponse({**document, "scope": "read"})
+
+    world.server.answers["token"] = grants_less
+    with pytest.raises(AuthorizationNeeded) as needed:
+        await world.call(auth)
+    await auth.finish(needed.value.state, await world.person(needed.value.url))
+    world.site.needs = lambda body: "write"
+
+    assert await world.call(auth) == 403
+
+
 async def test_a_server_that_wants_ever_more_scopes_gets_three_renewals() -> None:
     world = World()
     wanted = iter(f"scope-{number}" for number in range(100))

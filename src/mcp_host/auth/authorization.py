@@ -6,7 +6,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from anyio import CancelScope, move_on_after
@@ -61,6 +61,8 @@ class Authorization:
         self._pending = PendingLogins(settings.store, place, settings.clock)
         self._work = SharedWork()
         self._ready: _Ready | None = None
+        self._not_granted: set[str] = set()
+        """Scopes that a request needs, and that a login for it has not given."""
         self._refresher = Refresher(self.credentials, settings, self._work.uncancelled)
 
     # For each request
@@ -121,9 +123,10 @@ class Authorization:
         async def renew() -> Token | None:
             if (token := await self.credentials.other(refused)) is not None:
                 return token
-            asked, granted = self.credentials.asked_scopes, self.credentials.granted_scopes
-            if wants_more and set(challenge.scopes or resource.scopes or ()) <= set(asked):
-                return None  # the server refuses what it has asked for
+            has = self.credentials.granted_scopes or self.credentials.asked_scopes
+            needed = set(challenge.scopes or resource.scopes or ())
+            if wants_more and self._are_refused(needed):
+                return None
             token = (
                 None if wants_more or self.credentials.is_refreshed(refused) else await self._refresher.refresh(refused)
             )
@@ -131,11 +134,14 @@ class Authorization:
                 return token
             wanted = self._wanted(url, resource, server, challenge)
             try:
-                return await self._log_in(wanted)
+                token = await self._log_in(wanted)
             except LoginFailed as exc:
                 if wants_more:
-                    exc.scopes = tuple([scope for scope in wanted.scopes if scope not in {*asked, *granted}])
+                    exc.scopes = tuple([scope for scope in wanted.scopes if scope not in has])
                 raise
+            if wants_more:
+                self._not_granted |= needed.difference(self.credentials.granted_scopes)
+            return token
 
         return await self._work.do((wants_more, challenge.scopes, is_unattended()), renew)
 
@@ -174,6 +180,13 @@ class Authorization:
         return await self._work.do_instead("forget", forget, given_up)
 
     # Logging in
+
+    def _are_refused(self, scopes: Set[str]) -> bool:
+        """Whether *scopes* have been asked for, and another login would not give them."""
+        if not scopes <= set(self.credentials.asked_scopes):
+            return False
+        # A person may have left out some, which no request needed then. A web host would redirect them without end.
+        return self._settings.login is None or scopes <= {*self.credentials.granted_scopes, *self._not_granted}
 
     def _wanted(self, url: str, resource: Resource, server: AuthorizationServer, challenge: Challenge) -> Wanted:
         """The scopes are those of the challenge, else those of the resource; with all that were asked for or granted before.
