@@ -11,27 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from benchmarks import growth, page
 from benchmarks.installation import install, say
-from benchmarks.peers import (
-    MCP,
-    OURS,
-    PEERS,
-    WITH_ADAPTER,
-    WITH_MIDDLEWARE,
-    WITH_OAUTH,
-    WITH_REFRESH,
-    WITHOUT_OAUTH,
-    Peer,
-)
-from benchmarks.report import Row, cost_table, eras_table, goals_table, variants_table, wall_table
-from benchmarks.scenarios import (
-    BEHIND_REFRESH,
-    BY_REVISION,
-    SCENARIOS,
-    THROUGH_ADAPTER,
-    THROUGH_MIDDLEWARE,
-    WITH_TOKEN,
-    Scenario,
-)
+from benchmarks.peers import MCP, OURS, PEERS, Peer
+from benchmarks.report import Row, cost_table, eras_table, goals_table, wall_table
+from benchmarks.scenarios import BY_REVISION, SCENARIOS, Scenario
+from benchmarks.variants import COMPARISONS
 from benchmarks.workers import Results, Worker, http_server, measure
 from tests.installation import Unusable
 
@@ -51,14 +34,16 @@ def main(arguments: Sequence[str]) -> int:
     complete = is_complete(options)
     machine = page.machine() if complete else ""  # before the benchmarks load it
     with http_server() as url:
-        if options.oauth:
-            tables = oauth_tables(url)
-        elif options.middleware:
-            tables = variants_tables(url)
+        if options.middleware:
+            tables = variants_tables(url, options.rounds, "middleware", "adapter")
+        elif options.oauth:
+            tables = variants_tables(url, options.rounds, "oauth", "refresh")
+        elif options.growth:
+            tables = growth_tables(url)
         else:
-            tables = growth_tables(url) if options.growth else scenario_tables(options, url)
+            tables = scenario_tables(options, url)
         if complete:
-            tables |= growth_tables(url) | variants_tables(url) | oauth_tables(url) | {"machine": machine}
+            tables |= growth_tables(url) | variants_tables(url, options.rounds, *COMPARISONS) | {"machine": machine}
             page.PAGE.write_text(page.rewrite(page.PAGE.read_text(encoding="utf-8"), tables), encoding="utf-8")
             say(f"{page.PAGE} has the tables")
     print("\n\n".join(tables.values()))
@@ -139,26 +124,9 @@ def compare(
     return [Row.of(scenario, jobs[scenario.name], peers, results) for scenario in scenarios]
 
 
-def variants_tables(url: str) -> dict[str, str]:
-    """Ours with and without middleware, and with and without an adapter of models, in turns."""
-    compile_modules([OURS, *WITH_MIDDLEWARE, *WITH_ADAPTER], url)
-    through_middleware = compare(THROUGH_MIDDLEWARE, [OURS, *WITH_MIDDLEWARE], url, ROUNDS)
-    through_adapter = compare(THROUGH_ADAPTER, [OURS, *WITH_ADAPTER], url, ROUNDS)
-    return {
-        "middleware": variants_table(through_middleware, WITH_MIDDLEWARE),
-        "adapter": variants_table(through_adapter, WITH_ADAPTER),
-    }
-
-
-def oauth_tables(url: str) -> dict[str, str]:
-    """Ours with a token of OAuth that is good, without, and with one that has ended, over our own pool and over httpx, in turns."""
-    compile_modules([*WITHOUT_OAUTH, *WITH_OAUTH], url)
-    with_token = compare(WITH_TOKEN, [*WITHOUT_OAUTH, *WITH_OAUTH], url, ROUNDS)
-    behind_refresh = compare(BEHIND_REFRESH, [*WITH_OAUTH, *WITH_REFRESH], url, ROUNDS)
-    return {
-        "oauth": variants_table(with_token, WITH_OAUTH, WITHOUT_OAUTH),
-        "refresh": variants_table(behind_refresh, WITH_REFRESH, WITH_OAUTH),
-    }
+def variants_tables(url: str, rounds: int, *names: str) -> dict[str, str]:
+    """Ours with middleware, an adapter of models or a token of OAuth, and without, in turns."""
+    return {name: COMPARISONS[name].table(url, rounds) for name in names}
 
 
 def growth_tables(url: str) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import median, quantiles
 
 from benchmarks.job import Job, Measurement
 from benchmarks.peers import MCP, OURS, Peer
@@ -114,18 +114,18 @@ def eras_table(older: Iterable[Row], newer: Iterable[Row], peers: Sequence[Peer]
     return table(["what the client does", "unit", *titles], lines, numbers_from=2)
 
 
-def variants_table(rows: Iterable[Row], variants: Sequence[Peer], bases: Sequence[Peer] = ()) -> str:
-    """The ratio of our cost with each variant to that of its base: of the lowest costs in any round. The default base is `OURS`."""
-    pairs = list(zip(variants, bases or [OURS] * len(variants), strict=True))
-    lines = ([row.scenario.title, *(_ratio_to(base, row, peer) for peer, base in pairs)] for row in rows)
-    return table(["what the client does", *(peer.title for peer in variants)], lines, numbers_from=1)
+def ratios_table(variants: Sequence[str], rows: Iterable[tuple[str, Sequence[Costs]]], goal: float | None) -> str:
+    """The ratio of our cost with each variant to that without: the median of all turns, and the quartiles."""
+    lines = ([title, *(_spread(ratios, goal) for ratios in cells)] for title, cells in rows)
+    return table(["what the client does", *variants], lines, numbers_from=1)
 
 
-def _ratio_to(base: Peer, row: Row, peer: Peer) -> str:
-    without, its = row.cost[base.name], row.cost[peer.name]
-    if isinstance(without, str) or isinstance(its, str):
-        return "fails"
-    return f"{min(its) / min(without):.2f}"
+def _spread(ratios: Costs, goal: float | None) -> str:
+    if isinstance(ratios, str):
+        return _cell(ratios)
+    low, middle, high = quantiles(ratios, n=4, method="inclusive")
+    shown = f"{ratio(middle)} ({ratio(low)} to {ratio(high)})"
+    return shown if goal is None or middle <= goal else f"{shown}, **missed**"
 
 
 def _cell(costs: Costs) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from benchmarks.job import Job, Kind, Measurement
@@ -141,26 +141,5 @@ ROWS = [
 SERVER_DIFFERS = ("echo", "sample", "progress", "tools", "connect")
 BY_REVISION = [row for row in ROWS if row.kind in SERVER_DIFFERS and not row.stateless and row.at_most is None]
 """What is measured in both revisions."""
-
-THROUGH_MIDDLEWARE = [
-    row for row in ROWS if row.name in ("stdio-echo", "stdio-sampling", "stdio-input-round", "http-echo")
-]
-"""What is measured with middleware."""
-
-THROUGH_ADAPTER = [row for row in ROWS if row.name in ("stdio-sampling", "stdio-sampling-tools", "http-sampling")]
-"""What is measured with an adapter. The goal is a ratio of 1.15 at most."""
-
-WITH_TOKEN = [
-    replace(row, operations=6 * row.operations)
-    for row in ROWS
-    if row.name in ("http-echo", "http-sse-echo", "http-echo-64")
-]
-"""What is measured with a token of OAuth. The goal is a ratio of 1.05 at most, which a short run would not show."""
-
-BEHIND_REFRESH = [
-    Scenario("http-burst", "100 HTTP (JSON) calls at once", "ms / 1k", None, "burst", "json",
-             operations=10, warm_up=2, size=100)
-]  # fmt: skip
-"""What is measured with a token that has ended, against the same with one that is good."""
 
 SCENARIOS = {row.name: row for row in ROWS}

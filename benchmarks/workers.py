@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import IO
+from typing import IO, Generic, TypeVar
 from urllib.parse import urljoin
 from urllib.request import urlopen
 
@@ -74,7 +74,7 @@ class Worker:
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
-        self._process: Process | None = None
+        self._process: Process[Measurement] | None = None
 
     def do(self, job: Job) -> Outcome:
         if not isinstance(job.server, str):
@@ -87,7 +87,7 @@ class Worker:
 
     def _do(self, job: Job) -> Outcome:
         if job.kind in FRESH:
-            with Process(self._peer.importer if job.kind == "import" else self._peer.worker) as process:
+            with Process[Measurement](self._peer.importer if job.kind == "import" else self._peer.worker) as process:
                 return process.do(job)
         if self._process is None:
             self._process = Process(self._peer.worker)
@@ -102,7 +102,10 @@ class Worker:
         self._process = None
 
 
-class Process:
+Answer = TypeVar("Answer")
+
+
+class Process(Generic[Answer]):
     """A command that takes jobs on stdin and answers each with a line on stdout."""
 
     def __init__(self, command: Sequence[str]) -> None:
@@ -118,13 +121,13 @@ class Process:
             start_new_session=True,
         )
 
-    def __enter__(self) -> Process:
+    def __enter__(self) -> Process[Answer]:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def do(self, job: Job) -> Outcome:
+    def do(self, job: Job) -> Answer | Failure:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(job) + "\n")
@@ -132,8 +135,8 @@ class Process:
         if not select.select([self._process.stdout], [], [], JOB_TIMEOUT)[0]:
             return Failure(failed=f"not done within {JOB_TIMEOUT:.0f} s")
         if line := self._process.stdout.readline():
-            spent: Measurement = json.loads(line)
-            return spent
+            answer: Answer = json.loads(line)
+            return answer
         code = self._process.wait()
         self._stderr.seek(0)
         return Failure(failed=reason(self._stderr.read()) or f"exit code {code}")

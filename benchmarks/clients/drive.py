@@ -8,8 +8,9 @@ import json
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Protocol
@@ -65,11 +66,17 @@ class Driver:
 
     async def _run_calls(self) -> Measurement:
         """Operations in one session."""
+        async with self.connected() as repeat:
+            await repeat(self._job.warm_up)
+            return await measure(lambda: repeat(self._job.operations))
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[Callable[[int], Awaitable[None]]]:
+        """Open a session. Gives a function that does the job's operation in it so many times."""
         job = self._job
         operation: Callable[[Session], Awaitable[None]] = getattr(self, f"_{job.kind}")
         async with self._open(job.server, self._model if job.kind == "sample" else None) as session:
-            await self._repeat(operation, session, job.warm_up)
-            return await measure(lambda: self._repeat(operation, session, job.operations))
+            yield partial(self._repeat, operation, session)
 
     async def _repeat(self, operation: Callable[[Session], Awaitable[None]], session: Session, times: int) -> None:
         left = iter(range(times))

@@ -55,7 +55,7 @@ class Connection(asyncio.Protocol):
             del self._unread[:whole]
             method, path, _ = head.decode().split(" ", 2)
             if path == TOKEN:
-                self._send(b"", token(), streamed=False)
+                self._send(b"", token(body), streamed=False)
             elif path.startswith("/protected/") and b"\r\nauthorization: bearer " not in head.lower():
                 self.write(NO_TOKEN)
             elif method == "POST":

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator
 from itertools import count
+from urllib.parse import parse_qs
 
 from benchmarks.servers.replies import encode
 
@@ -11,7 +14,7 @@ SERVER = "/.well-known/oauth-authorization-server"
 TOKEN = "/token"
 LIFETIME = 3600  # seconds
 
-numbers = count(1)
+numbers: dict[str, Iterator[int]] = defaultdict(lambda: count(1))  # by client
 
 
 def metadata(path: str, origin: str) -> bytes | None:
@@ -24,7 +27,8 @@ def metadata(path: str, origin: str) -> bytes | None:
     return encode({"issuer": origin, **endpoints, "code_challenge_methods_supported": ["S256"]})
 
 
-def token() -> bytes:
-    """The answer to a token request. Each access token is the number of such requests so far."""
+def token(request: bytes) -> bytes:
+    """The answer to a token *request*. Each access token is the number of such requests of its client so far."""
+    [client] = parse_qs(request.decode())["client_id"]
     lasts = {"token_type": "Bearer", "expires_in": LIFETIME, "refresh_token": "again"}
-    return encode({"access_token": f"{next(numbers):040}", **lasts})
+    return encode({"access_token": f"{next(numbers[client]):040}", **lasts})

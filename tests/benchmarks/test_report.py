@@ -7,7 +7,7 @@ import pytest
 from benchmarks.job import Failure, Job, Measurement
 from benchmarks.page import rewrite
 from benchmarks.peers import MCP, OURS
-from benchmarks.report import Row, cost_table, figure, goals_table, typical, variants_table
+from benchmarks.report import Row, cost_table, figure, goals_table, ratios_table, typical
 from benchmarks.scenarios import SCENARIOS
 from benchmarks.workers import Outcome, Results, reason
 
@@ -132,14 +132,26 @@ def test_the_reason_for_a_failure_is_the_last_error_that_the_traceback_names(std
     assert reason(stderr) == expected
 
 
-def test_a_variant_is_compared_with_its_own_base() -> None:
-    measured = row(spent(0.1, 0.4), spent(0.3, 0.5))
+@pytest.mark.parametrize(
+    ("goal", "cell"),
+    [
+        (None, "1.10 (1.05 to 1.15)"),
+        (1.1, "1.10 (1.05 to 1.15)"),
+        (1.09, "1.10 (1.05 to 1.15), **missed**"),
+    ],
+    ids=["no goal", "at the goal", "above it"],
+)
+def test_a_ratio_to_a_base_is_the_median_of_the_turns_with_the_quartiles(goal: float | None, cell: str) -> None:
+    """The last turn was disturbed."""
+    table = ratios_table(["`OAuth`"], [("echo", [[1.0, 1.05, 1.1, 1.15, 9.0]])], goal)
 
-    shown = variants_table([measured], [OURS, MCP], [OURS, OURS]).splitlines()[-1]
-    other = variants_table([measured], [OURS], [MCP]).splitlines()[-1]
+    assert table == f"| what the client does | `OAuth` |\n| --- | ---: |\n| echo | {cell} |"
 
-    assert shown == f"| {measured.scenario.title} | 1.00 | 3.00 |"
-    assert other == f"| {measured.scenario.title} | 0.33 |"
+
+def test_a_variant_that_failed_has_no_ratio() -> None:
+    table = ratios_table(["`OAuth`"], [("echo", ["got '<b>' instead"])], 1.05)
+
+    assert table.splitlines()[-1] == "| echo | fails: got '&lt;b>' instead |"
 
 
 def test_a_table_is_replaced_and_the_rest_of_the_page_stays() -> None:

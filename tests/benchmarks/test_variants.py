@@ -1,0 +1,63 @@
+"""Each variant and its base do the operations of a turn, and the results are checked as in every benchmark."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.clients import ours
+from benchmarks.clients.drive import Driver
+from benchmarks.clients.variants import VARIANTS, compare
+from benchmarks.scenarios import Scenario
+from benchmarks.variants import BURST, COMPARISONS
+from benchmarks.workers import http_server
+from mcp_host.errors import Unauthorized
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with http_server() as url:
+        yield url
+
+
+@pytest.mark.parametrize(
+    ("scenario", "variant"),
+    [
+        pytest.param(scenario, variant.name, id=f"{variant.name}-{scenario.name}")
+        for comparison in COMPARISONS.values()
+        for scenario in comparison.scenarios
+        for variant in comparison.variants
+    ],
+)
+def test_a_variant_has_a_ratio_to_its_base_for_each_turn(scenario: Scenario, variant: str, url: str) -> None:
+    """With a token that ends, the client itself checks that each burst of calls is behind one refresh."""
+    few = replace(scenario, operations=1, warm_up=1, in_flight=min(scenario.in_flight, 8), size=min(scenario.size, 8))
+    ratios = asyncio.run(compare(*VARIANTS[variant], few.job(url), turns=2))
+
+    assert len(ratios) == 4
+    assert min(ratios) > 0
+
+
+def test_a_turn_has_at_least_64_requests() -> None:
+    scenarios = {scenario.name: scenario for each in COMPARISONS.values() for scenario in each.scenarios}
+    jobs = {name: scenario.job("http://127.0.0.1:1") for name, scenario in scenarios.items()}
+
+    assert {name: job.operations * (job.size or 1) for name, job in jobs.items()} == {
+        "stdio-echo": 64,
+        "stdio-sampling": 96,
+        "stdio-sampling-tools": 96,
+        "stdio-input-round": 64,
+        "http-echo": 64,
+        "http-sse-echo": 64,
+        "http-echo-64": 64,
+        "http-sampling": 96,
+        "http-burst": 100,
+    }
+
+
+def test_a_client_without_a_token_is_refused(url: str) -> None:
+    with pytest.raises(Unauthorized):
+        asyncio.run(Driver(ours.open, BURST.job(f"{url}/protected")).run())
