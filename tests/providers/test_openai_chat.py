@@ -367,8 +367,8 @@ ONE = Call("c1", "add", "{}")
             "toolUse",
         ),
         (completion("tool_calls", content="a", tool_calls=[]), ["a"], "endTurn"),
-        (completion(None, content="a"), ["a"], "endTurn"),
-        (completion("", tool_calls=[call()]), [ONE], "toolUse"),
+        ({**completion(None, content="a"), "usage": {"completion_tokens": 1}}, ["a"], "endTurn"),
+        ({**completion("", tool_calls=[call()]), "usage": {"completion_tokens": 1}}, [ONE], "toolUse"),
         ({**completion(None, content="a"), "usage": {"completion_tokens": 100}}, ["a"], "maxTokens"),
         (completion(content="a", function_call={"name": "", "arguments": ""}), ["a"], "endTurn"),
         (completion(content="a", audio={"id": "", "data": "", "transcript": ""}), ["a"], "endTurn"),
@@ -670,13 +670,15 @@ def test_deltas_after_the_finish_reason_count() -> None:
 @pytest.mark.parametrize(
     "reply",
     [
-        folded(chunk({"content": "a"}), {"_not_done": True}),
-        folded(chunk({"content": ""})),
-        completion(None, tool_calls=[call(arguments='{"a')]),
+        folded(chunk({"content": "a"})),
+        folded(chunk({"content": "a"}, usage={"completion_tokens": 1}), {"_not_done": True}),
+        folded(chunk({"content": ""}, usage={"completion_tokens": 1})),
+        completion(None, content="a"),
+        {**completion(None, tool_calls=[call(arguments='{"a')]), "usage": {"completion_tokens": 1}},
         {"choices": []},
         {},
     ],
-    ids=["stream", "nothing said", "half a call", "no choice", "nothing"],
+    ids=["stream", "not done", "nothing said", "not counted", "half a call", "no choice", "nothing"],
 )
 def test_a_reply_that_nothing_says_is_whole_is_unfinished(reply: dict[str, Any]) -> None:
     with pytest.raises(Unfinished):

@@ -244,9 +244,9 @@ def read_reply(reply: JSONObject, prompt: Prompt, dialect: Dialect = "openai") -
     content, calls = _read_message(message, prompt), _calls(message)
     usage = _usage(object_in(reply.get("usage")))
     if not finish_reason:
-        if NOT_DONE in reply or not content or not _are_whole(calls):
-            raise Unfinished
-        is_cut = usage is not None and usage.get("outputTokens", 0) >= prompt.request.max_tokens
+        if NOT_DONE in reply or usage is None or not content or not _are_whole(calls):
+            raise Unfinished  # a server that is cut off itself may say [DONE], but has counted nothing
+        is_cut = usage.get("outputTokens", 0) >= prompt.request.max_tokens
         choice = {**choice, "finish_reason": "length" if is_cut else "stop"}
     elif NOT_DONE in reply and _known(finish_reason) == TOOL_USE and not (calls and _are_whole(calls)):
         raise Unfinished  # some servers send the finish reason before the last deltas
