@@ -35,6 +35,7 @@ class Proxy:
     port: int = 0
     passed: dict[Direction, int] = field(default_factory=lambda: {"to the server": 0, "to the client": 0})
     struck: bool = False
+    halted: Event = field(default_factory=Event)
     mended: Event = field(default_factory=Event)
     streams: set[SocketStream] = field(default_factory=set)
 
@@ -92,6 +93,7 @@ class Proxy:
     async def _fail(self) -> None:
         streams, self.streams = self.streams, set()
         if self.manner == "halts":
+            self.halted.set()
             await self.mended.wait()  # nothing comes through, and neither side is told
         for stream in streams:
             with suppress(*GONE), CancelScope(shield=True):  # it is among those that end with its own connection
