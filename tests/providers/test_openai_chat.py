@@ -347,6 +347,11 @@ ONE = Call("c1", "add", "{}")
             "endTurn",
         ),
         (
+            completion(content={"type": "output_text", "text": "a"}),
+            ["a"],
+            "endTurn",
+        ),
+        (
             completion(audio={"id": "a", "data": "aGk=", "transcript": "hi", "expires_at": 1}),
             [AudioContent(data="aGk=", mime_type="audio/wav"), "hi"],
             "endTurn",
@@ -375,7 +380,8 @@ ONE = Call("c1", "add", "{}")
     ],
     ids=[
         *("text", "empty", "calls", "calls with stop", "cut off", "filtered", "refusal", "stop sequence", "stop token"),
-        *("of Together", "in capitals", "cut off in capitals", "another reason", "parts", "audio", "images"),
+        *("of Together", "in capitals", "cut off in capitals", "another reason", "parts", "a part"),
+        *("audio", "images"),
         *("bare call", "the call of 2023", "calls without calls", "no reason", "calls and no reason"),
         *("cut off and no reason", "an empty call", "empty audio"),
     ],
@@ -634,6 +640,14 @@ def test_the_call_of_2023_is_folded() -> None:
     reply = folded(*[chunk({"function_call": delta}) for delta in deltas], chunk(finish="function_call"))
 
     assert read_reply(reply, prompt()).content == [Call(None, "add", '{"a":1}')]
+
+
+def test_a_message_in_the_place_of_deltas_is_read_once() -> None:
+    whole = chunk(None, "stop")
+    whole["choices"][0]["message"] = {"content": "ab"}
+
+    assert read_reply(folded(whole), prompt()).content == ["ab"]
+    assert read_reply(folded(chunk({"content": "a"}), chunk({"content": "b"}), whole), prompt()).content == ["ab"]
 
 
 def test_a_choice_whose_index_is_null_is_the_first() -> None:

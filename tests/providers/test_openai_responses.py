@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -289,8 +290,14 @@ ONE = Call("c1", "add", '{"a":1}')
             "endTurn",
         ),
         (response({"type": "web_search_call", "id": "ws_1"}, said("3")), ["3"], "endTurn"),
+        (response({"type": "message", "content": None}, {"type": "message", "content": "3"}), ["3"], "endTurn"),
+        (response(said({"type": "of_next_year"}, "3")), ["3"], "endTurn"),
+        (response({name: CALL[name] for name in ("type", "name", "arguments")}), [replace(ONE, id=None)], "toolUse"),
     ],
-    ids=["text", "nothing", "empty", "calls", "refusal", "cut off", "filtered", "incomplete", "image", "search"],
+    ids=[
+        *("text", "nothing", "empty", "calls", "refusal", "cut off", "filtered", "incomplete", "image", "search"),
+        *("a text alone", "a newer part", "a call without an id"),
+    ],
 )
 def test_a_reply_is_read(reply: dict[str, Any], content: list[object], stop_reason: str) -> None:
     read = read_reply(reply, prompt())

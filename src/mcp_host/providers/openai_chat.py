@@ -98,6 +98,7 @@ CACHE_WRITE = ("cache_write_tokens", "cache_creation_input_tokens")  # OpenAI, A
 
 REASONING = ("reasoning_content", "reasoning", "reasoning_details")
 GROWING = ("content", "refusal", "reasoning_content", "reasoning")
+TEXTS = frozenset({"text", "output_text"})  # types of parts
 IN_ANSWER = frozenset({"content", "refusal"})
 
 DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]{1,60});base64,([A-Za-z0-9+/=]*)")
@@ -318,10 +319,12 @@ def _read_image(url: str) -> ImageContent:
 
 
 def _text(content: object) -> str:
-    """The text of a message. Some servers have a list of parts there; those that are no text are thinking."""
+    """The text of a message. Some servers have a part or a list of parts there; those that are no text are thinking."""
+    if isinstance(content, dict):
+        content = [content]
     if not isinstance(content, list):
         return content if isinstance(content, str) else ""
-    return "".join(part["text"] for part in content if part.get("type") == "text")
+    return "".join(part["text"] for part in content if part.get("type") in TEXTS)
 
 
 def _turn(message: JSONObject) -> JSONObject | None:
@@ -389,7 +392,7 @@ def _first(names: Sequence[str], *counts: JSONObject) -> object:
 
 def read_event(reply: JSONObject, event: JSONObject) -> str:
     """Add one chunk of a stream. Texts stay lists of pieces until the reply is read: joining them each time takes
-    quadratic time. A delta counts whether it comes before the finish reason or after it.
+    quadratic time. A delta counts whether it comes before the finish reason or after it. Some servers send a whole message.
 
     Raises:
         ProviderError: The chunk says that the model failed.
@@ -404,7 +407,8 @@ def read_event(reply: JSONObject, event: JSONObject) -> str:
         if not choice.get("index"):
             kept = reply.setdefault("choices", [{}])[0]
             kept |= {name: choice[name] for name in ("finish_reason", "stop_reason", "error") if choice.get(name)}
-            said += _add_delta(reply.setdefault(OPEN, {}), choice.get("delta") or {})
+            delta = choice.get("delta") or (choice.get("message") if not reply.get(OPEN) else None)
+            said += _add_delta(reply.setdefault(OPEN, {}), delta or {})
     return said
 
 
@@ -551,7 +555,7 @@ async def chunks(received: AsyncIterator[bytes], *, end_timeout: float = END_TIM
 def _read_whole(parts: Sequence[bytes]) -> JSONObject:
     """A whole reply, where a stream was asked for, as a chunk."""
     with reading():
-        return _as_chunk(json.loads(b"".join(parts)))
+        return _as_object(json.loads(b"".join(parts)))
 
 
 def _last_chunks(decoder: EventDecoder, *, has_chunk: bool) -> Iterator[JSONObject]:
@@ -571,13 +575,11 @@ def _last_chunks(decoder: EventDecoder, *, has_chunk: bool) -> Iterator[JSONObje
 
 def _read_chunk(event: Event) -> JSONObject:
     with reading():
-        chunk = json.loads(event.data)
-        if not isinstance(chunk, dict):
-            raise TypeError("no object")
+        chunk = _as_object(json.loads(event.data))
         return {"error": chunk.get("error") or chunk} if event.type == "error" else chunk
 
 
-def _as_chunk(reply: JSONObject) -> JSONObject:
-    """A reply as the only chunk of a stream."""
-    choices = [{**choice, "delta": choice.get("message")} for choice in reply.get("choices") or ()]
-    return {**reply, "choices": choices}
+def _as_object(value: object) -> JSONObject:
+    if not isinstance(value, dict):
+        raise TypeError("no object")
+    return value

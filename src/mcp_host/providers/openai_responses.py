@@ -239,17 +239,22 @@ def _read_output(output: Sequence[JSONObject]) -> tuple[list[ReplyBlock], bool]:
     for item in output:
         match item["type"]:
             case "message":
-                for part in item["content"]:
+                for part in _parts(item["content"]):
                     is_refusal = part["type"] == "refusal"
                     has_refused |= is_refusal
-                    if text := part["refusal" if is_refusal else "text"]:
+                    if text := part.get("refusal" if is_refusal else "text"):
                         content.append(text)
             case "function_call":
-                content.append(Call(item["call_id"], item["name"], text_arguments(item["arguments"])))
+                content.append(Call(item.get("call_id"), item["name"], text_arguments(item["arguments"])))
             case "image_generation_call" if item.get("result"):
                 kind = f"image/{item.get('output_format') or 'png'}"
                 content.append(ImageContent(data=item["result"], mime_type=kind))
     return content, has_refused
+
+
+def _parts(content: Any) -> Sequence[JSONObject]:
+    """The parts of a message, which is a text, or null, at some servers. Those of newer types may have no text."""
+    return [{"type": "output_text", "text": content}] if isinstance(content, str) else content or ()
 
 
 def _check_calls(output: Sequence[JSONObject]) -> None:
