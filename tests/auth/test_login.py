@@ -13,7 +13,7 @@ from anyio import CancelScope, Event, create_task_group, fail_after, wait_all_ta
 from anyio.abc import TaskGroup
 
 from mcp_host.auth.errors import AddressRefused, LoginFailed
-from mcp_host.auth.login.loopback import LoopbackListener
+from mcp_host.auth.login.loopback import LoopbackListener, LoopbackUri
 from mcp_host.auth.login.ways import Login, Redirection, by_function, in_browser, paste
 from mcp_host.terminal import device
 from tests.terminal.screens import Screen
@@ -223,6 +223,22 @@ async def test_the_redirect_uri_of_an_earlier_registration_is_used_again_if_it_i
         assert fourth.redirect_uri.startswith("http://127.0.0.1:")
 
 
+@pytest.mark.parametrize("path", ["/oauth/callback", "/", ""])
+async def test_a_redirect_uri_that_the_client_is_registered_with_is_used(path: str, screen: Screen) -> None:
+    """Some authorization servers take localhost only, and some companies register one client for several hosts."""
+    async with browsing() as browser:
+        login = in_browser(open=browser, redirect_uri=f"http://localhost{path}")
+        redirect = await log_in(login, browser)
+        port = httpx.URL(redirect).port
+        assert browser.redirect_uri == f"http://localhost:{port}{path}"
+        assert redirect == f"http://localhost:{port}{path or '/'}?code=c0de&state={STATE}"
+
+        async with login.open(browser.redirect_uri) as again:
+            assert again.redirect_uri == browser.redirect_uri
+        async with in_browser(open=browser, redirect_uri=browser.redirect_uri).open(None) as fixed:
+            assert fixed.redirect_uri == browser.redirect_uri
+
+
 async def test_a_fixed_port_is_the_only_one() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -246,9 +262,9 @@ async def test_a_second_login_at_a_fixed_port_waits_for_the_first(monkeypatch: p
         port = free.getsockname()[1]
     listened, listen = list[int](), LoopbackListener.open
 
-    def noted(port: int) -> AbstractAsyncContextManager[LoopbackListener]:
-        listened.append(port)
-        return listen(port)
+    def noted(uri: LoopbackUri) -> AbstractAsyncContextManager[LoopbackListener]:
+        listened.append(uri.port)
+        return listen(uri)
 
     monkeypatch.setattr(LoopbackListener, "open", noted)
     login = in_browser(open=open_elsewhere, port=port)
@@ -271,6 +287,11 @@ async def test_a_second_login_at_a_fixed_port_waits_for_the_first(monkeypatch: p
     [
         ({"port": -1}, "port must be from 0 to 65535, not -1"),
         ({"port": 65536}, "port must be from 0 to 65535, not 65536"),
+        ({"port": 1, "redirect_uri": "http://localhost:1/"}, "redirect_uri has the port: do not pass both"),
+        (
+            {"redirect_uri": "https://my-app.example/"},
+            "redirect_uri has to be of this machine, such as http://localhost:8080/callback",
+        ),
         ({"timeout": 0}, "timeout must be more than 0, not 0"),
         ({"open": "firefox"}, "open has to be a function, async or plain, not str"),
     ],

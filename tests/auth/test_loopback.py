@@ -22,7 +22,7 @@ from anyio import (
 )
 from anyio.abc import SocketAttribute, SocketListener, SocketStream
 
-from mcp_host.auth.login.loopback import LoopbackListener, find_port
+from mcp_host.auth.login.loopback import LoopbackListener, LoopbackUri
 
 STATE = "st4te-of-this-login"
 FINE = f"?code=c0de&state={STATE}"
@@ -69,7 +69,7 @@ async def rest(stream: SocketStream) -> bytes:
 async def waiting(*, request_time: float = 30) -> AsyncIterator[Waiting]:
     """Listen inside. At the end the right redirect comes, if it has not come before."""
     with fail_after(20):
-        async with LoopbackListener.open(0, request_time=request_time) as listener:
+        async with LoopbackListener.open(LoopbackUri(), request_time=request_time) as listener:
             login = Waiting(listener.redirect_uri)
 
             async def wait() -> None:
@@ -122,7 +122,7 @@ async def test_the_redirect_comes_back_whole_and_the_person_sees_a_page() -> Non
 )
 async def test_a_refusal_is_an_answer_too_and_its_page_repeats_nothing(query: str) -> None:
     with fail_after(20):
-        async with LoopbackListener.open(0) as listener, create_task_group() as tasks:
+        async with LoopbackListener.open(LoopbackUri()) as listener, create_task_group() as tasks:
             pages: list[httpx.Response] = []
 
             async def visit() -> None:
@@ -318,7 +318,8 @@ async def test_connections_that_cannot_be_accepted_do_not_end_the_wait() -> None
         async with await create_tcp_listener(local_host="127.0.0.1") as listeners, create_task_group() as tasks:
             (real,) = listeners.listeners
             assert isinstance(real, SocketListener)
-            listener = LoopbackListener(Failing(real, OSError("too many open files"), BrokenResourceError()), 30)
+            failing = Failing(real, OSError("too many open files"), BrokenResourceError())
+            listener = LoopbackListener(failing, LoopbackUri(), 30)
             login = Waiting(listener.redirect_uri)
             tasks.start_soon(login.end)
 
@@ -328,7 +329,7 @@ async def test_connections_that_cannot_be_accepted_do_not_end_the_wait() -> None
 async def test_of_two_redirects_the_first_is_taken() -> None:
     """The second is refused, or finds the listener closed."""
     with fail_after(20):
-        async with LoopbackListener.open(0) as listener:
+        async with LoopbackListener.open(LoopbackUri()) as listener:
             login = Waiting(listener.redirect_uri)
             async with await login.connect() as first, await login.connect() as second:
                 await first.send(request(f"/callback?code=1&state={STATE}", port=login.port))
@@ -361,7 +362,7 @@ async def test_after_the_redirect_the_port_is_closed() -> None:
 async def test_a_cancelled_wait_leaves_no_socket() -> None:
     """Warnings about sockets that nobody closed are errors here."""
     with fail_after(20), CancelScope() as scope:
-        async with LoopbackListener.open(0) as listener, create_task_group() as tasks:
+        async with LoopbackListener.open(LoopbackUri()) as listener, create_task_group() as tasks:
             login = Waiting(listener.redirect_uri)
             tasks.start_soon(listener.wait_for_redirect, STATE)
             stream = await login.connect()
@@ -396,4 +397,37 @@ async def test_a_cancelled_wait_leaves_no_socket() -> None:
     ],
 )
 def test_the_port_of_an_earlier_redirect_uri_is_found(uri: str, port: int) -> None:
-    assert find_port(uri) == port
+    assert LoopbackUri().find_port(uri) == port
+
+
+@pytest.mark.parametrize(
+    ("uri", "parts"),
+    [
+        ("http://localhost:8080/oauth/callback", ("localhost", 8080, "/oauth/callback")),
+        ("http://localhost", ("localhost", 0, "")),
+        ("http://127.0.0.1/", ("127.0.0.1", 0, "/")),
+        ("http://[::1]:8080/callback", ("[::1]", 8080, "/callback")),
+    ],
+)
+def test_a_redirect_uri_of_this_machine_is_used_as_it_is_written(uri: str, parts: tuple[str, int, str]) -> None:
+    assert LoopbackUri.of(uri) == LoopbackUri(*parts)
+    assert str(LoopbackUri.of(uri)) == uri
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "https://localhost:8080/callback",
+        "http://my-app.example/callback",
+        "http://localhost:8080/callback?a=b",
+        "http://user@localhost:8080/callback",
+        "http://LOCALHOST:8080/callback",
+        "http://localhost:08080/callback",
+        "http://localhost:65536/callback",
+        "http://localhost:8080/callback#fragment",
+        "com.example.app:/callback",
+    ],
+)
+def test_a_redirect_uri_of_elsewhere_is_refused(uri: str) -> None:
+    with pytest.raises(ValueError, match=r"redirect_uri has to be|[Pp]ort"):
+        LoopbackUri.of(uri)

@@ -34,6 +34,7 @@ WORDS = [
         "--paste",
         "--client-id",
         "--client-secret-env",
+        "--redirect-uri",
         "--issuer",
         "--issuer-alias",
         "--scope",

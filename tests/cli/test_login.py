@@ -212,6 +212,18 @@ async def test_a_login_as_another_client_takes_the_place_of_the_first_only_when_
     assert "    client        mine\n" in login.out
 
 
+async def test_a_client_is_redirected_to_where_it_is_registered(site: Protected, environment: dict[str, str]) -> None:
+    await run(environment, "login", site.url)
+    client = site.server.clients["client-0"]
+    uri = client["redirect_uris"][0].replace("127.0.0.1", "localhost").replace("/callback", "/oauth/callback")
+    site.server.clients["mine"] = {**client, "redirect_uris": [uri]}
+
+    login = await run(environment, "login", site.url, "--client-id", "mine", "--redirect-uri", uri)
+
+    assert (login.code, login.err) == (0, "")
+    assert "    client        mine\n" in login.out
+
+
 async def test_login_logs_in_where_only_some_tools_want_it(environment: dict[str, str]) -> None:
     mcp = server().asgi()
 
@@ -581,6 +593,10 @@ async def test_a_header_of_the_persons_own_is_used_in_the_place_of_a_login(
         (["login"], "there is no server: give its URL"),
         (["whoami", "--", "ls"], "only a URL needs a login; a program gets its secrets by --env"),
         (["login", "http://x", "--client-secret-env", "A"], "--client-secret-env and --issuer are for a --client-id"),
+        (
+            ["login", "http://x", "--redirect-uri", "http://localhost/", "--use-device-code"],
+            "--redirect-uri is for a login in a browser: --use-device-code redirects to nowhere",
+        ),
         (
             ["tools", "http://x", "--paste", "--no-login"],
             "--no-login and --paste contradict each other: use one of them",

@@ -179,6 +179,7 @@ TIMEOUT_HELP = (
     f" or {DEFAULTS.idle_timeout:g} without a message from the server)"
 )
 
+REDIRECT_HELP = "where this client is registered to be redirected, such as http://localhost:8080/callback"
 PARAMETER_HELP = "added to the URL that you log in at, such as audience=https://api.example.com"
 ALIAS_HELP = "log in at this issuer where the server has another name for it, such as one with a slash more"
 
@@ -222,6 +223,7 @@ class Options(argparse.Namespace):
     use_device_code: bool
     client_id: str | None
     client_secret_env: str | None
+    redirect_uri: str | None
     issuer: str | None
     issuer_alias: list[tuple[str, str]]
     authorization_param: list[tuple[str, str]]
@@ -280,6 +282,8 @@ def _check_options(options: Options, parser: _Parser) -> None:
         parser.error("--client-secret-env and --issuer are for a --client-id")
     if options.authorization_param and options.use_device_code:
         parser.error("--authorization-param is for a login in a browser: --use-device-code has no URL that takes it")
+    if options.redirect_uri is not None and options.use_device_code:
+        parser.error("--redirect-uri is for a login in a browser: --use-device-code redirects to nowhere")
     ways = {"--no-login": options.no_login, "--paste": options.paste, "--use-device-code": options.use_device_code}
     if len(given := [name for name, is_given in ways.items() if is_given]) > 1:
         parser.error(f"{' and '.join(given)} contradict each other: use one of them")
@@ -392,6 +396,7 @@ def _parser(verb: str) -> _Parser:
     parser.set_defaults(model=None, output=None, pins=None, json=False, yes=False, header=[], env=[])
     parser.set_defaults(no_login=False, paste=False, use_device_code=False)
     parser.set_defaults(client_id=None, client_secret_env=None, issuer=None, issuer_alias=[], scope=[])
+    parser.set_defaults(redirect_uri=None)
     parser.set_defaults(authorization_param=[])
     parser.add_argument("operands", nargs="*", help=argparse.SUPPRESS)
     if command.server:
@@ -434,6 +439,7 @@ def _add_server_options(parser: _Parser, *, program: bool) -> None:
     add("--paste", action="store_true", help="log in with a browser on any machine, and paste the URL it ends at")
     add("--use-device-code", action="store_true", help=DEVICE_HELP)
     add("--client-id", metavar="ID", help="the client that you have registered; by default mcp-host registers itself")
+    add("--redirect-uri", metavar="URI", help=REDIRECT_HELP)
     add("--issuer", metavar="URL", help="the authorization server that this client is registered at")
     alias = partial(_pair, ALIAS)
     add("--issuer-alias", type=alias, action="append", default=[], metavar="NAME=ISSUER", help=ALIAS_HELP)

@@ -57,12 +57,11 @@ def authorization(options: Options, asking: Asking = nullcontext) -> OAuth:
     client = None
     if options.client_id:
         client = Registered(options.client_id, _secret(options), issuer=options.issuer)
-    tokens, login = FileTokens(tokens_file()), _login(options, asking)
     try:
         return OAuth(
-            tokens=tokens,
+            tokens=FileTokens(tokens_file()),
             registration=Dynamic(NAME) if client is None else client,
-            login=login,
+            login=_login(options, asking),
             issuer_aliases=dict(options.issuer_alias),
             authorization_params=dict(options.authorization_param),
             scopes=asked_scopes(options),
@@ -121,12 +120,12 @@ def _secret(options: Options) -> str | None:
 
 def _login(options: Options, asking: Asking) -> Login | OnDevice:
     if options.paste:
-        return _InTerminal(login_by_paste(), asking)
+        return _InTerminal(login_by_paste(redirect_uri=options.redirect_uri), asking)
     if options.use_device_code:
         return _OnDevice(options, asking)
     if _is_never_interactive(options):
         return _NoLogin(options)
-    return _InTerminal(login_in_browser(hint=ELSEWHERE), asking)
+    return _InTerminal(login_in_browser(redirect_uri=options.redirect_uri, hint=ELSEWHERE), asking)
 
 
 def _is_never_interactive(options: Options) -> bool:

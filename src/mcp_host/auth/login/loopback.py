@@ -1,4 +1,4 @@
-"""A listener on 127.0.0.1 for one redirect of an authorization server (RFC 8252, section 7.3).
+"""A listener on this machine for one redirect of an authorization server (RFC 8252, section 7.3).
 
 Every page that a browser shows, and every program of the machine, can send requests to it. It answers
 all but the one redirect with an error, and goes on.
@@ -10,8 +10,9 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
+from urllib.parse import urlsplit
 
 import h11
 from anyio import (
@@ -26,12 +27,14 @@ from anyio import (
 )
 from anyio.abc import SocketAttribute, SocketListener, SocketStream
 
-from mcp_host.auth.login.redirects import Parameters, read_redirect
+from mcp_host.auth.login.redirects import Parameters, check_redirect_uri, read_redirect
 
 logger = logging.getLogger(__name__)
 
 ADDRESS = "127.0.0.1"  # "the use of localhost is NOT RECOMMENDED" (RFC 8252, section 8.3)
 PATH = "/callback"
+HOSTS = {ADDRESS: ADDRESS, "localhost": ADDRESS, "[::1]": "::1"}
+"""Where to listen, by the host of a redirect URI. Some authorization servers take only one of these hosts."""
 
 BACKLOG = 64  # connections that the system accepts for us
 MAX_CONNECTIONS = 16  # at a time; a browser opens a few, and one more closes the oldest
@@ -94,36 +97,69 @@ TOO_SLOW = Page(408)
 NO_HOST = Page(421)
 
 
-def find_port(redirect_uri: str) -> int:
-    """The port of a redirect URI that such a listener has had; 0 for any other."""
-    port = redirect_uri.removeprefix(f"http://{ADDRESS}:").removesuffix(PATH)
-    number = int(port) if port.isascii() and port.isdecimal() and len(port) <= 5 else 0
-    return number if number < 65536 and redirect_uri == f"http://{ADDRESS}:{number}{PATH}" else 0
+@dataclass(frozen=True, slots=True)
+class LoopbackUri:
+    """A redirect URI of this machine. With 0 as *port* it has any."""
+
+    host: str = ADDRESS
+    port: int = 0
+    path: str = PATH
+
+    @classmethod
+    def of(cls, uri: str) -> LoopbackUri:
+        """*uri*; without a port, it has any.
+
+        Raises:
+            ValueError: It is not of this machine.
+        """
+        check_redirect_uri(uri)
+        parts = urlsplit(uri)
+        port = parts.port or 0
+        found = cls(parts.netloc.removesuffix(f":{port}"), port, parts.path)
+        if found.host not in HOSTS or str(found) != uri:
+            raise ValueError("redirect_uri has to be of this machine, such as http://localhost:8080/callback")
+        return found
+
+    def __str__(self) -> str:
+        return f"http://{self.authority}{self.path}"
+
+    @property
+    def authority(self) -> str:
+        return f"{self.host}:{self.port}" if self.port else self.host
+
+    def find_port(self, earlier: str) -> int:
+        """The port of an *earlier* redirect URI, if that differs in nothing else; else 0."""
+        with suppress(ValueError):
+            uri = LoopbackUri.of(earlier)
+            if replace(uri, port=self.port) == self:
+                return uri.port
+        return 0
 
 
 class LoopbackListener:
-    """Listens on one port of 127.0.0.1. Made by `open`."""
+    """Listens for redirects to *uri*, at the port of *listener*. Made by `open`."""
 
-    def __init__(self, listener: SocketListener, request_time: float) -> None:
+    def __init__(self, listener: SocketListener, uri: LoopbackUri, request_time: float) -> None:
         self._listener = listener
+        self._uri = replace(uri, port=listener.extra(SocketAttribute.local_port))
         self._request_time = request_time
-        self._authority = f"{ADDRESS}:{listener.extra(SocketAttribute.local_port)}"
         self._open: deque[CancelScope] = deque()
         self._redirect = ""
-        self.redirect_uri = f"http://{self._authority}{PATH}"
+        self.redirect_uri = str(self._uri)
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, port: int, *, request_time: float = REQUEST_TIME) -> AsyncIterator[LoopbackListener]:
-        """Listen on *port*; 0 is a free one. Connections wait until `wait_for_redirect`.
+    async def open(cls, uri: LoopbackUri, *, request_time: float = REQUEST_TIME) -> AsyncIterator[LoopbackListener]:
+        """Listen for redirects to *uri*. Connections wait until `wait_for_redirect`.
 
         Raises:
             OSError: The port cannot be had.
         """
-        async with await create_tcp_listener(local_host=ADDRESS, local_port=port, backlog=BACKLOG) as listeners:
+        address = HOSTS[uri.host]
+        async with await create_tcp_listener(local_host=address, local_port=uri.port, backlog=BACKLOG) as listeners:
             [listener] = listeners.listeners
             assert isinstance(listener, SocketListener)  # which its type does not say
-            yield cls(listener, request_time)
+            yield cls(listener, uri, request_time)
 
     async def wait_for_redirect(self, state: str) -> str:
         """Answer requests until one is the redirect with this *state*. Returns its URL."""
@@ -187,12 +223,12 @@ class LoopbackListener:
         return self._judge(event, state) if isinstance(event, h11.Request) else None
 
     def _judge(self, request: h11.Request, state: str) -> Page:
-        if [value for name, value in request.headers if name == b"host"] != [self._authority.encode()]:
+        if [value for name, value in request.headers if name == b"host"] != [self._uri.authority.encode()]:
             return NO_HOST  # another name that leads here: DNS rebinding
         if request.method != b"GET":
             return NO_METHOD
         target = request.target.decode("ascii")
-        if target.partition("?")[0] != PATH:
+        if target.partition("?")[0] != (self._uri.path or "/"):
             return NO_PAGE
         parameters: Parameters | None = None
         with suppress(ValueError):  # it is refused
@@ -200,5 +236,5 @@ class LoopbackListener:
         if parameters is None or self._redirect:
             logger.warning("a request for %s was refused: it is not the answer to this login", self.redirect_uri)
             return NOT_OURS
-        self._redirect = f"http://{self._authority}{target}"
+        self._redirect = f"http://{self._uri.authority}{target}"
         return AUTHORIZED if "code" in parameters and "error" not in parameters else REFUSED

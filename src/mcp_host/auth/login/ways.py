@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 from anyio import Lock, create_task_group, move_on_after
 from anyio.lowlevel import RunVar
 
 from mcp_host.auth.errors import AddressRefused, LoginFailed
-from mcp_host.auth.login.loopback import LoopbackListener, find_port
+from mcp_host.auth.login.loopback import HOSTS, LoopbackListener, LoopbackUri
 from mcp_host.auth.login.redirects import check_redirect_uri, read_redirect
 from mcp_host.auth.requests.addresses import Kind, kinds_of_host
 from mcp_host.errors import excerpt, quoted
@@ -60,7 +60,14 @@ class Login(Protocol):
         ...
 
 
-def in_browser(*, open: Opener | None = None, timeout: float = 300.0, port: int = 0, hint: str | None = None) -> Login:
+def in_browser(
+    *,
+    open: Opener | None = None,
+    timeout: float = 300.0,
+    port: int = 0,
+    redirect_uri: str | None = None,
+    hint: str | None = None,
+) -> Login:
     """Open the browser of this machine, and listen on 127.0.0.1 for the redirect, for at most *timeout* seconds.
 
     *open* takes the URL and returns whether it could be opened; a plain function runs in a thread. By default that is
@@ -70,13 +77,20 @@ def in_browser(*, open: Opener | None = None, timeout: float = 300.0, port: int 
     *port* is the one that the client is registered with; 0 is any, see RFC 8252, section 7.3. Several logins at one
     port wait for each other.
 
+    *redirect_uri* is for a client that is registered with another one of this machine:
+    ``http://localhost:8080/oauth/callback``. Without a port in it, the port is any. By default it is
+    ``http://127.0.0.1:{port}/callback``.
+
     *hint* tells the person, in a sentence, how to log in with a browser on another machine. It is shown if no browser
     opens, and ends the errors. By default only the errors say something: what a host can pass as `login` instead.
     """
     opener = open_default if open is None else as_async(open, argument="open", shape="(url: str) -> bool")
     if not 0 <= port < 65536:
         raise ValueError(f"port must be from 0 to 65535, not {port!r}")
-    return _InBrowser(opener, check_seconds("timeout", timeout, zero=False), port, hint)
+    if port and redirect_uri is not None:
+        raise ValueError("redirect_uri has the port: do not pass both")
+    uri = LoopbackUri(port=port) if redirect_uri is None else LoopbackUri.of(redirect_uri)
+    return _InBrowser(opener, check_seconds("timeout", timeout, zero=False), uri, hint)
 
 
 def paste(*, redirect_uri: str | None = None) -> Login:
@@ -99,29 +113,32 @@ def by_function(function: LoginFunction, redirect_uri: str) -> Login:
 
 
 class _InBrowser:
-    def __init__(self, opener: Callable[[str], Awaitable[bool]], timeout: float, port: int, hint: str | None) -> None:
+    def __init__(
+        self, opener: Callable[[str], Awaitable[bool]], timeout: float, uri: LoopbackUri, hint: str | None
+    ) -> None:
         self._opener = opener
         self._timeout = timeout
-        self._port = port
+        self._uri = uri
         self._hint = hint
         self._turns = RunVar[Lock]("turns at the port of a login")
 
     @asynccontextmanager
     async def open(self, preferred: str | None) -> AsyncIterator[Redirection]:
-        ports = [self._port] if self._port else [find_port(preferred or ""), 0]
+        port = self._uri.port
+        ports = [port] if port else [self._uri.find_port(preferred or ""), 0]
         async with AsyncExitStack() as stack:
-            if self._port:
+            if port:
                 await stack.enter_async_context(self._turn())
-            for port in ports:
+            for each in ports:
                 try:
-                    listener = await stack.enter_async_context(LoopbackListener.open(port))
+                    listener = await stack.enter_async_context(LoopbackListener.open(replace(self._uri, port=each)))
                     break
                 except OSError as exc:
                     failure = exc
             else:
-                where = f"port {self._port}" if self._port else "a port"
+                where = f"{f'port {port}' if port else 'a port'} of {HOSTS[self._uri.host]}"
                 reason = failure.strerror or type(failure).__name__
-                raise LoginFailed(f"the login cannot listen on {where} of 127.0.0.1 for its answer: {reason}")
+                raise LoginFailed(f"the login cannot listen on {where} for its answer: {reason}")
             yield _BrowserRedirection(listener, self._opener, self._timeout, self._hint)
 
     def _turn(self) -> Lock:
