@@ -98,6 +98,11 @@ async def test_an_answer_without_a_client_says_why(answer: JSONObject | None, st
     assert "canary" not in str(raised.value)
 
 
+async def test_a_server_without_metadata_that_registers_no_client_may_have_no_clients_at_all() -> None:
+    with pytest.raises(RegistrationFailed, match=r"HTTP 401$"):
+        await Dynamic().register(Endpoint(None, 401), server(is_assumed=True), CALLBACK, [], Steps())
+
+
 @pytest.mark.parametrize(
     ("redirect_uri", "kind"),
     [(CALLBACK, "native"), ("http://localhost:1/c", "native"), ("https://host.test/callback", "web")],

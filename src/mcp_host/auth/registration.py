@@ -187,7 +187,7 @@ class Dynamic:
             steps.add("registration", url, answer.outcome)
             # RFC 7591 has other codes for metadata that another request could mend.
             is_final = answer.status in REGISTRATION_REFUSED or answer.code == INVALID_REQUEST
-            advice = f": {BY_HAND}" if is_final else ""
+            advice = f": {BY_HAND}" if is_final and not server.is_assumed else ""
             raise RegistrationFailed(f"registration at {shown(url)}: {answer.outcome}{advice}")
         try:
             client = _read(answer.json, body["token_endpoint_auth_method"], server, redirect_uri, registered)
