@@ -18,6 +18,7 @@ from mcp_host.auth import DeviceCode, DiscoveryFailed, LoginFailed, OAuth, OnDev
 from mcp_host.testing import Server
 from tests.auth.authorization_server import AuthorizationServer, Protected, protected
 from tests.auth.world import Gate, World
+from tests.clock import with_fake_clock
 
 
 @pytest.fixture
@@ -170,14 +171,19 @@ async def test_an_answer_without_a_code_is_an_error(site: Protected, answer: dic
         await log_in(site, OnDevice(lambda code: None))
 
 
-async def test_the_token_is_kept_if_the_last_caller_is_cancelled_during_the_poll_that_brings_it() -> None:
-    """The person has logged in, and the code works only once."""
-    world, waits = World(), Waits()
+def on_device(world: World) -> OAuth:
+    """Of a person who logs in at once. It polls without a pause."""
+    waits = Waits()
     world.server.metadata["device_authorization_endpoint"] = f"{world.server.issuer}/device"
     world.server.polls[:] = [""]
-    gate = Gate(world.server, "token")
     login = OnDevice(lambda code: None, sleep=waits.sleep, now=waits.now)
-    auth = world.oauth(login=login, redirect_uri=None)
+    return world.oauth(login=login, redirect_uri=None)
+
+
+async def test_the_token_is_kept_if_the_last_caller_is_cancelled_during_the_poll_that_brings_it() -> None:
+    """The person has logged in, and the code works only once."""
+    world = World()
+    auth, gate = on_device(world), Gate(world.server, "token")
 
     async def open_later() -> None:
         await wait_all_tasks_blocked()
@@ -192,3 +198,33 @@ async def test_the_token_is_kept_if_the_last_caller_is_cancelled_during_the_poll
         assert await world.call(auth) == 200
 
     assert world.server.count("device") == 1
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_poll_that_hangs_ends_with_the_event_loop(backend: str) -> None:
+    times: list[float] = []
+
+    async def main() -> None:
+        world, reached = World(), anyio.Event()
+        auth = on_device(world)
+
+        async def hang(request: Request) -> Response:
+            reached.set()
+            try:
+                await anyio.sleep_forever()
+            finally:
+                times.append(anyio.current_time())
+            return Response()
+
+        world.server.answers["token"] = hang
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(world.call, auth)
+            await reached.wait()
+            tasks.cancel_scope.cancel()
+        times.append(anyio.current_time())
+
+    name, options = with_fake_clock(backend)
+    anyio.run(main, backend=name, backend_options=options)
+
+    left, ended = times
+    assert ended == left

@@ -234,7 +234,9 @@ class Authorization:
         self._login_limits.count(wanted.url)
         if isinstance(login, OnDevice):
             client = await self.credentials.clients.client(wanted, None)
-            return await self.credentials.obtain(wanted.by(client), lambda endpoint: login.token(endpoint, client))
+            return await self.credentials.obtain(
+                wanted.by(client), lambda endpoint: login.token(endpoint, client, self._work.uncancelled)
+            )
         preferred = known.redirect_uris[0] if known is not None and known.redirect_uris else None
         async with login.open(preferred) as redirection:
             saved, request = await self._asking(wanted, redirection.redirect_uri)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 from anyio import CancelScope, sleep
@@ -17,6 +15,7 @@ from mcp_host.auth.grants import Token, refresh_grant
 from mcp_host.auth.registration import Dynamic, OAuthClient
 from mcp_host.auth.requests.urls import shown
 from mcp_host.auth.settings import Settings
+from mcp_host.auth.shared_work import Uncancelled
 from mcp_host.auth.storage.saved import Saved
 
 logger = logging.getLogger(__name__)
@@ -38,7 +37,7 @@ class Refresher:
         self,
         credentials: Credentials,
         settings: Settings,
-        uncancelled: Callable[[], AbstractAsyncContextManager[None]],
+        uncancelled: Uncancelled,
     ) -> None:
         self._credentials = credentials
         self._entry = credentials.entry

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from anyio import CancelScope, get_cancelled_exc_class, move_on_after
 from anyio.lowlevel import checkpoint_if_cancelled
@@ -18,6 +18,9 @@ from mcp_host.concurrency.tasks import spawn
 from mcp_host.errors import CallerError
 
 T = TypeVar("T")
+
+Uncancelled: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
+"""`SharedWork.uncancelled`, of the work that is under way."""
 
 GRACE = 2.0  # seconds that the last caller, when it is cancelled, waits for work that goes on
 
@@ -82,13 +85,14 @@ class SharedWork:
         finally:
             work.is_held = False
             if work.is_abandoned:
-                work.scope.cancel()
-        await checkpoint_if_cancelled()
+                work.scope.cancel()  # at its next `await`: what the part has brought can be stored under a shield
 
     async def _run(self, work: _Work[T], function: Callable[[], Awaitable[T]]) -> None:
         try:
             with work.scope, work.ended.of_job():
-                work.value, work.failure = await function(), None
+                work.value = await function()
+                if not work.is_abandoned:
+                    work.failure = None
         except get_cancelled_exc_class() as exc:
             if cancels_current_task(exc, 0):
                 raise

@@ -30,6 +30,7 @@ from mcp_host.auth.login.limits import LOG_IN
 from mcp_host.auth.registration import OAuthClient
 from mcp_host.auth.requests.discovery import BASIC, WITHOUT_METADATA
 from mcp_host.auth.requests.urls import shown
+from mcp_host.auth.shared_work import Uncancelled
 from mcp_host.cli.arguments import NAME, Options
 from mcp_host.cli.output import Printer, UsageError, clear_status_line
 from mcp_host.errors import excerpt
@@ -147,10 +148,10 @@ class _OnDevice(OnDevice):
         self._url = _shown_url(options)
         self._asking = asking
 
-    async def token(self, endpoint: TokenEndpoint, client: OAuthClient) -> Token:
+    async def token(self, endpoint: TokenEndpoint, client: OAuthClient, uncancelled: Uncancelled) -> Token:
         async with self._asking():
             try:
-                return await super().token(endpoint, client)
+                return await super().token(endpoint, client, uncancelled)
             except DiscoveryFailed as exc:
                 raise DiscoveryFailed(f"{exc}: without a browser, log in with --paste") from exc
 

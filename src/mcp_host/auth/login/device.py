@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 
-from anyio import CancelScope, current_time, sleep
+from anyio import current_time, sleep
 
 from mcp_host.auth.errors import DiscoveryFailed, LoginFailed, TokenRequestFailed
 from mcp_host.auth.grants import Token, TokenEndpoint, authenticated
 from mcp_host.auth.registration import DEVICE_CODE, OAuthClient
 from mcp_host.auth.requests.urls import is_web, shown
+from mcp_host.auth.shared_work import Uncancelled
 from mcp_host.concurrency.asking import asking_person
 from mcp_host.errors import excerpt
 from mcp_host.handlers import as_async
@@ -53,8 +53,8 @@ class OnDevice:
         self._now = now
         self._show = _show if show is None else as_async(show, argument="show", shape="(code: DeviceCode) -> None")
 
-    async def token(self, endpoint: TokenEndpoint, client: OAuthClient) -> Token:
-        """The token, once the person has logged in.
+    async def token(self, endpoint: TokenEndpoint, client: OAuthClient, uncancelled: Uncancelled) -> Token:
+        """The token, once the person has logged in. Each poll is *uncancelled*: its answer may be the token, which is given once.
 
         Raises:
             DiscoveryFailed: The server has no device flow.
@@ -68,16 +68,20 @@ class OnDevice:
         with asking_person():
             await self._show(code)
             fields = {"grant_type": DEVICE_CODE, "device_code": device_code}
-            return await self._poll(partial(endpoint.request, client, fields), interval, lifetime, shown(code.url))
 
-    async def _poll(self, request: Callable[[], Awaitable[Token]], interval: float, lifetime: float, url: str) -> Token:
+            async def poll() -> Token:
+                async with uncancelled():
+                    return await endpoint.request(client, fields)
+
+            return await self._poll(poll, interval, lifetime, shown(code.url))
+
+    async def _poll(self, poll: Callable[[], Awaitable[Token]], interval: float, lifetime: float, url: str) -> Token:
         end = self._now() + lifetime
         where = f"the login at {url}"
         while self._now() + interval <= end:
             await self._sleep(interval)
             try:
-                with CancelScope(shield=True):  # the answer may be the token, for which the code works only once
-                    return await request()
+                return await poll()
             except TokenRequestFailed as exc:
                 match exc.code:
                     case "authorization_pending":
