@@ -19,6 +19,7 @@ import anyio
 import keyring
 import keyring.errors
 import pytest
+from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
 from keyring.core import load_keyring
@@ -429,12 +430,19 @@ async def test_a_caller_that_waits_for_another_process_blocks_no_task_and_no_rea
     assert swapped == [True]
 
 
-async def test_a_cancelled_waiter_leaves_nothing_locked_and_nothing_written(tmp_path: Path) -> None:
+async def test_a_cancelled_waiter_leaves_nothing_locked_and_nothing_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def cancel(seconds: float) -> None:
+        scope.cancel()
+        await checkpoint()
+
+    monkeypatch.setattr("mcp_host.auth.storage.turns.sleep", cancel)  # between two attempts: no thread is at work
     file = tmp_path / "tokens.json"
     store = FileTokens(file)
     with file_lock(f"{file}.lock"):
         for _ in range(3):
-            with anyio.move_on_after(0.02) as scope:
+            with anyio.CancelScope() as scope:
                 await store.swap(KEY, None, SECRET)
             assert scope.cancelled_caught
 
