@@ -754,6 +754,23 @@ def test_a_finish_reason_that_is_a_failure_is_one_that_may_pass(reason: str, cod
     assert (caught.value.code, caught.value.transient) == (code, True)
 
 
+THOUGHT: dict[str, Any] = {"type": "thinking", "thinking": [text("Su"), text("ms.")], "closed": True}
+
+
+def test_thinking_among_the_parts_of_the_content_is_kept_with_its_calls() -> None:
+    """Mistral: its thinking is a list of parts, in pieces in a stream."""
+    first, second = THOUGHT["thinking"]
+    begun = {"type": "thinking", "thinking": [first], "closed": False}
+    deltas: list[object] = ["", [begun], [{**THOUGHT, "thinking": [second]}], "a", [text("b")]]
+    calling = chunk({"tool_calls": [{**call(), "index": 0}]}, "tool_calls")
+    streamed = read_reply(folded(*[chunk({"content": delta}) for delta in deltas], calling), prompt())
+    whole = read_reply(completion("tool_calls", content=[THOUGHT, text("ab")], tool_calls=[call()]), prompt())
+
+    assert streamed == whole
+    assert whole.content == ["ab", ONE]
+    assert whole.turn == {"role": "assistant", "content": [THOUGHT, text("ab")], "tool_calls": [call()]}
+
+
 def test_other_choices_are_left_out() -> None:
     other = {"choices": [{"index": 1, "delta": {"content": "no"}, "finish_reason": "stop"}]}
 

@@ -6,7 +6,8 @@ https://developers.openai.com/api/reference/resources/chat. What the others do i
 ``max_tokens``        they know this name; many ignore ``max_completion_tokens``, and then there is no limit
 one forced tool       it is offered alone and "required": few take a tool's name, or a JSON schema, from every model
 ``tool_choice`` none  some ignore it, so no tool is offered
-reasoning             ``reasoning_content``, ``reasoning`` or ``reasoning_details``: sent back as it came, with its calls
+reasoning             ``reasoning_content``, ``reasoning``, ``reasoning_details`` or parts of the content: sent back as
+                      it came, with its calls
 streams               no index for calls, whole calls at once, a finish reason before the last delta, names repeated
 finish reason         none, also of whole answers; or one of another API
 usage                 ``completion_tokens`` without the reasoning, which only ``total_tokens`` has
@@ -96,10 +97,17 @@ FAILURES = frozenset({"error", "insufficient_system_resource", "abort"})  # Open
 CACHE_READ = ("cached_tokens", "prompt_cache_hit_tokens", "num_cached_tokens")  # OpenAI and Moonshot, DeepSeek, Mistral
 CACHE_WRITE = ("cache_write_tokens", "cache_creation_input_tokens")  # OpenAI, Alibaba
 
-REASONING = ("reasoning_content", "reasoning", "reasoning_details")
-GROWING = ("content", "refusal", "reasoning_content", "reasoning")
+DETAILS = "reasoning_details"
+REASONING = ("reasoning_content", "reasoning", DETAILS)
+GROWING = ("refusal", "reasoning_content", "reasoning")
 TEXTS = frozenset({"text", "output_text"})  # types of parts
-IN_ANSWER = frozenset({"content", "refusal"})
+GROWING_PARTS = {
+    **dict.fromkeys(TEXTS, "text"),
+    "thinking": "thinking",  # Mistral: a list of parts
+    "reasoning.text": "text",  # OpenRouter
+    "reasoning.summary": "summary",
+}
+"""What grows in the parts of a message, by their type."""
 
 DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]{1,60});base64,([A-Za-z0-9+/=]*)")
 
@@ -319,12 +327,20 @@ def _read_image(url: str) -> ImageContent:
 
 
 def _text(content: object) -> str:
-    """The text of a message. Some servers have a part or a list of parts there; those that are no text are thinking."""
-    if isinstance(content, dict):
-        content = [content]
-    if not isinstance(content, list):
-        return content if isinstance(content, str) else ""
-    return "".join(part["text"] for part in content if part.get("type") in TEXTS)
+    """The text of a message."""
+    return "".join(part["text"] for part in _parts(content) if part.get("type") in TEXTS)
+
+
+def _parts(content: object) -> Sequence[JSONObject]:
+    """The parts of a message, which may be one text, or one part. Those that are no text are thinking."""
+    match content:
+        case str() if content:
+            return [{"type": "text", "text": content}]
+        case dict():
+            return [content]
+        case list():
+            return content
+    return ()
 
 
 def _turn(message: JSONObject) -> JSONObject | None:
@@ -336,9 +352,11 @@ def _turn(message: JSONObject) -> JSONObject | None:
     """
     calls = _calls(message)
     reasoning = {name: message[name] for name in REASONING if message.get(name)}
-    if "reasoning_details" in reasoning:
+    if DETAILS in reasoning:
         reasoning.pop("reasoning", None)
-    if not calls or not (reasoning or any(call.keys() - {"function", "id", "index", "type"} for call in calls)):
+    has_thoughts = any(part.get("type") not in TEXTS for part in _parts(message.get("content")))
+    is_signed = any(call.keys() - {"function", "id", "index", "type"} for call in calls)
+    if not calls or not (reasoning or has_thoughts or is_signed):
         return None
     kept = [
         {"type": "function"}
@@ -414,40 +432,46 @@ def read_event(reply: JSONObject, event: JSONObject) -> str:
 
 def _add_delta(message: JSONObject, delta: JSONObject) -> str:
     """Add a delta to what has come of a message. Returns the text that it adds to the answer."""
-    said = ""
     for name in GROWING:
         if piece := _text(delta.get(name)):
             message.setdefault(name, []).append(piece)
-            said += piece if name in IN_ANSWER else ""
-    for detail in delta.get("reasoning_details") or ():
-        _add_detail(message.setdefault("reasoning_details", []), detail)
+    for name, parts in (("content", _parts(delta.get("content"))), (DETAILS, delta.get(DETAILS) or ())):
+        for part in parts:
+            _add_part(message.setdefault(name, []), part)
     message.setdefault("images", []).extend(delta.get("images") or ())
     for name, heard in (delta.get("audio") or {}).items():
         if name in ("data", "transcript") and heard:
             message.setdefault("audio", {}).setdefault(name, []).append(heard)
     for call in _calls(delta):
         message.setdefault(CALLS, StreamedCalls()).add(call)
-    return said
+    return _text(delta.get("content")) + _text(delta.get("refusal"))
 
 
-def _add_detail(details: list[JSONObject], delta: JSONObject) -> None:
-    """A piece of OpenRouter's reasoning goes on with the last, if both are texts of one kind and index."""
-    last = details[-1] if details else {}
+def _add_part(parts: list[JSONObject], delta: JSONObject) -> None:
+    """A part goes on with the last, if both are of one type that grows, and of one index."""
+    last = parts[-1] if parts else {}
     kind = delta.get("type")
-    field = {"reasoning.text": "text", "reasoning.summary": "summary"}.get(str(kind))
-    if field is None or (last.get("type"), last.get("index")) != (kind, delta.get("index")):
-        details.append(delta if field is None else {**delta, field: [delta.get(field) or ""]})
+    field = GROWING_PARTS.get(str(kind))
+    if field is None:
+        parts.append(delta)
         return
-    last[field].append(delta.get(field) or "")
+    piece = delta.get(field) or ""
+    pieces = piece if isinstance(piece, list) else [piece]
+    if (last.get("type"), last.get("index")) != (kind, delta.get("index")):
+        parts.append({**delta, field: [*pieces]})
+        return
+    last[field] += pieces
     last.update({name: value for name, value in delta.items() if name != field and value is not None})
 
 
 def _whole(message: JSONObject) -> JSONObject:
     """The message that has been folded, as it is without a stream."""
-    whole: JSONObject = {"role": "assistant", "content": None}
+    whole: JSONObject = {"role": "assistant"}
     whole |= {name: "".join(message[name]) for name in GROWING if name in message}
-    for name in ("images", "reasoning_details"):
+    for name in ("content", "images", DETAILS):
         whole[name] = [{key: _joined(value) for key, value in item.items()} for item in message.get(name, ())]
+    if all(part.get("type") in TEXTS for part in whole["content"]):
+        whole["content"] = _text(whole["content"]) or None
     if (spoken := message.get("audio")) and "data" in spoken:
         data = b64encode(b"".join(map(b64decode, spoken["data"]))).decode()
         whole["audio"] = {"data": data, "transcript": "".join(spoken.get("transcript", ()))}
@@ -457,7 +481,8 @@ def _whole(message: JSONObject) -> JSONObject:
 
 
 def _joined(value: object) -> object:
-    return "".join(value) if isinstance(value, list) else value
+    """The text that pieces are; other values as they are."""
+    return "".join(value) if isinstance(value, list) and value and isinstance(value[0], str) else value
 
 
 class OpenAIChatModel(ProviderModel):
