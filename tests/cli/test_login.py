@@ -531,7 +531,7 @@ async def test_a_server_that_refuses_and_has_no_oauth_is_one_to_pass_a_token_to(
     with serving(Response(status_code=401)) as origin:
         done = await run(environment, verb, f"{origin}/mcp")
 
-    first, rest, *_ = done.err.splitlines()
+    first, rest = done.err.splitlines()
     assert done.code == 10
     assert first == (
         f"mcp-host: {origin}/mcp wants authorization, and does not say where to log in. "
