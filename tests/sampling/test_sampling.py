@@ -29,6 +29,7 @@ from mcp_host.sampling import (
 from mcp_host.sampling.limits import LimitExceeded
 from mcp_host.testing.model import ScriptedModel
 from mcp_host.types import CreateMessageResult, TextContent, ToolUseContent
+from tests.clock import advance
 from tests.sampling.asking import ADD, MULTIPLY, Wire, assistant, refused, result, said, session, text, use, user, wire
 from tests.spec import assert_valid, example, example_names, needs_spec
 
@@ -380,19 +381,19 @@ async def test_handler_and_approver_may_be_plain_functions() -> None:
     assert threading.current_thread() not in threads
 
 
+@pytest.mark.adjustable_clock
 async def test_a_plain_handler_that_takes_too_long_is_left_behind() -> None:
-    began, released = threading.Event(), threading.Event()
+    released = threading.Event()
 
     def model(request: SamplingRequest) -> str:
-        began.set()
+        anyio.from_thread.run_sync(advance, 2)
         released.wait()
         return "too late"
 
-    refusal = await refused(session(model, limits=SamplingLimits(seconds=0.05)), wire())
+    refusal = await refused(session(model, limits=SamplingLimits(seconds=2)), wire())
     released.set()
 
     assert refusal.code == -32011
-    assert began.is_set()
 
 
 class Gate:
