@@ -116,15 +116,34 @@ async def test_a_login_that_fails_leaves_the_token_of_the_client_before() -> Non
     assert (world.registered, world.logins, world.refreshes) == (["a", "a b"], 2, 1)
 
 
-async def test_scopes_that_are_refused_once_they_are_registered_are_not_registered_again() -> None:
+async def test_for_scopes_that_are_refused_once_they_are_registered_the_person_is_asked_once_a_login() -> None:
     world = Strict(refuses="b")
     auth = world.oauth(scopes=["b"])
 
-    for _ in range(3):
+    for logins in (1, 2, 3):
         with pytest.raises(LoginFailed, match="invalid_scope"):
             await auth.login(world.site.url)
+        assert (world.registered, world.logins) == (["b a"] * logins, logins)
 
-    assert (world.registered, world.logins) == (["b a"], 3)
+
+async def test_scopes_that_a_server_allows_later_need_no_logout() -> None:
+    world = Strict()
+    allowed = {"a"}
+
+    async def registers_those_that_are_allowed(request: Request) -> Response:
+        response = await world.server._register(request)
+        client = world.server.clients[json.loads(bytes(response.body))["client_id"]]
+        client["scope"] = " ".join(allowed & {*client["scope"].split()})
+        return JSONResponse(client, 201)
+
+    world.server.answers["register"] = registers_those_that_are_allowed
+    auth = world.oauth(scopes=["b"])
+    with pytest.raises(LoginFailed, match="invalid_scope"):
+        await auth.login(world.site.url)
+
+    allowed.add("b")
+
+    assert await world.logged_in(auth) == ("b", "a")
 
 
 async def test_a_client_of_an_earlier_version_registers_again_only_when_its_scopes_are_refused() -> None:

@@ -23,8 +23,8 @@ MAX_SCOPES = 8192  # characters of the scopes of one login, or one registration;
 
 
 def needs_registration(client: OAuthClient, code: str | None) -> bool:
-    """Whether *client*, which was registered dynamically, has to be registered again after the error *code*."""
-    # With scopes that are known, it was registered with all those of the login, and another would not get them either.
+    """Whether a login with *client* that failed with the error *code* is tried again at once, with a new registration."""
+    # With scopes that are known, it was registered with all those of the login: the person is not asked again for nothing.
     return code in UNKNOWN_CLIENT or (code == INVALID_SCOPE and client.scopes is None)
 
 
@@ -90,8 +90,11 @@ class Clients:
         await self._entry.keep(None, lambda stored: stored == client)
 
     async def refused(self, client: OAuthClient, code: str | None) -> None:
-        """The server has refused *client* with the error *code*: a registration may end at any time."""
-        if needs_registration(client, code):
+        """The server has refused *client* with the error *code*. The next login registers another.
+
+        A registration may end at any time, and the server may allow more scopes by then.
+        """
+        if code in UNKNOWN_CLIENT or code == INVALID_SCOPE:
             await self.discard(client)
 
     async def forget(self) -> None:
