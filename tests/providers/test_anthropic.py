@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from mcp_host.errors import InputRefused
+from mcp_host.errors import InputRefused, ProviderError
 from mcp_host.providers import ModelAnswer
 from mcp_host.providers.anthropic import AnthropicModel, read_event, read_reply, write_request
 from mcp_host.providers.exchange.failures import Unfinished
@@ -423,6 +423,14 @@ def test_a_reply_with_thinking_is_kept_as_a_turn_without_empty_texts() -> None:
     reply = read_reply(message(THOUGHT, redacted, text(""), TOOL_USE, stop="tool_use"), prompt())
 
     assert (reply.content, reply.turn) == ([Call("n1", "add", {"a": 1})], [THOUGHT, redacted, TOOL_USE])
+
+
+@pytest.mark.parametrize(("code", "transient"), [("overloaded_error", True), ("invalid_request_error", False)])
+def test_an_error_behind_http_200_says_whether_to_ask_again(code: str, transient: bool) -> None:
+    with pytest.raises(ProviderError) as raised:
+        read_reply({"type": "error", "error": {"type": code, "message": "secret"}}, prompt())
+
+    assert (str(raised.value), raised.value.transient) == (f"anthropic: the model failed, {code}", transient)
 
 
 def test_texts_that_citations_divide_are_one_text() -> None:

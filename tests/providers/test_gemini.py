@@ -660,6 +660,13 @@ def test_a_stream_of_many_pieces_is_folded_in_linear_time() -> None:
     assert read_reply(reply, ASKED) == Reply(["ab" * 1000], "gemini-3-pro", "endTurn")
 
 
+def test_an_error_behind_http_200_is_raised() -> None:
+    with pytest.raises(ProviderError) as raised:
+        read_reply({"error": {"code": 503, "message": "secret", "status": "UNAVAILABLE"}}, ASKED)
+
+    assert (str(raised.value), raised.value.transient) == ("gemini: the model failed (HTTP 503), UNAVAILABLE", True)
+
+
 def test_an_error_in_a_stream_is_raised() -> None:
     with pytest.raises(ProviderError) as raised:
         read_event({}, {"error": {"code": 503, "message": "secret", "status": "UNAVAILABLE"}})

@@ -22,10 +22,11 @@ from typing import Any, assert_never
 
 from pydantic_core import from_json
 
+from mcp_host.errors import ProviderError
 from mcp_host.providers.adapter import ProviderModel
 from mcp_host.providers.exchange import schemas
 from mcp_host.providers.exchange.clients import Sdk
-from mcp_host.providers.exchange.failures import Unfinished, stream_of
+from mcp_host.providers.exchange.failures import OVERLOADED, Unfinished, code_among, stream_of
 from mcp_host.providers.exchange.names import NameRule
 from mcp_host.providers.exchange.replies import (
     Call,
@@ -352,7 +353,15 @@ def _metadata(metadata: JSONObject) -> JSONObject:
 
 
 def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
-    """What a message of the API says."""
+    """What a message of the API says.
+
+    Raises:
+        ProviderError: It is an error, behind HTTP 200, as some proxies send it.
+        Unfinished: It does not have the whole answer.
+    """
+    if reply.get("type") == "error":
+        code = code_among([object_in(reply.get("error")).get("type")])
+        raise ProviderError(PROVIDER, "the model failed", code=code, transient=code in OVERLOADED)
     stop_reason = reply.get("stop_reason")
     if OPEN in reply or not isinstance(stop_reason, str):
         raise Unfinished
@@ -515,8 +524,8 @@ class AnthropicModel(ProviderModel):
     *client* is an async client of the SDK ``anthropic``, for the API itself, Bedrock or Vertex. *options* are arguments of
     its ``messages.create``; fields that this does not name stand in ``extra_body``. To let the model think,
     set *options*: ``{"thinking": {"type": "enabled", "budget_tokens": 2048}}``. The budget is added to the tokens that
-    a request asks for. A turn in which Anthropic's own tools (`options`) take long is paused, and continued here, in a few
-    requests that each may have the tokens that the server asked for.
+    a request asks for. A turn that pauses, because Anthropic's own tools (`options`) take long or after a compaction, is
+    continued here, in a few requests that each may have the tokens that the server asked for.
     """
 
     provider = PROVIDER

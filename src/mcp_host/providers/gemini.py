@@ -380,9 +380,12 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     """What a GenerateContentResponse says.
 
     Raises:
+        ProviderError: It is an error, behind HTTP 200, as some proxies send it.
         SamplingError: It holds no answer.
         Unfinished: It does not have the whole answer.
     """
+    if "error" in reply:
+        raise _failed(reply["error"], "the model failed")
     model = reply.get("modelVersion") or prompt.model
     usage = _usage(object_in(reply.get("usageMetadata")))
     candidates = reply.get("candidates") or []
@@ -496,8 +499,7 @@ def read_event(reply: JSONObject, event: JSONObject) -> str:
         ProviderError: The event says that the stream failed.
     """
     if "error" in event:
-        status, code = status_in(event["error"].get("code")), code_among([event["error"].get("status")])
-        raise ProviderError(PROVIDER, "the stream failed", status=status, code=code)
+        raise _failed(event["error"], "the stream failed")
     added: list[str] = []
     for candidate in event.get("candidates") or ():
         if candidate.get("index", 0) == 0:
@@ -512,6 +514,10 @@ def read_event(reply: JSONObject, event: JSONObject) -> str:
     if event.get("modelVersion"):
         reply["modelVersion"] = event["modelVersion"]
     return "".join(added)
+
+
+def _failed(error: JSONObject, problem: str) -> ProviderError:
+    return ProviderError(PROVIDER, problem, status=status_in(error.get("code")), code=code_among([error.get("status")]))
 
 
 def _first(reply: JSONObject) -> JSONObject:
