@@ -121,17 +121,17 @@ def write_request(prompt: Prompt) -> JSONObject:
     Raises:
         InputRefused: The API does not take something of it.
     """
-    request = prompt.request
-    body: JSONObject = {"model": prompt.model, "max_tokens": request.max_tokens, "messages": _messages(prompt)}
-    if request.system_prompt and not request.system_prompt.isspace():
-        body["system"] = request.system_prompt
-    if request.stop_sequences:
-        for index, text in enumerate(request.stop_sequences):
+    params = prompt.request.params
+    body: JSONObject = {"model": prompt.model, "max_tokens": params.max_tokens, "messages": _messages(prompt)}
+    if params.system_prompt and not params.system_prompt.isspace():
+        body["system"] = params.system_prompt
+    if params.stop_sequences:
+        for index, text in enumerate(params.stop_sequences):
             if not text or text.isspace():
                 raise refused(f"stopSequences[{index}]", "no stop sequence of white space")
-        body["stop_sequences"] = request.stop_sequences
-    if request.metadata:
-        body["metadata"] = _metadata(request.metadata)
+        body["stop_sequences"] = params.stop_sequences
+    if params.metadata:
+        body["metadata"] = _metadata(params.metadata)
     body |= prompt.written_tools(_tools)
     return body
 
@@ -414,7 +414,9 @@ def joined(paused: JSONObject, reply: JSONObject) -> JSONObject:
 def _spent(counts: object) -> JSONObject:
     """The counts of a usage, with those that it has only in its iterations: what a compaction took, or an advisor."""
     usage = object_in(counts)
-    iterations = usage.get("iterations")
+    if "iterations" not in usage:
+        return usage
+    iterations = usage["iterations"]
     spent = {name: count for name, count in usage.items() if name != "iterations"}
     for iteration in iterations if isinstance(iterations, list) else ():
         if object_in(iteration).get("type") in APART:
@@ -543,16 +545,13 @@ class AnthropicModel(ProviderModel):
         return max_tokens > MAX_TOKENS_AT_ONCE
 
     async def request_reply(self, body: JSONObject) -> JSONObject:
-        reply = as_json(await self._create(body))
-        return await self._continued(body, reply, self._create) if is_paused(reply) else reply
+        create: Callable[..., Awaitable[object]] = self._client.messages.create
+        reply = as_json(await create(**body))
+        return await self._continued(body, reply, lambda body: create(**body)) if is_paused(reply) else reply
 
     async def fold_events(self, body: JSONObject, show: Show) -> JSONObject:
         fold = super().fold_events
         return await self._continued(body, await fold(body, show), lambda body: fold(body, show))
-
-    def _create(self, body: JSONObject) -> Awaitable[object]:
-        reply: Awaitable[object] = self._client.messages.create(**body)
-        return reply
 
     async def _continued(
         self, body: JSONObject, reply: JSONObject, ask: Callable[[JSONObject], Awaitable[object]]

@@ -126,11 +126,12 @@ def check_settings(request: SamplingRequest) -> None:
     Raises:
         InputRefused: There is one.
     """
-    if request.metadata is not None:
-        _check_json(request.metadata, "metadata")
-    if request.temperature is not None:
-        _check_json(request.temperature, "temperature")
-        if abs(request.temperature) > MAX_TEMPERATURE:
+    params = request.params
+    if params.metadata is not None:
+        _check_json(params.metadata, "metadata")
+    if params.temperature is not None:
+        _check_json(params.temperature, "temperature")
+        if abs(params.temperature) > MAX_TEMPERATURE:
             raise refused("temperature", f"{MAX_TEMPERATURE} at most")
 
 
