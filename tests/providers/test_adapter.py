@@ -69,7 +69,15 @@ async def test_a_character_of_which_two_texts_have_a_half_each_is_the_same_as_in
     blocks: list[str | None], texts: list[str | None]
 ) -> None:
     calls = {"type": "tool_use", "id": "c1", "name": "add", "input": {}}
-    content = [calls if block is None else {"type": "text", "text": block} for block in blocks]
+    search = {
+        "type": "server_tool_use",
+        "id": "s1",
+        "name": "web_search",
+        "input": {},
+    }  # texts next to each other are one
+    content = []
+    for words in blocks:
+        content += [calls if words is None else {"type": "text", "text": words}, search]
     starts = [
         {"type": "content_block_start", "index": index, "content_block": block} for index, block in enumerate(content)
     ]

@@ -371,7 +371,7 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     for block in reply["content"]:
         match block["type"]:
             case "text":
-                if not (text := block.get("text")):
+                if not (text := block["text"]):
                     continue
                 if turn and turn[-1]["type"] == "text":  # citations divide a text
                     text = f"{content.pop()}{text}"
@@ -462,11 +462,13 @@ def read_event(reply: JSONObject, event: JSONObject) -> str:
         case "content_block_delta" if OPEN in reply:
             return _add_delta(reply, event["index"], event["delta"])
         case "content_block_start" if OPEN in reply:
-            block = event["content_block"]
-            reply[OPEN][event["index"]] = (dict(block), {})
+            block = dict(event["content_block"])
+            reply[OPEN][event["index"]] = (block, {})
             if block["type"] == "fallback":
                 reply["model"] = block["to"]["model"]
-            return block.get("text") or "" if block["type"] == "text" else ""
+            if block["type"] == "text":
+                block["text"] = text = block.get("text") or ""
+                return text
         case "message_start":
             reply.update(event["message"])
             reply["content"], reply[OPEN] = [], {}
