@@ -674,6 +674,25 @@ async def test_an_old_registration_is_not_used_again_after_a_login_that_got_no_a
     assert world.server.count("register") == 2
 
 
+async def test_a_client_whose_login_got_no_answer_is_used_again_if_no_other_can_be_registered() -> None:
+    """A person may have closed the page, and some authorization servers register few clients."""
+    world, store = World(gives_refresh_tokens=False), MemoryTokens()
+    await world.call(world.oauth(tokens=store))
+    world.server.forget()
+
+    async def gives_up(url: str) -> str:
+        raise LoginFailed("nothing came back")
+
+    with pytest.raises(LoginFailed):
+        await world.call(world.oauth(login=gives_up, tokens=store))
+    world.server.answers["register"] = failing(429)
+    auth = world.oauth(tokens=store)
+
+    assert await world.call(auth) == 200
+    assert "the client has failed in its last login" in auth.explain()
+    assert len(world.server.clients) == 1
+
+
 async def test_a_new_secret_of_a_registered_client_is_used_at_once() -> None:
     world, store = World(lifetime=100, methods=["client_secret_post"]), MemoryTokens()
     client = {"redirect_uris": [CALLBACK], "token_endpoint_auth_method": "client_secret_post", "client_secret": "old"}

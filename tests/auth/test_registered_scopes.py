@@ -146,6 +146,20 @@ async def test_scopes_that_a_server_allows_later_need_no_logout() -> None:
     assert await world.logged_in(auth) == ("b", "a")
 
 
+async def test_scopes_that_are_refused_cost_no_client_where_no_other_can_be_registered() -> None:
+    world = Strict(refuses="b")
+    await world.logged_in(world.oauth(tokens=world.store))
+    with pytest.raises(LoginFailed, match="invalid_scope"):
+        await world.logged_in(world.oauth(tokens=world.store, scopes=["b"]))
+
+    async def refuses(request: Request) -> Response:
+        return Response(status_code=429)
+
+    world.server.answers["register"] = refuses
+
+    assert await world.logged_in(world.oauth(tokens=world.store)) == ("a",)
+
+
 async def test_a_client_of_an_earlier_version_registers_again_only_when_its_scopes_are_refused() -> None:
     world = Strict()
     await world.of_an_earlier_version()

@@ -246,7 +246,7 @@ class Authorization:
             except BaseException:  # no answer: the page may have said that it does not know the client
                 if saved.client == known:
                     with CancelScope(shield=True):
-                        await self.credentials.clients.discard(known)
+                        await self.credentials.clients.note_failure(known)
                 raise
         return await self._exchange(saved, request, redirected)
 

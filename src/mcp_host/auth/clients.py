@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from anyio import CancelScope
 
 from mcp_host.auth.errors import RegistrationFailed
@@ -89,13 +91,19 @@ class Clients:
         """Forget *client*, which is of no use any more. Another process may have registered a new one: it stays."""
         await self._entry.keep(None, lambda stored: stored == client)
 
+    async def note_failure(self, client: OAuthClient) -> None:
+        """A login with *client* has failed. The next one registers another, and uses *client* if that cannot be."""
+        await self._entry.keep(replace(client, has_failed=True), lambda stored: stored == client)
+
     async def refused(self, client: OAuthClient, code: str | None) -> None:
         """The server has refused *client* with the error *code*. The next login registers another.
 
         A registration may end at any time, and the server may allow more scopes by then.
         """
-        if code in UNKNOWN_CLIENT or code == INVALID_SCOPE:
+        if code in UNKNOWN_CLIENT:
             await self.discard(client)
+        elif code == INVALID_SCOPE:
+            await self.note_failure(client)
 
     async def forget(self) -> None:
         """Forget the client that is registered."""
@@ -104,29 +112,32 @@ class Clients:
     async def _register(self, registration: Dynamic, wanted: Wanted, redirect_uri: str | None) -> OAuthClient | None:
         """The client that is registered, if it can be used for the login, or a new one."""
 
-        def is_usable(client: OAuthClient | None) -> bool:
-            return client is not None and client.can_be_used(redirect_uri, self._settings.clock())
+        def is_usable(client: OAuthClient) -> bool:
+            return client.can_be_used(redirect_uri, self._settings.clock())
 
         def is_good(client: OAuthClient | None) -> bool:
-            return client is not None and is_usable(client) and client.may_ask_for(wanted.scopes)
+            if client is None or client.has_failed:
+                return False
+            return is_usable(client) and client.may_ask_for(wanted.scopes)
 
-        old = await self._entry.load()
-        if is_good(old):
-            return old
+        stored = await self._entry.load()
+        if is_good(stored):
+            return stored
         server = wanted.server
-        if is_usable(old):
-            self._steps.add("registration", server.issuer, "the client is registered without some of the scopes")
-        scopes = _scopes(wanted, old)
+        old = stored if stored is not None and is_usable(stored) else None
+        if old is not None:
+            why = "has failed in its last login" if old.has_failed else "is registered without some of the scopes"
+            self._steps.add("registration", server.issuer, f"the client {why}")
         try:
-            client = await registration.register(self._http, server, redirect_uri, scopes, self._steps)
+            client = await registration.register(self._http, server, redirect_uri, _scopes(wanted, stored), self._steps)
         except RegistrationFailed:
-            if not is_usable(old):
+            if old is None:
                 raise
             client = None
         if client is None:
-            return old if is_usable(old) else None  # many servers do not mind with which scopes it was registered
+            return old  # it may still be known, and many servers do not mind with which scopes it was registered
         with CancelScope(shield=True):
-            await self._entry.keep(client, lambda stored: not is_good(stored))  # processes agree on the first
+            await self._entry.keep(client, lambda found: not is_good(found))  # processes agree on the first
         return self._entry.value
 
 

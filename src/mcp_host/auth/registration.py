@@ -39,6 +39,8 @@ class OAuthClient:
     """A client of one authorization server. *expires_at* is in seconds since 1970; None for never.
 
     *scopes* are those that it was registered with. None if they are not known.
+
+    *has_failed* is of its last login, where another registration may help: it is used if no other can be had.
     """
 
     id: str
@@ -47,6 +49,7 @@ class OAuthClient:
     redirect_uris: tuple[str, ...] = ()
     expires_at: float | None = None
     scopes: tuple[str, ...] | None = None
+    has_failed: bool = False
 
     def can_be_used(self, redirect_uri: str | None, now: float) -> bool:
         """Whether it may be redirected to *redirect_uri*, and has not expired. None is for a login on another device."""
