@@ -856,6 +856,30 @@ async def test_a_person_is_asked_once_more_for_a_scope_that_was_not_granted(give
     assert world.logins == 2
 
 
+@pytest.mark.parametrize("again", [OAuth.login, OAuth.logout])
+async def test_a_login_that_is_asked_for_and_a_logout_forget_which_scopes_were_not_granted(
+    again: Callable[[OAuth, str], Awaitable[object]],
+) -> None:
+    world = World()
+    world.site.scope = "read"
+    auth = world.oauth(scopes=["write"])
+
+    async def grants_less(request: Request) -> Response:
+        document = json.loads(bytes((await world.server._token(request)).body))
+        document["scope"] = world.server.tokens[document["access_token"]].scope = "read"
+        return JSONResponse(document)
+
+    world.server.answers["token"] = grants_less
+    world.site.needs = lambda body: body.decode()
+    assert await world.call(auth, "write") == 403
+    assert world.logins == 2
+
+    await again(auth, world.site.url)
+    assert await world.call(auth) == 200
+    assert await world.call(auth, "write") == 403
+    assert world.logins == 4
+
+
 async def test_a_web_host_is_not_asked_once_more_for_a_scope_that_was_not_granted() -> None:
     """Its user would be redirected without end."""
     world = World()
@@ -914,6 +938,25 @@ async def test_a_server_that_wants_too_many_scopes_gets_no_login() -> None:
     with pytest.raises(LoginFailed, match="/mcp wants 9,889 characters of scopes, and 8,192 are the most"):
         await world.call(world.oauth())
     assert world.logins == 0
+
+
+async def test_scopes_that_were_granted_unasked_do_not_make_a_login_too_long() -> None:
+    world = World(metadata={"scopes_supported": ["offline_access"]})
+    unasked = [f"{number}{'x' * 2000}" for number in range(4)]
+
+    async def grants_more(request: Request) -> Response:
+        document = json.loads(bytes((await world.server._token(request)).body))
+        token = world.server.tokens[document["access_token"]]
+        document["scope"] = token.scope = " ".join([token.scope, *unasked])
+        return JSONResponse(document)
+
+    world.server.answers["token"] = grants_more
+    auth = world.oauth()
+    assert await world.call(auth) == 200
+    world.site.needs = lambda body: "y" * 2000
+
+    assert await world.call(auth) == 200
+    assert world.server.log[-2][1]["scope"] == "y" * 2000 + " offline_access"
 
 
 async def test_web_hosts_get_five_urls_for_a_server_that_wants_ever_more_scopes() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from anyio import CancelScope, move_on_after
 
-from mcp_host.auth.clients import MAX_SCOPES, needs_registration
+from mcp_host.auth.clients import MAX_SCOPES, needs_registration, with_more
 from mcp_host.auth.credentials import Credentials
 from mcp_host.auth.errors import AuthorizationNeeded, DiscoveryFailed, LoginFailed, TokenRequestFailed
 from mcp_host.auth.grants import Token
@@ -150,7 +150,7 @@ class Authorization:
 
         async def log_in() -> None:
             await self.credentials.entry.load()
-            self._login_limits.forget(url)
+            self._begin_anew(url)
             await self._log_in(self._wanted(url, resource, server, challenge))
 
         await self._work.do("log in", log_in)
@@ -173,13 +173,18 @@ class Authorization:
         async def forget() -> bool:
             async with self._work.uncancelled():  # what is forgotten can be revoked only now
                 await self._pending.forget()  # may fail: before anything is lost that a second logout would revoke
-                self._login_limits.forget(url)
+                self._begin_anew(url)
                 return await self.credentials.revoke()
 
         given_up = LoginFailed(f"{shown(self.place.resource)}: logged out before there was a token")
         return await self._work.do_instead("forget", forget, given_up)
 
     # Logging in
+
+    def _begin_anew(self, url: str) -> None:
+        """The application logs out, or asks for a login itself: what the logins before have been is forgotten."""
+        self._login_limits.forget(url)
+        self._not_granted.clear()
 
     def _are_refused(self, scopes: Set[str]) -> bool:
         """Whether *scopes* have been asked for, and another login would not give them."""
@@ -196,13 +201,12 @@ class Authorization:
             DiscoveryFailed: The server does not offer DPoP.
         """
         named = challenge.scopes or resource.scopes or ()
-        scopes = (*self.credentials.asked_scopes, *self._settings.scopes, *named)
-        if scopes:  # without any, the server gives what it gives by default
-            is_wanted = OFFLINE_ACCESS in server.scopes and self._settings.machine is None
-            offline = (OFFLINE_ACCESS,) if is_wanted else ()
-            scopes = tuple(dict.fromkeys([*scopes, *self.credentials.granted_scopes, *offline]))
+        scopes = tuple(dict.fromkeys([*self.credentials.asked_scopes, *self._settings.scopes, *named]))
         if (length := len(" ".join(scopes))) > MAX_SCOPES:
             raise LoginFailed(f"{shown(url)} wants {length:,} characters of scopes, and {MAX_SCOPES:,} are the most")
+        if scopes:  # without any, the server gives what it gives by default
+            is_wanted = OFFLINE_ACCESS in server.scopes and self._settings.machine is None
+            scopes = with_more(scopes, self.credentials.granted_scopes, (OFFLINE_ACCESS,) if is_wanted else ())
         key = self.credentials.key if self._settings.dpop else None
         if self._settings.dpop and key is None:
             if ES256 not in server.dpop_algorithms:

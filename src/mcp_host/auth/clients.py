@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from anyio import CancelScope
@@ -28,6 +29,15 @@ def needs_registration(client: OAuthClient, code: str | None) -> bool:
     """Whether a login with *client* that failed with the error *code* is tried again at once, with a new registration."""
     # With scopes that are known, it was registered with all those of the login: the person is not asked again for nothing.
     return code in UNKNOWN_CLIENT or (code == INVALID_SCOPE and client.scopes is None)
+
+
+def with_more(scopes: Sequence[str], *others: Sequence[str] | None) -> tuple[str, ...]:
+    """*scopes*, with each of the *others* that does not make them longer than `MAX_SCOPES`."""
+    for other in others:
+        union = tuple(dict.fromkeys([*scopes, *(other or ())]))
+        if len(" ".join(union)) <= MAX_SCOPES:
+            scopes = union
+    return tuple(scopes)
 
 
 class Clients:
@@ -128,8 +138,10 @@ class Clients:
         if old is not None:
             why = "has failed in its last login" if old.has_failed else "is registered without some of the scopes"
             self._steps.add("registration", server.issuer, f"the client {why}")
+        # Other resources may still need the scopes of the client before.
+        scopes = with_more(wanted.scopes, wanted.resource.scopes, None if stored is None else stored.scopes)
         try:
-            client = await registration.register(self._http, server, redirect_uri, _scopes(wanted, stored), self._steps)
+            client = await registration.register(self._http, server, redirect_uri, scopes, self._steps)
         except RegistrationFailed:
             if old is None:
                 raise
@@ -139,13 +151,3 @@ class Clients:
         with CancelScope(shield=True):
             await self._entry.keep(client, lambda found: not is_good(found))  # processes agree on the first
         return self._entry.value
-
-
-def _scopes(wanted: Wanted, old: OAuthClient | None) -> tuple[str, ...]:
-    """What to register a client for, in the place of the *old* one: other resources may still need the scopes of that."""
-    scopes = wanted.scopes
-    for more in (wanted.resource.scopes, None if old is None else old.scopes):
-        union = tuple(dict.fromkeys([*scopes, *(more or ())]))
-        if len(" ".join(union)) <= MAX_SCOPES:
-            scopes = union
-    return scopes

@@ -38,5 +38,5 @@ class LoginLimits:
         times.append(now)
 
     def forget(self, url: str) -> None:
-        """Reset the count for the server at *url*: the application has logged out, or asks for a login itself."""
+        """Reset the count for the server at *url*."""
         self._times.pop(url, None)
