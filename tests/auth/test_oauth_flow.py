@@ -1142,6 +1142,25 @@ async def test_logins_that_no_one_has_finished_in_time_are_deleted() -> None:
     assert [key for key in store._tokens if key.startswith("login ")] == [f"login {needed.value.state}"]
 
 
+async def test_a_web_host_registers_again_after_a_login_that_no_one_has_finished() -> None:
+    """The page may have said that the client is unknown: no redirect tells it."""
+    world, store = World(gives_refresh_tokens=False), MemoryTokens()
+    await world.call(world.oauth(tokens=store))
+    world.server.forget()
+    world.server.clients.clear()
+    auth = world.oauth(login=None, tokens=store)
+    with pytest.raises(AuthorizationNeeded) as needed:
+        await world.call(auth)
+    assert (await world.client().get(needed.value.url)).text == "unknown client"
+    world.now += 601
+
+    with pytest.raises(AuthorizationNeeded) as needed:
+        await world.call(auth)
+    await auth.finish(needed.value.state, await world.person(needed.value.url))
+
+    assert await world.call(auth) == 200
+
+
 async def test_all_processes_of_a_web_host_send_a_user_to_the_same_url() -> None:
     world, store, urls = World(), MemoryTokens(), []
 

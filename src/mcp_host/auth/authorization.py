@@ -182,7 +182,7 @@ class Authorization:
     # Logging in
 
     def _begin_anew(self, url: str) -> None:
-        """The application logs out, or asks for a login itself: what the logins before have been is forgotten."""
+        """The application logs out, or asks for a login itself: logins before that no longer count."""
         self._login_limits.forget(url)
         self._not_granted.clear()
 
@@ -261,6 +261,8 @@ class Authorization:
         pending = await self._pending.newest(wanted.scopes, redirect_uri)
         if pending is None:
             self._login_limits.count(wanted.url)
+            for unanswered in await self._pending.take_ended():
+                await self.credentials.clients.note_failure(unanswered.saved.client)
             pending = PendingLogin(
                 wanted.url, *await self._asking(wanted, redirect_uri), self._settings.clock() + NEEDED_TIME
             )

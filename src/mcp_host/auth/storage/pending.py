@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import TypeAdapter
@@ -61,6 +61,21 @@ class PendingLogins:
                 return pending
         return None
 
+    async def take_ended(self) -> Sequence[PendingLogin]:
+        """Those that no one has finished in time, which are deleted.
+
+        Raises:
+            TokensError: The store cannot be used.
+        """
+        taken: list[PendingLogin] = []
+        is_saved = False
+        while not is_saved:
+            listed, now = await self._listed.load() or (), self._clock()
+            taken += await self._take([login for login in listed if login.until < now])
+            left = tuple([login for login in listed if login.until >= now])
+            is_saved = left == listed or await self._listed.save(left)
+        return taken
+
     async def add(self, pending: PendingLogin) -> None:
         """Store a login.
 
@@ -69,13 +84,10 @@ class PendingLogins:
         """
         state, is_saved = pending.request.state, False
         while not is_saved:
-            listed, now = await self._listed.load() or (), self._clock()
-            ended = [login for login in listed if login.until < now]  # no one has finished them
-            left = [login for login in listed if login.until >= now]
-            is_saved = await self._listed.save((*left, ListedLogin(state, pending.until)))
+            listed = await self._listed.load() or ()
+            is_saved = await self._listed.save((*listed, ListedLogin(state, pending.until)))
         if not await _entry(self._store, state).save(pending):
             raise TokensError("the store has kept no login")
-        await self._delete(ended)
 
     async def forget(self) -> None:
         """Let none of them be finished any more.
@@ -85,11 +97,12 @@ class PendingLogins:
         """
         while listed := await self._listed.load():
             if await self._listed.save(None):
-                await self._delete(listed)
+                await self._take(listed)
 
-    async def _delete(self, logins: Iterable[ListedLogin]) -> None:
-        for login in logins:
-            await _entry(self._store, login.state).take()
+    async def _take(self, logins: Iterable[ListedLogin]) -> list[PendingLogin]:
+        """Delete *logins*. Returns those that no one has finished."""
+        taken = [await _entry(self._store, login.state).take() for login in logins]
+        return [pending for pending in taken if pending is not None]
 
 
 async def take_login(store: TokenStore, state: str, redirected: str, clock: Callable[[], float]) -> PendingLogin:
