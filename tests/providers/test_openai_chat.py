@@ -347,6 +347,11 @@ ONE = Call("c1", "add", "{}")
             "endTurn",
         ),
         (
+            completion(content=[{"type": "text", "text": None}, {"type": "output_text", "text": "a"}]),
+            ["a"],
+            "endTurn",
+        ),
+        (
             completion(content={"type": "output_text", "text": "a"}),
             ["a"],
             "endTurn",
@@ -380,7 +385,15 @@ ONE = Call("c1", "add", "{}")
     ],
     ids=[
         *("text", "empty", "calls", "calls with stop", "cut off", "filtered", "refusal", "stop sequence", "stop token"),
-        *("of Together", "in capitals", "cut off in capitals", "another reason", "parts", "a part"),
+        *(
+            "of Together",
+            "in capitals",
+            "cut off in capitals",
+            "another reason",
+            "parts",
+            "a part without its text",
+            "a part",
+        ),
         *("audio", "images"),
         *("bare call", "the call of 2023", "calls without calls", "no reason", "calls and no reason"),
         *("cut off and no reason", "an empty call", "empty audio"),
@@ -418,6 +431,19 @@ def test_a_reply_is_read(reply: dict[str, Any], content: list[object], stop_reas
             },
             {"inputTokens": 30, "outputTokens": 9, "reasoningTokens": 4},
         ),
+        (
+            {"prompt_tokens": 30, "completion_tokens": 5, "total_tokens": 39},
+            {"inputTokens": 30, "outputTokens": 9},
+        ),
+        (
+            {
+                "prompt_tokens": 30,
+                "completion_tokens": 5,
+                "total_tokens": 1039,
+                "completion_tokens_details": {"reasoning_tokens": 4},
+            },
+            {"inputTokens": 30, "outputTokens": 9, "reasoningTokens": 4},
+        ),
         ({"prompt_tokens": 30, "completion_tokens": 9, "total_tokens": 9}, {"inputTokens": 30, "outputTokens": 9}),
         (
             {"prompt_tokens": 30, "cached_tokens": 20, "prompt_tokens_details": {"cached_tokens": None}},
@@ -430,7 +456,18 @@ def test_a_reply_is_read(reply: dict[str, Any], content: list[object], stop_reas
         ),
         (None, None),
     ],
-    ids=["OpenAI", "DeepSeek", "xAI and Gemini", "a wrong total", "Moonshot", "Mistral", "Alibaba", "none"],
+    ids=[
+        "OpenAI",
+        "DeepSeek",
+        "xAI",
+        "Gemini",
+        "a total of more",
+        "a wrong total",
+        "Moonshot",
+        "Mistral",
+        "Alibaba",
+        "none",
+    ],
 )
 def test_tokens_are_counted(usage: object, counts: object) -> None:
     assert read_reply({**completion(content="a"), "usage": usage}, prompt()).usage == counts
@@ -647,6 +684,7 @@ def test_a_message_in_the_place_of_deltas_is_read_once() -> None:
     whole["choices"][0]["message"] = {"content": "ab"}
 
     assert read_reply(folded(whole), prompt()).content == ["ab"]
+    assert read_reply(folded(chunk({"role": "assistant", "content": ""}), whole), prompt()).content == ["ab"]
     assert read_reply(folded(chunk({"content": "a"}), chunk({"content": "b"}), whole), prompt()).content == ["ab"]
 
 
@@ -687,12 +725,22 @@ def test_deltas_after_the_finish_reason_count() -> None:
         folded(chunk({"content": "a"})),
         folded(chunk({"content": "a"}, usage={"completion_tokens": 1}), {"_not_done": True}),
         folded(chunk({"content": ""}, usage={"completion_tokens": 1})),
+        folded(chunk({}, usage={"completion_tokens": 0}), chunk({"content": "a"}, usage={"completion_tokens": 1})),
         completion(None, content="a"),
         {**completion(None, tool_calls=[call(arguments='{"a')]), "usage": {"completion_tokens": 1}},
         {"choices": []},
         {},
     ],
-    ids=["stream", "not done", "nothing said", "not counted", "half a call", "no choice", "nothing"],
+    ids=[
+        "stream",
+        "not done",
+        "nothing said",
+        "counted with each delta",
+        "not counted",
+        "half a call",
+        "no choice",
+        "nothing",
+    ],
 )
 def test_a_reply_that_nothing_says_is_whole_is_unfinished(reply: dict[str, Any]) -> None:
     with pytest.raises(Unfinished):
@@ -745,7 +793,7 @@ def test_an_error_behind_http_200_says_whether_to_ask_again(
 
 @pytest.mark.parametrize(
     ("reason", "code"),
-    [("error", "server_error"), ("insufficient_system_resource",) * 2, ("abort",) * 2],
+    [("error", "server_error"), ("ERROR", "server_error"), ("insufficient_system_resource",) * 2, ("abort",) * 2],
 )
 def test_a_finish_reason_that_is_a_failure_is_one_that_may_pass(reason: str, code: str) -> None:
     with pytest.raises(ProviderError) as caught:
@@ -759,9 +807,11 @@ THOUGHT: dict[str, Any] = {"type": "thinking", "thinking": [text("Su"), text("ms
 
 def test_thinking_among_the_parts_of_the_content_is_kept_with_its_calls() -> None:
     """Mistral: its thinking is a list of parts, in pieces in a stream."""
-    first, second = THOUGHT["thinking"]
-    begun = {"type": "thinking", "thinking": [first], "closed": False}
-    deltas: list[object] = ["", [begun], [{**THOUGHT, "thinking": [second]}], "a", [text("b")]]
+    opened, *rest = [
+        {"type": "thinking", "thinking": some, "closed": False}
+        for some in ([], *[[part] for part in THOUGHT["thinking"]])
+    ]
+    deltas: list[object] = ["", [opened], rest, [{**THOUGHT, "thinking": []}], "a", [text("b")]]
     calling = chunk({"tool_calls": [{**call(), "index": 0}]}, "tool_calls")
     streamed = read_reply(folded(*[chunk({"content": delta}) for delta in deltas], calling), prompt())
     whole = read_reply(completion("tool_calls", content=[THOUGHT, text("ab")], tool_calls=[call()]), prompt())
@@ -769,6 +819,24 @@ def test_thinking_among_the_parts_of_the_content_is_kept_with_its_calls() -> Non
     assert streamed == whole
     assert whole.content == ["ab", ONE]
     assert whole.turn == {"role": "assistant", "content": [THOUGHT, text("ab")], "tool_calls": [call()]}
+
+
+@pytest.mark.parametrize("name", ["content", "reasoning_details"])
+def test_lists_in_the_parts_of_a_stream_stay_as_they_are(name: str) -> None:
+    part = {"type": "reference", "reference_ids": ["1", "2"]}
+    events = [chunk({name: [part]}), chunk({"tool_calls": [piece("{}", "add", index=0, id="c1")]}, "tool_calls")]
+
+    turn = read_reply(folded(*events), prompt()).turn
+
+    assert isinstance(turn, dict)
+    assert turn[name] == [part]
+
+
+def test_an_answer_without_a_finish_reason_has_the_maximum_of_the_options() -> None:
+    reply = {**completion(None, content="a"), "usage": {"completion_tokens": 150}}
+
+    assert read_reply(reply, prompt(options={"max_tokens": 200})).stop_reason == "endTurn"
+    assert read_reply(reply, prompt(options={"max_completion_tokens": 150})).stop_reason == "maxTokens"
 
 
 def test_other_choices_are_left_out() -> None:

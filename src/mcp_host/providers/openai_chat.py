@@ -120,6 +120,7 @@ END_TIMEOUT = 1.0  # seconds for the end of a response after its last chunk: the
 OPEN = "_open"  # in a reply that is being folded: what has come of the message
 CALLS = "_calls"  # in what has come of a message: its `StreamedCalls`
 NOT_DONE = "_not_done"  # in a reply that is being folded: its stream ended without ``[DONE]``
+IS_COUNTED = "_is_counted"  # in a reply that is being folded: whether its usage came after the last delta
 
 
 # Requests
@@ -242,9 +243,10 @@ def read_reply(reply: JSONObject, prompt: Prompt, dialect: Dialect = "openai") -
     """
     choices = reply.get("choices") or []
     choice: JSONObject = choices[0] if choices else {}
-    finish_reason = choice.get("finish_reason")
-    if (error := reply.get("error") or choice.get("error")) or finish_reason in FAILURES:
-        raise model_failed(error or {"code": finish_reason, "type": "server_error"})
+    finish_reason: str = choice.get("finish_reason") or ""
+    known = finish_reason.lower()
+    if (error := reply.get("error") or choice.get("error")) or known in FAILURES:
+        raise model_failed(error or {"code": known, "type": "server_error"})
     if reply.get("object") == "error":
         raise model_failed(reply)
     if OPEN not in reply and not choice:
@@ -252,14 +254,15 @@ def read_reply(reply: JSONObject, prompt: Prompt, dialect: Dialect = "openai") -
     message: JSONObject = _whole(reply[OPEN]) if OPEN in reply else choice["message"]
     content, calls = _read_message(message, prompt), _calls(message)
     usage = _usage(object_in(reply.get("usage")))
-    if not finish_reason:
-        if NOT_DONE in reply or usage is None or not content or not _are_whole(calls):
-            raise Unfinished  # a server that is cut off itself may say [DONE], but has counted nothing
-        is_cut = usage.get("outputTokens", 0) >= prompt.request.max_tokens
-        choice = {**choice, "finish_reason": "length" if is_cut else "stop"}
-    elif NOT_DONE in reply and _known(finish_reason) == TOOL_USE and not (calls and _are_whole(calls)):
+    reason = FINISH_REASONS.get(known, finish_reason)
+    if not reason:
+        is_whole = NOT_DONE not in reply and reply.get(IS_COUNTED, True) and content and _are_whole(calls)
+        if usage is None or not is_whole:
+            raise Unfinished  # a server that is cut off itself may say [DONE], but has not counted all that it sent
+        reason = MAX_TOKENS if _is_cut(usage, prompt) else END_TURN
+    elif NOT_DONE in reply and reason == TOOL_USE and not (calls and _are_whole(calls)):
         raise Unfinished  # some servers send the finish reason before the last deltas
-    stop_reason = _stop_reason(choice, message)
+    stop_reason = _stop_reason(reason, choice, message)
     if stop_reason == END_TURN and dialect == "openai" and (own := own_call(content, prompt)) is not None:
         content, stop_reason = [own], TOOL_USE
     else:
@@ -278,15 +281,15 @@ def _are_whole(calls: Sequence[JSONObject]) -> bool:
     return all(is_object(_written(call["function"].get("arguments"))) for call in calls)
 
 
-def _known(finish_reason: str) -> str:
-    """A finish reason in the spelling of MCP, or itself."""
-    return FINISH_REASONS.get(finish_reason.lower(), finish_reason)
+def _is_cut(usage: Usage, prompt: Prompt) -> bool:
+    """Whether an answer has all tokens that it may have. The host's options may say how many."""
+    limit = total(_first(("max_tokens", "max_completion_tokens"), prompt.options)) or prompt.request.max_tokens
+    return usage.get("outputTokens", 0) >= limit
 
 
-def _stop_reason(choice: JSONObject, message: JSONObject) -> str:
+def _stop_reason(reason: str, choice: JSONObject, message: JSONObject) -> str:
     if message.get("refusal"):
         return "refusal"
-    reason = _known(choice["finish_reason"])
     if reason in (END_TURN, TOOL_USE):
         reason = TOOL_USE if _calls(message) else END_TURN
     if reason == END_TURN and isinstance(choice.get("stop_reason"), str):  # vLLM: the stop sequence
@@ -328,7 +331,7 @@ def _read_image(url: str) -> ImageContent:
 
 def _text(content: object) -> str:
     """The text of a message."""
-    return "".join(part["text"] for part in _parts(content) if part.get("type") in TEXTS)
+    return "".join(part.get("text") or "" for part in _parts(content) if part.get("type") in TEXTS)
 
 
 def _parts(content: object) -> Sequence[JSONObject]:
@@ -382,24 +385,28 @@ def _written(arguments: object) -> str:
 
 def _usage(usage: JSONObject) -> Usage | None:
     details = object_in(usage.get("prompt_tokens_details"))
+    reasoning = object_in(usage.get("completion_tokens_details")).get("reasoning_tokens")
     return token_counts(
         inputTokens=usage.get("prompt_tokens"),
-        outputTokens=_output_tokens(usage),
-        reasoningTokens=object_in(usage.get("completion_tokens_details")).get("reasoning_tokens"),
+        outputTokens=_output_tokens(usage, reasoning),
+        reasoningTokens=reasoning,
         cacheReadTokens=_first(CACHE_READ, details, usage),
         cacheWriteTokens=_first(CACHE_WRITE, details),
     )
 
 
-def _output_tokens(usage: JSONObject) -> object:
-    """What the model wrote, with its reasoning, which xAI and Gemini count in ``total_tokens`` only."""
+def _output_tokens(usage: JSONObject, reasoning: object) -> object:
+    """What the model wrote, with its reasoning, which xAI and Gemini count in ``total_tokens`` only. Gemini does not say
+    how many tokens of *reasoning* these are; where a server does, the total may have others that the model did not write.
+    """
     match [total(usage.get(name)) for name in ("prompt_tokens", "completion_tokens", "total_tokens")]:
         case [int(prompt), int(completion), int(both)]:
-            return max(completion, both - prompt)
+            more = both - prompt - completion
+            return completion + max(0, more if reasoning is None else min(more, total(reasoning) or 0))
     return usage.get("completion_tokens")
 
 
-def _first(names: Sequence[str], *counts: JSONObject) -> object:
+def _first(names: Sequence[str], *counts: Mapping[str, object]) -> object:
     """The first count that there is."""
     found = (some.get(name) for some in counts for name in names)
     return next((count for count in found if count is not None), None)
@@ -410,7 +417,8 @@ def _first(names: Sequence[str], *counts: JSONObject) -> object:
 
 def read_event(reply: JSONObject, event: JSONObject) -> str:
     """Add one chunk of a stream. Texts stay lists of pieces until the reply is read: joining them each time takes
-    quadratic time. A delta counts whether it comes before the finish reason or after it. Some servers send a whole message.
+    quadratic time. A delta counts whether it comes before the finish reason or after it. Some servers send a whole message,
+    which counts if there were no deltas.
 
     Raises:
         ProviderError: The chunk says that the model failed.
@@ -421,12 +429,18 @@ def read_event(reply: JSONObject, event: JSONObject) -> str:
         if event.get(name):
             reply[name] = event[name]
     said = ""
+    goes_on = False
     for choice in event.get("choices") or ():
         if not choice.get("index"):
             kept = reply.setdefault("choices", [{}])[0]
             kept |= {name: choice[name] for name in ("finish_reason", "stop_reason", "error") if choice.get(name)}
-            delta = choice.get("delta") or (choice.get("message") if not reply.get(OPEN) else None)
-            said += _add_delta(reply.setdefault(OPEN, {}), delta or {})
+            message, delta = reply.setdefault(OPEN, {}), choice.get("delta") or {}
+            said += _add_delta(message, delta)
+            goes_on = bool(said or _calls(delta))
+            if not message:
+                said += _add_delta(message, choice.get("message") or {})
+    if goes_on or event.get("usage"):
+        reply[IS_COUNTED] = not goes_on  # some servers count with each delta
     return said
 
 
@@ -438,7 +452,8 @@ def _add_delta(message: JSONObject, delta: JSONObject) -> str:
     for name, parts in (("content", _parts(delta.get("content"))), (DETAILS, delta.get(DETAILS) or ())):
         for part in parts:
             _add_part(message.setdefault(name, []), part)
-    message.setdefault("images", []).extend(delta.get("images") or ())
+    if images := delta.get("images"):
+        message.setdefault("images", []).extend(images)
     for name, heard in (delta.get("audio") or {}).items():
         if name in ("data", "transcript") and heard:
             message.setdefault("audio", {}).setdefault(name, []).append(heard)
@@ -455,8 +470,8 @@ def _add_part(parts: list[JSONObject], delta: JSONObject) -> None:
     if field is None:
         parts.append(delta)
         return
-    piece = delta.get(field) or ""
-    pieces = piece if isinstance(piece, list) else [piece]
+    piece = delta.get(field)
+    pieces = piece if isinstance(piece, list) else [piece or ""]
     if (last.get("type"), last.get("index")) != (kind, delta.get("index")):
         parts.append({**delta, field: [*pieces]})
         return
@@ -468,8 +483,9 @@ def _whole(message: JSONObject) -> JSONObject:
     """The message that has been folded, as it is without a stream."""
     whole: JSONObject = {"role": "assistant"}
     whole |= {name: "".join(message[name]) for name in GROWING if name in message}
-    for name in ("content", "images", DETAILS):
-        whole[name] = [{key: _joined(value) for key, value in item.items()} for item in message.get(name, ())]
+    whole["images"] = message.get("images")
+    for name in ("content", DETAILS):
+        whole[name] = [_whole_part(part) for part in message.get(name, ())]
     if all(part.get("type") in TEXTS for part in whole["content"]):
         whole["content"] = _text(whole["content"]) or None
     if (spoken := message.get("audio")) and "data" in spoken:
@@ -480,9 +496,11 @@ def _whole(message: JSONObject) -> JSONObject:
     return whole
 
 
-def _joined(value: object) -> object:
-    """The text that pieces are; other values as they are."""
-    return "".join(value) if isinstance(value, list) and value and isinstance(value[0], str) else value
+def _whole_part(part: JSONObject) -> JSONObject:
+    """A part with its text, if it has grown in pieces of one."""
+    field = GROWING_PARTS.get(str(part.get("type")), "")
+    pieces = part.get(field)
+    return {**part, field: "".join(pieces)} if pieces and isinstance(pieces[0], str) else part
 
 
 class OpenAIChatModel(ProviderModel):
