@@ -793,6 +793,23 @@ async def test_a_request_that_needs_another_scope_keeps_those_that_were_granted_
     assert [fields.get("scope") for name, fields in world.server.log if name == "authorize"] == [None, "write default"]
 
 
+async def test_scopes_that_are_granted_by_other_names_are_not_asked_for_by_these() -> None:
+    """A short name may be that of another API's scope, or of none."""
+    world = World(gives_refresh_tokens=False)
+    world.site.scope = "api://my-api/read"
+    auth = world.oauth()
+
+    async def shortens(request: Request) -> Response:
+        return JSONResponse({**json.loads(bytes((await world.server._token(request)).body)), "scope": "read"})
+
+    world.server.answers["token"] = shortens
+    assert await world.call(auth) == 200
+    world.server.forget()
+
+    assert await world.call(auth) == 200
+    assert world.server.count("authorize", scope="api://my-api/read") == world.logins == 2
+
+
 async def test_another_login_without_scopes_gets_what_the_server_gives_by_default_then() -> None:
     world = World()
     auth = world.oauth()

@@ -194,19 +194,22 @@ class Authorization:
         return self._settings.login is None or scopes <= {*self.credentials.granted_scopes, *self._not_granted}
 
     def _wanted(self, url: str, resource: Resource, server: AuthorizationServer, challenge: Challenge) -> Wanted:
-        """The scopes are those of the challenge, else those of the resource; with all that were asked for or granted before.
+        """The scopes are those of the challenge, else those of the resource; with all that were asked for before, or were given by default.
 
         Raises:
             LoginFailed: They are too many.
             DiscoveryFailed: The server does not offer DPoP.
         """
         named = challenge.scopes or resource.scopes or ()
-        scopes = tuple(dict.fromkeys([*self.credentials.asked_scopes, *self._settings.scopes, *named]))
+        asked = self.credentials.asked_scopes
+        scopes = tuple(dict.fromkeys([*asked, *self._settings.scopes, *named]))
         if (length := len(" ".join(scopes))) > MAX_SCOPES:
             raise LoginFailed(f"{shown(url)} wants {length:,} characters of scopes, and {MAX_SCOPES:,} are the most")
         if scopes:  # without any, the server gives what it gives by default
             is_wanted = OFFLINE_ACCESS in server.scopes and self._settings.machine is None
-            scopes = with_more(scopes, self.credentials.granted_scopes, (OFFLINE_ACCESS,) if is_wanted else ())
+            # Some servers grant scopes by names that cannot be asked for.
+            given = () if asked else self.credentials.granted_scopes
+            scopes = with_more(scopes, given, (OFFLINE_ACCESS,) if is_wanted else ())
         key = self.credentials.key if self._settings.dpop else None
         if self._settings.dpop and key is None:
             if ES256 not in server.dpop_algorithms:
