@@ -147,8 +147,8 @@ class ProviderModel(ABC):
         """
 
     def with_options(self, body: JSONObject, prompt: Prompt) -> JSONObject:
-        """*body* with the host's options, which win; a None leaves the field out."""
-        return merged(body, prompt.options) if prompt.options else body
+        """*body* with the host's options, which win; a None leaves the field out. It is called only if there are some."""
+        return merged(body, prompt.options)
 
     @abstractmethod
     def read_reply(self, reply: JSONObject, prompt: Prompt) -> Reply:
@@ -189,7 +189,9 @@ class ProviderModel(ABC):
             SamplingError: The answer cannot be used: it calls a tool with broken arguments.
         """
         prompt = self._prompt(request)
-        body = self.with_options(self.write_request(prompt), prompt)
+        body = self.write_request(prompt)
+        if prompt.options:
+            body = self.with_options(body, prompt)
         is_stream = self._stream or (self._may_stream and self.must_stream(body))
         try:
             if is_stream:

@@ -142,8 +142,6 @@ def with_options(body: JSONObject, prompt: Prompt) -> JSONObject:
     ``max_tokens`` is for the answer; the budget of the thinking is added. Thinking with a budget is off for a request that
     requires a tool, and in the rest of a turn whose thinking is lost.
     """
-    if not prompt.options:
-        return body
     body = merged(body, prompt.options)
     thinking = body.get("thinking")
     if not isinstance(thinking, dict) or thinking.get("type") != "enabled":
