@@ -440,6 +440,11 @@ def test_texts_that_citations_divide_are_one_text() -> None:
     assert read_reply(message(*blocks, text(" it.")), prompt()).content == ["A search.", "They halt it."]
 
 
+def test_texts_that_citations_divide_are_joined_in_linear_time() -> None:
+    """200,000 texts: joining each time would copy 200 GB."""
+    assert read_reply(message(*[text("ab" * 5)] * 200_000), prompt()).content == ["ab" * 1_000_000]
+
+
 def test_usage_counts_cached_tokens_as_input() -> None:
     usage: dict[str, Any] = {
         "cache_read_input_tokens": 100,
@@ -467,7 +472,15 @@ def test_usage_counts_what_only_the_iterations_have() -> None:
     spent = {"inputTokens": 1311, "outputTokens": 97, "cacheReadTokens": 1000}
 
     assert read_reply(message(text("ok"), iterations=ITERATIONS), prompt()).usage == spent
-    assert read_reply(message(text("ok"), iterations=7), prompt()).usage == {"inputTokens": 11, "outputTokens": 7}
+
+
+@pytest.mark.parametrize(
+    "iterations", [7, [7], [{"type": ["compaction"]}], [{"type": "compaction", "input_tokens": "1"}]]
+)
+def test_iterations_that_count_nothing_are_left_out(iterations: object) -> None:
+    read = read_reply(message(text("ok"), iterations=iterations), prompt())
+
+    assert read.usage == {"inputTokens": 11, "outputTokens": 7}
 
 
 class Pausing:

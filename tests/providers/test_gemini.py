@@ -660,11 +660,21 @@ def test_a_stream_of_many_pieces_is_folded_in_linear_time() -> None:
     assert read_reply(reply, ASKED) == Reply(["ab" * 1000], "gemini-3-pro", "endTurn")
 
 
+def test_an_error_that_is_null_is_none() -> None:
+    whole = {**reply_of({"text": "ok"}), "error": None}
+    streamed: dict[str, Any] = {}
+    read_event(streamed, whole)
+
+    assert read_reply(whole, ASKED).content == read_reply(streamed, ASKED).content == ["ok"]
+
+
 def test_an_error_behind_http_200_is_raised() -> None:
     with pytest.raises(ProviderError) as raised:
         read_reply({"error": {"code": 503, "message": "secret", "status": "UNAVAILABLE"}}, ASKED)
 
     assert (str(raised.value), raised.value.transient) == ("gemini: the model failed (HTTP 503), UNAVAILABLE", True)
+    with pytest.raises(ProviderError, match=r"^gemini: the model failed$"):
+        read_reply({"error": "secret"}, ASKED)
 
 
 def test_an_error_in_a_stream_is_raised() -> None:

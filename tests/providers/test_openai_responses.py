@@ -290,7 +290,11 @@ ONE = Call("c1", "add", '{"a":1}')
             "endTurn",
         ),
         (response({"type": "web_search_call", "id": "ws_1"}, said("3")), ["3"], "endTurn"),
-        (response({"type": "message", "content": None}, {"type": "message", "content": "3"}), ["3"], "endTurn"),
+        (
+            response({"type": "message"}, {"type": "message", "content": None}, {"type": "message", "content": "3"}),
+            ["3"],
+            "endTurn",
+        ),
         (response(said({"type": "of_next_year"}, "3")), ["3"], "endTurn"),
         (response({name: CALL[name] for name in ("type", "name", "arguments")}), [replace(ONE, id=None)], "toolUse"),
     ],
@@ -430,8 +434,17 @@ def test_a_reply_that_goes_on_is_unfinished(reply: dict[str, Any]) -> None:
         read_reply(reply, prompt())
 
 
-@pytest.mark.parametrize("after", [(), (CALL,)], ids=["alone", "before a function"])
-@pytest.mark.parametrize("kind", ["computer_call", "tool_search_call"])
+@pytest.mark.parametrize(
+    ("kind", "after"),
+    [
+        ("computer_call", []),
+        ("computer_call", [CALL]),
+        ("computer_call", [said("b")]),
+        ("mcp_approval_request", [REASONING, CALL]),
+        ("tool_search_call", []),
+        ("tool_search_call", [CALL]),
+    ],
+)
 def test_a_call_of_a_tool_that_the_host_runs_is_an_error(kind: str, after: Sequence[dict[str, Any]]) -> None:
     with pytest.raises(SamplingError, match=f"the model wrote a {kind}"):
         read_reply(response(said("a"), {"type": kind, "id": "cu_1"}, *after), prompt())

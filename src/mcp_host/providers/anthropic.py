@@ -89,7 +89,7 @@ PAUSED = frozenset({"pause_turn", "compaction"})
 conversation."""
 MAX_PAUSES = 8  # of one turn: it ends with this stop reason after them
 
-APART = frozenset({"compaction", "advisor_message"})  # iterations that the counts of a message leave out
+APART = ("compaction", "advisor_message")  # iterations that the counts of a message leave out
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 
@@ -105,9 +105,8 @@ STOP_REASONS = {
 TEXT_FIELDS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 """What grows in a stream: the field of a delta, by its type."""
 
-WHOLE_DELTAS = frozenset(
-    {"signature_delta", "compaction_delta"}
-)  # what does not grow: their fields are those of the block
+WHOLE_DELTAS = frozenset({"signature_delta", "compaction_delta"})
+"""Deltas of what does not grow. Their fields are those of the block."""
 
 OPEN = "_open"  # in a reply that is being folded: the parts of the texts of its blocks, by index and field
 
@@ -364,6 +363,7 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     if OPEN in reply or not isinstance(stop_reason, str):
         raise Unfinished
     content: list[ReplyBlock] = []
+    more: dict[int, list[str]] = {}  # by the place of a text that citations divide: how it goes on
     turn: list[JSONObject] = []
     has_hidden = False
     for block in reply["content"]:
@@ -371,9 +371,10 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
             case "text":
                 if not (text := block["text"]):
                     continue
-                if turn and turn[-1]["type"] == "text":  # citations divide a text
-                    text = f"{content.pop()}{text}"
-                content.append(text)
+                if turn and turn[-1]["type"] == "text":
+                    more.setdefault(len(content) - 1, []).append(text)
+                else:
+                    content.append(text)
             case "tool_use":
                 arguments = block["input"]
                 if isinstance(arguments, dict):
@@ -382,6 +383,8 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
             case _:  # thinking, and what the tools that Anthropic runs have left
                 has_hidden = True
         turn.append(block)
+    for place, texts in more.items():
+        content[place] = f"{content[place]}{''.join(texts)}"
     return Reply(
         content=content,
         model=reply.get("model") or prompt.model,

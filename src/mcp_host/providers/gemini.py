@@ -384,8 +384,8 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
         SamplingError: It holds no answer.
         Unfinished: It does not have the whole answer.
     """
-    if "error" in reply:
-        raise _failed(reply["error"], "the model failed")
+    if error := reply.get("error"):
+        raise _failed(object_in(error), "the model failed")
     model = reply.get("modelVersion") or prompt.model
     usage = _usage(object_in(reply.get("usageMetadata")))
     candidates = reply.get("candidates") or []
@@ -498,8 +498,8 @@ def read_event(reply: JSONObject, event: JSONObject) -> str:
     Raises:
         ProviderError: The event says that the stream failed.
     """
-    if "error" in event:
-        raise _failed(event["error"], "the stream failed")
+    if error := event.get("error"):
+        raise _failed(object_in(error), "the stream failed")
     added: list[str] = []
     for candidate in event.get("candidates") or ():
         if candidate.get("index", 0) == 0:

@@ -72,8 +72,9 @@ FOR_HOST = frozenset(
         *("shell_call", "tool_search_call"),
     }
 )
-"""Calls that no server of MCP can answer, unless the provider runs the tool itself. A model writes them only if the
-host's options have such tools."""
+"""Calls that no server of MCP can answer. A model writes them only if the host's options have such tools."""
+
+HOSTED = frozenset({"custom_tool_call", "shell_call", "tool_search_call"})  # some: xAI and OpenAI may run the tool
 
 TIED = ("phase", "namespace", "caller", "async")
 """Fields of messages and calls that MCP has no place for, and that OpenAI wants back."""
@@ -239,7 +240,7 @@ def _read_output(output: Sequence[JSONObject]) -> tuple[list[ReplyBlock], bool]:
     for item in output:
         match item["type"]:
             case "message":
-                for part in _parts(item["content"]):
+                for part in _parts(item.get("content")):
                     is_refusal = part["type"] == "refusal"
                     has_refused |= is_refusal
                     if text := part.get("refusal" if is_refusal else "text"):
@@ -261,13 +262,14 @@ def _check_calls(output: Sequence[JSONObject]) -> None:
     """Check that no call waits for the host. Those of tools that the provider runs are followed by what they led to.
 
     Raises:
-        SamplingError: The output ends with such a call, alone or among functions.
+        SamplingError: There is such a call.
     """
+    led_to_more = False
     for item in reversed(output):
-        if (kind := item["type"]) in FOR_HOST:
+        kind = item["type"]
+        if kind in FOR_HOST and not (kind in HOSTED and led_to_more):
             raise SamplingError(f"the model wrote a {kind}, which only the host's options can have asked for")
-        if kind != "function_call":
-            return
+        led_to_more |= kind != "function_call"
 
 
 def _stop_reason(reply: JSONObject, has_refused: bool, content: Sequence[object]) -> str:
