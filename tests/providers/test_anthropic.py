@@ -592,6 +592,13 @@ async def test_the_usage_of_a_paused_turn_is_that_of_all_its_requests() -> None:
     }
 
 
+async def test_an_error_in_the_place_of_how_a_paused_turn_goes_on_is_raised() -> None:
+    client = Pausing(message(SEARCH, stop="pause_turn"), {"type": "error", "error": {"type": "overloaded_error"}})
+
+    with pytest.raises(ProviderError, match=r"^anthropic: the model failed, overloaded_error$"):
+        await AnthropicModel(client, "claude")(prompt().request)
+
+
 async def test_a_turn_that_is_paused_too_often_ends_so() -> None:
     client = Pausing(*[message(text("Still."), SEARCH, stop="pause_turn")] * 20)
 

@@ -297,10 +297,11 @@ ONE = Call("c1", "add", '{"a":1}')
         ),
         (response(said({"type": "of_next_year"}, "3")), ["3"], "endTurn"),
         (response({name: CALL[name] for name in ("type", "name", "arguments")}), [replace(ONE, id=None)], "toolUse"),
+        (response({"type": "function_call", "name": "add"}), [Call(None, "add", None)], "toolUse"),
     ],
     ids=[
         *("text", "nothing", "empty", "calls", "refusal", "cut off", "filtered", "incomplete", "image", "search"),
-        *("a text alone", "a newer part", "a call without an id"),
+        *("a text alone", "a newer part", "a call without an id", "a bare call"),
     ],
 )
 def test_a_reply_is_read(reply: dict[str, Any], content: list[object], stop_reason: str) -> None:
@@ -556,6 +557,25 @@ def test_an_item_that_is_done_without_its_text_has_that_of_its_deltas(end: list[
     read_event(reply, {"type": "response.completed", "response": response(*end)})
 
     assert read_reply(reply, prompt()).content == ["3", ONE]
+
+
+def test_an_item_that_is_done_without_its_text_has_that_of_the_end() -> None:
+    reply: dict[str, Any] = {}
+    bare = {"type": "message", "id": "msg_1", "content": []}
+    read_event(reply, {"type": "response.output_item.done", "output_index": 0, "item": bare})
+    shown = read_event(reply, {"type": "response.completed", "response": response(said("3"))})
+
+    assert (read_reply(reply, prompt()).content, shown) == (["3"], "3")
+
+
+def test_an_index_that_is_null_is_the_first() -> None:
+    reply: dict[str, Any] = {}
+    for index in (None, 0):
+        event = {"type": "response.output_text.delta", "output_index": 0, "content_index": index, "delta": "a"}
+        read_event(reply, event)
+    read_event(reply, {"type": "response.completed", "response": response()})
+
+    assert read_reply(reply, prompt()).content == ["aa"]
 
 
 def test_events_without_an_index_go_to_their_item() -> None:

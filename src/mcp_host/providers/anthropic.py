@@ -409,7 +409,7 @@ def resumed(body: JSONObject, reply: JSONObject) -> JSONObject:
 def joined(paused: JSONObject, reply: JSONObject) -> JSONObject:
     """A paused turn and how it went on, as one reply."""
     usage = _added(_spent(paused.get("usage")), _spent(reply.get("usage")))
-    return {**reply, "content": [*paused["content"], *reply["content"]], "usage": usage}
+    return {**reply, "content": [*paused["content"], *(reply.get("content") or ())], "usage": usage}
 
 
 def _spent(counts: object) -> JSONObject:

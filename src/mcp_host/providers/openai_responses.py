@@ -246,7 +246,7 @@ def _read_output(output: Sequence[JSONObject]) -> tuple[list[ReplyBlock], bool]:
                     if text := part.get("refusal" if is_refusal else "text"):
                         content.append(text)
             case "function_call":
-                content.append(Call(item.get("call_id"), item["name"], text_arguments(item["arguments"])))
+                content.append(Call(item.get("call_id"), item["name"], text_arguments(item.get("arguments"))))
             case "image_generation_call" if item.get("result"):
                 kind = f"image/{item.get('output_format') or 'png'}"
                 content.append(ImageContent(data=item["result"], mime_type=kind))
@@ -354,7 +354,7 @@ def _slot(reply: JSONObject, event: JSONObject) -> JSONObject:
 
 
 def _pieces(reply: JSONObject, event: JSONObject, name: str) -> list[str]:
-    index = event.get("content_index", event.get("summary_index", 0))
+    index = event.get("content_index") or event.get("summary_index") or 0
     found: list[str] = _slot(reply, event)["pieces"].setdefault((name, index), [])
     return found
 
@@ -365,13 +365,15 @@ def _is_shown(slot: JSONObject) -> bool:
 
 
 def _output(slots: dict[int, JSONObject], last: Sequence[JSONObject]) -> list[JSONObject]:
-    """The items of a response that has ended: as they were when each was done, as its end says them, or as folded."""
-    if last:
-        return [
-            _whole(slots[index]) if index in slots and slots[index]["is_done"] else item
-            for index, item in enumerate(last)
-        ]
-    return [_whole(slots[index]) for index in sorted(slots)]
+    """The items of a response that has ended: as they were when each was done, as its end says them, or as folded. Some
+    servers leave the texts out of what is done, and have them in the end."""
+    if not last:
+        return [_whole(slots[index]) for index in sorted(slots)]
+    done = {index: _whole(slot) for index, slot in slots.items() if slot["is_done"]}
+    return [
+        {name: value or item.get(name, value) for name, value in done.get(index, item).items()}
+        for index, item in enumerate(last)
+    ]
 
 
 def _whole(slot: JSONObject) -> JSONObject:
