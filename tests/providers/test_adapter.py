@@ -69,13 +69,8 @@ async def test_a_character_of_which_two_texts_have_a_half_each_is_the_same_as_in
     blocks: list[str | None], texts: list[str | None]
 ) -> None:
     calls = {"type": "tool_use", "id": "c1", "name": "add", "input": {}}
-    search = {
-        "type": "server_tool_use",
-        "id": "s1",
-        "name": "web_search",
-        "input": {},
-    }  # texts next to each other are one
-    content = []
+    search = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}
+    content = []  # with a search after each block, because texts next to each other are one
     for words in blocks:
         content += [calls if words is None else {"type": "text", "text": words}, search]
     starts = [

@@ -27,14 +27,9 @@ def tags(union: Any) -> Iterator[str]:
 
 BLOCKS_OF_TOOLS = {  # of tools that Anthropic runs
     *("advisor_tool_result", "bash_code_execution_tool_result", "code_execution_tool_result", "container_upload"),
-    *(
-        "mcp_tool_listing",
-        "mcp_tool_result",
-        "mcp_tool_use",
-        "server_tool_use",
-        "text_editor_code_execution_tool_result",
-    ),
-    *("tool_search_tool_result", "web_fetch_tool_result", "web_search_tool_result"),
+    *("mcp_tool_listing", "mcp_tool_result", "mcp_tool_use", "server_tool_use"),
+    *("text_editor_code_execution_tool_result", "tool_search_tool_result"),
+    *("web_fetch_tool_result", "web_search_tool_result"),
 }
 STOPS = anthropic.STOP_REASONS.keys() | anthropic.PAUSED | {"refusal"}
 

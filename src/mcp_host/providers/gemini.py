@@ -454,8 +454,8 @@ def _read_parts(parts: Iterable[JSONObject]) -> Iterator[ReplyBlock]:
 
 
 def _read_part(part: JSONObject) -> ReplyBlock | None:
-    """What a part says; None of a thought, of what tools of Google have left, of only a signature, or of something newer:
-    it is part of the turn."""
+    """What a part says. None if it belongs to the turn only: a thought, what tools of Google have left, a signature alone,
+    or something newer."""
     match part:
         case {"thought": True}:
             return None
