@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import anyio
 import pytest
 from starlette.requests import Request
@@ -243,6 +245,36 @@ async def test_what_a_store_has_failed_to_change_is_changed_when_it_can_be(value
     await entry.load()
 
     assert await Entry(store, "client x", CLIENT).load() == value
+
+
+class Rewriting(MemoryTokens):
+    """Gives JSON with other spaces than it was given, as a database does that reads it."""
+
+    async def load(self, key: str) -> str | None:
+        text = await super().load(key)
+        return text and json.dumps(json.loads(text), indent=1)
+
+
+async def test_a_store_whose_texts_change_does_not_hang_a_login() -> None:
+    world = World(lifetime=100)
+    auth = world.oauth(tokens=Rewriting())
+
+    assert [await world.call(auth), await world.call(auth)] == [200, 200]
+    world.now += 200
+    with pytest.raises(TokensError, match="its swap has to compare with the text that its load gives"):
+        await world.call(auth)
+
+
+async def test_a_store_that_can_write_and_not_read_does_not_hang_a_change() -> None:
+    store = Failing()
+    await Entry(store, "client x", CLIENT).save(OAuthClient("old"))
+    entry = Entry(store, "client x", CLIENT)
+    store.failing = "client"
+    await entry.keep(OAuthClient("new"))
+    await entry.keep(OAuthClient("newer"))
+    store.failing = None
+
+    assert await entry.load() == OAuthClient("newer")
 
 
 # Logging out

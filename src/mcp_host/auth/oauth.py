@@ -191,7 +191,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         return None if authorization is None else authorization.ready(method, url)
 
     def authorized_by(self, url: str) -> object:
-        """What requests to *url* are authorized by, for transports. It equals no other of a later login. None if it is not known."""
+        """What requests to *url* are authorized by, for transports: another value after each login. None if it is not known."""
         server = self._servers.get(url)
         authorization = None if server is None else server.authorization
         return None if authorization is None else (authorization.place, authorization.credentials.token)

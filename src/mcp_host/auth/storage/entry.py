@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+MAX_REFUSED = 100  # changes in a row: other processes make one now and then
+
 
 class Entry(Generic[T]):
     """One value of a store, as it was last loaded or saved."""
@@ -36,6 +38,8 @@ class Entry(Generic[T]):
         self._is_read = False
         self._unsaved: Callable[[T | None], bool] | None = None
         """What the value replaces, if it could not be saved."""
+        self._refused = 0
+        """How many changes the store has refused since the last that it made."""
         self.value: T | None = None
         self.is_loaded = False
 
@@ -73,10 +77,13 @@ class Entry(Generic[T]):
             TokensError: The store cannot be written.
         """
         text = None if value is None else self._type.dump_json(value).decode()
-        is_saved = await self._store.swap(self._key, self._text, text)
-        if is_saved:
-            self._text, self.value, self._unsaved = text, value, None
-        return is_saved
+        if await self._store.swap(self._key, self._text, text):
+            self._text, self.value, self._unsaved, self._refused = text, value, None, 0
+            return True
+        self._refused += 1
+        if self._refused % MAX_REFUSED == 0:
+            raise TokensError("the store makes no change: its swap has to compare with the text that its load gives")
+        return False
 
     async def keep(self, value: T | None, replaces: Callable[[T | None], bool] = lambda _: True) -> None:
         """Store *value*, which cannot be gotten again, in the place of what it *replaces*: else the store's stays.

@@ -21,7 +21,10 @@ class TokenStore(Protocol):
         ...
 
     async def swap(self, key: str, old: str | None, new: str | None) -> bool:
-        """Change the value from *old* to *new*, where None is no value. False if it is not *old*: nothing changes."""
+        """Change the value from *old* to *new*, where None is no value. False if it is not *old*: nothing changes.
+
+        *old* is a text that `load` has returned or `swap` has stored. A database must not write it otherwise meanwhile.
+        """
         ...
 
     async def take(self, key: str) -> str | None:
