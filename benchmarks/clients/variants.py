@@ -30,12 +30,11 @@ from benchmarks.clients import ours
 from benchmarks.clients.drive import Driver, Model, Open, expect
 from benchmarks.clients.ours import Session
 from benchmarks.job import Job
-from mcp_host import Client, Handler, SamplingRequest
+from mcp_host import Client, Handler
 from mcp_host.auth import OAuth, Registered
 from mcp_host.middleware import AnyRequest, CallNext, Middleware
 from mcp_host.providers.anthropic import AnthropicModel
 from mcp_host.telemetry import OpenTelemetry
-from mcp_host.types import CreateMessageResult
 
 TURNS = 10
 CALLBACK = "http://127.0.0.1:1/callback"  # no one opens it
@@ -132,16 +131,6 @@ class FreeSdk:
         }
 
 
-def by_hand(model: Model) -> Handler:
-    sdk = FreeSdk(model)
-
-    async def handler(request: SamplingRequest) -> CreateMessageResult:
-        reply = await sdk.create(model="free", messages=request.messages, tools=request.tools)
-        return request.reply(reply["content"][0]["text"])
-
-    return handler
-
-
 def anthropic(model: Model) -> Handler:
     return AnthropicModel(FreeSdk(model), "free")
 
@@ -223,7 +212,7 @@ VARIANTS: dict[str, tuple[Open, Open]] = {
     "function": (ours.open, with_middleware(lambda: pass_on)),
     "otel-api": (ours.open, with_middleware(OpenTelemetry)),
     "otel-sdk": (ours.open, with_middleware(with_sdk)),
-    "anthropic": (partial(ours.open, handler=by_hand), partial(ours.open, handler=anthropic)),
+    "anthropic": (ours.open, partial(ours.open, handler=anthropic)),
     "oauth": (ours.open, with_token(ours.open)),
     "oauth-httpx": (over_httpx, with_token(over_httpx)),
     "refresh": (with_token(ours.open), with_token(ours.open, ends=True)),

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, TypedDict, get_args
 from mcp_host.errors import McpError
 from mcp_host.handlers import check_plain
 from mcp_host.providers.exchange.clients import Sdk
-from mcp_host.providers.exchange.failures import NOT_FOUND, Empty, provider_error, reading
+from mcp_host.providers.exchange.failures import NOT_FOUND, READING, Empty, provider_error
 from mcp_host.providers.exchange.names import NO_TOOLS, NameRule
 from mcp_host.providers.exchange.reasoning import AlteredHistory, ReasoningStore
 from mcp_host.providers.exchange.replies import Reply, answer_of
@@ -217,7 +217,9 @@ class ProviderModel(ABC):
         return (self.provider, self._model)
 
     def _prompt(self, request: SamplingRequest) -> Prompt:
-        check_settings(request)
+        params = request.params
+        if params.metadata is not None or params.temperature is not None:
+            check_settings(params)
         if self._metadata == "ignore" and request.metadata is not None:
             request = replace(request, params=request.params.model_copy(update={"metadata": None}))
         offer, names = None, NO_TOOLS
@@ -225,7 +227,7 @@ class ProviderModel(ABC):
             offer = self._offer = Offer.of(request, self.name_rule, self._offer)
             names = offer.names
         if not (blocks := blocks_but_texts(request)):  # nothing to check, to name or to restore
-            return Prompt(request, self._model, names, self._options, offer=offer)
+            return Prompt(request, self._model, names, self._options, {}, offer=offer)
         request = checked(request, blocks)
         names = names.and_called(request, self.name_rule)
         restored = self._reasoning.restore(request, belongs_to=self._owner, names=names, altered=self._altered_history)
@@ -237,7 +239,7 @@ class ProviderModel(ABC):
         Raises:
             SamplingError, ProviderError, Unfinished, Unreadable: It has none that can be used.
         """
-        with reading():
+        with READING:
             reply = self.read_reply(native, prompt)
             keep = None
             if reply.turn is not None:
@@ -259,7 +261,7 @@ class ProviderModel(ABC):
         async with self.request_events(body) as events:
             async for event in events:
                 await heard.add(event)
-                with reading():
+                with READING:
                     text = self.read_event(reply, event)
                     if text:
                         show(text)

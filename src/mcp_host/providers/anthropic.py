@@ -131,7 +131,8 @@ def write_request(prompt: Prompt) -> JSONObject:
         body["stop_sequences"] = params.stop_sequences
     if params.metadata:
         body["metadata"] = _metadata(params.metadata)
-    body |= prompt.written_tools(_tools)
+    if prompt.names.provider:
+        body |= prompt.written_tools(_tools)
     return body
 
 
@@ -178,17 +179,17 @@ def _messages(prompt: Prompt) -> list[JSONObject]:
     messages: list[JSONObject] = []
     for index, message in enumerate(prompt.request.messages):
         turn = prompt.turns.get(index)
-        content = _turn(turn, message) if isinstance(turn, list) else _content(message, f"messages[{index}]", prompt)
+        content = _turn(turn, message) if isinstance(turn, list) else _content(message, index, prompt)
         if content:  # a message of empty texts says nothing
             messages.append({"role": message.role, "content": content})
     if not messages:
         raise refused("messages", "no empty text, and there is nothing else")
     last = messages[-1]
-    if last["role"] == "assistant" and NO_PREFILL.search(prompt.model):
-        raise refused("messages", "no conversation that ends with an assistant's message")
-    if last["role"] == "assistant" and last["content"][-1]["type"] == "text":  # the answer goes on from it
-        text = last["content"][-1]
-        last["content"][-1] = {**text, "text": text["text"].rstrip()}
+    if last["role"] == "assistant":
+        if NO_PREFILL.search(prompt.model):
+            raise refused("messages", "no conversation that ends with an assistant's message")
+        if (text := last["content"][-1])["type"] == "text":  # the answer goes on from it
+            last["content"][-1] = {**text, "text": text["text"].rstrip()}
     return messages
 
 
@@ -198,13 +199,15 @@ def _turn(turn: Sequence[JSONObject], message: SamplingMessage) -> list[JSONObje
     return [block | {"id": _id(next(uses).id)} if block["type"] == "tool_use" else block for block in turn]
 
 
-def _content(message: SamplingMessage, where: str, prompt: Prompt) -> list[JSONObject]:
+def _content(message: SamplingMessage, index: int, prompt: Prompt) -> list[JSONObject]:
     content: list[JSONObject] = []
     after: list[JSONObject] = []  # the results, which come first
     for block in message.content:
+        if isinstance(block, TextContent):  # most blocks
+            content += _text(block.text)
+            continue
+        where = f"messages[{index}]"
         match block:
-            case TextContent(text=text):
-                content += _text(text)
             case ToolUseContent():
                 name, arguments = prompt.names.write(block.name), _arguments(block.name, block.input, prompt)
                 content.append({"type": "tool_use", "id": _id(block.id), "name": name, "input": arguments})
@@ -301,10 +304,9 @@ def _tools(prompt: Prompt) -> JSONObject:
     if tools := prompt.request.tools:
         choice = _tool_choice(prompt)
         return {"tools": [_tool(tool, prompt) for tool in tools]} | ({"tool_choice": choice} if choice else {})
-    if names := prompt.names.provider:  # of the conversation
-        stubs = [{"name": name, "input_schema": {"type": "object"}} for name in names.values()]
-        return {"tools": stubs, "tool_choice": {"type": "none"}}
-    return {}
+    called = prompt.names.provider.values()  # in the conversation
+    stubs = [{"name": name, "input_schema": {"type": "object"}} for name in called]
+    return {"tools": stubs, "tool_choice": {"type": "none"}}
 
 
 def _tool(tool: Tool, prompt: Prompt) -> JSONObject:
@@ -390,7 +392,7 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
         model=reply.get("model") or prompt.model,
         stop_reason=STOP_REASONS.get(stop_reason, stop_reason),
         turn=turn if has_hidden else None,
-        usage=_usage(_spent(reply.get("usage"))),
+        usage=_usage(reply.get("usage")),
     )
 
 
@@ -439,10 +441,12 @@ def _added(before: JSONObject, after: JSONObject) -> JSONObject:
     return usage
 
 
-def _usage(usage: JSONObject) -> Usage | None:
+def _usage(counts: object) -> Usage | None:
+    usage = _spent(counts)
+    uncached = usage.get("input_tokens")
     read, written = usage.get("cache_read_input_tokens"), usage.get("cache_creation_input_tokens")
     return token_counts(
-        inputTokens=total(usage.get("input_tokens"), read, written),
+        inputTokens=total(uncached, read, written) if read or written else uncached,
         outputTokens=usage.get("output_tokens"),
         reasoningTokens=object_in(usage.get("output_tokens_details")).get("thinking_tokens"),
         cacheReadTokens=read,

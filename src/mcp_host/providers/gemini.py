@@ -39,7 +39,7 @@ from mcp_host.errors import ProviderError, SamplingError
 from mcp_host.providers.adapter import ProviderModel
 from mcp_host.providers.exchange import schemas
 from mcp_host.providers.exchange.clients import Sdk
-from mcp_host.providers.exchange.failures import Unfinished, code_among, private, reading, status_in, stream_of
+from mcp_host.providers.exchange.failures import READING, Unfinished, code_among, private, status_in, stream_of
 from mcp_host.providers.exchange.names import NameRule
 from mcp_host.providers.exchange.replies import Call, Reply, ReplyBlock, object_in, token_counts, total
 from mcp_host.providers.exchange.requests import (
@@ -566,7 +566,7 @@ class GeminiModel(ProviderModel):
         else:
             ask = partial(self._client.models.generate_content, **asked)
             response = await anyio.to_thread.run_sync(ask, abandon_on_cancel=True)
-        with reading():
+        with READING:
             reply: JSONObject = json.loads(response.sdk_http_response.body)
         return reply
 

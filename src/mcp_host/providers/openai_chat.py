@@ -31,7 +31,7 @@ from mcp_host.errors import SamplingError
 from mcp_host.protocol.sse import Event, EventDecoder, LastEvent
 from mcp_host.providers.adapter import Arguments, ProviderModel
 from mcp_host.providers.exchange.clients import Sdk
-from mcp_host.providers.exchange.failures import Empty, Unfinished, Unreadable, reading, stream_of
+from mcp_host.providers.exchange.failures import READING, Empty, Unfinished, Unreadable, stream_of
 from mcp_host.providers.exchange.replies import (
     Call,
     Reply,
@@ -597,7 +597,7 @@ async def chunks(received: AsyncIterator[bytes], *, end_timeout: float = END_TIM
 
 def _read_whole(parts: Sequence[bytes]) -> JSONObject:
     """A whole reply, where a stream was asked for, as a chunk."""
-    with reading():
+    with READING:
         return _as_object(json.loads(b"".join(parts)))
 
 
@@ -617,7 +617,7 @@ def _last_chunks(decoder: EventDecoder, *, has_chunk: bool) -> Iterator[JSONObje
 
 
 def _read_chunk(event: Event) -> JSONObject:
-    with reading():
+    with READING:
         chunk = _as_object(json.loads(event.data))
         return {"error": chunk.get("error") or chunk} if event.type == "error" else chunk
 

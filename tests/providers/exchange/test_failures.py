@@ -25,11 +25,11 @@ from mcp_host.providers.exchange.failures import (
     BAD_HEADER,
     MISUSED,
     NOT_FOUND,
+    READING,
     Unfinished,
     Unreadable,
     code_among,
     provider_error,
-    reading,
 )
 
 SECRET = "sk-ant-secret"
@@ -366,12 +366,12 @@ def test_a_stream_that_is_cut_may_be_asked_for_again(
 
 
 def test_what_fails_while_a_reply_is_read_is_the_replys_fault() -> None:
-    with pytest.raises(Unreadable) as raised, reading():
+    with pytest.raises(Unreadable) as raised, READING:
         raise KeyError(SECRET)
 
     assert str(provider_error(raised.value, "gemini", is_stream=True)) == UNREADABLE
     for error in (Unfinished(), SamplingError("the model called 'add' without its arguments")):
-        with pytest.raises(type(error)), reading():
+        with pytest.raises(type(error)), READING:
             raise error
 
 

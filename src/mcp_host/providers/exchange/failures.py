@@ -72,13 +72,7 @@ class Unreadable(Exception):
     """A reply that is none of the API's. The cause says more."""
 
 
-class reading:  # named as `contextlib.suppress`; a generator with `contextmanager` is slower, and each event enters it
-    """What fails inside fails because of the reply that is read.
-
-    Raises:
-        Unreadable: It is none of the API's.
-    """
-
+class _Reading:  # a generator with `contextmanager` is slower, and each event enters it
     __slots__ = ()
 
     def __enter__(self) -> None:
@@ -87,6 +81,14 @@ class reading:  # named as `contextlib.suppress`; a generator with `contextmanag
     def __exit__(self, kind: object, exc: BaseException | None, traceback: object) -> None:
         if exc is not None and isinstance(exc, Exception) and not isinstance(exc, McpError | Unfinished):
             raise Unreadable from exc
+
+
+READING = _Reading()
+"""What fails inside fails because of the reply that is read.
+
+Raises:
+    Unreadable: It is none of the API's.
+"""
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from pydantic_core import from_json
 
 from mcp_host.errors import SamplingError, quoted
-from mcp_host.providers.exchange.failures import reading
+from mcp_host.providers.exchange.failures import READING
 from mcp_host.providers.exchange.requests import Prompt, check_written, plain_base64
 from mcp_host.providers.exchange.texts import paired, place_of_stop
 from mcp_host.sampling.request import ModelAnswer, SamplingRequest, Usage
@@ -193,7 +193,7 @@ def as_json(value: Any) -> JSONObject:
     """The JSON of an SDK's object, with fields that the SDK does not know, and without those that the API did not send."""
     if isinstance(value, dict):
         return value
-    with reading():  # the text of a page, where a proxy answers
+    with READING:  # the text of a page, where a proxy answers
         dumped: JSONObject = value.model_dump(mode="json", exclude_unset=True, warnings=False)
     return dumped
 

@@ -22,6 +22,7 @@ from mcp_host.types import (
     AudioContent,
     BlobResourceContents,
     ContentBlock,
+    CreateMessageRequestParams,
     EmbeddedResource,
     ImageContent,
     JSONObject,
@@ -120,13 +121,12 @@ class Prompt:
 # What is refused before a provider is asked
 
 
-def check_settings(request: SamplingRequest) -> None:
+def check_settings(params: CreateMessageRequestParams) -> None:
     """Refuse values that JSON does not have. Each SDK fails at them in its own way.
 
     Raises:
         InputRefused: There is one.
     """
-    params = request.params
     if params.metadata is not None:
         _check_json(params.metadata, "metadata")
     if params.temperature is not None:
@@ -137,12 +137,12 @@ def check_settings(request: SamplingRequest) -> None:
 
 def blocks_but_texts(request: SamplingRequest) -> list[tuple[int, SamplingMessageContentBlock]]:
     """The other blocks of the conversation, with the index of their message: most requests have none."""
-    return [
-        (index, block)
-        for index, message in enumerate(request.messages)
-        for block in message.content
-        if not isinstance(block, TextContent)
-    ]
+    blocks: list[tuple[int, SamplingMessageContentBlock]] = []
+    for index, message in enumerate(request.params.messages):
+        for block in message.content:
+            if not isinstance(block, TextContent):
+                blocks.append((index, block))
+    return blocks
 
 
 def checked(request: SamplingRequest, blocks: Sequence[tuple[int, SamplingMessageContentBlock]]) -> SamplingRequest:
