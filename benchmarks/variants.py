@@ -74,7 +74,13 @@ COMPARISONS = {
     ),
     "adapter": Comparison(
         batches("stdio-sampling", "stdio-sampling-tools", "http-sampling"),
-        [Variant("anthropic", "`AnthropicModel`")],
+        [
+            Variant("anthropic", "`AnthropicModel`"),
+            Variant("openai", "`OpenAIModel`"),
+            Variant("openai-chat", "`OpenAIChatModel`"),
+            Variant("gemini", "`GeminiModel`"),
+            Variant("ollama", "`OllamaModel`"),
+        ],
         goal=1.15,
     ),
     "oauth": Comparison(

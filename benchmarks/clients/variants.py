@@ -28,12 +28,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from benchmarks.clients import ours
 from benchmarks.clients.drive import Driver, Model, Open, expect
+from benchmarks.clients.free_models import ADAPTERS
 from benchmarks.clients.ours import Session
 from benchmarks.job import Job
-from mcp_host import Client, Handler
+from mcp_host import Client
 from mcp_host.auth import OAuth, Registered
 from mcp_host.middleware import AnyRequest, CallNext, Middleware
-from mcp_host.providers.anthropic import AnthropicModel
 from mcp_host.telemetry import OpenTelemetry
 
 TURNS = 10
@@ -106,33 +106,6 @@ def with_sdk() -> OpenTelemetry:
     tracer_provider = TracerProvider()
     tracer_provider.add_span_processor(SimpleSpanProcessor(InMemorySpanExporter()))
     return OpenTelemetry(tracer_provider=tracer_provider, meter_provider=MeterProvider([InMemoryMetricReader()]))
-
-
-# Adapters
-
-
-class FreeSdk:
-    """Stands for the client of an SDK: the model costs nothing, so what is measured is the adapter."""
-
-    def __init__(self, model: Model) -> None:
-        self.messages = self
-        self._model = model
-
-    async def create(self, **body: Any) -> dict[str, Any]:
-        return {
-            "id": "msg_1",
-            "type": "message",
-            "role": "assistant",
-            "model": body["model"],
-            "content": [{"type": "text", "text": self._model(len(body.get("tools", ())), len(body["messages"]))}],
-            "stop_reason": "end_turn",
-            "stop_sequence": None,
-            "usage": {"input_tokens": 11, "output_tokens": 7},
-        }
-
-
-def anthropic(model: Model) -> Handler:
-    return AnthropicModel(FreeSdk(model), "free")
 
 
 # OAuth
@@ -212,7 +185,7 @@ VARIANTS: dict[str, tuple[Open, Open]] = {
     "function": (ours.open, with_middleware(lambda: pass_on)),
     "otel-api": (ours.open, with_middleware(OpenTelemetry)),
     "otel-sdk": (ours.open, with_middleware(with_sdk)),
-    "anthropic": (ours.open, partial(ours.open, handler=anthropic)),
+    **{name: (ours.open, partial(ours.open, handler=adapter)) for name, adapter in ADAPTERS.items()},
     "oauth": (ours.open, with_token(ours.open)),
     "oauth-httpx": (over_httpx, with_token(over_httpx)),
     "refresh": (with_token(ours.open), with_token(ours.open, ends=True)),
