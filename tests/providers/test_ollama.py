@@ -7,6 +7,7 @@ import os
 import random
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ import pytest
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
 from mcp_host.providers.exchange.failures import Unfinished
 from mcp_host.providers.exchange.replies import Call, Reply, answer_of
-from mcp_host.providers.exchange.requests import Prompt
+from mcp_host.providers.exchange.requests import Offer, Prompt
 from mcp_host.providers.ollama import OllamaModel, read_event, read_reply, with_options, write_request
 from tests.providers import prompts
 from tests.providers.conftest import Serve
@@ -255,6 +256,19 @@ def test_one_of_several_required_tools_is_a_name_and_arguments() -> None:
     assert body["format"] == {"anyOf": [call("add", ADD["inputSchema"]), call("files/read text", read)]}
     assert "tools" not in body
     assert body["messages"][0]["content"].startswith("Call one of these tools.")
+
+
+@pytest.mark.parametrize(
+    ("choice", "field"), [({"mode": "required"}, "format"), ({"mode": "auto"}, "tools")], ids=["required", "auto"]
+)
+def test_tools_that_a_server_repeats_are_written_once(choice: object, field: str) -> None:
+    """Those that are required are in the system prompt of each request, too."""
+    asked = prompt(systemPrompt="Be brief.", tools=[ADD, READ], toolChoice=choice)
+    asked.offer = Offer.of(asked.request, OllamaModel.name_rule, None)
+    first, second = write_request(asked), write_request(asked)
+
+    assert second[field] is first[field]
+    assert second == first == write_request(replace(asked, offer=None))
 
 
 @pytest.mark.parametrize("choice", [{"mode": "required"}, {"mode": "auto"}], ids=["required", "auto"])

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, assert_never
 
@@ -31,7 +31,7 @@ from mcp_host.providers.exchange import schemas
 from mcp_host.providers.exchange.clients import Sdk
 from mcp_host.providers.exchange.failures import Unfinished, Unreadable, private
 from mcp_host.providers.exchange.names import NameRule
-from mcp_host.providers.exchange.replies import Call, Reply, read_arguments, text_arguments, token_counts
+from mcp_host.providers.exchange.replies import Call, Reply, ReplyBlock, read_arguments, text_arguments, token_counts
 from mcp_host.providers.exchange.requests import (
     Prompt,
     file_text,
@@ -53,14 +53,13 @@ from mcp_host.types import (
     ImageContent,
     JSONObject,
     ResourceLink,
-    SamplingMessage,
     TextContent,
     Tool,
     ToolResultContent,
     ToolUseContent,
 )
 from mcp_host.types.content import ContentBlock
-from mcp_host.types.sampling import END_TURN, MAX_TOKENS
+from mcp_host.types.sampling import END_TURN, MAX_TOKENS, SamplingMessageContentBlock
 
 PROVIDER = "ollama"
 
@@ -85,24 +84,24 @@ def write_request(prompt: Prompt) -> JSONObject:
     Raises:
         InputRefused: Ollama cannot take something of it.
     """
-    request = prompt.request
-    if request.metadata:
+    params = prompt.request.params
+    if params.metadata:
         raise refused("metadata", "none")
-    options: JSONObject = {"num_predict": min(request.max_tokens, MAX_NUM_PREDICT)}
-    if request.temperature is not None:
-        options["temperature"] = request.temperature
-    if request.stop_sequences:
-        options["stop"] = request.stop_sequences
-    body: JSONObject = {"model": prompt.model, "messages": [], "options": options}
-    system = [request.system_prompt] if request.system_prompt else []
-    if tools := _required(request):
-        body["format"] = _format(tools)
-        system.append(_instructions(tools))
-    elif request.may_use_tools:
-        body["tools"] = [_tool(tool) for tool in request.tools]
+    options: JSONObject = {"num_predict": min(params.max_tokens, MAX_NUM_PREDICT)}
+    if params.temperature is not None:
+        options["temperature"] = params.temperature
+    if params.stop_sequences:
+        options["stop"] = params.stop_sequences
+    messages: list[JSONObject] = []
+    body: JSONObject = {"model": prompt.model, "messages": messages, "options": options}
+    system = [params.system_prompt] if params.system_prompt else []
+    if params.tools:
+        tools = prompt.written_tools(_tools)
+        body |= tools["fields"]
+        system += tools["instructions"]
     if system:
-        body["messages"].append({"role": "system", "content": "\n\n".join(system)})
-    body["messages"] += _messages(prompt)
+        messages.append({"role": "system", "content": "\n\n".join(system)})
+    messages += _messages(prompt)
     return body
 
 
@@ -121,9 +120,18 @@ def with_options(body: JSONObject, prompt: Prompt) -> JSONObject:
     return merged(body, fields)
 
 
+def _tools(prompt: Prompt) -> JSONObject:
+    """What the tools on offer add to a request: the ``fields`` of it, and the ``instructions`` of its system prompt."""
+    request = prompt.request
+    if required := _required(request):
+        return {"fields": {"format": _format(required)}, "instructions": [_instructions(required)]}
+    fields = {"tools": [_tool(tool) for tool in request.tools]} if request.may_use_tools else {}
+    return {"fields": fields, "instructions": []}
+
+
 def _required(request: SamplingRequest) -> Sequence[Tool]:
     """The tools of which the answer must call one; empty if it need not."""
-    if not request.must_use_tools or not request.may_use_tools:
+    if not request.must_use_tools:
         return ()
     named = request.required_tool
     return [tool for tool in request.tools if named is None or tool.name == named]
@@ -161,64 +169,73 @@ def _tool(tool: Tool) -> JSONObject:
     return {"type": "function", "function": function}
 
 
-def _messages(prompt: Prompt) -> Iterator[JSONObject]:
-    names: dict[str, str] = {}
-    order: dict[str, int] = {}
-    for index, message in enumerate(prompt.request.messages):
-        for use in message.tool_uses:
-            names[use.id], order[use.id] = use.name, len(order)
-        where = f"messages[{index}]"
-        results = [block for block in message.content if isinstance(block, ToolResultContent)]
+def _messages(prompt: Prompt) -> list[JSONObject]:
+    messages: list[JSONObject] = []
+    called: dict[str, tuple[int, str]] = {}  # by its id: the place of a call, and the name of its tool
+    for index, message in enumerate(prompt.request.params.messages):
+        if message.role == "assistant":
+            for use in message.tool_uses:
+                called[use.id] = (len(called), use.name)
         turn = prompt.turns.get(index)
-        if results:
-            for result in sorted(results, key=lambda result: order[result.tool_use_id]):
-                yield _result(result, names[result.tool_use_id], where)
+        if called and (results := [block for block in message.content if isinstance(block, ToolResultContent)]):
+            results.sort(key=lambda result: called[result.tool_use_id])
+            messages += [_result(result, called[result.tool_use_id][1], index) for result in results]
         elif isinstance(turn, dict):
-            yield turn
+            messages.append(turn)
         else:
-            yield _message(message, where)
+            messages.append({"role": message.role, **_content(message.content, index)})
+    return messages
 
 
-def _message(message: SamplingMessage, where: str) -> JSONObject:
-    said = [block for block in message.content if not isinstance(block, ToolUseContent | ToolResultContent)]
-    written = {"role": message.role, **_content(said, where)}
-    if message.tool_uses:
-        written["tool_calls"] = [{"function": {"name": use.name, "arguments": use.input}} for use in message.tool_uses]
-    return written
-
-
-def _result(result: ToolResultContent, name: str, where: str) -> JSONObject:
+def _result(result: ToolResultContent, name: str, index: int) -> JSONObject:
     failed = [TextContent(text="The tool failed:")] if result.is_error else []
-    return {"role": "tool", "tool_name": name, **_content([*failed, *result_content(result)], where)}
+    return {"role": "tool", "tool_name": name, **_content([*failed, *result_content(result)], index)}
 
 
-def _content(blocks: Sequence[ContentBlock], where: str) -> JSONObject:
-    """The texts, joined, and the images as base64."""
+def _content(blocks: Sequence[SamplingMessageContentBlock | ContentBlock], index: int) -> JSONObject:
+    """The texts, joined, the images as base64, and the calls."""
     texts: list[str] = []
     images: list[str] = []
+    calls: list[JSONObject] = []
     for block in blocks:
         match block:
             case TextContent(text=text):
                 texts.append(text)
             case ImageContent(data=data):
                 images.append(data)
-            case AudioContent():
-                raise refused(where, "no audio")
-            case ResourceLink():
-                texts.append(link_text(block))
-            case EmbeddedResource(resource=resource):
-                if not isinstance(resource, BlobResourceContents):
-                    texts.append(f"{resource.uri}:\n{resource.text}")
-                elif media_type(resource.mime_type).startswith("image/"):
-                    images.append(resource.blob)
-                elif (read := file_text(resource, where)) is not None:
-                    texts.append(f"{resource.uri}:\n{read}")
-                else:
-                    raise no_file(media_type(resource.mime_type), where)
+            case EmbeddedResource(resource=BlobResourceContents() as file) if _is_image(file):
+                images.append(file.blob)
+            case ToolUseContent(name=name, input=arguments):
+                calls.append({"function": {"name": name, "arguments": arguments}})
             case _:
-                assert_never(block)
+                texts.append(_text(block, f"messages[{index}]"))
     content: JSONObject = {"content": "\n".join(texts)}
-    return content | {"images": images} if images else content
+    if images:
+        content["images"] = images
+    if calls:
+        content["tool_calls"] = calls
+    return content
+
+
+def _is_image(file: BlobResourceContents) -> bool:
+    return media_type(file.mime_type).startswith("image/")
+
+
+def _text(block: AudioContent | ResourceLink | EmbeddedResource | ToolResultContent, where: str) -> str:
+    """What the model reads of a block that is written as text."""
+    assert not isinstance(block, ToolResultContent), "written by _result"
+    match block:
+        case AudioContent():
+            raise refused(where, "no audio")
+        case ResourceLink():
+            return link_text(block)
+        case EmbeddedResource(resource=resource):
+            if not isinstance(resource, BlobResourceContents):
+                return f"{resource.uri}:\n{resource.text}"
+            if (read := file_text(resource, where)) is None:
+                raise no_file(media_type(resource.mime_type), where)
+            return f"{resource.uri}:\n{read}"
+    assert_never(block)
 
 
 # Replies
@@ -235,20 +252,25 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
         raise Unfinished
     message: JSONObject = dict(reply["message"])
     for name in TEXT_FIELDS:
-        if message.get(name):
-            message[name] = "".join(message[name])  # a text, or the pieces of one
+        if (pieces := message.get(name)) and not isinstance(pieces, str):  # of a stream
+            message[name] = "".join(pieces)
     reason = reply.get("done_reason") or "stop"
     stop_reason = STOP_REASONS.get(reason, reason)
     text: str = message.get("content") or ""
-    if (tools := _required(prompt.request)) and not message.get("tool_calls"):
-        message["tool_calls"] = [] if stop_reason == MAX_TOKENS else [_read_call(text, tools)]
-        message["content"] = text = ""
-    if prompt.request.params.disable_parallel_tool_use and message.get("tool_calls"):
-        message["tool_calls"] = message["tool_calls"][:1]
-    functions = [call["function"] for call in message.get("tool_calls") or ()]
-    calls = [Call(None, function["name"], text_arguments(function.get("arguments"))) for function in functions]
+    calls: list[JSONObject] = message.get("tool_calls") or []
+    params = prompt.request.params
+    if params.tools and not calls and (tools := _required(prompt.request)):
+        calls = [] if stop_reason == MAX_TOKENS else [_read_call(text, tools)]
+        message |= {"content": "", "tool_calls": calls}
+        text = ""
+    if calls and params.disable_parallel_tool_use:
+        message["tool_calls"] = calls = calls[:1]
+    content: list[ReplyBlock] = [text] if text else []
+    for call in calls:
+        function = call["function"]
+        content.append(Call(None, function["name"], text_arguments(function.get("arguments"))))
     return Reply(
-        [*([text] if text else ()), *calls],
+        content,
         reply.get("model") or prompt.model,
         stop_reason,
         message if calls and message.get("thinking") else None,
