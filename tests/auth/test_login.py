@@ -449,6 +449,8 @@ async def test_ctrl_d_gives_the_login_up(screen: Screen) -> None:
         screen.press("\x04")
 
     assert str(outcome.error) == "the login at login.example was given up: no URL was pasted"
+    assert isinstance(outcome.error, LoginFailed)
+    assert outcome.error.code == "access_denied"
 
 
 @pytest.mark.usefixtures("no_terminal")

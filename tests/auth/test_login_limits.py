@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
+import pytest
+
+from mcp_host.auth import LoginFailed
 from mcp_host.auth.login.limits import LOGINS_TIME, MAX_LOGINS, LoginLimits
 from tests.auth.world import World
+
+URL = "https://example.com/mcp"
 
 
 def test_what_was_long_ago_is_forgotten() -> None:
@@ -14,9 +21,43 @@ def test_what_was_long_ago_is_forgotten() -> None:
     assert len(limits._times) == 100
 
     now += LOGINS_TIME
-    limits.count("https://example.com/mcp")
+    limits.count(URL)
 
-    assert [*limits._times] == ["https://example.com/mcp"]
+    assert [*limits._times] == [URL]
+
+
+@pytest.mark.parametrize(
+    ("url", "scopes", "is_refused"),
+    [
+        (URL, {"a", "b"}, True),
+        (URL, {"a", "b", "c"}, True),
+        (URL, {"a"}, False),
+        (URL, {"a", "c"}, False),
+        ("https://other.example.com/mcp", {"a", "b"}, False),
+    ],
+)
+def test_a_person_who_has_denied_two_scopes_may_still_give_one_of_them(
+    url: str, scopes: set[str], is_refused: bool
+) -> None:
+    limits = LoginLimits(lambda: 0.0)
+    limits.deny(URL, {"a", "b"})
+
+    with pytest.raises(LoginFailed, match=r"denied \(a b\)") if is_refused else nullcontext():
+        limits.check(url, scopes)
+
+
+def test_a_denial_of_long_ago_is_forgotten() -> None:
+    now = 0.0
+    limits = LoginLimits(lambda: now)
+    limits.deny(URL, {"a"})
+
+    now += LOGINS_TIME
+    limits.check(URL, {"a"})
+    assert limits.denied(URL) == set()
+    limits.deny(URL, {"b"})
+
+    assert len(limits._denials) == 1
+    assert limits.denied(URL) == {"b"}
 
 
 async def test_a_host_that_logs_out_may_log_in_again() -> None:

@@ -316,7 +316,7 @@ async def test_a_login_waits_while_a_prompt_is_typed_and_a_prompt_waits_for_a_lo
                 events.append("asked")
                 await sleep_forever()
         except LoginFailed as exc:
-            events.append(str(exc))
+            events.append(f"{exc} ({exc.code})")
 
     async def turn() -> None:
         await chat.turn("What is 1 + 2?")
@@ -333,7 +333,7 @@ async def test_a_login_waits_while_a_prompt_is_typed_and_a_prompt_waits_for_a_lo
             assert events == ["asked"]
             chat.stop()
 
-    assert events == ["asked", "the login was stopped", "next prompt"]
+    assert events == ["asked", "the login was stopped (access_denied)", "next prompt"]
 
 
 async def test_with_json_the_three_print_one_document_and_never_a_token(

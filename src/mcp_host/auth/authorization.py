@@ -6,7 +6,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from anyio import CancelScope, move_on_after
@@ -23,6 +23,7 @@ from mcp_host.auth.refreshing import Refresher
 from mcp_host.auth.registration import OAuthClient
 from mcp_host.auth.requests.challenges import Challenge
 from mcp_host.auth.requests.client import AuthClient
+from mcp_host.auth.requests.error_codes import ACCESS_DENIED
 from mcp_host.auth.requests.metadata import AuthorizationServer, Resource
 from mcp_host.auth.requests.steps import Steps
 from mcp_host.auth.requests.urls import shown
@@ -123,35 +124,28 @@ class Authorization:
         async def renew() -> Token | None:
             if (token := await self.credentials.other(refused)) is not None:
                 return token
-            has = self.credentials.granted_scopes or self.credentials.asked_scopes
-            needed = set(challenge.scopes or resource.scopes or ())
-            if wants_more and self._are_refused(needed):
-                return None
-            token = (
-                None if wants_more or self.credentials.is_refreshed(refused) else await self._refresher.refresh(refused)
-            )
-            if token is not None:
-                return token
-            wanted = self._wanted(url, resource, server, challenge)
-            try:
-                token = await self._log_in(wanted)
-            except LoginFailed as exc:
-                if wants_more:
-                    exc.scopes = tuple([scope for scope in wanted.scopes if scope not in has])
-                raise
+            scopes = challenge.scopes or resource.scopes or ()
             if wants_more:
-                self._not_granted |= needed.difference(self.credentials.granted_scopes)
-            return token
+                needed = set(scopes)
+                if self._are_refused(needed):
+                    return None
+                return await self._step_up(self._wanted(url, resource, server, scopes), needed)
+            if not self.credentials.is_refreshed(refused):
+                token = await self._refresher.refresh(refused)
+                if token is not None:
+                    return token
+            return await self._log_in(self._wanted(url, resource, server, scopes))
 
         return await self._work.do((wants_more, challenge.scopes, is_unattended()), renew)
 
-    async def log_in(self, url: str, resource: Resource, server: AuthorizationServer, challenge: Challenge) -> None:
+    async def log_in(self, url: str, resource: Resource, server: AuthorizationServer) -> None:
         """Get another token by a login, for the server at *url*. The one that there is stays until then."""
 
         async def log_in() -> None:
             await self.credentials.entry.load()
+            denied = sorted(self._login_limits.denied(url))
             self._begin_anew(url)
-            await self._log_in(self._wanted(url, resource, server, challenge))
+            await self._log_in(self._wanted(url, resource, server, [*(resource.scopes or ()), *denied]))
 
         await self._work.do("log in", log_in)
 
@@ -193,16 +187,15 @@ class Authorization:
         # A person may have left out some, which no request needed then. A web host would redirect them without end.
         return self._settings.login is None or scopes <= {*self.credentials.granted_scopes, *self._not_granted}
 
-    def _wanted(self, url: str, resource: Resource, server: AuthorizationServer, challenge: Challenge) -> Wanted:
-        """The scopes are those of the challenge, else those of the resource; with all that were asked for before, or were given by default.
+    def _wanted(self, url: str, resource: Resource, server: AuthorizationServer, needed: Sequence[str]) -> Wanted:
+        """The scopes are those that are *needed*, with all that were asked for before, or were given by default.
 
         Raises:
             LoginFailed: They are too many.
             DiscoveryFailed: The server does not offer DPoP.
         """
-        named = challenge.scopes or resource.scopes or ()
         asked = self.credentials.asked_scopes
-        scopes = tuple(dict.fromkeys([*asked, *self._settings.scopes, *named]))
+        scopes = tuple(dict.fromkeys([*asked, *self._settings.scopes, *needed]))
         if (length := len(" ".join(scopes))) > MAX_SCOPES:
             raise LoginFailed(f"{shown(url)} wants {length:,} characters of scopes, and {MAX_SCOPES:,} are the most")
         if scopes:  # without any, the server gives what it gives by default
@@ -216,6 +209,21 @@ class Authorization:
                 raise DiscoveryFailed(f"{excerpt(server.issuer)} does not offer DPoP with {ES256}")
             key = new_key()
         return Wanted(url, resource, server, scopes, key)
+
+    async def _step_up(self, wanted: Wanted, needed: Set[str]) -> Token | None:
+        """Log in for the scopes that are *needed*, unless the person has lately denied these."""
+        granted, asked = set(self.credentials.granted_scopes), set(self.credentials.asked_scopes)
+        missing = needed - (granted & asked)  # not empty: see `_are_refused`
+        try:
+            self._login_limits.check(wanted.url, missing)
+            token = await self._log_in(wanted)
+        except LoginFailed as exc:
+            exc.scopes = tuple([scope for scope in wanted.scopes if scope not in (granted or asked)])
+            if exc.code == ACCESS_DENIED:
+                self._login_limits.deny(wanted.url, missing)
+            raise
+        self._not_granted |= needed - set(self.credentials.granted_scopes)
+        return token
 
     async def _log_in(self, wanted: Wanted) -> Token | None:
         if (machine := self._settings.machine) is not None:

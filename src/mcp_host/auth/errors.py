@@ -38,7 +38,8 @@ class LoginFailed(AuthError):
     The person has refused, nothing came back in time, or what came back is not the answer to it.
 
     *code* is the error code of the authorization response (RFC 6749, section 4.1.2.1), such as ``access_denied``,
-    or of the device flow (RFC 8628, section 3.5). None if there is none, or one that is not repeated: see
+    or of the device flow (RFC 8628, section 3.5). It is ``access_denied``, too, if the person has given the login up
+    here, or a login function has raised this error. None if there is none, or one that is not repeated: see
     `TokenRequestFailed`.
 
     *scopes* are those that a request needs and the present login does not have. Their texts come from the server.

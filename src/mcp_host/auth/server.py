@@ -86,7 +86,7 @@ class Server:
             if server.is_assumed:
                 return None
             known = self._authorization_of(Place(resource.identifier, server.issuer), self)
-        await known.log_in(self.url, resource, server, NO_CHALLENGE)
+        await known.log_in(self.url, resource, server)
         await self.keep(known, at)
         return await known.saved()
 

@@ -286,7 +286,7 @@ class Chat:
             if self._login.cancelled_caught:
                 from mcp_host.auth import LoginFailed  # here, because only what has an authorization imports it
 
-                raise LoginFailed("the login was stopped")
+                raise LoginFailed("the login was stopped", "access_denied")
 
     @asynccontextmanager
     async def _question(self) -> AsyncIterator[None]:

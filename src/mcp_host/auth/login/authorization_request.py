@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from mcp_host.auth.errors import DiscoveryFailed, LoginFailed
 from mcp_host.auth.login.redirects import read_redirect
 from mcp_host.auth.registration import OAuthClient
-from mcp_host.auth.requests.error_codes import plain_code
+from mcp_host.auth.requests.error_codes import ACCESS_DENIED, plain_code
 from mcp_host.auth.requests.metadata import S256, AuthorizationServer
 from mcp_host.errors import excerpt
 
@@ -115,7 +115,7 @@ class AuthorizationRequest:
             raise LoginFailed(f"{where} comes from another issuer: refused")
         if "error" in answer:
             code = plain_code(answer["error"])
-            if code == "access_denied":
+            if code == ACCESS_DENIED:
                 raise LoginFailed(f"{excerpt(self.issuer)}: the login was denied", code)
             raise LoginFailed(f"{where} is an error{f': {code}' if code else ''}", code)
         if not (code := answer.get("code")):

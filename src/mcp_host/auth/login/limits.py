@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
+from dataclasses import dataclass
 
 from mcp_host.auth.errors import LoginFailed
 from mcp_host.auth.requests.urls import shown
+from mcp_host.errors import excerpt
 
 MAX_LOGINS = 5  # that one server may want of a person in LOGINS_TIME
-LOGINS_TIME = 600.0  # seconds
+LOGINS_TIME = 600.0  # seconds; for as long, scopes that the person has denied are not asked for again
 LOG_IN = "call OAuth.login(url)"
+
+
+@dataclass(frozen=True, slots=True)
+class _Denial:
+    """A person has denied *scopes* to the server at *url*."""
+
+    url: str
+    scopes: Set[str]
+    time: float
 
 
 class LoginLimits:
@@ -19,6 +30,7 @@ class LoginLimits:
         self._clock = clock
         self._times: dict[str, list[float]] = {}
         """When each server has wanted logins lately, by its URL."""
+        self._denials: list[_Denial] = []
 
     def count(self, url: str) -> None:
         """Count a login for the server at *url*.
@@ -37,6 +49,33 @@ class LoginLimits:
             )
         times.append(now)
 
+    def deny(self, url: str, scopes: Set[str]) -> None:
+        """The person has denied *scopes* to the server at *url*."""
+        self._denials = [*self._recent_denials(), _Denial(url, scopes, self._clock())]
+
+    def denied(self, url: str) -> Set[str]:
+        """The scopes that the person has lately denied to the server at *url*."""
+        return {scope for denial in self._recent_denials() if denial.url == url for scope in denial.scopes}
+
+    def check(self, url: str, scopes: Set[str]) -> None:
+        """Check that a login for *scopes* does not ask again for all that the person has denied lately.
+
+        Raises:
+            LoginFailed: It does.
+        """
+        for denial in self._recent_denials():
+            if denial.url == url and denial.scopes <= scopes:
+                raise LoginFailed(
+                    f"{shown(url)} needs scopes that were denied ({excerpt(' '.join(sorted(denial.scopes)))}): they are "
+                    f"not asked for again for the next {denial.time + LOGINS_TIME - self._clock():.0f} s. "
+                    f"To be asked all the same, {LOG_IN}"
+                )
+
     def forget(self, url: str) -> None:
-        """Reset the count for the server at *url*."""
+        """Reset the count for the server at *url*, and what was denied to it."""
         self._times.pop(url, None)
+        self._denials = [denial for denial in self._denials if denial.url != url]
+
+    def _recent_denials(self) -> list[_Denial]:
+        now = self._clock()
+        return [denial for denial in self._denials if 0 <= now - denial.time < LOGINS_TIME]

@@ -15,6 +15,7 @@ from mcp_host.auth.errors import AddressRefused, LoginFailed
 from mcp_host.auth.login.loopback import HOSTS, LoopbackListener, LoopbackUri
 from mcp_host.auth.login.redirects import check_redirect_uri, read_redirect
 from mcp_host.auth.requests.addresses import Kind, kinds_of_host
+from mcp_host.auth.requests.error_codes import ACCESS_DENIED
 from mcp_host.errors import excerpt, quoted
 from mcp_host.handlers import as_async
 from mcp_host.limits import check_seconds
@@ -43,7 +44,7 @@ class Redirection(Protocol):
 
         Raises:
             AddressRefused: *url* is not for a browser.
-            LoginFailed: No answer came back.
+            LoginFailed: No answer came back. With "access_denied" as *code*, the person does not want to log in.
         """
         ...
 
@@ -107,7 +108,7 @@ def paste(*, redirect_uri: str | None = None) -> Login:
 def by_function(function: LoginFunction, redirect_uri: str) -> Login:
     """Let *function* send the person to the URL that it gets. It returns the URL that they were redirected to.
 
-    It is an async function, or a plain one, which runs in a thread. It may raise `LoginFailed`.
+    It is an async function, or a plain one, which runs in a thread. It may raise `LoginFailed`: the person does not log in.
     """
     return _ByFunction(as_async(function, argument="login", shape="(url: str) -> str"), redirect_uri)
 
@@ -249,7 +250,7 @@ class _PastedRedirection:
                         await terminal.show(terminal.layout.ours(str(exc), "yellow"))
         except NoTerminal as exc:
             raise LoginFailed(f"the URL of the login at {host} cannot be pasted: {exc}") from exc
-        raise LoginFailed(f"the login at {host} was given up: no URL was pasted")
+        raise LoginFailed(f"the login at {host} was given up: no URL was pasted", ACCESS_DENIED)
 
     def _instructions(self, url: str, server: str, host: str, layout: Layout) -> Iterator[str]:
         yield ""
@@ -296,7 +297,11 @@ class _ByFunction:
 
     async def authorize(self, url: str, state: str, *, server: str) -> str:
         host = check_url(url)
-        redirect = await self.function(url)
+        try:
+            redirect = await self.function(url)
+        except LoginFailed as exc:
+            exc.code = exc.code or ACCESS_DENIED
+            raise
         if not isinstance(redirect, str):
             raise TypeError(f"a login function returns a URL as text, not {type(redirect).__name__}")
         try:

@@ -1,0 +1,171 @@
+"""A person who denies further scopes is not asked for them again with each request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from mcp_host.auth import AuthorizationNeeded, LoginFailed, OAuth, OnDevice, TokenRequestFailed
+from mcp_host.auth.login.limits import LOGINS_TIME
+from tests.auth.authorization_server import parameters
+from tests.auth.test_oauth_flow import failing
+from tests.auth.world import World
+
+
+class Denying(World):
+    """A world of a person who denies each scope that is in *denies*."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.denies = {"write"}
+        self.site.needs = lambda body: body.decode()
+
+    async def person(self, url: str) -> str:
+        redirected = await super().person(url)
+        asked = parameters(url)
+        if self.denies.isdisjoint(asked.get("scope", "").split()):
+            return redirected
+        return f"{asked['redirect_uri']}?error=access_denied&state={asked['state']}&iss={self.server.issuer}"
+
+    async def denied(self, auth: OAuth, body: str = "write") -> LoginFailed:
+        with pytest.raises(LoginFailed) as failed:
+            await self.call(auth, body)
+        return failed.value
+
+
+def by_redirect(world: Denying) -> OAuth:
+    return world.oauth()
+
+
+def by_function(world: Denying) -> OAuth:
+    async def login(url: str) -> str:
+        redirected = await world.person(url)
+        if "error=" in redirected:
+            raise LoginFailed("the person has closed the window")
+        return redirected
+
+    return world.oauth(login=login)
+
+
+def on_device(world: Denying) -> OAuth:
+    async def sleep(seconds: float) -> None: ...
+
+    def show(code: object) -> None:
+        world.logins += 1
+        asked = [fields.get("scope", "") for name, fields in world.server.log if name == "device"][-1]
+        world.server.polls[:] = ["" if world.denies.isdisjoint(asked.split()) else "access_denied"]
+
+    world.server.metadata["device_authorization_endpoint"] = f"{world.server.issuer}/device"
+    return world.oauth(login=OnDevice(show, sleep=sleep), redirect_uri=None)
+
+
+@pytest.mark.parametrize("way", [by_redirect, by_function, on_device])
+async def test_scopes_that_were_denied_are_not_asked_for_again_for_ten_minutes(way: Callable[[Denying], OAuth]) -> None:
+    world = Denying()
+    auth = way(world)
+    await world.call(auth)
+
+    first = await world.denied(auth)
+    again = [await world.denied(auth) for _ in range(3)]
+
+    assert world.logins == 2
+    assert (first.code, first.scopes) == ("access_denied", ("write",))
+    assert {(str(each), each.scopes) for each in again} == {
+        (
+            f"{world.site.url} needs scopes that were denied (write): they are not asked for again for the next 600 s. "
+            "To be asked all the same, call OAuth.login(url)",
+            ("write",),
+        )
+    }
+    assert await world.call(auth) == 200
+
+    world.now += LOGINS_TIME
+    world.denies.clear()
+    assert await world.call(auth, "write") == 200
+    assert world.logins == 3
+
+
+async def test_other_scopes_are_asked_for_all_the_same() -> None:
+    world = Denying()
+    auth = world.oauth()
+    await world.call(auth)
+    await world.denied(auth)
+
+    assert await world.call(auth, "read") == 200
+    await world.denied(auth)
+
+    assert world.logins == 3
+    assert [fields.get("scope") for name, fields in world.server.log if name == "authorize"] == [None, "write", "read"]
+
+
+async def test_a_login_that_is_asked_for_asks_for_what_was_denied() -> None:
+    world = Denying()
+    auth = world.oauth()
+    await world.call(auth)
+    await world.denied(auth)
+    world.denies.clear()
+
+    saved = await auth.login(world.site.url)
+
+    assert saved is not None
+    assert saved.scopes == ("write",)
+    assert await world.call(auth, "write") == 200
+    assert world.logins == 3
+
+
+async def test_a_login_after_another_denial_is_without_these_scopes() -> None:
+    world = Denying()
+    auth = world.oauth()
+    await world.call(auth)
+    await world.denied(auth)
+    with pytest.raises(LoginFailed, match="denied"):
+        await auth.login(world.site.url)
+
+    saved = await auth.login(world.site.url)
+
+    assert saved is not None
+    assert saved.scopes == ()
+
+
+async def test_after_a_logout_a_request_asks_for_what_was_denied() -> None:
+    world = Denying()
+    auth = world.oauth()
+    await world.call(auth)
+    await world.denied(auth)
+    world.denies.clear()
+
+    await auth.logout(world.site.url)
+
+    assert await world.call(auth, "write") == 200
+
+
+async def test_a_login_that_fails_otherwise_is_no_denial() -> None:
+    world = Denying()
+    auth = world.oauth()
+    await world.call(auth)
+    world.server.answers["token"] = failing(503)
+    for _ in range(2):
+        with pytest.raises(TokenRequestFailed):
+            await world.call(auth, "read")
+
+    assert world.logins == 3
+
+
+async def test_a_web_host_gets_a_url_after_each_denial() -> None:
+    """It decides itself when to send its user there."""
+    world = Denying()
+    auth = world.oauth(login=None)
+    states = set()
+    with pytest.raises(AuthorizationNeeded) as needed:
+        await world.call(auth)
+    await auth.finish(needed.value.state, await world.person(needed.value.url))
+
+    for _ in range(2):
+        with pytest.raises(AuthorizationNeeded) as needed:
+            await world.call(auth, "write")
+        states.add(needed.value.state)
+        with pytest.raises(LoginFailed, match="denied"):
+            await auth.finish(needed.value.state, await world.person(needed.value.url))
+
+    assert len(states) == 2
