@@ -599,6 +599,19 @@ async def test_a_client_that_is_unknown_only_when_its_code_is_exchanged_register
     assert (world.server.count("register"), world.logins) == (2, 3)
 
 
+async def test_a_client_that_is_unknown_just_after_its_registration_is_not_replaced_at_once() -> None:
+    """It was registered for this login, in the place of an older one."""
+    world, store = World(), MemoryTokens()
+    world.site.scope = "a"
+    await world.call(world.oauth(tokens=store))
+    world.server.answers["token"] = failing(401, error="invalid_client")
+
+    with pytest.raises(TokenRequestFailed, match="invalid_client"):
+        await world.oauth(tokens=store, scopes=["b"]).login(world.site.url)
+
+    assert (world.server.count("register"), world.logins) == (2, 2)
+
+
 async def test_a_registration_that_has_ended_is_renewed() -> None:
     world = World(lifetime=100, gives_refresh_tokens=False, methods=["client_secret_basic"])
     auth, answer = world.oauth(), world.server._register

@@ -230,16 +230,15 @@ class Authorization:
             return await self.credentials.obtain(wanted.by(machine.client_at(wanted.server)), machine.token)
         if is_unattended():
             raise LoginFailed(f"{shown(wanted.url)} needs a login, and no one waits for this request")
-        known = await self.credentials.clients.registered()
+        clients = self.credentials.clients
+        known = await clients.registered()
         try:
             return await self._log_in_by_person(wanted, known)
         except (LoginFailed, TokenRequestFailed) as exc:
-            if known is None or not needs_registration(known, exc.code):
+            # A client that was registered for this login, or by hand, is not replaced at once.
+            if known is None or known != clients.last or not needs_registration(known, exc.code):
                 raise
-            other = await self.credentials.clients.registered()
-            if other == known:  # the login was of another client, which was registered by hand
-                raise
-            return await self._log_in_by_person(wanted, other)  # registered again, once
+            return await self._log_in_by_person(wanted, await clients.registered())
 
     async def _log_in_by_person(self, wanted: Wanted, known: OAuthClient | None) -> Token | None:
         """Log in, if possible with the redirect URI that the client *known* is registered with."""

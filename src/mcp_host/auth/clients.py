@@ -48,6 +48,8 @@ class Clients:
         self._http = http
         self._steps = steps
         self._entry = Entry(settings.store, f"client {issuer}", CLIENT)
+        self.last: OAuthClient | None = None
+        """The client of the last login."""
 
     async def registered(self) -> OAuthClient | None:
         """The client that is registered. None if there is none."""
@@ -68,6 +70,7 @@ class Clients:
                 outcome = "known there" if client is not None else "not for that server"
                 self._steps.add("registration", server.issuer, f"{registration!r} is {outcome}")
             if client is not None:
+                self.last = client
                 return client
         passed = [repr(each) for each in self._settings.registrations if not isinstance(each, Dynamic)]
         problems = [f"takes none of {', '.join(passed)}"] if passed else []
