@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from mcp_host.auth import DeviceCode, DiscoveryFailed, LoginFailed, OAuth, OnDevice, TokenRequestFailed
+from mcp_host.auth.shared_work import END_TIME, GRACE
 from mcp_host.testing import Server
 from tests.auth.authorization_server import AuthorizationServer, Protected, protected
 from tests.auth.world import Gate, World
@@ -198,6 +199,24 @@ async def test_the_token_is_kept_if_the_last_caller_is_cancelled_during_the_poll
         assert await world.call(auth) == 200
 
     assert world.server.count("device") == 1
+
+
+@pytest.mark.fake_clock
+async def test_a_poll_that_hangs_holds_up_a_logout_for_a_few_seconds_only() -> None:
+    world = World()
+    auth, gate = on_device(world), Gate(world.server, "token")
+
+    async def given_up() -> None:
+        with pytest.raises(LoginFailed, match="logged out before there was a token"):
+            await world.call(auth)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(given_up)
+        await gate.reached.wait()
+        begun = anyio.current_time()
+        assert await auth.logout(world.site.url) is False
+
+    assert anyio.current_time() - begun == pytest.approx(END_TIME + GRACE)
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])

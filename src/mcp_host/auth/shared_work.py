@@ -22,6 +22,7 @@ T = TypeVar("T")
 Uncancelled: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
 """`SharedWork.uncancelled`, of the work that is under way."""
 
+END_TIME = 5.0  # seconds for work that is `uncancelled` to end, once other work is to be done instead
 GRACE = 2.0  # seconds that the last caller, when it is cancelled, waits for work that goes on
 
 
@@ -66,11 +67,15 @@ class SharedWork:
         return await work.result()
 
     async def do_instead(self, key: object, function: Callable[[], Awaitable[T]], failure: Exception) -> T:
-        """Like `do`, but other work is cancelled, and its callers get *failure*. What is `uncancelled` ends first."""
+        """Like `do`, but other work is cancelled, and its callers get *failure*. What is `uncancelled` may end first, if it does so soon."""
         while (work := self._current) is not None and work.key != key:
             work.failure = failure
             work.abandon()
-            await work.ended.wait()
+            with move_on_after(END_TIME) as wait:
+                await work.ended.wait()
+            if wait.cancelled_caught:
+                work.scope.cancel()
+                await work.ended.wait()
         return await self.do(key, function)
 
     @asynccontextmanager
