@@ -282,16 +282,19 @@ async def test_a_second_login_at_a_fixed_port_waits_for_the_first(monkeypatch: p
     assert listened == [port, port]
 
 
+NOT_OF_THIS_MACHINE = (
+    "redirect_uri has to be of http on this machine, without a query, such as http://localhost:8080/callback"
+)
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
         ({"port": -1}, "port must be from 0 to 65535, not -1"),
         ({"port": 65536}, "port must be from 0 to 65535, not 65536"),
         ({"port": 1, "redirect_uri": "http://localhost:1/"}, "redirect_uri has the port: do not pass both"),
-        (
-            {"redirect_uri": "https://my-app.example/"},
-            "redirect_uri has to be of this machine, such as http://localhost:8080/callback",
-        ),
+        ({"redirect_uri": "https://my-app.example/"}, NOT_OF_THIS_MACHINE),
+        ({"redirect_uri": "http://localhost:8080/callback?a=b"}, NOT_OF_THIS_MACHINE),
         ({"timeout": 0}, "timeout must be more than 0, not 0"),
         ({"open": "firefox"}, "open has to be a function, async or plain, not str"),
     ],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Set
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -28,6 +28,7 @@ from anyio import (
 from anyio.abc import SocketAttribute, SocketListener, SocketStream
 
 from mcp_host.auth.login.redirects import Parameters, check_redirect_uri, read_redirect
+from mcp_host.auth.requests.urls import DEFAULT_PORTS
 
 logger = logging.getLogger(__name__)
 
@@ -110,14 +111,16 @@ class LoopbackUri:
         """*uri*; without a port, it has any.
 
         Raises:
-            ValueError: It is not of this machine.
+            ValueError: It is not of this machine, or has a query, which `LoopbackListener` does not take.
         """
         check_redirect_uri(uri)
         parts = urlsplit(uri)
         port = parts.port or 0
         found = cls(parts.netloc.removesuffix(f":{port}"), port, parts.path)
         if found.host not in HOSTS or str(found) != uri:
-            raise ValueError("redirect_uri has to be of this machine, such as http://localhost:8080/callback")
+            raise ValueError(
+                "redirect_uri has to be of http on this machine, without a query, such as http://localhost:8080/callback"
+            )
         return found
 
     def __str__(self) -> str:
@@ -126,6 +129,12 @@ class LoopbackUri:
     @property
     def authority(self) -> str:
         return f"{self.host}:{self.port}" if self.port else self.host
+
+    @property
+    def host_headers(self) -> Set[bytes]:
+        """What a browser may send as Host. It leaves out the default port."""
+        names = {self.authority, self.host} if self.port == DEFAULT_PORTS["http"] else {self.authority}
+        return {name.encode() for name in names}
 
     def find_port(self, earlier: str) -> int:
         """The port of an *earlier* redirect URI, if that differs in nothing else; else 0."""
@@ -223,7 +232,7 @@ class LoopbackListener:
         return self._judge(event, state) if isinstance(event, h11.Request) else None
 
     def _judge(self, request: h11.Request, state: str) -> Page:
-        if [value for name, value in request.headers if name == b"host"] != [self._uri.authority.encode()]:
+        if dict(request.headers).get(b"host") not in self._uri.host_headers:  # h11 takes no two
             return NO_HOST  # another name that leads here: DNS rebinding
         if request.method != b"GET":
             return NO_METHOD
