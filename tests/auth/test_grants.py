@@ -68,13 +68,22 @@ def test_scopes_are_those_of_the_answer_or_else_those_that_were_asked_for(
 
 @pytest.mark.parametrize(
     ("scope", "scopes"),
-    [("b,c", ("b", "c")), ("b, c", ("b", "c")), ("a,a b", ("a,a", "b")), (",", ())],
+    [
+        ("b,c", ("b", "c")),
+        ("b, c", ("b", "c")),
+        ("b , c", ("b", "c")),
+        (",", ()),
+        ("a,a", ("a,a",)),
+        ("a,a b", ("a,a", "b")),
+        ("b,c d", ("b,c", "d")),
+        ("b,asked d", ("b", "asked", "d")),
+    ],
 )
-def test_scopes_may_be_separated_by_commas_unless_one_that_was_asked_for_has_a_comma(
+def test_scopes_may_be_separated_by_commas_where_no_blanks_separate_them_or_one_of_them_was_asked_for(
     scope: str, scopes: tuple[str, ...]
 ) -> None:
     """GitHub and Slack separate them so."""
-    assert read_token(answer({"access_token": "a", "scope": scope}), ["a,a"]).scopes == scopes
+    assert read_token(answer({"access_token": "a", "scope": scope}), ["a,a", "asked"]).scopes == scopes
 
 
 def test_a_member_that_is_null_is_absent() -> None:

@@ -183,15 +183,24 @@ def read_token(answer: Answer, scopes: Sequence[str], *, bound: bool = False) ->
     if not isinstance(refresh, str) or not refresh:
         refresh = None
     if isinstance(scope, str) and scope.strip():
-        # GitHub and Slack separate them by commas; RFC 6749 allows a comma in a scope.
-        words = [[word] if word in scopes else word.split(",") for word in scope.split()]
-        scopes = [part for parts in words for part in parts if part]
+        scopes = _split(scope, scopes)
     lifetime = _lifetime(document.get("expires_in"))
     if lifetime is None:
         return Token(token, None, refresh, tuple(scopes))
     end = answer.time + lifetime
     margin = min(MARGIN, MARGIN_PART * lifetime) if refresh is not None else 0.0
     return Token(token, end, refresh, tuple(scopes), end - margin)
+
+
+def _split(scope: str, asked: Sequence[str]) -> list[str]:
+    """The scopes in *scope*. GitHub and Slack separate them by commas, but RFC 6749 allows a comma in a scope."""
+    words = scope.split()
+    scopes: list[str] = []
+    for word in words:
+        parts = [part for part in word.split(",") if part]
+        is_list = len(words) == 1 or len(parts) < 2 or not set(asked).isdisjoint(parts)
+        scopes += parts if is_list and word not in asked else [word]
+    return scopes
 
 
 def _lifetime(expires_in: object) -> float | None:
