@@ -28,6 +28,7 @@ from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
+from pydantic_ai.usage import RequestUsage
 
 from mcp_host import FunctionTool
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
@@ -37,6 +38,7 @@ from mcp_host.providers.exchange.replies import Call, Reply
 from mcp_host.providers.exchange.requests import Prompt
 from mcp_host.providers.pydantic_ai import read_event, read_reply, write_request
 from mcp_host.sampling import Sampling, always, run_tool_loop
+from mcp_host.sampling.request import ModelAnswer
 from mcp_host.types import AudioContent, CreateMessageResult, ImageContent, TextContent, ToolUseContent
 from tests.providers.conftest import Serve
 from tests.providers.prompts import names_of
@@ -375,6 +377,33 @@ async def test_a_request_reaches_the_model_as_pydantic_ais_own_messages() -> Non
     assert info.model_settings == {"max_tokens": 100, "temperature": 0.25, "seed": 7}
     assert isinstance(answered, CreateMessageResult)
     assert (answered.text, answered.model, answered.stop_reason) == ("3", "tested", "endTurn")
+
+
+async def test_the_tools_that_a_server_repeats_are_defined_once() -> None:
+    heard: list[AgentInfo] = []
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        heard.append(info)
+        return ModelResponse([TextPart("3")])
+
+    model = PydanticAIModel(FunctionModel(answer))
+    for tools in ([ADD], [ADD], [MULTIPLY], [], [ADD]):
+        await model(request(tools=tools))
+
+    assert [[tool.name for tool in info.function_tools] for info in heard] == [
+        *(["add"], ["add"], ["multiply"], [], ["add"]),
+    ]
+    assert heard[0].function_tools[0] is heard[1].function_tools[0]
+
+
+async def test_the_usage_of_a_model_is_in_its_answer() -> None:
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        return ModelResponse([TextPart("3")], usage=RequestUsage(input_tokens=11, output_tokens=7, cache_read_tokens=3))
+
+    answered = await PydanticAIModel(FunctionModel(answer))(request())
+
+    assert isinstance(answered, ModelAnswer)
+    assert answered.usage == USAGE
 
 
 async def test_a_tool_loop_runs_with_pydantic_ais_test_model() -> None:

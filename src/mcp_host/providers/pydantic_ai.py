@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from functools import cache
+from types import SimpleNamespace
 from typing import Any, Unpack, assert_never
 
 from pydantic import TypeAdapter
@@ -83,6 +84,11 @@ COUNTS = {
     "cacheReadTokens": "cache_read_tokens",
     "cacheWriteTokens": "cache_write_tokens",
 }
+ALWAYS_COUNTED = ("inputTokens", "outputTokens")  # 0 of another may mean that the provider does not say
+
+IN_JSON = {*OF_RESPONSES, "state", "finish_reason"}
+"""The fields of a response that are read as JSON. For the usage pydantic takes as long as for all of them, and its counts
+are numbers already."""
 
 
 # Requests
@@ -94,15 +100,15 @@ def write_request(prompt: Prompt) -> JSONObject:
     Raises:
         InputRefused: pydantic-ai has no place for something of it.
     """
-    request = prompt.request
-    if request.metadata:
+    params = prompt.request.params
+    if params.metadata:
         raise refused("metadata", "none")
-    body: JSONObject = {"messages": _messages(prompt), "max_tokens": request.max_tokens}
-    if request.temperature is not None:
-        body["temperature"] = request.temperature
-    if request.stop_sequences:
-        body["stop_sequences"] = request.stop_sequences
-    if request.tools:
+    body: JSONObject = {"messages": _messages(prompt), "max_tokens": params.max_tokens}
+    if params.temperature is not None:
+        body["temperature"] = params.temperature
+    if params.stop_sequences:
+        body["stop_sequences"] = params.stop_sequences
+    if params.tools:
         body |= prompt.written_tools(_tools)
     elif names := prompt.names.provider:  # some APIs want the tools of the conversation
         body["tools"] = [{"name": name, "parameters_json_schema": {"type": "object"}} for name in names.values()]
@@ -125,9 +131,12 @@ def _tools(prompt: Prompt) -> JSONObject:
 
 
 def _messages(prompt: Prompt) -> list[JSONObject]:
+    params = prompt.request.params
     messages: list[JSONObject] = []
-    called = {use.id: use.name for message in prompt.request.messages for use in message.tool_uses}
-    for index, message in enumerate(prompt.request.messages):
+    called = {
+        use.id: use.name for message in params.messages if message.role == "assistant" for use in message.tool_uses
+    }
+    for index, message in enumerate(params.messages):
         where = f"messages[{index}]"
         turn = prompt.turns.get(index)
         if isinstance(turn, dict):
@@ -139,10 +148,10 @@ def _messages(prompt: Prompt) -> list[JSONObject]:
             messages.append({"kind": "request", "parts": parts})
     if not messages:
         raise refused("messages", "no empty text, and there is nothing else")
-    if prompt.request.system_prompt:
+    if params.system_prompt:
         for written in messages:
             if written["kind"] == "request":
-                written["instructions"] = prompt.request.system_prompt
+                written["instructions"] = params.system_prompt
     return messages
 
 
@@ -245,9 +254,15 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     if prompt.request.params.disable_parallel_tool_use:
         calls = [part for part in parts if part["part_kind"] == "tool-call"]
         parts = [part for part in parts if part["part_kind"] != "tool-call" or part is calls[0]]
-    content = [item for part in parts if (item := _read_part(part)) is not None]
+    content: list[ReplyBlock] = []
+    has_hidden = False
+    for part in parts:
+        if (block := _read_part(part)) is not None:
+            content.append(block)
+        if part["part_kind"] not in ("text", "tool-call") or _has_more(part):
+            has_hidden = True
     turn = None
-    if any(part["part_kind"] not in ("text", "tool-call") or _has_more(part) for part in parts):
+    if has_hidden:
         turn = {name: reply[name] for name in OF_RESPONSES if reply.get(name) is not None} | {"parts": parts}
     stop_reason = NATIVE_STOP_REASONS.get(native) or STOP_REASONS.get(reason, END_TURN)
     if stop_reason == TOOL_USE and not any(isinstance(item, Call) for item in content):
@@ -290,12 +305,8 @@ def _has_more(part: JSONObject) -> bool:
 
 
 def _usage(usage: JSONObject) -> Usage | None:
-    counts = {name: usage.get(field) for name, field in COUNTS.items()}
-    if not any(counts.values()):
-        return None  # some models do not say
-    return token_counts(
-        **{name: count for name, count in counts.items() if count or name in ("inputTokens", "outputTokens")}
-    )
+    counts = {name: count for name, field in COUNTS.items() if (count := usage.get(field)) or name in ALWAYS_COUNTED}
+    return token_counts(**counts) if any(counts.values()) else None  # some models do not say
 
 
 def read_event(reply: JSONObject, event: JSONObject) -> str:
@@ -332,66 +343,86 @@ class PydanticAIModel(ProviderModel):
     read_reply = staticmethod(read_reply)
     read_event = staticmethod(read_event)
 
-    async def request_reply(self, body: JSONObject) -> JSONObject:
-        from pydantic_ai.direct import model_request
+    _defined: tuple[object, Sequence[Any]] = (None, ())
+    """The tools of the last request, and what they are in pydantic-ai."""
 
-        with _refusing():
-            return _dump(await model_request(self._client, **self._arguments(body)))
+    async def request_reply(self, body: JSONObject) -> JSONObject:
+        with REFUSING:
+            return _dump(await _sdk().model_request(self._client, **self._arguments(body)))
 
     @asynccontextmanager
     async def request_events(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
-        from pydantic_ai.direct import model_request_stream
-        from pydantic_ai.exceptions import UnexpectedModelBehavior
-
-        with _refusing():
+        sdk = _sdk()
+        with REFUSING:
             try:
-                async with model_request_stream(self._client, **self._arguments(body)) as events:
+                async with sdk.model_request_stream(self._client, **self._arguments(body)) as events:
                     yield _texts(events)
-            except UnexpectedModelBehavior as exc:
+            except sdk.UnexpectedModelBehavior as exc:
                 if ENDED in str(exc):
                     raise Unfinished from exc
                 raise
 
     def _arguments(self, body: JSONObject) -> JSONObject:
         """The arguments of pydantic-ai's direct requests."""
-        from pydantic_ai.messages import ModelMessagesTypeAdapter
-        from pydantic_ai.models import ModelRequestParameters
-        from pydantic_ai.tools import ToolDefinition
-
+        sdk = _sdk()
         not_settings = {"messages", "tools"} | (self._client.unsupported_settings & EMULATED)
         settings = {name: value for name, value in body.items() if name not in not_settings}
-        tools = [ToolDefinition(**tool) for tool in body.get("tools", ())]
+        tools = body.get("tools", ())
+        if self._defined[0] is not tools:  # `Prompt.written_tools` has the same while a server repeats them
+            self._defined = (tools, [sdk.ToolDefinition(**tool) for tool in tools])
         return {
-            "messages": ModelMessagesTypeAdapter.validate_python(body["messages"]),
+            "messages": sdk.ModelMessagesTypeAdapter.validate_python(body["messages"]),
             "model_settings": settings,
-            "model_request_parameters": ModelRequestParameters(function_tools=tools),
+            "model_request_parameters": sdk.ModelRequestParameters(function_tools=[*self._defined[1]]),
         }
 
 
-@contextmanager
-def _refusing() -> Iterator[None]:
-    """Refuse what pydantic-ai refuses before it asks. Its text may name settings of the host, so the server gets another."""
-    from pydantic_ai.exceptions import UserError
-
-    try:
-        yield
-    except RuntimeError as exc:  # the base of both, and of what else pydantic-ai raises
-        is_refusal = isinstance(exc, UserError | NotImplementedError)
-        if is_refusal or (type(exc) is RuntimeError and str(exc).startswith(UNSUPPORTED)):
-            raise InputRefused(INVALID_PARAMS, CANNOT_TAKE) from exc
-        raise
-
-
-def _dump(response: object) -> JSONObject:
-    dumped: JSONObject = _response().dump_python(response, mode="json")
-    return dumped
-
-
 @cache
-def _response() -> TypeAdapter[Any]:
-    from pydantic_ai.messages import ModelResponse
+def _sdk() -> SimpleNamespace:
+    """What is used of pydantic-ai, imported once: the statements take time in each request."""
+    from pydantic_ai.direct import model_request, model_request_stream
+    from pydantic_ai.exceptions import UnexpectedModelBehavior, UserError
+    from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse
+    from pydantic_ai.models import ModelRequestParameters
+    from pydantic_ai.tools import ToolDefinition
 
-    return TypeAdapter(ModelResponse)
+    return SimpleNamespace(
+        model_request=model_request,
+        model_request_stream=model_request_stream,
+        UnexpectedModelBehavior=UnexpectedModelBehavior,
+        UserError=UserError,
+        ModelMessagesTypeAdapter=ModelMessagesTypeAdapter,
+        ModelRequestParameters=ModelRequestParameters,
+        ToolDefinition=ToolDefinition,
+        response=TypeAdapter(ModelResponse),
+    )
+
+
+class _Refusing:
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, exc: BaseException | None, traceback: object) -> None:
+        if isinstance(exc, RuntimeError):  # the base of both, and of what else pydantic-ai raises
+            is_refusal = isinstance(exc, (_sdk().UserError, NotImplementedError))
+            if is_refusal or (type(exc) is RuntimeError and str(exc).startswith(UNSUPPORTED)):
+                raise InputRefused(INVALID_PARAMS, CANNOT_TAKE) from exc
+
+
+REFUSING = _Refusing()
+"""Refuse what pydantic-ai refuses before it asks. Its text may name settings of the host, so the server gets another.
+
+Raises:
+    InputRefused: It did.
+"""
+
+
+def _dump(response: Any) -> JSONObject:
+    dumped: JSONObject = _sdk().response.dump_python(response, mode="json", include=IN_JSON)
+    dumped["usage"] = {field: getattr(response.usage, field) for field in COUNTS.values()}
+    return dumped
 
 
 async def _texts(events: Any) -> AsyncIterator[JSONObject]:
