@@ -5,10 +5,10 @@ So what is measured is the adapter.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
+
+from pydantic_core import to_json
 
 from benchmarks.clients.drive import Model
 from mcp_host.providers import AnthropicModel, GeminiModel, OllamaModel, OpenAIChatModel, OpenAIModel
@@ -81,28 +81,29 @@ class ChatCompletions:
 
 
 class Gemini:
-    """Of `google.genai.Client`: ``aio.models.generate_content``, whose answer has the bytes of the response."""
+    """Of `google.genai.Client`: ``aio.models.generate_content``, and of its answer ``sdk_http_response.body``.
+
+    Each request has another text there, which the adapter parses.
+    """
+
+    BEFORE = '{"candidates":[{"content":{"role":"model","parts":[{"text":'
+    AFTER = (
+        f'}}]}},"finishReason":"STOP","index":0}}],"modelVersion":"{NAME}",'
+        '"usageMetadata":{"promptTokenCount":11,"candidatesTokenCount":7,"totalTokenCount":18}}'
+    )
 
     def __init__(self, model: Model) -> None:
-        self.aio = self.models = self
+        self.aio = self.models = self.sdk_http_response = self
         self.vertexai = False
+        self.body = ""
         self._model = model
 
-    async def generate_content(self, *, config: dict[str, Any], **_: Any) -> SimpleNamespace:
+    async def generate_content(self, *, config: dict[str, Any], **_: Any) -> Gemini:
         body = config["http_options"]["extra_body"]
-        tools = sum(len(tool["functionDeclarations"]) for tool in body.get("tools", ()))
-        reply = {
-            "candidates": [
-                {
-                    "content": {"role": "model", "parts": [{"text": self._model(tools, len(body["contents"]))}]},
-                    "finishReason": "STOP",
-                    "index": 0,
-                }
-            ],
-            "modelVersion": NAME,
-            "usageMetadata": {"promptTokenCount": 11, "candidatesTokenCount": 7, "totalTokenCount": 18},
-        }
-        return SimpleNamespace(sdk_http_response=SimpleNamespace(body=json.dumps(reply)))
+        tools = body["tools"][0]["functionDeclarations"] if "tools" in body else ()
+        text = to_json(self._model(len(tools), len(body["contents"]))).decode()
+        self.body = f"{self.BEFORE}{text}{self.AFTER}"
+        return self
 
 
 class Ollama:

@@ -23,7 +23,6 @@ calls without signatures       refused by Gemini 3 in the current turn, which be
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -41,7 +40,15 @@ from mcp_host.providers.exchange import schemas
 from mcp_host.providers.exchange.clients import Sdk
 from mcp_host.providers.exchange.failures import READING, Unfinished, code_among, private, status_in, stream_of
 from mcp_host.providers.exchange.names import NameRule
-from mcp_host.providers.exchange.replies import Call, Reply, ReplyBlock, object_in, token_counts, total
+from mcp_host.providers.exchange.replies import (
+    Call,
+    Reply,
+    ReplyBlock,
+    object_in,
+    read_json,
+    token_counts,
+    total,
+)
 from mcp_host.providers.exchange.requests import (
     Prompt,
     file_text,
@@ -100,6 +107,9 @@ IN_PIECES = "the model's calls came in pieces: leave streamFunctionCallArguments
 OWN_TOOLS = frozenset({"executableCode", "codeExecutionResult", "toolCall", "toolResponse"})
 """Parts that tools of Google have left: no text of the answer, but a part of its turn."""
 
+PLAIN = frozenset({"text", "thought"})
+"""The fields of a part that can be joined with its neighbours."""
+
 TOP_LEVEL = frozenset(
     {
         *("cachedContent", "contents", "labels", "model", "modelArmorConfig", "safetySettings", "serviceTier", "store"),
@@ -142,25 +152,25 @@ def write_request(prompt: Prompt) -> JSONObject:
     Raises:
         InputRefused: Gemini cannot take something of it.
     """
-    request = prompt.request
-    config: JSONObject = {"maxOutputTokens": min(request.max_tokens, MAX_OUTPUT_TOKENS)}
-    if request.temperature is not None:
-        if not 0 <= request.temperature <= HIGHEST_TEMPERATURE:
-            raise refused("temperature", f"0 to {HIGHEST_TEMPERATURE}, not {request.temperature:g}")
-        config["temperature"] = request.temperature
-    if request.stop_sequences:
-        if len(request.stop_sequences) > MAX_STOP_SEQUENCES or not all(request.stop_sequences):
+    params = prompt.request.params
+    config: JSONObject = {"maxOutputTokens": min(params.max_tokens, MAX_OUTPUT_TOKENS)}
+    if params.temperature is not None:
+        if not 0 <= params.temperature <= HIGHEST_TEMPERATURE:
+            raise refused("temperature", f"0 to {HIGHEST_TEMPERATURE}, not {params.temperature:g}")
+        config["temperature"] = params.temperature
+    if params.stop_sequences:
+        if len(params.stop_sequences) > MAX_STOP_SEQUENCES or not all(params.stop_sequences):
             raise refused("stopSequences", f"at most {MAX_STOP_SEQUENCES}, and no empty one")
-        config["stopSequences"] = request.stop_sequences
+        config["stopSequences"] = params.stop_sequences
     body: JSONObject = {"model": prompt.model, "contents": _contents(prompt), "generationConfig": config}
-    if request.system_prompt:
-        body["systemInstruction"] = {"parts": [{"text": request.system_prompt}]}
-    if request.tools:
+    if params.system_prompt:
+        body["systemInstruction"] = {"parts": [{"text": params.system_prompt}]}
+    if params.tools:
         body |= prompt.written_tools(_tools)
-    if request.metadata:
-        if not all(isinstance(value, str) for value in request.metadata.values()):
+    if params.metadata:
+        if not all(isinstance(value, str) for value in params.metadata.values()):
             raise refused("metadata", "labels only, which are texts")
-        body["labels"] = request.metadata
+        body["labels"] = params.metadata
     return body
 
 
@@ -230,7 +240,7 @@ def _contents(prompt: Prompt) -> list[JSONObject]:
         if last.get("role") == role and not _answers(last["parts"]) and not _answers(parts):
             last["parts"] += parts
         elif parts:
-            contents.append({"role": role, "parts": list(parts)})
+            contents.append({"role": role, "parts": parts})
     if not contents:
         raise refused("messages", "no empty text, and there is nothing else")
     if contents[-1]["role"] == "model":  # "multiturn requests end with a user role or a function response"
@@ -240,23 +250,27 @@ def _contents(prompt: Prompt) -> list[JSONObject]:
 
 def _turns(prompt: Prompt) -> Iterator[tuple[str, list[JSONObject]]]:
     """The role and the parts of each message. The files that its results cannot hold are one of their own."""
-    messages = prompt.request.messages
-    needs_signatures = UNSIGNED.search(prompt.model) is None
-    current = _current_turn(messages)
+    messages = prompt.request.params.messages
+    has_calls = bool(prompt.names.provider)  # perhaps: these are the names of tools on offer, too
+    needs_signatures = has_calls and UNSIGNED.search(prompt.model) is None
+    current = _current_turn(messages) if needs_signatures else -1
     calls: dict[str, _Written] = {}
     begun = False  # by the user
     for index, message in enumerate(messages):
-        uses = message.tool_uses
         turn = prompt.turns.get(index)
         if isinstance(turn, dict):
-            yield "model", list(_turn_parts(turn["parts"], uses, calls))
+            yield "model", list(_turn_parts(turn["parts"], message.tool_uses, calls))
             continue
-        as_text = not begun or (needs_signatures and index > current)
-        for place, use in enumerate(uses):
-            calls[use.id] = _Written(place, prompt.names.write(use.name), None, as_text)
-        for parts in _parts(message, calls, f"messages[{index}]", nested=needs_signatures):
-            begun = begun or (message.role == "user" and bool(parts))
-            yield "model" if message.role == "assistant" else "user", parts
+        if has_calls:
+            as_text = not begun or (needs_signatures and index > current)
+            for place, use in enumerate(message.tool_uses):
+                calls[use.id] = _Written(place, prompt.names.write(use.name), None, as_text)
+        parts, files = _parts(message, calls, index, nested=needs_signatures)
+        role = "model" if message.role == "assistant" else "user"
+        begun = begun or (role == "user" and bool(parts))
+        yield role, parts
+        if files:
+            yield role, files
 
 
 def _turn_parts(
@@ -277,12 +291,12 @@ def _turn_parts(
 
 def _current_turn(messages: Sequence[SamplingMessage]) -> int:
     """The index of the message that begins the current turn: the user's last one that is no tool result; -1 if none."""
-    begins = -1
-    for index, message in enumerate(messages):
-        said = [block for block in message.content if not isinstance(block, TextContent) or block.text]
-        if message.role == "user" and said and not isinstance(said[0], ToolResultContent):
-            begins = index
-    return begins
+    for index in reversed(range(len(messages))):
+        if messages[index].role == "user":
+            said = [block for block in messages[index].content if not isinstance(block, TextContent) or block.text]
+            if said and said[0].type != "tool_result":
+                return index
+    return -1
 
 
 def _answers(parts: Sequence[JSONObject]) -> bool:
@@ -291,8 +305,8 @@ def _answers(parts: Sequence[JSONObject]) -> bool:
 
 
 def _parts(
-    message: SamplingMessage, calls: Mapping[str, _Written], where: str, *, nested: bool
-) -> list[list[JSONObject]]:
+    message: SamplingMessage, calls: Mapping[str, _Written], index: int, *, nested: bool
+) -> tuple[list[JSONObject], list[JSONObject]]:
     """The parts of a message, and those that follow it in another one: files that its results cannot hold."""
     parts: list[JSONObject] = []
     results: list[ToolResultContent] = []
@@ -303,16 +317,18 @@ def _parts(
                 if text:  # "must have one initialized field": an empty text is none
                     parts.append({"text": text})
             case ImageContent(mime_type=kind, data=data) | AudioContent(mime_type=kind, data=data):
-                parts.append(_file(kind, data, where))
+                parts.append(_file(kind, data, f"messages[{index}]"))
             case ToolUseContent():
                 parts.append(_call(block, calls[block.id]))
             case ToolResultContent():
                 results.append(block)
             case _:
                 assert_never(block)
-    for result in sorted(results, key=lambda result: calls[result.tool_use_id].place):
-        parts.append(_result(result, calls[result.tool_use_id], where, files, nested=nested))
-    return [parts, files]
+    if results:
+        results.sort(key=lambda result: calls[result.tool_use_id].place)
+        for result in results:
+            parts.append(_result(result, calls[result.tool_use_id], f"messages[{index}]", files, nested=nested))
+    return parts, files
 
 
 def _call(use: ToolUseContent, written: _Written) -> JSONObject:
@@ -387,26 +403,28 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     if error := reply.get("error"):
         raise _failed(object_in(error), "the model failed")
     model = reply.get("modelVersion") or prompt.model
-    usage = _usage(object_in(reply.get("usageMetadata")))
+    usage = _usage(reply.get("usageMetadata"))
     candidates = reply.get("candidates") or []
     if not candidates:
         reason = (reply.get("promptFeedback") or {}).get("blockReason")
         if reason is None:
             raise Unfinished
         return Reply([], model, "content_filter", usage=usage)
-    candidate = next((one for one in candidates if one.get("index", 0) == 0), candidates[0])
+    candidate = candidates[0]
+    if len(candidates) > 1:
+        candidate = next((one for one in candidates if one.get("index", 0) == 0), candidate)
     reason = candidate.get("finishReason")
     if reason is None:
         raise Unfinished
     if reason in FAILED:
         raise SamplingError(f"{FAILED[reason]} ({reason})")  # the message quotes the model
-    parts = list(_joined((candidate.get("content") or {}).get("parts") or []))
-    if prompt.request.params.disable_parallel_tool_use:
+    parts = _joined((candidate.get("content") or {}).get("parts") or [])
+    if len(parts) > 1 and prompt.request.params.disable_parallel_tool_use:
         calls = [part for part in parts if "functionCall" in part]
         parts = [part for part in parts if "functionCall" not in part or part is calls[0]]
-    content = list(_read_parts(parts))
+    content = _read_parts(parts)
     turn = None
-    if any(isinstance(block, Call) for block in content):
+    if Call in map(type, content):
         has_more = any("thoughtSignature" in part or part.get("thought") or part.keys() & OWN_TOOLS for part in parts)
         # Newer models always sign. What one of them did not sign, it takes back as it is, so its turn is kept, too.
         if has_more or UNSIGNED.search(prompt.model) is None:
@@ -414,53 +432,58 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     return Reply(content, model, STOP_REASONS.get(reason, reason), turn, usage)
 
 
-def _joined(parts: Iterable[JSONObject]) -> Iterator[JSONObject]:
+def _joined(parts: Iterable[JSONObject]) -> list[JSONObject]:
     """The parts, with the texts of neighbours joined. What is signed stays as it was signed."""
+    joined: list[JSONObject] = []
     texts: list[str] = []
     thought: object = None
     for part in parts:
-        plain = part.keys() <= {"text", "thought"} and "text" in part
-        if not (plain and part.get("thought") == thought):
-            yield from _text_parts(texts, thought)
+        plain = part.keys() <= PLAIN and "text" in part
+        if texts and not (plain and part.get("thought") == thought):
+            joined += _text_parts(texts, thought)
             texts = []
         if plain:
             texts.append(part["text"])
             thought = part.get("thought")
         else:
-            yield part
-    yield from _text_parts(texts, thought)
+            joined.append(part)
+    return joined + _text_parts(texts, thought)
 
 
-def _text_parts(texts: Sequence[str], thought: object) -> Iterator[JSONObject]:
-    if text := "".join(texts):
-        yield {"text": text} if thought is None else {"text": text, "thought": thought}
+def _text_parts(texts: Sequence[str], thought: object) -> list[JSONObject]:
+    text = "".join(texts)
+    if not text:
+        return []
+    return [{"text": text} if thought is None else {"text": text, "thought": thought}]
 
 
-def _read_parts(parts: Iterable[JSONObject]) -> Iterator[ReplyBlock]:
+def _read_parts(parts: Iterable[JSONObject]) -> list[ReplyBlock]:
     """What the parts say. Texts are joined, but not over what is between them."""
+    content: list[ReplyBlock] = []
     texts: list[str] = []
     for part in parts:
-        block = _read_part(part)
-        if isinstance(block, str):
-            texts.append(block)
-        elif block is not None or part.keys() & OWN_TOOLS:
+        if part.get("thought") is True:
+            block = None
+        elif isinstance(text := part.get("text"), str):
+            texts.append(text)
+            continue
+        else:
+            block = _read_part(part)
+        if block is not None or part.keys() & OWN_TOOLS:
             if text := "".join(texts):
-                yield text
+                content.append(text)
             texts = []
             if block is not None:
-                yield block
+                content.append(block)
     if text := "".join(texts):
-        yield text
+        content.append(text)
+    return content
 
 
-def _read_part(part: JSONObject) -> ReplyBlock | None:
-    """What a part says. None if it belongs to the turn only: a thought, what tools of Google have left, a signature alone,
-    or something newer."""
+def _read_part(part: JSONObject) -> Call | AudioContent | ImageContent | None:
+    """What a part says that is no text. None if it belongs to the turn only: what tools of Google have left, a signature
+    alone, or something newer."""
     match part:
-        case {"thought": True}:
-            return None
-        case {"text": str(text)}:
-            return text
         case {"functionCall": call}:
             return _read_call(call)
         case {"inlineData": {"mimeType": str(kind), "data": str(data)}} if kind.startswith("audio/"):
@@ -476,13 +499,16 @@ def _read_call(call: JSONObject) -> Call:
     return Call(call.get("id"), call["name"], call.get("args"))
 
 
-def _usage(metadata: JSONObject) -> Usage | None:
+def _usage(counts: object) -> Usage | None:
+    metadata = object_in(counts)
     if not metadata:
         return None
-    thoughts = metadata.get("thoughtsTokenCount")  # counts of 0 are left out
+    prompt, tools = metadata.get("promptTokenCount"), metadata.get("toolUsePromptTokenCount")
+    answer = metadata.get("candidatesTokenCount", 0)  # counts of 0 are left out
+    thoughts = metadata.get("thoughtsTokenCount")
     return token_counts(
-        inputTokens=total(metadata.get("promptTokenCount"), metadata.get("toolUsePromptTokenCount")),
-        outputTokens=total(metadata.get("candidatesTokenCount", 0), thoughts),
+        inputTokens=total(prompt, tools) if tools else prompt,
+        outputTokens=total(answer, thoughts) if thoughts else answer,
         reasoningTokens=thoughts,
         cacheReadTokens=metadata.get("cachedContentTokenCount"),
     )
@@ -561,24 +587,29 @@ class GeminiModel(ProviderModel):
             "automatic_function_calling": {"disable": True},
         }
         asked = {"model": body["model"], "contents": REPLACED, "config": config}
-        if _on_asyncio():
+        # Outside of asyncio, this is asked only if there may be no stream.
+        if self._may_stream or not self.must_stream(body):
             response = await self._client.aio.models.generate_content(**asked)
         else:
             ask = partial(self._client.models.generate_content, **asked)
             response = await anyio.to_thread.run_sync(ask, abandon_on_cancel=True)
         with READING:
-            reply: JSONObject = json.loads(response.sdk_http_response.body)
+            reply: JSONObject = read_json(response.sdk_http_response.body)
         return reply
 
     def must_stream(self, body: JSONObject) -> bool:
         """Whether a request must be a stream, so that cancelling it closes the connection: outside of asyncio."""
-        return not _on_asyncio()
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return True
+        return False
 
     @asynccontextmanager
     async def request_events(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
         path = _path(body["model"], is_vertex=self._client.vertexai)
         request = self._private("_build_request")("post", f"{path}:streamGenerateContent?alt=sse", self._fields(body))
-        if not _on_asyncio():
+        if self.must_stream(body):
             ask = partial(self._private("_request"), request, stream=True)
             async with _in_threads(ask) as events:
                 yield events
@@ -599,7 +630,9 @@ class GeminiModel(ProviderModel):
         """
         if "labels" in body and not self._client.vertexai:
             raise refused("metadata", "none; only models on Vertex AI do")
-        return {name: value for name, value in body.items() if name != "model"}
+        fields = dict(body)
+        del fields["model"]
+        return fields
 
     def _private(self, name: str) -> Callable[..., Any]:
         """A method below the public ones, whose streams drop what the SDK does not know, and cannot be closed while a
@@ -660,11 +693,3 @@ def _hang_up(response: Any) -> None:
         with suppress(OSError):  # it is closed already
             connection.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
     response.close()
-
-
-def _on_asyncio() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

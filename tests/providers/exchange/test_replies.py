@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from mcp_host.providers.exchange.replies import Call, ReplyBlock, stopped
+from mcp_host.providers.exchange.replies import Call, ReplyBlock, read_json, stopped
 from mcp_host.providers.openai import NAME_RULE
 from tests.providers import prompts
 
@@ -56,3 +58,48 @@ def test_an_answer_without_a_stop_sequence_is_as_it_was(stops: list[str]) -> Non
         content,
         "toolUse",
     )
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        '{"b": 1, "a": [], "b": {"c": null}}',
+        "[NaN, Infinity, -Infinity, 1e999, -1e999, 1e-999]",
+        f"[{2**63}, {-(2**63) - 1}, {'9' * 4300}]",
+        "[0, -0, 0.0, -0.0, 1E+2, 9007199254740993.0, 2.2250738585072011e-308]",
+        r'["\ud83d\ude00", "\u00e9", "é", "\u0000", "\/"]',
+        r'{"\ud83d": "\ude00\ud83d"}',
+        "[" * 300 + "]" * 300,
+        ' \n"text"\t\r',
+    ],
+    ids=[
+        "a name twice",
+        "numbers that JSON does not have",
+        "long integers",
+        "numbers",
+        "escapes",
+        "halves of characters",
+        "deep",
+        "white space",
+    ],
+)
+def test_json_is_read_as_python_reads_it(written: str) -> None:
+    assert repr(read_json(written)) == repr(json.loads(written))
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["", "{", "[1,]", "{'a': 1}", "01", "-NaN", '"\n"', r'"\x"', "\ufeff{}", "{}{}"],
+)
+def test_what_is_no_json_for_python_is_none(written: str) -> None:
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(written)
+    with pytest.raises(json.JSONDecodeError):
+        read_json(written)
+
+
+def test_json_beyond_the_limits_of_python_is_an_error() -> None:
+    with pytest.raises(RecursionError):
+        read_json("[" * 100_000)
+    with pytest.raises(ValueError, match="4300"):
+        read_json("9" * 4301)

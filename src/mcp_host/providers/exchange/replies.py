@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -187,6 +188,19 @@ def read_arguments(name: str, arguments: object) -> JSONObject:
     if not isinstance(arguments, dict):
         raise SamplingError(f"the model called {quoted(name)} with arguments that are no JSON object")
     return arguments
+
+
+def read_json(written: str) -> Any:
+    """What `json.loads` reads, in less than half of its time.
+
+    Raises:
+        ValueError, RecursionError: It is no JSON.
+    """
+    try:
+        return from_json(written, cache_strings="keys")
+    except (TypeError, ValueError):  # TypeError: half of a character, which a text of `json.loads` may have
+        pass
+    return json.loads(written)
 
 
 def as_json(value: Any) -> JSONObject:
