@@ -418,6 +418,7 @@ async def test_the_url_is_shown_and_the_redirect_is_pasted(screen: Screen, caplo
         ("", "Paste the URL, or press Ctrl-D to give up."),
         (URL, "This is the URL to open. Paste the one that you are sent to after the login."),
         ("c0de", f"The URL begins with {REDIRECT}, and then has a code."),
+        ("https://[c0de", f"The URL begins with {REDIRECT}, and then has a code."),
         (f"{REDIRECT}/?state={STATE}&code=1", f"The URL begins with {REDIRECT}, and then has a code."),
         (f"{REDIRECT}?code=1", "This URL is not whole, or from another login: its state is not that of this one."),
         (
@@ -428,7 +429,18 @@ async def test_the_url_is_shown_and_the_redirect_is_pasted(screen: Screen, caplo
         (f"{REDIRECT}?\x1b[A", "This has a control character, such as that of an arrow key."),
         (f"{REDIRECT}?{'x' * 5000}", "This is too long for one line of the terminal, which has cut it."),
     ],
-    ids=["nothing", "the wrong one", "a code", "elsewhere", "no state", "another state", "no code", "keys", "too long"],
+    ids=[
+        "nothing",
+        "the wrong one",
+        "a code",
+        "no URL",
+        "elsewhere",
+        "no state",
+        "another state",
+        "no code",
+        "keys",
+        "too long",
+    ],
 )
 async def test_anything_else_is_asked_for_again(pasted: str, problem: str, screen: Screen) -> None:
     async with pasting(screen, paste(redirect_uri=REDIRECT)) as outcome:
@@ -438,6 +450,25 @@ async def test_anything_else_is_asked_for_again(pasted: str, problem: str, scree
 
     assert problem in said
     assert outcome.redirect == f"{REDIRECT}?error=access_denied&state={STATE}"
+
+
+@pytest.mark.parametrize(
+    ("redirect_uri", "shown"),
+    [
+        ("http://127.0.0.1:80/callback", "http://127.0.0.1/callback"),
+        ("https://Host.example:443", "https://host.example/"),
+        ("com.example.app:/callback", "com.example.app:/callback"),
+    ],
+)
+async def test_a_browser_may_write_the_redirect_uri_in_another_way(
+    redirect_uri: str, shown: str, screen: Screen
+) -> None:
+    pasted = f"{shown}?code=1&state={STATE}"
+
+    async with pasting(screen, paste(redirect_uri=redirect_uri)) as outcome:
+        screen.press(f"{pasted}\n")
+
+    assert outcome.redirect == pasted
 
 
 async def test_a_redirect_uri_may_have_a_query(screen: Screen) -> None:

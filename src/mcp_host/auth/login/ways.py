@@ -16,6 +16,7 @@ from mcp_host.auth.login.loopback import HOSTS, LoopbackListener, LoopbackUri
 from mcp_host.auth.login.redirects import check_redirect_uri, read_redirect
 from mcp_host.auth.requests.addresses import Kind, kinds_of_host
 from mcp_host.auth.requests.error_codes import ACCESS_DENIED
+from mcp_host.auth.requests.urls import is_same_page
 from mcp_host.errors import excerpt, quoted
 from mcp_host.handlers import as_async
 from mcp_host.limits import check_seconds
@@ -274,7 +275,7 @@ class _PastedRedirection:
             raise ValueError("Paste the URL, or press Ctrl-D to give up.")
         if pasted == url:
             raise ValueError("This is the URL to open. Paste the one that you are sent to after the login.")
-        if not pasted.startswith((f"{self.redirect_uri}?", f"{self.redirect_uri}&")):
+        if not is_same_page(pasted, self.redirect_uri):
             raise ValueError(f"The URL begins with {clean(excerpt(self.redirect_uri))}, and then has a code.")
         try:
             parameters = read_redirect(pasted, state)

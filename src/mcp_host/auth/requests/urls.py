@@ -39,6 +39,15 @@ def covers(identifier: str, url: str) -> bool:
     return is_same_origin and below.startswith(above) and not resource.fragment
 
 
+def is_same_page(url: str, other: str) -> bool:
+    """Whether two URLs differ only in their queries and fragments, and in what a browser writes in another way."""
+    try:
+        one, two = urlsplit(url), urlsplit(other)
+        return (_origin(one), one.path or "/") == (_origin(two), two.path or "/")
+    except ValueError:
+        return False
+
+
 def shown(url: str) -> str:
     """*url* for messages: without user, password, query and fragment, which may be secrets."""
     try:
