@@ -223,7 +223,7 @@ class ProviderModel(ABC):
         if self._metadata == "ignore" and request.metadata is not None:
             request = replace(request, params=request.params.model_copy(update={"metadata": None}))
         offer, names = None, NO_TOOLS
-        if request.tools:
+        if params.tools:
             offer = self._offer = Offer.of(request, self.name_rule, self._offer)
             names = offer.names
         if not (blocks := blocks_but_texts(request)):  # nothing to check, to name or to restore

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TypeAlias, assert_never
 from urllib.parse import unquote, urlsplit
 
@@ -23,6 +24,7 @@ from mcp_host.providers.exchange.requests import (
     refused,
     result_content,
 )
+from mcp_host.sampling.request import SamplingRequest
 from mcp_host.types import (
     AudioContent,
     BlobResourceContents,
@@ -112,10 +114,14 @@ def result_parts(result: ToolResultContent, where: str) -> list[Part]:
     return [FAILED, *parts] if result.is_error else parts
 
 
-def joined(parts: Sequence[Part]) -> str | None:
-    """The parts as one text; None if they are not all text."""
-    texts = [part for part in parts if isinstance(part, str)]
-    return "\n".join(texts) if len(texts) == len(parts) else None
+def content_of(parts: Sequence[Part], write: Callable[[Part, str], JSONObject], where: str) -> str | list[JSONObject]:
+    """The parts as one text; as *write* writes each if they are not all text."""
+    texts: list[str] = []
+    for part in parts:
+        if not isinstance(part, str):
+            return [write(part, where) for part in parts]
+        texts.append(part)
+    return "\n".join(texts)
 
 
 def data_url(kind: str, data: str) -> str:
@@ -146,6 +152,7 @@ def call_id(id: str) -> str:
     return id if 0 < len(id) <= MAX_ID else other_id(id)
 
 
+@lru_cache(maxsize=64)  # each request asks
 def reasons(model: str) -> bool:
     """Whether a model reasons: all new ones do. Those take neither a temperature nor stop sequences.
 
@@ -160,17 +167,15 @@ def fields(prompt: Prompt, *, is_openai: bool) -> JSONObject:
     Raises:
         InputRefused: The API does not take one of their values.
     """
-    request = prompt.request
+    params = prompt.request.params
     body: JSONObject = {"model": prompt.model}
-    if request.temperature is not None:
-        if not 0 <= request.temperature <= 2:
-            raise refused("temperature", f"0 to 2, not {request.temperature:g}")
+    if params.temperature is not None:
+        if not 0 <= params.temperature <= 2:
+            raise refused("temperature", f"0 to 2, not {params.temperature:g}")
         if not (is_openai and reasons(prompt.model)):
-            body["temperature"] = request.temperature
-    if request.metadata:
-        body["metadata"] = _metadata(request.metadata)
-    if request.may_use_tools and request.params.disable_parallel_tool_use:
-        body["parallel_tool_calls"] = False
+            body["temperature"] = params.temperature
+    if params.metadata:
+        body["metadata"] = _metadata(params.metadata)
     return body
 
 
@@ -198,6 +203,8 @@ def format_of(prompt: Prompt) -> JSONObject | None:
     None if no single tool is forced, if the strict mode cannot say what its schema says, or if a stop sequence could
     cut the JSON.
     """
+    if prompt.request.params.tool_choice is None:  # as in most requests
+        return None
     tool = forced_tool(prompt)
     if tool is None or prompt.request.stop_sequences:
         return None
@@ -235,6 +242,16 @@ def function_of(tool: Tool, prompt: Prompt) -> JSONObject:
     return written
 
 
+def use_of_tools(request: SamplingRequest) -> JSONObject:
+    """The fields that both APIs have for how the tools may be used."""
+    use: JSONObject = {}
+    if request.tool_choice is not None:
+        use["tool_choice"] = request.tool_choice.mode or "auto"
+    if request.may_use_tools and request.params.disable_parallel_tool_use:
+        use["parallel_tool_calls"] = False
+    return use
+
+
 def model_failed(error: object) -> ProviderError:
     """The error for a reply, or an event, that says that the model failed. Its text has only the code of *error*.
 
@@ -257,6 +274,10 @@ def arguments_of(body: JSONObject) -> JSONObject:
     Other arguments are compared with the SDK's types, part by part: that takes 65 ms for a conversation with 40 tool
     calls, and nothing else runs in the event loop meanwhile.
     """
-    arguments = {name: body[name] for name in ARGUMENTS if name in body}
-    fields = {name: value for name, value in body.items() if name not in (*ARGUMENTS, "extra_body")}
-    return {**arguments, "extra_body": {**fields, **(body.get("extra_body") or {})}}
+    fields, arguments = body.copy(), {}
+    for name in ARGUMENTS:
+        if name in fields:
+            arguments[name] = fields.pop(name)
+    more = fields.pop("extra_body", None)
+    arguments["extra_body"] = {**fields, **more} if more else fields
+    return arguments

@@ -52,18 +52,19 @@ from mcp_host.providers.openai import (
     arguments_of,
     audio,
     call_id,
+    content_of,
     data_url,
     fields,
     forced_tool,
     format_of,
     function_of,
-    joined,
     model_failed,
     own_call,
     part_of,
     pdf,
     reasons,
     result_parts,
+    use_of_tools,
 )
 from mcp_host.providers.openai_chat_calls import StreamedCalls, is_object
 from mcp_host.sampling.request import Usage
@@ -73,7 +74,6 @@ from mcp_host.types import (
     JSONObject,
     SamplingMessage,
     TextContent,
-    Tool,
     ToolResultContent,
     ToolUseContent,
 )
@@ -132,52 +132,52 @@ def write_request(prompt: Prompt, dialect: Dialect = "openai") -> JSONObject:
     Raises:
         InputRefused: The API does not take something of it.
     """
-    request = prompt.request
+    params = prompt.request.params
     is_openai = dialect == "openai"
-    body = fields(prompt, is_openai=is_openai) | {
-        "messages": list(_messages(prompt, is_openai=is_openai)),
-        "max_completion_tokens" if is_openai else "max_tokens": request.max_tokens,
-    }
-    if is_openai and request.metadata and not prompt.options.get("store"):
+    body = fields(prompt, is_openai=is_openai)
+    body["messages"] = _messages(prompt, is_openai=is_openai)
+    body["max_completion_tokens" if is_openai else "max_tokens"] = params.max_tokens
+    if is_openai and params.metadata and not prompt.options.get("store"):
         raise refused("metadata", "none unless the host stores the answers (store)")
-    stops = [stop for stop in request.stop_sequences or () if stop]
-    if stops and len(stops) <= MAX_STOPS and not (is_openai and reasons(prompt.model)):
-        body["stop"] = stops
-    if is_openai and (own := format_of(prompt)) is not None:
-        body["response_format"] = {"type": "json_schema", "json_schema": own}
-        body.pop("parallel_tool_calls", None)  # it needs tools
-    else:
-        body |= prompt.written_tools(partial(_tools, is_openai=is_openai))
+    if params.stop_sequences:
+        stops = [stop for stop in params.stop_sequences if stop]
+        if stops and len(stops) <= MAX_STOPS and not (is_openai and reasons(prompt.model)):
+            body["stop"] = stops
+    if params.tools:
+        if is_openai and (own := format_of(prompt)) is not None:
+            body["response_format"] = {"type": "json_schema", "json_schema": own}
+        else:
+            body |= prompt.written_tools(partial(_tools, is_openai=is_openai))
     return body
 
 
 def _tools(prompt: Prompt, *, is_openai: bool) -> JSONObject:
     request = prompt.request
-    tools: Sequence[Tool] = request.tools
-    if not tools or not (is_openai or request.may_use_tools):
+    if not (is_openai or request.may_use_tools):
         return {}
-    if (forced := forced_tool(prompt)) is not None:
-        tools = [forced]
-    written: JSONObject = {"tools": [{"type": "function", "function": function_of(tool, prompt)} for tool in tools]}
-    if request.tool_choice is not None:
-        written["tool_choice"] = request.tool_choice.mode or "auto"
-    return written
+    forced = forced_tool(prompt)
+    tools = request.tools if forced is None else [forced]
+    functions = [{"type": "function", "function": function_of(tool, prompt)} for tool in tools]
+    return {"tools": functions, **use_of_tools(request)}
 
 
-def _messages(prompt: Prompt, *, is_openai: bool) -> Iterator[JSONObject]:
-    if prompt.request.system_prompt:
-        yield {"role": "system", "content": prompt.request.system_prompt}
-    for index, message in enumerate(prompt.request.messages):
+def _messages(prompt: Prompt, *, is_openai: bool) -> list[JSONObject]:
+    params = prompt.request.params
+    messages: list[JSONObject] = []
+    if params.system_prompt:
+        messages.append({"role": "system", "content": params.system_prompt})
+    for index, message in enumerate(params.messages):
         where = f"messages[{index}]"
         turn = prompt.turns.get(index)
         if isinstance(turn, dict):
             calls = zip(turn["tool_calls"], message.tool_uses, strict=True)
-            yield turn | {"tool_calls": [call | {"id": call_id(use.id)} for call, use in calls]}
+            messages.append(turn | {"tool_calls": [call | {"id": call_id(use.id)} for call, use in calls]})
         elif message.role == "assistant":
             lost = {"reasoning_content": ""} if index in prompt.lost and not is_openai else {}
-            yield _assistant(message, where, prompt) | lost  # DeepSeek refuses calls without the field
+            messages.append(_assistant(message, where, prompt) | lost)  # DeepSeek refuses calls without the field
         else:
-            yield from _user(message, where)
+            messages += _user(message, where)
+    return messages
 
 
 def _assistant(message: SamplingMessage, where: str, prompt: Prompt) -> JSONObject:
@@ -194,8 +194,9 @@ def _assistant(message: SamplingMessage, where: str, prompt: Prompt) -> JSONObje
     return written | {"tool_calls": calls} if calls else written
 
 
-def _user(message: SamplingMessage, where: str) -> Iterator[JSONObject]:
+def _user(message: SamplingMessage, where: str) -> list[JSONObject]:
     """A user's message, or one for each result, and one with what these cannot have: "tool" messages have text only."""
+    messages: list[JSONObject] = []
     parts: list[Part] = []
     for block in message.content:
         if isinstance(block, ToolResultContent):
@@ -205,12 +206,12 @@ def _user(message: SamplingMessage, where: str) -> Iterator[JSONObject]:
             if others := [part for part in said if not isinstance(part, str)]:
                 texts.append(f"[{_count(others)}: in the user's next message]")
                 parts += [f"From the result of the tool call {id}:", *others]
-            yield {"role": "tool", "tool_call_id": id, "content": "\n".join(texts)}
+            messages.append({"role": "tool", "tool_call_id": id, "content": "\n".join(texts)})
         elif not isinstance(block, ToolUseContent):
             parts.append(part_of(block, where))
     if parts:
-        text = joined(parts)
-        yield {"role": "user", "content": [_part(part, where) for part in parts] if text is None else text}
+        messages.append({"role": "user", "content": content_of(parts, _part, where)})
+    return messages
 
 
 def _count(parts: Sequence[Part]) -> str:
@@ -252,7 +253,8 @@ def read_reply(reply: JSONObject, prompt: Prompt, dialect: Dialect = "openai") -
     if OPEN not in reply and not choice:
         raise Unfinished
     message: JSONObject = _whole(reply[OPEN]) if OPEN in reply else choice["message"]
-    content, calls = _read_message(message, prompt), _calls(message)
+    calls = _calls(message)
+    content = _read_message(message, calls, prompt)
     usage = _usage(object_in(reply.get("usage")))
     reason = FINISH_REASONS.get(known, finish_reason)
     if not reason:
@@ -262,16 +264,16 @@ def read_reply(reply: JSONObject, prompt: Prompt, dialect: Dialect = "openai") -
         reason = MAX_TOKENS if _is_cut(usage, prompt) else END_TURN
     elif NOT_DONE in reply and reason == TOOL_USE and not (calls and _are_whole(calls)):
         raise Unfinished  # some servers send the finish reason before the last deltas
-    stop_reason = _stop_reason(reason, choice, message)
-    if stop_reason == END_TURN and dialect == "openai" and (own := own_call(content, prompt)) is not None:
-        content, stop_reason = [own], TOOL_USE
-    else:
+    stop_reason = _stop_reason(reason, choice, message, calls)
+    if prompt.request.params.stop_sequences:
         content, stop_reason = stopped(content, stop_reason, prompt)
+    elif stop_reason == END_TURN and dialect == "openai" and (own := own_call(content, prompt)) is not None:
+        content, stop_reason = [own], TOOL_USE
     return Reply(
         content=content,
         model=reply.get("model") or prompt.model,
         stop_reason=stop_reason,
-        turn=_turn(message),
+        turn=_turn(message, calls) if calls else None,
         usage=usage,
     )
 
@@ -287,27 +289,30 @@ def _is_cut(usage: Usage, prompt: Prompt) -> bool:
     return usage.get("outputTokens", 0) >= limit
 
 
-def _stop_reason(reason: str, choice: JSONObject, message: JSONObject) -> str:
+def _stop_reason(reason: str, choice: JSONObject, message: JSONObject, calls: Sequence[JSONObject]) -> str:
     if message.get("refusal"):
         return "refusal"
     if reason in (END_TURN, TOOL_USE):
-        reason = TOOL_USE if _calls(message) else END_TURN
+        reason = TOOL_USE if calls else END_TURN
     if reason == END_TURN and isinstance(choice.get("stop_reason"), str):  # vLLM: the stop sequence
         return STOP_SEQUENCE
     return reason
 
 
-def _read_message(message: JSONObject, prompt: Prompt) -> list[ReplyBlock]:
-    texts = [_text(message.get("content")), message.get("refusal")]
-    content: list[ReplyBlock] = [text for text in texts if text]
+def _read_message(message: JSONObject, calls: Sequence[JSONObject], prompt: Prompt) -> list[ReplyBlock]:
+    content: list[ReplyBlock] = []
+    for text in (_text(message.get("content")), message.get("refusal")):
+        if text:
+            content.append(text)
     if (spoken := message.get("audio") or {}).get("data"):  # Snowflake has an empty one
         settings = prompt.options.get("audio")
         sound = settings.get("format") if isinstance(settings, Mapping) else None
         content.append(AudioContent(data=spoken["data"], mime_type=f"audio/{sound or 'wav'}"))
         if spoken.get("transcript"):
             content.append(spoken["transcript"])
-    content += [_read_image(image["image_url"]["url"]) for image in message.get("images") or ()]  # OpenRouter
-    for call in _calls(message):
+    for image in message.get("images") or ():  # OpenRouter
+        content.append(_read_image(image["image_url"]["url"]))
+    for call in calls:
         if call.get("type") == "custom":
             raise SamplingError("the model called a custom tool, which only the host's options can have offered")
         function = call["function"]
@@ -331,6 +336,8 @@ def _read_image(url: str) -> ImageContent:
 
 def _text(content: object) -> str:
     """The text of a message."""
+    if isinstance(content, str):
+        return content
     return "".join(part.get("text") or "" for part in _parts(content) if part.get("type") in TEXTS)
 
 
@@ -346,20 +353,19 @@ def _parts(content: object) -> Sequence[JSONObject]:
     return ()
 
 
-def _turn(message: JSONObject) -> JSONObject | None:
-    """The message, to be sent back with the results of its calls, if MCP has no place for all of it.
+def _turn(message: JSONObject, calls: Sequence[JSONObject]) -> JSONObject | None:
+    """The message, to be sent back with the results of its *calls*, if MCP has no place for all of it.
 
     https://api-docs.deepseek.com/guides/thinking_mode: without ``reasoning_content`` the next request is refused.
     https://openrouter.ai/docs/use-cases/reasoning-tokens: ``reasoning_details`` come back unmodified, and then without
     ``reasoning``, which repeats them. Gemini's signatures are in the calls (``extra_content``).
     """
-    calls = _calls(message)
     reasoning = {name: message[name] for name in REASONING if message.get(name)}
     if DETAILS in reasoning:
         reasoning.pop("reasoning", None)
     has_thoughts = any(part.get("type") not in TEXTS for part in _parts(message.get("content")))
     is_signed = any(call.keys() - {"function", "id", "index", "type"} for call in calls)
-    if not calls or not (reasoning or has_thoughts or is_signed):
+    if not (reasoning or has_thoughts or is_signed):
         return None
     kept = [
         {"type": "function"}
@@ -372,9 +378,10 @@ def _turn(message: JSONObject) -> JSONObject | None:
 
 def _calls(message: JSONObject) -> Sequence[JSONObject]:
     """The calls of a message. Servers of 2023 have one ``function_call``, without an id; Snowflake has an empty one."""
-    if any((function := message.get("function_call") or {}).values()) and not message.get("tool_calls"):
+    calls: Sequence[JSONObject] = message.get("tool_calls") or ()
+    if not calls and any((function := message.get("function_call") or {}).values()):
         return [{"function": function}]
-    return message.get("tool_calls") or ()
+    return calls
 
 
 def _written(arguments: object) -> str:
@@ -384,32 +391,36 @@ def _written(arguments: object) -> str:
 
 
 def _usage(usage: JSONObject) -> Usage | None:
+    """The counts. xAI and Gemini count the reasoning, which the model wrote too, in ``total_tokens`` only. Gemini does not
+    say how many tokens it takes; where a server does, the total may have others that the model did not write.
+    """
     details = object_in(usage.get("prompt_tokens_details"))
     reasoning = object_in(usage.get("completion_tokens_details")).get("reasoning_tokens")
-    return token_counts(
+    counts = token_counts(
         inputTokens=usage.get("prompt_tokens"),
-        outputTokens=_output_tokens(usage, reasoning),
+        outputTokens=usage.get("completion_tokens"),
         reasoningTokens=reasoning,
         cacheReadTokens=_first(CACHE_READ, details, usage),
         cacheWriteTokens=_first(CACHE_WRITE, details),
     )
-
-
-def _output_tokens(usage: JSONObject, reasoning: object) -> object:
-    """What the model wrote, with its reasoning, which xAI and Gemini count in ``total_tokens`` only. Gemini does not say
-    how many tokens of *reasoning* these are; where a server does, the total may have others that the model did not write.
-    """
-    match [total(usage.get(name)) for name in ("prompt_tokens", "completion_tokens", "total_tokens")]:
-        case [int(prompt), int(completion), int(both)]:
-            more = both - prompt - completion
-            return completion + max(0, more if reasoning is None else min(more, total(reasoning) or 0))
-    return usage.get("completion_tokens")
+    both = total(usage.get("total_tokens"))
+    if counts is None or both is None:
+        return counts
+    more = both - counts.get("inputTokens", both) - counts.get("outputTokens", both)
+    if more <= 0:
+        return counts
+    if reasoning is not None:
+        more = min(more, counts.get("reasoningTokens", 0))
+    return {**counts, "outputTokens": counts["outputTokens"] + more}
 
 
 def _first(names: Sequence[str], *counts: Mapping[str, object]) -> object:
     """The first count that there is."""
-    found = (some.get(name) for some in counts for name in names)
-    return next((count for count in found if count is not None), None)
+    for some in counts:
+        for name in names:
+            if (count := some.get(name)) is not None:
+                return count
+    return None
 
 
 # Streams: https://developers.openai.com/api/reference/resources/chat/subresources/completions/streaming-events

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from operator import itemgetter
 from typing import Any, assert_never
 
 from mcp_host.errors import SamplingError
@@ -36,17 +37,18 @@ from mcp_host.providers.openai import (
     Part,
     arguments_of,
     call_id,
+    content_of,
     data_url,
     fields,
     format_of,
     function_of,
-    joined,
     model_failed,
     own_call,
     part_of,
     pdf,
     reasons,
     result_parts,
+    use_of_tools,
 )
 from mcp_host.sampling.request import Usage
 from mcp_host.types import (
@@ -75,6 +77,8 @@ FOR_HOST = frozenset(
 """Calls that no server of MCP can answer. A model writes them only if the host's options have such tools."""
 
 HOSTED = frozenset({"custom_tool_call", "shell_call", "tool_search_call"})  # some: xAI and OpenAI may run the tool
+
+KIND = itemgetter("type")  # of an item
 
 TIED = ("phase", "namespace", "caller", "async")
 """Fields of messages and calls that MCP has no place for, and that OpenAI wants back."""
@@ -108,56 +112,67 @@ def write_request(prompt: Prompt) -> JSONObject:
     Raises:
         InputRefused: The API does not take something of it.
     """
-    request = prompt.request
-    if request.max_tokens < LEAST_TOKENS:
-        raise refused("maxTokens", f"at least {LEAST_TOKENS}, not {request.max_tokens}")
-    body = fields(prompt, is_openai=True) | {
-        "input": [item for index in range(len(request.messages)) for item in _items(index, prompt)],
-        "max_output_tokens": request.max_tokens,
-        "store": False,
-    }
+    params = prompt.request.params
+    if params.max_tokens < LEAST_TOKENS:
+        raise refused("maxTokens", f"at least {LEAST_TOKENS}, not {params.max_tokens}")
+    body = fields(prompt, is_openai=True)
+    body["input"] = _input(prompt)
+    body["max_output_tokens"] = params.max_tokens
+    body["store"] = False
     if reasons(prompt.model):
         body["include"] = [ENCRYPTED]
-    if request.system_prompt:
-        body["instructions"] = request.system_prompt
-    if (own := format_of(prompt)) is not None:
-        body["text"] = {"format": {"type": "json_schema", **own}}
-        body.pop("parallel_tool_calls", None)  # it needs tools
-    elif request.tools:
-        body |= prompt.written_tools(_tools)
+    if params.system_prompt:
+        body["instructions"] = params.system_prompt
+    if params.tools:
+        own = format_of(prompt)
+        body |= prompt.written_tools(_tools) if own is None else {"text": {"format": {"type": "json_schema", **own}}}
     return body
 
 
 def _tools(prompt: Prompt) -> JSONObject:
     request = prompt.request
     tools = [{"type": "function", **function_of(tool, prompt), "strict": False} for tool in request.tools]
+    written = {"tools": tools, **use_of_tools(request)}
     if request.required_tool is not None:
-        return {"tools": tools, "tool_choice": {"type": "function", "name": prompt.names.write(request.required_tool)}}
-    if request.tool_choice is not None:
-        return {"tools": tools, "tool_choice": request.tool_choice.mode or "auto"}
-    return {"tools": tools}
+        written["tool_choice"] = {"type": "function", "name": prompt.names.write(request.required_tool)}
+    return written
 
 
-def _items(index: int, prompt: Prompt) -> Iterator[JSONObject]:
-    message, where = prompt.request.messages[index], f"messages[{index}]"
-    turn = prompt.turns.get(index)
-    if isinstance(turn, list):
-        uses = iter(message.tool_uses)
-        for item in turn:
-            yield item | {"call_id": call_id(next(uses).id)} if item["type"] == "function_call" else item
-        if all(item["type"] != "function_call" for item in turn):  # its call is the JSON of its last message
-            yield from _assistant(message.model_copy(update={"content": message.tool_uses}), where, prompt)
-    elif message.role == "assistant":
-        yield from _assistant(message, where, prompt)
-    else:
-        parts: list[Part] = []
-        for block in message.content:
-            if isinstance(block, ToolResultContent):
-                yield _result(block, where)
-            elif not isinstance(block, ToolUseContent):
-                parts.append(part_of(block, where))
-        if parts:
-            yield {"role": "user", "content": _content(parts, where)}
+def _input(prompt: Prompt) -> list[JSONObject]:
+    items: list[JSONObject] = []
+    for index, message in enumerate(prompt.request.params.messages):
+        where = f"messages[{index}]"
+        turn = prompt.turns.get(index)
+        if isinstance(turn, list):
+            items += _again(turn, message, where, prompt)
+        elif message.role == "assistant":
+            items += _assistant(message, where, prompt)
+        else:
+            items += _user(message, where)
+    return items
+
+
+def _again(turn: Sequence[JSONObject], message: SamplingMessage, where: str, prompt: Prompt) -> Iterator[JSONObject]:
+    """An assistant's turn that was kept."""
+    uses = iter(message.tool_uses)
+    for item in turn:
+        yield item | {"call_id": call_id(next(uses).id)} if item["type"] == "function_call" else item
+    if all(item["type"] != "function_call" for item in turn):  # its call is the JSON of its last message
+        yield from _assistant(message.model_copy(update={"content": message.tool_uses}), where, prompt)
+
+
+def _user(message: SamplingMessage, where: str) -> list[JSONObject]:
+    items: list[JSONObject] = []
+    parts: list[Part] = []
+    for block in message.content:
+        if isinstance(block, ToolResultContent):
+            output = content_of(result_parts(block, where), _part, where)
+            items.append({"type": "function_call_output", "call_id": call_id(block.tool_use_id), "output": output})
+        elif not isinstance(block, ToolUseContent):
+            parts.append(part_of(block, where))
+    if parts:
+        items.append({"role": "user", "content": content_of(parts, _part, where)})
+    return items
 
 
 def _assistant(message: SamplingMessage, where: str, prompt: Prompt) -> Iterator[JSONObject]:
@@ -175,16 +190,6 @@ def _assistant(message: SamplingMessage, where: str, prompt: Prompt) -> Iterator
                 raise AssertionError("results are the user's")
             case _:
                 assert_never(block)
-
-
-def _result(result: ToolResultContent, where: str) -> JSONObject:
-    output = _content(result_parts(result, where), where)
-    return {"type": "function_call_output", "call_id": call_id(result.tool_use_id), "output": output}
-
-
-def _content(parts: Sequence[Part], where: str) -> str | list[JSONObject]:
-    text = joined(parts)
-    return [_part(part, where) for part in parts] if text is None else text
 
 
 def _part(part: Part, where: str) -> JSONObject:
@@ -216,19 +221,23 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     if OPEN in reply or "output" not in reply or reply.get("status") in ("queued", "in_progress", "cancelled"):
         raise Unfinished
     output: list[JSONObject] = reply["output"]
-    _check_calls(output)
+    kinds = {*map(KIND, output)}
+    if not kinds <= PLAIN:
+        _check_calls(output)
     content, has_refused = _read_output(output)
-    stop_reason = _stop_reason(reply, has_refused, content)
-    *before, last = [item for item in output if item["type"] == "message"] or [{"type": "message", "content": []}]
-    if stop_reason == END_TURN and (own := own_call(_read_output([last])[0], prompt)) is not None:
-        content, stop_reason = [*_read_output(before)[0], own], TOOL_USE  # before are comments
-    else:
+    stop_reason = _stop_reason(reply, has_refused, has_calls="function_call" in kinds)
+    params = prompt.request.params
+    if params.stop_sequences:
         content, stop_reason = stopped(content, stop_reason, prompt)
+    elif params.tool_choice is not None and stop_reason == END_TURN:
+        *before, last = [item for item in output if item["type"] == "message"] or [{"type": "message", "content": []}]
+        if (own := own_call(_read_output([last])[0], prompt)) is not None:
+            content, stop_reason = [*_read_output(before)[0], own], TOOL_USE  # before are comments
     return Reply(
         content=content,
         model=reply.get("model") or prompt.model,
         stop_reason=stop_reason,
-        turn=_turn(output),
+        turn=_turn(output) if not kinds <= PLAIN or _is_tied(output) else None,
         usage=_usage(object_in(reply.get("usage"))),
     )
 
@@ -240,7 +249,10 @@ def _read_output(output: Sequence[JSONObject]) -> tuple[list[ReplyBlock], bool]:
     for item in output:
         match item["type"]:
             case "message":
-                for part in _parts(item.get("content")):
+                said = item.get("content")
+                if isinstance(said, str):  # of some servers
+                    said = [{"type": "output_text", "text": said}]
+                for part in said or ():  # those of newer types may have no text
                     is_refusal = part["type"] == "refusal"
                     has_refused |= is_refusal
                     if text := part.get("refusal" if is_refusal else "text"):
@@ -251,11 +263,6 @@ def _read_output(output: Sequence[JSONObject]) -> tuple[list[ReplyBlock], bool]:
                 kind = f"image/{item.get('output_format') or 'png'}"
                 content.append(ImageContent(data=item["result"], mime_type=kind))
     return content, has_refused
-
-
-def _parts(content: Any) -> Sequence[JSONObject]:
-    """The parts of a message, which is a text, or null, at some servers. Those of newer types may have no text."""
-    return [{"type": "output_text", "text": content}] if isinstance(content, str) else content or ()
 
 
 def _check_calls(output: Sequence[JSONObject]) -> None:
@@ -272,19 +279,26 @@ def _check_calls(output: Sequence[JSONObject]) -> None:
         led_to_more |= kind != "function_call"
 
 
-def _stop_reason(reply: JSONObject, has_refused: bool, content: Sequence[object]) -> str:
+def _stop_reason(reply: JSONObject, has_refused: bool, *, has_calls: bool) -> str:
     if reply.get("status") == "incomplete":
         reason = (reply.get("incomplete_details") or {}).get("reason")
         return "content_filter" if reason == "content_filter" else MAX_TOKENS
     if has_refused:
         return "refusal"
-    return TOOL_USE if any(isinstance(block, Call) for block in content) else END_TURN
+    return TOOL_USE if has_calls else END_TURN
 
 
-def _turn(output: Sequence[JSONObject]) -> list[JSONObject] | None:
-    """The output, to be sent back, if it has more than messages and calls."""
-    if all(item["type"] in PLAIN and all(item.get(name) is None for name in TIED) for item in output):
-        return None
+def _is_tied(output: Sequence[JSONObject]) -> bool:
+    """Whether an item has one of the fields that OpenAI wants back."""
+    for item in output:
+        for name in TIED:
+            if item.get(name) is not None:
+                return True
+    return False
+
+
+def _turn(output: Sequence[JSONObject]) -> list[JSONObject]:
+    """The output, to be sent back: MCP has no place for all of it."""
     return [{name: value for name, value in item.items() if value is not None} for item in output]
 
 
