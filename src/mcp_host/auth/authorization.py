@@ -34,12 +34,12 @@ from mcp_host.auth.storage.saved import Place, Saved, Wanted
 from mcp_host.concurrency.asking import asking_person, is_unattended
 from mcp_host.errors import excerpt
 
-EARLY_WAIT = 2.0  # seconds that a request with a good token waits for the next one, before the `GRACE` of `shared_work`
+EARLY_WAIT = 2.0  # seconds that a request with a good token waits for its refresh; the `GRACE` of `shared_work` follows
 
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """The headers of each request until a time, while *saved* is what there is: so that most requests look at no more."""
+    """The *headers* of requests *until* a time, as long as *saved* is what is stored: most requests need no more."""
 
     saved: Saved | None
     until: float
@@ -47,9 +47,9 @@ class _Ready:
 
 
 class Authorization:
-    """The authorization of one user for the resource and by the authorization server of *place*. Several URLs may share it.
+    """The authorization of one user for the resource and by the authorization server of *place*.
 
-    *http* is for one of them.
+    Several URLs may share it. *http* and *steps* are those of the first.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Authorization:
         return {**ready.headers}  # the caller's own
 
     async def token(self) -> Token | None:
-        """The token to send, which is refreshed if that is due. None if there is no good one: then the server says what it wants.
+        """The token to send, which is refreshed if that is due. None if there is no good one.
 
         Raises:
             AuthError: It cannot be refreshed now, and is not good any more; or the store cannot be used.
@@ -115,7 +115,9 @@ class Authorization:
         *,
         wants_more: bool,
     ) -> Token | None:
-        """Another token than the *refused* one, for the server at *url*. None if there is no better one. *wants_more* is of scopes.
+        """Another token than the *refused* one, for the server at *url*. None if there is no better one.
+
+        *wants_more* says that a request needs scopes which the refused token does not have.
 
         Raises:
             AuthError: There is none. The text says why.
@@ -144,7 +146,7 @@ class Authorization:
         async def log_in() -> None:
             await self.credentials.entry.load()
             denied = sorted(self._login_limits.denied(url))
-            self._begin_anew(url)
+            self._forget_logins(url)
             await self._log_in(self._wanted(url, resource, server, [*(resource.scopes or ()), *denied]))
 
         await self._work.do("log in", log_in)
@@ -162,12 +164,15 @@ class Authorization:
         return await self.credentials.entry.peek()
 
     async def forget(self, url: str) -> bool:
-        """Forget the token and the client, and give up a login, for the server at *url*. Returns whether the token is revoked."""
+        """Forget the token and the client, and give up a login, for the server at *url*.
+
+        Returns whether the token is revoked.
+        """
 
         async def forget() -> bool:
             async with self._work.uncancelled():  # what is forgotten can be revoked only now
                 await self._pending.forget()  # may fail: before anything is lost that a second logout would revoke
-                self._begin_anew(url)
+                self._forget_logins(url)
                 return await self.credentials.revoke()
 
         given_up = LoginFailed(f"{shown(self.place.resource)}: logged out before there was a token")
@@ -175,8 +180,8 @@ class Authorization:
 
     # Logging in
 
-    def _begin_anew(self, url: str) -> None:
-        """The application logs out, or asks for a login itself: logins before that no longer count."""
+    def _forget_logins(self, url: str) -> None:
+        """Let earlier logins no longer count: the application logs out, or asks for a login itself."""
         self._login_limits.forget(url)
         self._not_granted.clear()
 
@@ -226,6 +231,7 @@ class Authorization:
         return token
 
     async def _log_in(self, wanted: Wanted) -> Token | None:
+        """Get a token from the machine, or by a login. If the server does not know the client, by another login."""
         if (machine := self._settings.machine) is not None:
             return await self.credentials.obtain(wanted.by(machine.client_at(wanted.server)), machine.token)
         if is_unattended():
@@ -265,6 +271,7 @@ class Authorization:
         return await self._exchange(saved, request, redirected)
 
     async def _authorization_needed(self, wanted: Wanted) -> AuthorizationNeeded | LoginFailed:
+        """The error that tells a web host where to send its user. Without a redirect URI, no one can log in."""
         redirect_uri = self._settings.redirect_uri
         if redirect_uri is None:
             return LoginFailed(f"{shown(wanted.url)} needs a login, and no one can log in: pass login=in_browser()")

@@ -42,7 +42,10 @@ class Token:
     scopes: tuple[str, ...] = ()
     """What it was asked for, or what the server said that it has instead."""
     refresh_at: float | None = None
-    """When to refresh it: before it expires, so that no request has to be sent twice. Without a refresh token, when it expires."""
+    """When to refresh it: before it expires, so that no request has to be sent twice.
+
+    Without a refresh token, when it expires.
+    """
 
     def has_expired(self, now: float) -> bool:
         return self.expires_at is not None and self.expires_at <= now
@@ -88,6 +91,12 @@ class TokenEndpoint:
             ) from exc.__cause__
         self.steps.add(action, url, "a token")
         return token
+
+    def failed(self, action: str, url: str, answer: Answer, problem: str) -> TokenRequestFailed:
+        """The error for an *answer* that has a *problem*, which becomes a step."""
+        outcome = f"{answer.problem}, and {problem}{f' ({answer.code})' if answer.code else ''}"
+        self.steps.add(action, url, outcome)
+        return TokenRequestFailed(f"{action} at {shown(url)}: {outcome}", answer.code)
 
     async def revoke(self, client: OAuthClient, token: Token) -> bool:
         """Ask the server to revoke *token*, and what refreshes it (RFC 7009). Returns whether it has done so."""

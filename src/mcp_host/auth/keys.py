@@ -22,9 +22,10 @@ MISSING = "joserfc is not installed: pip install 'mcp-host[oauth]'"
 
 
 class PrivateKey:
-    """A private key of a client, which signs its assertions. *pem* is PKCS #8 as PEM, *algorithm* one of JWS, such as "ES256".
+    """A private key of a client, which signs its assertions.
 
-    *id* is the ``kid`` under which the authorization server has the public key, if it has several.
+    *pem* is PKCS #8 as PEM, *algorithm* one of JWS, such as "ES256". *id* is the ``kid`` under which the authorization
+    server has the public key, if it has several.
 
     Raises:
         ValueError: It is no such key, or not one for that algorithm.
@@ -90,7 +91,7 @@ class Proofs:
         return {"DPoP": _signed({"typ": "dpop+jwt", "alg": ES256, "jwk": self._public}, claims, self._key)}
 
     def heard(self, url: str, headers: Mapping[str, str]) -> bool:
-        """Take the nonce of a response for the next requests to its server. Returns whether there is another one than before."""
+        """Take the nonce of a response for the next requests to its server. Returns whether it is a new one."""
         nonce, place = headers.get("dpop-nonce"), urlsplit(url).netloc
         if not nonce or not nonce.isascii() or not nonce.isprintable() or self._nonces.get(place) == nonce:
             return False

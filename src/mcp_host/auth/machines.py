@@ -11,12 +11,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from mcp_host.auth.errors import TokenRequestFailed
 from mcp_host.auth.grants import Token, TokenEndpoint, authenticated
 from mcp_host.auth.keys import PrivateKey
 from mcp_host.auth.registration import OAuthClient, TokenAuthMethod, checked_text, method_with_secret
 from mcp_host.auth.requests.metadata import AuthorizationServer
-from mcp_host.auth.requests.urls import shown
 from mcp_host.handlers import as_async
 
 CLIENT_CREDENTIALS = "client_credentials"
@@ -99,7 +97,8 @@ class PrivateKeyJwt(Machine):
 class Workload(Machine):
     """A workload whose platform gives it a JWT for the authorization server (RFC 7523, section 2.1).
 
-    *get_jwt* is called for each token, with the issuer of the authorization server. A JWT that is refused is not tried again.
+    *get_jwt* is called for each token, with the issuer of the authorization server. A JWT that is refused is not
+    tried again.
     """
 
     def __init__(self, get_jwt: GetJwt, *, client_id: str, issuer: str | None = None) -> None:
@@ -168,9 +167,7 @@ class EnterpriseManaged(Machine):
         if answer.json is not None and answer.status == 200 and answer.json.get("issued_token_type") == ID_JAG:
             assertion = answer.json.get("access_token")
         if not isinstance(assertion, str) or not assertion:
-            outcome = f"{answer.problem}, and no assertion{f' ({answer.code})' if answer.code else ''}"
-            endpoint.steps.add("token exchange", url, outcome)
-            raise TokenRequestFailed(f"token exchange at {shown(url)}: {outcome}", answer.code)
+            raise endpoint.failed("token exchange", url, answer, "no assertion")
         endpoint.steps.add("token exchange", url, "an assertion")
         return assertion
 

@@ -191,7 +191,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         return None if authorization is None else authorization.ready(method, url)
 
     def authorized_by(self, url: str) -> object:
-        """What requests to *url* are authorized by, for transports: another value after each login. None if it is not known."""
+        """What requests to *url* are authorized by, for transports: a new value after each login. None if it is not known."""
         server = self._servers.get(url)
         authorization = None if server is None else server.authorization
         return None if authorization is None else (authorization.place, authorization.credentials.token)
@@ -236,9 +236,10 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         return None if authorization is None else await authorization.saved()
 
     async def login(self, url: str) -> Saved | None:
-        """Log in for the server at *url*, even if it has not asked, or there is a token. The old token stays until there is a new one.
+        """Log in for the server at *url*, even if it has not asked, or there is a token.
 
-        It asks for scopes that the person has denied to a request within the last ten minutes, too.
+        The old token stays until there is a new one. It asks for scopes that the person has denied to a request within
+        the last ten minutes, too.
 
         Returns what is kept then. None if there are no metadata: such a server may still ask when you connect.
 

@@ -118,7 +118,7 @@ class Refresher:
                     return await self._refresh(claimed, token, token.refresh_token, client)
 
     async def _claim(self, saved: Saved) -> Saved | None:
-        """*saved* with a lease, which has been stored with time left for a token request. None if another process was first."""
+        """*saved* with a lease, which is stored and leaves time for a token request. None if another process was first."""
         while True:
             until = self._clock() + LEASE
             claimed = replace(saved, refreshing_until=until)

@@ -108,10 +108,11 @@ class Registered:
 
 
 class Cimd:
-    """A client whose id is the URL of its Client ID Metadata Document. It is used where the authorization server takes such ids.
+    """A client whose id is the URL of its Client ID Metadata Document.
 
-    *url* is where your application publishes the document; it must list the redirect URI that is used. With a *key*, it
-    must have the public one, and "private_key_jwt" as its ``token_endpoint_auth_method``.
+    It is used where the authorization server takes such ids. *url* is where your application publishes the
+    document; it must list the redirect URI that is used. With a *key*, it must have the public one, and
+    "private_key_jwt" as its ``token_endpoint_auth_method``.
 
     Raises:
         ValueError: *url* is not https with a path.

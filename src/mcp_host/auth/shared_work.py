@@ -53,11 +53,11 @@ class SharedWork:
         return None
 
     async def do(self, key: object, function: Callable[[], Awaitable[T]]) -> T:
-        """The result of *function*, or of the work with the same *key* that is under way. Waits for the end of work with another key.
+        """The result of *function*, or of the work with the same *key* that is under way.
 
-        A failure is raised to all who wait. If a caller is cancelled, the work goes on for the others; without any, it
-        is cancelled, unless it is `uncancelled`. The last caller waits for its end, but not for long: an endpoint that
-        hangs must not hold up a host that closes.
+        It waits for the end of work with another key. A failure is raised to all who wait. If a caller is cancelled,
+        the work goes on for the others; without any, it is cancelled, unless it is `uncancelled`. The last caller
+        waits for its end, but not for long: an endpoint that hangs must not hold up a host that closes.
         """
         while (work := self._current) is not None and (work.key != key or work.is_abandoned):
             await work.ended.wait()
@@ -67,7 +67,10 @@ class SharedWork:
         return await work.result()
 
     async def do_instead(self, key: object, function: Callable[[], Awaitable[T]], failure: Exception) -> T:
-        """Like `do`, but other work is cancelled, and its callers get *failure*. What is `uncancelled` may end first, if it does so soon."""
+        """Like `do`, but other work is cancelled, and its callers get *failure*.
+
+        What is `uncancelled` has a few seconds to end before.
+        """
         while (work := self._current) is not None and work.key != key:
             work.failure = failure
             work.abandon()

@@ -91,7 +91,7 @@ class AuthorizationRequest:
         Raises:
             LoginFailed: It is not the answer to this request.
         """
-        where = f"the authorization response of {excerpt(self.issuer)}"
+        where = self._answer_name
         try:  # any number of parameters: the web framework that calls `OAuth.finish` has its own limit
             parameters = read_redirect(redirected, self.state, max_fields=None)
         except ValueError as exc:
@@ -106,7 +106,7 @@ class AuthorizationRequest:
         Raises:
             LoginFailed: There is none, or the URL is not the answer to this request.
         """
-        where, answer = f"the authorization response of {excerpt(self.issuer)}", self.answer_in(redirected)
+        where, answer = self._answer_name, self.answer_in(redirected)
         issuer = answer.get("iss")
         # RFC 9207, section 2.4: "simple string comparison", before anything of the response is used or shown
         if issuer is None and self.sends_issuer:
@@ -121,6 +121,10 @@ class AuthorizationRequest:
         if not (code := answer.get("code")):
             raise LoginFailed(f"{where} has no code")
         return code
+
+    @property
+    def _answer_name(self) -> str:
+        return f"the authorization response of {excerpt(self.issuer)}"
 
 
 def code_grant(request: AuthorizationRequest, code: str) -> dict[str, str]:

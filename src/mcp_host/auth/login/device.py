@@ -29,7 +29,10 @@ MAX_SECONDS = 1800.0  # that a code is waited for
 
 @dataclass(frozen=True, slots=True)
 class DeviceCode:
-    """What a person needs: *url* to visit on any device, and the *code* to type there. *complete_url* has the code in it, if the server gave one."""
+    """What a person needs to log in on another device: the *url* to visit, and the *code* to type there.
+
+    *complete_url* has the code in it. None if the server gave no such URL.
+    """
 
     url: str
     code: str = field(repr=False)
@@ -54,7 +57,9 @@ class OnDevice:
         self._show = _show if show is None else as_async(show, argument="show", shape="(code: DeviceCode) -> None")
 
     async def token(self, endpoint: TokenEndpoint, client: OAuthClient, uncancelled: Uncancelled) -> Token:
-        """The token, once the person has logged in. Each poll is *uncancelled*: its answer may be the token, which is given once.
+        """The token, once the person has logged in.
+
+        Each poll is *uncancelled*: its answer may be the token, which the server gives only once.
 
         Raises:
             DiscoveryFailed: The server has no device flow.
@@ -111,9 +116,7 @@ class OnDevice:
         page, complete = document.get("verification_uri"), document.get("verification_uri_complete")
         texts = isinstance(device_code, str) and isinstance(user_code, str)
         if answer.status != 200 or not texts or not isinstance(page, str) or not is_web(page):
-            outcome = f"{answer.problem}, and no code{f' ({answer.code})' if answer.code else ''}"
-            endpoint.steps.add("device authorization", url, outcome)
-            raise TokenRequestFailed(f"device authorization at {shown(url)}: {outcome}", answer.code)
+            raise endpoint.failed("device authorization", url, answer, "no code")
         endpoint.steps.add("device authorization", url, "a code")
         complete_url = complete if isinstance(complete, str) and is_web(complete) else None
         interval = _seconds(document.get("interval"), INTERVAL, MAX_INTERVAL)

@@ -1,4 +1,7 @@
-"""An `httpx.Auth` around our requests. One with `ready` runs around any backend, all others inside a client of their library."""
+"""An `httpx.Auth` around our requests.
+
+A `ReadyAuth` runs around any backend, all others inside a client of their library.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +35,9 @@ class Auth(Protocol):
 class ReadyAuth(Protocol):
     """An Auth that has the headers of most requests at hand: then no flow is made, which would cost far more than they do.
 
-    It says itself when it asks a person (`concurrency.asking.asking_person`). Its flow yields only the request that it got, and looks only at the status and the headers of responses.
-    A redirect is followed by another request, with `REQUESTED_URL`.
+    It says itself when it asks a person (`concurrency.asking.asking_person`). Its flow yields only the request that
+    it got, and looks only at the status and the headers of responses. A redirect is followed by another request, with
+    `REQUESTED_URL`.
     """
 
     def ready(self, method: str, url: str, /) -> Mapping[str, str] | None:
@@ -64,8 +68,9 @@ def library_of(auth: object) -> ModuleType:
 
 
 class Pausing:
-    """An *auth* that is no `ReadyAuth`, for `HttpLibrary.pausing`. While *auth* itself works, it is inside *authorizing*, and
-    `asking_person`: it may ask one, and cannot say so.
+    """An *auth* that is no `ReadyAuth`, for `HttpLibrary.pausing`.
+
+    While *auth* itself works, it is inside *authorizing*, and `asking_person`: it may ask one, and cannot say so.
 
     httpx reads all of a response that *auth* answers, or wants to read. So a refusal is cut with *shorten* before.
     """
