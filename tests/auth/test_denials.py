@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
-from mcp_host.auth import AuthorizationNeeded, LoginFailed, OAuth, OnDevice, TokenRequestFailed
+from mcp_host.auth import AuthorizationNeeded, LoginFailed, MemoryTokens, OAuth, OnDevice, TokenRequestFailed
 from mcp_host.auth.login.limits import LOGINS_TIME
 from tests.auth.authorization_server import parameters
 from tests.auth.test_oauth_flow import failing
@@ -14,7 +14,9 @@ from tests.auth.world import World
 
 
 class Denying(World):
-    """A world of a person who denies each scope that is in *denies*."""
+    """A world of a person, or an authorization server, who denies each scope that is in *denies*, with *error*."""
+
+    error = "access_denied"
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,7 +28,7 @@ class Denying(World):
         asked = parameters(url)
         if self.denies.isdisjoint(asked.get("scope", "").split()):
             return redirected
-        return f"{asked['redirect_uri']}?error=access_denied&state={asked['state']}&iss={self.server.issuer}"
+        return f"{asked['redirect_uri']}?error={self.error}&state={asked['state']}&iss={self.server.issuer}"
 
     async def denied(self, auth: OAuth, body: str = "write") -> LoginFailed:
         with pytest.raises(LoginFailed) as failed:
@@ -74,7 +76,7 @@ async def test_scopes_that_were_denied_are_not_asked_for_again_for_ten_minutes(w
     assert {(str(each), each.scopes) for each in again} == {
         (
             f"{world.site.url} needs scopes that were denied (write): they are not asked for again for the next 600 s. "
-            "To be asked all the same, call OAuth.login(url)",
+            "To be asked all the same, call OAuth.login(url), and repeat the request",
             ("write",),
         )
     }
@@ -84,6 +86,29 @@ async def test_scopes_that_were_denied_are_not_asked_for_again_for_ten_minutes(w
     world.denies.clear()
     assert await world.call(auth, "write") == 200
     assert world.logins == 3
+
+
+async def test_scopes_that_the_server_refuses_are_not_asked_for_again_either() -> None:
+    world = Denying()
+    world.error = "invalid_scope"
+    auth = world.oauth()
+    await world.call(auth)
+
+    assert (await world.denied(auth)).code == "invalid_scope"
+    assert "needs scopes that were denied" in str(await world.denied(auth))
+    assert world.logins == 2
+
+
+async def test_scopes_that_another_process_was_given_meanwhile_are_used() -> None:
+    world, store = Denying(), MemoryTokens()
+    auth = world.oauth(tokens=store)
+    await world.call(auth)
+    await world.denied(auth)
+    world.denies.clear()
+
+    await world.oauth(tokens=store, scopes=["write"]).login(world.site.url)
+
+    assert await world.call(auth, "write") == 200
 
 
 async def test_other_scopes_are_asked_for_all_the_same() -> None:
@@ -99,45 +124,21 @@ async def test_other_scopes_are_asked_for_all_the_same() -> None:
     assert [fields.get("scope") for name, fields in world.server.log if name == "authorize"] == [None, "write", "read"]
 
 
-async def test_a_login_that_is_asked_for_asks_for_what_was_denied() -> None:
+@pytest.mark.parametrize("again", [OAuth.login, OAuth.logout])
+async def test_after_a_login_or_a_logout_a_request_asks_again(
+    again: Callable[[OAuth, str], Awaitable[object]],
+) -> None:
     world = Denying()
     auth = world.oauth()
     await world.call(auth)
     await world.denied(auth)
+
+    await again(auth, world.site.url)
+    assert await world.call(auth) == 200
     world.denies.clear()
 
-    saved = await auth.login(world.site.url)
-
-    assert saved is not None
-    assert saved.scopes == ("write",)
     assert await world.call(auth, "write") == 200
-    assert world.logins == 3
-
-
-async def test_a_login_after_another_denial_is_without_these_scopes() -> None:
-    world = Denying()
-    auth = world.oauth()
-    await world.call(auth)
-    await world.denied(auth)
-    with pytest.raises(LoginFailed, match="denied"):
-        await auth.login(world.site.url)
-
-    saved = await auth.login(world.site.url)
-
-    assert saved is not None
-    assert saved.scopes == ()
-
-
-async def test_after_a_logout_a_request_asks_for_what_was_denied() -> None:
-    world = Denying()
-    auth = world.oauth()
-    await world.call(auth)
-    await world.denied(auth)
-    world.denies.clear()
-
-    await auth.logout(world.site.url)
-
-    assert await world.call(auth, "write") == 200
+    assert world.logins == 4
 
 
 async def test_a_login_that_fails_otherwise_is_no_denial() -> None:

@@ -53,11 +53,9 @@ def test_a_denial_of_long_ago_is_forgotten() -> None:
 
     now += LOGINS_TIME
     limits.check(URL, {"a"})
-    assert limits.denied(URL) == set()
     limits.deny(URL, {"b"})
 
-    assert len(limits._denials) == 1
-    assert limits.denied(URL) == {"b"}
+    assert [denial.scopes for denial in limits._denials] == [{"b"}]
 
 
 async def test_a_host_that_logs_out_may_log_in_again() -> None:

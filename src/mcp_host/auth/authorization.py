@@ -23,7 +23,7 @@ from mcp_host.auth.refreshing import Refresher
 from mcp_host.auth.registration import OAuthClient
 from mcp_host.auth.requests.challenges import Challenge
 from mcp_host.auth.requests.client import AuthClient
-from mcp_host.auth.requests.error_codes import ACCESS_DENIED
+from mcp_host.auth.requests.error_codes import ACCESS_DENIED, INVALID_SCOPE
 from mcp_host.auth.requests.metadata import AuthorizationServer, Resource
 from mcp_host.auth.requests.steps import Steps
 from mcp_host.auth.requests.urls import shown
@@ -145,9 +145,8 @@ class Authorization:
 
         async def log_in() -> None:
             await self.credentials.entry.load()
-            denied = sorted(self._login_limits.denied(url))
             self._forget_logins(url)
-            await self._log_in(self._wanted(url, resource, server, [*(resource.scopes or ()), *denied]))
+            await self._log_in(self._wanted(url, resource, server, resource.scopes or ()))
 
         await self._work.do("log in", log_in)
 
@@ -216,7 +215,7 @@ class Authorization:
         return Wanted(url, resource, server, scopes, key)
 
     async def _step_up(self, wanted: Wanted, needed: Set[str]) -> Token | None:
-        """Log in for the scopes that are *needed*, unless the person has lately denied these."""
+        """Log in for the scopes that are *needed*, unless they have lately been denied."""
         granted, asked = set(self.credentials.granted_scopes), set(self.credentials.asked_scopes)
         missing = needed - (granted & asked)  # not empty: see `_are_refused`
         try:
@@ -224,7 +223,7 @@ class Authorization:
             token = await self._log_in(wanted)
         except LoginFailed as exc:
             exc.scopes = tuple([scope for scope in wanted.scopes if scope not in (granted or asked)])
-            if exc.code == ACCESS_DENIED:
+            if exc.code in (ACCESS_DENIED, INVALID_SCOPE):
                 self._login_limits.deny(wanted.url, missing)
             raise
         self._not_granted |= needed - set(self.credentials.granted_scopes)

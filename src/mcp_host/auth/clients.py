@@ -11,6 +11,7 @@ from mcp_host.auth.errors import RegistrationFailed
 from mcp_host.auth.machines import Machine
 from mcp_host.auth.registration import BY_HAND, Cimd, Dynamic, OAuthClient, Registered, Registration
 from mcp_host.auth.requests.client import AuthClient
+from mcp_host.auth.requests.error_codes import INVALID_SCOPE
 from mcp_host.auth.requests.steps import Steps
 from mcp_host.auth.settings import Settings
 from mcp_host.auth.storage.entry import Entry
@@ -19,8 +20,6 @@ from mcp_host.errors import excerpt
 
 UNKNOWN_CLIENT = frozenset({"invalid_client", "unauthorized_client"})
 """Error codes of a token endpoint that does not know the client (RFC 6749, section 5.2)."""
-
-INVALID_SCOPE = "invalid_scope"
 
 MAX_SCOPES = 8192  # characters of the scopes of one login, or one registration; they are a part of a URL
 

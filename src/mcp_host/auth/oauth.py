@@ -238,8 +238,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
     async def login(self, url: str) -> Saved | None:
         """Log in for the server at *url*, even if it has not asked, or there is a token.
 
-        The old token stays until there is a new one. It asks for scopes that the person has denied to a request within
-        the last ten minutes, too.
+        The old token stays until there is a new one. Requests may then ask again for scopes that were denied.
 
         Returns what is kept then. None if there are no metadata: such a server may still ask when you connect.
 

@@ -10,13 +10,13 @@ from mcp_host.auth.requests.urls import shown
 from mcp_host.errors import excerpt
 
 MAX_LOGINS = 5  # that one server may want of a person in LOGINS_TIME
-LOGINS_TIME = 600.0  # seconds; for as long, scopes that the person has denied are not asked for again
+LOGINS_TIME = 600.0  # seconds; for as long, scopes that were denied are not asked for again
 LOG_IN = "call OAuth.login(url)"
 
 
 @dataclass(frozen=True, slots=True)
 class _Denial:
-    """A person has denied *scopes* to the server at *url*."""
+    """A person, or an authorization server, has denied *scopes* to the server at *url*."""
 
     url: str
     scopes: Set[str]
@@ -50,15 +50,11 @@ class LoginLimits:
         times.append(now)
 
     def deny(self, url: str, scopes: Set[str]) -> None:
-        """The person has denied *scopes* to the server at *url*."""
+        """Note that *scopes* were denied to the server at *url*."""
         self._denials = [*self._recent_denials(), _Denial(url, scopes, self._clock())]
 
-    def denied(self, url: str) -> Set[str]:
-        """The scopes that the person has lately denied to the server at *url*."""
-        return {scope for denial in self._recent_denials() if denial.url == url for scope in denial.scopes}
-
     def check(self, url: str, scopes: Set[str]) -> None:
-        """Check that a login for *scopes* does not ask again for all that the person has denied lately.
+        """Check that a login for *scopes* does not ask again for all that were denied in another one lately.
 
         Raises:
             LoginFailed: It does.
@@ -68,7 +64,7 @@ class LoginLimits:
                 raise LoginFailed(
                     f"{shown(url)} needs scopes that were denied ({excerpt(' '.join(sorted(denial.scopes)))}): they are "
                     f"not asked for again for the next {denial.time + LOGINS_TIME - self._clock():.0f} s. "
-                    f"To be asked all the same, {LOG_IN}"
+                    f"To be asked all the same, {LOG_IN}, and repeat the request"
                 )
 
     def forget(self, url: str) -> None:

@@ -6,6 +6,7 @@ import re
 
 MAX_CODE = 40  # characters; the longest of OpenID Connect, unmet_authentication_requirements, has 33
 INVALID_REQUEST = "invalid_request"
+INVALID_SCOPE = "invalid_scope"
 ACCESS_DENIED = "access_denied"
 CODE = re.compile(r"[a-z]{1,15}(_[a-z]{1,15})+")
 
