@@ -253,7 +253,7 @@ def _turns(prompt: Prompt) -> Iterator[tuple[str, list[JSONObject]]]:
     messages = prompt.request.params.messages
     has_calls = bool(prompt.names.provider)  # perhaps: these are the names of tools on offer, too
     needs_signatures = has_calls and UNSIGNED.search(prompt.model) is None
-    current = _current_turn(messages) if needs_signatures else -1
+    current: int | None = None
     calls: dict[str, _Written] = {}
     begun = False  # by the user
     for index, message in enumerate(messages):
@@ -261,9 +261,11 @@ def _turns(prompt: Prompt) -> Iterator[tuple[str, list[JSONObject]]]:
         if isinstance(turn, dict):
             yield "model", list(_turn_parts(turn["parts"], message.tool_uses, calls))
             continue
-        if has_calls:
-            as_text = not begun or (needs_signatures and index > current)
-            for place, use in enumerate(message.tool_uses):
+        if has_calls and (uses := message.tool_uses):
+            if current is None:
+                current = _current_turn(messages) if needs_signatures else len(messages)
+            as_text = not begun or index > current
+            for place, use in enumerate(uses):
                 calls[use.id] = _Written(place, prompt.names.write(use.name), None, as_text)
         parts, files = _parts(message, calls, index, nested=needs_signatures)
         role = "model" if message.role == "assistant" else "user"
@@ -440,21 +442,20 @@ def _joined(parts: Iterable[JSONObject]) -> list[JSONObject]:
     for part in parts:
         plain = part.keys() <= PLAIN and "text" in part
         if texts and not (plain and part.get("thought") == thought):
-            joined += _text_parts(texts, thought)
+            _add_text(joined, texts, thought)
             texts = []
         if plain:
             texts.append(part["text"])
             thought = part.get("thought")
         else:
             joined.append(part)
-    return joined + _text_parts(texts, thought)
+    _add_text(joined, texts, thought)
+    return joined
 
 
-def _text_parts(texts: Sequence[str], thought: object) -> list[JSONObject]:
-    text = "".join(texts)
-    if not text:
-        return []
-    return [{"text": text} if thought is None else {"text": text, "thought": thought}]
+def _add_text(parts: list[JSONObject], texts: Sequence[str], thought: object) -> None:
+    if text := "".join(texts):
+        parts.append({"text": text} if thought is None else {"text": text, "thought": thought})
 
 
 def _read_parts(parts: Iterable[JSONObject]) -> list[ReplyBlock]:
