@@ -160,6 +160,7 @@ async def test_a_server_without_the_flow_is_named(site: Protected) -> None:
         {"device_code": "d", "user_code": "u"},
         {"device_code": "d", "user_code": "u", "verification_uri": "javascript:alert(1)"},
         {"device_code": 1, "user_code": "u", "verification_uri": "https://example.com"},
+        {"device_code": "d", "user_code": "", "verification_uri": "https://example.com"},
     ],
 )
 async def test_an_answer_without_a_code_is_an_error(site: Protected, answer: dict[str, Any]) -> None:

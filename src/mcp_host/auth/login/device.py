@@ -21,6 +21,7 @@ from mcp_host.handlers import as_async
 from mcp_host.terminal.device import NoTerminal, open_terminal
 from mcp_host.terminal.text import Layout
 
+CODES = ("device_code", "user_code")
 INTERVAL = 5.0  # seconds between polls, where the server does not say (RFC 8628, section 3.2)
 SLOWER = 5.0  # seconds more after each slow_down, and each poll that fails (section 3.5)
 MAX_INTERVAL = 60.0
@@ -112,20 +113,16 @@ class OnDevice:
         fields, headers = authenticated(client, fields, endpoint.server.issuer, endpoint.key)
         answer = await endpoint.http.post_form(url, fields, headers)
         document = answer.json or {}
-        device_code, user_code = document.get("device_code"), document.get("user_code")
+        codes = [text for name in CODES if isinstance(text := document.get(name), str) and text]
         page, complete = document.get("verification_uri"), document.get("verification_uri_complete")
-        texts = isinstance(device_code, str) and isinstance(user_code, str)
-        if answer.status != 200 or not texts or not isinstance(page, str) or not is_web(page):
+        if answer.status != 200 or len(codes) < len(CODES) or not isinstance(page, str) or not is_web(page):
             raise endpoint.failed("device authorization", url, answer, "no code")
         endpoint.steps.add("device authorization", url, "a code")
         complete_url = complete if isinstance(complete, str) and is_web(complete) else None
         interval = _seconds(document.get("interval"), INTERVAL, MAX_INTERVAL)
-        return (
-            DeviceCode(page, str(user_code), complete_url),
-            str(device_code),
-            interval,
-            _seconds(document.get("expires_in"), MAX_SECONDS, MAX_SECONDS),
-        )
+        lifetime = _seconds(document.get("expires_in"), MAX_SECONDS, MAX_SECONDS)
+        device_code, user_code = codes
+        return DeviceCode(page, user_code, complete_url), device_code, interval, lifetime
 
 
 def _seconds(value: object, default: float, most: float) -> float:
