@@ -37,11 +37,11 @@ from mcp_host.providers.exchange.replies import (
     Reply,
     ReplyBlock,
     as_json,
+    count_of,
     object_in,
     stopped,
     text_arguments,
     token_counts,
-    total,
 )
 from mcp_host.providers.exchange.requests import Prompt, not_of_assistant, refused
 from mcp_host.providers.exchange.streams import unwinding
@@ -199,7 +199,9 @@ def _user(message: SamplingMessage, where: str) -> list[JSONObject]:
     messages: list[JSONObject] = []
     parts: list[Part] = []
     for block in message.content:
-        if isinstance(block, ToolResultContent):
+        if isinstance(block, TextContent):  # most blocks
+            parts.append(block.text)
+        elif isinstance(block, ToolResultContent):
             id = call_id(block.tool_use_id)
             said = result_parts(block, where)
             texts = [part for part in said if isinstance(part, str)]
@@ -285,7 +287,7 @@ def _are_whole(calls: Sequence[JSONObject]) -> bool:
 
 def _is_cut(usage: Usage, prompt: Prompt) -> bool:
     """Whether an answer has all tokens that it may have. The host's options may say how many."""
-    limit = total(_first(("max_tokens", "max_completion_tokens"), prompt.options)) or prompt.request.max_tokens
+    limit = count_of(_first(("max_tokens", "max_completion_tokens"), prompt.options)) or prompt.request.max_tokens
     return usage.get("outputTokens", 0) >= limit
 
 
@@ -379,7 +381,7 @@ def _turn(message: JSONObject, calls: Sequence[JSONObject]) -> JSONObject | None
 def _calls(message: JSONObject) -> Sequence[JSONObject]:
     """The calls of a message. Servers of 2023 have one ``function_call``, without an id; Snowflake has an empty one."""
     calls: Sequence[JSONObject] = message.get("tool_calls") or ()
-    if not calls and any((function := message.get("function_call") or {}).values()):
+    if not calls and (function := message.get("function_call")) and any(function.values()):
         return [{"function": function}]
     return calls
 
@@ -403,7 +405,7 @@ def _usage(usage: JSONObject) -> Usage | None:
         cacheReadTokens=_first(CACHE_READ, details, usage),
         cacheWriteTokens=_first(CACHE_WRITE, details),
     )
-    both = total(usage.get("total_tokens"))
+    both = count_of(usage.get("total_tokens"))
     if counts is None or both is None:
         return counts
     more = both - counts.get("inputTokens", both) - counts.get("outputTokens", both)
@@ -418,8 +420,8 @@ def _first(names: Sequence[str], *counts: Mapping[str, object]) -> object:
     """The first count that there is."""
     for some in counts:
         for name in names:
-            if (count := some.get(name)) is not None:
-                return count
+            if name in some and some[name] is not None:
+                return some[name]
     return None
 
 

@@ -165,7 +165,9 @@ def _user(message: SamplingMessage, where: str) -> list[JSONObject]:
     items: list[JSONObject] = []
     parts: list[Part] = []
     for block in message.content:
-        if isinstance(block, ToolResultContent):
+        if isinstance(block, TextContent):  # most blocks
+            parts.append(block.text)
+        elif isinstance(block, ToolResultContent):
             output = content_of(result_parts(block, where), _part, where)
             items.append({"type": "function_call_output", "call_id": call_id(block.tool_use_id), "output": output})
         elif not isinstance(block, ToolUseContent):

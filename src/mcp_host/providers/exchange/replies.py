@@ -227,22 +227,22 @@ def token_counts(**counts: object) -> Usage | None:
     """The counts that are whole numbers, from 0. Others mean nothing, and are no reason to lose an answer. None if there are none."""
     usage: dict[str, int] = {}
     for name, value in counts.items():  # most of them are None
-        if value is not None and (count := _count(value)) is not None:
+        if value is not None and (count := count_of(value)) is not None:
             usage[name] = count
     return usage or None
 
 
 def total(first: object, *more: object) -> int | None:
     """The sum of *first* and of those of *more* that are counts. None if *first* is not a count."""
-    count = _count(first)
+    count = count_of(first)
     if count is not None:
         for value in more:
             if value:
-                count += _count(value) or 0
+                count += count_of(value) or 0
     return count
 
 
-def _count(value: object) -> int | None:
+def count_of(value: object) -> int | None:
     """*value*, if it is a whole number from 0. JSON knows no difference between 12 and 12.0. True is no count."""
     if type(value) is float and value.is_integer():
         value = int(value)
