@@ -30,6 +30,7 @@ from mcp_host.providers.exchange.reasoning import AlteredHistory, ReasoningStore
 from mcp_host.providers.exchange.replies import Reply, answer_of
 from mcp_host.providers.exchange.requests import Offer, Prompt, blocks_but_texts, check_settings, checked, merged
 from mcp_host.providers.exchange.streams import Heard, OnDelta, Show, showing
+from mcp_host.providers.exchange.texts import Pieces, PiecesUpToStop, PiecesWithoutThinking
 from mcp_host.sampling.repeated import reads_only
 from mcp_host.sampling.request import ModelAnswer, SamplingRequest
 from mcp_host.types import CreateMessageResult, JSONObject
@@ -90,6 +91,9 @@ class ProviderModel(ABC):
 
     cuts_at_stops: ClassVar[bool] = False
     """Whether `read_reply` ends the text at a stop sequence. Then *on_delta* gets no more of it."""
+
+    thinks_in_text: bool = False
+    """Whether `read_reply` leaves out the thinking that the text begins with. Then *on_delta* does not get it."""
 
     _sdk: ClassVar[Sdk | None] = None
     """What the client has to be; None checks nothing."""
@@ -248,9 +252,11 @@ class ProviderModel(ABC):
 
     async def _ask_and_show(self, body: JSONObject, prompt: Prompt, request: SamplingRequest) -> ModelAnswer:
         is_shown = not self.call_is_text(prompt)
-        stops = [stop for stop in request.stop_sequences or () if stop] if self.cuts_at_stops else []
+        filters: list[Pieces] = [PiecesWithoutThinking()] if self.thinks_in_text else []
+        if self.cuts_at_stops:
+            filters.append(PiecesUpToStop([stop for stop in request.stop_sequences or () if stop]))
         on_delta = self._on_delta if is_shown else None
-        async with showing(request, on_delta, progress=is_shown and self._progress, stops=stops) as show:
+        async with showing(request, on_delta, progress=is_shown and self._progress, filters=filters) as show:
             reply = await self.fold_events(body, show)
             return self._answer(reply, prompt)  # inside: an answer that fails waits for no progress
 

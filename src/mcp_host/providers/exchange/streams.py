@@ -13,7 +13,7 @@ from anyio.lowlevel import checkpoint
 
 from mcp_host.concurrency.tasks import HandlerTasks, first
 from mcp_host.errors import ProviderError
-from mcp_host.providers.exchange.texts import PiecesUpToStop, ReadablePieces
+from mcp_host.providers.exchange.texts import Pieces, ReadablePieces
 from mcp_host.sampling.request import SamplingRequest
 from mcp_host.types import JSONObject
 
@@ -61,14 +61,14 @@ async def unwinding(events: AsyncIterator[T], response: Any) -> AsyncIterator[As
 
 @asynccontextmanager
 async def showing(
-    request: SamplingRequest, on_delta: OnDelta | None, *, progress: bool, stops: Sequence[str]
+    request: SamplingRequest, on_delta: OnDelta | None, *, progress: bool, filters: Sequence[Pieces]
 ) -> AsyncIterator[Show]:
-    """Show the text of an answer to *on_delta*, and with *progress* to the server, up to the first of *stops*.
+    """Show the text of an answer to *on_delta*, and with *progress* to the server. It goes through the *filters*.
 
     Leaving it waits until the server has the whole text, at most `REPORT_TIME`; not if the answer fails.
     """
     reports = _Progress(request) if progress and request.reporter is not None else None
-    shown = _Shown(request, on_delta, reports, stops)
+    shown = _Shown(request, on_delta, reports, filters)
     async with nullcontext() if reports is None else reports.running():
         yield shown.add
         shown.end()
@@ -78,21 +78,25 @@ class _Shown:
     """Gives the text of an answer to *on_delta* and to the server as it comes. What waits for more text comes in the end."""
 
     def __init__(
-        self, request: SamplingRequest, on_delta: OnDelta | None, progress: _Progress | None, stops: Sequence[str]
+        self, request: SamplingRequest, on_delta: OnDelta | None, progress: _Progress | None, filters: Sequence[Pieces]
     ) -> None:
         self._request = request
         self._on_delta = on_delta
         self._progress = progress
-        self._readable = ReadablePieces()
-        self._cut = PiecesUpToStop(stops)
+        self._filters: Sequence[Pieces] = (ReadablePieces(), *filters)
 
     def add(self, text: str) -> None:
         if not isinstance(text, str):
             raise TypeError("the stream has something else in the place of a text")
-        self._give(self._cut.add(self._readable.add(text)))
+        for each in self._filters:
+            text = each.add(text)
+        self._give(text)
 
     def end(self) -> None:
-        self._give(self._cut.add(self._readable.end()) + self._cut.end())
+        text = ""
+        for each in self._filters:
+            text = each.add(text) + each.end()
+        self._give(text)
 
     def _give(self, text: str) -> None:
         if not text:

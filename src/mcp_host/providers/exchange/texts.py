@@ -1,13 +1,32 @@
-"""Texts of models, whole and in the pieces of a stream: halves of characters, and stop sequences.
+"""Texts of models, whole and in the pieces of a stream: halves of characters, thinking, and stop sequences.
 
 JSON can have half of a character (``"\\ud83d"``), which nothing can write. A character beyond U+FFFF is a pair of halves
 in JSON. A stream may have one half in each of two pieces, and the parts of a stop sequence in several.
+
+Open models write their thinking into the text, before the answer: ``<think>…</think>``. Most servers separate it.
 """
 
 from __future__ import annotations
 
+import re
 from codecs import getincrementaldecoder
 from collections.abc import Sequence
+from typing import Protocol
+
+THINKING, ANSWER = "<think>", "</think>"  # what begins after each
+MAX_SPACES = 16  # before the thinking
+
+THOUGHT = re.compile(rf"\s{{0,{MAX_SPACES}}}{THINKING}.*?({ANSWER}\s*|\Z)", re.DOTALL)
+
+
+class Pieces(Protocol):
+    """Takes a text in pieces, and gives another in pieces."""
+
+    def add(self, piece: str) -> str:
+        """What is known of the other text after *piece*, and was not before."""
+
+    def end(self) -> str:
+        """The rest of the other text."""
 
 
 def paired(text: str) -> str:
@@ -26,6 +45,47 @@ class ReadablePieces:
 
     def end(self) -> str:
         return self._decoder.decode(b"", final=True)
+
+
+def without_thinking(text: str) -> str:
+    """*text* without the thinking that it begins with; *text* itself if it begins with none. Without an end, all of it is."""
+    thought = THOUGHT.match(text)
+    return text if thought is None else text[thought.end() :]
+
+
+class PiecesWithoutThinking:
+    """The pieces of a text as it comes, without the thinking that it begins with: what may be its mark waits for the next piece."""
+
+    def __init__(self) -> None:
+        self._waiting = ""
+        self._mark: str | None = THINKING  # the one to wait for; "" for the first character of the answer
+
+    def add(self, piece: str) -> str:
+        if self._mark is None:
+            return piece
+        self._waiting += piece
+        if self._mark == THINKING:
+            text = self._waiting.lstrip()
+            if len(self._waiting) - len(text) > MAX_SPACES or not (
+                text.startswith(THINKING) or THINKING.startswith(text)
+            ):
+                return self.end()
+            if len(text) < len(THINKING):
+                return ""
+            self._waiting, self._mark = text[len(THINKING) :], ANSWER
+        if self._mark == ANSWER:
+            _, mark, answer = self._waiting.partition(ANSWER)
+            if not mark:
+                self._waiting = self._waiting[1 - len(ANSWER) :]
+                return ""
+            self._waiting, self._mark = answer, ""
+        self._waiting = self._waiting.lstrip()
+        return self.end() if self._waiting else ""
+
+    def end(self) -> str:
+        text = "" if self._mark == ANSWER else self._waiting
+        self._waiting, self._mark = "", None
+        return text
 
 
 def place_of_stop(text: str, stops: Sequence[str]) -> int | None:
