@@ -43,7 +43,7 @@ from mcp_host.providers.exchange.requests import (
     refused,
     result_content,
 )
-from mcp_host.providers.exchange.texts import paired
+from mcp_host.providers.exchange.texts import paired, without_thinking
 from mcp_host.sampling.request import SamplingRequest, Usage
 from mcp_host.sampling.structured.inlining import inlined
 from mcp_host.types import (
@@ -256,7 +256,9 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
             message[name] = "".join(pieces)
     reason = reply.get("done_reason") or "stop"
     stop_reason = STOP_REASONS.get(reason, reason)
-    text: str = message.get("content") or ""
+    written: str = message.get("content") or ""
+    text = without_thinking(written)
+    has_thoughts = bool(message.get("thinking")) or text is not written
     calls: list[JSONObject] = message.get("tool_calls") or []
     params = prompt.request.params
     if params.tools and not calls and (tools := _required(prompt.request)):
@@ -273,7 +275,7 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
         content,
         reply.get("model") or prompt.model,
         stop_reason,
-        message if calls and message.get("thinking") else None,
+        message if calls and has_thoughts else None,
         _usage(reply),
     )
 
@@ -339,6 +341,7 @@ class OllamaModel(ProviderModel):
     """
 
     provider = PROVIDER
+    thinks_in_text = True  # models whose template Ollama does not know
     name_rule = NameRule(re.compile(".+", re.DOTALL), re.compile(r"(?!)"), 2**31)  # any
     _sdk = Sdk("ollama.AsyncClient()", "chat")
     _not_found = "is the model's name right, and is it pulled?"

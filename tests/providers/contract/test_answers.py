@@ -29,6 +29,7 @@ THOROUGH = bool(os.environ.get("THOROUGH"))
 
 Stop: TypeAlias = Literal["max_tokens", "stop_sequence", "refusal", "content_filter"]
 MCP_REASONS = {"max_tokens": "maxTokens", "stop_sequence": "stopSequence"}
+OPEN_MODELS = ("openai-chat compatible", "ollama")
 PARALLEL = [Called("add", {"a": 1}), Called("look", {"at": "ü"}), Called("add", {"a": 2})]
 
 
@@ -598,3 +599,25 @@ async def test_on_delta_gets_the_text_of_the_answer_up_to_a_stop_sequence(adapte
         answer = await ask(model, stopSequences=["MARKER"])
 
     assert ("".join(heard), answer.text) == ("2 +", "2 +")
+
+
+@pytest.mark.parametrize("open_model", [one for one in ADAPTERS if one.name in OPEN_MODELS], ids=lambda one: one.name)
+async def test_thinking_that_a_model_writes_into_its_text_stays_in_the_host(
+    open_model: Adapter, serve: Serve, how: dict[str, object]
+) -> None:
+    """A server that separates it from the text does so before: these two get the output of any model."""
+    call = Said(text="<think>secret: I look.</think>\n\nLet me see.", calls=[Called("look", {"at": "ü"})])
+    server = serve(open_model.server, call, Said(text="\n<think>secret: 4!</think>\nIt is 4."))
+    heard: list[str] = []
+    shown = {"on_delta": lambda delta: heard.append(delta.text)} if how["stream"] else {}
+    async with open_model.open(server.url, server.key) as make:
+        model = make(**how, **shown)
+        first = await ask(model, tools=[LOOK])
+        [use] = first.tool_uses
+        said = [block.to_wire() for block in first.content]
+        last = await ask(model, user("Hello"), assistant(*said), user(result(use.id, "4")), tools=[LOOK])
+
+    assert (first.text, last.text) == ("Let me see.", "It is 4.")
+    assert "secret" not in str((first.to_wire(), last.to_wire(), heard))
+    assert "".join(heard) == ("Let me see.It is 4." if how["stream"] else "")
+    assert reached(server, "secret: I look.")  # some models want it back with the results
