@@ -45,6 +45,7 @@ from mcp_host.providers.exchange.replies import (
 )
 from mcp_host.providers.exchange.requests import Prompt, not_of_assistant, refused
 from mcp_host.providers.exchange.streams import unwinding
+from mcp_host.providers.exchange.texts import without_thinking
 from mcp_host.providers.openai import (
     NAME_RULE,
     PROVIDER,
@@ -303,7 +304,7 @@ def _stop_reason(reason: str, choice: JSONObject, message: JSONObject, calls: Se
 
 def _read_message(message: JSONObject, calls: Sequence[JSONObject], prompt: Prompt) -> list[ReplyBlock]:
     content: list[ReplyBlock] = []
-    for text in (_text(message.get("content")), message.get("refusal")):
+    for text in (without_thinking(_text(message.get("content"))), message.get("refusal")):
         if text:
             content.append(text)
     if (spoken := message.get("audio") or {}).get("data"):  # Snowflake has an empty one
@@ -365,7 +366,10 @@ def _turn(message: JSONObject, calls: Sequence[JSONObject]) -> JSONObject | None
     reasoning = {name: message[name] for name in REASONING if message.get(name)}
     if DETAILS in reasoning:
         reasoning.pop("reasoning", None)
-    has_thoughts = any(part.get("type") not in TEXTS for part in _parts(message.get("content")))
+    text = _text(message.get("content"))
+    has_thoughts = without_thinking(text) is not text or any(
+        part.get("type") not in TEXTS for part in _parts(message.get("content"))
+    )
     is_signed = any(call.keys() - {"function", "id", "index", "type"} for call in calls)
     if not (reasoning or has_thoughts or is_signed):
         return None
@@ -533,6 +537,7 @@ class OpenAIChatModel(ProviderModel):
     provider = PROVIDER
     name_rule = NAME_RULE
     cuts_at_stops = True
+    thinks_in_text = True
     _sdk = Sdk("openai.AsyncOpenAI()", "chat.completions.create")
 
     def __init__(

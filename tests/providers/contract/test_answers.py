@@ -29,7 +29,7 @@ THOROUGH = bool(os.environ.get("THOROUGH"))
 
 Stop: TypeAlias = Literal["max_tokens", "stop_sequence", "refusal", "content_filter"]
 MCP_REASONS = {"max_tokens": "maxTokens", "stop_sequence": "stopSequence"}
-OPEN_MODELS = ("openai-chat compatible", "ollama")
+OPEN_MODELS = ("openai-chat", "openai-chat compatible", "ollama")
 PARALLEL = [Called("add", {"a": 1}), Called("look", {"at": "ü"}), Called("add", {"a": 2})]
 
 
@@ -605,7 +605,7 @@ async def test_on_delta_gets_the_text_of_the_answer_up_to_a_stop_sequence(adapte
 async def test_thinking_that_a_model_writes_into_its_text_stays_in_the_host(
     open_model: Adapter, serve: Serve, how: dict[str, object]
 ) -> None:
-    """A server that separates it from the text does so before: these two get the output of any model."""
+    """Some servers of these APIs do not separate it from the text."""
     call = Said(text="<think>secret: I look.</think>\n\nLet me see.", calls=[Called("look", {"at": "ü"})])
     server = serve(open_model.server, call, Said(text="\n<think>secret: 4!</think>\nIt is 4."))
     heard: list[str] = []
