@@ -6,6 +6,7 @@ import base64
 import gc
 import json
 import random
+import re
 import warnings
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -149,6 +150,21 @@ def test_an_id_that_is_too_long_is_the_same_other_one_in_call_and_result() -> No
 
     assert asked["tool_calls"][0]["id"] == answered["tool_call_id"] != "x" * 41
     assert len(answered["tool_call_id"]) <= 40
+
+
+@pytest.mark.parametrize("model", ["mistral-large-latest", "mistralai/Devstral-Small-2507", "open-mixtral-8x22b"])
+def test_models_of_mistral_get_ids_of_nine_letters_and_digits(model: str) -> None:
+    body = write_request(prompt(USER, used("toolu_01A"), result(id="toolu_01A"), model=model), "compatible")
+
+    _, asked, answered = body["messages"]
+    assert asked["tool_calls"][0]["id"] == answered["tool_call_id"]
+    assert re.fullmatch("[a-zA-Z0-9]{9}", answered["tool_call_id"])
+
+
+def test_an_id_of_mistral_stays_as_it_is() -> None:
+    body = write_request(prompt(USER, used("0fypS1hVX"), result(id="0fypS1hVX"), model="magistral"), "compatible")
+
+    assert [message.get("tool_call_id") for message in body["messages"]] == [None, None, "0fypS1hVX"]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -43,7 +43,7 @@ from mcp_host.providers.exchange.replies import (
     text_arguments,
     token_counts,
 )
-from mcp_host.providers.exchange.requests import Prompt, not_of_assistant, refused
+from mcp_host.providers.exchange.requests import Prompt, not_of_assistant, other_id, refused
 from mcp_host.providers.exchange.streams import unwinding
 from mcp_host.providers.exchange.texts import without_thinking
 from mcp_host.providers.openai import (
@@ -110,6 +110,11 @@ GROWING_PARTS = {
 }
 """What grows in the parts of a message, by their type."""
 
+# https://docs.vllm.ai/en/v0.15.0/api/vllm/tool_parsers/mistral_tool_parser/: its API and its tokenizer refuse other ids
+MISTRAL = re.compile("mi[sx]tral|ministral|magistral|codestral|devstral|pixtral|voxtral", re.IGNORECASE)
+MISTRAL_ID_LENGTH = 9
+MISTRAL_ID = re.compile(f"[a-zA-Z0-9]{{{MISTRAL_ID_LENGTH}}}")
+
 DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]{1,60});base64,([A-Za-z0-9+/=]*)")
 
 MAX_CHUNK = 64 * 1024 * 1024  # bytes: a chunk may have an image
@@ -172,12 +177,12 @@ def _messages(prompt: Prompt, *, is_openai: bool) -> list[JSONObject]:
         turn = prompt.turns.get(index)
         if isinstance(turn, dict):
             calls = zip(turn["tool_calls"], message.tool_uses, strict=True)
-            messages.append(turn | {"tool_calls": [call | {"id": call_id(use.id)} for call, use in calls]})
+            messages.append(turn | {"tool_calls": [call | {"id": _id(use.id, prompt)} for call, use in calls]})
         elif message.role == "assistant":
             lost = {"reasoning_content": ""} if index in prompt.lost and not is_openai else {}
             messages.append(_assistant(message, where, prompt) | lost)  # DeepSeek refuses calls without the field
         else:
-            messages += _user(message, where)
+            messages += _user(message, where, prompt)
     return messages
 
 
@@ -187,7 +192,7 @@ def _assistant(message: SamplingMessage, where: str, prompt: Prompt) -> JSONObje
         if isinstance(block, ToolUseContent):
             arguments = json.dumps(block.input, ensure_ascii=False)
             function = {"name": prompt.names.write(block.name), "arguments": arguments}
-            calls.append({"id": call_id(block.id), "type": "function", "function": function})
+            calls.append({"id": _id(block.id, prompt), "type": "function", "function": function})
         elif not isinstance(block, TextContent):
             raise not_of_assistant(block.type, where)
     has_text = any(isinstance(block, TextContent) for block in message.content)
@@ -195,7 +200,7 @@ def _assistant(message: SamplingMessage, where: str, prompt: Prompt) -> JSONObje
     return written | {"tool_calls": calls} if calls else written
 
 
-def _user(message: SamplingMessage, where: str) -> list[JSONObject]:
+def _user(message: SamplingMessage, where: str, prompt: Prompt) -> list[JSONObject]:
     """A user's message, or one for each result, and one with what these cannot have: "tool" messages have text only."""
     messages: list[JSONObject] = []
     parts: list[Part] = []
@@ -203,7 +208,7 @@ def _user(message: SamplingMessage, where: str) -> list[JSONObject]:
         if isinstance(block, TextContent):  # most blocks
             parts.append(block.text)
         elif isinstance(block, ToolResultContent):
-            id = call_id(block.tool_use_id)
+            id = _id(block.tool_use_id, prompt)
             said = result_parts(block, where)
             texts = [part for part in said if isinstance(part, str)]
             if others := [part for part in said if not isinstance(part, str)]:
@@ -215,6 +220,13 @@ def _user(message: SamplingMessage, where: str) -> list[JSONObject]:
     if parts:
         messages.append({"role": "user", "content": content_of(parts, _part, where)})
     return messages
+
+
+def _id(id: str, prompt: Prompt) -> str:
+    """The id of a tool call, as the model takes it."""
+    if MISTRAL.search(prompt.model) is None:
+        return call_id(id)
+    return id if MISTRAL_ID.fullmatch(id) else other_id(id)[-MISTRAL_ID_LENGTH:]
 
 
 def _count(parts: Sequence[Part]) -> str:

@@ -21,7 +21,7 @@ from mcp_host.sampling.request import ModelAnswer
 from mcp_host.server_requests import ProgressReporter
 from tests.providers.conftest import Serve
 from tests.providers.contract.adapters import ADAPTERS, Adapter, exchanges, reached, thoughts
-from tests.providers.contract.asking import ADD, LOOK, Wire, ask, assistant, request, result, user
+from tests.providers.contract.asking import ADD, LOOK, Wire, ask, assistant, request, result, used, user
 from tests.providers.scripted import Broken, Called, Failed, Said, Stalled
 from tests.providers.servers.base import Heard, sse
 
@@ -599,6 +599,17 @@ async def test_on_delta_gets_the_text_of_the_answer_up_to_a_stop_sequence(adapte
         answer = await ask(model, stopSequences=["MARKER"])
 
     assert ("".join(heard), answer.text) == ("2 +", "2 +")
+
+
+async def test_a_model_of_mistral_goes_on_with_the_calls_of_another_model(serve: Serve) -> None:
+    [compatible] = [adapter for adapter in ADAPTERS if adapter.name == "openai-chat compatible"]
+    calls = [used("toolu_01AbCdEf", a=1, b=2), used("call_1", a=3, b=4)]
+    results = [result("toolu_01AbCdEf", "3"), result("call_1", "7")]
+    server = serve(compatible.server, Said(text="done"))
+    async with compatible.open(server.url, server.key) as make:
+        answer = await ask(make(model="mistral-large"), user("Add."), assistant(*calls), user(*results), tools=[ADD])
+
+    assert answer.text == "done"
 
 
 @pytest.mark.parametrize("open_model", [one for one in ADAPTERS if one.name in OPEN_MODELS], ids=lambda one: one.name)

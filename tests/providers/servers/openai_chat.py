@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import ClassVar
@@ -21,6 +22,9 @@ from tests.providers.servers import openai_rules as rules
 from tests.providers.servers.base import JSON, Heard, ModelServer, Refusal, sse
 
 LONGEST_NAME = 64  # spec: FunctionObject.name, "with a maximum length of 64"
+MISTRAL_CALL_ID = re.compile(
+    "[a-zA-Z0-9]{9}"
+)  # https://docs.vllm.ai/en/v0.15.0/api/vllm/tool_parsers/mistral_tool_parser/
 LONGEST_CALL_ID = 40  # https://github.com/vercel/ai/issues/8132: "maximum length 40"
 MAX_TOOLS = 128  # spec: CreateChatCompletionRequest.tools, "A max of 128 functions are supported"
 MAX_STOPS = 4  # spec: StopConfiguration.maxItems
@@ -112,7 +116,7 @@ class OpenAIChatServer(ModelServer):
             open_ids, answered = [], []
             _check_content(message, where, model)
             if message["role"] == "assistant":
-                open_ids = self._check_calls(message, where)
+                open_ids = self._check_calls(message, where, model)
         _check_answered(open_ids, "messages")
 
     def _check_result(self, message: JSON, where: str, open_ids: list[str], answered: list[str]) -> None:
@@ -135,7 +139,7 @@ class OpenAIChatServer(ModelServer):
         open_ids.remove(call_id)
         answered.append(call_id)
 
-    def _check_calls(self, message: JSON, where: str) -> list[str]:
+    def _check_calls(self, message: JSON, where: str, model: str) -> list[str]:
         calls = message.get("tool_calls")
         if calls is None:
             return []
@@ -146,6 +150,8 @@ class OpenAIChatServer(ModelServer):
             rules.check_name(call["function"]["name"], f"{place}.function.name", LONGEST_NAME)
             if len(call["id"]) > LONGEST_CALL_ID:
                 raise Refusal(f"Invalid '{place}.id': string too long. Expected maximum length {LONGEST_CALL_ID}.")
+            if "mistral" in model and not MISTRAL_CALL_ID.fullmatch(call["id"]):
+                raise Refusal(f"Tool call id was {call['id']} but must be a-z, A-Z, 0-9, with a length of 9.")
             thoughts = self._thought.get(call["id"], [None])
             if None not in thoughts and message.get("reasoning_content") not in thoughts:
                 # DeepSeek, thinking_mode: without it "the API will return a 400 error"
