@@ -1,6 +1,6 @@
 """Models that cost nothing: each stands for the client of a provider's SDK, and answers at once in the JSON of its API.
 
-So what is measured is the adapter.
+So what is measured is the adapter. Requests come one after another, and each gets the same objects with another text.
 """
 
 from __future__ import annotations
@@ -23,18 +23,21 @@ class Anthropic:
     def __init__(self, model: Model) -> None:
         self.messages = self
         self._model = model
-
-    async def create(self, **body: Any) -> dict[str, Any]:
-        return {
+        self._block = {"type": "text", "text": ""}
+        self._reply = {
             "id": "msg_1",
             "type": "message",
             "role": "assistant",
             "model": NAME,
-            "content": [{"type": "text", "text": self._model(len(body.get("tools", ())), len(body["messages"]))}],
+            "content": [self._block],
             "stop_reason": "end_turn",
             "stop_sequence": None,
             "usage": {"input_tokens": 11, "output_tokens": 7},
         }
+
+    async def create(self, **body: Any) -> dict[str, Any]:
+        self._block["text"] = self._model(len(body.get("tools", ())), len(body["messages"]))
+        return self._reply
 
 
 class Responses:
@@ -43,11 +46,8 @@ class Responses:
     def __init__(self, model: Model) -> None:
         self.responses = self
         self._model = model
-
-    async def create(self, *, extra_body: dict[str, Any], **_: Any) -> dict[str, Any]:
-        text = self._model(len(extra_body.get("tools", ())), len(extra_body["input"]))
-        part = {"type": "output_text", "text": text, "annotations": []}
-        return {
+        self._part: dict[str, Any] = {"type": "output_text", "text": "", "annotations": []}
+        self._reply = {
             "id": "resp_1",
             "object": "response",
             "status": "completed",
@@ -55,10 +55,14 @@ class Responses:
             "incomplete_details": None,
             "model": NAME,
             "output": [
-                {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
+                {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": [self._part]}
             ],
             "usage": {"input_tokens": 11, "output_tokens": 7, "total_tokens": 18},
         }
+
+    async def create(self, *, extra_body: dict[str, Any], **_: Any) -> dict[str, Any]:
+        self._part["text"] = self._model(len(extra_body.get("tools", ())), len(extra_body["input"]))
+        return self._reply
 
 
 class ChatCompletions:
@@ -67,17 +71,19 @@ class ChatCompletions:
     def __init__(self, model: Model) -> None:
         self.chat = self.completions = self
         self._model = model
-
-    async def create(self, *, extra_body: dict[str, Any], **_: Any) -> dict[str, Any]:
-        text = self._model(len(extra_body.get("tools", ())), len(extra_body["messages"]))
-        return {
+        self._message = {"role": "assistant", "content": ""}
+        self._reply = {
             "id": "chatcmpl-1",
             "object": "chat.completion",
             "created": 1,
             "model": NAME,
-            "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
+            "choices": [{"index": 0, "message": self._message, "finish_reason": "stop"}],
             "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18},
         }
+
+    async def create(self, *, extra_body: dict[str, Any], **_: Any) -> dict[str, Any]:
+        self._message["content"] = self._model(len(extra_body.get("tools", ())), len(extra_body["messages"]))
+        return self._reply
 
 
 class Gemini:
@@ -111,23 +117,23 @@ class Ollama:
 
     def __init__(self, model: Model) -> None:
         self._model = model
-
-    async def chat(self) -> None:
-        raise AssertionError("the adapter reads what the SDK does not know, too")
-
-    async def _request(self, *_: object, json: dict[str, Any]) -> dict[str, Any]:
-        return {
+        self._message = {"role": "assistant", "content": ""}
+        self._reply = {
             "model": NAME,
             "created_at": "2026-11-24T00:00:00Z",
-            "message": {
-                "role": "assistant",
-                "content": self._model(len(json.get("tools", ())), len(json["messages"])),
-            },
+            "message": self._message,
             "done": True,
             "done_reason": "stop",
             "prompt_eval_count": 11,
             "eval_count": 7,
         }
+
+    async def chat(self) -> None:
+        raise AssertionError("the adapter reads what the SDK does not know, too")
+
+    async def _request(self, *_: object, json: dict[str, Any]) -> dict[str, Any]:
+        self._message["content"] = self._model(len(json.get("tools", ())), len(json["messages"]))
+        return self._reply
 
 
 ADAPTERS: dict[str, Callable[[Model], ProviderModel]] = {
