@@ -24,7 +24,7 @@ from mcp_host.errors import InputRefused, ProviderError, SamplingError
 from mcp_host.middleware import AnyRequest, CallNext, ServerRequest
 from mcp_host.providers import AnthropicModel, Delta, ModelAnswer, ReasoningStore
 from mcp_host.providers.anthropic import read_reply
-from mcp_host.providers.exchange.replies import Call, Reply, answer_of, token_counts, total
+from mcp_host.providers.exchange.replies import Call, CountFields, Reply, answer_of, count_of, read_counts
 from mcp_host.providers.exchange.requests import Offer, Prompt, media_type
 from mcp_host.sampling import CallModel, Handler, SamplingRequest, always, run_tool_loop
 from mcp_host.sampling.repeated import RepeatedTools
@@ -95,9 +95,29 @@ async def test_a_character_of_which_two_texts_have_a_half_each_is_the_same_as_in
 )
 def test_a_count_of_tokens_is_a_whole_number_however_json_has_it(count: object, read: int | None) -> None:
     """JSON knows no difference between 12 and 12.0."""
-    assert repr(token_counts(inputTokens=count)) == repr(None if read is None else {"inputTokens": read})
-    assert repr(total(count, 1)) == repr(None if read is None else read + 1)
-    assert repr(total(1, count)) == repr(1 + (read or 0))
+    assert repr(count_of(count)) == repr(read)
+    assert read_counts({"in": count}, {"in": "inputTokens"}) == ({} if read is None else {"inputTokens": read})
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"in": 3, "hit": 2, "details": {"cached": 1}},
+        {"details": {"cached": 1, "more": {"in": 9}}, "hit": 2, "in": 3},
+        {"in": 3, "other": 4, "details": {"cached": 1, "hit": 5}, "hit": "2"},
+        {"hit": None, "details": {"cached": None, "hit": 1}, "in": 3.0},
+    ],
+)
+def test_counts_are_read_by_the_names_of_the_provider(usage: dict[str, object]) -> None:
+    """Of two names for one count the details win, then the first."""
+    hit: CountFields = {"cached": "cacheReadTokens", "hit": "cacheReadTokens"}
+
+    assert read_counts(usage, {"in": "inputTokens", **hit, "details": hit}) == {"inputTokens": 3, "cacheReadTokens": 1}
+
+
+@pytest.mark.parametrize("usage", [None, [], "12", {"in": {"in": 1}, "details": 7}, {"in": {}}])
+def test_what_is_no_usage_has_no_counts(usage: object) -> None:
+    assert read_counts(usage, {"in": "inputTokens", "details": {"in": "inputTokens"}}) == {}
 
 
 def prompt(*messages: dict[str, Any], tools: tuple[str, ...] = ("add",)) -> Prompt:

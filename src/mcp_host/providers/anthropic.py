@@ -30,13 +30,14 @@ from mcp_host.providers.exchange.failures import OVERLOADED, Unfinished, code_am
 from mcp_host.providers.exchange.names import NameRule
 from mcp_host.providers.exchange.replies import (
     Call,
+    CountFields,
     Reply,
     ReplyBlock,
     as_events,
     as_json,
+    count_of,
     object_in,
-    token_counts,
-    total,
+    read_counts,
 )
 from mcp_host.providers.exchange.requests import (
     Prompt,
@@ -101,6 +102,14 @@ STOP_REASONS = {
     "tool_use": TOOL_USE,
 }
 """Others, such as ``refusal``, are passed on."""
+
+COUNTS: CountFields = {
+    "input_tokens": "inputTokens",
+    "output_tokens": "outputTokens",
+    "output_tokens_details": {"thinking_tokens": "reasoningTokens"},
+    "cache_read_input_tokens": "cacheReadTokens",
+    "cache_creation_input_tokens": "cacheWriteTokens",
+}
 
 TEXT_FIELDS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 """What grows in a stream: the field of a delta, by its type."""
@@ -437,21 +446,15 @@ def _added(before: JSONObject, after: JSONObject) -> JSONObject:
             case dict() as more:
                 usage[name] = _added(object_in(count), more)
             case more if count is not None:
-                usage[name] = total(count, more)
+                usage[name] = (count_of(count) or 0) + (count_of(more) or 0)
     return usage
 
 
-def _usage(counts: object) -> Usage | None:
-    usage = _spent(counts)
-    uncached = usage.get("input_tokens")
-    read, written = usage.get("cache_read_input_tokens"), usage.get("cache_creation_input_tokens")
-    return token_counts(
-        inputTokens=total(uncached, read, written) if read or written else uncached,
-        outputTokens=usage.get("output_tokens"),
-        reasoningTokens=object_in(usage.get("output_tokens_details")).get("thinking_tokens"),
-        cacheReadTokens=read,
-        cacheWriteTokens=written,
-    )
+def _usage(usage: object) -> Usage | None:
+    counts = read_counts(_spent(usage), COUNTS)
+    if "inputTokens" in counts:  # what is not in the cache
+        counts["inputTokens"] += counts.get("cacheReadTokens", 0) + counts.get("cacheWriteTokens", 0)
+    return counts or None
 
 
 # Streams: https://docs.claude.com/en/docs/build-with-claude/streaming

@@ -42,12 +42,12 @@ from mcp_host.providers.exchange.failures import READING, Unfinished, code_among
 from mcp_host.providers.exchange.names import NameRule
 from mcp_host.providers.exchange.replies import (
     Call,
+    CountFields,
     Reply,
     ReplyBlock,
     object_in,
+    read_counts,
     read_json,
-    token_counts,
-    total,
 )
 from mcp_host.providers.exchange.requests import (
     Prompt,
@@ -109,6 +109,15 @@ OWN_TOOLS = frozenset({"executableCode", "codeExecutionResult", "toolCall", "too
 
 PLAIN = frozenset({"text", "thought"})
 """The fields of a part that can be joined with its neighbours."""
+
+OF_TOOLS = "ofTools"  # beside the counts of `Usage`: what the model reads of the results of Google's tools
+COUNTS: CountFields = {
+    "promptTokenCount": "inputTokens",
+    "toolUsePromptTokenCount": OF_TOOLS,
+    "candidatesTokenCount": "outputTokens",
+    "thoughtsTokenCount": "reasoningTokens",
+    "cachedContentTokenCount": "cacheReadTokens",
+}
 
 TOP_LEVEL = frozenset(
     {
@@ -500,19 +509,17 @@ def _read_call(call: JSONObject) -> Call:
     return Call(call.get("id"), call["name"], call.get("args"))
 
 
-def _usage(counts: object) -> Usage | None:
-    metadata = object_in(counts)
-    if not metadata:
+def _usage(metadata: object) -> Usage | None:
+    counts = read_counts(metadata, COUNTS)
+    of_tools = counts.pop(OF_TOOLS, 0)
+    if not counts:
         return None
-    prompt, tools = metadata.get("promptTokenCount"), metadata.get("toolUsePromptTokenCount")
-    answer = metadata.get("candidatesTokenCount", 0)  # counts of 0 are left out
-    thoughts = metadata.get("thoughtsTokenCount")
-    return token_counts(
-        inputTokens=total(prompt, tools) if tools else prompt,
-        outputTokens=total(answer, thoughts) if thoughts else answer,
-        reasoningTokens=thoughts,
-        cacheReadTokens=metadata.get("cachedContentTokenCount"),
-    )
+    if "inputTokens" in counts:
+        counts["inputTokens"] += of_tools
+    counts["outputTokens"] = counts.get("outputTokens", 0) + counts.get(
+        "reasoningTokens", 0
+    )  # a count of 0 is left out
+    return counts
 
 
 # Streams

@@ -31,7 +31,14 @@ from mcp_host.providers.exchange import schemas
 from mcp_host.providers.exchange.clients import Sdk
 from mcp_host.providers.exchange.failures import Unfinished, Unreadable, private
 from mcp_host.providers.exchange.names import NameRule
-from mcp_host.providers.exchange.replies import Call, Reply, ReplyBlock, read_arguments, text_arguments, token_counts
+from mcp_host.providers.exchange.replies import (
+    Call,
+    Reply,
+    ReplyBlock,
+    count_of,
+    read_arguments,
+    text_arguments,
+)
 from mcp_host.providers.exchange.requests import (
     Prompt,
     file_text,
@@ -305,7 +312,8 @@ def _usage(reply: JSONObject) -> Usage | None:
     if "eval_count" not in reply:
         return None
     # a prompt that is cached has no count
-    return token_counts(inputTokens=reply.get("prompt_eval_count", 0), outputTokens=reply["eval_count"])
+    counts = {"inputTokens": reply.get("prompt_eval_count", 0), "outputTokens": reply["eval_count"]}
+    return {name: count for name, value in counts.items() if (count := count_of(value)) is not None} or None
 
 
 # Streams

@@ -34,14 +34,14 @@ from mcp_host.providers.exchange.clients import Sdk
 from mcp_host.providers.exchange.failures import READING, Empty, Unfinished, Unreadable, stream_of
 from mcp_host.providers.exchange.replies import (
     Call,
+    CountFields,
     Reply,
     ReplyBlock,
     as_json,
     count_of,
-    object_in,
+    read_counts,
     stopped,
     text_arguments,
-    token_counts,
 )
 from mcp_host.providers.exchange.requests import Prompt, not_of_assistant, other_id, refused
 from mcp_host.providers.exchange.streams import unwinding
@@ -95,8 +95,24 @@ FINISH_REASONS = {  # in lower case
 }
 FAILURES = frozenset({"error", "insufficient_system_resource", "abort"})  # OpenRouter, DeepSeek, vLLM
 
-CACHE_READ = ("cached_tokens", "prompt_cache_hit_tokens", "num_cached_tokens")  # OpenAI and Moonshot, DeepSeek, Mistral
-CACHE_WRITE = ("cache_write_tokens", "cache_creation_input_tokens")  # OpenAI, Alibaba
+TOTAL = "total"  # beside the counts of `Usage`
+CACHE_READ: CountFields = {  # OpenAI and Moonshot, DeepSeek, Mistral
+    "cached_tokens": "cacheReadTokens",
+    "prompt_cache_hit_tokens": "cacheReadTokens",
+    "num_cached_tokens": "cacheReadTokens",
+}
+CACHE_WRITE: CountFields = {  # OpenAI, Alibaba
+    "cache_write_tokens": "cacheWriteTokens",
+    "cache_creation_input_tokens": "cacheWriteTokens",
+}
+COUNTS: CountFields = {
+    "prompt_tokens": "inputTokens",
+    "completion_tokens": "outputTokens",
+    "total_tokens": TOTAL,
+    **CACHE_READ,
+    "prompt_tokens_details": {**CACHE_READ, **CACHE_WRITE},
+    "completion_tokens_details": {"reasoning_tokens": "reasoningTokens"},
+}
 
 DETAILS = "reasoning_details"
 REASONING = ("reasoning_content", "reasoning", DETAILS)
@@ -270,7 +286,7 @@ def read_reply(reply: JSONObject, prompt: Prompt, dialect: Dialect = "openai") -
     message: JSONObject = _whole(reply[OPEN]) if OPEN in reply else choice["message"]
     calls = _calls(message)
     content = _read_message(message, calls, prompt)
-    usage = _usage(object_in(reply.get("usage")))
+    usage = _usage(reply.get("usage"))
     reason = FINISH_REASONS.get(known, finish_reason)
     if not reason:
         is_whole = NOT_DONE not in reply and reply.get(IS_COUNTED, True) and content and _are_whole(calls)
@@ -300,7 +316,8 @@ def _are_whole(calls: Sequence[JSONObject]) -> bool:
 
 def _is_cut(usage: Usage, prompt: Prompt) -> bool:
     """Whether an answer has all tokens that it may have. The host's options may say how many."""
-    limit = count_of(_first(("max_tokens", "max_completion_tokens"), prompt.options)) or prompt.request.max_tokens
+    limits = [count_of(prompt.options.get(name)) for name in ("max_tokens", "max_completion_tokens")]
+    limit = limits[0] or limits[1] or prompt.request.max_tokens
     return usage.get("outputTokens", 0) >= limit
 
 
@@ -408,37 +425,16 @@ def _written(arguments: object) -> str:
     return arguments if isinstance(arguments, str) else json.dumps(arguments)
 
 
-def _usage(usage: JSONObject) -> Usage | None:
+def _usage(usage: object) -> Usage | None:
     """The counts. xAI and Gemini count the reasoning, which the model wrote too, in ``total_tokens`` only. Gemini does not
     say how many tokens it takes; where a server does, the total may have others that the model did not write.
     """
-    details = object_in(usage.get("prompt_tokens_details"))
-    reasoning = object_in(usage.get("completion_tokens_details")).get("reasoning_tokens")
-    counts = token_counts(
-        inputTokens=usage.get("prompt_tokens"),
-        outputTokens=usage.get("completion_tokens"),
-        reasoningTokens=reasoning,
-        cacheReadTokens=_first(CACHE_READ, details, usage),
-        cacheWriteTokens=_first(CACHE_WRITE, details),
-    )
-    both = count_of(usage.get("total_tokens"))
-    if counts is None or both is None:
-        return counts
+    counts = read_counts(usage, COUNTS)
+    both = counts.pop(TOTAL, 0)
     more = both - counts.get("inputTokens", both) - counts.get("outputTokens", both)
-    if more <= 0:
-        return counts
-    if reasoning is not None:
-        more = min(more, counts.get("reasoningTokens", 0))
-    return {**counts, "outputTokens": counts["outputTokens"] + more}
-
-
-def _first(names: Sequence[str], *counts: Mapping[str, object]) -> object:
-    """The first count that there is."""
-    for some in counts:
-        for name in names:
-            if name in some and some[name] is not None:
-                return some[name]
-    return None
+    if more > 0:
+        counts["outputTokens"] += min(more, counts.get("reasoningTokens", more))
+    return counts or None
 
 
 # Streams: https://developers.openai.com/api/reference/resources/chat/subresources/completions/streaming-events

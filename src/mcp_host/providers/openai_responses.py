@@ -20,14 +20,14 @@ from mcp_host.providers.exchange.clients import Sdk
 from mcp_host.providers.exchange.failures import Unfinished, stream_of
 from mcp_host.providers.exchange.replies import (
     Call,
+    CountFields,
     Reply,
     ReplyBlock,
     as_events,
     as_json,
-    object_in,
+    read_counts,
     stopped,
     text_arguments,
-    token_counts,
 )
 from mcp_host.providers.exchange.requests import Prompt, not_of_assistant, refused
 from mcp_host.providers.exchange.streams import unwinding
@@ -50,7 +50,6 @@ from mcp_host.providers.openai import (
     result_parts,
     use_of_tools,
 )
-from mcp_host.sampling.request import Usage
 from mcp_host.types import (
     AudioContent,
     BlobResourceContents,
@@ -82,6 +81,13 @@ KIND = itemgetter("type")  # of an item
 
 TIED = ("phase", "namespace", "caller", "async")
 """Fields of messages and calls that MCP has no place for, and that OpenAI wants back."""
+
+COUNTS: CountFields = {
+    "input_tokens": "inputTokens",
+    "input_tokens_details": {"cached_tokens": "cacheReadTokens", "cache_write_tokens": "cacheWriteTokens"},
+    "output_tokens": "outputTokens",
+    "output_tokens_details": {"reasoning_tokens": "reasoningTokens"},
+}
 
 OPEN = "_open"  # in a reply that is being folded: its items, by index
 PLACES = "_places"  # beside them: the index of each item, by its id
@@ -240,7 +246,7 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
         model=reply.get("model") or prompt.model,
         stop_reason=stop_reason,
         turn=_turn(output) if not kinds <= PLAIN or _is_tied(output) else None,
-        usage=_usage(object_in(reply.get("usage"))),
+        usage=read_counts(reply.get("usage"), COUNTS) or None,
     )
 
 
@@ -302,17 +308,6 @@ def _is_tied(output: Sequence[JSONObject]) -> bool:
 def _turn(output: Sequence[JSONObject]) -> list[JSONObject]:
     """The output, to be sent back: MCP has no place for all of it."""
     return [{name: value for name, value in item.items() if value is not None} for item in output]
-
-
-def _usage(usage: JSONObject) -> Usage | None:
-    read = object_in(usage.get("input_tokens_details"))
-    return token_counts(
-        inputTokens=usage.get("input_tokens"),
-        outputTokens=usage.get("output_tokens"),
-        reasoningTokens=object_in(usage.get("output_tokens_details")).get("reasoning_tokens"),
-        cacheReadTokens=read.get("cached_tokens"),
-        cacheWriteTokens=read.get("cache_write_tokens"),
-    )
 
 
 # Streams: https://developers.openai.com/api/reference/resources/responses/streaming-events

@@ -22,12 +22,12 @@ from mcp_host.providers.exchange.failures import Unfinished
 from mcp_host.providers.exchange.names import NameRule
 from mcp_host.providers.exchange.replies import (
     Call,
+    CountFields,
     Reply,
     ReplyBlock,
-    object_in,
+    read_counts,
     stopped,
     text_arguments,
-    token_counts,
 )
 from mcp_host.providers.exchange.requests import (
     Prompt,
@@ -77,12 +77,12 @@ ENDED = "response ended without"  # what it says of a stream without a first eve
 WITHOUT_DETAILS = frozenset({"xai"})
 """Providers whose own finish reason pydantic-ai does not pass on; it says nothing for them if there was none."""
 
-COUNTS = {
-    "inputTokens": "input_tokens",
-    "outputTokens": "output_tokens",
-    "reasoningTokens": "output_reasoning_tokens",
-    "cacheReadTokens": "cache_read_tokens",
-    "cacheWriteTokens": "cache_write_tokens",
+COUNTS: CountFields = {
+    "input_tokens": "inputTokens",
+    "output_tokens": "outputTokens",
+    "output_reasoning_tokens": "reasoningTokens",
+    "cache_read_tokens": "cacheReadTokens",
+    "cache_write_tokens": "cacheWriteTokens",
 }
 ALWAYS_COUNTED = ("inputTokens", "outputTokens")  # 0 of another may mean that the provider does not say
 
@@ -273,7 +273,7 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
         model=reply["model_name"] or prompt.model,
         stop_reason="pause_turn" if reply["state"] == "suspended" else stop_reason,
         turn=turn,
-        usage=_usage(object_in(reply.get("usage"))),
+        usage=_usage(reply.get("usage")),
     )
 
 
@@ -304,9 +304,11 @@ def _has_more(part: JSONObject) -> bool:
     return part.get("id") is not None or bool(part.get("provider_details"))
 
 
-def _usage(usage: JSONObject) -> Usage | None:
-    counts = {name: count for name, field in COUNTS.items() if (count := usage.get(field)) or name in ALWAYS_COUNTED}
-    return token_counts(**counts) if any(counts.values()) else None  # some models do not say
+def _usage(usage: object) -> Usage | None:
+    counts = read_counts(usage, COUNTS)
+    if not any(counts.values()):
+        return None  # some models do not say
+    return {name: count for name, count in counts.items() if count or name in ALWAYS_COUNTED}
 
 
 def read_event(reply: JSONObject, event: JSONObject) -> str:
@@ -421,7 +423,7 @@ Raises:
 
 def _dump(response: Any) -> JSONObject:
     dumped: JSONObject = _sdk().response.dump_python(response, mode="json", include=IN_JSON)
-    dumped["usage"] = {field: getattr(response.usage, field) for field in COUNTS.values()}
+    dumped["usage"] = {field: getattr(response.usage, field) for field in COUNTS}
     return dumped
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -59,6 +59,10 @@ class Reply:
 
 KeepTurn: TypeAlias = Callable[[object, Sequence[SamplingMessageContentBlock]], list[SamplingMessageContentBlock]]
 """Keeps a turn with reasoning. Returns the content with the ids to send."""
+
+
+CountFields: TypeAlias = "Mapping[str, str | CountFields]"
+"""How a provider names counts of tokens: by its field, the name of the count in `Usage`, or the fields of an object in it."""
 
 
 def answer_of(reply: Reply, prompt: Prompt, keep: KeepTurn | None = None) -> ModelAnswer:
@@ -223,23 +227,17 @@ def object_in(value: object) -> JSONObject:
     return value if isinstance(value, dict) else {}
 
 
-def token_counts(**counts: object) -> Usage | None:
-    """The counts that are whole numbers, from 0. Others mean nothing, and are no reason to lose an answer. None if there are none."""
-    usage: dict[str, int] = {}
-    for name, value in counts.items():  # most of them are None
-        if value is not None and (count := count_of(value)) is not None:
-            usage[name] = count
-    return usage or None
-
-
-def total(first: object, *more: object) -> int | None:
-    """The sum of *first* and of those of *more* that are counts. None if *first* is not a count."""
-    count = count_of(first)
-    if count is not None:
-        for value in more:
-            if value:
-                count += count_of(value) or 0
-    return count
+def read_counts(usage: object, fields: CountFields) -> dict[str, int]:
+    """The counts of tokens in a provider's *usage*. What is no count means nothing, and is no reason to lose an answer."""
+    counts: dict[str, int] = {}
+    for field, value in usage.items() if isinstance(usage, dict) else ():
+        name = fields.get(field)
+        if isinstance(name, str):
+            if (count := count_of(value)) is not None:
+                counts.setdefault(name, count)
+        elif name is not None:
+            counts |= read_counts(value, name)
+    return counts
 
 
 def count_of(value: object) -> int | None:
