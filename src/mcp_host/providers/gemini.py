@@ -429,10 +429,12 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
         raise Unfinished
     if reason in FAILED:
         raise SamplingError(f"{FAILED[reason]} ({reason})")  # the message quotes the model
-    parts = _joined((candidate.get("content") or {}).get("parts") or [])
-    if len(parts) > 1 and prompt.request.params.disable_parallel_tool_use:
-        calls = [part for part in parts if "functionCall" in part]
-        parts = [part for part in parts if "functionCall" not in part or part is calls[0]]
+    parts: list[JSONObject] = (candidate.get("content") or {}).get("parts") or []
+    if len(parts) > 1:
+        parts = _joined(parts)
+        if prompt.request.params.disable_parallel_tool_use:
+            calls = [part for part in parts if "functionCall" in part]
+            parts = [part for part in parts if "functionCall" not in part or part is calls[0]]
     content = _read_parts(parts)
     turn = None
     if Call in map(type, content):
@@ -449,7 +451,7 @@ def _joined(parts: Iterable[JSONObject]) -> list[JSONObject]:
     texts: list[str] = []
     thought: object = None
     for part in parts:
-        plain = part.keys() <= PLAIN and "text" in part
+        plain = part.keys() <= PLAIN and part.get("text") is not None
         if texts and not (plain and part.get("thought") == thought):
             _add_text(joined, texts, thought)
             texts = []
@@ -474,7 +476,7 @@ def _read_parts(parts: Iterable[JSONObject]) -> list[ReplyBlock]:
     for part in parts:
         if part.get("thought") is True:
             block = None
-        elif isinstance(text := part.get("text"), str):
+        elif (text := part.get("text")) is not None:
             texts.append(text)
             continue
         else:
