@@ -35,7 +35,9 @@ def main(arguments: Sequence[str]) -> int:
     machine = page.machine() if complete else ""  # before the benchmarks load it
     with http_server() as url:
         if options.middleware:
-            tables = variants_tables(url, options.rounds, "middleware", "adapter")
+            tables = variants_tables(url, options.rounds, "middleware")
+        elif options.adapters:
+            tables = variants_tables(url, options.rounds, "adapters-time", "adapters-cpu")
         elif options.oauth:
             tables = variants_tables(url, options.rounds, "oauth", "refresh")
         elif options.growth:
@@ -56,9 +58,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--quick", action="store_true", help="fewer rounds and operations, no growth, no revisions; only prints"
     )
     parser.add_argument("--growth", action="store_true", help="only growth and revisions; only prints")
-    parser.add_argument(
-        "--middleware", action="store_true", help="only the costs of middleware and adapters; only prints"
-    )
+    parser.add_argument("--middleware", action="store_true", help="only the cost of middleware; only prints")
+    parser.add_argument("--adapters", action="store_true", help="only the cost of adapters of models; only prints")
     parser.add_argument("--oauth", action="store_true", help="only the cost of a token of OAuth; only prints")
     parser.add_argument("--only", type=some_of(SCENARIOS), default=list(SCENARIOS), metavar="NAME,...")
     parser.add_argument("--clients", type=some_of(PEERS), default=list(PEERS), metavar="NAME,...")
@@ -81,7 +82,7 @@ def some_of(known: Iterable[str]) -> Callable[[str], list[str]]:
 
 def clients_of(options: argparse.Namespace) -> list[str]:
     """The clients to install."""
-    if options.middleware or options.oauth:
+    if options.middleware or options.adapters or options.oauth:
         return [OURS.name]
     named: list[str] = options.clients
     return [OURS.name, MCP.name] if options.growth else named
@@ -90,7 +91,7 @@ def clients_of(options: argparse.Namespace) -> list[str]:
 def is_complete(options: argparse.Namespace) -> bool:
     """Whether this run measures everything that the page shows."""
     everything = options.only == list(SCENARIOS) and options.clients == list(PEERS)
-    a_part = options.quick or options.growth or options.middleware or options.oauth
+    a_part = options.quick or options.growth or options.middleware or options.adapters or options.oauth
     return everything and options.rounds >= ROUNDS and not a_part
 
 

@@ -1,4 +1,4 @@
-"""mcp-host with one part more, and without: ``variants.py NAME`` takes jobs, and prints the ratios of their costs.
+"""mcp-host with one part more, and without: ``variants.py NAME CLOCK`` takes jobs, and prints the ratios of their costs.
 
 Both clients are in one process and take turns. A part may cost a few per cent: two processes, or two minutes, differ by more.
 """
@@ -42,11 +42,18 @@ HOUR = 3600.0
 ADDR_NO_RANDOMIZE = 0x0040000  # of personality(2), inherited by child processes
 
 
-def main(base: Open, variant: Open) -> None:
+Clock = Callable[[], float]
+"""Tells seconds, from any start."""
+
+CLOCKS: dict[str, Clock] = {"cpu": time.process_time, "time": time.perf_counter}
+"""What an operation costs: the CPU of the client, or the time that passes, in which the server works, too."""
+
+
+def main(base: Open, variant: Open, clock: Clock) -> None:
     """Do the jobs that come on stdin, one a line, and print the ratios for each."""
     make_servers_alike()
     for line in sys.stdin:
-        print(json.dumps(asyncio.run(compare(base, variant, Job(*json.loads(line))))), flush=True)
+        print(json.dumps(asyncio.run(compare(base, variant, Job(*json.loads(line)), clock))), flush=True)
 
 
 def make_servers_alike() -> None:
@@ -58,16 +65,16 @@ def make_servers_alike() -> None:
     CDLL(None).personality(ADDR_NO_RANDOMIZE)
 
 
-async def compare(base: Open, variant: Open, job: Job, turns: int = TURNS) -> list[float]:
+async def compare(base: Open, variant: Open, job: Job, clock: Clock, turns: int = TURNS) -> list[float]:
     """What the job's operations cost with *variant*, divided by what they cost with *base*, in each turn.
 
     In half of the turns *base* was opened first, and *variant* in the others: the first is a little slower.
     """
-    ratios = await take_turns(base, variant, job, turns)
-    return ratios + [1 / ratio for ratio in await take_turns(variant, base, job, turns)]
+    ratios = await take_turns(base, variant, job, clock, turns)
+    return ratios + [1 / ratio for ratio in await take_turns(variant, base, job, clock, turns)]
 
 
-async def take_turns(base: Open, variant: Open, job: Job, turns: int) -> list[float]:
+async def take_turns(base: Open, variant: Open, job: Job, clock: Clock, turns: int) -> list[float]:
     """A turn is the job's operations with *variant*. Its base is the mean of the same just before and just after."""
     ratios: list[float] = []
     async with Driver(base, job).connected() as without, Driver(variant, job).connected() as with_it:
@@ -75,20 +82,20 @@ async def take_turns(base: Open, variant: Open, job: Job, turns: int) -> list[fl
             await repeat(job.warm_up)
         gc.collect()
         gc.freeze()
-        before = await cpu(without, job)
+        before = await cost(without, job, clock)
         for _ in range(turns):
-            cost, after = await cpu(with_it, job), await cpu(without, job)
-            ratios.append(2 * cost / (before + after))
+            between, after = await cost(with_it, job, clock), await cost(without, job, clock)
+            ratios.append(2 * between / (before + after))
             before = after
         gc.unfreeze()
     return ratios
 
 
-async def cpu(repeat: Callable[[int], Awaitable[None]], job: Job) -> float:
-    """Seconds of CPU that the job's operations take."""
-    start = time.process_time()
+async def cost(repeat: Callable[[int], Awaitable[None]], job: Job, clock: Clock) -> float:
+    """Seconds that the job's operations take."""
+    start = clock()
     await repeat(job.operations)
-    return time.process_time() - start
+    return clock() - start
 
 
 # Middleware
@@ -194,4 +201,4 @@ VARIANTS: dict[str, tuple[Open, Open]] = {
 
 
 if __name__ == "__main__":
-    main(*VARIANTS[sys.argv[1]])
+    main(*VARIANTS[sys.argv[1]], CLOCKS[sys.argv[2]])

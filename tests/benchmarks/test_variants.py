@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.clients import ours
 from benchmarks.clients.drive import Driver
-from benchmarks.clients.variants import VARIANTS, compare
+from benchmarks.clients.variants import CLOCKS, VARIANTS, compare
 from benchmarks.scenarios import Scenario
 from benchmarks.variants import BURST, COMPARISONS
 from benchmarks.workers import http_server
@@ -24,18 +24,20 @@ def url() -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("scenario", "variant"),
+    ("scenario", "variant", "clock"),
     [
-        pytest.param(scenario, variant.name, id=f"{variant.name}-{scenario.name}")
-        for comparison in COMPARISONS.values()
+        pytest.param(scenario, variant.name, comparison.clock, id=f"{name}-{variant.name}-{scenario.name}")
+        for name, comparison in COMPARISONS.items()
         for scenario in comparison.scenarios
         for variant in comparison.variants
     ],
 )
-def test_a_variant_has_a_ratio_to_its_base_for_each_turn(scenario: Scenario, variant: str, url: str) -> None:
+def test_a_variant_has_a_ratio_to_its_base_for_each_turn(
+    scenario: Scenario, variant: str, clock: str, url: str
+) -> None:
     """With a token that ends, the client itself checks that each burst of calls is behind one refresh."""
     few = replace(scenario, operations=1, warm_up=1, in_flight=min(scenario.in_flight, 8), size=min(scenario.size, 8))
-    ratios = asyncio.run(compare(*VARIANTS[variant], few.job(url), turns=2))
+    ratios = asyncio.run(compare(*VARIANTS[variant], few.job(url), CLOCKS[clock], turns=2))
 
     assert len(ratios) == 4
     assert min(ratios) > 0

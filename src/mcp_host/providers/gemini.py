@@ -433,8 +433,7 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     if len(parts) > 1:
         parts = _joined(parts)
         if prompt.request.params.disable_parallel_tool_use:
-            calls = [part for part in parts if "functionCall" in part]
-            parts = [part for part in parts if "functionCall" not in part or part is calls[0]]
+            parts = _with_one_call(parts)
     content = _read_parts(parts)
     turn = None
     if Call in map(type, content):
@@ -443,6 +442,12 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
         if has_more or UNSIGNED.search(prompt.model) is None:
             turn = {"role": "model", "parts": parts}
     return Reply(content, model, STOP_REASONS.get(reason, reason), turn, usage)
+
+
+def _with_one_call(parts: Sequence[JSONObject]) -> list[JSONObject]:
+    """The parts without the calls after the first."""
+    calls = [part for part in parts if "functionCall" in part]
+    return [part for part in parts if "functionCall" not in part or part is calls[0]]
 
 
 def _joined(parts: Iterable[JSONObject]) -> list[JSONObject]:
