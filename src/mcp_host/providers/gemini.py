@@ -421,9 +421,7 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
         if reason is None:
             raise Unfinished
         return Reply([], model, "content_filter", usage=usage)
-    candidate = candidates[0]
-    if len(candidates) > 1:
-        candidate = next((one for one in candidates if one.get("index", 0) == 0), candidate)
+    candidate = candidates[0] if len(candidates) == 1 else _of_index_0(candidates)
     reason = candidate.get("finishReason")
     if reason is None:
         raise Unfinished
@@ -442,6 +440,10 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
         if has_more or UNSIGNED.search(prompt.model) is None:
             turn = {"role": "model", "parts": parts}
     return Reply(content, model, STOP_REASONS.get(reason, reason), turn, usage)
+
+
+def _of_index_0(candidates: Sequence[JSONObject]) -> JSONObject:
+    return next((one for one in candidates if one.get("index", 0) == 0), candidates[0])
 
 
 def _with_one_call(parts: Sequence[JSONObject]) -> list[JSONObject]:
