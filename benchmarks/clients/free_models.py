@@ -89,7 +89,7 @@ class ChatCompletions:
 class Gemini:
     """Of `google.genai.Client`: ``aio.models.generate_content``, and of its answer ``sdk_http_response.body``.
 
-    Each request has another text there, which the adapter parses.
+    The adapter parses that for each request.
     """
 
     BEFORE = '{"candidates":[{"content":{"role":"model","parts":[{"text":'
@@ -101,14 +101,15 @@ class Gemini:
     def __init__(self, model: Model) -> None:
         self.aio = self.models = self.sdk_http_response = self
         self.vertexai = False
-        self.body = ""
+        self.body = self._text = ""
         self._model = model
 
     async def generate_content(self, *, config: dict[str, Any], **_: Any) -> Gemini:
         body = config["http_options"]["extra_body"]
         tools = body["tools"][0]["functionDeclarations"] if "tools" in body else ()
-        text = to_json(self._model(len(tools), len(body["contents"]))).decode()
-        self.body = f"{self.BEFORE}{text}{self.AFTER}"
+        text = self._model(len(tools), len(body["contents"]))
+        if text != self._text:
+            self._text, self.body = text, f"{self.BEFORE}{to_json(text).decode()}{self.AFTER}"
         return self
 
 
