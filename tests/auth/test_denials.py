@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
+import anyio
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from mcp_host.auth import AuthorizationNeeded, LoginFailed, MemoryTokens, OAuth, OnDevice, TokenRequestFailed
 from mcp_host.auth.login.limits import LOGINS_TIME
 from tests.auth.authorization_server import parameters
 from tests.auth.test_oauth_flow import failing
-from tests.auth.world import World
+from tests.auth.world import Gate, World
 
 
 class Denying(World):
@@ -139,6 +142,41 @@ async def test_after_a_login_or_a_logout_a_request_asks_again(
 
     assert await world.call(auth, "write") == 200
     assert world.logins == 4
+
+
+async def test_a_url_is_not_denied_what_another_of_the_same_resource_was_denied() -> None:
+    """The two share the work for a token of their resource, and ask at once."""
+    world = Denying()
+    one, two = (f"{world.site.url}/{name}" for name in ("one", "two"))
+
+    async def paths(scope: Scope, receive: Receive, send: Send) -> None:
+        path = "/mcp" if scope["path"].startswith("/mcp/") else scope["path"]
+        await world.site({**scope, "path": path}, receive, send)
+
+    world.apps[1002] = paths
+    client = world.client(world.oauth())
+    for url in (one, two):
+        await client.post(url)
+    with pytest.raises(LoginFailed):
+        await client.post(one, content="write")
+    world.denies.clear()
+    gate = Gate(world.server, "metadata")
+
+    async def denied() -> None:
+        with suppress(LoginFailed):  # unless the other was first
+            await client.post(one, content="write")
+
+    async def granted() -> None:
+        assert (await client.post(two, content="write")).status_code == 200
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            for each in (denied, granted):
+                tasks.start_soon(each)
+                await anyio.wait_all_tasks_blocked()
+            gate.is_open.set()
+
+    assert world.logins == 3
 
 
 async def test_a_login_that_fails_otherwise_is_no_denial() -> None:

@@ -138,7 +138,8 @@ class Authorization:
                     return token
             return await self._log_in(self._wanted(url, resource, server, scopes))
 
-        return await self._work.do((wants_more, challenge.scopes, is_unattended()), renew)
+        step_up_of = url if wants_more else None  # a denial is of one URL: the others ask themselves
+        return await self._work.do((step_up_of, challenge.scopes, is_unattended()), renew)
 
     async def log_in(self, url: str, resource: Resource, server: AuthorizationServer) -> None:
         """Get another token by a login, for the server at *url*. The one that there is stays until then."""
