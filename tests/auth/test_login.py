@@ -419,6 +419,10 @@ async def test_the_url_is_shown_and_the_redirect_is_pasted(screen: Screen, caplo
         (URL, "This is the URL to open. Paste the one that you are sent to after the login."),
         ("c0de", f"The URL begins with {REDIRECT}, and then has a code."),
         ("https://[c0de", f"The URL begins with {REDIRECT}, and then has a code."),
+        (
+            f"{REDIRECT.replace('://', '://user@')}?state={STATE}&code=1",
+            f"The URL begins with {REDIRECT}, and then has a code.",
+        ),
         (f"{REDIRECT}/?state={STATE}&code=1", f"The URL begins with {REDIRECT}, and then has a code."),
         (f"{REDIRECT}?code=1", "This URL is not whole, or from another login: its state is not that of this one."),
         (
@@ -434,6 +438,7 @@ async def test_the_url_is_shown_and_the_redirect_is_pasted(screen: Screen, caplo
         "the wrong one",
         "a code",
         "no URL",
+        "a user",
         "elsewhere",
         "no state",
         "another state",

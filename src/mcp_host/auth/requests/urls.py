@@ -43,7 +43,7 @@ def is_same_page(url: str, other: str) -> bool:
     """Whether two URLs differ only in their queries and fragments, and in what a browser writes in another way."""
     try:
         one, two = urlsplit(url), urlsplit(other)
-        return (_origin(one), one.path or "/") == (_origin(two), two.path or "/")
+        return (_origin(one), _user(one), one.path or "/") == (_origin(two), _user(two), two.path or "/")
     except ValueError:
         return False
 
@@ -55,6 +55,11 @@ def shown(url: str) -> str:
     except ValueError:
         return "a URL that cannot be read"
     return excerpt(urlunsplit((scheme, netloc.rpartition("@")[2], path, "", "")))
+
+
+def _user(url: SplitResult) -> str:
+    """The user and password in it."""
+    return url.netloc.rpartition("@")[0]
 
 
 def _origin(url: SplitResult) -> tuple[str, str | None, int | None]:
