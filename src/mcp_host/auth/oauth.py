@@ -251,7 +251,8 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         """Forget the token and the registration for the server at *url*, and have the token revoked (RFC 7009).
 
         A login that is under way is given up: requests that wait for it raise `LoginFailed`. A login function that
-        calls this is cancelled. A token request has five seconds to end. A token that would come later is not revoked.
+        calls this is cancelled. A token request that is under way has five seconds
+        to end: a token that the server gives later is not revoked.
 
         Returns whether the authorization server has revoked it. If not, `steps` says why, and others who have the
         token may use it until it ends.

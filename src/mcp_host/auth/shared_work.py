@@ -69,7 +69,7 @@ class SharedWork:
     async def do_instead(self, key: object, function: Callable[[], Awaitable[T]], failure: Exception) -> T:
         """Like `do`, but other work is cancelled, and its callers get *failure*.
 
-        What is `uncancelled` has a few seconds to end before.
+        Work that is `uncancelled` has `END_TIME` to end first.
         """
         while (work := self._current) is not None and work.key != key:
             work.failure = failure

@@ -54,10 +54,10 @@ class LoginLimits:
         self._denials = [*self._recent_denials(), _Denial(url, scopes, self._clock())]
 
     def check(self, url: str, scopes: Set[str]) -> None:
-        """Check that a login for *scopes* does not ask again for all that were denied in another one lately.
+        """Check that *scopes* do not include all that were denied in one login lately.
 
         Raises:
-            LoginFailed: It does.
+            LoginFailed: They do.
         """
         for denial in self._recent_denials():
             if denial.url == url and denial.scopes <= scopes:

@@ -109,7 +109,8 @@ def paste(*, redirect_uri: str | None = None) -> Login:
 def by_function(function: LoginFunction, redirect_uri: str) -> Login:
     """Let *function* send the person to the URL that it gets. It returns the URL that they were redirected to.
 
-    It is an async function, or a plain one, which runs in a thread. It may raise `LoginFailed`: the person does not log in.
+    It is an async function, or a plain one, which runs in a thread. It raises `LoginFailed` if the person does not
+    log in.
     """
     return _ByFunction(as_async(function, argument="login", shape="(url: str) -> str"), redirect_uri)
 
