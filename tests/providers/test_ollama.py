@@ -333,6 +333,14 @@ def test_the_thinking_of_a_required_call_is_kept_with_the_call() -> None:
     assert reply.turn == {"role": "assistant", "content": "", "thinking": "hm", "tool_calls": [call]}
 
 
+def test_the_thinking_in_the_text_of_a_required_call_is_kept_with_the_call() -> None:
+    reply = read_reply(reply_of('<think>hm</think>\n{"a": 1}'), ONE)
+
+    call = {"function": {"name": "add", "arguments": {"a": 1}}}
+    assert reply.content == [Call(None, "add", {"a": 1})]
+    assert reply.turn == {"role": "assistant", "content": "<think>hm</think>\n", "tool_calls": [call]}
+
+
 def test_a_required_call_that_was_cut_off_is_no_call_and_no_text() -> None:
     reply = reply_of('{"a": ') | {"done_reason": "length"}
 

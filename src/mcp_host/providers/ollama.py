@@ -270,7 +270,7 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     params = prompt.request.params
     if params.tools and not calls and (tools := _required(prompt.request)):
         calls = [] if stop_reason == MAX_TOKENS else [_read_call(text, tools)]
-        message |= {"content": "", "tool_calls": calls}
+        message |= {"content": written.removesuffix(text), "tool_calls": calls}  # the thinking
         text = ""
     if calls and params.disable_parallel_tool_use:
         message["tool_calls"] = calls = calls[:1]
