@@ -92,7 +92,7 @@ class ProviderModel(ABC):
     cuts_at_stops: ClassVar[bool] = False
     """Whether `read_reply` ends the text at a stop sequence. Then *on_delta* gets no more of it."""
 
-    thinks_in_text: bool = False
+    thinks_in_text: ClassVar[bool] = False
     """Whether `read_reply` leaves out the thinking that the text begins with. Then *on_delta* does not get it."""
 
     _sdk: ClassVar[Sdk | None] = None

@@ -525,9 +525,8 @@ def _usage(metadata: object) -> Usage | None:
         return None
     if "inputTokens" in counts:
         counts["inputTokens"] += of_tools
-    counts["outputTokens"] = counts.get("outputTokens", 0) + counts.get(
-        "reasoningTokens", 0
-    )  # a count of 0 is left out
+    counts.setdefault("outputTokens", 0)  # a count of 0 is left out
+    counts["outputTokens"] += counts.get("reasoningTokens", 0)
     return counts
 
 

@@ -16,7 +16,7 @@ from typing import Protocol
 THINKING, ANSWER = "<think>", "</think>"  # what begins after each
 MAX_SPACES = 16  # before the thinking
 
-THOUGHT = re.compile(rf"\s{{0,{MAX_SPACES}}}{THINKING}.*?({ANSWER}\s*|\Z)", re.DOTALL)
+BEGINS_WITH_THINKING = re.compile(rf"\s{{0,{MAX_SPACES}}}{THINKING}")
 
 
 class Pieces(Protocol):
@@ -48,9 +48,12 @@ class ReadablePieces:
 
 
 def without_thinking(text: str) -> str:
-    """*text* without the thinking that it begins with; *text* itself if it begins with none. Without an end, all of it is."""
-    thought = THOUGHT.match(text)
-    return text if thought is None else text[thought.end() :]
+    """*text* without the thinking that it begins with; *text* itself if it begins with none. Thinking without an end is the
+    whole text.
+    """
+    if BEGINS_WITH_THINKING.match(text) is None:
+        return text
+    return text.partition(ANSWER)[2].lstrip()
 
 
 class PiecesWithoutThinking:
