@@ -323,10 +323,11 @@ def _parts(
     results: list[ToolResultContent] = []
     files: list[JSONObject] = []
     for block in message.content:
+        if isinstance(block, TextContent):  # most blocks
+            if block.text:  # "must have one initialized field": an empty text is none
+                parts.append({"text": block.text})
+            continue
         match block:
-            case TextContent(text=text):
-                if text:  # "must have one initialized field": an empty text is none
-                    parts.append({"text": text})
             case ImageContent(mime_type=kind, data=data) | AudioContent(mime_type=kind, data=data):
                 parts.append(_file(kind, data, f"messages[{index}]"))
             case ToolUseContent():

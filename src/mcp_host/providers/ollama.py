@@ -205,9 +205,10 @@ def _content(blocks: Sequence[SamplingMessageContentBlock | ContentBlock], index
     images: list[str] = []
     calls: list[JSONObject] = []
     for block in blocks:
+        if isinstance(block, TextContent):  # most blocks
+            texts.append(block.text)
+            continue
         match block:
-            case TextContent(text=text):
-                texts.append(text)
             case ImageContent(data=data):
                 images.append(data)
             case EmbeddedResource(resource=BlobResourceContents() as file) if _is_image(file):

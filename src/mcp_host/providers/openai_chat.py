@@ -333,9 +333,10 @@ def _stop_reason(reason: str, choice: JSONObject, message: JSONObject, calls: Se
 
 def _read_message(message: JSONObject, calls: Sequence[JSONObject], prompt: Prompt) -> list[ReplyBlock]:
     content: list[ReplyBlock] = []
-    for text in (without_thinking(_text(message.get("content"))), message.get("refusal")):
-        if text:
-            content.append(text)
+    if text := without_thinking(_text(message.get("content"))):
+        content.append(text)
+    if refusal := message.get("refusal"):
+        content.append(refusal)
     if (spoken := message.get("audio") or {}).get("data"):  # Snowflake has an empty one
         settings = prompt.options.get("audio")
         sound = settings.get("format") if isinstance(settings, Mapping) else None

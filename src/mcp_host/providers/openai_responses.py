@@ -79,7 +79,7 @@ HOSTED = frozenset({"custom_tool_call", "shell_call", "tool_search_call"})  # so
 
 KIND = itemgetter("type")  # of an item
 
-TIED = ("phase", "namespace", "caller", "async")
+TIED = frozenset({"phase", "namespace", "caller", "async"})
 """Fields of messages and calls that MCP has no place for, and that OpenAI wants back."""
 
 COUNTS: CountFields = {
@@ -299,9 +299,8 @@ def _stop_reason(reply: JSONObject, has_refused: bool, *, has_calls: bool) -> st
 def _is_tied(output: Sequence[JSONObject]) -> bool:
     """Whether an item has one of the fields that OpenAI wants back."""
     for item in output:
-        for name in TIED:
-            if item.get(name) is not None:
-                return True
+        if not TIED.isdisjoint(item) and any(item.get(name) is not None for name in TIED):
+            return True
     return False
 
 

@@ -240,10 +240,10 @@ def check_history(
         SamplingError: The answer cannot be written as JSON.
         ProtocolError: The request that it answers cannot be written as JSON.
     """
-    match answer.content:
-        case [TextContent(text=words)] if len(words) * 4 <= limits.text:
-            return  # most answers; a character takes at most four bytes of UTF-8
-    sizes, blocks = Sizes(), len(answer.content)
+    blocks = len(answer.content)
+    if blocks == 1 and isinstance(block := answer.content[0], TextContent) and len(block.text) * 4 <= limits.text:
+        return  # most answers; a character takes at most four bytes of UTF-8
+    sizes = Sizes()
     try:
         sizes.add(answer.content)
     except ProtocolError as exc:

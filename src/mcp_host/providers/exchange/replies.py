@@ -232,11 +232,14 @@ def read_counts(usage: object, fields: CountFields) -> dict[str, int]:
     counts: dict[str, int] = {}
     for field, value in usage.items() if isinstance(usage, dict) else ():
         name = fields.get(field)
-        if isinstance(name, str):
-            if (count := count_of(value)) is not None:
-                counts.setdefault(name, count)
-        elif name is not None:
+        if name is None:
+            continue
+        if not isinstance(name, str):
             counts |= read_counts(value, name)
+        elif type(value) is int and value >= 0:  # nearly all
+            counts.setdefault(name, value)
+        elif (count := count_of(value)) is not None:
+            counts.setdefault(name, count)
     return counts
 
 
