@@ -31,11 +31,12 @@ from mcp_host.providers.ollama import OllamaModel
 from mcp_host.providers.openai_chat import Dialect, OpenAIChatModel
 from mcp_host.providers.openai_responses import OpenAIModel
 from mcp_host.providers.pydantic_ai import PydanticAIModel
-from mcp_host.types import CreateMessageResult
+from mcp_host.types import CreateMessageResult, TextContent
 from tests.sampling.asking import Wire, request
 
 THOROUGH = bool(os.environ.get("THOROUGH"))
 PAIRS = 3000 if THOROUGH else 100  # of changes at once
+STREAMS = 20_000 if THOROUGH else 400
 
 CLOSED = {"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"], "additionalProperties": False}
 ADD: Wire = {"name": "add", "inputSchema": CLOSED}
@@ -306,6 +307,10 @@ RECORDED = {
 }
 
 
+SAY_IT_ONCE = frozenset({"openai-chat", "compatible", "own call", "ollama"})
+"""Their streams cannot contradict themselves: others say a text twice, or what it is beside it."""
+
+
 # Changes
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -389,6 +394,15 @@ async def outcome(model: ProviderModel, asked: Wire) -> CreateMessageResult | Pr
     return CreateMessageResult.from_wire(from_json(to_json(answer.to_wire()), allow_inf_nan=False))
 
 
+def text_of(answer: CreateMessageResult) -> str:
+    """All of its text. Its texts may lie beside other blocks."""
+    return "".join([block.text for block in answer.content if isinstance(block, TextContent)])
+
+
+def texts_of(shown: Sequence[Delta]) -> str:
+    return "".join([delta.text for delta in shown])
+
+
 @pytest.mark.parametrize("name", RECORDED)
 async def test_any_reply_is_an_answer_or_an_error_of_the_provider(name: str) -> None:
     recorded = RECORDED[name]
@@ -408,9 +422,11 @@ async def test_any_stream_is_an_answer_or_an_error_of_the_provider(name: str) ->
         for events in variants(recorded.events):
             assert isinstance(events, list)
             model.events = events
-            await outcome(model, recorded.asked)
-
-    assert {type(delta.text) for delta in shown} <= {str}
+            shown.clear()
+            answer = await outcome(model, recorded.asked)
+            assert {type(delta.text) for delta in shown} <= {str}
+            if isinstance(answer, CreateMessageResult) and name in SAY_IT_ONCE:
+                assert texts_of(shown) == text_of(answer)
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -518,5 +534,56 @@ async def test_a_stream_may_cut_a_character_in_two(name: str) -> None:
     answer = await outcome(model, recorded.asked)
 
     assert isinstance(answer, CreateMessageResult)
-    assert "".join(delta.text for delta in deltas) == "\U0001f600\ufffd"
+    assert texts_of(deltas) == text_of(answer)
     assert answer.text.startswith("\U0001f600\ufffd")
+
+
+WORDS = ["<think>", "</think>", "<", "think>", "</", " ", "\n", "\u2003", "Yes.", "EN", "D", "ND", "\ud83d", "\ude00", ""]
+
+
+def spoken(chance: Random) -> Iterator[Wire]:
+    """The deltas of an answer: text and a refusal with thinking, stop sequences and halves of characters in any pieces,
+    sound, and a call, in any order.
+    """
+    for _ in range(chance.randrange(12)):
+        word = chance.choice(WORDS)
+        match chance.randrange(8):
+            case 0 | 1 | 2 | 3:
+                yield {"content": word}
+            case 4:
+                yield {"content": [{"type": "text", "text": word}, {"type": "thinking", "thinking": word}]}
+            case 5:
+                yield {"refusal": word}
+            case 6:
+                yield {"audio": {"data": "aGk=", "transcript": word}}
+            case _:
+                yield {"reasoning_content": word, "content": ""}
+    if chance.randrange(4) == 0:
+        yield {"tool_calls": [{"index": 0, **CALL}]}
+
+
+@pytest.mark.parametrize("name", ["openai-chat", "compatible"])
+async def test_on_delta_gets_the_text_of_any_streamed_answer(name: str) -> None:
+    shown: list[Delta] = []
+    model = RECORDED[name].make(on_delta=shown.append)
+    for seed in range(STREAMS):
+        chance = Random(seed)
+        model.events = [*[chunk(**delta) for delta in spoken(chance)], chunk(chance.choice(["stop", "length"]))]
+        shown.clear()
+        answer = await model(request(tools=[ADD], stopSequences=chance.choice([[], ["END"], ["END", "\n", "Yes. "]])))
+        assert texts_of(shown) == text_of(answer), seed
+
+
+OLLAMA_WORDS = [{name: word} for name in ("content", "thinking") for word in WORDS]
+
+
+async def test_on_delta_gets_the_text_of_any_streamed_answer_of_ollama() -> None:
+    shown: list[Delta] = []
+    model = OLLAMA.make(on_delta=shown.append)
+    for seed in range(STREAMS):
+        chance = Random(seed)
+        words = chance.choices(OLLAMA_WORDS, k=chance.randrange(12))
+        model.events = [*[{"message": word} for word in words], {**OLLAMA_END, "message": {"content": ""}}]
+        shown.clear()
+        answer = await model(request())
+        assert texts_of(shown) == text_of(answer), seed

@@ -29,7 +29,7 @@ from mcp_host.providers.exchange.names import NO_TOOLS, NameRule
 from mcp_host.providers.exchange.reasoning import AlteredHistory, ReasoningStore
 from mcp_host.providers.exchange.replies import Reply, answer_of
 from mcp_host.providers.exchange.requests import Offer, Prompt, blocks_but_texts, check_settings, checked, merged
-from mcp_host.providers.exchange.streams import Heard, OnDelta, Show, showing
+from mcp_host.providers.exchange.streams import Heard, OnDelta, Show, show_nothing, showing
 from mcp_host.providers.exchange.texts import Pieces, PiecesUpToStop, PiecesWithoutThinking
 from mcp_host.sampling.repeated import reads_only
 from mcp_host.sampling.request import ModelAnswer, SamplingRequest
@@ -165,7 +165,9 @@ class ProviderModel(ABC):
 
     @abstractmethod
     def read_event(self, reply: JSONObject, event: JSONObject) -> str:
-        """Add one event of a stream to *reply*, which is empty at first. Returns the text that the event adds to the answer."""
+        """Add one event of a stream to *reply*, which is empty at first. Returns the text that the event adds to the answer:
+        *on_delta* gets it at once. It may leave text to the whole answer, but what it returns has to be the beginning of that.
+        """
 
     def call_is_text(self, prompt: Prompt) -> bool:
         """Whether the text of the answer will be the JSON of a call, which *on_delta* must not get."""
@@ -251,14 +253,14 @@ class ProviderModel(ABC):
             return answer_of(reply, prompt, keep)
 
     async def _ask_and_show(self, body: JSONObject, prompt: Prompt, request: SamplingRequest) -> ModelAnswer:
-        is_shown = not self.call_is_text(prompt)
         filters: list[Pieces] = [PiecesWithoutThinking()] if self.thinks_in_text else []
         if self.cuts_at_stops:
             filters.append(PiecesUpToStop([stop for stop in request.stop_sequences or () if stop]))
-        on_delta = self._on_delta if is_shown else None
-        async with showing(request, on_delta, progress=is_shown and self._progress, filters=filters) as show:
-            reply = await self.fold_events(body, show)
-            return self._answer(reply, prompt)  # inside: an answer that fails waits for no progress
+        async with showing(request, self._on_delta, progress=self._progress, filters=filters) as shown:
+            show = show_nothing if self.call_is_text(prompt) else shown.add
+            answer = self._answer(await self.fold_events(body, show), prompt)
+            shown.complete(answer)  # inside: an answer that fails waits for no progress
+        return answer
 
     async def fold_events(self, body: JSONObject, show: Show) -> JSONObject:
         """The reply that a stream of events folds to. *show* gets each text that an event adds to the answer."""

@@ -462,7 +462,7 @@ def read_event(reply: JSONObject, event: JSONObject) -> str:
             kept |= {name: choice[name] for name in ("finish_reason", "stop_reason", "error") if choice.get(name)}
             message, delta = reply.setdefault(OPEN, {}), choice.get("delta") or {}
             said += _add_delta(message, delta)
-            goes_on = bool(said or _calls(delta))
+            goes_on = bool(said or delta.get("refusal") or _calls(delta))
             if not message:
                 said += _add_delta(message, choice.get("message") or {})
     if goes_on or event.get("usage"):
@@ -471,7 +471,10 @@ def read_event(reply: JSONObject, event: JSONObject) -> str:
 
 
 def _add_delta(message: JSONObject, delta: JSONObject) -> str:
-    """Add a delta to what has come of a message. Returns the text that it adds to the answer."""
+    """Add a delta to what has come of a message. Returns what it adds to the text.
+
+    A refusal, and what is said in audio, come after the text in the answer, and in a stream at any time.
+    """
     for name in GROWING:
         if piece := _text(delta.get(name)):
             message.setdefault(name, []).append(piece)
@@ -485,7 +488,7 @@ def _add_delta(message: JSONObject, delta: JSONObject) -> str:
             message.setdefault("audio", {}).setdefault(name, []).append(heard)
     for call in _calls(delta):
         message.setdefault(CALLS, StreamedCalls()).add(call)
-    return _text(delta.get("content")) + _text(delta.get("refusal"))
+    return _text(delta.get("content"))
 
 
 def _add_part(parts: list[JSONObject], delta: JSONObject) -> None:

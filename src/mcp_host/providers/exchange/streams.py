@@ -15,7 +15,7 @@ from mcp_host.concurrency.tasks import HandlerTasks, first
 from mcp_host.errors import ProviderError
 from mcp_host.providers.exchange.texts import Pieces, ReadablePieces
 from mcp_host.sampling.request import SamplingRequest
-from mcp_host.types import JSONObject
+from mcp_host.types import CreateMessageResult, JSONObject, TextContent
 
 MAX_CHARACTERS = 64_000_000  # of all events of an answer as Python writes them: 128,000 tokens, 500 for each
 EVENTS_AT_ONCE = 32  # then other tasks run
@@ -42,6 +42,10 @@ Show: TypeAlias = Callable[[str], None]
 """Gets each text that a stream adds to the answer."""
 
 
+def show_nothing(_: str) -> None:
+    """A `Show` for a text that is not of the answer."""
+
+
 @asynccontextmanager
 async def unwinding(events: AsyncIterator[T], response: Any) -> AsyncIterator[AsyncIterator[T]]:
     """The *events* of an SDK's *response*, or of its stream, or its bytes. If what is inside fails, they are closed.
@@ -62,20 +66,18 @@ async def unwinding(events: AsyncIterator[T], response: Any) -> AsyncIterator[As
 @asynccontextmanager
 async def showing(
     request: SamplingRequest, on_delta: OnDelta | None, *, progress: bool, filters: Sequence[Pieces]
-) -> AsyncIterator[Show]:
+) -> AsyncIterator[Shown]:
     """Show the text of an answer to *on_delta*, and with *progress* to the server. It goes through the *filters*.
 
     Leaving it waits until the server has the whole text, at most `REPORT_TIME`; not if the answer fails.
     """
     reports = _Progress(request) if progress and request.reporter is not None else None
-    shown = _Shown(request, on_delta, reports, filters)
     async with nullcontext() if reports is None else reports.running():
-        yield shown.add
-        shown.end()
+        yield Shown(request, on_delta, reports, filters)
 
 
-class _Shown:
-    """Gives the text of an answer to *on_delta* and to the server as it comes. What waits for more text comes in the end."""
+class Shown:
+    """Gives the text of an answer to *on_delta* and to the server as it comes."""
 
     def __init__(
         self, request: SamplingRequest, on_delta: OnDelta | None, progress: _Progress | None, filters: Sequence[Pieces]
@@ -84,23 +86,27 @@ class _Shown:
         self._on_delta = on_delta
         self._progress = progress
         self._filters: Sequence[Pieces] = (ReadablePieces(), *filters)
+        self._given: list[str] = []
 
     def add(self, text: str) -> None:
+        """Add what a stream adds to the text. Its end may wait for more."""
         if not isinstance(text, str):
             raise TypeError("the stream has something else in the place of a text")
         for each in self._filters:
             text = each.add(text)
         self._give(text)
 
-    def end(self) -> None:
-        text = ""
-        for each in self._filters:
-            text = each.add(text) + each.end()
-        self._give(text)
+    def complete(self, answer: CreateMessageResult) -> None:
+        """Give the rest of the text that an answer has: what waits, and what comes in another order in a stream."""
+        text = "".join([block.text for block in answer.content if isinstance(block, TextContent)])
+        given = "".join(self._given)
+        if text.startswith(given):  # as of all streams that are not broken
+            self._give(text[len(given) :])
 
     def _give(self, text: str) -> None:
         if not text:
             return
+        self._given.append(text)
         if self._on_delta is not None:
             try:
                 self._on_delta(Delta(text, self._request))

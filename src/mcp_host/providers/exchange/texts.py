@@ -20,13 +20,10 @@ BEGINS_WITH_THINKING = re.compile(rf"\s{{0,{MAX_SPACES}}}{THINKING}")
 
 
 class Pieces(Protocol):
-    """Takes a text in pieces, and gives another in pieces."""
+    """Takes a text in pieces, and gives another in pieces. The whole answer has the rest of it."""
 
     def add(self, piece: str) -> str:
         """What is known of the other text after *piece*, and was not before."""
-
-    def end(self) -> str:
-        """The rest of the other text."""
 
 
 def paired(text: str) -> str:
@@ -42,9 +39,6 @@ class ReadablePieces:
 
     def add(self, piece: str) -> str:
         return self._decoder.decode(piece.encode("utf-16-le", "surrogatepass"))
-
-    def end(self) -> str:
-        return self._decoder.decode(b"", final=True)
 
 
 def without_thinking(text: str) -> str:
@@ -72,7 +66,7 @@ class PiecesWithoutThinking:
             if len(self._waiting) - len(text) > MAX_SPACES or not (
                 text.startswith(THINKING) or THINKING.startswith(text)
             ):
-                return self.end()
+                return self._rest()
             if len(text) < len(THINKING):
                 return ""
             self._waiting, self._mark = text[len(THINKING) :], ANSWER
@@ -83,11 +77,11 @@ class PiecesWithoutThinking:
                 return ""
             self._waiting, self._mark = answer, ""
         self._waiting = self._waiting.lstrip()
-        return self.end() if self._waiting else ""
+        return self._rest() if self._waiting else ""
 
-    def end(self) -> str:
-        text = "" if self._mark == ANSWER else self._waiting
-        self._waiting, self._mark = "", None
+    def _rest(self) -> str:
+        """What waits, which is of the answer, as is all that follows."""
+        text, self._waiting, self._mark = self._waiting, "", None
         return text
 
 
@@ -109,14 +103,7 @@ class PiecesUpToStop:
         if self._has_stopped:
             return ""
         self._waiting += piece
-        return self._take(len(self._waiting) - self._longest + 1)
-
-    def end(self) -> str:
-        return self._take(len(self._waiting))
-
-    def _take(self, decided: int) -> str:
-        """What waits, up to its first stop sequence, or else its first *decided* characters: no stop sequence begins there."""
-        end = max(decided, 0)
+        end = max(len(self._waiting) - self._longest + 1, 0)  # before it begins no stop sequence that is not there yet
         place = place_of_stop(self._waiting, self._stops)
         if place is not None and place <= end:
             end = place
