@@ -538,7 +538,23 @@ async def test_a_stream_may_cut_a_character_in_two(name: str) -> None:
     assert answer.text.startswith("\U0001f600\ufffd")
 
 
-WORDS = ["<think>", "</think>", "<", "think>", "</", " ", "\n", "\u2003", "Yes.", "EN", "D", "ND", "\ud83d", "\ude00", ""]
+WORDS = [
+    "<think>",
+    "</think>",
+    "<",
+    "think>",
+    "</",
+    " ",
+    "\n",
+    "\u2003",
+    "Yes.",
+    "EN",
+    "D",
+    "ND",
+    "\ud83d",
+    "\ude00",
+    "",
+]
 
 
 def spoken(chance: Random) -> Iterator[Wire]:
@@ -562,10 +578,11 @@ def spoken(chance: Random) -> Iterator[Wire]:
         yield {"tool_calls": [{"index": 0, **CALL}]}
 
 
+@pytest.mark.parametrize("starts_with_reasoning", [False, True])
 @pytest.mark.parametrize("name", ["openai-chat", "compatible"])
-async def test_on_delta_gets_the_text_of_any_streamed_answer(name: str) -> None:
+async def test_on_delta_gets_the_text_of_any_streamed_answer(name: str, starts_with_reasoning: bool) -> None:
     shown: list[Delta] = []
-    model = RECORDED[name].make(on_delta=shown.append)
+    model = RECORDED[name].make(on_delta=shown.append, starts_with_reasoning=starts_with_reasoning)
     for seed in range(STREAMS):
         chance = Random(seed)
         model.events = [*[chunk(**delta) for delta in spoken(chance)], chunk(chance.choice(["stop", "length"]))]
@@ -577,9 +594,10 @@ async def test_on_delta_gets_the_text_of_any_streamed_answer(name: str) -> None:
 OLLAMA_WORDS = [{name: word} for name in ("content", "thinking") for word in WORDS]
 
 
-async def test_on_delta_gets_the_text_of_any_streamed_answer_of_ollama() -> None:
+@pytest.mark.parametrize("starts_with_reasoning", [False, True])
+async def test_on_delta_gets_the_text_of_any_streamed_answer_of_ollama(starts_with_reasoning: bool) -> None:
     shown: list[Delta] = []
-    model = OLLAMA.make(on_delta=shown.append)
+    model = OLLAMA.make(on_delta=shown.append, starts_with_reasoning=starts_with_reasoning)
     for seed in range(STREAMS):
         chance = Random(seed)
         words = chance.choices(OLLAMA_WORDS, k=chance.randrange(12))

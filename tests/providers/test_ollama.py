@@ -341,6 +341,25 @@ def test_the_thinking_in_the_text_of_a_required_call_is_kept_with_the_call() -> 
     assert reply.turn == {"role": "assistant", "content": "<think>hm</think>\n", "tool_calls": [call]}
 
 
+@pytest.mark.parametrize(
+    ("content", "answer"),
+    [("Easy: 4.</think>\n\nIt is 4.", ["It is 4."]), ("It was cut off he", []), ("", [])],
+    ids=["an answer", "cut off", "nothing"],
+)
+def test_a_model_that_starts_with_reasoning_answers_with_what_comes_after_it(content: str, answer: list[str]) -> None:
+    assert read_reply(reply_of(content), prompt(), starts_with_reasoning=True).content == answer
+
+
+@pytest.mark.parametrize("thinking", ["hm</think>\n", ""])
+def test_the_call_of_a_model_that_starts_with_reasoning_is_read_with_and_without_it(thinking: str) -> None:
+    """The format of a required call may apply from the first word on."""
+    reply = read_reply(reply_of(thinking + '{"a": 1}'), ONE, starts_with_reasoning=True)
+
+    call = {"function": {"name": "add", "arguments": {"a": 1}}}
+    turn = {"role": "assistant", "content": thinking, "tool_calls": [call]}
+    assert (reply.content, reply.turn) == ([Call(None, "add", {"a": 1})], turn if thinking else None)
+
+
 def test_a_required_call_that_was_cut_off_is_no_call_and_no_text() -> None:
     reply = reply_of('{"a": ') | {"done_reason": "length"}
 

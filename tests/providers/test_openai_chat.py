@@ -521,6 +521,33 @@ def test_reasoning_is_kept_with_its_calls(message: dict[str, Any], turn: dict[st
     assert read.turn == (None if turn is None else {"role": "assistant", "content": "a", **turn})
 
 
+@pytest.mark.parametrize(
+    ("content", "answer"),
+    [("Easy: 4.</think>\n\nIt is 4.", ["It is 4."]), ("It was cut off he", []), ("", []), (None, [])],
+    ids=["an answer", "cut off", "empty", "none"],
+)
+def test_a_model_that_starts_with_reasoning_answers_with_what_comes_after_it(
+    content: str | None, answer: list[str]
+) -> None:
+    """Its prompt has the opening mark: DeepSeek-R1, QwQ, Qwen3-Thinking."""
+    assert read_reply(completion(content=content), prompt(), starts_with_reasoning=True).content == answer
+
+
+def test_the_reasoning_that_a_text_starts_with_is_kept_with_its_calls() -> None:
+    message = {"content": "Sums.</think>Let me see.", "tool_calls": [call()]}
+
+    reply = read_reply(completion("tool_calls", **message), prompt(), starts_with_reasoning=True)
+
+    assert (reply.content, reply.turn) == (["Let me see.", Call("c1", "add", "{}")], {"role": "assistant", **message})
+
+
+def test_an_answer_about_the_mark_of_thinking_stays_whole() -> None:
+    """Only the host knows that a model thinks from its first word."""
+    content = "Thinking ends with </think>, and the answer follows."
+
+    assert read_reply(completion(content=content), prompt()).content == [content]
+
+
 def test_an_answer_ends_before_the_first_stop_sequence() -> None:
     read = read_reply(completion(content="abENDc"), prompt(stopSequences=["END"]))
 

@@ -95,6 +95,9 @@ class ProviderModel(ABC):
     thinks_in_text: ClassVar[bool] = False
     """Whether `read_reply` leaves out the thinking that the text begins with. Then *on_delta* does not get it."""
 
+    _starts_with_reasoning = False
+    """Whether the text begins with thinking whose first mark is in the prompt."""
+
     _sdk: ClassVar[Sdk | None] = None
     """What the client has to be; None checks nothing."""
 
@@ -253,7 +256,9 @@ class ProviderModel(ABC):
             return answer_of(reply, prompt, keep)
 
     async def _ask_and_show(self, body: JSONObject, prompt: Prompt, request: SamplingRequest) -> ModelAnswer:
-        filters: list[Pieces] = [PiecesWithoutThinking()] if self.thinks_in_text else []
+        filters: list[Pieces] = []
+        if self.thinks_in_text:
+            filters.append(PiecesWithoutThinking(has_begun=self._starts_with_reasoning))
         if self.cuts_at_stops:
             filters.append(PiecesUpToStop([stop for stop in request.stop_sequences or () if stop]))
         async with showing(request, self._on_delta, progress=self._progress, filters=filters) as shown:

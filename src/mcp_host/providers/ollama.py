@@ -21,12 +21,12 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import Any, assert_never
+from typing import Any, Unpack, assert_never
 
 from pydantic_core import from_json
 
 from mcp_host.errors import SamplingError
-from mcp_host.providers.adapter import ProviderModel
+from mcp_host.providers.adapter import Arguments, ProviderModel
 from mcp_host.providers.exchange import schemas
 from mcp_host.providers.exchange.clients import Sdk
 from mcp_host.providers.exchange.failures import Unfinished, Unreadable, private
@@ -249,7 +249,7 @@ def _text(block: AudioContent | ResourceLink | EmbeddedResource | ToolResultCont
 # Replies
 
 
-def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
+def read_reply(reply: JSONObject, prompt: Prompt, *, starts_with_reasoning: bool = False) -> Reply:
     """What a ChatResponse says.
 
     Raises:
@@ -265,11 +265,13 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     reason = reply.get("done_reason") or "stop"
     stop_reason = STOP_REASONS.get(reason, reason)
     written: str = message.get("content") or ""
-    text = without_thinking(written)
-    has_thoughts = bool(message.get("thinking")) or text is not written
     calls: list[JSONObject] = message.get("tool_calls") or []
     params = prompt.request.params
-    if params.tools and not calls and (tools := _required(prompt.request)):
+    tools = _required(prompt.request) if params.tools and not calls else ()
+    is_format = tools and written.lstrip().startswith("{")  # from the first word, also of a model that always thinks
+    text = without_thinking(written, has_begun=starts_with_reasoning and not is_format)
+    has_thoughts = bool(message.get("thinking")) or text is not written
+    if tools:
         calls = [] if stop_reason == MAX_TOKENS else [_read_call(text, tools)]
         message |= {"content": written.removesuffix(text), "tool_calls": calls}  # the thinking
         text = ""
@@ -347,6 +349,12 @@ class OllamaModel(ProviderModel):
     """A sampling handler that asks a model of Ollama, through your `ollama.AsyncClient`.
 
     *options* are fields of the request or parameters of the model: ``{"think": True, "num_ctx": 16384}``.
+
+    *starts_with_reasoning* is for a model that always thinks, from the first word, and whose template Ollama does not
+    know: what it writes up to ``</think>`` is no part of the answer, also without a ``<think>`` before it. An answer without
+    a ``</think>`` is empty.
+
+    The other arguments are those of `ProviderModel`.
     """
 
     provider = PROVIDER
@@ -357,8 +365,16 @@ class OllamaModel(ProviderModel):
 
     write_request = staticmethod(write_request)
     with_options = staticmethod(with_options)
-    read_reply = staticmethod(read_reply)
     read_event = staticmethod(read_event)
+
+    def __init__(
+        self, client: Any, model: str, *, starts_with_reasoning: bool = False, **arguments: Unpack[Arguments]
+    ) -> None:
+        super().__init__(client, model, **arguments)
+        self._starts_with_reasoning = starts_with_reasoning
+
+    def read_reply(self, reply: JSONObject, prompt: Prompt) -> Reply:
+        return read_reply(reply, prompt, starts_with_reasoning=self._starts_with_reasoning)
 
     async def request_reply(self, body: JSONObject) -> JSONObject:
         try:

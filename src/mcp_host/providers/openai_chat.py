@@ -264,7 +264,9 @@ def _part(part: Part, where: str) -> JSONObject:
 # Replies
 
 
-def read_reply(reply: JSONObject, prompt: Prompt, dialect: Dialect = "openai") -> Reply:
+def read_reply(
+    reply: JSONObject, prompt: Prompt, dialect: Dialect = "openai", *, starts_with_reasoning: bool = False
+) -> Reply:
     """What a chat completion says.
 
     Raises:
@@ -285,7 +287,9 @@ def read_reply(reply: JSONObject, prompt: Prompt, dialect: Dialect = "openai") -
         raise Unfinished
     message: JSONObject = _whole(reply[OPEN]) if OPEN in reply else choice["message"]
     calls = _calls(message)
-    content = _read_message(message, calls, prompt)
+    written = _text(message.get("content"))
+    text = without_thinking(written, has_begun=starts_with_reasoning)
+    content = _read_message(text, message, calls, prompt)
     usage = _usage(reply.get("usage"))
     reason = FINISH_REASONS.get(known, finish_reason)
     if not reason:
@@ -304,7 +308,7 @@ def read_reply(reply: JSONObject, prompt: Prompt, dialect: Dialect = "openai") -
         content=content,
         model=reply.get("model") or prompt.model,
         stop_reason=stop_reason,
-        turn=_turn(message, calls) if calls else None,
+        turn=_turn(message, calls, has_thoughts=text is not written) if calls else None,
         usage=usage,
     )
 
@@ -331,10 +335,8 @@ def _stop_reason(reason: str, choice: JSONObject, message: JSONObject, calls: Se
     return reason
 
 
-def _read_message(message: JSONObject, calls: Sequence[JSONObject], prompt: Prompt) -> list[ReplyBlock]:
-    content: list[ReplyBlock] = []
-    if text := without_thinking(_text(message.get("content"))):
-        content.append(text)
+def _read_message(text: str, message: JSONObject, calls: Sequence[JSONObject], prompt: Prompt) -> list[ReplyBlock]:
+    content: list[ReplyBlock] = [text] if text else []
     if refusal := message.get("refusal"):
         content.append(refusal)
     if (spoken := message.get("audio") or {}).get("data"):  # Snowflake has an empty one
@@ -386,8 +388,9 @@ def _parts(content: object) -> Sequence[JSONObject]:
     return ()
 
 
-def _turn(message: JSONObject, calls: Sequence[JSONObject]) -> JSONObject | None:
-    """The message, to be sent back with the results of its *calls*, if MCP has no place for all of it.
+def _turn(message: JSONObject, calls: Sequence[JSONObject], *, has_thoughts: bool) -> JSONObject | None:
+    """The message, to be sent back with the results of its *calls*, if MCP has no place for all of it: its text
+    *has_thoughts*, or there are others.
 
     https://api-docs.deepseek.com/guides/thinking_mode: without ``reasoning_content`` the next request is refused.
     https://openrouter.ai/docs/use-cases/reasoning-tokens: ``reasoning_details`` come back unmodified, and then without
@@ -396,10 +399,7 @@ def _turn(message: JSONObject, calls: Sequence[JSONObject]) -> JSONObject | None
     reasoning = {name: message[name] for name in REASONING if message.get(name)}
     if DETAILS in reasoning:
         reasoning.pop("reasoning", None)
-    text = _text(message.get("content"))
-    has_thoughts = without_thinking(text) is not text or any(
-        part.get("type") not in TEXTS for part in _parts(message.get("content"))
-    )
+    has_thoughts = has_thoughts or any(part.get("type") not in TEXTS for part in _parts(message.get("content")))
     is_signed = any(call.keys() - {"function", "id", "index", "type"} for call in calls)
     if not (reasoning or has_thoughts or is_signed):
         return None
@@ -540,7 +540,13 @@ class OpenAIChatModel(ProviderModel):
 
     *dialect* is ``openai`` or ``compatible``. The default is ``openai`` for clients of OpenAI and Azure, and
     ``compatible`` for others: ``max_tokens`` instead of ``max_completion_tokens``, a single forced tool as a required
-    function instead of a JSON schema, no tools if none may be called. The other arguments are those of `ProviderModel`.
+    function instead of a JSON schema, no tools if none may be called.
+
+    *starts_with_reasoning* is for a model that always thinks, from the first word, behind a server that does not
+    separate it: what it writes up to ``</think>`` is no part of the answer, also without a ``<think>`` before it. An answer
+    without a ``</think>`` is empty.
+
+    The other arguments are those of `ProviderModel`.
 
     Raises:
         ValueError: There is no such dialect.
@@ -553,9 +559,16 @@ class OpenAIChatModel(ProviderModel):
     _sdk = Sdk("openai.AsyncOpenAI()", "chat.completions.create")
 
     def __init__(
-        self, client: Any, model: str, *, dialect: Dialect | None = None, **arguments: Unpack[Arguments]
+        self,
+        client: Any,
+        model: str,
+        *,
+        dialect: Dialect | None = None,
+        starts_with_reasoning: bool = False,
+        **arguments: Unpack[Arguments],
     ) -> None:
         super().__init__(client, model, **arguments)
+        self._starts_with_reasoning = starts_with_reasoning
         if dialect is not None and dialect not in get_args(Dialect):
             raise ValueError(f'dialect is "openai" or "compatible", not {dialect!r}')
         self._dialect: Dialect = dialect or dialect_of(client)
@@ -564,7 +577,7 @@ class OpenAIChatModel(ProviderModel):
         return write_request(prompt, self._dialect)
 
     def read_reply(self, reply: JSONObject, prompt: Prompt) -> Reply:
-        return read_reply(reply, prompt, self._dialect)
+        return read_reply(reply, prompt, self._dialect, starts_with_reasoning=self._starts_with_reasoning)
 
     read_event = staticmethod(read_event)
 

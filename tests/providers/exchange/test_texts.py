@@ -48,15 +48,33 @@ def test_the_thinking_that_a_text_begins_with_is_no_part_of_it(text: str, answer
     assert answer.startswith(in_pieces(PiecesWithoutThinking(), text, set(range(len(text)))))
 
 
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("Easy: 4.</think>\n\nIt is 4.", "It is 4."),
+        ("</think>It is 4.", "It is 4."),
+        ("<think>Easy: 4.</think>It is 4.", "It is 4."),
+        ("It was cut off he", ""),
+        ("", ""),
+    ],
+)
+def test_thinking_whose_first_mark_is_in_the_prompt_is_no_part_of_the_answer(text: str, answer: str) -> None:
+    assert without_thinking(text, has_begun=True) == answer
+    assert in_pieces(PiecesWithoutThinking(has_begun=True), text, set(range(len(text)))) == answer
+
+
 def test_a_text_without_thinking_stays_the_same_object() -> None:
     text = "It is 4."
 
     assert without_thinking(text) is text
 
 
-@given(text=TEXTS, cuts=st.sets(st.integers(1, 100)))
-def test_any_pieces_of_a_text_with_thinking_give_the_answer_but_for_what_may_begin_thinking(text: str, cuts: set[int]) -> None:
-    shown, answer = in_pieces(PiecesWithoutThinking(), text, cuts), without_thinking(text)
+@given(text=TEXTS, cuts=st.sets(st.integers(1, 100)), has_begun=st.booleans())
+def test_any_pieces_of_a_text_with_thinking_give_the_answer_but_for_what_may_begin_thinking(
+    text: str, cuts: set[int], has_begun: bool
+) -> None:
+    shown = in_pieces(PiecesWithoutThinking(has_begun=has_begun), text, cuts)
+    answer = without_thinking(text, has_begun=has_begun)
 
     assert answer.startswith(shown)
     assert shown == answer or "<think>".startswith(answer.strip())

@@ -3,7 +3,10 @@
 JSON can have half of a character (``"\\ud83d"``), which nothing can write. A character beyond U+FFFF is a pair of halves
 in JSON. A stream may have one half in each of two pieces, and the parts of a stop sequence in several.
 
-Open models write their thinking into the text, before the answer: ``<think>…</think>``. Most servers separate it.
+Open models write their thinking into the text, before the answer: ``<think>…</think>``. Most servers separate it. The
+prompt templates of DeepSeek-R1, QwQ and Qwen3-Thinking end with the first mark, so that the text has only the second.
+Nothing in the text tells that from an answer about the mark, and a stream cannot wait for it: the host has to say so,
+as for vLLM (``--reasoning-parser``) and the AI SDK (``startWithReasoning``).
 """
 
 from __future__ import annotations
@@ -41,11 +44,11 @@ class ReadablePieces:
         return self._decoder.decode(piece.encode("utf-16-le", "surrogatepass"))
 
 
-def without_thinking(text: str) -> str:
+def without_thinking(text: str, *, has_begun: bool = False) -> str:
     """*text* without the thinking that it begins with; *text* itself if it begins with none. Thinking without an end is the
-    whole text.
+    whole text. With *has_begun*, the first mark is in the prompt.
     """
-    if BEGINS_WITH_THINKING.match(text) is None:
+    if not text or not (has_begun or BEGINS_WITH_THINKING.match(text)):
         return text
     return text.partition(ANSWER)[2].lstrip()
 
@@ -53,9 +56,11 @@ def without_thinking(text: str) -> str:
 class PiecesWithoutThinking:
     """The pieces of a text as it comes, without the thinking that it begins with: what may be its mark waits for the next piece."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_begun: bool = False) -> None:
         self._waiting = ""
-        self._mark: str | None = THINKING  # the one to wait for; "" for the first character of the answer
+        self._mark: str | None = (
+            ANSWER if has_begun else THINKING
+        )  # the one to wait for; "" for the first character of the answer
 
     def add(self, piece: str) -> str:
         if self._mark is None:
