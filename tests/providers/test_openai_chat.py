@@ -167,6 +167,27 @@ def test_an_id_of_mistral_stays_as_it_is() -> None:
     assert [message.get("tool_call_id") for message in body["messages"]] == [None, None, "0fypS1hVX"]
 
 
+def test_models_called_kimi_get_ids_with_the_name_of_the_tool_and_the_place_of_the_call() -> None:
+    """They repeat the form of the ids that they see, and servers read the name of a tool from its id."""
+    both = {"role": "assistant", "content": [used("a", "now")["content"][0], used("b")["content"][0]]}
+    results = {"role": "user", "content": [result(text(id), id=id)["content"][0] for id in ("b", "a")]}
+    turn = {"role": "assistant", "content": None, "reasoning_content": "Sums.", "tool_calls": [call("functions.add:0")]}
+    asked = prompt(
+        *(USER, used("functions.add:0"), result(id="functions.add:0"), both, results),
+        model="moonshotai/Kimi-K2.5",
+        turns={1: turn},
+    )
+
+    _, *messages = write_request(asked, "compatible")["messages"]
+
+    assert [call["id"] for message in messages for call in message.get("tool_calls", ())] == [
+        *("functions.add:0", "functions.now:1", "functions.add:2")
+    ]
+    assert [message["tool_call_id"] for message in messages if message["role"] == "tool"] == [
+        *("functions.add:0", "functions.add:2", "functions.now:1")
+    ]
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize(
     ("choice", "written"),

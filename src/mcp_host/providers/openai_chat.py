@@ -22,6 +22,7 @@ from base64 import b64decode, b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
+from itertools import count
 from typing import Any, Literal, TypeAlias, Unpack, get_args
 from urllib.parse import urlsplit
 
@@ -131,6 +132,10 @@ MISTRAL = re.compile("mi[sx]tral|ministral|magistral|codestral|devstral|pixtral|
 MISTRAL_ID_LENGTH = 9
 MISTRAL_ID = re.compile(f"[a-zA-Z0-9]{{{MISTRAL_ID_LENGTH}}}")
 
+# https://vllm.ai/blog/2025-10-28-kimi-k2-accuracy, https://github.com/exo-explore/exo/issues/2281: ids are in its prompt, it
+# repeats their form, and servers read the names of tools from them. Moonshot's own API renames the ids of each request
+KIMI = re.compile("kimi", re.IGNORECASE)
+
 DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]{1,60});base64,([A-Za-z0-9+/=]*)")
 
 MAX_CHUNK = 64 * 1024 * 1024  # bytes: a chunk may have an image
@@ -186,29 +191,33 @@ def _tools(prompt: Prompt, *, is_openai: bool) -> JSONObject:
 def _messages(prompt: Prompt, *, is_openai: bool) -> list[JSONObject]:
     params = prompt.request.params
     messages: list[JSONObject] = []
+    ids: dict[str, str] = {}  # of calls, as the model takes them
+    numbers = count()
     if params.system_prompt:
         messages.append({"role": "system", "content": params.system_prompt})
     for index, message in enumerate(params.messages):
         where = f"messages[{index}]"
         turn = prompt.turns.get(index)
+        if message.role == "assistant":
+            ids |= {use.id: _id(use, next(numbers), prompt) for use in message.tool_uses}
         if isinstance(turn, dict):
             calls = zip(turn["tool_calls"], message.tool_uses, strict=True)
-            messages.append(turn | {"tool_calls": [call | {"id": _id(use.id, prompt)} for call, use in calls]})
+            messages.append(turn | {"tool_calls": [call | {"id": ids[use.id]} for call, use in calls]})
         elif message.role == "assistant":
             lost = {"reasoning_content": ""} if index in prompt.lost and not is_openai else {}
-            messages.append(_assistant(message, where, prompt) | lost)  # DeepSeek refuses calls without the field
+            messages.append(_assistant(message, where, prompt, ids) | lost)  # DeepSeek refuses calls without the field
         else:
-            messages += _user(message, where, prompt)
+            messages += _user(message, where, ids)
     return messages
 
 
-def _assistant(message: SamplingMessage, where: str, prompt: Prompt) -> JSONObject:
+def _assistant(message: SamplingMessage, where: str, prompt: Prompt, ids: Mapping[str, str]) -> JSONObject:
     calls: list[JSONObject] = []
     for block in message.content:
         if isinstance(block, ToolUseContent):
             arguments = json.dumps(block.input, ensure_ascii=False)
             function = {"name": prompt.names.write(block.name), "arguments": arguments}
-            calls.append({"id": _id(block.id, prompt), "type": "function", "function": function})
+            calls.append({"id": ids[block.id], "type": "function", "function": function})
         elif not isinstance(block, TextContent):
             raise not_of_assistant(block.type, where)
     has_text = any(isinstance(block, TextContent) for block in message.content)
@@ -216,7 +225,7 @@ def _assistant(message: SamplingMessage, where: str, prompt: Prompt) -> JSONObje
     return written | {"tool_calls": calls} if calls else written
 
 
-def _user(message: SamplingMessage, where: str, prompt: Prompt) -> list[JSONObject]:
+def _user(message: SamplingMessage, where: str, ids: Mapping[str, str]) -> list[JSONObject]:
     """A user's message, or one for each result, and one with what these cannot have: "tool" messages have text only."""
     messages: list[JSONObject] = []
     parts: list[Part] = []
@@ -224,7 +233,7 @@ def _user(message: SamplingMessage, where: str, prompt: Prompt) -> list[JSONObje
         if isinstance(block, TextContent):  # most blocks
             parts.append(block.text)
         elif isinstance(block, ToolResultContent):
-            id = _id(block.tool_use_id, prompt)
+            id = ids[block.tool_use_id]
             said = result_parts(block, where)
             texts = [part for part in said if isinstance(part, str)]
             if others := [part for part in said if not isinstance(part, str)]:
@@ -238,11 +247,13 @@ def _user(message: SamplingMessage, where: str, prompt: Prompt) -> list[JSONObje
     return messages
 
 
-def _id(id: str, prompt: Prompt) -> str:
-    """The id of a tool call, as the model takes it."""
-    if MISTRAL.search(prompt.model) is None:
-        return call_id(id)
-    return id if MISTRAL_ID.fullmatch(id) else other_id(id)[-MISTRAL_ID_LENGTH:]
+def _id(call: ToolUseContent, number: int, prompt: Prompt) -> str:
+    """The id of a tool call, as the model takes it. *number* is the place of the call in the conversation."""
+    if KIMI.search(prompt.model):
+        return f"functions.{prompt.names.write(call.name)}:{number}"
+    if MISTRAL.search(prompt.model):
+        return call.id if MISTRAL_ID.fullmatch(call.id) else other_id(call.id)[-MISTRAL_ID_LENGTH:]
+    return call_id(call.id)
 
 
 def _count(parts: Sequence[Part]) -> str:
