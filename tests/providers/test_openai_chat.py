@@ -291,16 +291,38 @@ async def test_calls_of_a_kept_turn_have_the_ids_of_their_results(ids: tuple[str
     assert (before, last) == (tool("0", one["id"]), tool("1", two["id"]))
 
 
-def test_a_call_whose_reasoning_is_lost_has_an_empty_one_for_other_servers() -> None:
-    asked = replace(prompt(USER, used(), result(text("1"))), lost=frozenset({1}))
+@pytest.mark.parametrize(
+    ("model", "dialect", "field"),
+    [
+        ("deepseek-v4-pro", "compatible", {"reasoning_content": ""}),
+        ("XiaomiMiMo/MiMo-V2.5", "compatible", {"reasoning_content": ""}),
+        ("openai/gpt-oss-120b", "compatible", {}),
+        ("magistral-medium", "compatible", {}),
+        ("DeepSeek-V3.2", "openai", {}),
+    ],
+)
+def test_a_call_whose_reasoning_is_lost_has_an_empty_one_for_models_that_want_it(
+    model: str, dialect: Dialect, field: dict[str, str]
+) -> None:
+    """Groq, Cerebras and Mistral refuse the field."""
+    asked = replace(prompt(USER, used(), result(text("1")), model=model), lost=frozenset({1}))
 
-    assert write_request(asked)["messages"][1] == {"role": "assistant", "content": None, "tool_calls": [call()]}
-    assert write_request(asked, "compatible")["messages"][1] == {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [call()],
-        "reasoning_content": "",
-    }
+    _, said, answered = write_request(asked, dialect)["messages"]
+
+    calls = [call(answered["tool_call_id"])]
+    assert said == {"role": "assistant", "content": None, "tool_calls": calls, **field}
+
+
+def test_reasoning_that_is_empty_in_an_answer_goes_back_empty() -> None:
+    """DeepSeek refuses calls without the field also where its own answer has an empty one:
+    https://github.com/craft-ai-agents/craft-agents-oss/issues/703.
+    """
+    whole = completion("tool_calls", reasoning_content="", tool_calls=[call()])
+    streamed = folded(chunk({"reasoning_content": "", "tool_calls": [{"index": 0, **call()}]}), chunk({}, "tool_calls"))
+
+    for reply in (whole, streamed):
+        turn = read_reply(reply, prompt()).turn
+        assert turn == {"role": "assistant", "content": None, "reasoning_content": "", "tool_calls": [call()]}
 
 
 def test_metadata_is_written_where_answers_are_stored_and_for_other_servers() -> None:
@@ -531,7 +553,7 @@ SIGNED = {**call(), "extra_content": {"google": {"thought_signature": "s"}}}
             {"reasoning": "Sums.", "tool_calls": [call(arguments="null")]},
             {"reasoning": "Sums.", "tool_calls": [call()]},
         ),
-        ({"tool_calls": [call()], "reasoning_content": "", "reasoning": None}, None),
+        ({"tool_calls": [call()], "reasoning_content": None, "reasoning_details": []}, None),
         ({"reasoning_content": "Sums."}, None),
     ],
     ids=["reasoning_content", "reasoning", "details", "signature", "no arguments", "none", "no calls"],
@@ -555,7 +577,7 @@ def test_a_model_that_starts_with_reasoning_answers_with_what_comes_after_it(
 
 
 def test_the_reasoning_that_a_text_starts_with_is_kept_with_its_calls() -> None:
-    message = {"content": "Sums.</think>Let me see.", "tool_calls": [call()]}
+    message: dict[str, Any] = {"content": "Sums.</think>Let me see.", "tool_calls": [call()]}
 
     reply = read_reply(completion("tool_calls", **message), prompt(), starts_with_reasoning=True)
 

@@ -136,6 +136,10 @@ MISTRAL_ID = re.compile(f"[a-zA-Z0-9]{{{MISTRAL_ID_LENGTH}}}")
 # repeats their form, and servers read the names of tools from them. Moonshot's own API renames the ids of each request
 KIMI = re.compile("kimi", re.IGNORECASE)
 
+# DeepSeek, Moonshot and Xiaomi refuse calls without ``reasoning_content``, for which an empty one is enough. Groq, Cerebras
+# and Mistral refuse the field. Which of them wrote a turn that is forgotten, only the name of the model tells
+WANTS_REASONING = re.compile("deepseek|kimi|mimo", re.IGNORECASE)
+
 DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]{1,60});base64,([A-Za-z0-9+/=]*)")
 
 MAX_CHUNK = 64 * 1024 * 1024  # bytes: a chunk may have an image
@@ -204,8 +208,9 @@ def _messages(prompt: Prompt, *, is_openai: bool) -> list[JSONObject]:
             calls = zip(turn["tool_calls"], message.tool_uses, strict=True)
             messages.append(turn | {"tool_calls": [call | {"id": ids[use.id]} for call, use in calls]})
         elif message.role == "assistant":
-            lost = {"reasoning_content": ""} if index in prompt.lost and not is_openai else {}
-            messages.append(_assistant(message, where, prompt, ids) | lost)  # DeepSeek refuses calls without the field
+            wanted = index in prompt.lost and not is_openai and WANTS_REASONING.search(prompt.model)
+            lost = {"reasoning_content": ""} if wanted else {}
+            messages.append(_assistant(message, where, prompt, ids) | lost)
         else:
             messages += _user(message, where, ids)
     return messages
@@ -403,11 +408,12 @@ def _turn(message: JSONObject, calls: Sequence[JSONObject], *, has_thoughts: boo
     """The message, to be sent back with the results of its *calls*, if MCP has no place for all of it: its text
     *has_thoughts*, or there are others.
 
-    https://api-docs.deepseek.com/guides/thinking_mode: without ``reasoning_content`` the next request is refused.
+    https://api-docs.deepseek.com/guides/thinking_mode: without ``reasoning_content`` the next request is refused, also if
+    it is empty.
     https://openrouter.ai/docs/use-cases/reasoning-tokens: ``reasoning_details`` come back unmodified, and then without
     ``reasoning``, which repeats them. Gemini's signatures are in the calls (``extra_content``).
     """
-    reasoning = {name: message[name] for name in REASONING if message.get(name)}
+    reasoning = {name: message[name] for name in REASONING if message.get(name) not in (None, [])}
     if DETAILS in reasoning:
         reasoning.pop("reasoning", None)
     has_thoughts = has_thoughts or any(part.get("type") not in TEXTS for part in _parts(message.get("content")))
@@ -487,8 +493,8 @@ def _add_delta(message: JSONObject, delta: JSONObject) -> str:
     A refusal, and what is said in audio, come after the text in the answer, and in a stream at any time.
     """
     for name in GROWING:
-        if piece := _text(delta.get(name)):
-            message.setdefault(name, []).append(piece)
+        if (piece := delta.get(name)) is not None:  # it may stay empty
+            message.setdefault(name, []).append(_text(piece))
     for name, parts in (("content", _parts(delta.get("content"))), (DETAILS, delta.get(DETAILS) or ())):
         for part in parts:
             _add_part(message.setdefault(name, []), part)
