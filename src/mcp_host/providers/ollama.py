@@ -391,6 +391,10 @@ class OllamaModel(ProviderModel):
                 yield events
         except AttributeError as exc:
             raise Unreadable from exc  # a line is JSON, and no object
+        except json.JSONDecodeError as exc:
+            if exc.doc:
+                raise  # a line that was cut, or of a page
+            raise Unreadable from exc  # an empty line: a page has some, a stream none
 
     def call_is_text(self, prompt: Prompt) -> bool:
         """Whether a tool is required."""

@@ -187,7 +187,7 @@ def _is_from(exc: BaseException, module: str) -> bool:
 def _is_cut(exc: BaseException | None) -> bool:
     """Whether an SDK could not read an event because the stream ended in the middle of it."""
     match exc:
-        case None:
+        case None | Unreadable():
             return False
         case UnicodeDecodeError():
             return exc.reason == "unexpected end of data"
