@@ -239,9 +239,11 @@ def test_in_a_replay_no_client_without_the_cassette_connects(tmp_path: Path, pro
         client.post(f"{provider.url}/limited", json={})
     with pytest.raises(CassetteError, match=r"a connection to '127\.0\.0\.1'"), Cassette(path):  # noqa: PT012  # as it ends
         for module in (httpx, httpx2):
-            with pytest.raises((httpx.ConnectError, httpx2.ConnectError), match="does a client not come from the cas"):
+            with pytest.raises(
+                (httpx.ConnectError, httpx2.ConnectError), match="give its client a transport of the cas"
+            ):
                 module.get(f"{provider.url}/limited")
-        with pytest.raises(OSError, match="does a client not come from the cassette"):
+        with pytest.raises(OSError, match="give its client a transport of the cassette"):
             urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"{provider.url}/limited")
 
     assert provider.requests == 1

@@ -496,7 +496,7 @@ async def test_in_a_replay_nothing_connects(tmp_path: Path, provider: Provider) 
         await client.post(f"{provider.url}/limited", json={})
     port = int(provider.url.rpartition(":")[2])
     with pytest.raises(  # noqa: PT012  # leaving the block raises the first of them
-        CassetteError, match=r"a connection to '127.0.0.1', while .* is replayed: does a client not come"
+        CassetteError, match=r"a connection to '127.0.0.1', while .* is replayed: give its client a transport"
     ):
         async with client_of(path, "httpx2"):
             with pytest.raises(ConnectionRefusedError):

@@ -526,7 +526,7 @@ def test_a_file_that_cannot_be_used_says_why(path: Path, text: str, why: str) ->
 def test_arguments_are_checked(path: Path) -> None:
     with pytest.raises(ValueError, match="record_mode is one of none, once, new_episodes, all, not 'record'"):
         Cassette(path, record_mode="record")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="redact has the texts"):
+    with pytest.raises(ValueError, match="redact has an empty text"):
         Cassette(path, redact=[""])
 
 

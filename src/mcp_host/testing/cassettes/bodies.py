@@ -1,35 +1,36 @@
-"""The bodies of HTTP in a file: JSON, the events of a stream, lines of JSON, text, or base64."""
+"""HTTP bodies in the file: as JSON, the events of a stream, lines of JSON, text or base64."""
 
 from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
+from contextlib import suppress
 
-from mcp_host.testing.cassettes.file import deeper
+from mcp_host.testing.cassettes.file import is_deeper
 from mcp_host.types.base import JSONObject, JSONValue
 
-EVENTS = "text/event-stream"
-FIELDS = frozenset({"event", "data", "id", "retry"})  # of an event
-LINES = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
-MAX_DEPTH = 200  # of JSON in a body; what is deeper is kept as text
+EVENT_STREAM = "text/event-stream"
+EVENT_FIELDS = frozenset({"event", "data", "id", "retry"})
+JSON_LINES = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
+MAX_DEPTH = 200  # levels of JSON; a deeper body is kept as text
 
 
 def write_body(body: bytes, content_type: str) -> JSONObject:
-    """*body* as it reads best: ``json``, ``events``, ``lines``, ``text`` or ``base64``.
+    """*body* in the most readable form: ``json``, ``events``, ``lines``, ``text`` or ``base64``.
 
-    Read again, it means the same. JSON may be spaced otherwise.
+    `read_body` returns a body that means the same, but the white space of JSON may differ.
     """
     kind = content_type.partition(";")[0].strip().lower()
     try:
         text = body.decode()
     except UnicodeDecodeError:
         return {"base64": b64encode(body).decode()}
-    if kind == EVENTS:
+    if kind == EVENT_STREAM:
         *blocks, rest = text.replace("\r\n", "\n").split("\n\n")
         events: list[JSONValue] = [_write_event(block) for block in blocks]
         return {"events": events} | ({"rest": rest} if rest else {})
-    if kind in LINES:
+    if kind in JSON_LINES:
         *lines, rest = text.split("\n")
         return {"lines": [_parsed(line) for line in lines]} | ({"rest": rest} if rest else {})
     value = _parsed(text)
@@ -37,22 +38,22 @@ def write_body(body: bytes, content_type: str) -> JSONObject:
 
 
 def _write_event(block: str) -> JSONValue:
-    """One event: an object if it has one line of ``data``, and no comment, else the text of it."""
+    """One event: an object if each field stands once, with ``data`` and without comments, else its text."""
     lines = [line.partition(":") for line in block.split("\n")]
     values = {name: value.removeprefix(" ") for name, _, value in lines}
-    if "data" not in values or len(values) < len(lines) or not values.keys() <= FIELDS:
+    if "data" not in values or len(values) < len(lines) or not values.keys() <= EVENT_FIELDS:
         return block
     return values | {"data": _parsed(values["data"])}
 
 
 def _parsed(text: str) -> JSONValue:
-    """The object or array that *text* is, or *text* itself."""
-    try:
+    """*text* as JSON, if it is an object or array that can be written again; else *text* itself."""
+    with suppress(ValueError, RecursionError):
         value = json.loads(text)
-        kept = isinstance(value, dict | list) and not deeper(value, MAX_DEPTH) and _compact(value).encode()
-    except (ValueError, RecursionError):  # numbers that are none, or half a character, too
-        return text
-    return value if kept else text
+        if isinstance(value, dict | list) and not is_deeper(value, MAX_DEPTH):
+            _compact(value).encode()  # fails for NaN and for half of a character
+            return value
+    return text
 
 
 def _compact(value: JSONValue) -> str:
@@ -60,7 +61,7 @@ def _compact(value: JSONValue) -> str:
 
 
 def read_body(written: JSONObject) -> Sequence[bytes]:
-    """The pieces of a body that `write_body` has written."""
+    """The body that `write_body` has written, in pieces: one for each event or line."""
     match written:
         case {"json": value}:
             pieces = [_compact(value)]
@@ -69,15 +70,17 @@ def read_body(written: JSONObject) -> Sequence[bytes]:
         case {"base64": str(encoded)}:
             return [b64decode(encoded, validate=True)]
         case {"events": list(events)}:
-            pieces = [f"{_event(event)}\n\n" for event in events]
+            pieces = [f"{_read_event(event)}\n\n" for event in events]
         case {"lines": list(lines)}:
             pieces = [f"{line if isinstance(line, str) else _compact(line)}\n" for line in lines]
         case _:
             pieces = []
-    return [piece.encode() for piece in [*pieces, *([written["rest"]] if "rest" in written else [])]]
+    if "rest" in written:
+        pieces.append(written["rest"])
+    return [piece.encode() for piece in pieces]
 
 
-def _event(event: JSONValue) -> str:
+def _read_event(event: JSONValue) -> str:
     if not isinstance(event, dict):
         return str(event)
     return "\n".join(f"{name}: {value if isinstance(value, str) else _compact(value)}" for name, value in event.items())

@@ -1,4 +1,4 @@
-"""The cassette: what is recorded once, and replayed from then on."""
+"""The cassette: records a test's MCP messages and provider HTTP once, and replays them from then on."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args, overload
 
-from mcp_host.testing.cassettes.checks import check
-from mcp_host.testing.cassettes.file import Contents, again, read, write
+from mcp_host.testing.cassettes.checks import check_entries
+from mcp_host.testing.cassettes.file import Contents, how_to_record_again, read, write
 from mcp_host.testing.cassettes.http import http_transport
 from mcp_host.testing.cassettes.mcp import CassetteTransport
 from mcp_host.testing.cassettes.network import blocked
@@ -43,21 +43,23 @@ class Cassette:
     - ``none``: replay; what is not in the file is an error.
     - ``once`` (the default): record if there is no file, otherwise replay as ``none`` does.
     - ``new_episodes``: replay what is in the file, and record HTTP requests and connections that are not.
-    - ``all``: record everything anew.
+    - ``all``: record everything again.
 
-    While all is replayed, no server is started, and no socket of the process connects to hosts other than
-    *allowed_hosts*, which are names or addresses. Requests are found by their content, and each recorded one is used once, in order. One
-    that is not in the file fails: an SDK gets an HTTP status of 400, and leaving the block raises `CassetteError`,
-    which shows the difference. With *require_all*, leaving the block raises it, too, if not everything was used.
+    A connection that is replayed starts no server. While nothing is recorded, sockets of this process connect only to
+    *allowed_hosts*, which are names or addresses.
 
-    The file is written when the block ends without an exception, otherwise the old one stays. Secrets are marked
-    in it that their names give away (of headers, parameters, members of JSON, environment variables and options of
-    programs), and the texts in *redact*; others are not, so read a new file before you commit it. *note* stands at
-    the top of a file that is recorded, for its readers.
+    Requests are found by their content, and each recorded one is used once, in order. A request that is not in the
+    file fails: an SDK gets an HTTP status of 400, and leaving the block raises `CassetteError`, which shows the
+    difference. With *require_all*, leaving the block also raises it if a recorded request was not used.
+
+    The file is written when the block ends without an exception; otherwise the old one stays. The texts in *redact*
+    are marked in it, and secrets that have a telling name: that of a header, a parameter, a member of JSON, an
+    environment variable or an option of a program. Other secrets are not, so read a new file before you commit it.
+    *note* is written to the top of the file, for its readers.
 
     Raises:
         CassetteError: The file is missing, broken, or of a later version.
-        ValueError: *record_mode* is none of these, or *redact* has an empty text.
+        ValueError: *record_mode* is not one of these, or *redact* has an empty text.
         TypeError: *redact* or *allowed_hosts* is one text, not a list.
     """
 
@@ -81,18 +83,18 @@ class Cassette:
         self._redaction = Redaction(redact)
         self._require_all = require_all
         self._allowed_hosts = frozenset(allowed_hosts)
-        there = record_mode != "all" and self.path.exists()
-        if record_mode == "none" and not there:
+        replays = record_mode != "all" and self.path.exists()
+        if record_mode == "none" and not replays:
             raise CassetteError(
                 f'there is no {self.path}; to record it, use record_mode="once" (with pytest: --record-mode=once)'
             )
-        old = read(self.path) if there else Contents("", [])
-        check(self.path, old.entries)
+        old = read(self.path) if replays else Contents("", [])
+        check_entries(self.path, old.entries)
         self._note = note or old.note
-        self.recording = record_mode in ("all", "new_episodes") or not there
-        """Whether servers and providers are reached, for what is not in the file."""
-        self._tape = Tape(self.path, old.entries, self._redaction, replays=there, records=self.recording)
-        self._transports = 0
+        self.recording = record_mode in ("all", "new_episodes") or not replays
+        """Whether servers and providers are reached, to record what is not in the file."""
+        self._tape = Tape(self.path, old.entries, self._redaction, replays=replays, records=self.recording)
+        self._transport_count = 0
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -105,27 +107,28 @@ class Cassette:
     ) -> None:
         self._stack.close()
         self._tape.ended.set()
-        if self._tape.failure is not None and (error is None or isinstance(error, Exception)):
-            if error is not self._tape.failure:
-                raise self._tape.failure from error
+        failure = self._tape.failure
+        if failure is not None and (error is None or isinstance(error, Exception)):  # Ctrl-C and cancellation go first
+            if error is not failure:
+                raise failure from error
         elif error is None:
             if self._require_all:
-                self._check_all()
+                self._check_all_used()
             if self._tape.changed or not self._tape.replays:
                 write(self.path, Contents(self._note, self._tape.entries()))
 
     def transport(self, server: Connectable, *, name: str | None = None) -> CassetteTransport:
-        """A transport to *server*, which is what `Client` takes, for `Client(...)`.
+        """A transport for `Client` to *server*, which may be anything that `Client` takes.
 
-        *name* stands in the file. By default it is ``server``, then ``server-2``, in the order of these calls.
+        *name* stands for it in the file. By default it is ``server``, then ``server-2``, in the order of these calls.
         """
-        self._transports += 1
-        label = name or ("server" if self._transports == 1 else f"server-{self._transports}")
+        self._transport_count += 1
+        label = name or ("server" if self._transport_count == 1 else f"server-{self._transport_count}")
         inner = infer_transport(server)
         if isinstance(inner, Stdio):
             self._redaction.learn_command([os.fspath(part) for part in inner.command], inner.env or {})
         elif isinstance(headers := getattr(inner, "headers", None), Mapping):
-            self._redaction.headers(headers.items())
+            self._redaction.headers(headers.items())  # finds the secrets in them; so does the next line
             self._redaction.url(str(getattr(inner, "url", "")))
         return CassetteTransport(self._tape, inner, label)
 
@@ -138,33 +141,36 @@ class Cassette:
     def http_client(self, library: str = "httpx2", **options: Any) -> object:
         """An asynchronous client of *library* for a provider's SDK, with these *options* of its `AsyncClient`.
 
-        httpx2 is that of anthropic, openai and google-genai; ollama has httpx. The SDK, or you, close it. With *options*
-        comes ``transport``, if what is recorded needs another one than the library's: with a proxy, say.
+        anthropic, openai and google-genai use httpx2, and ollama uses httpx. Close the client like any other, or let the
+        SDK close it. To record through a transport of your own, such as one with a proxy, pass ``transport=...``.
         """
         transport = self.http_transport(library, options.pop("transport", None))
         made: object = import_module(library).AsyncClient(transport=transport, **options)
         return made
 
     def http_transport(self, library: str = "httpx2", inner: Any = None) -> Any:
-        """A transport of *library*, for blocking clients, and for SDKs that make the client themselves.
+        """A transport of *library*, for blocking clients and for SDKs that make the client themselves.
 
         >>> api = openai.OpenAI(http_client=httpx2.Client(transport=cassette.http_transport()))
 
-        One transport serves both kinds of clients. It records *inner*, or the library's.
+        It works in blocking and in asynchronous clients. It records through *inner*, by default the library's own.
         """
         return http_transport(self._tape, library, inner)
 
     def _refuse(self, host: str) -> CassetteError:
-        text = f"a connection to {host!r}, while {self.path} is replayed: does a client not come from the cassette?"
+        text = (
+            f"a connection to {host!r}, while {self.path} is replayed: "
+            "give its client a transport of the cassette, or add the host to allowed_hosts"
+        )
         return self._tape.fail(CassetteError(text))
 
-    def _check_all(self) -> None:
+    def _check_all_used(self) -> None:
         unused = [
             entry for entry in self._tape.unused() if "http" in entry or ("to" in entry and "id" in entry["message"])
         ]
         if unused:
             names = [_name(entry) for entry in unused]
-            raise CassetteError(f"not used in {self.path}: {', '.join(names)}; {again(self.path)}")
+            raise CassetteError(f"not used in {self.path}: {', '.join(names)}; {how_to_record_again(self.path)}")
 
 
 def _name(entry: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What an entry of a file must look like. It is checked once, when the file is read: recordings may come from others."""
+"""Checking the entries of a file when it is read: others may have recorded or edited it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mcp_host.testing.cassettes.bodies import read_body
-from mcp_host.testing.cassettes.file import Entry, again, deeper
+from mcp_host.testing.cassettes.file import Entry, how_to_record_again, is_deeper
 from mcp_host.testing.cassettes.mcp import read_error
 from mcp_host.testing.errors import CassetteError
 from mcp_host.types.base import JSONObject
@@ -123,7 +123,7 @@ class _Wrong(Exception):
     """The place in an entry, and what is wrong there."""
 
 
-def check(path: Path, entries: Sequence[object]) -> None:
+def check_entries(path: Path, entries: Sequence[object]) -> None:
     """Check that the *entries* of *path* can be replayed.
 
     Raises:
@@ -134,7 +134,9 @@ def check(path: Path, entries: Sequence[object]) -> None:
         try:
             _check_entry(entry, opened)
         except _Wrong as exc:
-            raise CassetteError(f"{path} is broken: entries[{number}]{exc}; restore it, or {again(path)}") from exc
+            raise CassetteError(
+                f"{path} is broken: entries[{number}]{exc}; restore it, or {how_to_record_again(path)}"
+            ) from exc
 
 
 def _check_entry(entry: object, opened: set[str]) -> None:
@@ -157,10 +159,10 @@ def _check_entry(entry: object, opened: set[str]) -> None:
 
 
 def _check_types(entry: object) -> tuple[str, Entry]:
-    """The kind of *entry*, which is an object with the members of this kind."""
+    """The kind of *entry*, and *entry* itself, which has the members of this kind."""
     if not isinstance(entry, dict):
         raise _Wrong(" is no object")
-    if deeper(entry, MAX_DEPTH):
+    if is_deeper(entry, MAX_DEPTH):
         raise _Wrong(f" has more than {MAX_DEPTH} levels")
     kind = _one_of(entry, *KINDS)
     try:
@@ -185,7 +187,7 @@ def _one_of(entry: Entry, *names: str) -> str:
 def _check_body(part: JSONObject, place: str) -> None:
     try:
         read_body(part)
-    except ValueError as exc:  # base64 that is none, or a number that no JSON has
+    except ValueError as exc:  # invalid base64, or NaN
         raise _Wrong(f"{place} has no body that can be sent: {exc}") from exc
 
 

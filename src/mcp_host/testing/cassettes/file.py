@@ -12,15 +12,16 @@ from mcp_host.testing.errors import CassetteError
 from mcp_host.types.base import JSONValue
 
 VERSION = 1
-WIDTH = 120  # columns: what fits stands in one line
+WIDTH = 120  # columns; a value that fits stands in one line
 
 Entry: TypeAlias = dict[str, Any]
 """One event of a recording.
 
 ``{"open": connection, ...}``: the client opens a connection; ``"failed"`` if it cannot.
 ``{"to": connection, "message": ...}``: the client sends this JSON-RPC message; ``"from"``: the server does. *during* names
-the requests that it belongs to, and *apart* says that it came on no request's own stream.
-``{"from": connection, "failed": ...}``: a request fails in the transport; ``"malformed"``: no message; ``"closed"``: the end.
+the requests that it belongs to, and *apart* says that it came outside of the requests' own streams.
+``{"from": connection, "failed": ...}``: a request fails in the transport; ``"malformed"``: what came is not a message;
+``"closed"``: the connection ends.
 ``{"http": request, "response": ...}``: one exchange with a provider; ``"failed"`` and ``"cancelled"`` in place of a response.
 """
 
@@ -42,8 +43,8 @@ def read(path: Path) -> Contents:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, RecursionError) as exc:
         raise CassetteError(f"{path} cannot be read: {exc}") from exc
-    except ValueError as exc:  # not only what is no JSON: integers of thousands of digits, too
-        raise CassetteError(f"{path} is broken: {exc}; restore it, or {again(path)}") from exc
+    except ValueError as exc:  # also raised for an integer of thousands of digits
+        raise CassetteError(f"{path} is broken: {exc}; restore it, or {how_to_record_again(path)}") from exc
     match found:
         case {"cassette": int(version)} if version > VERSION:
             raise CassetteError(
@@ -51,31 +52,31 @@ def read(path: Path) -> Contents:
             )
         case {"cassette": int(), "entries": list(entries), **rest} if isinstance(note := rest.get("note", ""), str):
             return Contents(note, entries)
-    raise CassetteError(f"{path} is no cassette: it needs the members cassette and entries; {again(path)}")
+    raise CassetteError(
+        f"{path} is no cassette: it needs the members cassette and entries; {how_to_record_again(path)}"
+    )
 
 
 def write(path: Path, contents: Contents) -> None:
     """Replace the file. If this fails, the old one stays."""
-    whole: dict[str, JSONValue] = {"cassette": VERSION}
-    if contents.note:
-        whole["note"] = contents.note
-    text = layout({**whole, "entries": contents.entries}) + "\n"
+    note = {"note": contents.note} if contents.note else {}
+    text = layout({"cassette": VERSION, **note, "entries": contents.entries}) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        new.write_text(text, encoding="utf-8", newline="\n")
-        os.replace(new, path)
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+        os.replace(temporary, path)
     finally:
-        new.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
-def again(path: Path) -> str:
+def how_to_record_again(path: Path) -> str:
     """How to record *path* again, as the end of a message."""
     return f'record it again: delete {path.name}, or use record_mode="all" (with pytest: --record-mode=all)'
 
 
-def deeper(value: JSONValue, levels: int) -> bool:
-    """Whether *value* has lists and objects within each other in more than so many *levels*."""
+def is_deeper(value: JSONValue, levels: int) -> bool:
+    """Whether lists and objects in *value* are nested more than *levels* deep."""
     found = [value] if isinstance(value, dict | list) else []
     for _ in range(levels):
         members = [member for outer in found for member in (outer.values() if isinstance(outer, dict) else outer)]
@@ -84,7 +85,7 @@ def deeper(value: JSONValue, levels: int) -> bool:
 
 
 def layout(value: JSONValue, indent: str = "", prefix: str = "", *, width: int = WIDTH) -> str:
-    """JSON with each value in one line if it fits into *width* columns after *prefix*, else with each member in its own."""
+    """*value* as JSON: in one line if it fits into *width* columns after *prefix*, else with a line for each member."""
     line = json.dumps(value, ensure_ascii=False)
     if len(indent) + len(prefix) + len(line) < width or not value or not isinstance(value, dict | list):
         return line

@@ -1,4 +1,4 @@
-"""The HTTP side of a cassette: transports for httpx and httpx2."""
+"""The HTTP side of a cassette: a transport for the clients of httpx and httpx2."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from mcp_host.types.base import JSONObject
 if TYPE_CHECKING:
     import httpx
 
-Body = TypeVar("Body")
+BodyT = TypeVar("BodyT")
 
 FORM = "application/x-www-form-urlencoded"
 BOUNDARY = re.compile(r'multipart/.*boundary="?([^";]+)')  # a random one in each run
 
 
 def http_transport(tape: Tape, library: str, inner: Any) -> Any:
-    """A transport for both kinds of clients of *library*, ``httpx`` or ``httpx2``, which have the same interface.
+    """A transport for asynchronous and blocking clients of *library*, which is ``httpx`` or ``httpx2``: they are alike.
 
     Raises:
         ImportError: The library is not installed.
@@ -39,12 +39,12 @@ def http_transport(tape: Tape, library: str, inner: Any) -> Any:
 
 
 class _Transport:
-    """Where a response is awaited, there are two methods: one for asynchronous clients, and one for blocking ones."""
+    """Records and replays. What waits is there twice, for asynchronous and for blocking clients; the rest is shared."""
 
     def __init__(self, tape: Tape, module: Any, inner: Any) -> None:
         self._tape = tape
         self._module = module
-        self._async_inner = self._sync_inner = inner  # else the library's own, made when it is needed
+        self._async_inner = self._sync_inner = inner  # None: the library's own, made when it is needed
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         live = self._describe(request, await request.aread())
@@ -87,8 +87,8 @@ class _Transport:
             if found := BOUNDARY.match(kind):
                 body = body.replace(found[1].encode(), b"boundary")
                 kind = headers["content-type"] = kind.replace(found[1], "boundary")
-            said = {"method": request.method, "url": redaction.url(str(request.url)), "headers": headers}
-            return said | (_written(self._tape, body, kind) if body else {})
+            described = {"method": request.method, "url": redaction.url(str(request.url)), "headers": headers}
+            return described | (_written(self._tape, body, kind) if body else {})
 
     def _find(self, live: JSONObject) -> Entry | None:
         with self._tape.lock:
@@ -98,18 +98,18 @@ class _Transport:
         return [entry for entry in self._tape.unused() if "http" in entry]
 
     def _refuse(self, live: JSONObject) -> httpx.Response:
-        """An answer that SDKs raise at once. An exception they would take for a broken connection, and try again."""
+        """A response that SDKs raise at once. They would take an exception for a broken connection, and retry."""
         with self._tape.lock:
             error = self._tape.refuse(self._candidates(), "http", live, f"{live['method']} {live['url']}")
-        said = {"type": "error", "error": {"type": "cassette_error", "message": str(error)}}
-        made: httpx.Response = self._module.Response(400, headers={"x-should-retry": "false"}, json=said)
-        return made
+        body = {"type": "error", "error": {"type": "cassette_error", "message": str(error)}}
+        response: httpx.Response = self._module.Response(400, headers={"x-should-retry": "false"}, json=body)
+        return response
 
     @contextmanager
     def _recording(self, request: httpx.Request, live: JSONObject) -> Iterator[Entry]:
-        """A new entry for a request whose response comes meanwhile."""
+        """A new entry for a request. Its response is to come inside of the block."""
         with self._tape.lock:
-            entry: Entry = {"http": self._tape.ids.hide(live), "cancelled": True}  # if nothing comes
+            entry: Entry = {"http": self._tape.ids.hide(live), "cancelled": True}  # until a response or an error comes
             self._tape.record(entry)
         request.headers["accept-encoding"] = "identity"  # a body that can be read in the file
         try:
@@ -124,30 +124,30 @@ class _Transport:
             headers = self._tape.redaction.headers(response.headers.multi_items())
         entry["response"] = {"status": response.status_code, "headers": headers}
         del entry["cancelled"]
-        body = _body(_RecordedBody, self._module)(self._module, response.stream, entry, self._tape)
-        made: httpx.Response = self._module.Response(
+        body = _stream_class(_RecordedBody, self._module)(self._module, response.stream, entry, self._tape)
+        passed_on: httpx.Response = self._module.Response(
             response.status_code, headers=response.headers, stream=body, extensions=response.extensions
         )
-        return made
+        return passed_on
 
     def _replay(self, request: httpx.Request, entry: Entry) -> httpx.Response:
         if "failed" in entry:
             raise self.error(entry["failed"], request)
         with self._tape.lock:
-            response = self._tape.ids.reveal(entry["response"])
-        assert isinstance(response, dict), "as it was"
-        body = _body(_ReplayedBody, self._module)(self, request, response)
-        made: httpx.Response = self._module.Response(response["status"], headers=response["headers"], stream=body)
-        return made
+            recorded = self._tape.ids.reveal(entry["response"])
+        assert isinstance(recorded, dict), "an object stays one"
+        body = _stream_class(_ReplayedBody, self._module)(self, request, recorded)
+        response: httpx.Response = self._module.Response(recorded["status"], headers=recorded["headers"], stream=body)
+        return response
 
     async def stall(self, request: httpx.Request) -> Never:
-        """Send nothing more: the client cancelled the request here. If it does not again, its timeout ends it."""
+        """Wait to be cancelled, as the request was in the recording. If it is not, its read timeout ends the wait."""
         seconds = self._read_timeout(request)
         await sleep(math.inf if seconds is None else seconds)
         raise self._timeout(request)
 
     def stall_thread(self, request: httpx.Request) -> Never:
-        """As `stall`. A thread cannot be cancelled, so it ends with the cassette, too."""
+        """As `stall`, in a thread. It cannot be cancelled, so the end of the cassette also ends the wait."""
         self._tape.ended.wait(self._read_timeout(request))
         raise self._timeout(request)
 
@@ -161,7 +161,7 @@ class _Transport:
         return error
 
     def error(self, failed: JSONObject, request: httpx.Request) -> Exception:
-        """The error of the library's transports that has this name; of another version, the nearest."""
+        """The recorded error, or a `ReadError` if this version of the library has no transport error of that name."""
         kind = getattr(self._module, failed["error"], None)
         if not isinstance(kind, type) or not issubclass(kind, self._module.TransportError):
             kind = self._module.ReadError
@@ -182,7 +182,7 @@ class _RecordedBody:
         self._end: JSONObject = {"closed": True}
         tape.unfinished.add(self._finish)
 
-    # No generators: one that is not read to its end would be left behind.
+    # Not generators: one that is not read to its end would stay open.
 
     def __aiter__(self) -> Self:
         self._iterator = aiter(self._stream)
@@ -214,7 +214,7 @@ class _RecordedBody:
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
-        """Note how the wait for the next piece ends. It is cancelled if this exits by another exception, or not at all."""
+        """Note how the wait for the next piece ends. If it does not end, or by another exception, it was cancelled."""
         ends, self._end = self._end, {"cancelled": True}
         try:
             yield
@@ -234,7 +234,7 @@ class _RecordedBody:
             response = self._entry["response"]
             body = _written(self._tape, b"".join(self._pieces), response["headers"].get("content-type", ""))
             hidden = self._tape.ids.hide(body)
-            assert isinstance(hidden, dict), "as it was"
+            assert isinstance(hidden, dict), "an object stays one"
             response |= hidden | self._end
 
 
@@ -279,13 +279,13 @@ class _ReplayedBody:
 
 
 @cache
-def _body(cls: type[Body], module: Any) -> type[Body]:
-    """*cls* as a stream of the library, which checks for its own class."""
+def _stream_class(cls: type[BodyT], module: Any) -> type[BodyT]:
+    """*cls* as a subclass of the library's streams, which its clients require."""
     return type(cls.__name__, (cls, module.AsyncByteStream, module.SyncByteStream), {})
 
 
 def _written(tape: Tape, body: bytes, content_type: str) -> JSONObject:
-    """*body* as it stands in the file, but for random values and the secrets that are marked when it is written."""
+    """*body* as JSON for the file. Random values and most secrets are replaced later."""
     written = tape.ids.escaped(write_body(body, content_type))
     if content_type.startswith(FORM) and "text" in written:
         written["text"] = tape.redaction.form(written["text"])

@@ -1,10 +1,13 @@
 """Random values: in a file they are placeholders, and in a replay the values of the moment.
 
-A placeholder is a word and a number, such as ``call__1``, of characters that all providers allow in ids. What the
-recorded side made (a server's `requestState`, a provider's ids) is replayed as the placeholder itself. What our side
-makes (ids of requests, keys under ``_meta``) is another value in each run: the first that stands where a placeholder
-was recorded is its value from then on, in both directions. A text that only looks like a placeholder, or like the
-mark of a secret, is recorded with a ``~``: ``call__~1``, ``<~redacted>``. So neither is taken for the other.
+A placeholder is a kind and a number, such as ``call__1``, of characters that all providers allow in ids.
+
+Values of the other side (a server's `requestState`, a provider's ids) are replayed as the placeholder itself. Values
+of our side (ids of requests, keys under ``_meta``) differ in each run: the first value that comes where a placeholder
+was recorded is put for this placeholder from then on, in both directions.
+
+A text that only looks like a placeholder, or like the mark of a secret, is recorded with a ``~``, to tell them apart:
+``call__~1``, ``<~redacted>``.
 """
 
 from __future__ import annotations
@@ -16,12 +19,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from mcp_host.testing.cassettes.redaction import REDACTED, mapped
 from mcp_host.types.base import JSONObject, JSONValue
 
-KIND = "request|server|token|call|state|reasoning|trace|id"
-PLACEHOLDER = re.compile(rf"({KIND})__[0-9]{{1,9}}")
-LOOKS_SO = re.compile(rf"({KIND})__(~*)([0-9]{{1,9}})")
-LOOKS_MARKED = re.compile("<(~*)redacted>")
+KINDS = "request|server|token|call|state|reasoning|trace|id"
+PLACEHOLDER = re.compile(rf"({KINDS})__[0-9]{{1,9}}")
+LIKE_PLACEHOLDER = re.compile(rf"({KINDS})__(~*)([0-9]{{1,9}})")
+LIKE_MARK = re.compile("<(~*)redacted>")
 
-KINDS = {
+RANDOM_MEMBERS = {
     "toolUseId": "call",
     "tool_use_id": "call",
     "tool_call_id": "call",
@@ -33,7 +36,7 @@ KINDS = {
     "previous_response_id": "id",
     "request_id": "id",
 }
-"""The members that hold a random value wherever they stand, in MCP and in the APIs of providers."""
+"""Members that hold a random value wherever they stand, in MCP and in the APIs of providers, with its kind."""
 
 CALLS = frozenset({"tool_use", "server_tool_use", "function", "function_call"})
 """The ``type`` of an object whose ``id`` is that of a tool call. That of any other object with a type is an ``id``."""
@@ -41,7 +44,7 @@ CALLS = frozenset({"tool_use", "server_tool_use", "function", "function_call"})
 DATA = frozenset(
     {"args", "arguments", "inputSchema", "input_schema", "outputSchema", "parameters", "structuredContent"}
 )
-"""Members that belong to tools and users: an ``id`` in there is theirs."""
+"""Members with data of tools and users: an ``id`` in there is theirs."""
 
 
 class Ids:
@@ -51,21 +54,21 @@ class Ids:
         self._values: dict[str, JSONValue] = {}
         self._names: dict[str, str] = {}
         self._last: Counter[str] = Counter()
-        self._given: set[str] = set()
-        self._taken: set[str] = set()  # by texts that only look so
+        self._given: set[str] = set()  # placeholders
+        self._taken: set[str] = set()  # recorded texts that only look like placeholders
 
     def reserve(self, recorded: JSONValue) -> None:
-        """Give out no placeholder that *recorded* has."""
+        """Do not give out the placeholders in *recorded* again."""
         for text in strings(recorded):
             if PLACEHOLDER.fullmatch(text):
                 kind, _, number = text.partition("__")
                 self._last[kind] = max(self._last[kind], int(number))
                 self._given.add(text)
-            elif LOOKS_SO.fullmatch(text):
+            elif LIKE_PLACEHOLDER.fullmatch(text):
                 self._taken.add(unescaped(text))
 
     def new(self, kind: str) -> str:
-        """A placeholder that was not given out yet."""
+        """A placeholder that is not used yet."""
         while True:
             self._last[kind] += 1
             name = f"{kind}__{self._last[kind]}"
@@ -91,18 +94,18 @@ class Ids:
         return live
 
     def escaped(self, live: JSONObject) -> JSONObject:
-        """*live*, as it came, with a ``~`` in what looks like a mark or like a placeholder, but is none."""
+        """*live* with a ``~`` in each text that looks like a placeholder or like a mark, but is not one."""
 
         def escape(text: str) -> str:
-            if text not in self._given and LOOKS_SO.fullmatch(text):
+            if text not in self._given and LIKE_PLACEHOLDER.fullmatch(text):
                 self._taken.add(text)
                 return text.replace("__", "__~", 1)
-            return LOOKS_MARKED.sub(r"<~\1redacted>", text)
+            return LIKE_MARK.sub(r"<~\1redacted>", text)
 
         return {escape(name): mapped(value, escape) for name, value in live.items()}
 
     def reveal(self, recorded: JSONValue) -> JSONValue:
-        """*recorded* as it is replayed. A placeholder without a value gets itself as its value."""
+        """*recorded* as it is replayed: with the values of placeholders. One without a value stands for itself."""
         match recorded:
             case str() if PLACEHOLDER.fullmatch(recorded):
                 value = self._values.setdefault(recorded, recorded)
@@ -116,7 +119,7 @@ class Ids:
         return recorded
 
     def match(self, recorded: JSONValue, live: JSONValue) -> bool:
-        """Whether *live* is what was recorded. If so, its random values are those of the placeholders from now on."""
+        """Whether *live* is what was *recorded*. If so, placeholders have its random values from now on."""
         values = dict(self._values)
         if not _match(recorded, live, values):
             return False
@@ -127,7 +130,7 @@ class Ids:
         return True
 
     def align(self, recorded: JSONValue, live: JSONValue) -> JSONValue:
-        """*recorded* with the random values of *live*, so that a comparison shows only what differs otherwise."""
+        """*recorded* with the random values of *live*, so that a comparison shows only the other differences."""
         match recorded, live:
             case str(), str() | int() if _match(recorded, live, dict(self._values)):
                 return live
@@ -156,7 +159,7 @@ def _match(recorded: JSONValue, live: JSONValue, values: dict[str, JSONValue]) -
 
 
 def _has_in_order(text: str, parts: Sequence[str]) -> bool:
-    """Whether *text* is *parts* with anything between them. The first place of each is the best: nothing is tried twice."""
+    """Whether *text* is *parts* with anything between them. Taking each part at its first place is enough."""
     first, *inner, last = parts
     if not text.startswith(first) or not text.endswith(last):
         return False
@@ -170,19 +173,19 @@ def _has_in_order(text: str, parts: Sequence[str]) -> bool:
 
 def unescaped(text: str) -> str:
     """*text* as it was before `Ids.escaped`."""
-    if (found := LOOKS_SO.fullmatch(text)) and found[2]:
+    if (found := LIKE_PLACEHOLDER.fullmatch(text)) and found[2]:
         return text.replace("__~", "__", 1)
     return re.sub("<~(~*)redacted>", r"<\1redacted>", text)
 
 
 def random_values(live: JSONValue) -> Iterator[tuple[str, str]]:
-    """Each random value in *live* with its kind, in the order in which they stand."""
+    """The kind and the text of each random value in *live*, in order."""
     if isinstance(live, list):
         for value in live:
             yield from random_values(value)
     elif isinstance(live, dict):
         for key, value in live.items():
-            kind = _id_kind(live) if key == "id" else KINDS.get(key)
+            kind = _id_kind(live) if key == "id" else RANDOM_MEMBERS.get(key)
             if kind is not None and isinstance(value, str) and value:
                 yield kind, value
             elif key not in DATA and not (key == "input" and live.get("type") in CALLS):
@@ -190,7 +193,7 @@ def random_values(live: JSONValue) -> Iterator[tuple[str, str]]:
 
 
 def _id_kind(owner: Mapping[str, JSONValue]) -> str | None:
-    """What the ``id`` of *owner* is: none of ours, unless it has a type, or is a call or its result of Gemini's."""
+    """The kind of the ``id`` of *owner*; None if it is data. Only typed objects, and Gemini's calls and results, have one."""
     if owner.get("type") in CALLS or ("name" in owner and ("args" in owner or "response" in owner)):
         return "call"
     return "id" if "type" in owner or "object" in owner else None

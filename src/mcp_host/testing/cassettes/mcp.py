@@ -1,9 +1,8 @@
-"""The MCP side of a cassette: a transport that records another one, or replays what was recorded of it.
+"""The MCP side of a cassette: a transport that records another one, or replays the recording.
 
-What the server sent is replayed when the client has sent what came before it in the same request; requests that were
-in flight at the same time are independent of each other. A message that may belong to several of them (over a
-shared connection nothing says to which) comes with the first of them: a replay that makes them one after the other
-must not wait for the last.
+A message of the server is replayed when the client has sent what came before it in the same request. Requests that
+were in flight at the same time are independent of each other. On a shared connection, a message may belong to any of
+several requests. It then comes with the first of them, because a replay may make them one after the other.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from mcp_host.protocol.jsonrpc import (
     decode,
     encode,
 )
-from mcp_host.testing.cassettes.file import Entry, again
+from mcp_host.testing.cassettes.file import Entry, how_to_record_again
 from mcp_host.testing.cassettes.ids import PLACEHOLDER
 from mcp_host.testing.cassettes.tape import Tape
 from mcp_host.testing.errors import CassetteError
@@ -53,20 +52,15 @@ CANCELLED = "notifications/cancelled"
 PROGRESS = "notifications/progress"
 CLIENT_INFO = f"{META}clientInfo"
 
-ERRORS: Mapping[str, type[McpError]] = {
-    "ConnectFailed": ConnectFailed,
-    "ConnectionClosed": ConnectionClosed,
-    "HttpStatusError": HttpStatusError,
-    "MessageTooLarge": MessageTooLarge,
-    "ProtocolError": ProtocolError,
-    "SessionLost": SessionLost,
-    "Unauthorized": Unauthorized,
-}
-"""What a transport raises."""
+TRANSPORT_ERRORS: Sequence[type[McpError]] = (
+    *(ConnectFailed, ConnectionClosed, HttpStatusError, MessageTooLarge, ProtocolError, SessionLost, Unauthorized),
+)
+ERRORS: Mapping[str, type[McpError]] = {cls.__name__: cls for cls in TRANSPORT_ERRORS}
+"""What a transport raises, by name."""
 
 STATUS_FIELDS = ("status", "message", "retry_after", "body", "code", "data", "rpc_message")
 
-Names: TypeAlias = dict[Id, str]
+Placeholders: TypeAlias = dict[Id, str]
 
 
 @dataclass(slots=True, eq=False)
@@ -105,12 +99,12 @@ class CassetteTransport:
             self.tape.use(opened)
             if "failed" in opened:
                 raise read_error(opened["failed"])
-            if "stream_per_request" not in opened:  # it was given up before it was open
+            if "stream_per_request" not in opened:  # the client gave up before it was open
                 await sleep_forever()
             yield ReplayChannel(self.tape, opened, rest)
             return
         if not self.tape.records:
-            text = f"{self.tape.path} has no connection {connection!r}; {again(self.tape.path)}"
+            text = f"{self.tape.path} has no connection {connection!r}; {how_to_record_again(self.tape.path)}"
             raise self.tape.fail(CassetteError(text))
         entry: Entry = {"open": connection}
         self.tape.begin(entry)
@@ -134,11 +128,11 @@ class RecordingChannel:
         self._tape = tape
         self._connection = connection
         self._channel = channel
-        self._ours: Names = {}
-        self._theirs: Names = {}
-        self._tokens: Names = {}
-        self._places: dict[str, int] = {}
-        self._in_flight: dict[str, None] = {}  # in order
+        self._ours: Placeholders = {}  # of the ids of our requests
+        self._theirs: Placeholders = {}  # of the ids of the server's requests
+        self._tokens: Placeholders = {}  # of the server's progress tokens
+        self._places: dict[str, int] = {}  # on the tape, of each request
+        self._in_flight: dict[str, None] = {}  # our requests, in order
 
     @property
     def other_output(self) -> str:
@@ -165,7 +159,7 @@ class RecordingChannel:
     def send_now(self, message: Notification | Success | Failure) -> bool:
         entry = self._record_sent(message)
         sent = self._channel.send_now(message)
-        if not sent:  # it comes again, by `send`
+        if not sent:  # the caller will use `send`
             self._tape.drop(entry)
         return sent
 
@@ -183,7 +177,7 @@ class RecordingChannel:
     # What is recorded
 
     def _sent(self, message: Message) -> Entry:
-        live = normal(self._tape.ids.escaped(write_message(message)))
+        live = without_version(self._tape.ids.escaped(write_message(message)))
         params = live.get("params", {})
         match message:
             case Request(id=id):
@@ -310,7 +304,7 @@ class RecordingHandle:
 
 
 class ReplayChannel:
-    """Answers as the connection did that was recorded in *entries*, after it was *opened*. No server is started."""
+    """Answers from the *entries* of a recorded connection, whose first one was *opened*. No server is started."""
 
     other_output = ""
 
@@ -340,7 +334,7 @@ class ReplayChannel:
         await checkpoint()
         try:
             self._take(message)
-        except CassetteError as exc:  # else calls would wait for what the server has sent after it
+        except CassetteError as exc:  # ends the connection: calls would wait for what the server sent after this
             self._mismatch = exc
             raise ConnectionClosed(str(exc)) from exc
         finally:
@@ -362,13 +356,13 @@ class ReplayChannel:
             self._changed = Event()
 
     def _take(self, message: Message) -> JSONObject:
-        """Find what the client sends among what it has sent at the time of the recording.
+        """Take the recorded entry for a message that the client sends, and return its message.
 
         Raises:
-            CassetteError: It is not there.
+            CassetteError: There is none.
         """
         with self._tape.lock:
-            live = normal(self._tape.ids.escaped(write_message(message)))
+            live = without_version(self._tape.ids.escaped(write_message(message)))
             method = live.get("method")
             candidates = [
                 entry
@@ -383,7 +377,7 @@ class ReplayChannel:
                 taken: JSONObject = found["message"]
                 return taken
             if method in (CANCELLED, PROGRESS):
-                return live  # how often and when they are sent, depends on the time that things take
+                return live  # how often and when they are sent depends on timing
             match message:
                 case Request():
                     what = f"the request {method}"
@@ -394,12 +388,12 @@ class ReplayChannel:
             raise self._tape.refuse(candidates, "message", live, what)
 
     def _next(self) -> Entry | None:
-        """The first message of the server, or end, before which everything of one of its requests has happened."""
+        """The first message or end from the server that is due: nothing before it in one of its requests is left."""
         blocked: set[str] = set()
         first = True
         for entry in self._left:
             if "to" in entry and entry["message"].get("method") == PROGRESS:
-                continue  # no server waits for it
+                continue  # servers do not wait for it
             owners = self._owners[id(entry)]
             if "from" in entry and (not blocked.issuperset(owners) if owners else first):
                 return entry
@@ -417,11 +411,11 @@ class ReplayChannel:
             return
         if self.stream_per_request and "apart" not in entry:
             if handle is None:
-                return  # the client has left the stream
+                return  # the client no longer reads the stream
             receive = handle.receive
         with self._tape.lock:
             revealed = self._tape.ids.reveal(entry.get("message") or entry["malformed"])
-        assert isinstance(revealed, dict), "as it was"
+        assert isinstance(revealed, dict), "an object stays one"
         if "malformed" in entry:
             receive(Malformed(**revealed))
         else:
@@ -430,7 +424,7 @@ class ReplayChannel:
 
 
 def owners_of(entries: Sequence[Entry]) -> dict[int, list[str]]:
-    """The requests of ours that each entry belongs to, by the entry's `id`."""
+    """Which of our requests each entry belongs to, by the `id()` of the entry."""
     during: dict[str, list[str]] = {}  # by the id and the progress token of each request of the server
     owners: dict[int, list[str]] = {}
     for entry in entries:
@@ -461,8 +455,8 @@ def write_message(message: Message) -> JSONObject:
     return live
 
 
-def normal(live: JSONObject) -> JSONObject:
-    """A message of ours without the version of this package, so that the next one can replay it."""
+def without_version(live: JSONObject) -> JSONObject:
+    """*live*, a message of ours, without the version of this package: other versions can replay it."""
     params = live.get("params", {})
     for owner, key in ((params, "clientInfo"), (params.get("_meta"), CLIENT_INFO)):
         if isinstance(owner, dict) and isinstance(info := owner.get(key), dict) and "version" in info:
@@ -479,15 +473,15 @@ def subjects(message: JSONObject) -> Iterator[str]:
             yield name
 
 
-def renamed(id: object, names: Names) -> object:
-    """The placeholder of *id*: some servers return 3 as "3"."""
+def renamed(id: object, names: Placeholders) -> object:
+    """The placeholder of *id*, or *id* itself. Some servers return 3 as "3"."""
     if not isinstance(id, str | int):
         return id
     return names.get(id) or (names.get(int(id)) if isinstance(id, str) and id.isdecimal() else None) or id
 
 
 def write_error(error: McpError) -> JSONObject:
-    """What a transport has raised, as JSON."""
+    """*error*, which a transport raised, as JSON."""
     kind = next((cls.__name__ for cls in type(error).__mro__ if cls.__name__ in ERRORS), ProtocolError.__name__)
     if isinstance(error, HttpStatusError):
         fields = {name: getattr(error, name) for name in STATUS_FIELDS}
@@ -498,7 +492,7 @@ def write_error(error: McpError) -> JSONObject:
 
 
 def read_error(written: JSONObject) -> McpError:
-    """The error that was written."""
+    """The error that `write_error` has written."""
     fields = dict(written)
     kind = ERRORS[fields.pop("error")]
     if issubclass(kind, HttpStatusError):

@@ -10,15 +10,15 @@ from functools import cache
 
 from mcp_host.testing.errors import CassetteError
 
-HERE = frozenset({"localhost", "127.0.0.1", "::1", ""})
+THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1", ""})
 
 ADDRESSES: Mapping[str, int] = {"socket.connect": 1, "socket.sendto": 1, "socket.sendmsg": 1, "socket.getnameinfo": 0}
 HOSTS: Mapping[str, int] = {"socket.getaddrinfo": 0, "socket.gethostbyname": 0, "socket.gethostbyaddr": 0}
-"""The audit events of Python's sockets, and which of the arguments is the address, or the host."""
+"""The audit events of Python's sockets, with the index of the argument that is the address or the host."""
 
 EVENTS = {**ADDRESSES, **HOSTS}
 LOOKUPS = frozenset({*HOSTS, "socket.getnameinfo"})
-"""Asking for an address is traffic, too. One of this machine is none."""
+"""These reach the network, too: they ask a name server, except about this machine."""
 
 Refuse = Callable[[str], CassetteError]
 _blocks: list[tuple[frozenset[str], Refuse]] = []
@@ -26,10 +26,10 @@ _blocks: list[tuple[frozenset[str], Refuse]] = []
 
 @contextmanager
 def blocked(allowed_hosts: frozenset[str], refuse: Refuse) -> Iterator[None]:
-    """Let no socket of this process connect or send to a host but *allowed_hosts*: that is refused, and *refuse* is told.
+    """Refuse connections of this process to other hosts than *allowed_hosts*, with the error that *refuse* makes.
 
-    Unix sockets are no network. What Python's `socket` does not do is not seen: child processes, libraries with
-    sockets of their own (uvloop, gRPC), asyncio's connections on Windows, and what was connected before.
+    Unix sockets are allowed. Only Python's `socket` is watched: not child processes, libraries with sockets of their own
+    (uvloop, gRPC), asyncio's connections on Windows, or connections that were open before.
     """
     _install()
     block = (allowed_hosts, refuse)
@@ -42,7 +42,7 @@ def blocked(allowed_hosts: frozenset[str], refuse: Refuse) -> Iterator[None]:
 
 @cache
 def _install() -> None:
-    """Add the hook, which cannot be removed: it does nothing while nothing is blocked."""
+    """Add the hook once. Python cannot remove it, so it does nothing while nothing is blocked."""
     sys.addaudithook(_check)
 
 
@@ -53,18 +53,18 @@ def _check(event: str, arguments: tuple[object, ...]) -> None:
     if event in ADDRESSES:
         asked = asked[0] if isinstance(asked, tuple) else None
     host = asked.decode(errors="replace") if isinstance(asked, bytes | bytearray) else asked
-    if not isinstance(host, str) or (event in LOOKUPS and host in HERE):
+    if not isinstance(host, str) or (event in LOOKUPS and host in THIS_MACHINE):
         return
     for allowed_hosts, refuse in _blocks:
         if host not in allowed_hosts and not (event in ADDRESSES and _is_address_of(allowed_hosts, host)):
             error = refuse(host)
-            raise ConnectionRefusedError(str(error)) from error  # which all that connect sockets expect
+            raise ConnectionRefusedError(str(error)) from error  # callers of a socket expect an OSError
 
 
 def _is_address_of(hosts: Iterable[str], address: str) -> bool:
-    """Whether one of *hosts* has this address: a socket connects to an address that was looked up before."""
+    """Whether one of *hosts* has this address: sockets connect to the addresses that were looked up for a name."""
     for host in hosts:
-        with suppress(OSError):  # it has none
+        with suppress(OSError):  # the host has no address
             if any(found[0] == address for *_, found in socket.getaddrinfo(host, None)):
                 return True
     return False

@@ -1,4 +1,4 @@
-"""Secrets, which never reach a file: keys, cookies, ids of organisations, and what the user names."""
+"""Marking secrets before a file is written: keys, cookies, ids of organizations, and what the user names."""
 
 from __future__ import annotations
 
@@ -21,10 +21,13 @@ Place: TypeAlias = tuple[str | int, ...]
 REDACTED = "<redacted>"
 JSON = re.compile(r"\s*[{\[]")  # how a text of JSON begins
 
-KEPT_HEADERS = frozenset({"content-type", "accept", "anthropic-version", "anthropic-beta", "openai-beta"}) | {
-    *("content-encoding", "location", "retry-after", "retry-after-ms", "x-should-retry"),
-}
-"""What replaying needs, and what says which version of an API was meant. Others differ from run to run."""
+KEPT_HEADERS = frozenset(
+    {
+        *("content-type", "content-encoding", "accept", "location", "retry-after", "retry-after-ms", "x-should-retry"),
+        *("anthropic-version", "anthropic-beta", "openai-beta"),
+    }
+)
+"""What replaying needs, and the versions of APIs. Other headers differ from run to run."""
 
 SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie", "openai-project"})
 SECRET_NAME = re.compile(
@@ -52,29 +55,29 @@ NOT_ASCII = re.compile(r"[^\x20-\x7e]")  # in a header, which libraries decode i
 PASSWORD_IN_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/@:]*:([^\s/@]+)@", re.I)
 PAIR = re.compile(r"([\w.-]+)=([^\s;&,]+)")
 MEMBER = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)(?:"\s*:\s*"([^"\\]*(?:\\.[^"\\]*)*))?"?', re.S)
-"""A string in the text of JSON; if it is the name of another one, both. The text may end within one, so all quotes match."""
+"""A string in the text of JSON and, if it names a string, that string. The text may be cut within either."""
 
-ORGANISATION = re.compile(r"\borg-[A-Za-z0-9]{8,}\b")
-SHORTEST = 8  # characters of a secret that is looked for everywhere: a shorter one would be found in ordinary text
+ORGANIZATION = re.compile(r"\borg-[A-Za-z0-9]{8,}\b")
+SHORTEST = 8  # characters of a secret that is marked everywhere: shorter ones would be found in ordinary text
 
 
 class Redaction:
-    """What to keep out of a file: *named* by the user, the environment's secrets, and those that `headers` and `url` see."""
+    """The secrets of one cassette: *named* by the user, from the *environment*, and from what is recorded."""
 
     def __init__(self, named: Iterable[str] = (), environment: Mapping[str, str] = os.environ) -> None:
         self._forms: set[str] = set()
         self._pattern: re.Pattern[str] | None = None
         for secret in named:
             if not secret:
-                raise ValueError("redact has the texts to be kept out of the file")
+                raise ValueError("redact has an empty text, which would be marked everywhere: leave it out")
             self._add(secret, shortest=1)
         for name, value in environment.items():
             self.learn(name, value)
 
     def learn(self, name: str, value: str) -> None:
-        """Look for the secrets in *value*, which is that of a variable or an option: all of it, if the *name* says so.
+        """Find the secrets in the *value* of a variable or an option.
 
-        Else passwords in URLs, and ``password=…`` and the like.
+        They are the whole value if its *name* says so, passwords in URLs, and ``password=…`` and the like.
         """
         if SECRET_NAME.search(name):
             self._add(value)
@@ -87,14 +90,14 @@ class Redaction:
                 self._add(unquote_plus(secret))
 
     def learn_command(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Look for the secrets in what a program is started with: ``--token …``, ``--token=…``, and its environment."""
+        """Find the secrets that a program is started with: ``--token …``, ``--token=…``, and its environment."""
         for before, argument in zip(["", *arguments], arguments, strict=False):
             self.learn(before if before.startswith("-") else "", argument)
         for name, value in environment.items():
             self.learn(name, value)
 
     def learn_members(self, value: JSONValue) -> None:
-        """Look for the secrets in the members of JSON, also of JSON in a text, such as OpenAI's arguments of a call."""
+        """Find the secrets in the members of JSON, also of JSON in a text, such as OpenAI's arguments of a call."""
         if isinstance(value, dict):
             for name, inner in value.items():
                 if isinstance(inner, str) and SECRET_FIELD.search(name):
@@ -108,7 +111,7 @@ class Redaction:
                 self.learn_members(json.loads(value))
 
     def learn_stream(self, events: list[JSONValue]) -> None:
-        """Look for the secrets in the members of JSON whose text comes in pieces, such as the arguments of a call."""
+        """Find the secrets in the members of JSON whose text comes in pieces, such as the arguments of a call."""
         for pieces in texts_by_place(events).values():
             self.learn_members("".join(pieces))
 
@@ -118,7 +121,7 @@ class Redaction:
             self._pattern = None
 
     def headers(self, headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-        """The headers to record: what is not `KEPT_HEADERS` is left out, and a secret is marked."""
+        """The headers to record: secrets, which are marked, and `KEPT_HEADERS`."""
         kept = {}
         for name, value in ((name.lower(), value) for name, value in headers):
             if name in SECRET_HEADERS or SECRET_NAME.search(name):
@@ -130,7 +133,7 @@ class Redaction:
         return dict(sorted(kept.items()))
 
     def url(self, url: str) -> str:
-        """The URL to record: without user, password and secret parameters, nor the port of a server on this machine."""
+        """The URL to record: without user, password and a port of this machine, and with secret parameters marked."""
         try:
             parts = urlsplit(url)
             port = parts.port
@@ -166,7 +169,7 @@ class Redaction:
     def _spans(self, text: str) -> list[tuple[int, int]]:
         """Where the secrets in *text* begin and end, in order."""
         if self._pattern is None:
-            self._pattern = re.compile("|".join([REDACTED, *self._escaped_forms(), ORGANISATION.pattern]))
+            self._pattern = re.compile("|".join([REDACTED, *self._escaped_forms(), ORGANIZATION.pattern]))
         found = [match.span() for match in self._pattern.finditer(text)]
         if JSON.match(text):
             found += [match.span(2) for match in MEMBER.finditer(text) if match[2] and SECRET_FIELD.search(match[1])]
@@ -178,26 +181,23 @@ class Redaction:
         return spans
 
     def json(self, value: JSONValue) -> JSONValue:
-        """*value* with the secrets in its strings and names marked, and the strings of secret members.
-
-        So are those that are split over the elements of a list, as over the events of a stream.
-        """
+        """*value* with the secrets marked: in strings and names, in secret members, and split over elements of a list."""
         self.learn_members(value)
         return self._marked(value)
 
     def stream(self, events: list[JSONValue]) -> list[JSONValue]:
-        """The *events* of a response with the secrets marked that are in their texts, put together.
+        """The *events* of a response with the secrets marked, also those that are split over events.
 
-        The mark is in the first of the pieces that a secret is in: put together, they are what `text` makes of the whole.
+        The first piece of such a secret has the mark. So the joined pieces are what `text` makes of the joined text.
         """
 
         def mark(pieces: list[str]) -> list[str]:
-            return self._parts(pieces, self._spans("".join(pieces)), once=True)
+            return self._with_marks(pieces, self._spans("".join(pieces)), once=True)
 
         return [self._marked(event, in_texts=False) for event in with_texts(events, mark)]
 
     def _marked(self, value: JSONValue, *, in_texts: bool = True) -> JSONValue:
-        """*value* with its secrets marked; without *in_texts*, of its strings only those of secret members."""
+        """*value* with its secrets marked; without *in_texts*, only in names and in secret members."""
         match value:
             case str():
                 return self.text(value) if in_texts else value
@@ -213,21 +213,21 @@ class Redaction:
         return value
 
     def _joined(self, elements: list[JSONValue]) -> list[JSONValue]:
-        """*elements* with those secrets marked that are in the text of several, put together: in each its part."""
+        """*elements* with the secrets marked that are split over several: each part of a secret has a mark."""
         if not self._forms or len(elements) < 2:
             return elements
         pattern = re.compile("|".join(self._escaped_forms()))
 
         def mark(parts: list[str]) -> list[str]:
-            return self._parts(parts, [match.span() for match in pattern.finditer("".join(parts))], once=False)
+            return self._with_marks(parts, [match.span() for match in pattern.finditer("".join(parts))], once=False)
 
         return with_texts(elements, mark)
 
-    def _parts(self, parts: list[str], spans: list[tuple[int, int]], *, once: bool) -> list[str]:
-        """*parts* of one text with marks at the *spans* of the text: *once* for each place, or in each of its parts."""
+    def _with_marks(self, parts: list[str], spans: list[tuple[int, int]], *, once: bool) -> list[str]:
+        """*parts* of a text with marks in place of *spans* of it: *once* for each span, or in each part of a span."""
         ends = list(accumulate(map(len, parts)))
         marked = list(parts)
-        for start, end in reversed(spans):
+        for start, end in reversed(spans):  # so that the places of earlier ones stay
             first, last = bisect_right(ends, start), bisect_left(ends, end)
             for index in range(first, last + 1):
                 begin = ends[index] - len(parts[index])
@@ -236,12 +236,12 @@ class Redaction:
         return marked
 
     def _escaped_forms(self) -> Iterator[str]:
-        """The forms as regular expressions. The longest is first: it may have another one in it."""
+        """The forms as regular expressions, the longest first: it may contain another one."""
         return map(re.escape, sorted(self._forms, key=len, reverse=True))
 
 
 def mapped(value: JSONValue, change: Callable[[str], str]) -> JSONValue:
-    """*value* with each string, and each name of a member, as *change* makes it."""
+    """*value* with *change* applied to each string and to each name of a member."""
     match value:
         case str():
             return change(value)
@@ -261,20 +261,21 @@ def texts_by_place(elements: list[JSONValue]) -> dict[Place, list[str]]:
         return text
 
     for element in elements:
-        placed(element, collect)
+        mapped_by_place(element, collect)
     return texts
 
 
 def with_texts(elements: list[JSONValue], change: Callable[[list[str]], list[str]]) -> list[JSONValue]:
-    """*elements* with the strings at each place as *change* makes them."""
+    """*elements* with *change* applied to the strings at each place, all at once."""
     changed = {place: iter(change(parts)) for place, parts in texts_by_place(elements).items()}
-    return [placed(element, lambda place, _: next(changed[place])) for element in elements]
+    return [mapped_by_place(element, lambda place, _: next(changed[place])) for element in elements]
 
 
-def placed(value: JSONValue, change: Callable[[Place, str], str], place: Place = ()) -> JSONValue:
-    """*value* with each string as *change* makes it of its place and text. What has another ``index`` is another place.
+def mapped_by_place(value: JSONValue, change: Callable[[Place, str], str], place: Place = ()) -> JSONValue:
+    """*value* with *change* applied to each string and its place, which is a path of names and positions.
 
-    So is what has another ``thought``, which tells Gemini's thoughts from its answer.
+    An ``index`` is part of the path, as streams tell their blocks apart by it. So is Gemini's ``thought``, which tells
+    thoughts from the answer.
     """
     match value:
         case str():
@@ -283,22 +284,22 @@ def placed(value: JSONValue, change: Callable[[Place, str], str], place: Place =
             numbers = [
                 inner for name, inner in value.items() if name.endswith(("index", "thought")) and isinstance(inner, int)
             ]
-            return {name: placed(inner, change, (*place, *numbers, name)) for name, inner in value.items()}
+            return {name: mapped_by_place(inner, change, (*place, *numbers, name)) for name, inner in value.items()}
         case list():
             numbered = [isinstance(inner, dict) and isinstance(inner.get("index"), int) for inner in value]
             return [
-                placed(inner, change, place if by_index else (*place, position))
+                mapped_by_place(inner, change, place if by_index else (*place, position))
                 for position, (inner, by_index) in enumerate(zip(value, numbered, strict=True))
             ]
     return value
 
 
 def encodings(secret: str) -> Iterator[str]:
-    """*secret* as it may stand in a text: as it is, in a URL, in JSON, in hexadecimal digits, in base64."""
+    """The forms of *secret* in a text: as it is, in a URL, in JSON, in hexadecimal digits, in base64."""
     raw = secret.encode(errors="surrogateescape")
     yield from (secret, quote(secret, safe=""), quote(secret), quote_plus(secret), raw.hex(), raw.hex().upper())
     yield from (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1])
-    for before in range(3):  # in base64, it depends on where it begins in a group of three bytes
+    for before in range(3):  # its base64 depends on where it begins in a group of three bytes
         encoded = b64encode(bytes(before) + raw).decode().rstrip("=")
         first, last = -(-before * 8 // 6), (before + len(raw)) * 8 // 6
         inside = encoded[first:last]

@@ -1,4 +1,4 @@
-"""What both sides of a cassette share: the entries, which of them were replayed, and what did not match."""
+"""The tape that both sides of a cassette share: its entries, which of them were used, and what did not match."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from difflib import SequenceMatcher, unified_diff
 from pathlib import Path
 from threading import Event, RLock
 
-from mcp_host.testing.cassettes.file import Entry, again, layout
+from mcp_host.testing.cassettes.file import Entry, how_to_record_again, layout
 from mcp_host.testing.cassettes.ids import Ids
 from mcp_host.testing.cassettes.redaction import Redaction
 from mcp_host.testing.errors import CassetteError
 from mcp_host.types.base import JSONValue
 
 MAX_LINES = 60  # of a difference
-NARROW = 60  # columns of JSON to compare, so that a line holds little else than what differs
+NARROW = 60  # columns of compared JSON: a line that differs then has little else in it
 
 
 class Tape:
-    """The *entries* of one cassette. *replays*: those are answered from it; *records*: new ones are added."""
+    """The *entries* of one cassette. With *replays*, they answer requests; with *records*, new ones are added."""
 
     def __init__(
         self, path: Path, entries: Sequence[Entry], redaction: Redaction, *, replays: bool, records: bool
@@ -30,11 +30,11 @@ class Tape:
         self.ids = Ids()
         self.ids.reserve(list(entries))
         self.failure: CassetteError | None = None
-        """The first thing that went wrong: SDKs and sessions turn exceptions into others."""
+        """The first failure. It is kept because SDKs and sessions raise other exceptions in its place."""
         self.unfinished: set[Callable[[], None]] = set()
-        """What writes into an entry when its response ends."""
+        """Functions that complete an entry when its response ends."""
         self.lock = RLock()
-        """For all else here, and the ids and the redaction: blocking clients use them in threads."""
+        """Guards the other attributes, also *ids* and *redaction*: blocking clients use them in threads."""
         self.ended = Event()
         """Set when the cassette's block has ended."""
         self._old = list(entries)
@@ -51,7 +51,7 @@ class Tape:
         return self._place
 
     def record(self, entry: Entry, *, beside: int | None = None) -> int:
-        """Add *entry* at the place *beside*, or at the last one, and return it."""
+        """Add *entry* at the place *beside*, by default at the last one, and return the place."""
         place = self._place if beside is None else beside
         self._new.append((place, entry))
         return place
@@ -66,7 +66,7 @@ class Tape:
         return bool(self._new)
 
     def entries(self) -> list[Entry]:
-        """All that is to be saved, by request: what was sent at the same time is not mixed in the file."""
+        """What to save. The entries of one request stand together, also if others were under way at the same time."""
         for finish in list(self.unfinished):
             finish()
         recorded = [entry for _, entry in sorted(self._new, key=lambda pair: pair[0])]
@@ -76,9 +76,9 @@ class Tape:
             self.redaction.learn_stream(events)
         streams = [self.redaction.stream(events) for _, _, events in _streams(entries)]
         redacted = self.redaction.json(entries)
-        assert isinstance(redacted, list), "as it was"
+        assert isinstance(redacted, list), "a list stays one"
         for (response, name, _), events in zip(_streams(redacted), streams, strict=True):
-            response[name] = events  # a piece by itself may look like the text of JSON
+            response[name] = events  # which `json` may mark otherwise: a piece may look like JSON by itself
         return redacted
 
     # Replaying
@@ -88,11 +88,11 @@ class Tape:
         return (entry for entry in self._old if id(entry) not in self._used)
 
     def use(self, entry: Entry) -> None:
-        """*entry* was sent or received."""
+        """Note that *entry* was sent or received."""
         self._used.add(id(entry))
 
     def find(self, candidates: Sequence[Entry], part: str, live: JSONValue) -> Entry | None:
-        """The first of *candidates* whose *part* is *live*, which is used now; None if there is none."""
+        """The first of *candidates* whose member *part* matches *live*, now used; None if there is none."""
         redacted = self.redaction.json(live)
         for entry in candidates:
             if self.ids.match(entry[part], live) or self.ids.match(entry[part], redacted):
@@ -101,7 +101,7 @@ class Tape:
         return None
 
     def refuse(self, candidates: Sequence[Entry], part: str, live: JSONValue, what: str) -> CassetteError:
-        """The error for *what*, which is in none of *candidates*: it shows how the nearest differs."""
+        """The error for *what*, which matches none of *candidates*: it shows how the nearest differs."""
         live = self.redaction.json(live)
         text = f"{what} is not in {self.path}"
         if candidates:
@@ -110,23 +110,19 @@ class Tape:
             nearest = max(there, key=lambda lines: SequenceMatcher(None, lines, now, autojunk=False).ratio())
             lines = list(unified_diff(nearest, now, "recorded", "now", lineterm=""))
             cut = [f"… {len(lines) - MAX_LINES} more lines"] if len(lines) > MAX_LINES else []
-            text += (
-                ". The nearest that was not used yet:\n"
-                + "\n".join([*lines[:MAX_LINES], *cut])
-                + "\nIf this is intended, "
-            )
+            text += ". The nearest that was not used yet:\n" + "\n".join([*lines[:MAX_LINES], *cut]) + "\n"
         else:
-            text += ", and no other like it is left. If this is intended, "
-        return self.fail(CassetteError(text + again(self.path)))
+            text += ", and no other like it is left. "
+        return self.fail(CassetteError(f"{text}If this is intended, {how_to_record_again(self.path)}"))
 
     def fail(self, error: CassetteError) -> CassetteError:
-        """Note *error*, which the cassette raises in the end, and return it."""
+        """Note *error*, which the cassette raises when its block ends, and return it."""
         self.failure = self.failure or error
         return error
 
 
 def _streams(entries: Sequence[Entry]) -> Iterator[tuple[Entry, str, list[JSONValue]]]:
-    """The streams that *entries* have: the response, the name of its member, and the events."""
+    """Each stream in *entries*: the response, the name of the member, and the events."""
     for entry in entries:
         response = entry.get("response", {})
         for name in ("events", "lines"):
