@@ -555,7 +555,7 @@ def test_an_empty_stdin_is_an_error_of_usage(url: str, piped: Piped) -> None:
     assert piped(*CHAT, url, prompt=" \n") == (
         2,
         "",
-        "mcp-host: stdin is empty; it is the prompt if it is no terminal\n",
+        "mcp-host: stdin is empty: pipe the prompt to it, or run the command at a terminal\n",
     )
 
 

@@ -14,7 +14,7 @@ import anyio
 
 from mcp_host.cli import commands, demo, pins
 from mcp_host.cli.arguments import Options, parse
-from mcp_host.cli.models import decision, make_model
+from mcp_host.cli.models import approver, make_model
 from mcp_host.cli.output import ExitCode, Printer, discard, print_error, print_json
 from mcp_host.errors import ServerError
 
@@ -72,7 +72,7 @@ def _run(options: Options) -> ExitCode:
     printer = Printer(sys.stdout)
     if options.verb == "demo":
         assert options.model is not None, "the arguments have a default for it"
-        anyio.run(demo.run, make_model(options.model), decision(options), printer)
+        anyio.run(demo.run, make_model(options.model), approver(options), printer)
         return ExitCode.OK
     if options.verb == "chat":
         from mcp_host.cli import chat  # here, because the other commands need no loop of tools

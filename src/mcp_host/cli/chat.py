@@ -1,7 +1,7 @@
 """The command `chat`: a conversation with a model that uses the tools of a server.
 
-At a terminal, the event loop runs in a thread. The main thread waits for the next line, which the standard library
-edits, while the connection stays alive. Ctrl-C reaches the main thread, too: it stops a turn, and nothing else.
+At a terminal, the event loop runs in a thread of its own. So the connection stays alive while the main thread waits in
+`input` for the next line. Ctrl-C also reaches the main thread, which then stops the turn and nothing else.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from mcp_host.cli.arguments import Options
 from mcp_host.cli.arithmetic import Model
 from mcp_host.cli.connection import connected
-from mcp_host.cli.models import decision, make_model
+from mcp_host.cli.models import approver, make_model
 from mcp_host.cli.output import ExitCode, Printer, UsageError, print_aside, print_error
 from mcp_host.cli.transcript import Transcript
 from mcp_host.client.client import Client
@@ -52,9 +52,9 @@ AnswerT = TypeVar("AnswerT")
 
 PROMPT = "> "
 HELP = "Ctrl-C stops an answer. /clear forgets the conversation. /quit and Ctrl-D end it."
-COMMAND = re.compile(r"/\w*")  # mistyped, or /help: no prompt to pay an answer for
-AGAIN = "Ctrl-C again or Ctrl-D ends the conversation."
-SIGNAL_DELAY = 0.2  # seconds: no wait ends by a signal that comes just before it, or to another thread
+COMMAND = re.compile(r"/\w*")  # any other, such as /help or a mistyped one: it is not sent to the model
+CTRL_C_HINT = "Ctrl-C again or Ctrl-D ends the conversation."
+SIGNAL_DELAY = 0.2  # seconds; a wait does not end by a signal that came just before it, or to another thread
 MAX_TURNS = 50  # answers of the model to one prompt; the person sees them, and can stop it
 
 NOTES = {
@@ -62,11 +62,11 @@ NOTES = {
     "refusal": "The model refused to answer.",
     "content_filter": "The provider withheld the answer.",
 }
-"""What there is to say about the last answer, by its stop reason."""
+"""Remarks on an answer that is not complete, by its stop reason."""
 
 
 def run(options: Options) -> ExitCode:
-    """Talk to the model: at the terminal, or about all of stdin if that is no terminal.
+    """Talk to the model at the terminal. If stdin is not a terminal, all of it is the only prompt.
 
     Raises:
         UsageError: The URL or a header is invalid, there is no such model, or there is no prompt.
@@ -77,7 +77,7 @@ def run(options: Options) -> ExitCode:
     if not sys.stdin.isatty():
         return anyio.run(_answer_stdin, options)
     with suppress(ImportError):
-        import readline  # noqa: F401  # `input` then edits lines, and remembers them
+        import readline  # noqa: F401  # importing it makes `input` edit lines, and remember them
     opened, ended = Future[Chat](), Event()
     with start_blocking_portal() as portal:
         connection = portal.start_task_soon(_keep_open, options, opened, ended)
@@ -93,7 +93,7 @@ def run(options: Options) -> ExitCode:
 
 
 async def _keep_open(options: Options, opened: Future[Chat], ended: Event) -> None:
-    async with _chatting(options) as chat:
+    async with _open_chat(options) as chat:
         opened.set_result(chat)
         await ended.wait()
 
@@ -107,20 +107,20 @@ def _wait(*futures: Future[Any]) -> None:
 async def _answer_stdin(options: Options) -> ExitCode:
     prompt = sys.stdin.read().strip()
     if not prompt:
-        raise UsageError("stdin is empty; it is the prompt if it is no terminal")
-    async with _chatting(options) as chat:
+        raise UsageError("stdin is empty: pipe the prompt to it, or run the command at a terminal")
+    async with _open_chat(options) as chat:
         return await chat.turn(prompt)
 
 
 @asynccontextmanager
-async def _chatting(options: Options) -> AsyncIterator[Chat]:
+async def _open_chat(options: Options) -> AsyncIterator[Chat]:
     assert options.model is not None, "it is required"
     transcript = Transcript(sys.stdout, Printer(sys.stderr))
     chat = Chat(partial(make_model, options.model), transcript, options)
     elicitation = None
     if sys.stdin.isatty():
-        elicitation = Elicitation(form=chat.asking(fill_in_terminal), url=chat.asking(open_in_browser))
-    sampling = Sampling(with_tools=chat.answer_server, approve=chat.decide)
+        elicitation = Elicitation(form=chat.with_keyboard(fill_in_terminal), url=chat.with_keyboard(open_in_browser))
+    sampling = Sampling(with_tools=chat.answer_server, approve=chat.approve)
     async with connected(
         options, sampling=sampling, elicitation=elicitation, restart=True, show=chat.show_aside, asking=chat.login
     ) as client:
@@ -158,7 +158,7 @@ def _converse(chat: Chat, portal: BlockingPortal) -> None:
 
 
 def read_line(prompt: str) -> str:
-    """As `input`, but where stdout is no terminal, the prompt is on stderr: stdout has the answers."""
+    """As `input`, but if stdout is not a terminal, the prompt goes to stderr: stdout has only the answers."""
     if not sys.stdout.isatty():
         print(prompt, end="", file=sys.stderr, flush=True)
         prompt = ""
@@ -167,7 +167,7 @@ def read_line(prompt: str) -> str:
 
 def next_line(read: Callable[[str], str] = read_line) -> str | None:
     """What the person types, or None at the end. Ctrl-C drops the line, and a second one ends the conversation."""
-    for hint in (AGAIN, ""):
+    for hint in (CTRL_C_HINT, ""):
         try:
             return read(PROMPT)
         except EOFError:
@@ -180,7 +180,7 @@ def next_line(read: Callable[[str], str] = read_line) -> str | None:
 
 @contextmanager
 def _stopped_by_ctrl_c(chat: Chat, portal: BlockingPortal) -> Iterator[None]:
-    """Ctrl-C stops the turn that runs meanwhile."""
+    """In the block, Ctrl-C stops the turn."""
     before = signal.signal(signal.SIGINT, lambda *_: portal.start_task_soon(chat.stop))
     try:
         yield
@@ -198,17 +198,17 @@ class Chat:
 
     def __init__(self, make: Callable[..., Model], transcript: Transcript, options: Options) -> None:
         self.messages: list[SamplingMessage] = []
-        self.decide = decision(options, self.asking(ask_in_terminal))
+        self.approve = approver(options, self.with_keyboard(ask_in_terminal))
         self._model = make(on_delta=self._on_delta)
         self._transcript = transcript
         self._options = options
-        self._approvals: CallApprovals[ProposedCall] = CallApprovals(self.decide)
+        self._approvals: CallApprovals[ProposedCall] = CallApprovals(self.approve)
         self._keyboard = Semaphore(1)  # taken while the person types a prompt, and by each question
-        self._login: CancelScope | None = None
-        self._scope: CancelScope | None = None
-        self._asked: SamplingRequest | None = None
-        self._said = ""  # the text of the answer that is being written
-        self._running: list[ToolUseContent] = []
+        self._login_scope: CancelScope | None = None
+        self._turn_scope: CancelScope | None = None
+        self._request: SamplingRequest | None = None  # the one that the model answers in this turn
+        self._said = ""  # the text of its answer so far
+        self._running: list[ToolUseContent] = []  # the calls of its answer
 
     async def turn(self, prompt: str) -> ExitCode:
         """Answer *prompt*, and print what happens. Returns `ExitCode.OK` only if the answer is complete.
@@ -218,73 +218,73 @@ class Chat:
         steps: list[Step] = []
         failure: Exception | None = None
         result: LoopResult | None = None
-        asked = UserMessage(prompt)
+        user_message = UserMessage(prompt)
         self._keyboard.release()
         self._transcript.resume()
-        with CancelScope() as self._scope:
+        with CancelScope() as self._turn_scope:
             try:
                 result = await run_tool_loop(
                     self._ask,
-                    messages=[*self.messages, asked],
+                    messages=[*self.messages, user_message],
                     tools=[self.client],
                     system_prompt=self._options.system,
                     max_tokens=self._options.max_tokens,
-                    approve=self._approve,
+                    approve=self._approve_call,
                     max_turns=MAX_TURNS,
                     timeout=math.inf,
                     tool_timeout=self._options.timeout or Limits().timeout,
                     on_turn=partial(self._add, steps),
                 )
-            except (McpError, ValueError) as exc:  # the latter if the server's tools cannot be offered
+            except (McpError, ValueError) as exc:  # ValueError: the server's tools cannot be offered
                 failure = exc
-        self._scope = None
+        self._turn_scope = None
         self._transcript.end_text()
         if result is not None:
             self.messages = result.messages
-            code = self._end(result)
+            code = self._finish(result)
         elif failure is not None:
-            self._keep(asked, steps, "This answer failed.")
+            self._keep_unfinished(user_message, steps, "This answer failed.")
             self._transcript.aside(partial(print_error, str(failure)))
             code = ExitCode.of(failure)
         else:
-            self._keep(asked, steps, "The user stopped this answer.")
+            self._keep_unfinished(user_message, steps, "The user stopped this answer.")
             self._transcript.note("Stopped.")
             code = ExitCode.INTERRUPTED
         await self.begin_prompt()
         return code
 
     async def begin_prompt(self) -> None:
-        """Leave the keyboard to the person, once no question is open any more. The next turn takes it back."""
+        """Leave the keyboard to the person when no question is open any more. The next turn takes it back."""
         await self._keyboard.acquire()
         self._transcript.pause()
 
     def stop(self) -> None:
-        """Stop the turn, and a login, which the connection itself may need."""
-        for scope in (self._scope, self._login):
+        """Stop the turn, and a login, which may run in a task of the connection and not in the turn."""
+        for scope in (self._turn_scope, self._login_scope):
             if scope is not None:
                 scope.cancel()
 
-    def asking(self, ask: Callable[[RequestT], Awaitable[AnswerT]]) -> Callable[[RequestT], Awaitable[AnswerT]]:
-        """*ask*, which asks the person in the terminal: when no prompt is typed there, and nothing is printed."""
+    def with_keyboard(self, ask: Callable[[RequestT], Awaitable[AnswerT]]) -> Callable[[RequestT], Awaitable[AnswerT]]:
+        """*ask*, which asks the person in the terminal, but only while no prompt is typed and nothing is printed."""
 
-        async def asks(request: RequestT) -> AnswerT:
+        async def ask_alone(request: RequestT) -> AnswerT:
             async with self._question():
                 return await ask(request)
 
-        return asks
+        return ask_alone
 
     @asynccontextmanager
     async def login(self) -> AsyncIterator[None]:
-        """For a login: as any question, it waits while a prompt is typed.
+        """Log in inside of the block, which begins when no prompt is typed any more.
 
         Raises:
-            LoginFailed: The person has stopped it.
+            LoginFailed: The person stopped it.
         """
         async with self._question():
-            with CancelScope() as self._login:
+            with CancelScope() as self._login_scope:
                 yield
-            if self._login.cancelled_caught:
-                from mcp_host.auth import LoginFailed  # here, because only what has an authorization imports it
+            if self._login_scope.cancelled_caught:
+                from mcp_host.auth import LoginFailed  # here, because importing it takes a while
 
                 raise LoginFailed("the login was stopped", "access_denied")
 
@@ -298,7 +298,7 @@ class Chat:
                 self._transcript.resume()
 
     async def answer_server(self, request: SamplingRequest) -> CreateMessageResult:
-        """Answer a request of the server for the model."""
+        """Send a request of the server to the model."""
         self._transcript.server_asks(request)
         return await self._model(request)
 
@@ -306,12 +306,12 @@ class Chat:
         """Print what the server logs."""
         self._transcript.aside(partial(print_aside, text))
 
-    async def _approve(self, call: ProposedCall) -> Allow | Deny:
-        """Tools that are allowed for the session are allowed in later turns, too."""
+    async def _approve_call(self, call: ProposedCall) -> Allow | Deny:
+        """Decide on a call. A tool that is allowed for the session is allowed in later turns, too."""
         return await self._approvals.decide(call, call.tool, session=self)
 
     async def _ask(self, request: SamplingRequest) -> CreateMessageResult:
-        self._asked, self._said, self._running = request, "", []
+        self._request, self._said, self._running = request, "", []
         answer = await self._model(request)
         if not self._said:  # the model does not stream
             self._said = answer.text
@@ -326,7 +326,7 @@ class Chat:
         return answer
 
     def _on_delta(self, delta: Delta) -> None:
-        if delta.request is self._asked:  # else it answers the server
+        if delta.request is self._request:  # not one of the server
             self._said += delta.text
             self._transcript.text(delta.text)
 
@@ -336,7 +336,7 @@ class Chat:
         for call in step.calls:
             self._transcript.result(call)
 
-    def _end(self, result: LoopResult) -> ExitCode:
+    def _finish(self, result: LoopResult) -> ExitCode:
         note = NOTES.get(result.stop_reason or "")
         if self.messages[-1].role == "user":  # the answer is empty
             self.messages.append(AssistantMessage("(no answer)"))
@@ -349,14 +349,15 @@ class Chat:
             self._transcript.usage(result.usage)
         return ExitCode.OK if note is None else ExitCode.MODEL_ERROR
 
-    def _keep(self, asked: SamplingMessage, steps: list[Step], why: str) -> None:
-        """Keep what was said and done in a turn without an end, so that every call has its result, and an answer is last.
+    def _keep_unfinished(self, user_message: SamplingMessage, steps: list[Step], why: str) -> None:
+        """Keep what was said and done in a turn that did not end. If that is nothing, the turn is dropped.
 
-        A turn in which nothing was said or done is dropped.
+        Providers require a result of every call, and an answer before the next prompt. So calls that may still run
+        become text.
         """
         if not (steps or self._said or self._running):
             return
         names = ", ".join(use.name for use in self._running)
         note = f"({why} It called {names}, which may have run.)" if names else f"({why})"
         kept = [message for step in steps for message in step.messages]
-        self.messages += [asked, *kept, AssistantMessage(f"{self._said}\n{note}".strip())]
+        self.messages += [user_message, *kept, AssistantMessage(f"{self._said}\n{note}".strip())]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO, TypeAlias, TypeVar, assert_never
 
 from mcp_host.cli.arguments import NAME, TAKE_MODEL, Options
 from mcp_host.cli.connection import connected
-from mcp_host.cli.models import decision, make_model
+from mcp_host.cli.models import approver, make_model
 from mcp_host.cli.output import Printer, UsageError, as_json, near, print_error, status_line, writing
 from mcp_host.cli.parameters import MAX_PARAMETERS, details, filled_in, parameters, prompt_schema, read_arguments
 from mcp_host.cli.pins import what_changed
@@ -82,7 +82,7 @@ async def run(options: Options) -> Report:
 
     async with connected(
         options,
-        sampling=None if model is None else Sampling(with_tools=model, approve=decision(options)),
+        sampling=None if model is None else Sampling(with_tools=model, approve=approver(options)),
         elicitation=_elicitation(),
         tools=None if options.pins is None else ToolPolicy(pins=ToolPins(file=options.pins, on_changed=keep)),
     ) as client:  # not restarted: a command makes its calls once

@@ -14,7 +14,7 @@ from anyio import IncompleteRead, fail_after, open_process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from mcp_host.cli.arithmetic import Model
-from mcp_host.cli.models import Decide
+from mcp_host.cli.models import Approver
 from mcp_host.cli.output import Printer, as_json
 from mcp_host.client.client import Client
 from mcp_host.errors import ConnectFailed
@@ -37,8 +37,8 @@ def server_script() -> Path:
     return installed if installed.exists() else Path(__file__).parents[3] / "examples" / SERVER
 
 
-async def run(model: Model, approve: Decide, printer: Printer) -> None:
-    """Call the same tool over both transports, each in one era, and print every message."""
+async def run(model: Model, approve: Approver, printer: Printer) -> None:
+    """Call the same tool over stdio and over HTTP, in one era each, and print every message."""
     script = server_script()
     printer.line("1. Over stdio, with a handshake: the server is a child process", "bold")
     printer.line(f"   python {SERVER}", "dim")
@@ -58,7 +58,7 @@ async def run(model: Model, approve: Decide, printer: Printer) -> None:
 
 @asynccontextmanager
 async def _http_server(script: Path) -> AsyncIterator[str]:
-    """Run the example over HTTP; yields its URL, which it prints first."""
+    """Run the example server over HTTP. It prints its URL first, which is yielded."""
     async with await open_process([sys.executable, str(script), "--http"], stdin=DEVNULL, stderr=None) as process:
         assert process.stdout is not None, "it is a pipe by default"
         try:
@@ -96,7 +96,7 @@ STATELESS = Headings(
 
 
 async def _call(
-    transport: Transport, era: str, headings: Headings, model: Model, approve: Decide, printer: Printer
+    transport: Transport, era: str, headings: Headings, model: Model, approve: Approver, printer: Printer
 ) -> None:
     sampling = Sampling(with_tools=PrintingModel(model, printer, headings), approve=approve)
     async with Client(transport, sampling=sampling, era=era) as client:

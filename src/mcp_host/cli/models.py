@@ -1,4 +1,4 @@
-"""The model that ``--model`` names, and who decides whether a server may use it and whether it may call tools."""
+"""The model that ``--model`` names, and the approver of its calls and of servers' requests for it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from mcp_host.errors import CallDenied, quoted
 from mcp_host.sampling import Allow, Deny, ProposedCall, SamplingRequest
 from mcp_host.sampling.terminal import ask_in_terminal
 
-Decide: TypeAlias = Callable[[SamplingRequest | ProposedCall], Awaitable[Allow | Deny]]
-"""Decides on a request of a server for the model, or on a call of the model."""
+Approver: TypeAlias = Callable[[SamplingRequest | ProposedCall], Awaitable[Allow | Deny]]
+"""Allows or denies a request of a server for the model, or a call that the model makes."""
 
 NO_PERSON = "this client has no terminal to ask its user in"
 DENIED = "is denied, because there is no terminal to ask in; --yes allows it"
 
 
 def make_model(name: str, **options: object) -> Model:
-    """The model that is called *name*: a built-in one, or one of a provider, whose adapter gets the *options*.
+    """The model called *name*: a built-in one, or one of a provider, whose adapter gets the *options*.
 
     Raises:
         UsageError: There is no such provider, its SDK is not installed, or it has no key.
@@ -36,8 +36,8 @@ def make_model(name: str, **options: object) -> Model:
         raise UsageError(str(exc)) from exc
 
 
-def decision(options: Options, ask: Decide = ask_in_terminal) -> Decide:
-    """Who decides: the person at the terminal, by *ask*, but with ``--yes`` all is allowed.
+def approver(options: Options, ask: Approver = ask_in_terminal) -> Approver:
+    """*ask*, which asks the person at the terminal. With ``--yes`` all is allowed; without a terminal it is denied.
 
     Built-in models cost nothing, so servers need no approval for them.
     """
@@ -51,10 +51,10 @@ async def _allow(request: SamplingRequest | ProposedCall, /) -> Allow:
 
 
 async def _deny(request: SamplingRequest | ProposedCall, /) -> Deny:
-    """Deny what no person can be asked about, and say so.
+    """Deny a request of a server, and say so on stderr.
 
     Raises:
-        CallDenied: It is a call of the model. Without it, the model would not do what it was asked to do.
+        CallDenied: It is a call of the model, which cannot do what it was asked to do without it.
     """
     match request:
         case ProposedCall(name=name):

@@ -20,9 +20,9 @@ LINES_SHOWN = 6
 
 
 class Transcript:
-    """Prints a conversation: the model's text to *answers*, all else by *printer*.
+    """Prints a conversation: the model's text to *answers*, everything else with *printer*.
 
-    While the person types a prompt or the answer to a question, it prints nothing: what comes is printed afterwards.
+    While the person types a prompt or the answer to a question, it prints nothing. What comes is printed afterwards.
     """
 
     def __init__(self, answers: TextIO, printer: Printer) -> None:
@@ -59,11 +59,11 @@ class Transcript:
         self._field("error" if call.result.is_error else "result", f"{name}: {shown}", "cyan")
 
     def content(self, text: str) -> None:
-        """Something in an answer that is no text."""
+        """A part of an answer that is not text."""
         self._field("answer", text)
 
     def server_asks(self, request: SamplingRequest) -> None:
-        """The server's request for the model goes to the model."""
+        """A request of the server goes to the model."""
         self._field("model", f"asked by {excerpt(request.server, NAME_SHOWN)}", "cyan")
 
     def note(self, text: str) -> None:
@@ -71,22 +71,22 @@ class Transcript:
         self.aside(partial(self._printer.line, text, "dim"))
 
     def usage(self, usage: Mapping[str, float]) -> None:
-        """The tokens that a turn has used."""
+        """The tokens that a turn used."""
         if "inputTokens" in usage and "outputTokens" in usage:
             self.note(f"({usage['inputTokens']:,.0f} tokens in, {usage['outputTokens']:,.0f} out)")
 
     def aside(self, write: Callable[[], None]) -> None:
-        """Call *write*, which prints whole rows, at the beginning of a row."""
+        """Call *write*, which prints whole rows, after the row of the model's text is ended."""
         self._print(self._end_text)
         self._print(write)
 
     def pause(self) -> None:
-        """Print nothing: the person types something. As often as it is called, `resume` has to be."""
+        """Print nothing while the person types something. Each call needs one of `resume`."""
         self._end_text()
         self._pauses += 1
 
     def resume(self) -> None:
-        """Print what has come meanwhile, and go on."""
+        """Undo one `pause`. After the last, print what came meanwhile."""
         self._pauses -= 1
         if not self._pauses:
             waiting, self._waiting = self._waiting, []
@@ -119,7 +119,7 @@ class Transcript:
                 self._answers.flush()
 
     def _stream(self) -> StreamedText:
-        """On a terminal, every row of the model's text is indented, so that none looks like ours."""
+        """On a terminal, every row of the model's text is indented, so that it cannot look like one of ours."""
         if not self._answers.isatty():
             return StreamedText()
         columns = shutil.get_terminal_size().columns
