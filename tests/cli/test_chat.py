@@ -660,7 +660,7 @@ def test_a_local_server_needs_no_key(url: str, piped: Piped, serve: Serve) -> No
             "mcp-host: the SDK anthropic finds no key: set the environment variable ANTHROPIC_API_KEY",
         ),
         ("athropic:claude", "mcp-host: there is no provider 'athropic'; did you mean 'anthropic'?"),
-        ("anthropic:", "mcp-host: 'anthropic:' names no model of anthropic"),
+        ("anthropic:", "mcp-host: 'anthropic:' names no model: write anthropic:NAME"),
     ],
     ids=["no key", "no provider", "no name"],
 )

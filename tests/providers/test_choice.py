@@ -187,7 +187,7 @@ async def test_a_request_for_which_no_model_is_allowed_is_refused() -> None:
 def test_allowing_a_model_that_is_not_there_is_an_error() -> None:
     models = Models([says("large")], allow=lambda request: ["large", "lagre"])
 
-    with pytest.raises(ValueError, match=r"^allow names lagre: there is no such model$"):
+    with pytest.raises(ValueError, match=r"^allow names lagre, but the models are large$"):
         models.choose(request())
 
 
@@ -280,8 +280,8 @@ async def test_the_oldest_of_4096_tool_calls_is_forgotten() -> None:
         ),
         (lambda: Model(never, name="m", cost=1.5), ValueError, r"^cost of m must be from 0 to 1, not 1\.5$"),
         (lambda: Model(never, name="m", speed=float("nan")), ValueError, r"^speed of m must be from 0 to 1, not nan$"),
-        (lambda: Model(never, name=""), ValueError, r"^a model has a name, and a list of other names: '', \(\)$"),
-        (lambda: Model(never, name="m", aliases="gpt"), ValueError, r"^a model has a name, .*: 'm', 'gpt'$"),
+        (lambda: Model(never, name=""), ValueError, r"^name must be a text, and aliases a list .*: '', \(\)$"),
+        (lambda: Model(never, name="m", aliases="gpt"), ValueError, r"^name must be a text, .*: 'm', 'gpt'$"),
         (lambda: Models([Model("m", name="m")]), TypeError, r"^the handler of m has to be a function"),  # type: ignore[arg-type]  # the test
         (lambda: Models([never]), TypeError, r"^Models takes a list of Model, such as Models\(.*\), not function$"),  # type: ignore[list-item]  # as above
         (lambda: Models(SMALL), TypeError, r"^Models takes a list of Model, such as Models\(.*\), not Model$"),  # type: ignore[arg-type]  # as above

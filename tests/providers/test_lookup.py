@@ -179,8 +179,8 @@ KNOWN = "anthropic, openai, openai-chat, gemini, ollama, pydantic-ai"
         ),
         ("", f"'' names no provider: write anthropic:claude-sonnet-5, for instance; the providers are {KNOWN}"),
         (":m", f"':m' names no provider: write anthropic:m, for instance; the providers are {KNOWN}"),
-        ("anthropic:", "'anthropic:' names no model of anthropic"),
-        ("pydantic-ai:", "'pydantic-ai:' names no model of pydantic-ai"),
+        ("anthropic:", "'anthropic:' names no model: write anthropic:NAME"),
+        ("pydantic-ai:", "'pydantic-ai:' names no model: write pydantic-ai:NAME"),
         ("pydantic-ai:acme:m", "pydantic-ai: Unknown model: acme:m"),
     ],
 )

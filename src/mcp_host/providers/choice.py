@@ -1,4 +1,4 @@
-"""Choosing among several models, by the preferences of the server and within what the host allows.
+"""Choosing among several models: by the server's preferences, among the models that the host allows.
 
 "Hints are advisory—clients make final model selection" (client/sampling, Model Preferences).
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import KW_ONLY, dataclass
+from math import isnan
 from typing import TypeAlias
 
 from mcp_host.errors import ProviderError, quoted
@@ -32,14 +33,14 @@ AllowModels: TypeAlias = Callable[[SamplingRequest], Collection[str]]
 class Model:
     """One model to choose, and what you know of it.
 
-    *handler* asks it. *cost*, *speed* and *intelligence* compare it with the other models, on a scale from 0 to 1 of
-    your own: at *cost* 1 it is the most expensive, at *speed* 1 the fastest, at *intelligence* 1 the most capable.
+    *handler* asks it. *cost*, *speed* and *intelligence* compare it with your other models, from 0 to 1: at *cost* 1 it
+    is the most expensive, at *speed* 1 the fastest, at *intelligence* 1 the most capable.
 
     A server's hints match *name* and *aliases*. "Clients MAY map hints to equivalent models from different
     providers": list those as aliases.
 
     Raises:
-        ValueError: A number is not between 0 and 1, or a name is empty.
+        ValueError: A number is not from 0 to 1, a name is empty, or *aliases* is one text.
     """
 
     handler: Handler
@@ -55,10 +56,12 @@ class Model:
             if not 0 <= getattr(self, scale) <= 1:
                 raise ValueError(f"{scale} of {self.name} must be from 0 to 1, not {getattr(self, scale)}")
         if isinstance(self.aliases, str) or not all([self.name, *self.aliases]):
-            raise ValueError(f"a model has a name, and a list of other names: {self.name!r}, {self.aliases!r}")
+            raise ValueError(
+                f"name must be a text, and aliases a list of texts, none of them empty: {self.name!r}, {self.aliases!r}"
+            )
 
     def matches(self, hint: str) -> bool:
-        """Whether *hint* is a part of one of its names, in upper or lower case."""
+        """Whether *hint* is a part of its name or of an alias. Case does not matter."""
         return any(hint.casefold() in name.casefold() for name in (self.name, *self.aliases))
 
 
@@ -71,7 +74,7 @@ class Choice:
 
 
 class Models:
-    """A sampling handler that chooses one of *models* for each request: no server can name another.
+    """A sampling handler that chooses one of *models* for each request. Servers get no other model.
 
     >>> models = Models([
     ...     Model(small, name="claude-haiku-5", cost=0.1, speed=0.9, intelligence=0.5),
@@ -79,21 +82,20 @@ class Models:
     ... ])
     ... sampling = Sampling(with_tools=models, approve=always)
 
-    The first of the server's hints that is a part of a model's name decides. If it is a part of several, or there is
-    none, the server's priorities do: each is a weight from 0 to 1, of low cost, of speed and of intelligence. Among
-    equals, and without priorities, the first in your list is chosen.
+    The first of the server's hints that is a part of a model's name or alias decides. If it matches several models, or
+    none matches, the server's priorities decide: they are weights from 0 to 1, of low cost, of speed and of intelligence.
+    Among equals, and without priorities, the first in your list is chosen.
 
-    A tool loop stays with its model: a request with the results of tool calls goes to the model that made the calls, for
-    the same connection (`SamplingRequest.session`).
-    So does its reasoning, which no other model can read.
+    A tool loop stays with its model, as no other can read its reasoning: a request with the results of tool calls goes
+    to the model that made the calls, on the same connection (`SamplingRequest.session`).
 
     *allow* restricts the models of a request, for instance by its server. With *fallback*, a request whose provider
     fails for the moment (`ProviderError.transient`) goes to the next best model, unless a tool loop is under way. Text
-    that *on_delta* of the first model has shown by then is not taken back.
+    that the first model has passed to *on_delta* by then is not taken back.
 
     Raises:
         ValueError: There is no model, or two have the same name.
-        TypeError: *models* is no list of `Model`, or a handler or *allow* cannot be called.
+        TypeError: *models* is not a list of `Model`, or a handler or *allow* cannot be called.
     """
 
     def __init__(self, models: Sequence[Model], *, allow: AllowModels | None = None, fallback: bool = False) -> None:
@@ -116,15 +118,15 @@ class Models:
             check_plain(allow, argument="allow", shape="(request: SamplingRequest) -> list[str]")
         self._allow = allow
         self._fallback = fallback
-        self._callers: dict[tuple[object, str, str], str] = {}  # the model that made a call, see `_call_key`
+        self._made_by: dict[tuple[object, str, str], str] = {}  # the names of models, by `_call_key`; the oldest first
 
     def choose(self, request: SamplingRequest) -> Choice:
-        """The model that *request* goes to. It asks nothing and changes nothing: an approver may show it.
+        """The model that *request* goes to. No model is asked and nothing changes, so an approver can show it.
 
         Raises:
             InputRefused: *allow* leaves no model.
-            ValueError: *allow* names a model that is not there.
-            TypeError: *allow* returns no list of names.
+            ValueError: *allow* names a model that is not in the list.
+            TypeError: *allow* does not return a list of names.
         """
         [best, *_], why = self._ranked(request)
         return Choice(best, f"{best.name}: {why}")
@@ -137,16 +139,17 @@ class Models:
             Exception: What the handler of the model raises.
         """
         subject = log_subject(request.server)
-        models, why = self._ranked(request)
-        logger.debug("%s: %s: %s", subject, models[0].name, why)
-        for model in models[:-1] if self._fallback else ():
+        ranked, why = self._ranked(request)
+        logger.debug("%s: %s: %s", subject, ranked[0].name, why)
+        *first, last = ranked if self._fallback else ranked[:1]
+        for model in first:
             try:
                 return await self._ask(model, request)
             except ProviderError as exc:
                 if not exc.transient:
                     raise
                 logger.warning("%s: %s failed, so the next model is asked: %s", subject, model.name, exc)
-        return await self._ask(models[-1 if self._fallback else 0], request)
+        return await self._ask(last, request)
 
     def _ranked(self, request: SamplingRequest) -> tuple[list[Model], str]:
         """The models that *request* may go to, best first, and why the first is."""
@@ -156,20 +159,20 @@ class Models:
             _check_items(allowed_names, str, "allow has to return a list of names")
             names = set(allowed_names)
             if unknown := sorted(names - self._models.keys()):
-                raise ValueError(f"allow names {', '.join(unknown)}: there is no such model")
+                raise ValueError(f"allow names {', '.join(unknown)}, but the models are {', '.join(self._models)}")
             allowed = [model for model in allowed if model.name in names]
         if not allowed:
             request.refuse(NOT_ALLOWED)
-        caller = self._caller(request)
-        if caller in allowed:
-            return [caller], "it made the tool calls whose results are here"
+        maker = self._maker(request)
+        if maker in allowed:
+            return [maker], "it made the tool calls whose results are here"
         return rank(allowed, request.model_preferences or ModelPreferences())
 
-    def _caller(self, request: SamplingRequest) -> Model | None:
+    def _maker(self, request: SamplingRequest) -> Model | None:
         """The model that made the tool calls whose results end the conversation."""
         for block in request.messages[-1].content:
             if isinstance(block, ToolResultContent):
-                name = self._callers.get(_call_key(request, block.tool_use_id))
+                name = self._made_by.get(_call_key(request, block.tool_use_id))
                 if name is not None:
                     return self._models[name]
         return None
@@ -180,14 +183,14 @@ class Models:
             answer = request.reply(answer, model=model.name)
         for block in answer.content:
             if isinstance(block, ToolUseContent):
-                self._callers[_call_key(request, block.id)] = model.name
-        while len(self._callers) > MAX_CALLS:
-            del self._callers[next(iter(self._callers))]
+                self._made_by[_call_key(request, block.id)] = model.name
+        while len(self._made_by) > MAX_CALLS:
+            del self._made_by[next(iter(self._made_by))]
         return answer
 
 
 def _check_items(value: object, kind: type, wanted: str) -> None:
-    """Check that *value* is a collection of *kind*. A text is none of texts.
+    """Check that *value* is a collection of *kind*. One text is not a collection of texts.
 
     Raises:
         TypeError: It is not. The text says what is *wanted*.
@@ -200,12 +203,12 @@ def _check_items(value: object, kind: type, wanted: str) -> None:
 
 
 def _call_key(request: SamplingRequest, id: str) -> tuple[object, str, str]:
-    """A tool call: its connection, the name of its server, and its id. Servers choose their names themselves."""
+    """A tool call: its connection, its server and its id. Servers choose their names, so two may have the same."""
     return (request.session, request.server, id)
 
 
 def rank(models: Sequence[Model], preferences: ModelPreferences) -> tuple[list[Model], str]:
-    """*models* with those that a server prefers first, and why the first of them is. Equals stay in their order."""
+    """*models*, those that a server prefers first, and why the first is first. Equals stay in their order."""
     if len(models) == 1:
         return list(models), "the only model that is allowed"
     weights = {
@@ -222,7 +225,7 @@ def rank(models: Sequence[Model], preferences: ModelPreferences) -> tuple[list[M
     hints = [hint.name.strip() for hint in preferences.hints or () if hint.name and hint.name.strip()]
 
     def place(model: Model) -> int:
-        """The first hint that matches."""
+        """The index of the first hint that matches."""
         return next((place for place, hint in enumerate(hints) if model.matches(hint)), len(hints))
 
     ranked = sorted(models, key=lambda model: (place(model), -score(model)))
@@ -238,5 +241,5 @@ def rank(models: Sequence[Model], preferences: ModelPreferences) -> tuple[list[M
 
 
 def _weight(priority: float | None) -> float:
-    """A server's priority, from 0 to 1: other numbers mean the nearer of them, and none or nan mean 0."""
-    return min(1.0, max(0.0, priority)) if priority is not None and priority == priority else 0.0
+    """A server's priority, limited to 0 to 1. None and NaN count as 0."""
+    return min(1.0, max(0.0, priority)) if priority is not None and not isnan(priority) else 0.0

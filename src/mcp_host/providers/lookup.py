@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib import import_module
 from os import environ
@@ -15,7 +15,7 @@ from mcp_host.providers.adapter import ProviderModel
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """How to make the client and the adapter of one provider. Nothing is imported before it is needed."""
+    """How to make the client and the adapter of one provider. The modules are imported when a model is made."""
 
     sdk: str
     """The module of the SDK."""
@@ -28,34 +28,44 @@ class Provider:
     keys: Sequence[str] = ()
     """The environment variables that may have the key."""
     credentials: Sequence[str] = ()
-    """Attributes of the client, one of which is set if it has a key: for an SDK that does not say so until it is used."""
+    """Attributes of the client, one of which is set if it has a key: for an SDK that makes a client without one."""
     base_url: str = ""
-    """The environment variable with the URL of another server of the same API, such as a local one, which may need no key."""
+    """The environment variable with the URL of another server, such as a local one, which may need no key."""
 
 
-OPENAI_KEYS = ("OPENAI_API_KEY",)
+OPENAI = Provider(
+    sdk="openai",
+    client="AsyncOpenAI",
+    adapter="openai_responses.OpenAIModel",
+    package="openai",
+    keys=("OPENAI_API_KEY",),
+    base_url="OPENAI_BASE_URL",
+)
 
 PROVIDERS = {
     "anthropic": Provider(
-        *("anthropic", "AsyncAnthropic", "anthropic.AnthropicModel", "anthropic"),
+        sdk="anthropic",
+        client="AsyncAnthropic",
+        adapter="anthropic.AnthropicModel",
+        package="anthropic",
         keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
         credentials=("api_key", "auth_token", "credentials"),
     ),
-    "openai": Provider(
-        *("openai", "AsyncOpenAI", "openai_responses.OpenAIModel", "openai", OPENAI_KEYS), base_url="OPENAI_BASE_URL"
-    ),
-    "openai-chat": Provider(
-        *("openai", "AsyncOpenAI", "openai_chat.OpenAIChatModel", "openai", OPENAI_KEYS), base_url="OPENAI_BASE_URL"
-    ),
+    "openai": OPENAI,
+    "openai-chat": replace(OPENAI, adapter="openai_chat.OpenAIChatModel"),
     "gemini": Provider(
-        *("google.genai", "Client", "gemini.GeminiModel", "google-genai"), keys=("GEMINI_API_KEY", "GOOGLE_API_KEY")
+        sdk="google.genai",
+        client="Client",
+        adapter="gemini.GeminiModel",
+        package="google-genai",
+        keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
     ),
-    "ollama": Provider("ollama", "AsyncClient", "ollama.OllamaModel", "ollama"),
+    "ollama": Provider(sdk="ollama", client="AsyncClient", adapter="ollama.OllamaModel", package="ollama"),
 }
 
 PYDANTIC_AI = "pydantic-ai"
 
-LIKENESS = 0.75  # of a name to the one that is suggested: that of "nope" to "openai" is 0.6
+MIN_SIMILARITY = 0.75  # of a name and the one that is suggested; "nope" and "openai" have 0.6
 
 
 def model(name: str, /, **arguments: Any) -> ProviderModel:
@@ -65,39 +75,40 @@ def model(name: str, /, **arguments: Any) -> ProviderModel:
     ``pydantic-ai:groq:llama-4`` is any model of pydantic-ai by the name that it has there.
 
     The client is made here by the provider's SDK, which has to be installed and reads its own environment variables:
-    ``ANTHROPIC_API_KEY``, ``OPENAI_API_KEY``, ``OPENAI_BASE_URL``, ``GEMINI_API_KEY``, ``OLLAMA_HOST`` and so on. Another server at
-    ``OPENAI_BASE_URL``, such as a local one, may do without a key.
+    ``ANTHROPIC_API_KEY``, ``OPENAI_API_KEY``, ``OPENAI_BASE_URL``, ``GEMINI_API_KEY``, ``OLLAMA_HOST`` and so on.
+    With ``OPENAI_BASE_URL``, no key is needed: a local server may work without one.
     *arguments* are those of the adapter: `options`, `stream` and so on.
 
     ``async with model(...) as m:`` closes the client at the end. A program that uses the model until it exits need not.
 
     Raises:
-        TypeError: *name* is no text.
-        ValueError: There is no such provider, its name is missing, or the SDK finds no key. The text says which
-            variable to set.
+        TypeError: *name* is not a text.
+        ValueError: *name* has no known provider or no model, or the SDK finds no key. The text says what to write, or
+            which variable to set.
         ImportError: The SDK is not installed. The text says how to install it.
     """
     if not isinstance(name, str):
         raise TypeError(f"name has to be a text such as anthropic:claude-sonnet-5, not {type(name).__name__}")
-    prefix, colon, its_name = name.partition(":")
-    if not colon or not its_name or prefix not in (*PROVIDERS, PYDANTIC_AI):
-        raise ValueError(_no_such_model(name, prefix if colon else ""))
+    prefix, colon, model_name = name.partition(":")
+    if not colon or not model_name or prefix not in (*PROVIDERS, PYDANTIC_AI):
+        raise ValueError(_unknown_name(name, prefix if colon else ""))
     if prefix == PYDANTIC_AI:
-        return _pydantic_ai_model(its_name, **arguments)
+        return _pydantic_ai_model(model_name, **arguments)
     client = _client(PROVIDERS[prefix])
     module, _, adapter = PROVIDERS[prefix].adapter.partition(".")
     make: Callable[..., ProviderModel] = getattr(import_module(f"mcp_host.providers.{module}"), adapter)
-    return make(client, its_name, **arguments)
+    return make(client, model_name, **arguments)
 
 
-def _no_such_model(name: str, prefix: str) -> str:
+def _unknown_name(name: str, prefix: str) -> str:
+    """What is wrong with *name*, and what to write."""
     known = [*PROVIDERS, PYDANTIC_AI]
     listed = f"the providers are {', '.join(known)}"
     if prefix in known:
-        return f"{quoted(name)} names no model of {prefix}"
+        return f"{quoted(name)} names no model: write {prefix}:NAME"
     if not prefix:
         return f"{quoted(name)} names no provider: write anthropic:{name.strip(':') or 'claude-sonnet-5'}, for instance; {listed}"
-    near = "".join(f"; did you mean {match!r}?" for match in get_close_matches(prefix, known, 1, LIKENESS))
+    near = "".join(f"; did you mean {match!r}?" for match in get_close_matches(prefix, known, 1, MIN_SIMILARITY))
     return f"there is no provider {quoted(prefix)}{near or f': {listed}'}"
 
 
@@ -105,7 +116,7 @@ def _client(provider: Provider) -> object:
     """The client of the SDK, made from the environment."""
     client: object = None
     has_key = any(environ.get(key) for key in provider.keys)
-    # Another server may need no key. The SDK does not do without one.
+    # A local server may need no key, but the SDK requires one.
     arguments = {"api_key": "none"} if environ.get(provider.base_url) and not has_key else {}
     try:
         client = getattr(import_module(provider.sdk), provider.client)(**arguments)
@@ -129,9 +140,9 @@ def _pydantic_ai_model(name: str, **arguments: Any) -> ProviderModel:
     except ImportError as exc:
         raise ImportError("pydantic-ai is not installed: pip install pydantic-ai-slim") from exc
     try:
-        its_model = infer_model(name)
+        pydantic_ai_model = infer_model(name)
     except ImportError as exc:  # its text says what to install
         raise ImportError(f"pydantic-ai: {exc}") from exc
     except UserError as exc:
         raise ValueError(f"pydantic-ai: {exc}") from exc
-    return PydanticAIModel(its_model, **arguments)
+    return PydanticAIModel(pydantic_ai_model, **arguments)
