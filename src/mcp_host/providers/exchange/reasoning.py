@@ -1,17 +1,16 @@
-"""Reasoning that has to be sent back: kept here under an opaque key, so that it never crosses the wire.
+"""Reasoning that providers want back: kept in the host under a random key, so that servers never see it.
 
-A provider's turn with thinking, signatures or reasoning items is kept when its calls go to the server, and found when
-they come back with their results:
+A turn of the model with thinking, signatures or reasoning items is kept when its calls go to the server. It is restored
+when they come back with their results:
 
-======================  ===============================================================================
-the key                 128 random bits: in the ``_meta`` of each tool use ("These fields are preserved to enable
-                        caching", the schema), and in its id, for servers that drop ``_meta``
-it works for            the connection, the caller and the model that it was made for, and for one turn of a request
-what came back          has to say what was sent: texts, calls, images; but it may be split over several messages,
-                        have no empty texts, and other ids
-it is forgotten         with the call that it belongs to, where that is known; unused for *max_age*; and the least
-                        recently used first beyond *max_bytes* or *max_turns*, of which one connection has a quarter
-======================  ===============================================================================
+=====================  ================================================================================
+the key                128 random bits: in the ``_meta`` of each tool use ("These fields are preserved to enable
+                       caching", the schema), and in its id, for servers that drop ``_meta``
+who gets the turn      the connection, the server, the caller and the model that it was made for, once in a request
+what may differ        the ids, empty texts, and how the turn is split over messages; not its texts, calls and images
+when it is forgotten   when the call that it belongs to ends, where that is known; after *max_age* without use; and the
+                       least recently used first, beyond *max_bytes* or *max_turns*, or a quarter for a connection
+=====================  ================================================================================
 """
 
 from __future__ import annotations
@@ -43,22 +42,22 @@ ID = re.compile("call_([0-9a-f]{32})_[0-9]+")
 MAX_AGE = 3600.0  # seconds without use: a person may have to approve the calls
 MAX_BYTES = 64 * 1024 * 1024
 MAX_TURNS = 4096
-SHARES = 4  # one connection may fill a quarter: it cannot make the store forget the turns of all others
+SHARES = 4  # one connection may fill a quarter, so that it cannot push out the turns of all others
 
 FORGOTTEN = "the reasoning of its tool calls is no longer known to this client, which does not go on without it"
 UNMARKED = "its tool calls have lost the key to their reasoning, and this client does not go on without it"
 ALTERED = "it is not what the model said, and this client does not go on with an altered history"
 
 AlteredHistory: TypeAlias = Literal["continue", "refuse"]
-"""What happens to a request whose reasoning cannot be restored, because it is forgotten, or the history is altered."""
+"""If reasoning is forgotten, or the history is altered: "continue" without the reasoning, or "refuse" the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A request, its turns by the index of their message, and the messages that lost theirs.
+    """A request, its restored turns by the index of their message, and the indexes of messages whose turn is lost.
 
-    The ids of the turns' calls are the provider's, or those that the server has, where the provider gave none or repeats
-    one. So they may differ from those in the turn.
+    The calls of restored turns, and their results, have the provider's ids. Where the provider gave no id, or repeats
+    one, they keep the server's, which may differ from those in the turn.
     """
 
     request: SamplingRequest
@@ -89,14 +88,29 @@ class _Visible:
         return cls(text, others)
 
 
-@dataclass(slots=True)
-class _Kept:
-    """One turn. What may be changed by others is kept as JSON."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Owner:
+    """What a turn is kept for: no other connection, server, caller or model gets it."""
 
-    belongs_to: tuple[str, str, str]
-    """The server, the provider and the model."""
     session: object
     caller: object
+    names: tuple[str, str, str]
+    """The server, the provider and the model."""
+
+    @classmethod
+    def of(cls, request: SamplingRequest, belongs_to: tuple[str, str]) -> _Owner:
+        caller = None if request.outer is None else request.outer.caller
+        return cls(request.session, caller, (request.server, *belongs_to))
+
+    def is_same(self, other: _Owner) -> bool:
+        return self.session is other.session and self.caller is other.caller and self.names == other.names
+
+
+@dataclass(slots=True)
+class _Kept:
+    """One turn. What others may change is kept as JSON."""
+
+    owner: _Owner
     call: weakref.ref[Any] | None
     text: str
     others: str
@@ -113,23 +127,19 @@ class _Kept:
     def __post_init__(self) -> None:
         self.size = len(self.text.encode()) + len(self.others) + len(self.turn.encode())
 
-    def is_of(self, session: object, owner: tuple[str, ...], caller: object) -> bool:
-        """Whether it was made for this connection, this server and model, and this caller."""
-        return self.belongs_to == owner and self.session is session and self.caller is caller
-
 
 class ReasoningStore:
-    """Keeps turns with reasoning for one or several adapters. In memory.
+    """Keeps turns with reasoning in memory, for one or several adapters.
 
-    A turn is forgotten with the call of yours that it belongs to (`SamplingRequest.outer`), *max_age* seconds after its
-    last use, and, the least recently used first, if there are more than *max_turns*, or of more than *max_bytes* as JSON.
-    One connection to a server may fill a quarter of both. *clock* tells the seconds.
+    A turn is forgotten when the call of yours that it belongs to ends (`SamplingRequest.outer`), and *max_age* seconds
+    after its last use. Beyond *max_turns*, or *max_bytes* of JSON, the least recently used turns are forgotten first. One
+    connection to a server may fill a quarter of both. *clock* returns the time in seconds.
 
-    A turn is restored for the connection that it was made for (`SamplingRequest.session`), once in a request. After a
-    client has connected again, a server that goes on with its conversation finds its earlier reasoning forgotten.
+    A turn is restored only for the connection that it was made for (`SamplingRequest.session`), and once in a request.
+    After a client has reconnected, a server can continue its conversation, but without the earlier reasoning.
 
     Raises:
-        TypeError, ValueError: A limit is no number, or not positive.
+        TypeError, ValueError: A limit is not a positive number.
     """
 
     def __init__(
@@ -149,8 +159,8 @@ class ReasoningStore:
         self._clock = clock
         self._turns: dict[str, _Kept] = {}  # the least recently used first
         self._bytes = 0
-        # A call may end in any thread, and in the middle of anything: then its turns are removed in one step, and
-        # their sizes are subtracted later.
+        # A call may end in any thread and at any point. Its turns are then removed in one step each; their sizes are
+        # put here, and subtracted later.
         self._freed: deque[int] = deque()
 
     def __len__(self) -> int:
@@ -171,8 +181,8 @@ class ReasoningStore:
     ) -> list[SamplingMessageContentBlock]:
         """Keep *turn*, the provider's JSON of *content*. Returns the content with the ids and ``_meta`` to send.
 
-        The ids of the tool uses in *content* are the provider's; "" stands for none. *belongs_to* are the provider
-        and the model.
+        The ids of the tool uses in *content* are the provider's; "" stands for none. *belongs_to* is the provider and
+        the model.
         """
         key = secrets.token_hex(16)
         seen = _Visible.of(content)
@@ -188,10 +198,8 @@ class ReasoningStore:
         called = [block.name for block in content if isinstance(block, ToolUseContent)]
         outer = request.outer
         kept = _Kept(
-            belongs_to=(request.server, *belongs_to),
-            session=request.session,
-            caller=None if outer is None else outer.caller,
-            call=None if outer is None else weakref.ref(outer.weak_key, lambda _: self._end(key)),
+            owner=_Owner.of(request, belongs_to),
+            call=None if outer is None else weakref.ref(outer.weak_key, lambda _: self._end_call(key)),
             text=seen.text,
             others=json.dumps(seen.others),
             blocks=len(seen.others),
@@ -210,19 +218,17 @@ class ReasoningStore:
     def restore(
         self, request: SamplingRequest, *, belongs_to: tuple[str, str], names: ToolNames, altered: AlteredHistory
     ) -> Restored:
-        """*request* with the provider's ids, and its turns.
+        """*request* with its turns restored, and with the provider's ids.
 
         Raises:
             InputRefused: A turn is forgotten, altered, or has lost its key, and *altered* is "refuse".
         """
         messages = request.messages
         keys = [_keys(message) for message in messages]
-        owner = (request.server, *belongs_to)
-        caller = None if request.outer is None else request.outer.caller
+        owner = _Owner.of(request, belongs_to)
         if altered == "refuse":
-            turns_kept = list(self._turns.items())  # a copy: a call may end meanwhile
-            ours = {key: kept for key, kept in turns_kept if kept.is_of(request.session, owner, caller)}
-            _check_keys(messages, keys, ours)
+            all_turns = list(self._turns.items())  # a copy: a call may end meanwhile
+            _check_unmarked(messages, keys, {key: kept for key, kept in all_turns if kept.owner.is_same(owner)})
         if not any(keys):
             return Restored(request)
         self._shrink()
@@ -237,10 +243,10 @@ class ReasoningStore:
                 written.append(_with_native_ids(message, native))
                 continue
             [key, *others] = keys[index]
-            # Calls of several turns in one message, and one turn that is there twice, are no history of the model's.
+            # The model never wrote the calls of several turns into one message, or the same turn twice.
             is_one_turn = not others and key not in used
-            kept = self._find(key, request.session, owner, caller) if is_one_turn else None
-            first = len(written) if kept is None else _begin(kept, message, written)
+            kept = self._find(key, owner) if is_one_turn else None
+            first = len(written) if kept is None else _start_of_turn(kept, message, written)
             content = [block for part in (*written[first:], message) for block in part.content]
             if kept is None or not _is_unaltered(kept, content, names):
                 if altered == "refuse":
@@ -260,18 +266,18 @@ class ReasoningStore:
         params = request.params.model_copy(update={"messages": written})
         return Restored(replace(request, params=params), turns, frozenset(lost))
 
-    def _find(self, key: str, session: object, owner: tuple[str, ...], caller: object) -> _Kept | None:
+    def _find(self, key: str, owner: _Owner) -> _Kept | None:
         kept = self._turns.get(key)
-        if kept is None or not kept.is_of(session, owner, caller):
+        if kept is None or not kept.owner.is_same(owner):
             return None
-        if self._turns.pop(key, None) is not None:  # its call has not ended meanwhile
-            self._turns[key] = kept
+        if self._turns.pop(key, None) is not None:  # else its call has ended meanwhile
+            self._turns[key] = kept  # now the most recently used
         kept.used_at = self._clock()
         return kept
 
     def _shrink_share(self, session: object) -> None:
-        """Forget the turns of a connection beyond its share, but for its last."""
-        own = [(key, kept) for key, kept in list(self._turns.items()) if kept.session is session]
+        """Forget the oldest turns of a connection that has more than its share, but not its last."""
+        own = [(key, kept) for key, kept in list(self._turns.items()) if kept.owner.session is session]
         size, turns = sum(kept.size for _, kept in own), len(own)
         for key, kept in own[:-1]:
             if size <= self._max_bytes / SHARES and turns <= self._max_turns / SHARES:
@@ -291,17 +297,17 @@ class ReasoningStore:
             self._forget(key)
 
     def _forget(self, key: str) -> None:
-        if (kept := self._turns.pop(key, None)) is not None:  # its call has not ended meanwhile
+        if (kept := self._turns.pop(key, None)) is not None:  # else its call has ended meanwhile
             self._bytes -= kept.size
 
-    def _end(self, key: str) -> None:
+    def _end_call(self, key: str) -> None:
         kept = self._turns.pop(key, None)
         if kept is not None:
             self._freed.append(kept.size)
 
 
 def _keys(message: SamplingMessage) -> list[str]:
-    """The keys in a message; "" for a tool use without one beside others."""
+    """The keys in a message, each once, with "" for tool uses without one; empty if no tool use has a key."""
     keys: dict[str, None] = {}
     for block in message.content:
         if isinstance(block, ToolUseContent):
@@ -313,11 +319,15 @@ def _keys(message: SamplingMessage) -> list[str]:
     return list(keys) if keys.keys() - {""} else []
 
 
-def _check_keys(messages: Sequence[SamplingMessage], keys: Sequence[Sequence[str]], turns: Mapping[str, _Kept]) -> None:
-    """Check that no message without a key has the calls of one of *turns*: the server has dropped it.
+def _check_unmarked(
+    messages: Sequence[SamplingMessage], keys: Sequence[Sequence[str]], turns: Mapping[str, _Kept]
+) -> None:
+    """Check that no message without keys has the calls of one of *turns*, whose key the server then has dropped.
+
+    Turns whose key is in another message do not count: the model may have made the same calls again without reasoning.
 
     Raises:
-        InputRefused: One has. A turn whose key is in another message may have been made again without reasoning.
+        InputRefused: One has.
     """
     unmarked = [index for index, message in enumerate(messages) if message.tool_uses and not keys[index]]
     if not unmarked:  # the usual case: no turn has to be read
@@ -329,8 +339,8 @@ def _check_keys(messages: Sequence[SamplingMessage], keys: Sequence[Sequence[str
             raise InputRefused(INVALID_PARAMS, f"messages[{index}]: {UNMARKED}")
 
 
-def _begin(kept: _Kept, message: SamplingMessage, before: Sequence[SamplingMessage]) -> int:
-    """The index in *before* of the first message of a turn, which may have texts and images in messages before its calls."""
+def _start_of_turn(kept: _Kept, message: SamplingMessage, before: Sequence[SamplingMessage]) -> int:
+    """The index in *before* of the first message of a turn: texts and images may be in messages before its calls."""
     first = len(before)
     seen = _Visible.of(message.content)
     text, blocks = len(seen.text), len(seen.others)
@@ -354,7 +364,7 @@ def _is_unaltered(kept: _Kept, content: Sequence[SamplingMessageContentBlock], n
 
 
 def _native_ids(uses: Sequence[str], ids: Sequence[str | None], taken: set[str]) -> dict[str, str]:
-    """The provider's ids of the calls of a turn, by those that the server has: each id once in a request."""
+    """The provider's ids of a turn's calls, by the server's. Each is used once in a request: *taken* are those used."""
     native: dict[str, str] = {}
     for use, id in zip(uses, ids, strict=True):
         if id is not None and id not in taken:
@@ -364,7 +374,7 @@ def _native_ids(uses: Sequence[str], ids: Sequence[str | None], taken: set[str])
 
 
 def _with_native_ids(message: SamplingMessage, native: Mapping[str, str]) -> SamplingMessage:
-    """*message* with the provider's ids, of the turn itself or of the results that follow it."""
+    """*message* with the provider's ids, in calls and in results."""
     if not native:
         return message
     content: list[SamplingMessageContentBlock] = []
