@@ -9,8 +9,8 @@ rule          for
 `gemini`      the parameters of a function at Google: an object at the root, and the keywords that Gemini reads
 ============  ==============================================================================================
 
-A rewritten schema of a function may allow more than the tool does, because the server checks the arguments. The
-alternatives that it no longer has are in its description, for the model.
+A rewritten schema of a function may allow more than the tool does, because the server checks the arguments. What it
+no longer says is in its description, for the model.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from mcp_host.providers.exchange.names import NameRule, with_name
-from mcp_host.sampling.structured.inlining import NAMED, ONE, inlined
+from mcp_host.sampling.structured.inlining import NAMED_SUBSCHEMAS, SUBSCHEMAS, inlined
 
 Schema: TypeAlias = dict[str, Any]
 
-AT_ROOT = ("allOf", "anyOf", "oneOf", "not", "enum", "const", "if", "then", "else")
+NOT_AT_ROOT = ("allOf", "anyOf", "oneOf", "not", "enum", "const", "if", "then", "else")
 """OpenAI: "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level"."""
 
 # "input_schema does not support oneOf, allOf, or anyOf at the top level"
 # "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'": those at the top level
-NOT_AT_ANTHROPIC = frozenset({"allOf", "anyOf", "oneOf"})
+NOT_AT_ANTHROPIC_ROOT = frozenset({"allOf", "anyOf", "oneOf"})
 ANTHROPIC_PROPERTIES = NameRule(re.compile("[a-zA-Z0-9_.-]{1,64}"), re.compile("[^a-zA-Z0-9_.-]"), 64)
 
 # https://developers.openai.com/api/docs/guides/structured-outputs#supported-schemas
@@ -43,10 +43,8 @@ STRICT_KEYWORDS = frozenset(
     }
 )
 STRICT_FORMATS = frozenset({"date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid"})
-NO_RULES = frozenset(
-    {"$comment", "$schema", "default", "deprecated", "discriminator", "examples", "readOnly", "writeOnly"}
-)
-SAYS_NOTHING = frozenset({"$comment", "$schema", "deprecated", "discriminator", "readOnly", "writeOnly"})
+NOT_FOR_MODELS = frozenset({"$comment", "$schema", "deprecated", "discriminator", "readOnly", "writeOnly"})
+DROPPED_IN_STRICT = NOT_FOR_MODELS | {"default", "examples"}  # strict mode refuses them; they restrict nothing
 # The limits of the first models with strict mode. Newer ones take more; a larger schema is sent as a function.
 STRICT_LEVELS = 5
 STRICT_PROPERTIES = 100
@@ -67,23 +65,23 @@ KEYWORD_TYPES: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("allOf", "anyOf", "enum", "oneOf", "required"), list),
     **dict.fromkeys(("$ref", "description", "format", "pattern", "title"), str),
 }
-TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
+TYPE_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 
 
 def function(schema: Schema) -> Schema:
     """The parameters of a function, for OpenAI and those that follow it.
 
-    The alternatives of the root are merged: an argument of any of them is allowed, and those of all are required.
+    The alternatives of the root are merged: an argument of any of them is allowed, and required if all require it.
 
     Raises:
         ValueError: The schema refers to something that it does not have.
     """
-    if not set(schema).isdisjoint({*AT_ROOT, "$ref"}):
-        schema = inlined(schema)  # what is to be merged must be here
+    if not set(schema).isdisjoint({*NOT_AT_ROOT, "$ref"}):
+        schema = inlined(schema)  # the alternatives to merge may be references
     root = _each(schema, _accepted)
     properties, required = _members(root)
-    said = {name: root[name] for name in AT_ROOT if name in root and name != "allOf"}
-    kept = {name: value for name, value in root.items() if name not in (*AT_ROOT, "$ref", "$schema", "required")}
+    said = {name: root[name] for name in NOT_AT_ROOT if name in root and name != "allOf"}
+    kept = {name: value for name, value in root.items() if name not in (*NOT_AT_ROOT, "$ref", "$schema", "required")}
     if said:
         note = f"The arguments also have to conform to this JSON Schema: {json.dumps(said, ensure_ascii=False)}"
         kept["description"] = "\n".join(filter(None, [kept.get("description"), note]))
@@ -92,7 +90,7 @@ def function(schema: Schema) -> Schema:
 
 
 def anthropic(schema: Schema) -> Schema:
-    """The input of a tool, for Anthropic. `anthropic_names` says which properties have other names.
+    """The input of a tool, for Anthropic. `anthropic_names` returns the properties that get another name.
 
     Raises:
         ValueError: The schema refers to something that it does not have.
@@ -112,12 +110,12 @@ def anthropic(schema: Schema) -> Schema:
 
 
 def anthropic_names(schema: Schema) -> dict[str, str]:
-    """The names of Anthropic for the properties of *schema* that have one there, which the arguments of calls have, too."""
+    """The other names of properties that Anthropic does not take as they are. The arguments of calls have them, too."""
     return _property_names(_with_object_root(schema))
 
 
 def _with_object_root(schema: Schema) -> Schema:
-    if schema.get("type") == "object" and NOT_AT_ANTHROPIC.isdisjoint(schema):
+    if schema.get("type") == "object" and NOT_AT_ANTHROPIC_ROOT.isdisjoint(schema):
         return _each(schema, _well_formed)
     return function(schema)
 
@@ -130,7 +128,7 @@ def _property_names(schema: Schema) -> dict[str, str]:
 
 
 def gemini(schema: Schema) -> Schema:
-    """The parameters of a function, for Gemini. Other keywords than those that it reads are in the descriptions.
+    """The parameters of a function, for Gemini. Keywords that it does not read are moved to the descriptions.
 
     Raises:
         ValueError: The schema refers to something that it does not have.
@@ -144,7 +142,7 @@ def _read_by_gemini(part: Schema) -> Schema:
     written = {name: value for name, value in part.items() if name in GEMINI_KEYWORDS}
     if "const" in part:
         written.setdefault("enum", [part["const"]])
-    told = {name: value for name, value in part.items() if name not in {*GEMINI_KEYWORDS, *SAYS_NOTHING, "const"}}
+    told = {name: value for name, value in part.items() if name not in {*GEMINI_KEYWORDS, *NOT_FOR_MODELS, "const"}}
     if told:
         note = f"This JSON Schema applies, too: {json.dumps(told, ensure_ascii=False)}"
         written["description"] = "\n".join(filter(None, [part.get("description"), note]))
@@ -152,7 +150,7 @@ def _read_by_gemini(part: Schema) -> Schema:
 
 
 def _accepted(part: Schema) -> Schema:
-    """A subschema without what OpenAI refuses in any place: spellings of older drafts, and arrays without items."""
+    """A subschema without what OpenAI refuses at any level: spellings of older drafts, and arrays without items."""
     written = _well_formed(part)
     if isinstance(written.get("items"), list):  # a tuple, before 2020-12
         written |= {"prefixItems": written["items"], "items": written.pop("additionalItems", {})}
@@ -165,7 +163,7 @@ def _accepted(part: Schema) -> Schema:
 
 
 def _well_formed(part: Schema) -> Schema:
-    """The keywords whose value is of the right type. Another, such as ``required: true`` of draft 3, means nothing."""
+    """A subschema without keywords whose value has the wrong type, such as ``required: true`` of draft 3."""
     written: Schema = {
         name: value for name, value in part.items() if isinstance(value, KEYWORD_TYPES.get(name, object))
     }
@@ -191,7 +189,7 @@ def _members(part: Schema) -> tuple[Schema, list[str]]:
 
 
 def _merged(several: Sequence[Schema], keyword: str) -> Schema:
-    """The properties of *several* objects. Those of one name are under *keyword*, each once."""
+    """The properties of *several* objects. If a name has different schemas, they are a list under *keyword*."""
     if len(several) == 1:
         return several[0]
     found: dict[str, dict[str, Any]] = {}
@@ -206,10 +204,10 @@ def _merged(several: Sequence[Schema], keyword: str) -> Schema:
 
 
 def strict(schema: Schema) -> Schema | None:
-    """The schema for OpenAI's strict mode; None if it cannot say the same there.
+    """The schema for OpenAI's strict mode; None if strict mode cannot express it.
 
-    An object must name its properties and require all of them, and it gets no others. So what conforms to the result
-    conforms to *schema*.
+    Objects must name and require all properties, and the result forbids others. So what conforms to the result conforms
+    to *schema*.
 
     Raises:
         ValueError: The schema refers to something that it does not have.
@@ -232,12 +230,10 @@ def strict(schema: Schema) -> Schema | None:
 
 
 def _strict_part(part: Schema) -> Schema:
-    written = {name: value for name, value in _well_formed(part).items() if name not in NO_RULES}
-    values = (
-        written["enum"] if isinstance(written.get("enum"), list) else [written["const"]] if "const" in written else []
-    )
-    if "type" not in written and values and all(type(value) in TYPES for value in values):
-        kinds = list(dict.fromkeys(TYPES[type(value)] for value in values))
+    written = {name: value for name, value in _well_formed(part).items() if name not in DROPPED_IN_STRICT}
+    values = written.get("enum", [written["const"]] if "const" in written else [])
+    if "type" not in written and values and all(type(value) in TYPE_NAMES for value in values):
+        kinds = list(dict.fromkeys(TYPE_NAMES[type(value)] for value in values))
         written["type"] = kinds[0] if len(kinds) == 1 else kinds
     if "object" in _types(written):
         written.setdefault("additionalProperties", False)
@@ -282,13 +278,14 @@ def _each(part: Schema, rewrite: Callable[[Schema], Schema]) -> Schema:
     """*part* and all its subschemas, rewritten. A subschema that is true or false becomes an object."""
     written = rewrite(part)
     for name, value in written.items():
-        if name in NAMED and isinstance(value, dict):
+        if name in NAMED_SUBSCHEMAS and isinstance(value, dict):
             written[name] = {key: _each(_as_object(child), rewrite) for key, child in value.items()}
-        elif name in ONE and isinstance(value, list):
+        elif name in SUBSCHEMAS and isinstance(value, list):
             written[name] = [_each(_as_object(child), rewrite) for child in value]
-        elif name in ONE and isinstance(value, dict):
+        elif name in SUBSCHEMAS and isinstance(value, dict):
             written[name] = _each(value, rewrite)
-        elif name in ONE and isinstance(value, bool) and "dditional" not in name and "unevaluated" not in name:
+        elif name in SUBSCHEMAS and isinstance(value, bool) and not name.startswith(("additional", "unevaluated")):
+            # All providers take true and false in ``additionalProperties`` and the like.
             written[name] = _as_object(value)
     return written
 
@@ -299,9 +296,9 @@ def _as_object(part: object) -> Schema:
 
 def _children(part: Schema) -> Iterable[Schema]:
     for name, value in part.items():
-        if name in NAMED and isinstance(value, dict):
+        if name in NAMED_SUBSCHEMAS and isinstance(value, dict):
             yield from value.values()
-        elif name in ONE:
+        elif name in SUBSCHEMAS:
             yield from [child for child in (value if isinstance(value, list) else [value]) if isinstance(child, dict)]
 
 

@@ -17,14 +17,18 @@ Schema: TypeAlias = dict[str, Any]
 MAX_PARTS = 2_000  # subschemas of the result: references that double at each level would make it huge
 MAX_REFERENCES = 200  # different ones that are followed: which of them are part of a cycle takes quadratic time
 
-ONE = frozenset(  # keywords with a subschema, or with a list of them
+SUBSCHEMAS = frozenset(
     {
         *("additionalItems", "additionalProperties", "allOf", "anyOf", "contains", "contentSchema", "else", "if"),
         *("items", "not", "oneOf", "prefixItems", "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"),
     }
 )
+"""Keywords with a subschema, or with a list of them."""
+
 DEFINITIONS = ("$defs", "definitions")
-NAMED = frozenset({"dependentSchemas", "patternProperties", "properties", *DEFINITIONS})  # with subschemas by name
+NAMED_SUBSCHEMAS = frozenset({"dependentSchemas", "patternProperties", "properties", *DEFINITIONS})
+"""Keywords with subschemas by name."""
+
 ANNOTATIONS = frozenset(
     {"$comment", "default", "deprecated", "description", "examples", "readOnly", "title", "writeOnly"}
 )
@@ -83,9 +87,9 @@ def _subschemas(schema: object, *, definitions: bool = False) -> Iterator[Schema
             continue
         yield part
         for name, value in part.items():
-            if name in NAMED and isinstance(value, dict) and (definitions or name not in DEFINITIONS):
+            if name in NAMED_SUBSCHEMAS and isinstance(value, dict) and (definitions or name not in DEFINITIONS):
                 todo += value.values()
-            elif name in ONE:
+            elif name in SUBSCHEMAS:
                 todo += value if isinstance(value, list) else [value]
 
 
@@ -152,9 +156,9 @@ class _Writer:
         return _both(self._write(self._targets[reference]), written)
 
     def _value(self, name: str, value: Any) -> Any:
-        if name in NAMED and isinstance(value, dict):
+        if name in NAMED_SUBSCHEMAS and isinstance(value, dict):
             return {key: self._write(part) for key, part in value.items()}
-        if name in ONE:
+        if name in SUBSCHEMAS:
             return [self._write(part) for part in value] if isinstance(value, list) else self._write(value)
         return value
 
