@@ -818,7 +818,8 @@ async def test_an_sdk_without_the_method_below_its_streams_is_one_error_that_say
         await GeminiModel(sdk, "gemini-3-pro", stream=True)(prompt().request)
 
     assert str(raised.value) == (
-        "gemini: this release of the SDK has no _api_client._build_request, which this adapter needs; an earlier one has"
+        "gemini: this release of the SDK has no _api_client._build_request, which this adapter needs: "
+        "install an earlier one"
     )
 
 

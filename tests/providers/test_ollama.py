@@ -534,5 +534,5 @@ async def test_an_sdk_without_the_method_below_chat_is_one_error_that_says_so(st
         await OllamaModel(SimpleNamespace(chat=print), "qwen3", stream=stream)(ASKED.request)
 
     assert str(raised.value) == (
-        "ollama: this release of the SDK has no _request, which this adapter needs; an earlier one has"
+        "ollama: this release of the SDK has no _request, which this adapter needs: install an earlier one"
     )

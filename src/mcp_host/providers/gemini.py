@@ -37,8 +37,8 @@ from pydantic_core import to_json
 from mcp_host.errors import ProviderError, SamplingError
 from mcp_host.providers.adapter import ProviderModel
 from mcp_host.providers.exchange import schemas
-from mcp_host.providers.exchange.clients import Sdk
-from mcp_host.providers.exchange.failures import READING, Unfinished, code_among, private, status_in, stream_of
+from mcp_host.providers.exchange.clients import Sdk, private_method
+from mcp_host.providers.exchange.failures import READING, Unfinished, code_among, status_in, stream_of
 from mcp_host.providers.exchange.names import NameRule
 from mcp_host.providers.exchange.replies import (
     Call,
@@ -654,7 +654,7 @@ class GeminiModel(ProviderModel):
     def _private(self, name: str) -> Callable[..., Any]:
         """A method below the public ones, whose streams drop what the SDK does not know, and cannot be closed while a
         thread waits for them."""
-        return private(self._client, f"_api_client.{name}", PROVIDER)
+        return private_method(self._client, f"_api_client.{name}", PROVIDER)
 
 
 def _path(model: str, *, is_vertex: bool) -> str:

@@ -28,8 +28,8 @@ from pydantic_core import from_json
 from mcp_host.errors import SamplingError
 from mcp_host.providers.adapter import Arguments, ProviderModel
 from mcp_host.providers.exchange import schemas
-from mcp_host.providers.exchange.clients import Sdk
-from mcp_host.providers.exchange.failures import Unfinished, Unreadable, private
+from mcp_host.providers.exchange.clients import Sdk, private_method
+from mcp_host.providers.exchange.failures import Unfinished, Unreadable
 from mcp_host.providers.exchange.names import NameRule
 from mcp_host.providers.exchange.replies import (
     Call,
@@ -402,4 +402,4 @@ class OllamaModel(ProviderModel):
 
     @property
     def _ask(self) -> Callable[..., Any]:
-        return private(self._client, "_request", PROVIDER)
+        return private_method(self._client, "_request", PROVIDER)

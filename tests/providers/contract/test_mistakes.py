@@ -50,7 +50,9 @@ async def test_an_option_that_is_no_json_is_a_mistake(adapter: Adapter, how: dic
     async with adapter.open(NO_SERVER, "sk-secret") as make:
         model = make(options={"extra_body": {"x": object()}}, **how)
 
-        with pytest.raises(ProviderError, match=r": the request has a value that is no JSON: look at the options$"):
+        with pytest.raises(
+            ProviderError, match=r": the request has a value that JSON does not have: look at the options$"
+        ):
             await ask(model)
 
 

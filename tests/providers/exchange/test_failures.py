@@ -176,8 +176,11 @@ def test_a_connection_that_failed_after_a_redirection_is_named_by_where_it_went(
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        (f"ftp://api.example.com/{SECRET}", "APIConnectionError at api.example.com:? (its URL is none of HTTP)"),
-        (SECRET, "APIConnectionError (its URL is none of HTTP)"),
+        (
+            f"ftp://api.example.com/{SECRET}",
+            "APIConnectionError at api.example.com:? (its URL does not begin with http:// or https://)",
+        ),
+        (SECRET, "APIConnectionError (its URL does not begin with http:// or https://)"),
     ],
     ids=["another scheme", "none"],
 )

@@ -1,11 +1,15 @@
-"""Whether an object is the client that an adapter calls: a mistake shows when the adapter is made, not at the first request."""
+"""What adapters need of an SDK's client: a check when the adapter is made, and private methods. No SDK is imported."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import iscoroutinefunction, unwrap
 from operator import attrgetter
 from types import FunctionType, MethodType
+from typing import Any
+
+from mcp_host.errors import ProviderError
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +22,10 @@ class Sdk:
     """The public method of the client that asks the model. It may have dots."""
 
     def check(self, client: object) -> None:
-        """Refuse what is no client, and a blocking one.
+        """Check that *client* is an asynchronous client.
 
         Raises:
-            TypeError: It is one of these. The text says what to pass.
+            TypeError: It is not. The text says what to pass.
         """
         if isinstance(client, type):
             raise TypeError(f"client is the class {client.__name__}: pass an object of it, such as {self.client}")
@@ -35,9 +39,23 @@ class Sdk:
             raise TypeError(f"client is a blocking {type(client).__name__}: pass an async one, such as {self.client}")
 
     def _is_blocking(self, method: object) -> bool:
-        """Whether a method of the SDK itself is known to be no coroutine function. Of those of others, some return awaitables."""
+        """Whether it is a method of the SDK and not a coroutine function. Methods of others may return awaitables."""
         if not isinstance(method, FunctionType | MethodType):
             return False
         function = unwrap(method)
         package = str(getattr(function, "__module__", "")).partition(".")[0]
         return package == self.client.partition(".")[0] and not iscoroutinefunction(function)
+
+
+def private_method(client: object, name: str, provider: str) -> Callable[..., Any]:
+    """A private method of an SDK's client, where no public one does the same. *name* may have dots.
+
+    Raises:
+        ProviderError: This release of the SDK does not have it.
+    """
+    try:
+        method: Callable[..., Any] = attrgetter(name)(client)
+    except AttributeError:
+        problem = f"this release of the SDK has no {name}, which this adapter needs: install an earlier one"
+        raise ProviderError(provider, problem) from None
+    return method

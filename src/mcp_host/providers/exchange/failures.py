@@ -1,28 +1,26 @@
 """Failures of a provider and its SDK, as one error.
 
-No SDK is imported: its exceptions are known by what they have, and by the names of their classes.
+No SDK is imported: exceptions are recognized by their attributes and by the names of their classes.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from json import JSONDecodeError
-from operator import attrgetter
 from socket import gaierror
 from ssl import SSLCertVerificationError, SSLError
-from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic_core import from_json
 
 from mcp_host.errors import McpError, ProviderError, excerpt
 
-CODE = re.compile(  # short words without digits: a key of an API is none
+CODE = re.compile(  # words without digits, so that an API key never matches
     r"(?=.{2,64}$)([a-z]{1,20}([_.][a-z]{1,20})*"  # rate_limit_error
     r"|[A-Z]{1,20}(_[A-Z]{1,20})*"  # RESOURCE_EXHAUSTED
     r"|([A-Z][a-z]{2,20}){1,6})"  # DeploymentNotFound
@@ -33,35 +31,37 @@ OVERLOADED = frozenset(
         *("server_error", "rate_limit_exceeded"),  # OpenAI
     }
 )
-"""Codes of errors in the middle of a stream, where the status was 200 already."""
+"""Codes of transient errors in the middle of a stream, whose HTTP status was 200."""
 
 CONNECTION_ERRORS = ("ConnectionError", "Timeout", "TimeoutError", "TransportError")
-"""How the names of their classes end."""
+"""How the names of the classes of connection errors end."""
 
-NO_URL = "UnsupportedProtocol"  # httpx calls it a TransportError, but it does not change by itself
+WRONG_SCHEME = "UnsupportedProtocol"  # httpx's; a TransportError, but asking again does not help
 
 STREAMS = ("text/event-stream", "application/vnd.amazon.eventstream")
-"""The types of streams: the second is Bedrock's."""
+"""The content types of streams; the second is Bedrock's."""
 
-NOT_FOUND = "is the model's name right, and the client's base URL?"  # of a 404: its body may say, but is not repeated
+NOT_FOUND = (
+    "is the model's name right, and the client's base URL?"  # after a 404, whose body may say more but is not repeated
+)
 
 BAD_HEADER = "a header, such as the key, has a character that HTTP does not allow"
 MISUSED = "is the client the SDK's async one, and do its method and the API take the options?"
 
 PORTS = {"http": 80, "https": 443}
 
-MAX_SECONDS = 7 * 24 * 3600.0  # a longer time is no answer to "when may I ask again"
+MAX_SECONDS = 7 * 24 * 3600.0  # of `retry_after`; longer times are cut
 
 NOT_PARSED = (
     *("JSONDecodeError", "UnicodeDecodeError", "ValidationError", "UnknownApiResponseError"),
     *("APIResponseValidationError", "UnexpectedModelBehavior"),
     "RecursionError",  # requests are checked for their depth before
 )
-"""What SDKs raise for a reply that is none of the API's."""
+"""What SDKs raise for a reply that is not in the API's format."""
 
 
 class Unfinished(Exception):
-    """A reply without the end of its answer."""
+    """A reply that ends before its answer does."""
 
 
 class Empty(Unfinished):
@@ -69,7 +69,7 @@ class Empty(Unfinished):
 
 
 class Unreadable(Exception):
-    """A reply that is none of the API's. The cause says more."""
+    """A reply that is not in the API's format. The cause says more."""
 
 
 class _Reading:  # a generator with `contextmanager` is slower, and each event enters it
@@ -84,19 +84,19 @@ class _Reading:  # a generator with `contextmanager` is slower, and each event e
 
 
 READING = _Reading()
-"""What fails inside fails because of the reply that is read.
+"""A context in which a reply is read: any exception there means that it is not in the API's format.
 
 Raises:
-    Unreadable: It is none of the API's.
+    Unreadable: In place of that exception.
 """
 
 
 @contextmanager
 def stream_of(events: object) -> Iterator[None]:
-    """The events of an SDK's stream, or of its response, are read inside.
+    """A context in which all *events* of an SDK's stream, or of its response, are read.
 
     Raises:
-        Unreadable: It has no event, and its type is that of a page, such as a proxy's.
+        Unreadable: There was no event, and the content type is not that of a stream: it may be a proxy's page.
     """
     try:
         yield
@@ -110,10 +110,10 @@ def stream_of(events: object) -> Iterator[None]:
 def provider_error(
     exc: Exception, provider: str, *, is_stream: bool = False, not_found: str = NOT_FOUND
 ) -> ProviderError:
-    """What an SDK or the reading of a reply raised, as the error to raise instead.
+    """The error to raise in place of *exc*, which an SDK or the reading of a reply raised.
 
-    Its text has nothing that the provider or the SDK wrote. That of a failed connection has the host, the port, and
-    the system's reason. A stream that is cut is a failed connection. *not_found* says what to look at after a 404.
+    Its text has nothing that the provider or the SDK wrote. If the connection failed, it has the host, the port and the
+    system's reason. A stream that was cut counts as a failed connection. *not_found* says what to check after a 404.
     """
     if (mistake := next(filter(None, map(_mistake, _chain(exc, with_contexts=False))), None)) is not None:
         return ProviderError(provider, mistake, original=exc)
@@ -152,7 +152,7 @@ def _is_not_parsed(exc: BaseException) -> bool:
 
 
 def _mistake(exc: BaseException) -> str | None:
-    """What the host did wrong, in our words, if *exc* tells: asking again would not help. Its own text may have the key."""
+    """What the host did wrong, if *exc* tells. It is in our words, because those of *exc* may have the key."""
     text = str(exc)
     match exc:
         case RuntimeError() if "client has been closed" in text:
@@ -162,7 +162,7 @@ def _mistake(exc: BaseException) -> str | None:
         case UnicodeEncodeError(encoding="ascii"):
             return BAD_HEADER
         case TypeError() | ValueError() if _is_from(exc, "json.encoder"):
-            return "the request has a value that is no JSON: look at the options"
+            return "the request has a value that JSON does not have: look at the options"
     is_header = type(exc).__name__ == "LocalProtocolError" and text.startswith("Illegal header")
     return BAD_HEADER if is_header else None
 
@@ -170,14 +170,14 @@ def _mistake(exc: BaseException) -> str | None:
 def _unknown_argument(exc: BaseException) -> str | None:
     """What to do with an option that the SDK's method does not take."""
     match = re.search(r"unexpected keyword argument '([^']*)'", str(exc))
-    name = code_among([match[1]]) if match else None  # nothing that looks like a key
+    name = code_among([match[1]]) if match else None  # so it cannot be a key
     return (
         name and f"the SDK's method takes no {name!r}; a field that it does not know belongs in the option extra_body"
     )
 
 
 def _is_from(exc: BaseException, module: str) -> bool:
-    """Whether a module raised it."""
+    """Whether *module* raised it."""
     trace = exc.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -195,24 +195,10 @@ def _is_cut(exc: BaseException | None) -> bool:
             try:
                 from_json(exc.doc, allow_partial=True)
             except ValueError:
-                # Google's SDK takes half of the field's name for an event; and what was cut before the data has none.
+                # Google's SDK parses a cut "data:" as JSON, and an empty text if the stream was cut before it.
                 return "data:".startswith(exc.doc.strip())
             return True
     return _is_cut(exc.__cause__ or exc.__context__)
-
-
-def private(client: object, name: str, provider: str) -> Callable[..., Any]:
-    """The method *name* of an SDK's client, which may have dots, where no public method does the same.
-
-    Raises:
-        ProviderError: This release of the SDK does not have it.
-    """
-    try:
-        method: Callable[..., Any] = attrgetter(name)(client)
-    except AttributeError:
-        problem = f"this release of the SDK has no {name}, which this adapter needs; an earlier one has"
-        raise ProviderError(provider, problem) from None
-    return method
 
 
 def _status(exc: Exception) -> int | None:
@@ -223,7 +209,7 @@ def _status(exc: Exception) -> int | None:
 
 
 def _code(exc: Exception) -> str | None:
-    """The provider's short code: the first that looks like one, of the most exact to the broadest."""
+    """The provider's short code: the first text that looks like one, from the most exact place to the broadest."""
     names = ("error_code", "code", "type", "status")
     found = [getattr(exc, name, None) for name in names]
     found += [error.get(name) for error in _errors(exc) for name in names]
@@ -231,7 +217,7 @@ def _code(exc: Exception) -> str | None:
 
 
 def code_among(values: Iterable[object]) -> str | None:
-    """The first of *values* that looks like a short code of a provider: nothing else that it wrote is repeated."""
+    """The first of *values* that looks like a short code. Nothing else that a provider wrote is repeated."""
     for value in values:
         if isinstance(value, str) and CODE.fullmatch(value) and value != "error":
             return value
@@ -244,7 +230,7 @@ def status_in(value: object) -> int | None:
 
 
 def _errors(exc: Exception) -> Iterator[Mapping[str, object]]:
-    """The provider's JSON of an error, from the inside out."""
+    """The objects in the provider's JSON of an error, the inner one first."""
     for name in ("body", "details"):
         body = getattr(exc, name, None)
         if isinstance(body, Mapping):
@@ -255,11 +241,11 @@ def _errors(exc: Exception) -> Iterator[Mapping[str, object]]:
 
 
 def _retry_after(exc: Exception) -> float | None:
-    # The error of Ollama's SDK has no response. The one of httpx that it was raised from has.
+    # The error of Ollama's SDK has no response; that of httpx, which it was raised from, has one.
     responses = [getattr(error, "response", None) for error in (exc, exc.__context__)]
     headers = next((response.headers for response in responses if response is not None), None)
     found: list[float | None] = []
-    said = getattr(exc, "retry_after", None)  # pydantic-ai has read it
+    said = getattr(exc, "retry_after", None)  # pydantic-ai's errors have it
     if isinstance(said, int | float) and said >= 0:
         found.append(min(float(said), MAX_SECONDS))
     if isinstance(headers, Mapping):
@@ -289,15 +275,15 @@ def _until(value: object) -> float | None:
 
 
 def _is_connection(exc: Exception) -> bool:
-    """Whether the connection failed: the exceptions of SDKs, httpx and Python have names that tell."""
+    """Whether the connection failed. The class names of SDKs, httpx and Python tell."""
     names = {cls.__name__ for cls in type(exc).__mro__}
     return isinstance(exc, OSError) or any(name.endswith(CONNECTION_ERRORS) for name in names)
 
 
 def _wrong_url(exc: BaseException) -> str | None:
     """Why no connection can ever be made to the URL of the client, if *exc* tells."""
-    if type(exc).__name__ == NO_URL:
-        return "its URL is none of HTTP"
+    if type(exc).__name__ == WRONG_SCHEME:
+        return "its URL does not begin with http:// or https://"
     try:
         has_no_port = isinstance(exc, OverflowError) and "port" in str(exc)  # asyncio's
         _ = _url(exc).port
@@ -307,17 +293,18 @@ def _wrong_url(exc: BaseException) -> str | None:
 
 
 def _connection(exc: Exception) -> str:
-    """Where a connection failed, and why, as far as it is known: `` at 127.0.0.1:8080 (Connection refused)``."""
+    """Where a connection failed and why, as far as known: `` at 127.0.0.1:8080 (Connection refused)``."""
     chain = list(_chain(exc))
-    place = next(filter(None, map(_place, reversed(chain))), None)  # the innermost is the last of a redirection
+    place = next(filter(None, map(_place, reversed(chain))), None)  # after redirects, the innermost is the last
     reason = next(filter(None, map(_reason, chain)), None)
     return (f" at {place}" if place else "") + (f" ({reason})" if reason else "")
 
 
 def _chain(exc: BaseException | None, *, with_contexts: bool = True) -> Iterator[BaseException]:
-    """*exc*, and what it was raised from: an error that was taken out of a group may have the group as its context.
+    """*exc* and what it was raised from, the outermost first.
 
-    A context may also be of another request: the one that the caller's ``except`` handles.
+    Contexts count, too: an error that was taken out of a group may have the group as its context. But a context may
+    also belong to another request, in whose ``except`` block the caller is.
     """
     seen: set[int] = set()
     while exc is not None and id(exc) not in seen:
@@ -345,7 +332,7 @@ def _url(exc: BaseException) -> SplitResult:
 
 
 def _reason(exc: BaseException) -> str | None:
-    """Why the system did not connect, in its own words or ours: other texts may have anything in them."""
+    """Why the connection failed, in our words or the system's. Other texts may contain anything."""
     if (wrong_url := _wrong_url(exc)) is not None:
         return wrong_url
     match exc:
