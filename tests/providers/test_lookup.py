@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -160,6 +161,24 @@ def test_an_environment_that_the_sdk_cannot_use_is_told_in_its_words(monkeypatch
 
     with pytest.raises(ValueError, match=r"^the SDK ollama makes no client: .*'port'"):
         model("ollama:qwen4")
+
+
+def test_a_wrong_url_of_a_server_without_a_key_is_told_and_not_a_missing_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:port")
+
+    with pytest.raises(ValueError, match=r"^the SDK openai makes no client: .*'port'"):
+        model("openai-chat:qwen4")
+
+
+def test_a_missing_key_is_named_also_by_an_older_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients of older releases, such as anthropic 0.49, have no attribute ``credentials``."""
+    older = SimpleNamespace(AsyncAnthropic=lambda: SimpleNamespace(api_key=None, auth_token=None))
+    monkeypatch.setitem(sys.modules, "anthropic", older)
+
+    with pytest.raises(
+        ValueError, match=r"^the SDK anthropic finds no key: set the environment variable ANTHROPIC_API"
+    ):
+        model("anthropic:claude-sonnet-5")
 
 
 KNOWN = "anthropic, openai, openai-chat, gemini, ollama, pydantic-ai"

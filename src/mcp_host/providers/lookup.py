@@ -123,9 +123,10 @@ def _client(provider: Provider) -> object:
     except ImportError as exc:
         raise ImportError(f"the SDK {provider.package} is not installed: pip install {provider.package}") from exc
     except Exception as exc:
-        if has_key or not provider.keys:
+        if has_key or arguments or not provider.keys:  # otherwise the missing key is the reason
             raise ValueError(f"the SDK {provider.package} makes no client: {excerpt(str(exc))}") from exc
-    if client is None or (provider.credentials and not any(getattr(client, name) for name in provider.credentials)):
+    found = [getattr(client, name, None) for name in provider.credentials]  # older SDKs do not have all of them
+    if client is None or (found and not any(found)):
         variables = " or ".join(provider.keys)
         raise ValueError(f"the SDK {provider.package} finds no key: set the environment variable {variables}")
     return client
