@@ -299,8 +299,9 @@ def _stop_reason(reply: JSONObject, has_refused: bool, *, has_calls: bool) -> st
 def _is_tied(output: Sequence[JSONObject]) -> bool:
     """Whether an item has one of the fields that OpenAI wants back."""
     for item in output:
-        if not TIED.isdisjoint(item) and any(item.get(name) is not None for name in TIED):
-            return True
+        for name in TIED & item.keys():
+            if item[name] is not None:
+                return True
     return False
 
 
