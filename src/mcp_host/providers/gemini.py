@@ -57,6 +57,7 @@ from mcp_host.providers.exchange.requests import (
     media_type,
     merged,
     no_file,
+    place_of,
     refused,
     result_content,
 )
@@ -329,7 +330,7 @@ def _parts(
             continue
         match block:
             case ImageContent(mime_type=kind, data=data) | AudioContent(mime_type=kind, data=data):
-                parts.append(_file(kind, data, f"messages[{index}]"))
+                parts.append(_file(kind, data, place_of(index)))
             case ToolUseContent():
                 parts.append(_call(block, calls[block.id]))
             case ToolResultContent():
@@ -339,7 +340,7 @@ def _parts(
     if results:
         results.sort(key=lambda result: calls[result.tool_use_id].place)
         for result in results:
-            parts.append(_result(result, calls[result.tool_use_id], f"messages[{index}]", files, nested=nested))
+            parts.append(_result(result, calls[result.tool_use_id], place_of(index), files, nested=nested))
     return parts, files
 
 

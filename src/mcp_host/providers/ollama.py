@@ -47,6 +47,7 @@ from mcp_host.providers.exchange.requests import (
     media_type,
     merged,
     no_file,
+    place_of,
     refused,
     result_content,
 )
@@ -216,7 +217,7 @@ def _content(blocks: Sequence[SamplingMessageContentBlock | ContentBlock], index
             case ToolUseContent(name=name, input=arguments):
                 calls.append({"function": {"name": name, "arguments": arguments}})
             case _:
-                texts.append(_text(block, f"messages[{index}]"))
+                texts.append(_text(block, place_of(index)))
     content: JSONObject = {"content": "\n".join(texts)}
     if images:
         content["images"] = images

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias, assert_never
 from urllib.parse import unquote, urlsplit
@@ -21,6 +21,7 @@ from mcp_host.providers.exchange.requests import (
     media_type,
     no_file,
     other_id,
+    place_of,
     refused,
     result_content,
 )
@@ -114,12 +115,12 @@ def result_parts(result: ToolResultContent, where: str) -> list[Part]:
     return [FAILED, *parts] if result.is_error else parts
 
 
-def content_of(parts: Sequence[Part], write: Callable[[Part, str], JSONObject], where: str) -> str | list[JSONObject]:
-    """The parts as one text; as *write* writes each if they are not all text."""
+def content_of(parts: Sequence[Part], write: Callable[[Part, str], JSONObject], index: int) -> str | list[JSONObject]:
+    """The parts of the message with this *index* as one text; as *write* writes each if they are not all text."""
     texts: list[str] = []
     for part in parts:
         if not isinstance(part, str):
-            return [write(part, where) for part in parts]
+            return [write(part, place_of(index)) for part in parts]
         texts.append(part)
     return "\n".join(texts)
 
@@ -268,16 +269,17 @@ def model_failed(error: object) -> ProviderError:
     )
 
 
-def arguments_of(body: JSONObject) -> JSONObject:
-    """*body* as keyword arguments of the SDK's methods: nearly all of it in ``extra_body``, which is sent as it is.
+def arguments_of(body: JSONObject, options: Mapping[str, object]) -> JSONObject:
+    """*body*, with the host's *options* in it, as keyword arguments of the SDK's methods: nearly all of it in ``extra_body``, which is sent as it is.
 
     Other arguments are compared with the SDK's types, part by part: that takes 65 ms for a conversation with 40 tool
     calls, and nothing else runs in the event loop meanwhile.
     """
     fields, arguments = body.copy(), {}
-    for name in ARGUMENTS:
+    for name in ARGUMENTS if options else ("model",):
         if name in fields:
             arguments[name] = fields.pop(name)
-    more = fields.pop("extra_body", None)
-    arguments["extra_body"] = {**fields, **more} if more else fields
+    if "extra_body" in options:
+        fields |= fields.pop("extra_body", {})
+    arguments["extra_body"] = fields
     return arguments

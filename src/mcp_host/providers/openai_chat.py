@@ -44,7 +44,7 @@ from mcp_host.providers.exchange.replies import (
     stopped,
     text_arguments,
 )
-from mcp_host.providers.exchange.requests import Prompt, not_of_assistant, other_id, refused
+from mcp_host.providers.exchange.requests import Prompt, not_of_assistant, other_id, place_of, refused
 from mcp_host.providers.exchange.streams import unwinding
 from mcp_host.providers.exchange.texts import without_thinking
 from mcp_host.providers.openai import (
@@ -200,23 +200,22 @@ def _messages(prompt: Prompt, *, is_openai: bool) -> list[JSONObject]:
     if params.system_prompt:
         messages.append({"role": "system", "content": params.system_prompt})
     for index, message in enumerate(params.messages):
-        where = f"messages[{index}]"
+        if message.role != "assistant":
+            messages += _user(message, index, ids)
+            continue
+        ids |= {use.id: _id(use, next(numbers), prompt) for use in message.tool_uses}
         turn = prompt.turns.get(index)
-        if message.role == "assistant":
-            ids |= {use.id: _id(use, next(numbers), prompt) for use in message.tool_uses}
         if isinstance(turn, dict):
             calls = zip(turn["tool_calls"], message.tool_uses, strict=True)
             messages.append(turn | {"tool_calls": [call | {"id": ids[use.id]} for call, use in calls]})
-        elif message.role == "assistant":
+        else:
             wanted = index in prompt.lost and not is_openai and WANTS_REASONING.search(prompt.model)
             lost = {"reasoning_content": ""} if wanted else {}
-            messages.append(_assistant(message, where, prompt, ids) | lost)
-        else:
-            messages += _user(message, where, ids)
+            messages.append(_assistant(message, index, prompt, ids) | lost)
     return messages
 
 
-def _assistant(message: SamplingMessage, where: str, prompt: Prompt, ids: Mapping[str, str]) -> JSONObject:
+def _assistant(message: SamplingMessage, index: int, prompt: Prompt, ids: Mapping[str, str]) -> JSONObject:
     calls: list[JSONObject] = []
     for block in message.content:
         if isinstance(block, ToolUseContent):
@@ -224,13 +223,13 @@ def _assistant(message: SamplingMessage, where: str, prompt: Prompt, ids: Mappin
             function = {"name": prompt.names.write(block.name), "arguments": arguments}
             calls.append({"id": ids[block.id], "type": "function", "function": function})
         elif not isinstance(block, TextContent):
-            raise not_of_assistant(block.type, where)
+            raise not_of_assistant(block.type, place_of(index))
     has_text = any(isinstance(block, TextContent) for block in message.content)
     written: JSONObject = {"role": "assistant", "content": message.text if has_text else None}
     return written | {"tool_calls": calls} if calls else written
 
 
-def _user(message: SamplingMessage, where: str, ids: Mapping[str, str]) -> list[JSONObject]:
+def _user(message: SamplingMessage, index: int, ids: Mapping[str, str]) -> list[JSONObject]:
     """A user's message, or one for each result, and one with what these cannot have: "tool" messages have text only."""
     messages: list[JSONObject] = []
     parts: list[Part] = []
@@ -239,16 +238,16 @@ def _user(message: SamplingMessage, where: str, ids: Mapping[str, str]) -> list[
             parts.append(block.text)
         elif isinstance(block, ToolResultContent):
             id = ids[block.tool_use_id]
-            said = result_parts(block, where)
+            said = result_parts(block, place_of(index))
             texts = [part for part in said if isinstance(part, str)]
             if others := [part for part in said if not isinstance(part, str)]:
                 texts.append(f"[{_count(others)}: in the user's next message]")
                 parts += [f"From the result of the tool call {id}:", *others]
             messages.append({"role": "tool", "tool_call_id": id, "content": "\n".join(texts)})
         elif not isinstance(block, ToolUseContent):
-            parts.append(part_of(block, where))
+            parts.append(part_of(block, place_of(index)))
     if parts:
-        messages.append({"role": "user", "content": content_of(parts, _part, where)})
+        messages.append({"role": "user", "content": content_of(parts, _part, index)})
     return messages
 
 
@@ -603,14 +602,14 @@ class OpenAIChatModel(ProviderModel):
         return self._dialect == "openai" and format_of(prompt) is not None
 
     async def request_reply(self, body: JSONObject) -> JSONObject:
-        return as_json(await self._client.chat.completions.create(messages=[], **arguments_of(body)))
+        return as_json(await self._client.chat.completions.create(messages=[], **arguments_of(body, self._options)))
 
     @asynccontextmanager
     async def request_events(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
         if "stream_options" not in self._options:
             body = {**body, "stream_options": {"include_usage": True}}
         create = self._client.chat.completions.with_streaming_response.create
-        async with create(messages=[], **arguments_of(body), stream=True) as response:
+        async with create(messages=[], **arguments_of(body, self._options), stream=True) as response:
             with stream_of(response):
                 async with unwinding(response.iter_bytes(), response) as received, aclosing(chunks(received)) as read:
                     yield read

@@ -29,7 +29,7 @@ from mcp_host.providers.exchange.replies import (
     stopped,
     text_arguments,
 )
-from mcp_host.providers.exchange.requests import Prompt, not_of_assistant, refused
+from mcp_host.providers.exchange.requests import Prompt, not_of_assistant, place_of, refused
 from mcp_host.providers.exchange.streams import unwinding
 from mcp_host.providers.openai import (
     NAME_RULE,
@@ -147,43 +147,41 @@ def _tools(prompt: Prompt) -> JSONObject:
 def _input(prompt: Prompt) -> list[JSONObject]:
     items: list[JSONObject] = []
     for index, message in enumerate(prompt.request.params.messages):
-        where = f"messages[{index}]"
-        turn = prompt.turns.get(index)
-        if isinstance(turn, list):
-            items += _again(turn, message, where, prompt)
-        elif message.role == "assistant":
-            items += _assistant(message, where, prompt)
+        if message.role != "assistant":
+            items += _user(message, index)
+        elif isinstance(turn := prompt.turns.get(index), list):
+            items += _again(turn, message, index, prompt)
         else:
-            items += _user(message, where)
+            items += _assistant(message, index, prompt)
     return items
 
 
-def _again(turn: Sequence[JSONObject], message: SamplingMessage, where: str, prompt: Prompt) -> Iterator[JSONObject]:
+def _again(turn: Sequence[JSONObject], message: SamplingMessage, index: int, prompt: Prompt) -> Iterator[JSONObject]:
     """An assistant's turn that was kept."""
     uses = iter(message.tool_uses)
     for item in turn:
         yield item | {"call_id": call_id(next(uses).id)} if item["type"] == "function_call" else item
     if all(item["type"] != "function_call" for item in turn):  # its call is the JSON of its last message
-        yield from _assistant(message.model_copy(update={"content": message.tool_uses}), where, prompt)
+        yield from _assistant(message.model_copy(update={"content": message.tool_uses}), index, prompt)
 
 
-def _user(message: SamplingMessage, where: str) -> list[JSONObject]:
+def _user(message: SamplingMessage, index: int) -> list[JSONObject]:
     items: list[JSONObject] = []
     parts: list[Part] = []
     for block in message.content:
         if isinstance(block, TextContent):  # most blocks
             parts.append(block.text)
         elif isinstance(block, ToolResultContent):
-            output = content_of(result_parts(block, where), _part, where)
+            output = content_of(result_parts(block, place_of(index)), _part, index)
             items.append({"type": "function_call_output", "call_id": call_id(block.tool_use_id), "output": output})
         elif not isinstance(block, ToolUseContent):
-            parts.append(part_of(block, where))
+            parts.append(part_of(block, place_of(index)))
     if parts:
-        items.append({"role": "user", "content": content_of(parts, _part, where)})
+        items.append({"role": "user", "content": content_of(parts, _part, index)})
     return items
 
 
-def _assistant(message: SamplingMessage, where: str, prompt: Prompt) -> Iterator[JSONObject]:
+def _assistant(message: SamplingMessage, index: int, prompt: Prompt) -> Iterator[JSONObject]:
     for block in message.content:
         match block:
             case TextContent(text=text):
@@ -193,7 +191,7 @@ def _assistant(message: SamplingMessage, where: str, prompt: Prompt) -> Iterator
                 call = {"call_id": call_id(id), "name": prompt.names.write(name), "arguments": written}
                 yield {"type": "function_call", **call}
             case ImageContent() | AudioContent():
-                raise not_of_assistant(block.type, where)
+                raise not_of_assistant(block.type, place_of(index))
             case ToolResultContent():
                 raise AssertionError("results are the user's")
             case _:
@@ -423,11 +421,11 @@ class OpenAIModel(ProviderModel):
         return format_of(prompt) is not None
 
     async def request_reply(self, body: JSONObject) -> JSONObject:
-        return as_json(await self._client.responses.create(**arguments_of(body)))
+        return as_json(await self._client.responses.create(**arguments_of(body, self._options)))
 
     @asynccontextmanager
     async def request_events(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
-        async with await self._client.responses.create(**arguments_of(body), stream=True) as events:
+        async with await self._client.responses.create(**arguments_of(body, self._options), stream=True) as events:
             with stream_of(events):
                 async with unwinding(as_events(events), events) as read:
                     yield read

@@ -231,15 +231,17 @@ def read_counts(usage: object, fields: CountFields) -> dict[str, int]:
     """The counts of tokens in a provider's *usage*. What is no count means nothing, and is no reason to lose an answer."""
     counts: dict[str, int] = {}
     for field, value in usage.items() if isinstance(usage, dict) else ():
-        name = fields.get(field)
-        if name is None:
+        if field not in fields:
             continue
+        name = fields[field]
         if not isinstance(name, str):
             counts |= read_counts(value, name)
+        elif name in counts:  # by another field
+            pass
         elif type(value) is int and value >= 0:  # nearly all
-            counts.setdefault(name, value)
+            counts[name] = value
         elif (count := count_of(value)) is not None:
-            counts.setdefault(name, count)
+            counts[name] = count
     return counts
 
 

@@ -153,7 +153,7 @@ def checked(request: SamplingRequest, blocks: Sequence[tuple[int, SamplingMessag
     """
     changed: dict[int, SamplingMessageContentBlock] = {}
     for index, block in blocks:
-        where = f"messages[{index}]"
+        where = place_of(index)
         match block:
             case ToolUseContent():
                 _check_json(block.input, where)
@@ -273,6 +273,11 @@ def check_numbers(written: bytes) -> None:
 def merged(fields: Mapping[str, object], options: Mapping[str, object]) -> JSONObject:
     """*fields* with the *options* of the host, which win; a None leaves the field out."""
     return {name: value for name, value in {**fields, **options}.items() if value is not None}
+
+
+def place_of(index: int) -> str:
+    """How an error names the message with this *index*."""
+    return f"messages[{index}]"
 
 
 def refused(where: str, what: str) -> InputRefused:
