@@ -58,9 +58,8 @@ class PiecesWithoutThinking:
 
     def __init__(self, *, has_begun: bool = False) -> None:
         self._waiting = ""
-        self._mark: str | None = (
-            ANSWER if has_begun else THINKING
-        )  # the one to wait for; "" for the first character of the answer
+        # The mark to wait for; "" for the first character of the answer.
+        self._mark: str | None = ANSWER if has_begun else THINKING
 
     def add(self, piece: str) -> str:
         if self._mark is None:
