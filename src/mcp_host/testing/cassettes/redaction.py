@@ -14,6 +14,7 @@ from itertools import accumulate
 from typing import TypeAlias
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, unquote_plus, urlencode, urlsplit, urlunsplit
 
+from mcp_host.testing.cassettes.secret_names import is_secret_member, is_secret_name, is_secret_parameter
 from mcp_host.types.base import JSONValue
 
 Place: TypeAlias = tuple[str | int, ...]
@@ -29,31 +30,12 @@ KEPT_HEADERS = frozenset(
 )
 """What replaying needs, and the versions of APIs. Other headers differ from run to run."""
 
-SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie", "openai-project"})
-SECRET_NAME = re.compile(
-    r"(^|[-_.])(api)?[-_.]?(key|token|credential|signature|cookie|jwt|bearer|auth|pat)s?$"
-    r"|(password|passwd|passphrase|secret|authorization)s?$|[-_.]pwd$|^sig$|organi[sz]ation",
-    re.I,
-)
-"""The names of headers, parameters of URLs, options of programs and environment variables that hold secrets.
-
-``PGPASSWORD`` has no mark before the word, and ``PWD`` is a folder.
-"""
-
-SECRET_PARAMETER = re.compile(rf"{SECRET_NAME.pattern}|^(code|code_verifier|client_assertion|assertion)$", re.I)
-"""Those of forms and URLs, with what OAuth sends. In JSON, a ``code`` is that of an error."""
-
-SECRET_FIELD = re.compile(
-    r"^(.*[-_.])?((client|app|consumer|webhook)?[-_.]?secret|password|passwd|passphrase|api[-_.]?key|private[-_.]?key"
-    r"|secret[-_.]?(access[-_.]?)?key|(access|refresh|id|auth|bearer|session|security)[-_.]?token"
-    r"|authorization|client_assertion|code_verifier|device_code)$",
-    re.I,
-)
-"""The members of JSON that hold secrets. A plain ``token`` or ``key`` is text in the answers of providers."""
-
 NOT_ASCII = re.compile(r"[^\x20-\x7e]")  # in a header, which libraries decode in several ways
-PASSWORD_IN_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/@:]*:([^\s/@]+)@", re.I)
+PASSWORD_IN_URL = re.compile(r"""://[^\s/@:"'<>]*:([^\s/@"'<>]+)@""")
 PAIR = re.compile(r"([\w.-]+)=([^\s;&,]+)")
+HEADER = re.compile(r"([\w.-]+):\s*(.+)", re.S)  # as in `--header "Authorization: Bearer …"`
+SCHEME = re.compile(r"[A-Za-z][\w-]*\s+")  # of an authorization: "Bearer …", "Basic …"
+SEPARATOR = re.compile(r"[,\n]|\\n")  # of secrets in a list, and of the lines of a key, which may be escaped
 MEMBER = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)(?:"\s*:\s*"([^"\\]*(?:\\.[^"\\]*)*))?"?', re.S)
 """A string in the text of JSON and, if it names a string, that string. The text may be cut within either."""
 
@@ -77,43 +59,68 @@ class Redaction:
     def learn(self, name: str, value: str) -> None:
         """Find the secrets in the *value* of a variable or an option.
 
-        They are the whole value if its *name* says so, passwords in URLs, and ``password=…`` and the like.
+        They are the whole value if its *name* says so, members of JSON, headers, passwords in URLs, and ``password=…``
+        and the like.
         """
-        if SECRET_NAME.search(name):
-            self._add(value)
-        for password in PASSWORD_IN_URL.findall(value):
-            self._add(password)
-            self._add(unquote(password))
-        for inner, secret in PAIR.findall(value):
-            if SECRET_PARAMETER.search(inner):
-                self._add(secret)
-                self._add(unquote_plus(secret))
+        if is_secret_name(name) and name != "PWD":  # a folder
+            self._learn_secret(value)
+        self.learn_members(value)
+        self._learn_pairs(value)
+        if header := HEADER.fullmatch(value):
+            self.headers([(header[1], header[2])])
 
     def learn_command(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         """Find the secrets that a program is started with: ``--token …``, ``--token=…``, and its environment."""
         for before, argument in zip(["", *arguments], arguments, strict=False):
             self.learn(before if before.startswith("-") else "", argument)
+            name, equals, value = argument.partition("=")
+            if equals:
+                self.learn(name, value)
         for name, value in environment.items():
             self.learn(name, value)
 
-    def learn_members(self, value: JSONValue) -> None:
-        """Find the secrets in the members of JSON, also of JSON in a text, such as OpenAI's arguments of a call."""
-        if isinstance(value, dict):
-            for name, inner in value.items():
-                if isinstance(inner, str) and SECRET_FIELD.search(name):
-                    self._add(inner)
-                self.learn_members(inner)
-        elif isinstance(value, list):
-            for inner in value:
-                self.learn_members(inner)
-        elif isinstance(value, str) and JSON.match(value):
-            with suppress(ValueError, RecursionError):  # it is no JSON
-                self.learn_members(json.loads(value))
+    def learn_members(self, value: JSONValue, *, secret: bool = False) -> None:
+        """Find the secrets in the members of JSON, also of JSON in a text, such as OpenAI's arguments of a call.
+
+        A *secret* text is one, and so are those in a *secret* list. Any text may have a URL with a password.
+        """
+        match value:
+            case str():
+                if secret:
+                    self._learn_secret(value)
+                for password in PASSWORD_IN_URL.findall(value):
+                    self._learn_secret(password)
+                    self._learn_secret(unquote(password))
+                if JSON.match(value):
+                    with suppress(ValueError, RecursionError):  # it is no JSON
+                        self.learn_members(json.loads(value))
+            case dict():
+                for name, inner in value.items():
+                    self.learn_members(inner, secret=is_secret_member(name))
+            case list():
+                for inner in value:
+                    self.learn_members(inner, secret=secret)
 
     def learn_stream(self, events: list[JSONValue]) -> None:
         """Find the secrets in the members of JSON whose text comes in pieces, such as the arguments of a call."""
         for pieces in texts_by_place(events).values():
             self.learn_members("".join(pieces))
+
+    def _learn_secret(self, value: str) -> None:
+        """Note a *value* of a secret name, and what is a secret without the rest of it: see `SEPARATOR` and `SCHEME`."""
+        self._add(value)
+        if JSON.match(value):
+            return
+        for part in map(str.strip, (value, *SEPARATOR.split(value))):
+            if not part.startswith("-----"):  # the first or the last line of a key
+                self._add(part)
+                self._add(SCHEME.sub("", part, count=1))
+
+    def _learn_pairs(self, value: str) -> None:
+        for name, secret in PAIR.findall(value):
+            if is_secret_parameter(name):
+                self._learn_secret(secret)
+                self._learn_secret(unquote_plus(secret))
 
     def _add(self, secret: str, shortest: int = SHORTEST) -> None:
         if len(secret) >= shortest:
@@ -124,13 +131,20 @@ class Redaction:
         """The headers to record: secrets, which are marked, and `KEPT_HEADERS`."""
         kept = {}
         for name, value in ((name.lower(), value) for name, value in headers):
-            if name in SECRET_HEADERS or SECRET_NAME.search(name):
+            if is_secret_name(name):
                 kept[name] = REDACTED
-                for part in re.split(r"[;,\s]+", value):  # "Bearer …", "a=…; b=…"
-                    self._add(part.partition("=")[2] if "=" in part.rstrip("=") else part)
+                self._learn_header(name, value)
             elif name in KEPT_HEADERS:
                 kept[name] = NOT_ASCII.sub("?", self.url(value) if name == "location" else value)
         return dict(sorted(kept.items()))
+
+    def _learn_header(self, name: str, value: str) -> None:
+        if name in ("cookie", "set-cookie"):
+            for cookie in value.split(";")[: 1 if name == "set-cookie" else None]:  # its other pairs are attributes
+                self._add(cookie.partition("=")[2].strip(' "'))
+        else:
+            self._learn_secret(value)
+            self._learn_pairs(value)  # "AWS4-HMAC-SHA256 Credential=…, SignedHeaders=…, Signature=…"
 
     def url(self, url: str) -> str:
         """The URL to record: without user, password and a port of this machine, and with secret parameters marked."""
@@ -144,22 +158,22 @@ class Redaction:
         local = host in ("localhost", "::1") or host.startswith("127.")
         bracketed = f"[{host}]" if ":" in host else host
         place = "localhost" if local else bracketed if port is None else f"{bracketed}:{port}"
-        if parts.password:
-            self._add(unquote(parts.password))
+        if secret := parts.password or parts.username:  # some services take a key as the user
+            self._learn_secret(unquote(secret))
         return urlunsplit((parts.scheme, place, parts.path, query, ""))
 
     def form(self, text: str) -> str:
         """The query of a URL, or the body of a form, to record: with the values of secret parameters marked."""
         kept = []
         for name, value in parse_qsl(text, keep_blank_values=True):
-            secret = SECRET_PARAMETER.search(name) is not None
+            secret = is_secret_parameter(name)
             if secret:
-                self._add(value)
+                self._learn_secret(value)
             kept.append((name, REDACTED if secret else value))
         return urlencode(kept, safe="<>:/")
 
     def text(self, text: str) -> str:
-        """*text* with its secrets marked, in each of their encodings, and the strings of secret members if it is JSON."""
+        """*text* with its secrets marked, in each of their encodings, passwords in URLs, and secret members if it is JSON."""
         kept, end = [], 0
         for start, after in self._spans(text):
             kept += [text[end:start], REDACTED]
@@ -171,8 +185,9 @@ class Redaction:
         if self._pattern is None:
             self._pattern = re.compile("|".join([REDACTED, *self._escaped_forms(), ORGANIZATION.pattern]))
         found = [match.span() for match in self._pattern.finditer(text)]
+        found += [match.span(1) for match in PASSWORD_IN_URL.finditer(text)]
         if JSON.match(text):
-            found += [match.span(2) for match in MEMBER.finditer(text) if match[2] and SECRET_FIELD.search(match[1])]
+            found += [match.span(2) for match in MEMBER.finditer(text) if match[2] and is_secret_member(match[1])]
         spans: list[tuple[int, int]] = []
         for start, end in sorted(found):
             if spans and start < spans[-1][1]:  # one is a part of the other, or they overlap
@@ -196,20 +211,21 @@ class Redaction:
 
         return [self._marked(event, in_texts=False) for event in with_texts(events, mark)]
 
-    def _marked(self, value: JSONValue, *, in_texts: bool = True) -> JSONValue:
-        """*value* with its secrets marked; without *in_texts*, only in names and in secret members."""
+    def _marked(self, value: JSONValue, *, in_texts: bool = True, secret: bool = False) -> JSONValue:
+        """*value* with its secrets marked; without *in_texts*, only in names and in secret members.
+
+        A *secret* text is one as a whole, and so are those in a *secret* list.
+        """
         match value:
             case str():
-                return self.text(value) if in_texts else value
+                return REDACTED if secret and value else self.text(value) if in_texts else value
             case dict():
                 return {
-                    self.text(name): REDACTED
-                    if isinstance(inner, str) and inner and SECRET_FIELD.search(name)
-                    else self._marked(inner, in_texts=in_texts)
+                    self.text(name): self._marked(inner, in_texts=in_texts, secret=is_secret_member(name))
                     for name, inner in value.items()
                 }
             case list():
-                return [self._marked(inner, in_texts=in_texts) for inner in self._joined(value)]
+                return [self._marked(inner, in_texts=in_texts, secret=secret) for inner in self._joined(value)]
         return value
 
     def _joined(self, elements: list[JSONValue]) -> list[JSONValue]:
@@ -295,9 +311,10 @@ def mapped_by_place(value: JSONValue, change: Callable[[Place, str], str], place
 
 
 def encodings(secret: str) -> Iterator[str]:
-    """The forms of *secret* in a text: as it is, in a URL, in JSON, in hexadecimal digits, in base64."""
+    """The forms of *secret* in a text: as it is, in a URL (also of JavaScript), in JSON, in hexadecimal digits, in base64."""
     raw = secret.encode(errors="surrogateescape")
-    yield from (secret, quote(secret, safe=""), quote(secret), quote_plus(secret), raw.hex(), raw.hex().upper())
+    yield from (secret, quote(secret, safe=""), quote(secret), quote_plus(secret), quote(secret, safe="!*'()"))
+    yield from (raw.hex(), raw.hex().upper())
     yield from (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1])
     for before in range(3):  # its base64 depends on where it begins in a group of three bytes
         encoded = b64encode(bytes(before) + raw).decode().rstrip("=")

@@ -103,7 +103,7 @@ class Tape:
     def refuse(self, candidates: Sequence[Entry], part: str, live: JSONValue, what: str) -> CassetteError:
         """The error for *what*, which matches none of *candidates*: it shows how the nearest differs."""
         live = self.redaction.json(live)
-        text = f"{what} is not in {self.path}"
+        text = f"{self.redaction.text(what)} is not in {self.path}"
         if candidates:
             now = layout(live, width=NARROW).splitlines()
             there = [layout(self.ids.align(entry[part], live), width=NARROW).splitlines() for entry in candidates]

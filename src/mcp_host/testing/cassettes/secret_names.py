@@ -1,0 +1,102 @@
+"""Which names say that a value is a secret: of headers, variables, options, parameters of URLs and members of JSON.
+
+A name is judged by its last two words. They are split at separators, digits and capitals (``X-Api-Key``,
+``accessToken2``), and before one of `ENDINGS` that has no separator (``GITHUBTOKEN``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+WORD = re.compile(r"[A-Z]+s?(?![a-z])|[A-Z]?[a-z]+")  # "APIKeys" has "API" and "Keys"; "APIKEYs" is one word
+
+ENDINGS = (
+    *("key", "token", "secret", "password", "passwd", "passphrase", "passcode"),
+    *("credential", "cookie", "signature", "authorization"),
+)
+"""Words that are also found at the end of a longer one, and in the plural."""
+
+FORMATS = frozenset({"pem", "json", "base"})
+"""Words that are skipped at the end: ``PRIVATE_KEY_PEM``, ``CREDENTIALS_BASE64``, Rails' ``SECRET_KEY_BASE``."""
+
+NOT_SPLIT = frozenset({"monkey", "turkey", "hockey", "donkey", "jockey", "whiskey"})
+
+SECRETS = frozenset(
+    {
+        *("secret", "password", "passwd", "pwd", "passphrase", "passcode"),
+        *("credential", "cookie", "authorization", "jwt", "bearer"),
+    }
+)
+"""Last words of names of secrets in any place."""
+
+NOT_IN_JSON = frozenset({"key", "token", "signature", "sig", "auth", "pat", "pass"})
+"""Last words of names of secrets, but not in JSON: there, the thinking of a model has a ``signature``."""
+
+PAIRS = frozenset(
+    {
+        *(("connection", "string"), ("client", "assertion"), ("code", "verifier"), ("device", "code")),
+        *(("auth", "code"), ("authorization", "code"), ("pass", "word"), ("pass", "phrase"), ("pass", "code")),
+        ("openai", "project"),
+    }
+)
+"""The last two words of names of secrets in any place."""
+
+AFTER_A_WORD = frozenset({"token", "pat", "pass"})
+"""Last words that also count in JSON if they are not the only one: a plain ``token`` is text in answers of providers."""
+
+SECRET_KEYS = (
+    *("access", "account", "api", "app", "auth", "encryption", "license", "master", "private", "secret"),
+    *("service", "session", "shared", "signing", "ssh", "subscription"),
+)
+"""Words before ``key`` in JSON. Most other keys are names: ``primary_key``, ``cache_key``, ``sort_key``."""
+
+HARMLESS_TOKENS = frozenset(
+    {
+        *("page", "next", "previous", "continuation", "sync", "progress"),
+        *("max", "min", "total", "limit", "remaining", "reset", "used", "input", "output", "prompt", "completion"),
+        *("cached", "reasoning", "thinking", "stop", "start", "end", "bos", "eos", "pad", "unk", "mask", "special"),
+    }
+)
+"""Words before ``token`` that make it a place in a list, a progress token of MCP, or a piece of text."""
+
+ORGANIZATION = frozenset({"organization", "organisation"})
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a header, a variable or an option of this *name* holds a secret or the id of an organization."""
+    words = _words(name)
+    before, last = words[-2:]
+    if last == "token" and before in HARMLESS_TOKENS:
+        return False
+    return last in SECRETS or last in NOT_IN_JSON or (before, last) in PAIRS or not ORGANIZATION.isdisjoint(words)
+
+
+def is_secret_parameter(name: str) -> bool:
+    """Whether a parameter of a URL or a form holds a secret. OAuth sends a ``code``; in JSON, that is one of an error."""
+    return is_secret_name(name) or name.lower() in ("code", "assertion")
+
+
+def is_secret_member(name: str) -> bool:
+    """Whether a member of JSON holds a secret."""
+    before, last = _words(name)[-2:]
+    if last == "key":
+        return before.endswith(SECRET_KEYS)  # also in "myapikey"
+    if last in AFTER_A_WORD:
+        return before != "" and not (last == "token" and before in HARMLESS_TOKENS)
+    return last in SECRETS or (before, last) in PAIRS
+
+
+@lru_cache(maxsize=4096)
+def _words(name: str) -> Sequence[str]:
+    """The words of *name* in lower case, at least two: the first ones are empty if there are fewer."""
+    words = ["", "", *(word.lower() for word in WORD.findall(name))]
+    while words[-1] in FORMATS:
+        words.pop()
+    singular = words[-1].removesuffix("s")
+    ending = next((ending for ending in ENDINGS if singular.endswith(ending)), None)
+    if ending is None or singular in NOT_SPLIT:
+        return words
+    inner = singular.removesuffix(ending)
+    return [*words[:-1], *([inner] if inner else []), ending]

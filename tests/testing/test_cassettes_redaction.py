@@ -1,0 +1,251 @@
+"""No secret with a telling name reaches the file, wherever it stands, and other names are kept."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx2
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mcp_host import Stdio
+from mcp_host.testing import Cassette, CassetteError
+from mcp_host.testing.cassettes.redaction import REDACTED, Redaction, mapped
+from mcp_host.testing.cassettes.secret_names import (
+    ENDINGS,
+    NOT_IN_JSON,
+    PAIRS,
+    SECRET_KEYS,
+    SECRETS,
+    is_secret_member,
+    is_secret_name,
+    is_secret_parameter,
+)
+
+ANYWHERE = [
+    *("password", "userPassword", "PGPASSWORD", "passWord", "pass_phrase", "DB_PWD", "pwd", "passcode", "clientSecret"),
+    *("api_key", "apiKey", "x-api-key", "APIKeys", "APIKEYs", "API_KEY_2", "apikey2", "accessKey", "access_key"),
+    *("accesskey", "AccountKey", "subscriptionKey", "privateKey", "AWS_SECRET_ACCESS_KEY", "SharedAccessKey"),
+    *("accessToken", "authToken", "sessionToken", "apiToken", "X-AuthToken", "--authtoken", "NGROK_AUTHTOKEN"),
+    *("HFTOKEN", "GITHUBTOKEN", "id_token", "github_pat", "DB_PASS", "OAuth2Token", "authorization_token"),
+    *("Authorization", "authorization", "PROXY-AUTHORIZATION", "set-cookie", "cookies", "jwt", "bearer"),
+    *("private_key_pem", "GOOGLE_CREDENTIALS_JSON", "SSH_PRIVATE_KEY_BASE64", "SECRET_KEY_BASE"),
+    *("credentials", "connectionString", "client_assertion", "code_verifier", "device_code", "openai-project"),
+]
+ONLY_OUTSIDE_OF_JSON = [
+    *("key", "token", "tokens", "auth", "X-Auth", "sig", "signature", "X-Amz-Signature", "pat", "pass"),
+    *("OPENAIKEY", "deploy-key", "openai-organization", "idempotency-key"),
+]
+NOWHERE = [
+    *("monkey", "turkeys", "hockey", "keyboard", "key_id", "tokenizer", "token_type", "tokenCount", "secretary"),
+    *("max_tokens", "maxTokens", "inputTokens", "x-ratelimit-remaining-tokens", "progressToken", "nextPageToken"),
+    *(
+        "page_token",
+        "next_token",
+        "eos_token",
+        "path",
+        "PATH",
+        "OLDPWD",
+        "base64",
+        "json",
+        "bypass",
+        "compass",
+        "author",
+        "cursor",
+    ),
+    *("signed", "", "_", "1"),
+]
+ONLY_IN_PARAMETERS = ["code", "assertion"]
+IN_JSON_A_NAME = ["primary_key", "cacheKey", "prompt_cache_key", "public_key", "thought_signature", "thoughtSignature"]
+
+
+@pytest.mark.parametrize("name", [*ANYWHERE, *ONLY_OUTSIDE_OF_JSON, *NOWHERE, *ONLY_IN_PARAMETERS, *IN_JSON_A_NAME])
+def test_the_last_words_of_a_name_say_whether_it_is_of_a_secret(name: str) -> None:
+    outside = name in [*ANYWHERE, *ONLY_OUTSIDE_OF_JSON, *IN_JSON_A_NAME]
+
+    assert is_secret_name(name) is outside
+    assert is_secret_parameter(name) is (outside or name in ONLY_IN_PARAMETERS)
+    assert is_secret_member(name) is (name in ANYWHERE)
+
+
+def test_the_documentation_lists_the_words_of_the_rule() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "cassettes.md").read_text()
+    rule, _, in_json, pairs = page.split("### Which names are telling\n\n")[1].split("\n\n")[:4]
+    words = re.findall(r"`(\w+)`", rule.partition(". Words")[0])
+    keys = in_json.partition("only after ")[2].partition(";")[0]
+    documented = pairs.partition("end with ")[2].partition("; in URLs")[0].lower()
+
+    assert words[:11] == list(ENDINGS)
+    assert set(words) == {*ENDINGS, *SECRETS, *NOT_IN_JSON}
+    assert re.split(r",?\s+(?:or )?", keys) == list(SECRET_KEYS)
+    assert {tuple(pair.split()) for pair in re.split(r",\s+|\s+or\s+", documented)} == PAIRS
+
+
+STYLES: list[Callable[[list[str]], str]] = [
+    "_".join,
+    "-".join,
+    ".".join,
+    "".join,
+    lambda words: "_".join(words).upper(),
+    lambda words: "".join(words).upper(),
+    lambda words: "-".join(word.title() for word in words),
+    lambda words: "".join(word.title() for word in words),
+    lambda words: words[0] + "".join(word.title() for word in words[1:]),
+]
+NAMES = st.builds(
+    lambda first, last, style, end: style([*first, *last]) + end,
+    st.sampled_from([[], ["my"], ["server", "db"]]),
+    st.sampled_from(
+        [
+            *(["api", "key"], ["private", "key"], ["subscription", "key"], ["access", "token"], ["hf", "token"]),
+            *(["client", "secret"], ["password"], ["db", "passwd"], ["passphrase"], ["credential"], ["authorization"]),
+        ]
+    ),
+    st.sampled_from(STYLES),
+    st.sampled_from(["", "s", "2", "_2"]),
+)
+TEXTS = st.text("QXZJVKWY0189-_.~+/=%&;,:@!#'\"()\\ ", min_size=8, max_size=40).filter(
+    lambda text: text == text.strip()
+)
+LINES = st.text('QXZJVKWYé€\t\n\\" ', min_size=8, max_size=40)
+
+
+def recorded(
+    path: Path, echoed: str, url: str = "http://localhost/", server: Stdio | None = None, **request: Any
+) -> list[str]:
+    """All strings in the file, also names of members, after a *request* whose answer has *echoed* in it."""
+
+    def answer(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(401, text=f"no {echoed}.")
+
+    with Cassette(path, record_mode="all") as cassette:
+        if server is not None:
+            cassette.transport(server)
+        transport = cassette.http_transport(inner=httpx2.MockTransport(answer))
+        with httpx2.Client(transport=transport) as client:
+            client.post(url, **request)
+    found = []
+
+    def collect(text: str) -> str:
+        found.append(text)
+        return text
+
+    mapped(json.loads(path.read_text()), collect)
+    return found
+
+
+PLACES: dict[str, Callable[[str, str], dict[str, Any]]] = {
+    "header": lambda name, secret: {"headers": {name: secret}},
+    "header with a scheme": lambda name, secret: {"headers": {name: f"Bearer {secret}"}},
+    "query": lambda name, secret: {"params": {name: secret}},
+    "form": lambda name, secret: {"data": {name: secret}},
+    "member": lambda name, secret: {"json": {name: secret}},
+    "nested": lambda name, secret: {"json": [{"a": [{name: secret}]}]},
+    "list": lambda name, secret: {"json": {"a": {name: ["x", [secret]]}}},
+    "JSON in a text": lambda name, secret: {"json": {"arguments": json.dumps({"a": {name: secret}})}},
+    "list in a text": lambda name, secret: {"json": {"arguments": json.dumps({"a": {name: ["x", secret]}})}},
+    "variable": lambda name, secret: {"server": Stdio(["any"], env={name: secret})},
+    "JSON in a variable": lambda name, secret: {"server": Stdio(["any"], env={"A": json.dumps({name: secret})})},
+    "option": lambda name, secret: {"server": Stdio(["any", f"--{name}", secret])},
+    "option with =": lambda name, secret: {"server": Stdio(["any", f"--{name}={secret}"])},
+    "variable in an option": lambda name, secret: {"server": Stdio(["any", "-e", f"{name}={secret}"])},
+    "header in an option": lambda name, secret: {"server": Stdio(["any", "--header", f"{name}: Bearer {secret}"])},
+}
+
+
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(name=NAMES, secret=TEXTS)
+def test_no_value_of_a_secret_name_is_in_the_file(
+    tmp_path: Path, place: Callable[[str, str], dict[str, Any]], name: str, secret: str
+) -> None:
+    """Where it stands, and in what the provider echoes: as it is, in a URL, in hexadecimal digits and in base64."""
+    raw = secret.encode()
+    encoded = [base64.b64encode(before + raw + b"!").decode() for before in (b"", b"x", b"xy")]
+    forms = [secret, quote(secret, safe=""), quote(secret, safe="!*'()"), raw.hex(), *encoded]
+    texts = recorded(tmp_path / "cassette.json", " | ".join(forms), **place(name, secret))
+
+    assert [text for text in texts for form in forms if form in text] == []
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(secret=LINES)
+def test_no_line_of_a_secret_is_in_the_file(tmp_path: Path, secret: str) -> None:
+    """If it is long enough to be known."""
+    texts = recorded(tmp_path / "cassette.json", secret, json={"private_key": secret, "lines": secret.splitlines()})
+
+    lines = [line.strip() for line in secret.split("\n") if len(line.strip()) >= 8]
+    assert [text for text in texts for part in [secret, *lines] if part in text] == []
+
+
+def test_passwords_in_urls_are_marked_in_any_text(tmp_path: Path) -> None:
+    arguments = {"url": "postgres://me:QZX%21JVKWY@db/x", "also": "say https://a:b@c or http://localhost:80/@x"}
+    path = tmp_path / "cassette.json"
+    recorded(path, "QZX!JVKWY", json=arguments)
+
+    [entry] = json.loads(path.read_text())["entries"]
+    assert entry["http"]["json"] == {
+        "url": f"postgres://me:{REDACTED}@db/x",
+        "also": f"say https://a:{REDACTED}@c or http://localhost:80/@x",
+    }
+    assert entry["response"]["text"] == f"no {REDACTED}."
+
+
+def test_a_key_that_is_the_user_of_a_url_is_marked(tmp_path: Path) -> None:
+    path = tmp_path / "cassette.json"
+    recorded(path, "sk-QZXJVKWY", "http://sk-QZXJVKWY:@localhost/")
+
+    assert "QZXJVKWY" not in path.read_text()
+
+
+def test_attributes_of_cookies_and_of_signatures_are_no_secrets(tmp_path: Path) -> None:
+    """The domain of a cookie is in URLs, and ``content-type`` is the name of a header that replaying needs."""
+    path = tmp_path / "cassette.json"
+    headers = {
+        "set-cookie": "a=QZXJVKWYB; Path=/; Domain=api.example; HttpOnly",
+        "authorization": "AWS4-HMAC-SHA256 Credential=QZXJ0123, SignedHeaders=content-type;host, Signature=QZXJ4567",
+    }
+    recorded(
+        path,
+        "content-type of api.example; HttpOnly; QZXJVKWYB, QZXJ0123, QZXJ4567",
+        "https://api.example/",
+        headers=headers,
+    )
+
+    [entry] = json.loads(path.read_text())["entries"]
+    assert entry["http"]["url"] == "https://api.example/"
+    assert entry["response"]["text"] == f"no content-type of api.example; HttpOnly; {', '.join([REDACTED] * 3)}."
+
+
+def test_the_difference_of_a_replay_shows_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not that of the recording, and not that of the replay: in the path of the URL, in its query and in the body."""
+    path = tmp_path / "cassette.json"
+
+    def request(key: str, text: str) -> dict[str, Any]:
+        body = {"text": text, "echo": key, "apiToken": f"other-{key}", "password": "QZXJ"}
+        return {"url": f"http://localhost/bot{key}/?accessToken=query-{key}", "json": body}
+
+    monkeypatch.setenv("BOTTOKEN", "QZXJVKWY-recorded")
+    recorded(path, "QZXJVKWY-recorded", **request("QZXJVKWY-recorded", "Hi"))
+    monkeypatch.setenv("BOTTOKEN", "QZXJVKWY-now")
+    with (
+        pytest.raises(CassetteError) as raised,
+        Cassette(path) as cassette,
+        httpx2.Client(transport=cassette.http_transport()) as client,
+    ):
+        client.post(**request("QZXJVKWY-now", "Hello"))
+
+    assert f"POST http://localhost/bot{REDACTED}/?accessToken={REDACTED} is not in" in str(raised.value)
+    assert '"text": "Hello"' in str(raised.value)
+    assert "QZXJ" not in str(raised.value)
+
+
+def test_the_variable_pwd_is_a_folder() -> None:
+    assert Redaction((), {"PWD": "/home/ada/work"}).text("in /home/ada/work") == "in /home/ada/work"
