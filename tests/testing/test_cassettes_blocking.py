@@ -11,15 +11,20 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+import anyio
 import httpx
 import httpx2
 import openai
 import pytest
 from anyio import fail_after
+from google import genai
 
+from mcp_host.providers.gemini import GeminiModel
 from mcp_host.testing import Cassette, CassetteError, RecordMode
 from mcp_host.testing.cassettes.file import Contents, write
+from tests.providers.contract import asking
 from tests.providers.scripted import Said
+from tests.providers.servers.gemini import GeminiServer
 from tests.providers.servers.openai_chat import OpenAIChatServer
 from tests.testing.cassettes.provider import Library, Provider
 
@@ -120,6 +125,28 @@ def test_a_request_that_is_not_in_the_file_is_an_error_that_shows_the_difference
             ask_openai(cassette, "http://localhost/v1", "another", "3 by 6")
         else:
             httpx2.Client(transport=cassette.http_transport()).post("http://localhost/v1", json={"text": "3 by 6"})
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("backends", [("asyncio", "trio"), ("trio", "asyncio")], ids=["from asyncio", "from trio"])
+def test_a_file_of_gemini_is_replayed_on_the_other_backend_if_stream_is_set(
+    tmp_path: Path, backends: tuple[str, str], stream: bool
+) -> None:
+    """By default, only trio streams."""
+
+    async def ask(url: str, key: str) -> str:
+        with fail_after(IN_TIME), Cassette(tmp_path / "cassette.json", require_all=True) as cassette:
+            transport = {"transport": cassette.http_transport()}
+            options = genai.types.HttpOptions(base_url=url, client_args=transport, async_client_args=transport)
+            async with GeminiModel(genai.Client(api_key=key, http_options=options), "gemini-3", stream=stream) as model:
+                return (await asking.ask(model)).text
+
+    api = GeminiServer()
+    with api.running():
+        api.say(Said(text="Ada."))
+        recorded = anyio.run(ask, api.url, api.key, backend=backends[0])
+
+    assert recorded == anyio.run(ask, "http://127.0.0.1:1", "any", backend=backends[1]) == "Ada."
 
 
 def ask_openai(cassette: Cassette, url: str, key: str, text: str) -> str | None:
