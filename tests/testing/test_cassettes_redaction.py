@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from mcp_host import Stdio
 from mcp_host.testing import Cassette, CassetteError
-from mcp_host.testing.cassettes.redaction import REDACTED, Redaction, mapped
+from mcp_host.testing.cassettes.redaction import REDACTED, Redaction
 from mcp_host.testing.cassettes.secret_names import (
     ENDINGS,
     NOT_IN_JSON,
@@ -28,10 +28,22 @@ from mcp_host.testing.cassettes.secret_names import (
     is_secret_name,
     is_secret_parameter,
 )
+from mcp_host.testing.cassettes.texts import mapped
 
 ANYWHERE = [
     *("password", "userPassword", "PGPASSWORD", "passWord", "pass_phrase", "DB_PWD", "pwd", "passcode", "clientSecret"),
-    *("api_key", "apiKey", "x-api-key", "APIKeys", "APIKEYs", "API_KEY_2", "apikey2", "accessKey", "access_key"),
+    *(
+        "api_key",
+        "apiKey",
+        "x-api-key",
+        "APIKeys",
+        "APIKEYs",
+        "APIkey",
+        "API_KEY_2",
+        "apikey2",
+        "accessKey",
+        "access_key",
+    ),
     *("accesskey", "AccountKey", "subscriptionKey", "privateKey", "AWS_SECRET_ACCESS_KEY", "SharedAccessKey"),
     *("accessToken", "authToken", "sessionToken", "apiToken", "X-AuthToken", "--authtoken", "NGROK_AUTHTOKEN"),
     *("HFTOKEN", "GITHUBTOKEN", "id_token", "github_pat", "DB_PASS", "OAuth2Token", "authorization_token"),
@@ -245,6 +257,13 @@ def test_the_difference_of_a_replay_shows_no_secret(tmp_path: Path, monkeypatch:
     assert f"POST http://localhost/bot{REDACTED}/?accessToken={REDACTED} is not in" in str(raised.value)
     assert '"text": "Hello"' in str(raised.value)
     assert "QZXJ" not in str(raised.value)
+
+
+def test_the_code_in_an_option_is_no_secret() -> None:
+    redaction = Redaction((), {})
+    redaction.learn_command(["python", "-c", "token = input()\nprint('Hello, world')"], {})
+
+    assert redaction.text("print('Hello, world')") == "print('Hello, world')"
 
 
 def test_the_variable_pwd_is_a_folder() -> None:

@@ -16,7 +16,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from mcp_host.testing.cassettes.redaction import REDACTED, mapped
+from mcp_host.testing.cassettes.redaction import REDACTED
+from mcp_host.testing.cassettes.texts import mapped
 from mcp_host.types.base import JSONObject, JSONValue
 
 KINDS = "request|server|token|call|state|reasoning|trace|id"

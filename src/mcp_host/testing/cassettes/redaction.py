@@ -7,17 +7,14 @@ import os
 import re
 from base64 import b64encode
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import accumulate
-from typing import TypeAlias
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, unquote_plus, urlencode, urlsplit, urlunsplit
 
 from mcp_host.testing.cassettes.secret_names import is_secret_member, is_secret_name, is_secret_parameter
+from mcp_host.testing.cassettes.texts import texts_by_place, with_texts
 from mcp_host.types.base import JSONValue
-
-Place: TypeAlias = tuple[str | int, ...]
 
 REDACTED = "<redacted>"
 JSON = re.compile(r"\s*[{\[]")  # how a text of JSON begins
@@ -32,7 +29,8 @@ KEPT_HEADERS = frozenset(
 
 NOT_ASCII = re.compile(r"[^\x20-\x7e]")  # in a header, which libraries decode in several ways
 PASSWORD_IN_URL = re.compile(r"""://[^\s/@:"'<>]*:([^\s/@"'<>]+)@""")
-PAIR = re.compile(r"([\w.-]+)=([^\s;&,]+)")
+PAIR = re.compile(r"([\w.-]+)=([^\s;&,]+)")  # in a longer text, such as a connection string
+ASSIGNMENT = re.compile(r"([\w.-]+)=(.*)", re.S)  # an option of a program, or a variable in one: all that follows
 HEADER = re.compile(r"([\w.-]+):\s*(.+)", re.S)  # as in `--header "Authorization: Bearer …"`
 SCHEME = re.compile(r"[A-Za-z][\w-]*\s+")  # of an authorization: "Bearer …", "Basic …"
 SEPARATOR = re.compile(r"[,\n]|\\n")  # of secrets in a list, and of the lines of a key, which may be escaped
@@ -56,6 +54,8 @@ class Redaction:
         for name, value in environment.items():
             self.learn(name, value)
 
+    # Learning secrets
+
     def learn(self, name: str, value: str) -> None:
         """Find the secrets in the *value* of a variable or an option.
 
@@ -73,9 +73,8 @@ class Redaction:
         """Find the secrets that a program is started with: ``--token …``, ``--token=…``, and its environment."""
         for before, argument in zip(["", *arguments], arguments, strict=False):
             self.learn(before if before.startswith("-") else "", argument)
-            name, equals, value = argument.partition("=")
-            if equals:
-                self.learn(name, value)
+            if assignment := ASSIGNMENT.fullmatch(argument):
+                self.learn(assignment[1], assignment[2])
         for name, value in environment.items():
             self.learn(name, value)
 
@@ -117,15 +116,26 @@ class Redaction:
                 self._add(SCHEME.sub("", part, count=1))
 
     def _learn_pairs(self, value: str) -> None:
+        """Find ``password=…`` and the like."""
         for name, secret in PAIR.findall(value):
             if is_secret_parameter(name):
                 self._learn_secret(secret)
                 self._learn_secret(unquote_plus(secret))
 
+    def _learn_header(self, name: str, value: str) -> None:
+        if name in ("cookie", "set-cookie"):
+            for cookie in value.split(";")[: 1 if name == "set-cookie" else None]:  # then come attributes
+                self._add(cookie.partition("=")[2].strip(' "'))
+        else:
+            self._learn_secret(value)
+            self._learn_pairs(value)  # "AWS4-HMAC-SHA256 Credential=…, SignedHeaders=…, Signature=…"
+
     def _add(self, secret: str, shortest: int = SHORTEST) -> None:
         if len(secret) >= shortest:
             self._forms |= set(encodings(secret))
             self._pattern = None
+
+    # Describing a request or a response, which also learns
 
     def headers(self, headers: Iterable[tuple[str, str]]) -> dict[str, str]:
         """The headers to record: secrets, which are marked, and `KEPT_HEADERS`."""
@@ -137,14 +147,6 @@ class Redaction:
             elif name in KEPT_HEADERS:
                 kept[name] = NOT_ASCII.sub("?", self.url(value) if name == "location" else value)
         return dict(sorted(kept.items()))
-
-    def _learn_header(self, name: str, value: str) -> None:
-        if name in ("cookie", "set-cookie"):
-            for cookie in value.split(";")[: 1 if name == "set-cookie" else None]:  # its other pairs are attributes
-                self._add(cookie.partition("=")[2].strip(' "'))
-        else:
-            self._learn_secret(value)
-            self._learn_pairs(value)  # "AWS4-HMAC-SHA256 Credential=…, SignedHeaders=…, Signature=…"
 
     def url(self, url: str) -> str:
         """The URL to record: without user, password and a port of this machine, and with secret parameters marked."""
@@ -171,6 +173,8 @@ class Redaction:
                 self._learn_secret(value)
             kept.append((name, REDACTED if secret else value))
         return urlencode(kept, safe="<>:/")
+
+    # Marking
 
     def text(self, text: str) -> str:
         """*text* with its secrets marked, in each of their encodings, passwords in URLs, and secret members if it is JSON."""
@@ -217,8 +221,10 @@ class Redaction:
         A *secret* text is one as a whole, and so are those in a *secret* list.
         """
         match value:
+            case str() if secret and value:
+                return REDACTED
             case str():
-                return REDACTED if secret and value else self.text(value) if in_texts else value
+                return self.text(value) if in_texts else value
             case dict():
                 return {
                     self.text(name): self._marked(inner, in_texts=in_texts, secret=is_secret_member(name))
@@ -254,60 +260,6 @@ class Redaction:
     def _escaped_forms(self) -> Iterator[str]:
         """The forms as regular expressions, the longest first: it may contain another one."""
         return map(re.escape, sorted(self._forms, key=len, reverse=True))
-
-
-def mapped(value: JSONValue, change: Callable[[str], str]) -> JSONValue:
-    """*value* with *change* applied to each string and to each name of a member."""
-    match value:
-        case str():
-            return change(value)
-        case dict():
-            return {change(key): mapped(inner, change) for key, inner in value.items()}
-        case list():
-            return [mapped(inner, change) for inner in value]
-    return value
-
-
-def texts_by_place(elements: list[JSONValue]) -> dict[Place, list[str]]:
-    """The strings in *elements* at each place, in order."""
-    texts: defaultdict[Place, list[str]] = defaultdict(list)
-
-    def collect(place: Place, text: str) -> str:
-        texts[place].append(text)
-        return text
-
-    for element in elements:
-        mapped_by_place(element, collect)
-    return texts
-
-
-def with_texts(elements: list[JSONValue], change: Callable[[list[str]], list[str]]) -> list[JSONValue]:
-    """*elements* with *change* applied to the strings at each place, all at once."""
-    changed = {place: iter(change(parts)) for place, parts in texts_by_place(elements).items()}
-    return [mapped_by_place(element, lambda place, _: next(changed[place])) for element in elements]
-
-
-def mapped_by_place(value: JSONValue, change: Callable[[Place, str], str], place: Place = ()) -> JSONValue:
-    """*value* with *change* applied to each string and its place, which is a path of names and positions.
-
-    An ``index`` is part of the path, as streams tell their blocks apart by it. So is Gemini's ``thought``, which tells
-    thoughts from the answer.
-    """
-    match value:
-        case str():
-            return change(place, value)
-        case dict():
-            numbers = [
-                inner for name, inner in value.items() if name.endswith(("index", "thought")) and isinstance(inner, int)
-            ]
-            return {name: mapped_by_place(inner, change, (*place, *numbers, name)) for name, inner in value.items()}
-        case list():
-            numbered = [isinstance(inner, dict) and isinstance(inner.get("index"), int) for inner in value]
-            return [
-                mapped_by_place(inner, change, place if by_index else (*place, position))
-                for position, (inner, by_index) in enumerate(zip(value, numbered, strict=True))
-            ]
-    return value
 
 
 def encodings(secret: str) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Which names say that a value is a secret: of headers, variables, options, parameters of URLs and members of JSON.
 
-A name is judged by its last two words. They are split at separators, digits and capitals (``X-Api-Key``,
+A name is judged by its last two words. Words are split at separators, digits and capitals (``X-Api-Key``,
 ``accessToken2``), and before one of `ENDINGS` that has no separator (``GITHUBTOKEN``).
 """
 
@@ -22,6 +22,7 @@ FORMATS = frozenset({"pem", "json", "base"})
 """Words that are skipped at the end: ``PRIVATE_KEY_PEM``, ``CREDENTIALS_BASE64``, Rails' ``SECRET_KEY_BASE``."""
 
 NOT_SPLIT = frozenset({"monkey", "turkey", "hockey", "donkey", "jockey", "whiskey"})
+"""English words that end like a secret."""
 
 SECRETS = frozenset(
     {
@@ -80,9 +81,10 @@ def is_secret_parameter(name: str) -> bool:
 
 def is_secret_member(name: str) -> bool:
     """Whether a member of JSON holds a secret."""
-    before, last = _words(name)[-2:]
+    *words, last = _words(name)
+    before = words[-1]
     if last == "key":
-        return before.endswith(SECRET_KEYS)  # also in "myapikey"
+        return "".join(words).endswith(SECRET_KEYS)  # also in "myapikey" and "APIkey"
     if last in AFTER_A_WORD:
         return before != "" and not (last == "token" and before in HARMLESS_TOKENS)
     return last in SECRETS or (before, last) in PAIRS
