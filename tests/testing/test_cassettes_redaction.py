@@ -210,6 +210,17 @@ def test_passwords_in_urls_are_marked_in_any_text(tmp_path: Path) -> None:
     assert entry["response"]["text"] == f"no {REDACTED}."
 
 
+def test_short_secrets_are_marked_in_their_own_place(tmp_path: Path) -> None:
+    """In ordinary text, too many would be found."""
+    path = tmp_path / "cassette.json"
+    recorded(path, "QZXJ", json={"pwd": "QZXJ", "passwords": ["QZ", ["XJ", ""], 12], "apiKey": {"name": "QZXJ"}})
+
+    [entry] = json.loads(path.read_text())["entries"]
+    marked = {"pwd": REDACTED, "passwords": [REDACTED, [REDACTED, ""], 12], "apiKey": {"name": "QZXJ"}}
+    assert entry["http"]["json"] == marked
+    assert entry["response"]["text"] == "no QZXJ."
+
+
 def test_a_key_that_is_the_user_of_a_url_is_marked(tmp_path: Path) -> None:
     path = tmp_path / "cassette.json"
     recorded(path, "sk-QZXJVKWY", "http://sk-QZXJVKWY:@localhost/")
@@ -257,6 +268,16 @@ def test_the_difference_of_a_replay_shows_no_secret(tmp_path: Path, monkeypatch:
     assert f"POST http://localhost/bot{REDACTED}/?accessToken={REDACTED} is not in" in str(raised.value)
     assert '"text": "Hello"' in str(raised.value)
     assert "QZXJ" not in str(raised.value)
+
+
+def test_what_all_keys_have_is_no_secret() -> None:
+    """The first line of a key in a variable, and the other members of Google's credentials."""
+    head = "-----BEGIN PRIVATE KEY-----"
+    credentials = {"type": "service_account", "private_key": f"{head}\nQZXJVKWYB\n"}
+    redaction = Redaction((), {"DEPLOY_KEY": f"{head}\nXJVKWYBQZ", "GOOGLE_CREDENTIALS": json.dumps(credentials)})
+
+    assert redaction.text(f"{head} of a service_account") == f"{head} of a service_account"
+    assert redaction.text("QZXJVKWYB XJVKWYBQZ") == f"{REDACTED} {REDACTED}"
 
 
 def test_the_code_in_an_option_is_no_secret() -> None:

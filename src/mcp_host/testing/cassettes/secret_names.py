@@ -12,6 +12,8 @@ from functools import lru_cache
 
 WORD = re.compile(r"[A-Z]+s?(?![a-z])|[A-Z]?[a-z]+")  # "APIKeys" has "API" and "Keys"; "APIKEYs" is one word
 
+NAMES = 4096  # that are judged once: the same ones come in each request
+
 ENDINGS = (
     *("key", "token", "secret", "password", "passwd", "passphrase", "passcode"),
     *("credential", "cookie", "signature", "authorization"),
@@ -65,6 +67,7 @@ HARMLESS_TOKENS = frozenset(
 ORGANIZATION = frozenset({"organization", "organisation"})
 
 
+@lru_cache(maxsize=NAMES)
 def is_secret_name(name: str) -> bool:
     """Whether a header, a variable or an option of this *name* holds a secret or the id of an organization."""
     words = _words(name)
@@ -79,6 +82,7 @@ def is_secret_parameter(name: str) -> bool:
     return is_secret_name(name) or name.lower() in ("code", "assertion")
 
 
+@lru_cache(maxsize=NAMES)
 def is_secret_member(name: str) -> bool:
     """Whether a member of JSON holds a secret."""
     *words, last = _words(name)
@@ -90,7 +94,6 @@ def is_secret_member(name: str) -> bool:
     return last in SECRETS or (before, last) in PAIRS
 
 
-@lru_cache(maxsize=4096)
 def _words(name: str) -> Sequence[str]:
     """The words of *name* in lower case, at least two: the first ones are empty if there are fewer."""
     words = ["", "", *(word.lower() for word in WORD.findall(name))]
