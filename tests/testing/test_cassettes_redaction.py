@@ -1,4 +1,4 @@
-"""No secret with a telling name reaches the file, wherever it stands, and other names are kept."""
+"""No secret with a sensitive name reaches the file, wherever it stands, and other names are kept."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_the_last_words_of_a_name_say_whether_it_is_of_a_secret(name: str) -> No
 
 def test_the_documentation_lists_the_words_of_the_rule() -> None:
     page = (Path(__file__).parents[2] / "docs" / "cassettes.md").read_text()
-    rule, _, in_json, pairs = page.split("### Which names are telling\n\n")[1].split("\n\n")[:4]
+    rule, _, in_json, pairs = page.split("### Which names are sensitive\n\n")[1].split("\n\n")[:4]
     words = re.findall(r"`(\w+)`", rule.partition(". Words")[0])
     keys = in_json.partition("only after ")[2].partition(";")[0]
     documented = pairs.partition("end with ")[2].partition("; in URLs")[0].lower()

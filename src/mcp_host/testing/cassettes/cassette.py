@@ -53,7 +53,7 @@ class Cassette:
     difference. With *require_all*, leaving the block also raises it if a recorded request was not used.
 
     The file is written when the block ends without an exception; otherwise the old one stays. The texts in *redact*
-    are marked in it, and secrets that have a telling name: that of a header, a parameter, a member of JSON, an
+    are marked in it, and secrets that have a sensitive name: that of a header, a parameter, a member of JSON, an
     environment variable or an option of a program. Other secrets are not, so read a new file before you commit it.
     *note* is written to the top of the file, for its readers.
 
