@@ -347,7 +347,7 @@ class ProviderError(SamplingError):
         if code is not None and code != problem:
             said.append(code)
         if retry_after is not None:
-            said.append(f"try again after {retry_after:g} seconds")
+            said.append(f"try again after {retry_after:g} second{'' if retry_after == 1 else 's'}")
         super().__init__(f"{provider}: {', '.join(said)}")
         self.provider = provider
         self.status = status

@@ -46,6 +46,8 @@ class Failed:
 
     status: int
     retry_after: str | None = None
+    location: str | None = None
+    """Where it redirects to."""
     body: str | None = None
     """Sent instead of the provider's JSON."""
     kind: str = "application/json"

@@ -510,9 +510,9 @@ def test_what_is_no_model_of_pydantic_ai_is_an_error_at_once(model: object, kind
 
 
 @asynccontextmanager
-async def of_anthropic(server: ModelServer) -> AsyncIterator[Model]:
+async def of_anthropic(server: ModelServer, model: str = "claude-sonnet-5") -> AsyncIterator[Model]:
     async with anthropic.AsyncAnthropic(base_url=server.url, api_key=server.key, max_retries=0) as client:
-        yield AnthropicModel("claude-sonnet-5", provider=AnthropicProvider(anthropic_client=client))
+        yield AnthropicModel(model, provider=AnthropicProvider(anthropic_client=client))
 
 
 @asynccontextmanager
@@ -631,10 +631,80 @@ async def test_cancelling_closes_the_stream_of_a_real_api(kind: type[ModelServer
     assert await to_thread.run_sync(server.unfinished.wait, 10)
 
 
-async def test_what_a_real_model_cannot_take_is_refused(serve: Serve) -> None:
+@pytest.mark.parametrize(
+    "body", ["null", "[]", "{}", '{"error": "boom"}', '{"content": [{"type": "text"}]}', "<html>Sign in</html>"]
+)
+@pytest.mark.parametrize("kind", ["application/json", "text/html"])
+async def test_a_reply_that_pydantic_ai_does_not_check_is_not_the_hosts_mistake(
+    serve: Serve, body: str, kind: str
+) -> None:
+    """It takes those of Anthropic's SDK as they are."""
+    async with of_anthropic(serve(AnthropicServer, Failed(status=200, body=body, kind=kind))) as model:
+        with pytest.raises(ProviderError, match=r"^pydantic-ai: the reply cannot be read$"):
+            await PydanticAIModel(model)(request())
+
+
+ZIP = {"type": "resource", "resource": {"uri": "file:///a.zip", "blob": "UEsDBA==", "mimeType": "application/zip"}}
+
+
+@pytest.mark.parametrize(
+    ("messages", "said"),
+    [
+        ([user(text("Hear.")), assistant(text("Yes?")), user(IMAGE, AUDIO)], "messages[2]: this model takes no audio/wav"),
+        ([user(text()), assistant(use("1")), user(result("1", ZIP))], "messages[2]: this model takes no application/zip"),
+    ],
+    ids=["of the user", "of a tool"],
+)  # fmt: skip
+async def test_a_file_that_a_real_model_cannot_take_is_refused_with_its_message(
+    serve: Serve, messages: list[Wire], said: str
+) -> None:
+    async with of_anthropic(serve(AnthropicServer)) as model:
+        with pytest.raises(InputRefused) as refusal:
+            await PydanticAIModel(model)(request(*messages, tools=[ADD]))
+
+    assert (refusal.value.code, str(refusal.value)) == (-32602, said)
+
+
+async def test_a_setting_that_a_real_model_cannot_take_is_refused(serve: Serve) -> None:
     async with of_anthropic(serve(AnthropicServer)) as model:
         with pytest.raises(InputRefused, match=r"^this model does not take all of this request"):
-            await PydanticAIModel(model)(request(user(AUDIO)))
+            await PydanticAIModel(model, options=BUDGET)(request(user(IMAGE)))
+
+
+BUDGET: Wire = {"anthropic_thinking": {"type": "enabled", "budget_tokens": 2048}}
+"""Of models that do not decide themselves how much they think."""
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["at once", "streamed"])
+async def test_a_budget_of_thinking_goes_with_what_the_server_asks(serve: Serve, stream: bool) -> None:
+    """It is added to the maximum of tokens, and off where a tool is required, or the turn has lost its thinking."""
+    server = serve(
+        AnthropicServer,
+        Said(thinking="Step.", calls=[Called("add", {"a": 1, "b": 2})]),
+        *[Said(text="3")] * 2,
+        Said(calls=[Called("add", {"a": 1, "b": 2})]),
+    )
+    async with of_anthropic(server, "claude-opus-4-5") as real:
+        model = PydanticAIModel(real, stream=stream, options=BUDGET)
+        call = (await model(request(user(text()), tools=[ADD]))).tool_uses[0]
+        kept = [user(text()), assistant(call.to_wire()), user(result(call.id, text("3")))]
+        await model(request(*kept, tools=[ADD]))
+        strange = [user(text()), assistant(use("1")), user(result("1", text("3")))]
+        await model(request(*strange, tools=[ADD]))
+        await model(request(user(text()), tools=[ADD], toolChoice={"mode": "required"}))
+
+    enabled = ({"type": "enabled", "budget_tokens": 2048}, 2048 + 100)
+    disabled = ({"type": "disabled"}, 100)
+    asked = [(heard.body["thinking"], heard.body["max_tokens"]) for heard in server.heard]
+    assert asked == [enabled, enabled, disabled, disabled]
+
+
+async def test_a_maximum_of_tokens_in_the_options_has_the_budget(serve: Serve) -> None:
+    server = serve(AnthropicServer, Said(text="3"))
+    async with of_anthropic(server, "claude-opus-4-5") as real:
+        await PydanticAIModel(real, options={**BUDGET, "max_tokens": 4096})(request(user(text())))
+
+    assert (server.last["thinking"], server.last["max_tokens"]) == (BUDGET["anthropic_thinking"], 4096)
 
 
 async def test_an_answer_is_cut_at_a_stop_sequence_that_the_api_does_not_have(serve: Serve) -> None:

@@ -24,7 +24,15 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, TypedDict, get_args
 from mcp_host.errors import McpError
 from mcp_host.handlers import check_plain
 from mcp_host.providers.exchange.clients import Sdk
-from mcp_host.providers.exchange.failures import NOT_FOUND, READING, Empty, provider_error
+from mcp_host.providers.exchange.failures import (
+    NOT_FOUND,
+    READING,
+    Empty,
+    Interrupted,
+    Unfinished,
+    Unreadable,
+    provider_error,
+)
 from mcp_host.providers.exchange.names import NO_TOOLS, NameRule
 from mcp_host.providers.exchange.reasoning import AlteredHistory, ReasoningStore
 from mcp_host.providers.exchange.replies import Reply, answer_of
@@ -271,13 +279,18 @@ class ProviderModel(ABC):
         """The reply that a stream of events folds to. *show* gets each text that an event adds to the answer."""
         reply: JSONObject = {}
         heard = Heard(self.provider)
-        async with self.request_events(body) as events:
-            async for event in events:
-                await heard.add(event)
-                with READING:
-                    text = self.read_event(reply, event)
-                    if text:
-                        show(text)
-            if not reply:  # inside: `stream_of` looks at the response
-                raise Empty
+        try:
+            async with self.request_events(body) as events:
+                async for event in events:
+                    await heard.add(event)
+                    with READING:
+                        text = self.read_event(reply, event)
+                        if text:
+                            show(text)
+                if not reply:  # inside: `stream_of` looks at the response
+                    raise Empty
+        except Exception as exc:
+            if heard.has_begun and not isinstance(exc, McpError | Unfinished | Unreadable):
+                raise Interrupted from exc
+            raise
         return reply

@@ -11,6 +11,7 @@ from typing import Any
 
 from mcp_host.errors import excerpt, quoted
 from mcp_host.providers.adapter import ProviderModel
+from mcp_host.providers.exchange.clients import KEYS
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ OPENAI = Provider(
     client="AsyncOpenAI",
     adapter="openai_responses.OpenAIModel",
     package="openai",
-    keys=("OPENAI_API_KEY",),
+    keys=KEYS["openai"],
     base_url="OPENAI_BASE_URL",
 )
 
@@ -48,7 +49,7 @@ PROVIDERS = {
         client="AsyncAnthropic",
         adapter="anthropic.AnthropicModel",
         package="anthropic",
-        keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+        keys=KEYS["anthropic"],
         credentials=("api_key", "auth_token", "credentials"),
     ),
     "openai": OPENAI,
@@ -58,7 +59,7 @@ PROVIDERS = {
         client="Client",
         adapter="gemini.GeminiModel",
         package="google-genai",
-        keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        keys=KEYS["gemini"],
     ),
     "ollama": Provider(sdk="ollama", client="AsyncClient", adapter="ollama.OllamaModel", package="ollama"),
 }

@@ -31,18 +31,22 @@ from mcp_host.providers.exchange.replies import (
 )
 from mcp_host.providers.exchange.requests import (
     Prompt,
+    blocks_but_texts,
     link_text,
     media_type,
+    merged,
     no_file,
     not_of_assistant,
     refused,
     result_content,
 )
 from mcp_host.providers.openai import call_id, function_of
-from mcp_host.sampling.request import Usage
+from mcp_host.sampling.repeated import reads_only
+from mcp_host.sampling.request import SamplingRequest, Usage
 from mcp_host.types import (
     AudioContent,
     BlobResourceContents,
+    CreateMessageResult,
     EmbeddedResource,
     ImageContent,
     JSONObject,
@@ -69,6 +73,8 @@ OF_RESPONSES = ("kind", "parts", "model_name", "provider_name", "provider_url", 
 
 EMULATED = frozenset({"stop_sequences", "parallel_tool_calls"})
 """Settings that `read_reply` stands in for: it cuts the answer at a stop sequence, and keeps the first call."""
+
+THINKING = "anthropic_thinking"  # the setting with which Claude thinks
 
 UNSUPPORTED = "Unsupported"  # how the text begins of what it raises for the type of a file
 
@@ -114,6 +120,32 @@ def write_request(prompt: Prompt) -> JSONObject:
         body["tools"] = [{"name": name, "parameters_json_schema": {"type": "object"}} for name in names.values()]
         body["tool_choice"] = "none"
     return body
+
+
+def with_options(body: JSONObject, prompt: Prompt) -> JSONObject:
+    """*body* with the host's options, as far as Anthropic's API takes them together: the rules are those of `anthropic`."""
+    body = merged(body, prompt.options)
+    thinking = body.get(THINKING)
+    if not isinstance(thinking, dict) or thinking.get("type") != "enabled":
+        return body
+    is_forced = body.get("tool_choice") not in (None, "auto", "none")
+    if is_forced or _has_lost_thinking(body["messages"], prompt):
+        return {**body, THINKING: {"type": "disabled"}}
+    budget = thinking.get("budget_tokens")
+    if isinstance(budget, int) and "max_tokens" not in prompt.options:
+        return {**body, "max_tokens": body["max_tokens"] + budget}
+    return body
+
+
+def _has_lost_thinking(messages: Sequence[JSONObject], prompt: Prompt) -> bool:
+    """Whether the turn that goes on after tool results began without thinking, or has lost some of it."""
+    first: JSONObject | None = None  # what the model said at its beginning
+    for message in reversed(messages):
+        if message["kind"] == "response":
+            first = message
+        elif all(part["part_kind"] != "tool-return" for part in message["parts"]):
+            break
+    return prompt.has_lost_turn or (first is not None and first["parts"][0]["part_kind"] != "thinking")
 
 
 def _tools(prompt: Prompt) -> JSONObject:
@@ -220,6 +252,17 @@ def _binary(data: str, kind: str | None, where: str) -> JSONObject:
     if not written:
         raise no_file(written, where)
     return {"kind": "binary", "data": data, "media_type": written}
+
+
+def _files(request: SamplingRequest) -> Iterator[tuple[int, str]]:
+    """The types of the files in the conversation, with the index of their message."""
+    for index, block in blocks_but_texts(request):
+        for inner in block.content if isinstance(block, ToolResultContent) else [block]:
+            match inner:
+                case ImageContent(mime_type=kind) | AudioContent(mime_type=kind):
+                    yield index, media_type(kind)
+                case EmbeddedResource(resource=BlobResourceContents(mime_type=kind)):
+                    yield index, media_type(kind)
 
 
 def _plain(content: list[str | JSONObject]) -> object:
@@ -342,11 +385,22 @@ class PydanticAIModel(ProviderModel):
         super().__init__(model, name, **arguments)
 
     write_request = staticmethod(write_request)
+    with_options = staticmethod(with_options)
     read_reply = staticmethod(read_reply)
     read_event = staticmethod(read_event)
 
     _defined: tuple[object, Sequence[Any]] = (None, ())
     """The tools of the last request, and what they are in pydantic-ai."""
+
+    @reads_only
+    async def __call__(self, request: SamplingRequest) -> CreateMessageResult:
+        try:
+            return await super().__call__(request)
+        except InputRefused as exc:
+            for index, kind in _files(request):
+                if kind in str(exc.__cause__):  # pydantic-ai names the type, and no message
+                    raise no_file(kind, f"messages[{index}]") from exc.__cause__
+            raise
 
     async def request_reply(self, body: JSONObject) -> JSONObject:
         with REFUSING:

@@ -279,6 +279,24 @@ async def test_a_stream_that_breaks_is_a_failed_connection_and_no_short_answer(
     assert (caught.value.status, caught.value.transient) == (None, True)
 
 
+async def test_a_stream_that_breaks_after_its_beginning_says_so(adapter: Adapter, serve: Serve) -> None:
+    server = serve(adapter.server, Broken(said=Said(text="a long answer " * 20), events=7))
+    async with adapter.open(server.url, server.key) as make:
+        with anyio.fail_after(10), pytest.raises(ProviderError) as caught:
+            await ask(make(stream=True))
+
+    assert str(caught.value).partition(": ")[2].startswith("the stream ended before the answer was complete")
+
+
+async def test_a_status_that_is_neither_a_success_nor_a_failure_is_no_answer(adapter: Adapter, serve: Serve) -> None:
+    server = serve(adapter.server, Failed(status=204, body=""))
+    async with adapter.open(server.url, server.key) as make:
+        with anyio.fail_after(10), pytest.raises(ProviderError, match=r": the reply cannot be read$") as caught:
+            await ask(make(stream=False))
+
+    assert caught.value.transient is False
+
+
 @pytest.mark.parametrize("body", ['{"error": "boom"}', "{}", "[]", "null", "<html>502</html>", ""])
 async def test_a_whole_reply_that_has_no_answer_is_an_error_that_says_so(
     adapter: Adapter, serve: Serve, body: str

@@ -36,6 +36,42 @@ async def test_a_key_with_a_line_break_is_a_mistake_that_no_fallback_hides(
     assert "secret" not in repr(raised.value)
 
 
+KEYS = {
+    "anthropic": " (ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN)",
+    "openai": " (OPENAI_API_KEY)",
+    "gemini": " (GEMINI_API_KEY or GOOGLE_API_KEY)",
+    "ollama": " (OLLAMA_API_KEY)",
+    "pydantic-ai": "",
+}
+
+
+async def test_a_key_that_is_not_accepted_says_where_it_comes_from(
+    adapter: Adapter, serve: Serve, how: dict[str, object]
+) -> None:
+    server = serve(adapter.server, Failed(status=401, body="{}"), Failed(status=403, body="{}"))
+    async with adapter.open(server.url, server.key) as make:
+        with pytest.raises(ProviderError) as not_authenticated:
+            await ask(make(**how))
+        with pytest.raises(ProviderError) as not_allowed:
+            await ask(make(**how))
+
+    name = not_allowed.value.provider
+    key = f"the client's key{KEYS[name]}"
+    assert str(not_authenticated.value) == f"{name}: not authenticated: is {key} right? (HTTP 401)"
+    assert str(not_allowed.value) == f"{name}: not allowed: may {key} use this model? (HTTP 403)"
+
+
+async def test_redirects_without_an_end_are_a_mistake_in_the_url(
+    adapter: Adapter, serve: Serve, how: dict[str, object]
+) -> None:
+    server = serve(adapter.server, decide=lambda heard: Failed(status=307, location=heard.path))
+    async with adapter.open(server.url, server.key) as make:
+        with pytest.raises(ProviderError, match=r" \(its URL leads to redirects without an end\)$") as raised:
+            await ask(make(**how))
+
+    assert (raised.value.status, raised.value.transient) == (None, False)
+
+
 async def test_a_client_that_is_closed_is_a_mistake(adapter: Adapter, how: dict[str, object]) -> None:
     async with adapter.open(NO_SERVER, "sk-secret") as make:
         model = make(**how)

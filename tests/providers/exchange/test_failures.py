@@ -26,11 +26,14 @@ from mcp_host.providers.exchange.failures import (
     MISUSED,
     NOT_FOUND,
     READING,
+    Interrupted,
     Unfinished,
     Unreadable,
     code_among,
     provider_error,
 )
+from tests.providers.conftest import Serve
+from tests.providers.servers.anthropic import AnthropicServer
 
 SECRET = "sk-ant-secret"
 
@@ -83,6 +86,11 @@ def of_anthropic(status: int, kind: object = "rate_limit_error", **headers: str)
             "RateLimitError (HTTP 429), rate_limit_error, try again after 7 seconds",
         ),
         (
+            of_anthropic(429, retry_after="1"),
+            *(429, "rate_limit_error", 1.0, True),
+            "RateLimitError (HTTP 429), rate_limit_error, try again after 1 second",
+        ),
+        (
             of_anthropic(429, retry_after="8", retry_after_ms="250"),
             *(429, "rate_limit_error", 0.25, True),
             "RateLimitError (HTTP 429), rate_limit_error, try again after 0.25 seconds",
@@ -97,7 +105,8 @@ def of_anthropic(status: int, kind: object = "rate_limit_error", **headers: str)
                 SECRET, response=response(401), body={"error": {"type": "authentication_error"}}
             ),
             *(401, "authentication_error", None, False),
-            "AuthenticationError (HTTP 401), authentication_error",
+            "not authenticated: is the client's key (ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN) right? (HTTP 401), "
+            "authentication_error",
         ),
         (
             anthropic.APIStatusError(SECRET, response=response(200), body={"error": {"type": "overloaded_error"}}),
@@ -122,7 +131,7 @@ def of_anthropic(status: int, kind: object = "rate_limit_error", **headers: str)
             "OfGoogle (HTTP 429), RESOURCE_EXHAUSTED, try again after 38.5 seconds",
         ),
         (OfOllama(404), 404, None, None, False, f"not found: {NOT_FOUND} (HTTP 404)"),
-        (OfOllama(-1), None, None, None, False, "OfOllama"),
+        (OfOllama(-1), None, None, None, True, "the model failed"),
         (
             anthropic.APIConnectionError(request=httpx2.Request("POST", "https://api")),
             *(None, None, None, True),
@@ -234,6 +243,55 @@ def not_ascii() -> Exception:
     with pytest.raises(UnicodeEncodeError) as raised:
         f"{SECRET}é".encode("ascii")
     return raised.value
+
+
+def reading_reply(exc: Exception) -> Exception:
+    """*exc*, raised in a function by which SDKs read a reply."""
+
+    def _process_response() -> None:
+        raise exc
+
+    with pytest.raises(type(exc)):
+        _process_response()
+    return exc
+
+
+@pytest.mark.parametrize(
+    "exc", [TypeError(SECRET), AttributeError(SECRET), KeyError(SECRET), ValueError(SECRET)], ids=repr
+)
+def test_what_an_sdk_raises_while_it_reads_a_reply_is_not_the_hosts_mistake(exc: Exception) -> None:
+    assert str(provider_error(reading_reply(exc), "pydantic-ai")) == "pydantic-ai: the reply cannot be read"
+
+
+def test_a_connection_that_fails_while_an_sdk_reads_a_reply_may_be_tried_again() -> None:
+    error = provider_error(reading_reply(ConnectionResetError(SECRET)), "pydantic-ai")
+
+    assert (str(error), error.transient) == ("pydantic-ai: ConnectionResetError", True)
+
+
+@pytest.mark.parametrize("api_key", [None, ""])
+@pytest.mark.parametrize(
+    ("provider", "said"),
+    [
+        ("anthropic", "set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, or pass it to the client"),
+        ("pydantic-ai", "pass it to the client"),
+    ],
+)
+async def test_a_client_without_a_key_says_what_to_set(
+    monkeypatch: pytest.MonkeyPatch, serve: Serve, api_key: str | None, provider: str, said: str
+) -> None:
+    """Anthropic's SDK finds out when it asks."""
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    server, http = serve(AnthropicServer), httpx2.AsyncClient(verify=False)
+    async with anthropic.AsyncAnthropic(
+        base_url=server.url, auth_token=api_key, http_client=http, max_retries=0
+    ) as client:
+        with pytest.raises((TypeError, anthropic.APIConnectionError)) as raised:
+            await client.messages.create(model="m", max_tokens=1, messages=[])
+
+    error = provider_error(raised.value, provider)
+    assert (str(error), error.transient) == (f"{provider}: the client has no key: {said}", False)
 
 
 @pytest.mark.parametrize(
@@ -376,6 +434,17 @@ def test_what_fails_while_a_reply_is_read_is_the_replys_fault() -> None:
     for error in (Unfinished(), SamplingError("the model called 'add' without its arguments")):
         with pytest.raises(type(error)), READING:
             raise error
+
+
+def test_a_stream_that_is_cut_after_its_beginning_says_so() -> None:
+    with pytest.raises(Interrupted) as raised:
+        raise Interrupted from (cause := ConnectionResetError(errno.ECONNRESET, SECRET))
+
+    error = provider_error(raised.value, "gemini", is_stream=True)
+
+    reason = os.strerror(errno.ECONNRESET)
+    assert (str(error), error.transient) == (f"{ENDED}: ConnectionResetError ({reason})", True)
+    assert error.original is cause
 
 
 @pytest.mark.parametrize(

@@ -201,6 +201,8 @@ class ModelServer(ABC):
         headers = [_content_type(failed.kind)]
         if failed.retry_after is not None:
             headers.append((b"retry-after", failed.retry_after.encode()))
+        if failed.location is not None:
+            headers.append((b"location", failed.location.encode()))
         body = json.dumps(self.error(status, message)) if failed.body is None else failed.body
         return Answer(status, headers, [body.encode()])
 

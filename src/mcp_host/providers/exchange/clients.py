@@ -11,6 +11,14 @@ from typing import Any
 
 from mcp_host.errors import ProviderError
 
+KEYS = {
+    "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+    "openai": ("OPENAI_API_KEY",),
+    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "ollama": ("OLLAMA_API_KEY",),
+}
+"""The environment variables in which SDKs look for a key, by the provider's name."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sdk:

@@ -14,11 +14,13 @@ from email.utils import parsedate_to_datetime
 from json import JSONDecodeError
 from socket import gaierror
 from ssl import SSLCertVerificationError, SSLError
+from traceback import walk_tb
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic_core import from_json
 
 from mcp_host.errors import McpError, ProviderError, excerpt
+from mcp_host.providers.exchange.clients import KEYS
 
 CODE = re.compile(  # words without digits, so that an API key never matches
     r"(?=.{2,64}$)([a-z]{1,20}([_.][a-z]{1,20})*"  # rate_limit_error
@@ -33,20 +35,25 @@ OVERLOADED = frozenset(
 )
 """Codes of transient errors in the middle of a stream, whose HTTP status was 200."""
 
+IN_STREAM = -1  # what Ollama's SDK has for the status of an error in the middle of a stream
+
 CONNECTION_ERRORS = ("ConnectionError", "Timeout", "TimeoutError", "TransportError")
 """How the names of the classes of connection errors end."""
 
-WRONG_SCHEME = "UnsupportedProtocol"  # httpx's; a TransportError, but asking again does not help
+WRONG_URLS = {  # httpx's; SDKs take them for failed connections, but asking again does not help
+    "UnsupportedProtocol": "its URL does not begin with http:// or https://",
+    "TooManyRedirects": "its URL leads to redirects without an end",
+}
 
 STREAMS = ("text/event-stream", "application/vnd.amazon.eventstream")
 """The content types of streams; the second is Bedrock's."""
 
-NOT_FOUND = (
-    "is the model's name right, and the client's base URL?"  # after a 404, whose body may say more but is not repeated
-)
+NOT_FOUND = "is the model's name right, and the client's base URL?"
+
+EMPTY_KEY = re.compile(r"Illegal header value b'Bearer *'")  # h11's
 
 BAD_HEADER = "a header, such as the key, has a character that HTTP does not allow"
-MISUSED = "is the client the SDK's async one, and do its method and the API take the options?"
+MISUSED = "is the client the SDK's async one, does its method take the options, and is its base URL right?"
 
 PORTS = {"http": 80, "https": 443}
 
@@ -59,6 +66,17 @@ NOT_PARSED = (
 )
 """What SDKs raise for a reply that is not in the API's format."""
 
+PARSERS = ("json.decoder", "pydantic_ai.models._decode_errors")
+"""Modules whose exceptions say the same. Python's decoder raises a ValueError for a number of too many digits."""
+
+READERS = frozenset({"_process_response", "_process_streamed_response", "_finish_response", "_get_event_iterator"})
+"""Functions of SDKs and of pydantic-ai that read a reply."""
+
+DATA_ERRORS = (TypeError, AttributeError, LookupError, ValueError)
+"""What such a function raises for a reply that is not in the API's format, where it does not check it."""
+
+CUT = "the stream ended before the answer was complete"
+
 
 class Unfinished(Exception):
     """A reply that ends before its answer does."""
@@ -70,6 +88,10 @@ class Empty(Unfinished):
 
 class Unreadable(Exception):
     """A reply that is not in the API's format. The cause says more."""
+
+
+class Interrupted(Exception):
+    """A stream that failed after its first event. The cause says how."""
 
 
 class _Reading:  # a generator with `contextmanager` is slower, and each event enters it
@@ -115,43 +137,74 @@ def provider_error(
     Its text has nothing that the provider or the SDK wrote. If the connection failed, it has the host, the port and the
     system's reason. A stream that was cut counts as a failed connection. *not_found* says what to check after a 404.
     """
-    if (mistake := next(filter(None, map(_mistake, _chain(exc, with_contexts=False))), None)) is not None:
+    has_begun = isinstance(exc, Interrupted)
+    if has_begun:
+        assert isinstance(exc.__cause__, Exception), "it was raised from one"
+        exc = exc.__cause__
+    if mistake := next(filter(None, (_mistake(each, provider) for each in _chain(exc, with_contexts=False))), None):
         return ProviderError(provider, mistake, original=exc)
     if is_stream and (isinstance(exc, Unfinished) or _is_cut(exc)):
-        problem = "the stream ended before the answer was complete"
-        return ProviderError(provider, problem, transient=True, original=exc)
+        return ProviderError(provider, CUT, transient=True, original=exc)
     status = _status(exc)
     code = _code(exc)
-    problem = type(exc).__name__
-    is_connection, wrong_url = _is_connection(exc), any(map(_wrong_url, _chain(exc)))
-    if isinstance(exc, Unfinished):
-        problem = "the reply has no complete answer"
-    elif isinstance(exc, Unreadable) or (status is None and _is_not_parsed(exc)):
-        problem = "the reply cannot be read"
-    elif status is None and (is_connection or wrong_url):
-        problem += _connection(exc)
-    elif status == 404:
-        problem = f"not found: {not_found}"
-    elif status is None and isinstance(exc, TypeError | AttributeError):
-        problem = f"{problem}: {_unknown_argument(exc) or MISUSED}"
+    is_connection = status is None and _is_connection(exc) and not _has_wrong_url(exc)
+    problem = _problem(exc) if status is None else _advice(status, provider, not_found) or type(exc).__name__
     return ProviderError(
         provider,
-        problem,
+        f"{CUT}: {problem}" if is_connection and has_begun else problem,
         status=status,
         code=code,
         retry_after=_retry_after(exc),
-        transient=status is None and (code in OVERLOADED or (is_connection and not wrong_url)),
+        transient=is_connection or (status is None and (code in OVERLOADED or _is_of_stream(exc))),
         original=exc,
     )
 
 
-def _is_not_parsed(exc: BaseException) -> bool:
-    """Whether an SDK could not read a reply."""
-    # Python's decoder raises a ValueError for a number of too many digits.
-    return any(type(error).__name__ in NOT_PARSED or _is_from(error, "json.decoder") for error in _chain(exc))
+def _advice(status: int, provider: str, not_found: str) -> str | None:
+    """What to check after some statuses. The body of the response may say more, but is not repeated."""
+    variables = " or ".join(KEYS.get(provider, ()))
+    key = f"the client's key ({variables})" if variables else "the client's key"
+    match status:
+        case 401:
+            return f"not authenticated: is {key} right?"
+        case 403:
+            return f"not allowed: may {key} use this model?"
+        case 404:
+            return f"not found: {not_found}"
+    return None
 
 
-def _mistake(exc: BaseException) -> str | None:
+def _problem(exc: Exception) -> str:
+    """What failed, if there is no status of a failure."""
+    name = type(exc).__name__
+    if isinstance(exc, Unfinished):
+        return "the reply has no complete answer"
+    if _is_unreadable(exc):
+        return "the reply cannot be read"
+    if _is_connection(exc) or _has_wrong_url(exc):
+        return name + _connection(exc)
+    if _is_of_stream(exc):
+        return "the model failed"
+    if isinstance(exc, TypeError | AttributeError):
+        return f"{name}: {_unknown_argument(exc) or MISUSED}"
+    return name
+
+
+def _is_unreadable(exc: Exception) -> bool:
+    """Whether a reply is not in the API's format. Some SDKs say so, others fail while they read it."""
+    if isinstance(exc, Unreadable) or _has_other_status(exc):
+        return True
+    if isinstance(exc, DATA_ERRORS) and any(frame.f_code.co_name in READERS for frame, _ in walk_tb(exc.__traceback__)):
+        return True
+    return any(type(error).__name__ in NOT_PARSED or _is_from(error, *PARSERS) for error in _chain(exc))
+
+
+def _is_of_stream(exc: Exception) -> bool:
+    """Whether it is an error in the middle of a stream of Ollama. Without a stream it has the status 500."""
+    return getattr(exc, "status_code", None) == IN_STREAM
+
+
+def _mistake(exc: BaseException, provider: str) -> str | None:
     """What the host did wrong, if *exc* tells. It is in our words, because those of *exc* may have the key."""
     text = str(exc)
     match exc:
@@ -163,8 +216,17 @@ def _mistake(exc: BaseException) -> str | None:
             return BAD_HEADER
         case TypeError() | ValueError() if _is_from(exc, "json.encoder"):
             return "the request has a value that JSON does not have: look at the options"
-    is_header = type(exc).__name__ == "LocalProtocolError" and text.startswith("Illegal header")
-    return BAD_HEADER if is_header else None
+        case TypeError() if "Could not resolve authentication" in text:  # Anthropic's SDK, and OpenAI's
+            return _no_key(provider)
+    if type(exc).__name__ == "LocalProtocolError" and text.startswith("Illegal header"):
+        return _no_key(provider) if EMPTY_KEY.fullmatch(text) else BAD_HEADER
+    return None
+
+
+def _no_key(provider: str) -> str:
+    """What to do without a key."""
+    variables = " or ".join(KEYS.get(provider, ()))
+    return f"the client has no key: {f'set {variables}, or ' if variables else ''}pass it to the client"
 
 
 def _unknown_argument(exc: BaseException) -> str | None:
@@ -176,12 +238,10 @@ def _unknown_argument(exc: BaseException) -> str | None:
     )
 
 
-def _is_from(exc: BaseException, module: str) -> bool:
-    """Whether *module* raised it."""
-    trace = exc.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace is not None and trace.tb_frame.f_globals.get("__name__") == module
+def _is_from(exc: BaseException, *modules: str) -> bool:
+    """Whether one of the *modules* raised it."""
+    frames = [frame for frame, _ in walk_tb(exc.__traceback__)]
+    return bool(frames) and frames[-1].f_globals.get("__name__") in modules
 
 
 def _is_cut(exc: BaseException | None) -> bool:
@@ -202,10 +262,16 @@ def _is_cut(exc: BaseException | None) -> bool:
 
 
 def _status(exc: Exception) -> int | None:
-    for value in (getattr(exc, "status_code", None), getattr(exc, "code", None)):
-        if (status := status_in(value)) is not None:
-            return status
-    return None
+    return next(filter(None, map(status_in, _statuses(exc))), None)
+
+
+def _has_other_status(exc: Exception) -> bool:
+    """Whether it is for an HTTP status that is neither 200 nor a failure, such as 204."""
+    return any(isinstance(value, int) and 200 < value < 400 for value in _statuses(exc))
+
+
+def _statuses(exc: Exception) -> tuple[object, object]:
+    return getattr(exc, "status_code", None), getattr(exc, "code", None)
 
 
 def _code(exc: Exception) -> str | None:
@@ -281,15 +347,19 @@ def _is_connection(exc: Exception) -> bool:
 
 
 def _wrong_url(exc: BaseException) -> str | None:
-    """Why no connection can ever be made to the URL of the client, if *exc* tells."""
-    if type(exc).__name__ == WRONG_SCHEME:
-        return "its URL does not begin with http:// or https://"
+    """Why no request to the URL of the client can ever succeed, if *exc* tells."""
+    if (wrong := WRONG_URLS.get(type(exc).__name__)) is not None:
+        return wrong
     try:
         has_no_port = isinstance(exc, OverflowError) and "port" in str(exc)  # asyncio's
         _ = _url(exc).port
     except ValueError:
         has_no_port = True
     return "its URL has a port that does not exist" if has_no_port else None
+
+
+def _has_wrong_url(exc: BaseException) -> bool:
+    return any(map(_wrong_url, _chain(exc)))
 
 
 def _connection(exc: Exception) -> str:

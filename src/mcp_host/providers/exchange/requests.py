@@ -109,6 +109,16 @@ class Prompt:
     offer: Offer | None = None
     """None without tools."""
 
+    @property
+    def has_lost_turn(self) -> bool:
+        """Whether a lost turn is one of those that go on: after the last message of the user that is not a tool's result."""
+        asked = [
+            index
+            for index, message in enumerate(self.request.messages)
+            if message.role == "user" and not any(isinstance(block, ToolResultContent) for block in message.content)
+        ]
+        return any(index > max(asked, default=-1) for index in self.lost)
+
     def written_tools(self, write: Callable[[Self], JSONObject]) -> JSONObject:
         """The fields that *write* makes of the tools on offer and their use, and of nothing else but the adapter's own settings."""
         if self.offer is None:

@@ -171,6 +171,11 @@ class Heard:
         self._characters = 0
         self._events = 0
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether there was an event."""
+        return self._events > 0
+
     async def add(self, event: JSONObject) -> None:
         self._events += 1
         self._characters += len(str(event))
