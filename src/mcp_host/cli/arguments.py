@@ -187,7 +187,7 @@ MAX_TOKENS_HELP = f"the most tokens that one answer may have (default: {MAX_TOKE
 
 PINS_HELP = "block tools that are not as pinned in FILE; the first use of a server pins its tools there"
 
-VERBOSE_HELP = "print what the server logs, its stderr, and each step of a login, to stderr"
+VERBOSE_HELP = "print what the server logs, its stderr, each step of a login, and what the model's provider says of failures, to stderr"
 
 ALLOW_HELP = "let the server use the model without asking you; arithmetic never asks"
 
