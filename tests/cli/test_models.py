@@ -69,6 +69,12 @@ async def test_a_reply_that_cannot_be_read_shows_why(answering: Answering) -> No
     assert line.startswith("anthropic: Unreadable: 'list' object ")
 
 
+async def test_a_failure_of_which_the_error_says_all_shows_nothing_more(answering: Answering) -> None:
+    answering(200, '{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}')
+
+    assert await shown() == []
+
+
 async def test_a_long_text_of_the_provider_is_cut(answering: Answering) -> None:
     answering(400, SAID % ("no " * 1000))
 

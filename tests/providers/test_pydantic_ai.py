@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import anthropic
@@ -36,7 +37,7 @@ from mcp_host.providers import Delta, PydanticAIModel
 from mcp_host.providers.exchange.failures import Unfinished
 from mcp_host.providers.exchange.replies import Call, Reply
 from mcp_host.providers.exchange.requests import Prompt
-from mcp_host.providers.pydantic_ai import read_event, read_reply, write_request
+from mcp_host.providers.pydantic_ai import read_event, read_reply, with_options, write_request
 from mcp_host.sampling import Sampling, always, run_tool_loop
 from mcp_host.sampling.request import ModelAnswer
 from mcp_host.types import AudioContent, CreateMessageResult, ImageContent, TextContent, ToolUseContent
@@ -666,9 +667,16 @@ async def test_a_file_that_a_real_model_cannot_take_is_refused_with_its_message(
 
 
 async def test_a_setting_that_a_real_model_cannot_take_is_refused(serve: Serve) -> None:
+    shown = [
+        user(text(), IMAGE),
+        assistant(use("1")),
+        user(result("1", text("3"), IMAGE)),
+        assistant(text()),
+        user(text()),
+    ]
     async with of_anthropic(serve(AnthropicServer)) as model:
         with pytest.raises(InputRefused, match=r"^this model does not take all of this request"):
-            await PydanticAIModel(model, options=BUDGET)(request(user(IMAGE)))
+            await PydanticAIModel(model, options=BUDGET)(request(*shown, tools=[ADD]))
 
 
 BUDGET: Wire = {"anthropic_thinking": {"type": "enabled", "budget_tokens": 2048}}
@@ -697,6 +705,32 @@ async def test_a_budget_of_thinking_goes_with_what_the_server_asks(serve: Serve,
     disabled = ({"type": "disabled"}, 100)
     asked = [(heard.body["thinking"], heard.body["max_tokens"]) for heard in server.heard]
     assert asked == [enabled, enabled, disabled, disabled]
+
+
+THOUGHT = {"kind": "response", "parts": [{"part_kind": "thinking", "content": "Hm."}, {"part_kind": "tool-call"}]}
+STEP = [assistant(use("1")), user(result("1", text("3")))]
+NEXT = [assistant(use("2")), user(result("2", text("4")))]
+
+
+@pytest.mark.parametrize(
+    ("messages", "restored", "lost", "kind"),
+    [
+        ([user(text()), *STEP], [1], [], "enabled"),
+        ([user(text()), *STEP], [], [1], "disabled"),
+        ([user(text()), *STEP, *NEXT], [1], [], "enabled"),
+        ([user(text()), *STEP, *NEXT], [1], [3], "disabled"),
+        ([user(text()), *STEP, assistant(text()), user(text())], [], [1], "enabled"),
+        (STEP, [], [], "disabled"),
+    ],
+    ids=["restored", "lost", "no more of it", "more of it lost", "of an earlier turn", "at the beginning"],
+)
+def test_thinking_is_off_in_the_rest_of_a_turn_that_has_lost_some(
+    messages: list[Wire], restored: list[int], lost: list[int], kind: str
+) -> None:
+    asked = prompt(*messages, turns=dict.fromkeys(restored, THOUGHT), tools=[ADD])
+    asked = replace(asked, lost=frozenset(lost), options=BUDGET)
+
+    assert with_options(write_request(asked), asked)["anthropic_thinking"]["type"] == kind
 
 
 async def test_a_maximum_of_tokens_in_the_options_has_the_budget(serve: Serve) -> None:

@@ -291,6 +291,6 @@ class ProviderModel(ABC):
                     raise Empty
         except Exception as exc:
             if heard.has_begun and not isinstance(exc, McpError | Unfinished | Unreadable):
-                raise Interrupted from exc
+                raise Interrupted(exc) from exc
             raise
         return reply

@@ -91,7 +91,11 @@ class Unreadable(Exception):
 
 
 class Interrupted(Exception):
-    """A stream that failed after its first event. The cause says how."""
+    """A stream that failed after its first event, for this *reason*."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(reason)
+        self.reason = reason  # the cause is lost where it is taken out of a group of exceptions
 
 
 class _Reading:  # a generator with `contextmanager` is slower, and each event enters it
@@ -138,9 +142,8 @@ def provider_error(
     system's reason. A stream that was cut counts as a failed connection. *not_found* says what to check after a 404.
     """
     has_begun = isinstance(exc, Interrupted)
-    if has_begun:
-        assert isinstance(exc.__cause__, Exception), "it was raised from one"
-        exc = exc.__cause__
+    if isinstance(exc, Interrupted):
+        exc = exc.reason
     if mistake := next(filter(None, (_mistake(each, provider) for each in _chain(exc, with_contexts=False))), None):
         return ProviderError(provider, mistake, original=exc)
     if is_stream and (isinstance(exc, Unfinished) or _is_cut(exc)):
