@@ -218,6 +218,16 @@ async def test_a_tool_loop_stays_with_the_model_that_made_the_calls_when_hints_c
     assert again.why == "caller: it made the tool calls whose results are here"
 
 
+async def test_a_tool_loop_stays_with_its_model_when_the_server_adds_a_text_after_the_results() -> None:
+    models = Models([says("other"), calling("call_1")])
+    await models(request(tools=[ADD], modelPreferences=hints("caller")))
+    under_way = [user(text()), assistant(use("call_1")), user(result("call_1")), user(text("now")), user(text("go on"))]
+
+    again = models.choose(request(*under_way, tools=[ADD], modelPreferences=hints("other")))
+
+    assert again.why == "caller: it made the tool calls whose results are here"
+
+
 @pytest.mark.parametrize(
     ("allowed", "kind"),
     [("gpt-mini", "str"), (None, "NoneType"), ([SMALL], "Model")],
@@ -334,7 +344,8 @@ async def test_a_failure_without_another_model_to_ask_is_raised(models: Models) 
         await models(request())
 
 
-async def test_a_tool_loop_does_not_fall_back_to_a_model_that_did_not_make_the_calls() -> None:
+@pytest.mark.parametrize("after", [[], [user(text("go on"))]], ids=["results", "a text after the results"])
+async def test_a_tool_loop_does_not_fall_back_to_a_model_that_did_not_make_the_calls(after: list[Wire]) -> None:
     async def call_then_fail(request: SamplingRequest) -> CreateMessageResult:
         if len(request.messages) > 1:
             raise ProviderError("anthropic", "OverloadedError", status=529)
@@ -344,7 +355,7 @@ async def test_a_tool_loop_does_not_fall_back_to_a_model_that_did_not_make_the_c
     await models(request(tools=[ADD]))
 
     with pytest.raises(ProviderError):
-        await models(with_results("call_1"))
+        await models(request(user(text()), assistant(use("call_1")), user(result("call_1")), *after, tools=[ADD]))
 
 
 async def test_a_tool_loop_stays_with_the_model_that_a_fallback_has_chosen() -> None:

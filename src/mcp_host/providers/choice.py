@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import KW_ONLY, dataclass
+from itertools import chain, takewhile
 from math import isnan
 from typing import TypeAlias
 
@@ -87,7 +88,8 @@ class Models:
     Among equals, and without priorities, the first in your list is chosen.
 
     A tool loop stays with its model, as no other can read its reasoning: a request with the results of tool calls goes
-    to the model that made the calls, on the same connection (`SamplingRequest.session`).
+    to the model that made the calls, on the same connection (`SamplingRequest.session`). What the user says after the
+    results changes nothing; an answer after them ends the loop.
 
     *allow* restricts the models of a request, for instance by its server. With *fallback*, a request whose provider
     fails for the moment (`ProviderError.transient`) goes to the next best model, unless a tool loop is under way. Text
@@ -169,8 +171,9 @@ class Models:
         return rank(allowed, request.model_preferences or ModelPreferences())
 
     def _maker(self, request: SamplingRequest) -> Model | None:
-        """The model that made the tool calls whose results end the conversation."""
-        for block in request.messages[-1].content:
+        """The model that made the tool calls whose results are there since the assistant's last message."""
+        said = takewhile(lambda message: message.role == "user", reversed(request.messages))
+        for block in chain.from_iterable(message.content for message in said):
             if isinstance(block, ToolResultContent):
                 name = self._made_by.get(_call_key(request, block.tool_use_id))
                 if name is not None:
