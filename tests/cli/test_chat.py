@@ -7,17 +7,23 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from io import BytesIO, TextIOWrapper
+from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-from anyio import fail_after, to_thread
+from anyio import create_task_group, fail_after, to_thread, wait_all_tasks_blocked
 from anyio.abc import Process
 from anyio.from_thread import start_blocking_portal
 
+from mcp_host import Client
 from mcp_host.cli import main
-from mcp_host.cli.chat import next_line
+from mcp_host.cli.arguments import parse
+from mcp_host.cli.chat import Chat, next_line
+from mcp_host.cli.output import Printer
+from mcp_host.cli.transcript import Transcript
+from mcp_host.sampling import SamplingRequest, ToolCall
+from mcp_host.types import CreateMessageResult, ToolResultContent
 from tests.cli import desk
 from tests.cli.terminals import IN_TIME, ROOT, running, standard_streams
 from tests.elicitation.asking import FIELD, SEND
@@ -272,7 +278,9 @@ async def test_ctrl_c_in_the_middle_of_a_call_stops_the_turn_and_the_conversatio
 
     assert conversation(api.last) == [
         ("user", ["Hang."]),
-        ("assistant", ["Wait.\n(The user stopped this answer. It called hang, which may have run.)"]),
+        ("assistant", ["Wait.", ("hang", {})]),
+        ("user", [["The user stopped this call, which may have run."]]),
+        ("assistant", ["(The user stopped this answer.)"]),
         ("user", ["Has it ended?"]),
         ("assistant", [("until_hang_ends", {})]),
         ("user", [["cancelled"]]),
@@ -288,8 +296,83 @@ async def test_ctrl_c_at_a_question_stops_the_turn_and_nothing_is_called(screen:
         screen.press(CTRL_C)
         await screen.asks(PROMPT)
 
-    assert screen.rows[-5:] == [f"{TOOL}^C", "(the question was withdrawn)", "Stopped.", "", ">"]
+    assert screen.rows[-6:] == [
+        f"{TOOL}^C",
+        "(the question was withdrawn)",
+        "    error         add: This call was denied: the user stopped this answer",
+        "Stopped.",
+        "",
+        ">",
+    ]
     assert len(api.heard) == 1
+
+
+async def test_after_ctrl_c_the_model_learns_which_calls_may_have_run_and_which_were_not_made(
+    screen: Screen, serve: Serve
+) -> None:
+    api = serve(AnthropicServer, Said(text="Wait.", calls=[Called("hang"), Called("die"), Called("order")]))
+
+    async with chatting(screen, api):
+        screen.press("Do all of it.\n")
+        await screen.asks(TOOL)
+        screen.press("y\n")
+        await screen.asks(TOOL)
+        screen.press(CTRL_C)
+        await screen.asks(PROMPT)
+
+        api.say(Said(text="I see."))
+        screen.press("What did you do?\n")
+        await screen.asks(PROMPT)
+
+    denied = ["This call was denied: the user stopped this answer"]
+    assert conversation(api.last) == [
+        ("user", ["Do all of it."]),
+        ("assistant", ["Wait.", ("hang", {}), ("die", {}), ("order", {})]),
+        ("user", [["The user stopped this call, which may have run."], denied, denied]),
+        ("assistant", ["(The user stopped this answer.)"]),
+        ("user", ["What did you do?"]),
+    ]
+
+
+async def test_calls_that_have_ended_before_the_turn_is_stopped_keep_their_results() -> None:
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        return request.calls(ToolCall("add", {"a": 1, "b": 2}), ToolCall("hang"))
+
+    options = parse(["chat", "http://localhost/mcp", *WITH_MODEL, "--yes"])
+    chat = Chat(lambda on_delta: model, Transcript(StringIO(), Printer(StringIO())), options)
+
+    with fail_after(IN_TIME):
+        async with Client(desk.server) as chat.client, create_task_group() as tasks:
+            await chat.begin_prompt()
+            tasks.start_soon(chat.turn, "Add, and hang.")
+            await wait_all_tasks_blocked()
+            chat.stop()
+
+    results = [block.text for block in chat.messages[2].content if isinstance(block, ToolResultContent)]
+    assert results == ["3", "The user stopped this call, which may have run."]
+    assert chat.messages[-1].text == "(The user stopped this answer.)"
+
+
+async def test_a_prompt_that_is_stopped_before_any_answer_stays_in_the_conversation(
+    screen: Screen, serve: Serve
+) -> None:
+    api = serve(AnthropicServer, Stalled(said=Said(text="Yes."), events=1))
+
+    async with chatting(screen, api):
+        screen.press("My name is Ada.\n")
+        assert await to_thread.run_sync(api.stalled.wait, 10.0)
+        screen.press(CTRL_C)
+        await screen.asks(PROMPT)
+
+        api.say(Said(text="Ada."))
+        screen.press("What is it?\n")
+        await screen.asks(PROMPT)
+
+    assert conversation(api.last) == [
+        ("user", ["My name is Ada."]),
+        ("assistant", ["(The user stopped this answer.)"]),
+        ("user", ["What is it?"]),
+    ]
 
 
 async def test_ctrl_c_at_the_prompt_drops_the_line(screen: Screen, serve: Serve) -> None:

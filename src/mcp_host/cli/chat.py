@@ -10,9 +10,10 @@ import math
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from io import TextIOWrapper
 from typing import Any, TypeVar
@@ -20,6 +21,7 @@ from typing import Any, TypeVar
 import anyio
 from anyio import CancelScope, Event, Semaphore
 from anyio.from_thread import BlockingPortal, start_blocking_portal
+from anyio.lowlevel import checkpoint_if_cancelled
 
 from mcp_host.cli.arguments import Options
 from mcp_host.cli.arithmetic import Model
@@ -39,9 +41,12 @@ from mcp_host.sampling.terminal import ask_in_terminal
 from mcp_host.types import (
     AssistantMessage,
     AudioContent,
+    CallToolResult,
     CreateMessageResult,
     ImageContent,
     SamplingMessage,
+    TextContent,
+    Tool,
     ToolUseContent,
     UserMessage,
 )
@@ -56,6 +61,9 @@ COMMAND = re.compile(r"/\w*")  # any other, such as /help or a mistyped one: it 
 CTRL_C_HINT = "Ctrl-C again or Ctrl-D ends the conversation."
 SIGNAL_DELAY = 0.2  # seconds; a wait does not end by a signal that came just before it, or to another thread
 MAX_TURNS = 50  # answers of the model to one prompt; the person sees them, and can stop it
+
+NOT_MADE = Deny("the user stopped this answer")
+STOPPED = "The user stopped this call, which may have run."
 
 NOTES = {
     "maxTokens": "The answer is cut off: it has as many tokens as --max-tokens allows.",
@@ -208,17 +216,21 @@ class Chat:
         self._turn_scope: CancelScope | None = None
         self._request: SamplingRequest | None = None  # the one that the model answers in this turn
         self._said = ""  # the text of its answer so far
-        self._running: list[ToolUseContent] = []  # the calls of its answer
+        self._runs_calls = False  # those of its answer
+        self._call_scopes: set[CancelScope] = set()  # of these calls, and of the question about one
+        self._stopped = False
 
     async def turn(self, prompt: str) -> ExitCode:
         """Answer *prompt*, and print what happens. Returns `ExitCode.OK` only if the answer is complete.
 
-        If the turn is stopped or fails, what was said and done in it stays in the conversation.
+        If the turn is stopped or fails, what was said and done in it stays in the conversation. A prompt that failed
+        before anything else was is dropped: it may be what the provider refuses.
         """
         steps: list[Step] = []
         failure: Exception | None = None
         result: LoopResult | None = None
         user_message = UserMessage(prompt)
+        self._said, self._runs_calls, self._stopped = "", False, False
         self._keyboard.release()
         self._transcript.resume()
         with CancelScope() as self._turn_scope:
@@ -226,7 +238,7 @@ class Chat:
                 result = await run_tool_loop(
                     self._ask,
                     messages=[*self.messages, user_message],
-                    tools=[self.client],
+                    tools=[_StoppableTools(self)],
                     system_prompt=self._options.system,
                     max_tokens=self._options.max_tokens,
                     approve=self._approve_call,
@@ -243,7 +255,8 @@ class Chat:
             self.messages = result.messages
             code = self._finish(result)
         elif failure is not None:
-            self._keep_unfinished(user_message, steps, "This answer failed.")
+            if steps or self._said:
+                self._keep_unfinished(user_message, steps, "This answer failed.")
             self._transcript.aside(partial(print_error, str(failure)))
             code = ExitCode.of(failure)
         else:
@@ -259,10 +272,27 @@ class Chat:
         self._transcript.pause()
 
     def stop(self) -> None:
-        """Stop the turn, and a login, which may run in a task of the connection and not in the turn."""
-        for scope in (self._turn_scope, self._login_scope):
+        """Stop the turn, and a login, which may run in a task of the connection and not in the turn.
+
+        Calls are stopped alone: each of them then has a result for the conversation, and the turn ends after them.
+        """
+        self._stopped = True
+        in_turn = self._call_scopes if self._runs_calls else [self._turn_scope]
+        for scope in (*in_turn, self._login_scope):
             if scope is not None:
                 scope.cancel()
+
+    @contextmanager
+    def stoppable_call(self) -> Iterator[None]:
+        """In the block, a call of the answer runs or is asked about. `stop` ends this block, and those that begin after it."""
+        with CancelScope() as scope:
+            if self._stopped:
+                scope.cancel()
+            self._call_scopes.add(scope)
+            try:
+                yield
+            finally:
+                self._call_scopes.remove(scope)
 
     def with_keyboard(self, ask: Callable[[RequestT], Awaitable[AnswerT]]) -> Callable[[RequestT], Awaitable[AnswerT]]:
         """*ask*, which asks the person in the terminal, but only while no prompt is typed and nothing is printed."""
@@ -308,10 +338,13 @@ class Chat:
 
     async def _approve_call(self, call: ProposedCall) -> Allow | Deny:
         """Decide on a call. A tool that is allowed for the session is allowed in later turns, too."""
-        return await self._approvals.decide(call, call.tool, session=self)
+        decision: Allow | Deny = NOT_MADE
+        with self.stoppable_call():
+            decision = await self._approvals.decide(call, call.tool, session=self)
+        return NOT_MADE if self._stopped else decision
 
     async def _ask(self, request: SamplingRequest) -> CreateMessageResult:
-        self._request, self._said, self._running = request, "", []
+        self._request, self._said = request, ""
         answer = await self._model(request)
         if not self._said:  # the model does not stream
             self._said = answer.text
@@ -322,7 +355,7 @@ class Chat:
                 self._transcript.calls(block)
             elif isinstance(block, ImageContent | AudioContent):
                 self._transcript.content(as_text(block))
-        self._running = answer.tool_uses
+        self._runs_calls = bool(answer.tool_uses)
         return answer
 
     def _on_delta(self, delta: Delta) -> None:
@@ -332,9 +365,12 @@ class Chat:
 
     async def _add(self, steps: list[Step], step: Step) -> None:
         steps.append(step)
-        self._said, self._running = "", []
+        self._said, self._runs_calls = "", False
         for call in step.calls:
             self._transcript.result(call)
+        if self._stopped:
+            self.stop()  # the turn, now that its calls have ended
+            await checkpoint_if_cancelled()
 
     def _finish(self, result: LoopResult) -> ExitCode:
         note = NOTES.get(result.stop_reason or "")
@@ -350,14 +386,32 @@ class Chat:
         return ExitCode.OK if note is None else ExitCode.MODEL_ERROR
 
     def _keep_unfinished(self, user_message: SamplingMessage, steps: list[Step], why: str) -> None:
-        """Keep what was said and done in a turn that did not end. If that is nothing, the turn is dropped.
-
-        Providers require a result of every call, and an answer before the next prompt. So calls that may still run
-        become text.
-        """
-        if not (steps or self._said or self._running):
-            return
-        names = ", ".join(use.name for use in self._running)
-        note = f"({why} It called {names}, which may have run.)" if names else f"({why})"
+        """Keep what was said and done in a turn that did not end. Providers require an answer before the next prompt."""
         kept = [message for step in steps for message in step.messages]
-        self.messages += [user_message, *kept, AssistantMessage(f"{self._said}\n{note}".strip())]
+        self.messages += [user_message, *kept, AssistantMessage(f"{self._said}\n({why})".strip())]
+
+
+@dataclass(frozen=True, slots=True)
+class _StoppableTools:
+    """The tools of a conversation's server. A call that the person stops has a result."""
+
+    chat: Chat
+
+    @property
+    def name(self) -> str:
+        return self.chat.client.name
+
+    async def list_tools(self, *, timeout: float | None = None) -> list[Tool]:
+        return await self.chat.client.list_tools(timeout=timeout)
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        caller: object = None,
+    ) -> CallToolResult:
+        with self.chat.stoppable_call():
+            return await self.chat.client.call_tool(name, arguments, timeout=timeout, caller=caller)
+        return CallToolResult(content=[TextContent(text=STOPPED)], is_error=True)
