@@ -339,7 +339,7 @@ async def test_calls_that_have_ended_before_the_turn_is_stopped_keep_their_resul
         return request.calls(ToolCall("add", {"a": 1, "b": 2}), ToolCall("hang"))
 
     options = parse(["chat", "http://localhost/mcp", *WITH_MODEL, "--yes"])
-    chat = Chat(lambda on_delta: model, Transcript(StringIO(), Printer(StringIO())), options)
+    chat = Chat(lambda **options: model, Transcript(StringIO(), Printer(StringIO())), options)
 
     with fail_after(IN_TIME):
         async with Client(desk.server) as chat.client, create_task_group() as tasks:
@@ -477,6 +477,40 @@ def test_a_failure_of_the_provider_is_a_line_and_the_turn_is_forgotten(
     (failure,) = [row for row in screen.rows if row.startswith("mcp-host: ")]
     assert "anthropic" in failure
     assert conversation(api.last) == [("user", ["Two."])]
+
+
+def test_a_provider_that_says_when_to_ask_again_is_asked_once_more_if_that_is_soon(
+    screen: Screen, talk: Talk, serve: Serve
+) -> None:
+    api = serve(AnthropicServer, Failed(status=429, retry_after="0.001"), Said(text="Here I am."))
+
+    talk(api, "Hello?")
+
+    waiting = "anthropic: RateLimitError (HTTP 429), rate_limit_error, try again after 0.001 seconds. Waiting."
+    assert waiting in " ".join(screen.rows)
+    assert "    Here I am." in screen.rows
+    assert len(api.heard) == 2
+
+
+@pytest.mark.parametrize(
+    ("failures", "heard"),
+    [
+        ([Failed(status=429, retry_after="3600")], 1),
+        ([Failed(status=529)], 1),
+        ([Failed(status=429, retry_after="0.001")] * 2, 2),
+    ],
+    ids=["in an hour", "at some time", "again and again"],
+)
+def test_a_provider_that_does_not_answer_soon_is_an_error_at_once(
+    failures: list[Failed], heard: int, url: str, piped: Piped, serve: Serve
+) -> None:
+    """The SDK would wait without a word."""
+    api = serve(AnthropicServer, *failures, Said(text="Here I am."))
+
+    code, out, err = piped(*CHAT, url, prompt="Hello?", **keys_of(api))
+
+    assert (code, out, len(api.heard)) == (9, "", heard)
+    assert f"(HTTP {failures[0].status})" in err.splitlines()[-1]
 
 
 def test_what_was_done_before_a_failure_stays_in_the_conversation(talk: Talk, serve: Serve) -> None:

@@ -46,7 +46,7 @@ async def shown() -> list[str]:
     """What the model's failure shows."""
     lines: list[str] = []
     request = CreateMessageRequestParams(messages=[UserMessage("Hello")], max_tokens=10)
-    model = make_model(MODEL, show=lines.append)
+    model = make_model(MODEL, show=lines.append, verbose=True)
     with pytest.raises(ProviderError):
         await model(SamplingRequest(params=request, server="desk"))
     return lines
@@ -58,7 +58,7 @@ async def test_a_failure_shows_what_the_provider_says_without_the_key(answering:
     (line,) = await shown()
 
     assert line.startswith("anthropic: BadRequestError: Error code: 400 - {")
-    assert "'Your credit balance is too low, [ANTHROPIC_API_KEY].'" in line
+    assert "'Your credit balance is too low, <redacted>.'" in line
 
 
 async def test_a_reply_that_cannot_be_read_shows_why(answering: Answering) -> None:

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from mcp_host.errors import ProviderError
 from mcp_host.providers import PydanticAIModel, model
 from mcp_host.providers.lookup import PROVIDERS
 from mcp_host.types import CreateMessageResult
 from tests.providers.conftest import Serve
-from tests.providers.scripted import Said
+from tests.providers.scripted import Failed, Said
 from tests.providers.servers.anthropic import AnthropicServer
 from tests.providers.servers.base import ModelServer
 from tests.providers.servers.gemini import GeminiServer
@@ -69,6 +70,32 @@ async def test_a_model_by_its_name_asks_through_the_sdk_and_closes_its_client(
 
     assert [answer.text for answer in answers] == ["hi", "hi again"]
     assert "".join(shown) == "hi again"
+
+
+@pytest.mark.parametrize("name", ["anthropic:claude-sonnet-5", "pydantic-ai:anthropic:claude-sonnet-5"])
+@pytest.mark.parametrize("retry", [True, False])
+async def test_without_retry_a_failure_that_may_pass_is_raised_at_once(
+    name: str, retry: bool, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the SDK asks again, after the time that the provider wants."""
+    failed = Failed(status=429, retry_after="0.001")
+    server = serve(AnthropicServer, failed, failed, failed, Said(text="hi"))
+    monkeypatch.setenv("ANTHROPIC_API_KEY", server.key)
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+
+    async with model(name, retry=retry) as asked:
+        with pytest.raises(ProviderError) as failure:
+            await asked(request())
+
+    assert failure.value.retry_after == 0.001
+    assert len(server.heard) == (3 if retry else 1)
+
+
+@pytest.mark.parametrize("name", ["gemini:gemini-4-pro", "ollama:qwen4", "pydantic-ai:test"])
+def test_without_retry_an_sdk_that_does_not_retry_stays_as_it_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMINI_API_KEY", "key")
+
+    model(name, retry=False)
 
 
 async def test_options_go_to_the_adapter(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:

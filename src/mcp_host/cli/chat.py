@@ -207,7 +207,7 @@ class Chat:
     def __init__(self, make: Callable[..., Model], transcript: Transcript, options: Options) -> None:
         self.messages: list[SamplingMessage] = []
         self.approve = approver(options, self.with_keyboard(ask_in_terminal))
-        self._model = make(on_delta=self._on_delta)
+        self._model = make(show=transcript.note, on_delta=self._on_delta)
         self._transcript = transcript
         self._options = options
         self._approvals: CallApprovals[ProposedCall] = CallApprovals(self.approve)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO, TypeAlias, TypeVar, assert_never
 from mcp_host.cli.arguments import NAME, TAKE_MODEL, Options
 from mcp_host.cli.connection import connected
 from mcp_host.cli.models import approver, make_model
-from mcp_host.cli.output import Printer, UsageError, as_json, near, print_aside, print_error, status_line, writing
+from mcp_host.cli.output import Printer, UsageError, as_json, near, print_error, status_line, writing
 from mcp_host.cli.parameters import MAX_PARAMETERS, details, filled_in, parameters, prompt_schema, read_arguments
 from mcp_host.cli.pins import what_changed
 from mcp_host.client.client import Client
@@ -73,8 +73,7 @@ async def run(options: Options) -> Report:
         UsageError: The URL or a header is invalid, or there is no such model.
         McpError: As the client does.
     """
-    show = print_aside if options.verbose else None
-    model = None if options.model is None else make_model(options.model, show=show)
+    model = None if options.model is None else make_model(options.model, verbose=options.verbose)
     changes: list[ToolChange] = []
 
     async def keep(change: ToolChange) -> bool:

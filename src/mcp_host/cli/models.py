@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import re
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeAlias
 
+from anyio import sleep
+
 from mcp_host.cli.arguments import Options
 from mcp_host.cli.arithmetic import MODELS, Model
-from mcp_host.cli.output import UsageError, print_error
+from mcp_host.cli.output import UsageError, print_aside, print_error
 from mcp_host.errors import CallDenied, ProviderError, excerpt, quoted
 from mcp_host.sampling import Allow, Deny, ProposedCall, SamplingRequest
 from mcp_host.sampling.terminal import ask_in_terminal
@@ -20,19 +20,19 @@ from mcp_host.types import CreateMessageResult
 Approver: TypeAlias = Callable[[SamplingRequest | ProposedCall], Awaitable[Allow | Deny]]
 """Allows or denies a request of a server for the model, or a call that the model makes."""
 
-KEY_NAME = re.compile("(KEY|TOKEN|SECRET|PASSWORD)$")
-MIN_KEY = 8  # characters; shorter values are no keys, and may be a part of any word
-MAX_SAID = 2000  # characters of what a provider says
-
 NO_PERSON = "this client has no terminal to ask its user in"
+MAX_SAID = 2000  # characters of what a provider says
+MAX_WAIT = 30.0  # seconds until the provider is asked again: after longer ones, the person decides
 DENIED = "is denied, because there is no terminal to ask in; --yes allows it"
 
 
-def make_model(name: str, *, show: Callable[[str], None] | None = None, **options: object) -> Model:
+def make_model(
+    name: str, *, show: Callable[[str], None] = print_aside, verbose: bool = False, **options: object
+) -> Model:
     """The model called *name*: a built-in one, or one of a provider, whose adapter gets the *options*.
 
-    With *show*, that gets what a provider says of each failure, without the keys of the environment: errors do not
-    have it, because they also reach logs, and the provider may repeat the prompt.
+    If a provider wants to be asked again soon, *show* gets a line about it. With *verbose*, it also gets what the
+    provider says of each failure: errors do not have it, because they also reach logs, and it may repeat the prompt.
 
     Raises:
         UsageError: There is no such provider, its SDK is not installed, or it has no key.
@@ -42,28 +42,38 @@ def make_model(name: str, *, show: Callable[[str], None] | None = None, **option
     from mcp_host.providers.lookup import model  # here, because most commands need no model
 
     try:
-        made = model(name, **options)
+        made: Model = model(name, retry=False, **options)  # the SDK's retries would show nothing
     except (ValueError, ImportError) as exc:
         raise UsageError(str(exc)) from exc
-    return made if show is None else partial(_ask_and_show, made, show)
+    if verbose:
+        made = partial(_ask_and_explain, made, show)
+    return partial(_ask_again, made, show)
 
 
-async def _ask_and_show(model: Model, show: Callable[[str], None], request: SamplingRequest) -> CreateMessageResult:
+async def _ask_again(model: Model, show: Callable[[str], None], request: SamplingRequest) -> CreateMessageResult:
+    """Ask *model*, and once more if the provider says that it will answer soon."""
+    try:
+        return await model(request)
+    except ProviderError as exc:
+        wait = exc.retry_after
+        if wait is None or wait > MAX_WAIT or not exc.transient:
+            raise
+        show(f"{exc}. Waiting.")
+    await sleep(wait)
+    return await model(request)
+
+
+async def _ask_and_explain(model: Model, show: Callable[[str], None], request: SamplingRequest) -> CreateMessageResult:
+    """Ask *model*. *show* gets what the provider says of a failure, without the secrets of the environment."""
     try:
         return await model(request)
     except ProviderError as exc:
         if (original := exc.original) is not None:
+            from mcp_host.testing.cassettes.redaction import Redaction  # few failures are explained
+
             said = str(original) or str(original.__cause__ or "")  # our own marks have no text
-            show(f"{exc.provider}: {type(original).__name__}: {excerpt(_without_keys(said), MAX_SAID)}")
+            show(f"{exc.provider}: {type(original).__name__}: {excerpt(Redaction().text(said), MAX_SAID)}")
         raise
-
-
-def _without_keys(text: str) -> str:
-    """*text* without the values of variables such as OPENAI_API_KEY, which a provider may repeat."""
-    for name, value in os.environ.items():
-        if KEY_NAME.search(name) and len(value) >= MIN_KEY:
-            text = text.replace(value, f"[{name}]")
-    return text
 
 
 def approver(options: Options, ask: Approver = ask_in_terminal) -> Approver:

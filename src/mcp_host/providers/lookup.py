@@ -69,7 +69,7 @@ PYDANTIC_AI = "pydantic-ai"
 MIN_SIMILARITY = 0.75  # of a name and the one that is suggested; "nope" and "openai" have 0.6
 
 
-def model(name: str, /, **arguments: Any) -> ProviderModel:
+def model(name: str, /, *, retry: bool = True, **arguments: Any) -> ProviderModel:
     """The model called *name*: ``anthropic:claude-sonnet-5``, ``openai:gpt-6``, ``gemini:…`` or ``ollama:…``.
 
     ``openai:`` is OpenAI's Responses API; ``openai-chat:`` is its Chat Completions API, which many other servers speak.
@@ -79,6 +79,10 @@ def model(name: str, /, **arguments: Any) -> ProviderModel:
     ``ANTHROPIC_API_KEY``, ``OPENAI_API_KEY``, ``OPENAI_BASE_URL``, ``GEMINI_API_KEY``, ``OLLAMA_HOST`` and so on.
     With ``OPENAI_BASE_URL``, no key is needed: a local server may work without one.
     *arguments* are those of the adapter: `options`, `stream` and so on.
+
+    Some SDKs, such as those of Anthropic and OpenAI, ask again after a failure that may pass. They wait as long as the
+    provider wants, perhaps an hour, and nothing tells you. With *retry* false they ask once, and `ProviderError.retry_after` says
+    how long to wait.
 
     ``async with model(...) as m:`` closes the client at the end. A program that uses the model until it exits need not.
 
@@ -94,8 +98,10 @@ def model(name: str, /, **arguments: Any) -> ProviderModel:
     if not colon or not model_name or prefix not in (*PROVIDERS, PYDANTIC_AI):
         raise ValueError(_unknown_name(name, prefix if colon else ""))
     if prefix == PYDANTIC_AI:
-        return _pydantic_ai_model(model_name, **arguments)
+        return _pydantic_ai_model(model_name, retry=retry, **arguments)
     client = _client(PROVIDERS[prefix])
+    if not retry:
+        _ask_once(client)
     module, _, adapter = PROVIDERS[prefix].adapter.partition(".")
     make: Callable[..., ProviderModel] = getattr(import_module(f"mcp_host.providers.{module}"), adapter)
     return make(client, model_name, **arguments)
@@ -133,7 +139,13 @@ def _client(provider: Provider) -> object:
     return client
 
 
-def _pydantic_ai_model(name: str, **arguments: Any) -> ProviderModel:
+def _ask_once(client: Any) -> None:
+    """Turn the retries of an SDK off. Those of Google and Ollama have none by default."""
+    if hasattr(client, "max_retries"):
+        client.max_retries = 0
+
+
+def _pydantic_ai_model(name: str, *, retry: bool, **arguments: Any) -> ProviderModel:
     from mcp_host.providers.pydantic_ai import PydanticAIModel
 
     try:
@@ -147,4 +159,6 @@ def _pydantic_ai_model(name: str, **arguments: Any) -> ProviderModel:
         raise ImportError(f"pydantic-ai: {exc}") from exc
     except UserError as exc:
         raise ValueError(f"pydantic-ai: {exc}") from exc
+    if not retry:
+        _ask_once(getattr(pydantic_ai_model, "client", None))
     return PydanticAIModel(pydantic_ai_model, **arguments)
