@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from mcp_host.errors import InputRefused
 from mcp_host.providers import ReasoningStore
 from mcp_host.providers.anthropic import AnthropicModel
-from mcp_host.providers.exchange.reasoning import META_KEY, AlteredHistory, Restored
+from mcp_host.providers.exchange.reasoning import MAX_TURNS, META_KEY, AlteredHistory, Restored
 from mcp_host.sampling import OuterCall, SamplingRequest
 from mcp_host.types import ImageContent, SamplingMessage, TextContent, ToolUseContent
 from mcp_host.types.sampling import SamplingMessageContentBlock
@@ -184,6 +185,35 @@ def test_a_refusal_says_whether_the_turn_is_altered_or_forgotten() -> None:
         restore(ReasoningStore(), *history(sent), altered="refuse")
 
     assert (str(altered.value), str(forgotten.value)) == (ALTERED, FORGOTTEN)
+
+
+@pytest.mark.parametrize("altered", ["continue", "refuse"])
+def test_the_log_says_once_for_each_turn_why_it_cannot_be_restored(
+    altered: AlteredHistory, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = ReasoningStore()
+    changed, owned, forgotten = keep(store), keep(store), keep(ReasoningStore())
+
+    for _ in range(2):
+        for blocks, session in ((changed[1:], None), (owned, object()), (forgotten, None)):
+            with suppress(InputRefused):
+                restore(store, user(text()), assistant(*blocks), results(blocks), session=session, altered=altered)
+
+    begin = "sampling for calculator: the reasoning of an earlier turn cannot be restored for anthropic:claude: "
+    assert caplog.messages == [
+        f"{begin}the server has changed it, or the names of its tools",
+        f"{begin}it was made for another connection, server, caller or model",
+        f"{begin}it is forgotten, or was made by another model",
+    ]
+
+
+def test_a_server_that_makes_up_keys_cannot_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    store = ReasoningStore()
+
+    for request_number in range(3):
+        turns = [keep(ReasoningStore()) for _ in range(MAX_TURNS // 2 + 1)]
+        restore(store, user(text()), *[message for turn in turns for message in (assistant(*turn), results(turn))])
+        assert len(caplog.messages) == request_number + 1
 
 
 def test_a_picture_that_the_model_made_belongs_to_its_turn() -> None:

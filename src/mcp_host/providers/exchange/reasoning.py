@@ -16,6 +16,7 @@ when it is forgotten   when the call that it belongs to ends, where that is know
 from __future__ import annotations
 
 import json
+import logging
 import re
 import secrets
 import time
@@ -29,7 +30,7 @@ from mcp_host.errors import InputRefused
 from mcp_host.limits import check_count, check_seconds
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
 from mcp_host.providers.exchange.names import ToolNames
-from mcp_host.sampling.request import SamplingRequest
+from mcp_host.sampling.request import SamplingRequest, log_subject
 from mcp_host.types import SamplingMessage, TextContent, ToolResultContent, ToolUseContent
 from mcp_host.types.sampling import SamplingMessageContentBlock
 from mcp_host.types.texts import readable
@@ -47,6 +48,12 @@ SHARES = 4  # one connection may fill a quarter, so that it cannot push out the 
 FORGOTTEN = "the reasoning of its tool calls is no longer known to this client, which does not go on without it"
 UNMARKED = "its tool calls have lost the key to their reasoning, and this client does not go on without it"
 ALTERED = "it is not what the model said, and this client does not go on with an altered history"
+
+NOT_KNOWN = "it is forgotten, or was made by another model"
+NOT_OWNED = "it was made for another connection, server, caller or model"
+CHANGED = "the server has changed it, or the names of its tools"
+
+logger = logging.getLogger(__name__)
 
 AlteredHistory: TypeAlias = Literal["continue", "refuse"]
 """If reasoning is forgotten, or the history is altered: "continue" without the reasoning, or "refuse" the request."""
@@ -162,6 +169,9 @@ class ReasoningStore:
         # A call may end in any thread and at any point. Its turns are then removed in one step each; their sizes are
         # put here, and subtracted later.
         self._freed: deque[int] = deque()
+        self._logged: dict[
+            int, None
+        ] = {}  # hashes of keys, which servers may have made up, of any length; oldest first
 
     def __len__(self) -> int:
         """The number of turns that are kept now."""
@@ -236,6 +246,7 @@ class ReasoningStore:
         used: set[str] = set()
         turns: dict[int, object] = {}
         lost: set[int] = set()
+        problems: dict[str, str] = {}  # of the lost turns, by key
         native: dict[str, str] = {}  # the provider's ids, for the results that follow
         taken = {use.id for message in messages for use in message.tool_uses}
         for index, message in enumerate(messages):
@@ -249,8 +260,11 @@ class ReasoningStore:
             first = len(written) if kept is None else _start_of_turn(kept, message, written)
             content = [block for part in (*written[first:], message) for block in part.content]
             if kept is None or not _is_unaltered(kept, content, names):
+                is_missing = is_one_turn and kept is None
+                problems[key] = (NOT_OWNED if key in self._turns else NOT_KNOWN) if is_missing else CHANGED
                 if altered == "refuse":
-                    problem = FORGOTTEN if is_one_turn and kept is None else ALTERED
+                    self._log_lost(request, belongs_to, problems)
+                    problem = FORGOTTEN if is_missing else ALTERED
                     raise InputRefused(INVALID_PARAMS, f"messages[{index}]: {problem}")
                 lost.add(len(written))
                 written.append(message)
@@ -261,10 +275,25 @@ class ReasoningStore:
             del written[first:]
             turns[first] = json.loads(kept.turn)
             written.append(_with_native_ids(message.model_copy(update={"content": content}), native))
+        if problems:
+            self._log_lost(request, belongs_to, problems)
         if not turns:
             return Restored(request, {}, frozenset(lost))
         params = request.params.model_copy(update={"messages": written})
         return Restored(replace(request, params=params), turns, frozenset(lost))
+
+    def _log_lost(self, request: SamplingRequest, belongs_to: tuple[str, str], problems: Mapping[str, str]) -> None:
+        """Log why turns cannot be restored: once for each turn, although its server repeats it in every request.
+
+        Servers may make up keys: a request has one line at most for each problem.
+        """
+        hashes = {hash(key): problem for key, problem in problems.items()}
+        for problem in sorted({hashes[key] for key in hashes.keys() - self._logged.keys()}):
+            text = "%s: the reasoning of an earlier turn cannot be restored for %s: %s"
+            logger.warning(text, log_subject(request.server), ":".join(belongs_to), problem)
+        self._logged.update(dict.fromkeys(hashes))
+        while len(self._logged) > MAX_TURNS:
+            del self._logged[next(iter(self._logged))]
 
     def _find(self, key: str, owner: _Owner) -> _Kept | None:
         kept = self._turns.get(key)
