@@ -147,20 +147,27 @@ def test_structured_content_is_written_unless_the_text_says_it() -> None:
     ]
 
 
-def test_the_result_of_a_failed_tool_has_text_only_and_its_image_comes_after_all_results() -> None:
+def test_the_result_of_a_failed_tool_has_text_only_and_its_image_comes_after_all_results_and_says_whose_it_is() -> None:
     calls = {"role": "assistant", "content": used("c1")["content"] + used("c2")["content"]}
     first, second = result(text("no"), PNG, isError=True), result(PNG, id="c2", isError=True)
     results = {"role": "user", "content": first["content"] + second["content"]}
 
     assert write_request(prompt(USER, calls, results))["messages"][2]["content"] == [
-        {"type": "tool_result", "tool_use_id": "c1", "is_error": True, "content": [text("no")]},
+        {
+            "type": "tool_result",
+            "tool_use_id": "c1",
+            "is_error": True,
+            "content": [text("no"), text("[1 file: after the results]")],
+        },
         {
             "type": "tool_result",
             "tool_use_id": "c2",
             "is_error": True,
-            "content": [text("The tool failed, without a message.")],
+            "content": [text("The tool failed, without a message."), text("[1 file: after the results]")],
         },
+        text("From the result of the tool call c1:"),
         PNG_BLOCK,
+        text("From the result of the tool call c2:"),
         PNG_BLOCK,
     ]
 

@@ -42,6 +42,8 @@ from mcp_host.providers.exchange.replies import (
 from mcp_host.providers.exchange.requests import (
     Prompt,
     file_text,
+    files_elsewhere,
+    files_of,
     input_schema,
     link_text,
     media_type,
@@ -287,8 +289,11 @@ def _result(result: ToolResultContent, where: str) -> tuple[JSONObject, list[JSO
     block: JSONObject = {"type": "tool_result", "tool_use_id": _id(result.tool_use_id)}
     if result.is_error:
         content = [_as_text(written) for written in content]
-        after = [written for written in content if written["type"] != "text"]
+        files = [written for written in content if written["type"] != "text"]
         content = [written for written in content if written["type"] == "text"] or _text(NO_MESSAGE)
+        if files:
+            content += _text(files_elsewhere(len(files), "after the results"))
+            after = [*_text(files_of(block["tool_use_id"])), *files]
         block["is_error"] = True
     if content:
         block["content"] = content

@@ -44,7 +44,15 @@ from mcp_host.providers.exchange.replies import (
     stopped,
     text_arguments,
 )
-from mcp_host.providers.exchange.requests import Prompt, not_of_assistant, other_id, place_of, refused
+from mcp_host.providers.exchange.requests import (
+    Prompt,
+    files_elsewhere,
+    files_of,
+    not_of_assistant,
+    other_id,
+    place_of,
+    refused,
+)
 from mcp_host.providers.exchange.streams import unwinding
 from mcp_host.providers.exchange.texts import without_thinking
 from mcp_host.providers.openai import (
@@ -241,8 +249,8 @@ def _user(message: SamplingMessage, index: int, ids: Mapping[str, str]) -> list[
             said = result_parts(block, place_of(index))
             texts = [part for part in said if isinstance(part, str)]
             if others := [part for part in said if not isinstance(part, str)]:
-                texts.append(f"[{_count(others)}: in the user's next message]")
-                parts += [f"From the result of the tool call {id}:", *others]
+                texts.append(files_elsewhere(len(others), "in the user's next message"))
+                parts += [files_of(id), *others]
             messages.append({"role": "tool", "tool_call_id": id, "content": "\n".join(texts)})
         elif not isinstance(block, ToolUseContent):
             parts.append(part_of(block, place_of(index)))
@@ -258,10 +266,6 @@ def _id(call: ToolUseContent, number: int, prompt: Prompt) -> str:
     if MISTRAL.search(prompt.model):
         return call.id if MISTRAL_ID.fullmatch(call.id) else other_id(call.id)[-MISTRAL_ID_LENGTH:]
     return call_id(call.id)
-
-
-def _count(parts: Sequence[Part]) -> str:
-    return f"{len(parts)} {'file' if len(parts) == 1 else 'files'}"
 
 
 def _part(part: Part, where: str) -> JSONObject:

@@ -73,7 +73,7 @@ MATRIX: dict[str, dict[str, Cell]] = {
         "assistant.image": REFUSED,
         "result.audio": REFUSED,
         "result.link": AS_TEXT,
-        "result.picture of a failure": Cell("emulated", "after the result, which may have text only"),
+        "result.picture of a failure": Cell("emulated", "after the results, which may have text only"),
         "result.structured": AS_TEXT,
         "temperature": Cell("left out", "the API has none since version 2026-10-21"),
         "stop.content_filter": Cell("emulated", "the API calls it `refusal`"),
@@ -131,6 +131,7 @@ MATRIX: dict[str, dict[str, Cell]] = {
     | {
         "result.text resource": Cell("emulated", "as text, with its URI"),
         "result.link": AS_TEXT,
+        "result.structured": AS_TEXT,
         "metadata": Cell("refused", "except for models on Vertex AI, as labels"),
         "choice.single": Cell("emulated", "of several calls, the first is kept"),
         "stop.stop_sequence": NOT_TOLD,

@@ -351,6 +351,16 @@ def file_text(file: BlobResourceContents, where: str) -> str | None:
         raise refused(where, f"no {excerpt(kind)} that is not UTF-8") from None
 
 
+def files_elsewhere(number: int, place: str) -> str:
+    """What stands in a tool's result for the files that are in another *place*, under `files_of`."""
+    return f"[{number} {'file' if number == 1 else 'files'}: {place}]"
+
+
+def files_of(id: str) -> str:
+    """What stands before the files of the tool call with this *id*: several calls may have some."""
+    return f"From the result of the tool call {id}:"
+
+
 def result_content(result: ToolResultContent) -> list[ContentBlock]:
     """The content of a tool's result, and its structured content as JSON, unless the texts say the same already."""
     structured = result.structured_content
