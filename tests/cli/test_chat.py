@@ -715,7 +715,8 @@ def test_a_model_that_fails_while_it_answers_a_server_is_the_exit_code(piped: Pi
     code, out, err = piped(*CALL, "--yes", "opinion", *DESK, **keys_of(api))
 
     assert (code, out) == (9, "")
-    assert "this client's model failed: ProviderError: anthropic: BadRequestError (HTTP 400)" in err
+    failed = "the model that answers the server failed: anthropic: BadRequestError (HTTP 400), invalid_request_error"
+    assert err == f"mcp-host: {failed}\n"
 
 
 def test_the_demo_shows_a_server_that_asks_a_model_of_a_provider(piped: Piped, serve: Serve) -> None:

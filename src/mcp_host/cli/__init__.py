@@ -15,7 +15,7 @@ import anyio
 from mcp_host.cli import commands, demo, pins
 from mcp_host.cli.arguments import Options, parse
 from mcp_host.cli.models import approver, make_model
-from mcp_host.cli.output import ExitCode, Printer, discard, print_error, print_json
+from mcp_host.cli.output import ExitCode, Printer, discard, print_error, print_json, text_of
 from mcp_host.errors import ServerError
 
 __all__ = ["main"]
@@ -55,11 +55,15 @@ def _print_failure(exc: BaseException, *, as_json: bool) -> ExitCode:
     if code is ExitCode.INTERNAL_ERROR:
         traceback.print_exception(exc)
     elif code is not ExitCode.INTERRUPTED:
-        print_error(str(exc))
+        print_error(text_of(exc))
         for note in getattr(exc, "__notes__", ()):
             print_error(note)
     if as_json:
-        error: dict[str, object] = {"type": type(exc).__name__, "message": str(exc) or code.meaning, "exitCode": code}
+        error: dict[str, object] = {
+            "type": type(exc).__name__,
+            "message": text_of(exc) or code.meaning,
+            "exitCode": code,
+        }
         if isinstance(exc, ServerError) and exc.code is not None:
             error["code"] = exc.code
             if exc.data is not None:

@@ -68,8 +68,7 @@ class ExitCode(IntEnum):
 
         If a call needs an answer of the model, and the model fails, it is that of the model's error.
         """
-        if isinstance(error, InputNotGiven) and isinstance(error.__cause__, SamplingError):
-            error = error.__cause__
+        error = _failure_of_model(error) or error
         codes = CODES
         if (auth := sys.modules.get("mcp_host.auth.errors")) is not None:  # few commands need it, and it imports much
             codes = {auth.TokensError: ExitCode.USAGE, auth.AuthError: ExitCode.NO_LOGIN, **CODES}
@@ -180,6 +179,18 @@ def print_error(text: str) -> None:
     print(f"mcp-host: {clean(first)}", file=sys.stderr)
     for line in rest:
         print(f"{MARGIN}{clean(line.removeprefix(MARGIN))}", file=sys.stderr)
+
+
+def text_of(error: BaseException) -> str:
+    """What a person reads of an error."""
+    failure = _failure_of_model(error)
+    return str(error) if failure is None else f"the model that answers the server failed: {failure}"
+
+
+def _failure_of_model(error: BaseException) -> SamplingError | None:
+    """Why a call did not get the answer of the model that it needs, if that is why it failed."""
+    cause = error.__cause__ if isinstance(error, InputNotGiven) else None
+    return cause if isinstance(cause, SamplingError) else None
 
 
 def _clears_lines(stream: TextIO) -> bool:
