@@ -479,6 +479,14 @@ def test_a_failure_of_the_provider_is_a_line_and_the_turn_is_forgotten(
     assert conversation(api.last) == [("user", ["Two."])]
 
 
+def test_verbose_shows_what_the_provider_says_of_a_failure(screen: Screen, talk: Talk, serve: Serve) -> None:
+    api = serve(AnthropicServer, Failed(status=400, body='{"error": {"message": "Your credit balance is too low."}}'))
+
+    talk(api, "Hello?", argv=["--verbose"])
+
+    assert "'Your credit balance is too low.'" in " ".join(screen.rows)
+
+
 def test_a_provider_that_says_when_to_ask_again_is_asked_once_more_if_that_is_soon(
     screen: Screen, talk: Talk, serve: Serve
 ) -> None:

@@ -124,7 +124,7 @@ async def _answer_stdin(options: Options) -> ExitCode:
 async def _open_chat(options: Options) -> AsyncIterator[Chat]:
     assert options.model is not None, "it is required"
     transcript = Transcript(sys.stdout, Printer(sys.stderr))
-    chat = Chat(partial(make_model, options.model), transcript, options)
+    chat = Chat(partial(make_model, options.model, verbose=options.verbose), transcript, options)
     elicitation = None
     if sys.stdin.isatty():
         elicitation = Elicitation(form=chat.with_keyboard(fill_in_terminal), url=chat.with_keyboard(open_in_browser))
