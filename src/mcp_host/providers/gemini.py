@@ -246,10 +246,11 @@ def _contents(prompt: Prompt) -> list[JSONObject]:
     """The conversation. Neighbours of one role are joined, because a call may not follow a turn of the model."""
     contents: list[JSONObject] = []
     for role, parts in _turns(prompt):
-        last = contents[-1] if contents else {}
-        if last.get("role") == role and not _answers(last["parts"]) and not _answers(parts):
+        if not parts:
+            continue
+        if contents and (last := contents[-1])["role"] == role and not _answers(last["parts"]) and not _answers(parts):
             last["parts"] += parts
-        elif parts:
+        else:
             contents.append({"role": role, "parts": parts})
     if not contents:
         raise refused("messages", "no empty text, and there is nothing else")
@@ -325,8 +326,8 @@ def _parts(
     files: list[JSONObject] = []
     for block in message.content:
         if isinstance(block, TextContent):  # most blocks
-            if block.text:  # "must have one initialized field": an empty text is none
-                parts.append({"text": block.text})
+            if text := block.text:  # "must have one initialized field": an empty text is none
+                parts.append({"text": text})
             continue
         match block:
             case ImageContent(mime_type=kind, data=data) | AudioContent(mime_type=kind, data=data):
@@ -525,10 +526,9 @@ def _usage(metadata: object) -> Usage | None:
     of_tools = counts.pop(OF_TOOLS, 0)
     if not counts:
         return None
-    if "inputTokens" in counts:
+    if of_tools and "inputTokens" in counts:
         counts["inputTokens"] += of_tools
-    counts.setdefault("outputTokens", 0)  # a count of 0 is left out
-    counts["outputTokens"] += counts.get("reasoningTokens", 0)
+    counts["outputTokens"] = counts.get("outputTokens", 0) + counts.get("reasoningTokens", 0)  # those of 0 are left out
     return counts
 
 
@@ -604,12 +604,12 @@ class GeminiModel(ProviderModel):
             "should_return_http_response": True,
             "automatic_function_calling": {"disable": True},
         }
-        asked = {"model": body["model"], "contents": REPLACED, "config": config}
+        model = body["model"]
         # Outside of asyncio, this is asked only if there may be no stream.
         if self._may_stream or not self.must_stream(body):
-            response = await self._client.aio.models.generate_content(**asked)
+            response = await self._client.aio.models.generate_content(model=model, contents=REPLACED, config=config)
         else:
-            ask = partial(self._client.models.generate_content, **asked)
+            ask = partial(self._client.models.generate_content, model=model, contents=REPLACED, config=config)
             response = await anyio.to_thread.run_sync(ask, abandon_on_cancel=True)
         with READING:
             reply: JSONObject = read_json(response.sdk_http_response.body)
