@@ -61,6 +61,16 @@ async def test_a_failure_shows_what_the_provider_says_without_the_key(answering:
     assert "'Your credit balance is too low, <redacted>.'" in line
 
 
+async def test_a_short_key_of_the_provider_is_not_shown(answering: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
+    answering(401, '{"error": {"type": "authentication_error", "message": "Incorrect API key: abc123."}}')
+    monkeypatch.setattr(AnthropicServer, "key", "abc123")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "abc123")
+
+    (line,) = await shown()
+
+    assert "'Incorrect API key: <redacted>.'" in line
+
+
 async def test_a_reply_that_cannot_be_read_shows_why(answering: Answering) -> None:
     answering(200, "[]")
 

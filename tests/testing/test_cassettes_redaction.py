@@ -289,3 +289,60 @@ def test_the_code_in_an_option_is_no_secret() -> None:
 
 def test_the_variable_pwd_is_a_folder() -> None:
     assert Redaction((), {"PWD": "/home/ada/work"}).text("in /home/ada/work") == "in /home/ada/work"
+
+
+@pytest.mark.parametrize("word", ["password", "required", "created_at"])
+def test_a_plain_word_is_marked_in_its_own_place_only(tmp_path: Path, word: str) -> None:
+    """A schema has such names, and a tool may answer ``{"password": "required"}``."""
+    schema = {"properties": {word: {"type": "string"}}, "required": [word]}
+    path = tmp_path / "cassette.json"
+    recorded(path, word, server=Stdio(["any"], env={"DB_PASSWORD": word}), json={"client_secret": word, **schema})
+
+    [entry] = [entry for entry in json.loads(path.read_text())["entries"] if "http" in entry]
+    assert entry["http"]["json"] == {"client_secret": REDACTED, **schema}
+
+
+def test_a_password_with_an_at_sign_is_marked_as_a_whole() -> None:
+    redaction = Redaction((), {"DATABASE_URL": "postgres://u:p@ssW0rd123@host/db"})
+
+    assert (
+        redaction.text("postgres://u:p@ssW0rd123@host/db or p@ssW0rd123")
+        == f"postgres://u:{REDACTED}@host/db or {REDACTED}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "marked"),
+    [
+        ('data: {"access_token":"QZXJ-VKWY"}\n', f'data: {{"access_token":"{REDACTED}"}}\n'),
+        (': hi\ndata: {"access_token":"QZXJ-VKWY"}', f': hi\ndata: {{"access_token":"{REDACTED}"}}'),
+        ('event: a\ndata: {"access_token":"QZXJ-VK', f'event: a\ndata: {{"access_token":"{REDACTED}'),
+    ],
+    ids=["without its end", "with a comment", "cut"],
+)
+def test_a_secret_in_an_event_that_is_kept_as_text_is_marked(body: str, marked: str) -> None:
+    redaction = Redaction((), {})
+
+    assert redaction.json(body) == marked
+
+
+def test_a_secret_is_found_in_json_of_a_text_of_json_and_in_lower_case_percent_encoding() -> None:
+    redaction = Redaction((), {"API_KEY": 'QZ"\\XJ/VKWY'})
+    twice = json.dumps({"a": json.dumps({"b": 'QZ"\\XJ/VKWY'})})
+
+    assert redaction.text(twice) == json.dumps({"a": json.dumps({"b": REDACTED})})
+    assert redaction.text("QZ%22%5cXJ%2fVKWY") == REDACTED
+
+
+def test_a_variable_in_one_option_is_a_secret_as_a_whole() -> None:
+    redaction = Redaction((), {})
+    redaction.learn_command(["docker", "run", "--env=PASSWORD=QZXJ,VKWY123"], {})
+
+    assert redaction.text("QZXJ,VKWY123") == REDACTED
+
+
+def test_a_long_variable_takes_linear_time() -> None:
+    """Quadratic time would be minutes."""
+    redaction = Redaction((), {"CERTIFICATE": "A" * 300_000})
+
+    assert redaction.text("A=B") == "A=B"

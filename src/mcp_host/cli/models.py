@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -13,6 +14,7 @@ from mcp_host.cli.arguments import Options
 from mcp_host.cli.arithmetic import MODELS, Model
 from mcp_host.cli.output import UsageError, print_aside, print_error
 from mcp_host.errors import CallDenied, ProviderError, excerpt, quoted
+from mcp_host.providers.exchange.clients import KEYS
 from mcp_host.sampling import Allow, Deny, ProposedCall, SamplingRequest
 from mcp_host.sampling.terminal import ask_in_terminal
 from mcp_host.types import CreateMessageResult
@@ -71,8 +73,9 @@ async def _ask_and_explain(model: Model, show: Callable[[str], None], request: S
         if (original := exc.original) is not None:
             from mcp_host.testing.cassettes.redaction import Redaction  # few failures are explained
 
+            keys = [os.environ[name] for name in KEYS.get(exc.provider, ()) if os.environ.get(name)]
             said = str(original) or str(original.__cause__ or "")  # our own marks have no text
-            show(f"{exc.provider}: {type(original).__name__}: {excerpt(Redaction().text(said), MAX_SAID)}")
+            show(f"{exc.provider}: {type(original).__name__}: {excerpt(Redaction(keys).text(said), MAX_SAID)}")
         raise
 
 

@@ -18,6 +18,7 @@ from mcp_host.types.base import JSONValue
 
 REDACTED = "<redacted>"
 JSON = re.compile(r"\s*[{\[]")  # how a text of JSON begins
+DATA = re.compile(r"^data: ?([{\[].*)", re.M)  # JSON in the text of an event, such as one that was cut
 
 KEPT_HEADERS = frozenset(
     {
@@ -28,9 +29,10 @@ KEPT_HEADERS = frozenset(
 """What replaying needs, and the versions of APIs. Other headers differ from run to run."""
 
 NOT_ASCII = re.compile(r"[^\x20-\x7e]")  # in a header, which libraries decode in several ways
-PASSWORD_IN_URL = re.compile(r"""://[^\s/@:"'<>]*:([^\s/@"'<>]+)@""")
-PAIR = re.compile(r"([\w.-]+)=([^\s;&,]+)")  # in a longer text, such as a connection string
+PASSWORD_IN_URL = re.compile(r"""://[^\s/@:"'<>]*:([^\s/"'<>]+)@""")
+PAIR = re.compile(r"(?<![\w.-])([\w.-]+)=([^\s;&,]+)")  # in a longer text, such as a connection string
 ASSIGNMENT = re.compile(r"([\w.-]+)=(.*)", re.S)  # an option of a program, or a variable in one: all that follows
+PERCENT = re.compile("%[0-9A-F]{2}")  # a byte in a URL
 HEADER = re.compile(r"([\w.-]+):\s*(.+)", re.S)  # as in `--header "Authorization: Bearer …"`
 SCHEME = re.compile(r"[A-Za-z][\w-]*\s+")  # of an authorization: "Bearer …", "Basic …"
 SEPARATOR = re.compile(r"[,\n]|\\n")  # of secrets in a list, and of the lines of a key, which may be escaped
@@ -39,6 +41,7 @@ MEMBER = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)(?:"\s*:\s*"([^"\\]*(?:\\.[^"\\]*
 
 ORGANIZATION = re.compile(r"\borg-[A-Za-z0-9]{8,}\b")
 SHORTEST = 8  # characters of a secret that is marked everywhere: shorter ones would be found in ordinary text
+PLAIN_WORD = re.compile("(?=.{1,16}$)[a-z]+(_[a-z]+)*")  # "password", "created_at": a name in any schema, and no key
 
 
 class Redaction:
@@ -73,8 +76,10 @@ class Redaction:
         """Find the secrets that a program is started with: ``--token …``, ``--token=…``, and its environment."""
         for before, argument in zip(["", *arguments], arguments, strict=False):
             self.learn(before if before.startswith("-") else "", argument)
-            if assignment := ASSIGNMENT.fullmatch(argument):
-                self.learn(assignment[1], assignment[2])
+            rest = argument
+            while assignment := ASSIGNMENT.fullmatch(rest):  # --env=NAME=value
+                name, rest = assignment.groups()
+                self.learn(name, rest)
         for name, value in environment.items():
             self.learn(name, value)
 
@@ -90,9 +95,9 @@ class Redaction:
                 for password in PASSWORD_IN_URL.findall(value):
                     self._learn_secret(password)
                     self._learn_secret(unquote(password))
-                if JSON.match(value):
+                for written in [value] if JSON.match(value) else DATA.findall(value):
                     with suppress(ValueError, RecursionError):  # it is no JSON
-                        self.learn_members(json.loads(value))
+                        self.learn_members(json.loads(written))
             case dict():
                 for name, inner in value.items():
                     self.learn_members(inner, secret=is_secret_member(name))
@@ -131,7 +136,7 @@ class Redaction:
             self._learn_pairs(value)  # "AWS4-HMAC-SHA256 Credential=…, SignedHeaders=…, Signature=…"
 
     def _add(self, secret: str, shortest: int = SHORTEST) -> None:
-        if len(secret) >= shortest:
+        if len(secret) >= shortest and (shortest == 1 or not PLAIN_WORD.fullmatch(secret)):
             self._forms |= set(encodings(secret))
             self._pattern = None
 
@@ -190,7 +195,7 @@ class Redaction:
             self._pattern = re.compile("|".join([REDACTED, *self._escaped_forms(), ORGANIZATION.pattern]))
         found = [match.span() for match in self._pattern.finditer(text)]
         found += [match.span(1) for match in PASSWORD_IN_URL.finditer(text)]
-        if JSON.match(text):
+        if JSON.match(text) or DATA.search(text):
             found += [match.span(2) for match in MEMBER.finditer(text) if match[2] and is_secret_member(match[1])]
         spans: list[tuple[int, int]] = []
         for start, end in sorted(found):
@@ -265,9 +270,11 @@ class Redaction:
 def encodings(secret: str) -> Iterator[str]:
     """The forms of *secret* in a text: as it is, in a URL (also of JavaScript), in JSON, in hexadecimal digits, in base64."""
     raw = secret.encode(errors="surrogateescape")
-    yield from (secret, quote(secret, safe=""), quote(secret), quote_plus(secret), quote(secret, safe="!*'()"))
-    yield from (raw.hex(), raw.hex().upper())
-    yield from (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1])
+    yield from (secret, raw.hex(), raw.hex().upper())
+    for in_url in (quote(secret, safe=""), quote(secret), quote_plus(secret), quote(secret, safe="!*'()")):
+        yield from (in_url, PERCENT.sub(lambda found: found[0].lower(), in_url))
+    for in_json in (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
+        yield from (in_json, json.dumps(in_json)[1:-1])  # also in the JSON of a text of JSON
     for before in range(3):  # its base64 depends on where it begins in a group of three bytes
         encoded = b64encode(bytes(before) + raw).decode().rstrip("=")
         first, last = -(-before * 8 // 6), (before + len(raw)) * 8 // 6
