@@ -218,12 +218,17 @@ async def test_a_tool_loop_stays_with_the_model_that_made_the_calls_when_hints_c
     assert again.why == "caller: it made the tool calls whose results are here"
 
 
-async def test_a_tool_loop_stays_with_its_model_when_the_server_adds_a_text_after_the_results() -> None:
+@pytest.mark.parametrize(
+    "after", [[user(text("now")), user(text("go on"))], [assistant(text("{"))]], ids=["texts", "a prefill"]
+)
+async def test_a_tool_loop_stays_with_its_model_when_the_server_adds_a_text_after_the_results(
+    after: list[Wire],
+) -> None:
     models = Models([says("other"), calling("call_1")])
     await models(request(tools=[ADD], modelPreferences=hints("caller")))
-    under_way = [user(text()), assistant(use("call_1")), user(result("call_1")), user(text("now")), user(text("go on"))]
+    results = [user(text()), assistant(use("call_1")), user(result("call_1"))]
 
-    again = models.choose(request(*under_way, tools=[ADD], modelPreferences=hints("other")))
+    again = models.choose(request(*results, *after, tools=[ADD], modelPreferences=hints("other")))
 
     assert again.why == "caller: it made the tool calls whose results are here"
 

@@ -350,6 +350,13 @@ def test_a_model_that_starts_with_reasoning_answers_with_what_comes_after_it(con
     assert read_reply(reply_of(content), prompt(), starts_with_reasoning=True).content == answer
 
 
+def test_json_that_was_asked_for_is_the_answer_of_a_model_that_starts_with_reasoning() -> None:
+    """A format holds from the first word."""
+    asked = replace(prompt(), options={"format": "json"})
+
+    assert read_reply(reply_of('{"a": 1}'), asked, starts_with_reasoning=True).content == ['{"a": 1}']
+
+
 @pytest.mark.parametrize("thinking", ["hm</think>\n", ""])
 def test_the_call_of_a_model_that_starts_with_reasoning_is_read_with_and_without_it(thinking: str) -> None:
     """The format of a required call may apply from the first word on."""

@@ -576,6 +576,13 @@ def test_a_model_that_starts_with_reasoning_answers_with_what_comes_after_it(
     assert read_reply(completion(content=content), prompt(), starts_with_reasoning=True).content == answer
 
 
+def test_json_that_was_asked_for_is_the_answer_of_a_model_that_starts_with_reasoning() -> None:
+    """A format holds from the first word."""
+    asked = replace(prompt(), options={"response_format": {"type": "json_object"}})
+
+    assert read_reply(completion(content='{"a": 1}'), asked, starts_with_reasoning=True).content == ['{"a": 1}']
+
+
 def test_the_reasoning_that_a_text_starts_with_is_kept_with_its_calls() -> None:
     message: dict[str, Any] = {"content": "Sums.</think>Let me see.", "tool_calls": [call()]}
 
@@ -1089,6 +1096,17 @@ async def test_a_forced_tool_through_the_sdk_is_a_call_and_no_text(
         answer = await model(prompt(tools=[ADD], toolChoice={"mode": "required"}).request)
 
     assert ([use.input for use in answer.tool_uses], heard) == ([{"a": 1}], [])
+
+
+async def test_a_whole_reply_in_place_of_a_stream_may_begin_with_a_piece_of_white_space() -> None:
+    """A server sends some so that the connection stays open."""
+
+    async def received() -> AsyncGenerator[bytes]:
+        for piece in (b"\n", b'{"object": ', b'"chat.completion"}'):
+            yield piece
+
+    async with aclosing(chunks(received())) as came:
+        assert [chunk async for chunk in came] == [{"object": "chat.completion"}]
 
 
 async def test_a_server_that_holds_its_stream_open_after_the_last_chunk_does_not_hold_the_answer() -> None:

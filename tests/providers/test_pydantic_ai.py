@@ -24,6 +24,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import Model
 from pydantic_ai.models.anthropic import AnthropicModel
+from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.models.test import TestModel
@@ -588,6 +589,16 @@ async def test_a_rate_limit_of_a_real_api_says_when_to_come_back(
 
     assert (error.value.provider, error.value.status, error.value.retry_after) == ("pydantic-ai", 429, 7.0)
     assert error.value.transient
+
+
+async def test_the_failure_of_the_last_of_several_models_counts(kind: type[ModelServer], serve: Serve) -> None:
+    server = serve(kind, Failed(status=400), Failed(status=429, retry_after="7"))
+
+    async with REAL[kind](server) as first, REAL[kind](server) as second:
+        with fail_after(10), pytest.raises(ProviderError) as error:
+            await PydanticAIModel(FallbackModel(first, second))(request())
+
+    assert (error.value.status, error.value.retry_after, error.value.transient) == (429, 7.0, True)
 
 
 @pytest.mark.parametrize("said", [Said(text="Half an answer, or less."), Said(calls=[Called("add", {"a": 1, "b": 2})])])

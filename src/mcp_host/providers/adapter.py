@@ -14,6 +14,7 @@ step               what it does
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -210,6 +211,7 @@ class ProviderModel(ABC):
         if prompt.options:
             body = self.with_options(body, prompt)
         is_stream = self._stream or (self._may_stream and self.must_stream(body))
+        handled = sys.exception()  # by the caller, in whose ``except`` block this may be
         try:
             if is_stream:
                 return await self._ask_and_show(body, prompt, request)
@@ -217,7 +219,7 @@ class ProviderModel(ABC):
         except McpError:
             raise
         except Exception as exc:
-            error = provider_error(exc, self.provider, is_stream=is_stream, not_found=self._not_found)
+            error = provider_error(exc, self.provider, is_stream=is_stream, not_found=self._not_found, handled=handled)
         raise error  # outside of the handler: what is printed has neither the original nor its text
 
     async def __aenter__(self) -> Self:

@@ -51,6 +51,7 @@ from mcp_host.providers.exchange.requests import (
     no_file,
     not_of_assistant,
     other_id,
+    place_of,
     refused,
     result_content,
 )
@@ -169,12 +170,7 @@ def with_options(body: JSONObject, prompt: Prompt) -> JSONObject:
 
 def _has_lost_thinking(messages: Sequence[JSONObject], prompt: Prompt) -> bool:
     """Whether the turn that goes on after tool results began without thinking, or has lost some of it."""
-    asked = [
-        index
-        for index, message in enumerate(prompt.request.messages)
-        if message.role == "user" and not any(isinstance(block, ToolResultContent) for block in message.content)
-    ]
-    if any(index > max(asked, default=-1) for index in prompt.lost):
+    if prompt.has_lost_turn:
         return True
     turn: list[JSONObject] = []  # what the assistant said since then
     for message in reversed(messages):
@@ -217,7 +213,7 @@ def _content(message: SamplingMessage, index: int, prompt: Prompt) -> list[JSONO
         if isinstance(block, TextContent):  # most blocks
             content += _text(block.text)
             continue
-        where = f"messages[{index}]"
+        where = place_of(index)
         match block:
             case ToolUseContent():
                 name, arguments = prompt.names.write(block.name), _arguments(block.name, block.input, prompt)

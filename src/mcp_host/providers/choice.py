@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import KW_ONLY, dataclass
-from itertools import chain, takewhile
+from itertools import chain, dropwhile, takewhile
 from math import isnan
 from typing import TypeAlias
 
@@ -172,7 +172,8 @@ class Models:
 
     def _maker(self, request: SamplingRequest) -> Model | None:
         """The model that made the tool calls whose results are there since the assistant's last message."""
-        said = takewhile(lambda message: message.role == "user", reversed(request.messages))
+        before = dropwhile(lambda message: message.role != "user", reversed(request.messages))  # a prefill may follow
+        said = takewhile(lambda message: message.role == "user", before)
         for block in chain.from_iterable(message.content for message in said):
             if isinstance(block, ToolResultContent):
                 name = self._made_by.get(_call_key(request, block.tool_use_id))

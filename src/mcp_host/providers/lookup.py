@@ -80,8 +80,8 @@ def model(name: str, /, *, retry: bool = True, **arguments: Any) -> ProviderMode
     With ``OPENAI_BASE_URL``, no key is needed: a local server may work without one.
     *arguments* are those of the adapter: `options`, `stream` and so on.
 
-    Some SDKs, such as those of Anthropic and OpenAI, ask again after a failure that may pass. They wait as long as the
-    provider wants, perhaps an hour, and nothing tells you. With *retry* false they ask once, and `ProviderError.retry_after` says
+    The SDKs of Anthropic and OpenAI ask again after a failure that may pass. Before that, Anthropic's waits as long as the
+    provider wants, and OpenAI's up to two minutes; nothing tells you. With *retry* false they ask once, and `ProviderError.retry_after` says
     how long to wait.
 
     ``async with model(...) as m:`` closes the client at the end. A program that uses the model until it exits need not.

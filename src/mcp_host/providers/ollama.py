@@ -269,7 +269,9 @@ def read_reply(reply: JSONObject, prompt: Prompt, *, starts_with_reasoning: bool
     calls: list[JSONObject] = message.get("tool_calls") or []
     params = prompt.request.params
     tools = _required(prompt.request) if params.tools and not calls else ()
-    is_format = tools and written.lstrip().startswith("{")  # from the first word, also of a model that always thinks
+    is_format = (tools or "format" in prompt.options) and written.lstrip().startswith(
+        "{"
+    )  # from the first word, also of a model that always thinks
     text = without_thinking(written, has_begun=starts_with_reasoning and not is_format)
     has_thoughts = bool(message.get("thinking")) or text is not written
     if tools:
@@ -393,7 +395,7 @@ class OllamaModel(ProviderModel):
         except AttributeError as exc:
             raise Unreadable from exc  # a line is JSON, and no object
         except json.JSONDecodeError as exc:
-            if exc.doc:
+            if exc.doc.strip():
                 raise  # a line that was cut, or of a page
             raise Unreadable from exc  # an empty line: a page has some, a stream none
 

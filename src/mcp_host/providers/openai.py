@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TypeAlias, assert_never
 from urllib.parse import unquote, urlsplit
@@ -269,17 +269,16 @@ def model_failed(error: object) -> ProviderError:
     )
 
 
-def arguments_of(body: JSONObject, options: Mapping[str, object]) -> JSONObject:
-    """*body*, with the host's *options* in it, as keyword arguments of the SDK's methods: nearly all of it in ``extra_body``, which is sent as it is.
+def arguments_of(body: JSONObject) -> JSONObject:
+    """*body* as keyword arguments of the SDK's methods: nearly all of it in ``extra_body``, which is sent as it is.
 
     Other arguments are compared with the SDK's types, part by part: that takes 65 ms for a conversation with 40 tool
     calls, and nothing else runs in the event loop meanwhile.
     """
     fields, arguments = body.copy(), {}
-    for name in ARGUMENTS if options else ("model",):
+    for name in ARGUMENTS:
         if name in fields:
             arguments[name] = fields.pop(name)
-    if "extra_body" in options:
-        fields |= fields.pop("extra_body", {})
+    fields |= fields.pop("extra_body", {})
     arguments["extra_body"] = fields
     return arguments

@@ -307,7 +307,7 @@ def read_reply(
     message: JSONObject = _whole(reply[OPEN]) if OPEN in reply else choice["message"]
     calls = _calls(message)
     written = _text(message.get("content"))
-    text = without_thinking(written, has_begun=starts_with_reasoning)
+    text = without_thinking(written, has_begun=starts_with_reasoning and not _is_format(written, prompt, dialect))
     content = _read_message(text, message, calls, prompt)
     usage = _usage(reply.get("usage"))
     reason = FINISH_REASONS.get(known, finish_reason)
@@ -330,6 +330,13 @@ def read_reply(
         turn=_turn(message, calls, has_thoughts=text is not written) if calls else None,
         usage=usage,
     )
+
+
+def _is_format(text: str, prompt: Prompt, dialect: Dialect) -> bool:
+    """Whether a text is JSON that was asked for. A model that always thinks does not then: the format holds from the first word."""
+    if not text.lstrip().startswith("{"):
+        return False
+    return "response_format" in prompt.options or (dialect == "openai" and format_of(prompt) is not None)
 
 
 def _are_whole(calls: Sequence[JSONObject]) -> bool:
@@ -606,14 +613,14 @@ class OpenAIChatModel(ProviderModel):
         return self._dialect == "openai" and format_of(prompt) is not None
 
     async def request_reply(self, body: JSONObject) -> JSONObject:
-        return as_json(await self._client.chat.completions.create(messages=[], **arguments_of(body, self._options)))
+        return as_json(await self._client.chat.completions.create(messages=[], **arguments_of(body)))
 
     @asynccontextmanager
     async def request_events(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
         if "stream_options" not in self._options:
             body = {**body, "stream_options": {"include_usage": True}}
         create = self._client.chat.completions.with_streaming_response.create
-        async with create(messages=[], **arguments_of(body, self._options), stream=True) as response:
+        async with create(messages=[], **arguments_of(body), stream=True) as response:
             with stream_of(response):
                 async with unwinding(response.iter_bytes(), response) as received, aclosing(chunks(received)) as read:
                     yield read
@@ -642,7 +649,7 @@ async def chunks(received: AsyncIterator[bytes], *, end_timeout: float = END_TIM
         if reply or (not has_begun and some.lstrip()[:1] == b"{"):
             reply.append(some)
             continue
-        has_begun = True
+        has_begun = has_begun or not some.isspace()
         for event in decoder.feed(some):
             if event.data.startswith(DONE):
                 with move_on_after(end_timeout):

@@ -421,11 +421,11 @@ class OpenAIModel(ProviderModel):
         return format_of(prompt) is not None
 
     async def request_reply(self, body: JSONObject) -> JSONObject:
-        return as_json(await self._client.responses.create(**arguments_of(body, self._options)))
+        return as_json(await self._client.responses.create(**arguments_of(body)))
 
     @asynccontextmanager
     async def request_events(self, body: JSONObject) -> AsyncIterator[AsyncIterator[JSONObject]]:
-        async with await self._client.responses.create(**arguments_of(body, self._options), stream=True) as events:
+        async with await self._client.responses.create(**arguments_of(body), stream=True) as events:
             with stream_of(events):
                 async with unwinding(as_events(events), events) as read:
                     yield read

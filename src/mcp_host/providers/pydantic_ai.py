@@ -37,6 +37,7 @@ from mcp_host.providers.exchange.requests import (
     merged,
     no_file,
     not_of_assistant,
+    place_of,
     refused,
     result_content,
 )
@@ -169,7 +170,7 @@ def _messages(prompt: Prompt) -> list[JSONObject]:
         use.id: use.name for message in params.messages if message.role == "assistant" for use in message.tool_uses
     }
     for index, message in enumerate(params.messages):
-        where = f"messages[{index}]"
+        where = place_of(index)
         turn = prompt.turns.get(index)
         if isinstance(turn, dict):
             messages.append(turn | {"parts": list(_turn_parts(turn["parts"], message))})
@@ -399,7 +400,7 @@ class PydanticAIModel(ProviderModel):
         except InputRefused as exc:
             for index, kind in _files(request):
                 if kind in str(exc.__cause__):  # pydantic-ai names the type, and no message
-                    raise no_file(kind, f"messages[{index}]") from exc.__cause__
+                    raise no_file(kind, place_of(index)) from exc.__cause__
             raise
 
     async def request_reply(self, body: JSONObject) -> JSONObject:

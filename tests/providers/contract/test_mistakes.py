@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from mcp_host.errors import ProviderError
@@ -59,6 +61,21 @@ async def test_a_key_that_is_not_accepted_says_where_it_comes_from(
     key = f"the client's key{KEYS[name]}"
     assert str(not_authenticated.value) == f"{name}: not authenticated: is {key} right? (HTTP 401)"
     assert str(not_allowed.value) == f"{name}: not allowed: may {key} use this model? (HTTP 403)"
+
+
+async def test_what_the_host_handles_meanwhile_is_no_part_of_a_failure(
+    adapter: Adapter, serve: Serve, how: dict[str, object]
+) -> None:
+    """A host asks again because the last answer was broken JSON: Python links that error as a context of ours."""
+    server = serve(adapter.server, Failed(status=401, body="{}"))
+    async with adapter.open(server.url, server.key) as make:
+        try:
+            json.loads('{"a": "cut')
+        except ValueError:
+            with pytest.raises(ProviderError) as raised:
+                await ask(make(**how))
+
+    assert (raised.value.status, raised.value.transient) == (401, False)
 
 
 async def test_redirects_without_an_end_are_a_mistake_in_the_url(

@@ -134,7 +134,12 @@ def stream_of(events: object) -> Iterator[None]:
 
 
 def provider_error(
-    exc: Exception, provider: str, *, is_stream: bool = False, not_found: str = NOT_FOUND
+    exc: Exception,
+    provider: str,
+    *,
+    is_stream: bool = False,
+    not_found: str = NOT_FOUND,
+    handled: BaseException | None = None,
 ) -> ProviderError:
     """The error to raise in place of *exc*, which an SDK or the reading of a reply raised.
 
@@ -144,6 +149,12 @@ def provider_error(
     has_begun = isinstance(exc, Interrupted)
     if isinstance(exc, Interrupted):
         exc = exc.reason
+    if handled is not None:  # what the caller was handling is not of this request
+        for each in _chain(exc):
+            if each.__context__ is handled:
+                each.__context__ = None
+    if isinstance(exc, ExceptionGroup):  # pydantic-ai's FallbackModel: what the last model raised
+        exc = exc.exceptions[-1]
     if mistake := next(filter(None, (_mistake(each, provider) for each in _chain(exc, with_contexts=False))), None):
         return ProviderError(provider, mistake, original=exc)
     if is_stream and (isinstance(exc, Unfinished) or _is_cut(exc)):

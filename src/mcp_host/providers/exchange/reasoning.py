@@ -169,9 +169,8 @@ class ReasoningStore:
         # A call may end in any thread and at any point. Its turns are then removed in one step each; their sizes are
         # put here, and subtracted later.
         self._freed: deque[int] = deque()
-        self._logged: dict[
-            int, None
-        ] = {}  # hashes of keys, which servers may have made up, of any length; oldest first
+        # Hashes of keys that the log has: servers may make keys up, of any length. The oldest come first.
+        self._logged: dict[int, None] = {}
 
     def __len__(self) -> int:
         """The number of turns that are kept now."""
