@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
 
-from pydantic import Field, SkipValidation
+from pydantic import Field
 
 from mcp_host.errors import InputRefused, excerpt
 from mcp_host.protocol.jsonrpc import USER_REJECTED
@@ -201,7 +201,7 @@ Usage: TypeAlias = Mapping[str, int]
 class ModelAnswer(CreateMessageResult):
     """An answer with what the host may know of it, and the server does not get: the tokens that it cost."""
 
-    usage: SkipValidation[Usage | None] = Field(default=None, exclude=True)  # adapters have read it already
+    usage: Usage | None = Field(default=None, exclude=True)
 
     if TYPE_CHECKING:
 
