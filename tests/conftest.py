@@ -1,9 +1,10 @@
-"""For every test: both backends, another clock where it is marked so, and nothing left behind."""
+"""For every test: its event loops, another clock where it is marked so, and nothing left behind."""
 
 from __future__ import annotations
 
 import gc
 import logging
+import os
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +16,7 @@ from hypothesis import settings
 from mcp_host.concurrency import backends
 from tests import spec
 from tests.clock import with_adjustable_clock, with_fake_clock
+from tests.extent import backends_of
 from tests.faults import table
 from tests.faults.table import pytest_collection_modifyitems
 
@@ -41,8 +43,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     spec.say_if_missing(terminalreporter)
 
 
-@pytest.fixture(params=["asyncio", "trio"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "anyio_backend" in metafunc.fixturenames:
+        name = metafunc.function.__name__
+        found = backends_of(metafunc.definition, name, os.environ.get("BACKENDS", ""))
+        metafunc.parametrize("anyio_backend", found, indirect=True)
+
+
+@pytest.fixture
 def anyio_backend(request: pytest.FixtureRequest) -> str | tuple[str, dict[str, Any]]:
+    """The event loop of the test, with the clock that its mark asks for."""
     backend: str = request.param
     if request.node.get_closest_marker("fake_clock"):
         return with_fake_clock(backend)

@@ -64,7 +64,7 @@ async def test_a_cancelled_handler_is_cancelled() -> None:
     assert ended == ["handler"]
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.backends("asyncio")
 async def test_the_cancellation_of_a_task_that_the_handler_awaited_is_a_failure() -> None:
     """Only asyncio mixes it up with our own."""
 
@@ -80,7 +80,7 @@ async def test_the_cancellation_of_a_task_that_the_handler_awaited_is_a_failure(
     assert isinstance(caught.value.__cause__, asyncio.CancelledError)
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.backends("asyncio")
 async def test_in_a_task_that_survived_a_cancellation_that_of_another_task_is_still_a_failure() -> None:
     async def await_another() -> None:
         task = asyncio.ensure_future(asyncio.Event().wait())

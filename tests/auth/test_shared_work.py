@@ -170,7 +170,7 @@ def test_what_is_uncancelled_goes_on_and_its_last_caller_waits_a_little(
     anyio.run(main, backend=name, backend_options=options)
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.backends("asyncio")
 async def test_a_caller_that_asyncio_itself_cancels_is_like_any_other(anyio_backend: str) -> None:
     shared, work, results = SharedWork(), Counted(), list[int]()
     tasks = [asyncio.ensure_future(ask(shared, work, results)) for _ in range(2)]
@@ -291,7 +291,7 @@ async def test_work_that_is_done_instead_of_the_work_that_wants_it_ends_both() -
         assert await shared.do("key", Counted.done) == 7
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.backends("asyncio")
 async def test_work_that_awaits_what_was_cancelled_has_failed(anyio_backend: str) -> None:
     shared = SharedWork()
 

@@ -23,9 +23,3 @@ def serve(_serve: Serve) -> Serve:
         return server
 
     return serving
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """That of the tests. The command runs on asyncio in any case."""
-    return "asyncio"

@@ -445,7 +445,7 @@ async def test_closing_wakes_those_who_wait_for_a_server_that_is_started_again(
 # Callbacks
 
 
-@pytest.mark.parametrize("anyio_backend", ["trio"])  # asyncio itself stops for a task that exits
+@pytest.mark.backends("trio")  # asyncio itself stops for a task that exits
 async def test_a_callback_whose_own_tasks_exit_ends_no_host() -> None:
     asked = anyio.Event()
 

@@ -15,7 +15,7 @@ from anyio.lowlevel import checkpoint
 from mcp_host.concurrency.tasks import HandlerTasks, OwnedContext
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.backends("asyncio")
 async def test_a_handler_task_is_not_made_by_the_applications_task_factory() -> None:
     """The eager one of Python 3.12 would run the job before `start` has returned its scope."""
 

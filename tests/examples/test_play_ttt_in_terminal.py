@@ -23,7 +23,7 @@ __all__ = ["screen"]  # a fixture
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's"),
-    pytest.mark.parametrize("anyio_backend", ["asyncio"]),  # the program chooses its own
+    pytest.mark.backends("asyncio"),  # the program chooses its own
 ]
 
 ROOT = Path(__file__).parents[2]

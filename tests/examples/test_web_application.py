@@ -27,10 +27,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 TIMEOUT = 60.0  # seconds for several programs that import everything, on a busy machine
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """That of the browsers only: uvicorn runs the application on asyncio, in another process."""
-    return "asyncio"
+pytestmark = pytest.mark.backends("asyncio")  # that of the browsers: uvicorn runs the application in another process
 
 
 # The MCP server. It tells the test what happens to it.

@@ -62,10 +62,7 @@ CALLS: Calls = [
 ]
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """That of our client only: the servers run in other processes."""
-    return "asyncio"
+pytestmark = pytest.mark.backends("asyncio")  # that of our client only: the servers run in other processes
 
 
 @pytest.fixture(scope="module")

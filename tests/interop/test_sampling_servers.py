@@ -26,10 +26,7 @@ LEGACY: Era = "legacy"
 MODERN: Era = "modern"
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """That of our client only: the servers run in other processes."""
-    return "trio"
+pytestmark = pytest.mark.backends("trio")  # that of our client only: the servers run in other processes
 
 
 @dataclass(frozen=True)

@@ -47,10 +47,9 @@ Peer: TypeAlias = tuple[int, Era]
 PEERS: list[Peer] = [(2, "legacy"), (2, "modern"), (1, "legacy")]
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """The loops are tested on both with servers of ours; what is new here are the servers."""
-    return "trio"
+pytestmark = pytest.mark.backends(
+    "trio"
+)  # the loops are tested on both with servers of ours; what is new here are the servers
 
 
 @pytest.fixture(params=PEERS, ids=["sdk-2-legacy", "sdk-2-modern", "sdk-1-legacy"])

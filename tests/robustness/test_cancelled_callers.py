@@ -105,7 +105,7 @@ async def test_a_caller_may_be_cancelled_at_any_step_and_the_client_keeps_workin
     await check_every_step(over, era, by_a_scope)
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.backends("asyncio")
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.parametrize("over", SERVERS)
 async def test_an_asyncio_task_may_be_cancelled_at_any_step_and_the_client_keeps_working(

@@ -531,7 +531,7 @@ async def test_a_handler_may_return_a_text() -> None:
     assert answer == CreateMessageResult(content=TextContent(text="It is 3."), model="unknown", stop_reason="endTurn")
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.backends("asyncio")
 async def test_a_cancelled_task_inside_the_handler_is_a_failure_of_the_handler() -> None:
     """On asyncio it looks like our own cancellation, which would leave the server without an answer."""
 

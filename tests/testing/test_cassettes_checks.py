@@ -151,7 +151,7 @@ def places(value: Any) -> list[tuple[Any, Any]]:
     return found
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.backends("asyncio")
 @given(data=st.data())
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_a_file_with_any_other_value_somewhere_is_replayed_or_an_error(path: Path, data: st.DataObject) -> None:

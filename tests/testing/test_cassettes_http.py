@@ -158,9 +158,7 @@ async def test_a_request_that_the_client_no_longer_cancels_ends_by_its_timeout(
         assert current_time() - begun == pytest.approx(10)
 
 
-@pytest.mark.parametrize(
-    "anyio_backend", ["asyncio"]
-)  # on trio, httpx leaves generators behind without a cassette, too
+@pytest.mark.backends("asyncio")  # on trio, httpx leaves generators behind without a cassette, too
 async def test_a_client_may_leave_a_stream_before_its_end(tmp_path: Path, provider: Provider, library: Library) -> None:
     path = tmp_path / "cassette.json"
     for url in (provider.url, "http://localhost:1"):

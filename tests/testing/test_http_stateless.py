@@ -15,11 +15,7 @@ from pydantic_core import from_json, to_json
 from mcp_host.testing import Context, Server
 from tests.testing.raw_http import Modern, Stream, Wire, call, modern, request, served, with_meta
 
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """That of the client only: uvicorn runs on asyncio. `test_http.py` starts and stops a server from both."""
-    return "asyncio"
+pytestmark = pytest.mark.backends("asyncio")  # that of the client: `test_http.py` starts and stops a server from both
 
 
 SERVER_INFO = {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1.0.0"}}

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from mcp_host.protocol.jsonrpc import Params
 from mcp_host.sampling.structured.replay import Questions, Replay, ReplayError
 
-asyncio_only = pytest.mark.parametrize("anyio_backend", ["asyncio"])
+asyncio_only = pytest.mark.backends("asyncio")
 
 Body: TypeAlias = Callable[[Replay], Awaitable[object]]
 
@@ -286,7 +286,7 @@ async def test_what_was_recorded_inside_of_once_does_not_travel_on() -> None:
     assert (path, value) == ("", "yesyes")
 
 
-@pytest.mark.parametrize("anyio_backend", ["trio"])
+@pytest.mark.backends("trio")
 async def test_on_trio_tasks_that_cannot_be_told_apart_are_an_error() -> None:
     async def body(replay: Replay) -> str:
         async def swallow() -> None:
