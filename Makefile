@@ -1,12 +1,17 @@
-# Everything runs in a virtual environment inside the checkout; nothing has to be installed by hand.
+# Everything runs in a virtual environment inside the checkout, which each target fills with what it needs.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip install --disable-pip-version-check
 JOBS ?= $(shell $(PYTHON) -c "import os; print((os.cpu_count() or 1) + 2)")
+PYTEST := $(BIN)/python -m pytest --quiet
+SUITE := $(PYTEST) --numprocesses $(JOBS) --dist worksteal
 FUZZ := .fuzz
 SECONDS := 150
+
+# For the tests: BACKENDS=both runs each on both event loops, THOROUGH=1 takes all examples of the random ones.
+export BACKENDS THOROUGH
 
 # The tests start hundreds of Pythons. Each would compile the package again, and each pytest the tests.
 unexport PYTHONDONTWRITEBYTECODE
@@ -17,21 +22,33 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
-setup: $(READY)  ## the virtual environment, with the locked development tools
+setup: $(VENV)/dev  ## the virtual environment, with all of the locked development tools
 
-$(READY): requirements-dev.lock pyproject.toml
+# The environment is filled in steps, each with the packages of a file in requirements/: the library and the
+# server of the demo, then what the tests need, then the SDKs of providers, then type checkers and linters.
+$(VENV)/demo: requirements/demo.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed: make PYTHON=python3.12 ..." >&2; exit 1; }
-	@echo "setting up $(VENV) (once)"
+	@echo "setting up $(VENV), once: a virtual environment"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@echo "setting up $(VENV), once: the packages of $< (about 50 MB)"
+	@$(PIP) --requirement $<
+	@echo "setting up $(VENV), once: this package"
+	@$(PIP) --quiet --no-deps --editable .
 	@touch $@
 
-demo: setup  ## sampling with tools, over stdio and over HTTP, with a built-in model
+$(VENV)/test: $(VENV)/demo
+$(VENV)/interop: $(VENV)/test
+$(VENV)/dev: $(VENV)/interop
+$(VENV)/%: requirements/%.lock
+	@echo "setting up $(VENV), once: the packages of $<"
+	@$(PIP) --quiet --requirement $<
+	@touch $@
+
+demo: $(VENV)/demo  ## sampling with tools, over stdio and over HTTP, with a built-in model
 	@$(BIN)/mcp-host demo
 
-test: setup  ## the tests
-	@$(BIN)/python -m pytest --quiet --numprocesses $(JOBS) --dist loadfile
+test: $(VENV)/interop  ## the tests; BACKENDS=both runs each on asyncio and on trio
+	@$(SUITE)
 
 lint: setup  ## formatting and lint
 	@$(BIN)/ruff format --check .
@@ -47,20 +64,20 @@ docs: setup  ## links, snippets and the reference
 
 check: lint types test docs  ## lint, types, tests and docs
 
-interop: setup  ## tests with other projects' servers and clients (needs node and npm)
+interop: $(VENV)/interop  ## tests with other projects' servers, clients and models' SDKs (needs node and npm)
 	@$(BIN)/python -m tests.interop.run
 
-conformance: setup  ## the official conformance suite, strict (needs node and npm)
+conformance: $(VENV)/test  ## the official conformance suite, strict (needs node and npm)
 	@$(BIN)/python -m tests.conformance.run
 
-machines: setup  ## make demo and make test in fresh Debian systems (needs root and debootstrap); MACHINES=trixie for one
+machines: $(VENV)/demo  ## make demo and make test in fresh Debian systems (needs root and debootstrap); MACHINES=trixie for one
 	@$(BIN)/python -m tests.machines.run $(MACHINES)
 
-bench: setup  ## CPU and memory, compared with other SDKs (needs node and npm); QUICK=1 for a short run
+bench: $(VENV)/test  ## CPU and memory, compared with other SDKs (needs node and npm); QUICK=1 for a short run
 	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
 
-faults: setup  ## dead servers, cut networks and cancelled callers at every point (about 20 minutes)
-	@THOROUGH=1 $(BIN)/python -m pytest --quiet tests/faults tests/robustness tests/providers
+faults: $(VENV)/interop  ## the tests on both event loops, with all examples, kills and cut networks (about 40 minutes)
+	@THOROUGH=1 BACKENDS=both $(SUITE)
 
 fuzz: $(FUZZ)/.ready  ## arbitrary bytes for the code that reads a server's output; SECONDS=600 for ten minutes
 	@$(FUZZ)/bin/python -m fuzz.run --seconds $(SECONDS)
@@ -71,7 +88,7 @@ $(FUZZ)/.ready: fuzz/requirements.txt pyproject.toml
 	@$(FUZZ)/bin/python -m pip install --quiet --disable-pip-version-check --editable . --requirement fuzz/requirements.txt
 	@touch $@
 
-soak: setup  ## thousands of calls and connections: memory must not grow (about 10 minutes)
+soak: $(VENV)/test  ## thousands of calls and connections: memory must not grow (about 10 minutes)
 	@$(BIN)/python -m tests.robustness.soak
 
 coverage: setup  ## the tests, with branch coverage
@@ -80,9 +97,15 @@ coverage: setup  ## the tests, with branch coverage
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report --fail-under=100
 
-lock: setup  ## update requirements-dev.lock from pyproject.toml
-	@$(BIN)/python -m pip install --quiet uv
-	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --group dev --all-extras --no-emit-index-url --no-header --output-file requirements-dev.lock --upgrade pyproject.toml
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate
+
+lock: setup  ## update requirements/ from pyproject.toml
+	@$(PIP) --quiet uv
+	@$(LOCK) --upgrade --all-extras --group dev --output-file requirements/dev.lock pyproject.toml
+	@for group in test interop; do \
+	    $(LOCK) --constraint requirements/dev.lock --all-extras --group $$group --output-file requirements/$$group.lock pyproject.toml; \
+	done
+	@$(LOCK) --constraint requirements/dev.lock --extra testing --output-file requirements/demo.lock pyproject.toml
 
 clean:  ## remove all generated files
 	@rm -rf $(VENV) .interop .conformance .machines .bench build dist .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -12,7 +12,7 @@ from tests.installation import ROOT, Cache, Unusable, node_version, too_old
 
 HERE = Path(__file__).resolve().parent
 REQUIREMENTS = HERE / "requirements"
-LOCK = ROOT / "requirements-dev.lock"
+LOCK = ROOT / "requirements" / "dev.lock"
 PACKAGE = ROOT / "src" / "mcp_host"
 NODE_MAJOR = 20
 
