@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
+import anyio
 import httpx
 
 from mcp_host import Client, StreamableHttp
@@ -53,6 +55,13 @@ class Site:
     def client(self, *, auth: httpx.Auth | None = None, **options: Any) -> Client:
         http = httpx.AsyncClient(transport=httpx.MockTransport(self))
         return Client(StreamableHttp("http://server.test/mcp", client=http, auth=auth), **options)
+
+    @asynccontextmanager
+    async def connected(self, *, within: float = 20, **options: Any) -> AsyncIterator[Client]:
+        """A connected client. It fails if what is done with it takes longer than *within* seconds."""
+        with anyio.fail_after(within):
+            async with self.client(**options) as client:
+                yield client
 
     def methods(self) -> list[str]:
         return [json.loads(post.content)["method"] for post in self.posts]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +64,14 @@ SHAKING_HANDS = ("initialize", "notifications/initialized")
 
 HANDSHAKE = Era("2025-11-25", opening=(DISCOVER, *SHAKING_HANDS), opening_again=SHAKING_HANDS, first_id=3, meta={})
 STATELESS = Era("2026-07-28", opening=(DISCOVER,), opening_again=(DISCOVER,), first_id=2, meta=META)
+
+
+@asynccontextmanager
+async def connected(server: Any, *, within: float = 20, **options: Any) -> AsyncIterator[Client]:
+    """A connected client of *server*. It fails if what is done with it takes longer than *within* seconds."""
+    with anyio.fail_after(within):
+        async with Client(server, **options) as client:
+            yield client
 
 
 def answering(era: Era, *results: dict[str, Any]) -> ScriptedPeer:

@@ -11,11 +11,11 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_host import Allow, Client, Deny, Sampling, SamplingLimits, SamplingRequest
+from mcp_host import Allow, Deny, Sampling, SamplingLimits, SamplingRequest
 from mcp_host.errors import InputNotGiven
 from mcp_host.testing import ScriptedPeer
 from tests.client.rounds import SAMPLE, wants
-from tests.client.support import QUESTION, Era, asking_server, say_paris
+from tests.client.support import QUESTION, Era, asking_server, connected, say_paris
 
 
 class Users:
@@ -62,10 +62,9 @@ async def test_an_approval_for_the_session_is_one_for_every_user(scope: Any, ask
                 await peer.reply(await peer.receive("tools/call"), wants(None, a=SAMPLE))
             await peer.reply(await peer.receive("tools/call"), {"content": []})
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), sampling=users.sampling) as client:
-            await client.call_tool("x", caller="ada")
-            await client.call_tool("x", caller="bob")
+    async with connected(ScriptedPeer(script), sampling=users.sampling) as client:
+        await client.call_tool("x", caller="ada")
+        await client.call_tool("x", caller="bob")
 
     assert users.asked == asked
 
@@ -83,16 +82,15 @@ async def test_users_who_do_not_answer_block_the_others_unless_the_limits_are_ra
     limits: SamplingLimits, asked: int
 ) -> None:
     users = Users(limits)
-    with anyio.fail_after(10):
-        async with (
-            Client(asking_server().in_process(), sampling=users.sampling, era="modern") as client,
-            anyio.create_task_group() as tasks,
-        ):
-            for number in range(20):
-                tasks.start_soon(lambda user: client.call_tool("ask", caller=user), f"user {number}")
-            await anyio.wait_all_tasks_blocked()
-            assert len(users.asked) == asked
-            tasks.cancel_scope.cancel()
+    async with (
+        connected(asking_server().in_process(), sampling=users.sampling, era="modern") as client,
+        anyio.create_task_group() as tasks,
+    ):
+        for number in range(20):
+            tasks.start_soon(lambda user: client.call_tool("ask", caller=user), f"user {number}")
+        await anyio.wait_all_tasks_blocked()
+        assert len(users.asked) == asked
+        tasks.cancel_scope.cancel()
 
 
 async def test_a_denial_ends_the_call_of_that_user_alone() -> None:
@@ -104,37 +102,35 @@ async def test_a_denial_ends_the_call_of_that_user_alone() -> None:
             await client.call_tool("ask", caller=user)
         ended.append(user)
 
-    with anyio.fail_after(10):
-        async with (
-            Client(asking_server().in_process(), sampling=users.sampling, era="modern") as client,
-            anyio.create_task_group() as tasks,
-        ):
-            tasks.start_soon(call, "ada")
-            tasks.start_soon(call, "bob")
-            await anyio.wait_all_tasks_blocked()
-            users.answer(bob=Deny())
-            await anyio.wait_all_tasks_blocked()
-            assert (sorted(users.asked), ended) == (["ada", "bob"], ["bob"])
-            users.answer(ada=Allow())
+    async with (
+        connected(asking_server().in_process(), sampling=users.sampling, era="modern") as client,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(call, "ada")
+        tasks.start_soon(call, "bob")
+        await anyio.wait_all_tasks_blocked()
+        users.answer(bob=Deny())
+        await anyio.wait_all_tasks_blocked()
+        assert (sorted(users.asked), ended) == (["ada", "bob"], ["bob"])
+        users.answer(ada=Allow())
 
     assert ended == ["bob", "ada"]
 
 
 async def test_cancelling_a_call_withdraws_the_question_to_its_user_and_to_no_other() -> None:
     users = Users()
-    with anyio.fail_after(10):
-        async with (
-            Client(asking_server().in_process(), sampling=users.sampling, era="modern") as client,
-            anyio.create_task_group() as tasks,
-        ):
-            tasks.start_soon(lambda: client.call_tool("ask", caller="ada"))
-            async with anyio.create_task_group() as leaving:
-                leaving.start_soon(lambda: client.call_tool("ask", caller="bob"))
-                await anyio.wait_all_tasks_blocked()
-                assert sorted(users.asked) == ["ada", "bob"]
-                leaving.cancel_scope.cancel()
-            assert users.withdrawn == ["bob"]
-            users.answer(ada=Allow())
+    async with (
+        connected(asking_server().in_process(), sampling=users.sampling, era="modern") as client,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(lambda: client.call_tool("ask", caller="ada"))
+        async with anyio.create_task_group() as leaving:
+            leaving.start_soon(lambda: client.call_tool("ask", caller="bob"))
+            await anyio.wait_all_tasks_blocked()
+            assert sorted(users.asked) == ["ada", "bob"]
+            leaving.cancel_scope.cancel()
+        assert users.withdrawn == ["bob"]
+        users.answer(ada=Allow())
 
     assert users.withdrawn == ["bob"]
 
@@ -154,14 +150,13 @@ async def test_a_call_that_is_cancelled_while_its_user_is_asked_is_cancelled_at_
             await peer.send({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": QUESTION})
 
     peer = ScriptedPeer(script)
-    with anyio.fail_after(10):
-        async with Client(peer, sampling=users.sampling) as client:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(lambda: client.call_tool("x", caller="ada"))
-                await anyio.wait_all_tasks_blocked()
-                assert users.asked == ["ada"]
-                tasks.cancel_scope.cancel()
+    async with connected(peer, sampling=users.sampling) as client:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: client.call_tool("x", caller="ada"))
             await anyio.wait_all_tasks_blocked()
+            assert users.asked == ["ada"]
+            tasks.cancel_scope.cancel()
+        await anyio.wait_all_tasks_blocked()
 
     said = [message.get("method", message.get("error")) for message in era.said_to(peer)]
     ended = {"code": -32012, "message": "the call that this belonged to has ended"}
@@ -220,12 +215,11 @@ async def test_where_two_calls_are_in_flight_over_a_pipe_no_user_is_asked() -> N
         texts[user] = (await client.call_tool("ask", {"words": words}, caller=user)).text
 
     sampling = Sampling(with_tools=say_paris, approve=approve)
-    with anyio.fail_after(10):
-        async with Client(asking_server().in_process(), sampling=sampling, era="legacy") as client:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(call, "ada", "1 + 1")
-                tasks.start_soon(call, "bob", "2 + 2")
-            await call("eve", "3 + 3")
+    async with connected(asking_server().in_process(), sampling=sampling, era="legacy") as client:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call, "ada", "1 + 1")
+            tasks.start_soon(call, "bob", "2 + 2")
+        await call("eve", "3 + 3")
 
     assert asked == ["eve"]
     assert texts["eve"] == "Paris"

@@ -39,7 +39,19 @@ from mcp_host.middleware import (
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import LoggingLevel
 from tests.client.sites import MIRRORED, Site, mirrored_headers
-from tests.client.support import EMPTY, HANDSHAKE, PARIS, QUESTION, STATELESS, TOOLS, Era, asking_server, sampling, text
+from tests.client.support import (
+    EMPTY,
+    HANDSHAKE,
+    PARIS,
+    QUESTION,
+    STATELESS,
+    TOOLS,
+    Era,
+    asking_server,
+    connected,
+    sampling,
+    text,
+)
 from tests.testing.test_with_client import MODERN, ConnectBy, connect_by, over_http_in_json, versions
 from tests.transports.children import python
 
@@ -99,11 +111,10 @@ def answering(era: Era, *results: Wire | None) -> ScriptedPeer:
 async def test_middleware_is_around_each_request_of_ours_and_the_first_is_the_outermost(era: Era) -> None:
     seen: list[str] = []
     peer = answering(era, EMPTY)
-    with anyio.fail_after(5):
-        async with Client(peer, middleware=[named("outer", seen), named("inner", seen)]) as client:
-            opening = [line for line in seen if line.startswith("outer") and line != "outer done"]
-            seen.clear()
-            await client.call_tool("x")
+    async with connected(peer, middleware=[named("outer", seen), named("inner", seen)]) as client:
+        opening = [line for line in seen if line.startswith("outer") and line != "outer done"]
+        seen.clear()
+        await client.call_tool("x")
 
     assert opening == [f"outer {method}" for method in era.opening if not method.startswith("notifications/")]
     assert seen == ["outer tools/call", "inner tools/call", "inner done", "outer done"]
@@ -136,20 +147,19 @@ async def test_every_kind_of_request_passes_once(era: Era) -> None:
         seen.append(request.method)
         return await call_next(request)
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), middleware=[note]) as client:
-            seen.clear()
-            await client.list_tools()
-            await client.list_resources()
-            await client.list_resource_templates()
-            await client.read_resource("a:b")
-            await client.list_prompts()
-            await client.get_prompt("x")
-            await client.subscribe_resource("a:b")
-            await client.set_log_level(level)
-            if era is HANDSHAKE:
-                await client.unsubscribe_resource("a:b")
-                await client.ping()
+    async with connected(ScriptedPeer(script), middleware=[note]) as client:
+        seen.clear()
+        await client.list_tools()
+        await client.list_resources()
+        await client.list_resource_templates()
+        await client.read_resource("a:b")
+        await client.list_prompts()
+        await client.get_prompt("x")
+        await client.subscribe_resource("a:b")
+        await client.set_log_level(level)
+        if era is HANDSHAKE:
+            await client.unsubscribe_resource("a:b")
+            await client.ping()
 
     both = ["tools/list", "resources/list", "resources/templates/list", "resources/read", "prompts/list", "prompts/get"]
     assert seen == both + (
@@ -164,9 +174,8 @@ async def test_middleware_may_change_the_tool_its_arguments_and_meta(era: Era) -
         return await call_next(request.with_params(name="y", arguments={"a": 2}).with_meta({"trace": "1"}))
 
     peer = answering(era, EMPTY)
-    with anyio.fail_after(5):
-        async with Client(peer, middleware=[ours(change)]) as client:
-            await client.call_tool("x", {"a": 1}, meta={"mine": True})
+    async with connected(peer, middleware=[ours(change)]) as client:
+        await client.call_tool("x", {"a": 1}, meta={"mine": True})
 
     params = {"name": "y", "arguments": {"a": 2}, "_meta": {"mine": True, "trace": "1"}}
     assert [message["params"] for message in era.said_to(peer)] == [era.dressed(params)]
@@ -183,9 +192,8 @@ async def test_middleware_may_change_the_result_or_answer_by_itself(era: Era) ->
         return await call_next(request)
 
     peer = answering(era, {"content": [{"type": "text", "text": "hello"}]})
-    with anyio.fail_after(5):
-        async with Client(peer, middleware=[ours(loud), ours(known)]) as client:
-            results = [await client.call_tool(name) for name in ("known", "x")]
+    async with connected(peer, middleware=[ours(loud), ours(known)]) as client:
+        results = [await client.call_tool(name) for name in ("known", "x")]
 
     assert [result.content for result in results] == [[text("BY ITSELF")], [text("HELLO")]]
     assert len(era.said_to(peer)) == 1
@@ -198,10 +206,9 @@ async def test_what_middleware_raises_reaches_the_caller_unchanged(era: Era) -> 
         raise problem
 
     peer = answering(era)
-    with anyio.fail_after(5):
-        async with Client(peer, middleware=[ours(fail)]) as client:
-            with pytest.raises(LookupError) as caught:
-                await client.call_tool("x")
+    async with connected(peer, middleware=[ours(fail)]) as client:
+        with pytest.raises(LookupError) as caught:
+            await client.call_tool("x")
 
     assert caught.value is problem
     assert era.said_to(peer) == []
@@ -239,11 +246,10 @@ async def test_middleware_that_fails_for_the_stream_of_changes_is_logged_or_rais
 
     async def on_change(change: object) -> None: ...
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), middleware=[fail], on_change=on_change) as client:
-            await client.call_tool("x")
-            with pytest.raises(LookupError) as caught:
-                await client.subscribe_resource("a:b")
+    async with connected(ScriptedPeer(script), middleware=[fail], on_change=on_change) as client:
+        await client.call_tool("x")
+        with pytest.raises(LookupError) as caught:
+            await client.subscribe_resource("a:b")
 
     assert caught.value is problem
     assert {record.getMessage() for record in caplog.records} == {"subscribing to changes failed"}
@@ -276,9 +282,8 @@ async def test_a_login_while_connecting_counts_neither_as_silence_of_the_server_
         return await call_next(request)
 
     peer = answering(era, EMPTY)
-    with anyio.fail_after(1000):
-        async with Client(peer, middleware=[login], limits=Limits(connect_timeout=10)) as client:
-            await client.call_tool("x")
+    async with connected(peer, middleware=[login], limits=Limits(connect_timeout=10), within=1000) as client:
+        await client.call_tool("x")
 
     assert logins == ["server/discover"]
     assert [message["method"] for message in peer.received] == [*era.opening, "tools/call"]
@@ -306,9 +311,8 @@ async def test_each_call_next_sends_the_request_again(era: Era) -> None:
         return await call_next(request)
 
     peer = answering(era, EMPTY, {"content": [{"type": "text", "text": "second"}]})
-    with anyio.fail_after(5):
-        async with Client(peer, middleware=[ours(twice)]) as client:
-            result = await client.call_tool("x")
+    async with connected(peer, middleware=[ours(twice)]) as client:
+        result = await client.call_tool("x")
 
     assert result.content == [text("second")]
     assert [message["id"] for message in era.said_to(peer)] == [era.first_id, era.first_id + 1]
@@ -336,10 +340,9 @@ async def test_middleware_may_send_a_request_several_times_at_once() -> None:
                 tasks.start_soon(attempt)
         return results[0]
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), era="legacy", middleware=[ours(hedge)]) as client:
-            result = await client.call_tool("x")
-            await anyio.wait_all_tasks_blocked()
+    async with connected(ScriptedPeer(script), era="legacy", middleware=[ours(hedge)]) as client:
+        result = await client.call_tool("x")
+        await anyio.wait_all_tasks_blocked()
 
     assert result.content == [text("second")]
     assert cancelled[0] == cancelled[1]
@@ -368,9 +371,8 @@ async def test_a_repeated_call_goes_to_the_restarted_server(tmp_path: Any) -> No
             return await call_next(request)
 
     command = [*python(DIES_ONCE, hands=False), str(tmp_path / "mark")]
-    with anyio.fail_after(20):
-        async with Client(Stdio(command), middleware=[ours(again)]) as client:
-            result = await client.call_tool("x")
+    async with connected(Stdio(command), middleware=[ours(again)]) as client:
+        result = await client.call_tool("x")
 
     assert result.content == [text("alive")]
     assert [error.exit_code for error in errors] == [3]
@@ -382,10 +384,9 @@ async def test_a_second_attempt_that_was_not_sent_does_not_hide_that_the_first_m
             await call_next(request)
         return await call_next(request)
 
-    with anyio.fail_after(5):
-        async with Client(answering(HANDSHAKE, None), middleware=[ours(again)]) as client:
-            with pytest.raises(ConnectionClosed) as caught:
-                await client.call_tool("x")
+    async with connected(answering(HANDSHAKE, None), middleware=[ours(again)]) as client:
+        with pytest.raises(ConnectionClosed) as caught:
+            await client.call_tool("x")
 
     assert caught.value.may_have_run is True
 
@@ -396,9 +397,8 @@ async def test_the_time_that_middleware_takes_before_it_sends_does_not_count(era
         await anyio.sleep(1000)  # as a person who approves
         return await call_next(request)
 
-    with anyio.fail_after(2000):
-        async with Client(answering(era, EMPTY), middleware=[ours(think)]) as client:
-            result = await client.call_tool("x", timeout=10, idle_timeout=5)
+    async with connected(answering(era, EMPTY), middleware=[ours(think)], within=2000) as client:
+        result = await client.call_tool("x", timeout=10, idle_timeout=5)
 
     assert result.content == []
 
@@ -413,10 +413,9 @@ async def test_all_attempts_together_have_the_timeout_of_the_call(era: Era) -> N
         return await call_next(request)
 
     peer = answering(era, EMPTY, EMPTY, EMPTY)
-    with anyio.fail_after(100):
-        async with Client(peer, middleware=[ours(again)]) as client:
-            with pytest.raises(RequestTimeout) as caught:
-                await client.call_tool("x", timeout=10)
+    async with connected(peer, middleware=[ours(again)], within=100) as client:
+        with pytest.raises(RequestTimeout) as caught:
+            await client.call_tool("x", timeout=10)
 
     assert len(era.said_to(peer)) == 2
     assert str(caught.value) == "tools/call: took longer than 10 s (timeout)"
@@ -432,11 +431,10 @@ async def test_a_request_says_who_makes_it_and_of_which_tool(era: Era) -> None:
 
     tool = {"name": "x", "inputSchema": {"type": "object"}, "description": "of tests"}
     peer = answering(era, {"tools": [tool]}, EMPTY, EMPTY)
-    with anyio.fail_after(5):
-        async with Client(peer, middleware=[ours(note)]) as client:
-            listed = await client.list_tools()
-            await client.call_tool("x", {"a": 1}, caller=caller)
-            await client.call_tool("unlisted")
+    async with connected(peer, middleware=[ours(note)]) as client:
+        listed = await client.list_tools()
+        await client.call_tool("x", {"a": 1}, caller=caller)
+        await client.call_tool("unlisted")
 
     first, second = seen
     assert (first.method, first.params) == ("tools/call", {"name": "x", "arguments": {"a": 1}})
@@ -470,10 +468,9 @@ async def test_an_error_of_the_progress_callback_reaches_the_caller_unchanged(er
     async def on_progress(report: object) -> None:
         raise problem
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), middleware=[ours(look)]) as client:
-            with pytest.raises(ConnectionClosed) as caught:
-                await client.call_tool("x", on_progress=on_progress)
+    async with connected(ScriptedPeer(script), middleware=[ours(look)]) as client:
+        with pytest.raises(ConnectionClosed) as caught:
+            await client.call_tool("x", on_progress=on_progress)
 
     assert caught.value is problem
     assert caught_inside == []
@@ -492,10 +489,9 @@ async def test_a_result_is_checked_with_the_schema_of_the_tool_that_was_called(e
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
     tool = {"name": "strict", "inputSchema": {"type": "object"}, "outputSchema": schema}
     peer = answering(era, {"tools": [tool]}, {"content": [], "structuredContent": {"n": "one"}})
-    with anyio.fail_after(5):
-        async with Client(peer, middleware=[ours(rename)]) as client:
-            await client.list_tools()
-            result = await client.call_tool("soft")
+    async with connected(peer, middleware=[ours(rename)]) as client:
+        await client.list_tools()
+        result = await client.call_tool("soft")
 
     assert len(errors) == 1
     assert errors[0].startswith("the result of 'strict' is not as listed: ")
@@ -537,10 +533,9 @@ async def test_a_request_that_could_not_be_sent_is_refused_with_a_text(era: Era,
         return await call_next(replace(request, **change))
 
     peer = answering(era)
-    with anyio.fail_after(5):
-        async with Client(peer, middleware=[ours(confused)]) as client:
-            with pytest.raises(TypeError, match=f"^{complaint}$"):
-                await client.call_tool("x")
+    async with connected(peer, middleware=[ours(confused)]) as client:
+        with pytest.raises(TypeError, match=f"^{complaint}$"):
+            await client.call_tool("x")
 
     assert era.said_to(peer) == []
 
@@ -578,10 +573,9 @@ async def test_headers_go_with_every_request_and_mirrored_arguments_follow_a_cha
         return await call_next(request.with_params(arguments={"region": "north"}))
 
     site = Site(tools_list={"tools": [MIRRORED]}, tools_call=EMPTY)
-    with anyio.fail_after(5):
-        async with site.client(middleware=[token("Bearer one"), ours(elsewhere)]) as client:
-            await client.list_tools()
-            await client.call_tool("query", {"region": "south"})
+    async with site.connected(middleware=[token("Bearer one"), ours(elsewhere)]) as client:
+        await client.list_tools()
+        await client.call_tool("query", {"region": "south"})
 
     assert [post.headers["authorization"] for post in site.posts] == ["Bearer one"] * 3
     assert mirrored_headers(site.posts[2]) == {
@@ -616,9 +610,8 @@ async def test_the_headers_of_initialize_go_with_everything_of_its_session() -> 
 
     http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
     transport = StreamableHttp("http://server.test/mcp", client=http, headers={"Authorization": "Bearer old"})
-    with anyio.fail_after(5):
-        async with Client(transport, era="legacy", middleware=[token("Bearer new")]) as client:
-            await client.call_tool("x")
+    async with connected(transport, era="legacy", middleware=[token("Bearer new")]) as client:
+        await client.call_tool("x")
 
     assert {(method, name) for method, name, _ in seen} == {
         ("POST", "initialize"),
@@ -638,10 +631,9 @@ async def test_a_header_that_the_transport_writes_or_that_cannot_be_sent_is_refu
         async def add(request: ClientRequest, call_next: CallNext, headers: dict[str, str] = headers) -> Wire:
             return await call_next(request.with_headers(headers))
 
-        with anyio.fail_after(5):
-            async with site.client(middleware=[ours(add)]) as client:
-                with pytest.raises(ValueError, match="header") as caught:
-                    await client.call_tool("x")
+        async with site.connected(middleware=[ours(add)]) as client:
+            with pytest.raises(ValueError, match="header") as caught:
+                await client.call_tool("x")
         messages.append(str(caught.value))
 
     assert messages == [
@@ -661,12 +653,11 @@ async def test_a_cached_result_passes_the_middleware_and_is_kept_for_the_same_he
         return await call_next(request.with_headers({"X-User": user.get()}))
 
     site = Site(tools_list={"tools": [], "ttlMs": 60_000})
-    with anyio.fail_after(5):
-        async with site.client(middleware=[as_user]) as client:
-            await client.list_tools()
-            await client.list_tools()
-            user.set("b")
-            await client.list_tools()
+    async with site.connected(middleware=[as_user]) as client:
+        await client.list_tools()
+        await client.list_tools()
+        user.set("b")
+        await client.list_tools()
 
     assert seen == ["server/discover", "tools/list", "tools/list", "tools/list"]
     assert [post.headers["x-user"] for post in site.posts] == ["a", "a", "b"]
@@ -731,9 +722,8 @@ async def test_middleware_is_around_requests_of_the_server(era: Era) -> None:
 
     caller = object()
     peer, got = asks(era, "sampling/createMessage", QUESTION)
-    with anyio.fail_after(5):
-        async with Client(peer, middleware=[theirs(look)], sampling=sampling()) as client:
-            await client.call_tool("x", caller=caller)
+    async with connected(peer, middleware=[theirs(look)], sampling=sampling()) as client:
+        await client.call_tool("x", caller=caller)
 
     assert got == [{**PARIS, "model": "renamed"}]
     assert [(request.method, request.params, request.server) for request in seen] == [
@@ -756,9 +746,8 @@ async def test_middleware_may_change_what_the_handler_gets(era: Era) -> None:
         return request.reply("Paris", model="m")
 
     peer, got = asks(era, "sampling/createMessage", QUESTION)
-    with anyio.fail_after(5):
-        async with Client(peer, middleware=[theirs(fewer)], sampling=sampling(with_tools=model)) as client:
-            await client.call_tool("x")
+    async with connected(peer, middleware=[theirs(fewer)], sampling=sampling(with_tools=model)) as client:
+        await client.call_tool("x")
 
     assert (asked, got) == ([3], [PARIS])
 
@@ -768,9 +757,8 @@ async def test_middleware_may_answer_a_method_that_the_client_does_not_know(era:
         return {"roots": request.params["some"]} if request.method == "acme/roots" else await call_next(request)
 
     peer, got = asks(era, "acme/roots", {"some": [{"uri": "file:///a"}]})
-    with anyio.fail_after(5):
-        async with Client(peer, middleware=[theirs(answer)]) as client:
-            await client.call_tool("x")
+    async with connected(peer, middleware=[theirs(answer)]) as client:
+        await client.call_tool("x")
 
     assert got == [{"roots": [{"uri": "file:///a"}]}]
 
@@ -780,13 +768,12 @@ async def test_an_unknown_method_that_is_passed_on_is_refused(era: Era) -> None:
         return await call_next(request)
 
     peer, got = asks(era, "acme/echo", {})
-    with anyio.fail_after(5):
-        async with Client(peer, middleware=[theirs(look)]) as client:
-            if era is HANDSHAKE:
+    async with connected(peer, middleware=[theirs(look)]) as client:
+        if era is HANDSHAKE:
+            await client.call_tool("x")
+        else:
+            with pytest.raises(InputNotGiven, match="this client does not offer acme/echo"):
                 await client.call_tool("x")
-            else:
-                with pytest.raises(InputNotGiven, match="this client does not offer acme/echo"):
-                    await client.call_tool("x")
 
     assert got == ([{"code": -32601, "message": "this client does not offer acme/echo"}] if era is HANDSHAKE else [])
 
@@ -796,13 +783,12 @@ async def test_middleware_may_refuse_a_request_of_the_server(era: Era) -> None:
         raise InputRefused(-7, "not today", {"until": "tomorrow"})
 
     peer, got = asks(era, "sampling/createMessage", QUESTION)
-    with anyio.fail_after(5):
-        async with Client(peer, middleware=[theirs(refuse)], sampling=sampling()) as client:
-            if era is HANDSHAKE:
+    async with connected(peer, middleware=[theirs(refuse)], sampling=sampling()) as client:
+        if era is HANDSHAKE:
+            await client.call_tool("x")
+        else:
+            with pytest.raises(InputNotGiven, match="not today"):
                 await client.call_tool("x")
-            else:
-                with pytest.raises(InputNotGiven, match="not today"):
-                    await client.call_tool("x")
 
     assert got == ([{"code": -7, "message": "not today", "data": {"until": "tomorrow"}}] if era is HANDSHAKE else [])
 
@@ -846,9 +832,8 @@ async def test_the_limits_hold_before_any_middleware() -> None:
             got.append(await peer.request("acme/flood"))
         await peer.reply(call, EMPTY)
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), middleware=[theirs(look)], limits=Limits(max_inputs=2)) as client:
-            await client.call_tool("x")
+    async with connected(ScriptedPeer(script), middleware=[theirs(look)], limits=Limits(max_inputs=2)) as client:
+        await client.call_tool("x")
 
     assert len(seen) == 2
     assert ["result" in each for each in got] == [True, True, False]
@@ -870,12 +855,11 @@ async def test_handlers_see_the_context_variables_that_middleware_sets(era: Era)
         return request.reply("Paris", model="m")
 
     peer, _ = asks(era, "sampling/createMessage", QUESTION)
-    with anyio.fail_after(5):
-        async with Client(peer, middleware=[trace], sampling=sampling(with_tools=model)) as client:
-            spans.clear()
-            token = span.set("caller")
-            await client.call_tool("x")
-            span.reset(token)
+    async with connected(peer, middleware=[trace], sampling=sampling(with_tools=model)) as client:
+        spans.clear()
+        token = span.set("caller")
+        await client.call_tool("x")
+        span.reset(token)
 
     assert spans == [
         "tools/call in caller",
@@ -893,11 +877,10 @@ async def test_a_call_that_is_cancelled_in_the_middleware_sends_nothing(era: Era
         raise AssertionError
 
     peer = answering(era)
-    with anyio.fail_after(5):
-        async with Client(peer, middleware=[ours(think)]) as client, anyio.create_task_group() as tasks:
-            tasks.start_soon(client.call_tool, "x")
-            await waiting.wait()
-            tasks.cancel_scope.cancel()
+    async with connected(peer, middleware=[ours(think)]) as client, anyio.create_task_group() as tasks:
+        tasks.start_soon(client.call_tool, "x")
+        await waiting.wait()
+        tasks.cancel_scope.cancel()
 
     assert era.said_to(peer) == []
 
@@ -916,13 +899,12 @@ async def test_errors_of_the_server_and_of_the_caller_pass_through(era: Era) -> 
         await era.open(peer)
         await peer.reply_error(await peer.receive(), -5, "no")
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), middleware=[look]) as client:
-            seen.clear()
-            with pytest.raises(ServerError):
-                await client.call_tool("x")
-            with pytest.raises(CallerError):
-                await (client.ping() if era is STATELESS else client.list_prompts())
+    async with connected(ScriptedPeer(script), middleware=[look]) as client:
+        seen.clear()
+        with pytest.raises(ServerError):
+            await client.call_tool("x")
+        with pytest.raises(CallerError):
+            await (client.ping() if era is STATELESS else client.list_prompts())
 
     assert seen[0] is ServerError
     assert len(seen) == 2

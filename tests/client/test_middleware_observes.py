@@ -7,13 +7,13 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_host import Allow, Client, Sampling, SamplingRequest, always
+from mcp_host import Allow, Sampling, SamplingRequest, always
 from mcp_host.errors import ConnectionClosed, ServerError
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, EndedSession, Middleware, ServerRequest
 from mcp_host.sampling import AroundModel, CallModel
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageResult
-from tests.client.support import EMPTY, HANDSHAKE, QUESTION, STATELESS, TOOLS, Era, asking_server
+from tests.client.support import EMPTY, HANDSHAKE, QUESTION, STATELESS, TOOLS, Era, asking_server, connected
 
 in_both_eras = pytest.mark.parametrize("era", ["legacy", "modern"])
 
@@ -47,9 +47,8 @@ async def test_functions_around_the_model_run_after_the_approval_the_first_outer
     seen: list[str] = []
     sampling = Sampling(with_tools=model, approve=approve)
     middleware = [wrapping(named("one")), wrapping(named("two"))]
-    with anyio.fail_after(10):
-        async with Client(asking_server(), era=era, sampling=sampling, middleware=middleware) as client:
-            assert (await client.call_tool("ask", {"words": "capital?"})).text == "Paris"
+    async with connected(asking_server(), era=era, sampling=sampling, middleware=middleware) as client:
+        assert (await client.call_tool("ask", {"words": "capital?"})).text == "Paris"
 
     assert seen == ["approved", "one capital?", "two capital?", "model", "two done", "one done"]
 
@@ -62,14 +61,13 @@ async def test_a_function_around_the_model_may_answer_in_its_place(era: str) -> 
     async def remembered(request: SamplingRequest, call_model: CallModel) -> str:
         return "Rome"
 
-    with anyio.fail_after(10):
-        async with Client(
-            asking_server(),
-            era=era,
-            sampling=Sampling(with_tools=model, approve=always),
-            middleware=[wrapping(remembered)],
-        ) as client:
-            assert (await client.call_tool("ask")).text == "Rome"
+    async with connected(
+        asking_server(),
+        era=era,
+        sampling=Sampling(with_tools=model, approve=always),
+        middleware=[wrapping(remembered)],
+    ) as client:
+        assert (await client.call_tool("ask")).text == "Rome"
 
 
 async def test_the_ids_of_all_messages_that_were_sent_for_a_request_are_known() -> None:
@@ -96,9 +94,8 @@ async def test_the_ids_of_all_messages_that_were_sent_for_a_request_are_known() 
 
     sent: list[tuple[str, list[int | str]]] = []
     sampling = Sampling(with_tools=lambda request: "Paris", approve=always)
-    with anyio.fail_after(10):
-        async with Client(ScriptedPeer(script), sampling=sampling, middleware=[note]) as client:
-            await client.call_tool("t")
+    async with connected(ScriptedPeer(script), sampling=sampling, middleware=[note]) as client:
+        await client.call_tool("t")
 
     assert sent == [("server/discover", [1]), ("tools/call", [2, 3, 4])]
 
@@ -132,13 +129,12 @@ async def test_an_observer_learns_of_each_session_that_has_ended_and_why(
         await peer.aclose()
 
     peer, observer = ScriptedPeer(script), Observer()
-    with anyio.fail_after(100):
-        async with Client(peer, middleware=[FailingObserver(), observer]) as client:
-            await anyio.sleep(2)
-            await client.aclose()
-            await client.connect()
-            with pytest.raises(ConnectionClosed):
-                await client.call_tool("t")
+    async with connected(peer, middleware=[FailingObserver(), observer], within=100) as client:
+        await anyio.sleep(2)
+        await client.aclose()
+        await client.connect()
+        with pytest.raises(ConnectionClosed):
+            await client.call_tool("t")
 
     closed, lost = observer.ended
     assert [(each.server, each.transport, each.protocol_version) for each in observer.ended] == [

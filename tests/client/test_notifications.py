@@ -20,7 +20,7 @@ from mcp_host.types import (
     ResourceUpdatedNotificationParams,
     ToolListChangedNotification,
 )
-from tests.client.support import EMPTY, HANDSHAKE, Era
+from tests.client.support import EMPTY, HANDSHAKE, Era, connected
 
 
 def telling(era: Era, *notifications: tuple[str, dict[str, Any]]) -> ScriptedPeer:
@@ -58,11 +58,10 @@ async def test_changes_come_typed_and_in_order_and_one_that_waits_already_is_not
         seen.append(change)
 
     all_said = anyio.Event()
-    with anyio.fail_after(5):
-        async with Client(peer, era="legacy", on_change=on_change) as client:
-            await anyio.wait_all_tasks_blocked()
-            all_said.set()
-            await anyio.wait_all_tasks_blocked()
+    async with connected(peer, era="legacy", on_change=on_change) as client:
+        await anyio.wait_all_tasks_blocked()
+        all_said.set()
+        await anyio.wait_all_tasks_blocked()
 
     # The tools changed once more while the first change was in the callback's hands.
     assert [type(change) for change in seen] == [
@@ -85,9 +84,8 @@ async def test_log_messages_come_in_order_and_a_malformed_one_is_skipped(era: Er
     async def on_log(message: LoggingMessageNotificationParams) -> None:
         seen.append(message.data)
 
-    with anyio.fail_after(5):
-        async with Client(peer, on_log=on_log) as client:
-            await anyio.wait_all_tasks_blocked()
+    async with connected(peer, on_log=on_log) as client:
+        await anyio.wait_all_tasks_blocked()
 
     assert seen == [1, 2]
     assert client.counters == {"malformed notifications": 1}
@@ -107,9 +105,8 @@ async def test_callbacks_may_be_plain_functions(era: Era) -> None:
 
     heard: list[object] = []
     all_heard = anyio.Event()
-    with anyio.fail_after(30):
-        async with Client(ScriptedPeer(script), on_log=on_log):
-            await all_heard.wait()
+    async with connected(ScriptedPeer(script), on_log=on_log, within=30):
+        await all_heard.wait()
 
     assert heard == ["one", "two"]
 
@@ -135,10 +132,9 @@ async def test_a_callback_that_fails_is_logged_and_the_next_message_comes(
         raise RuntimeError("bug")
 
     seen: list[object] = []
-    with anyio.fail_after(5):
-        async with Client(telling(era, log(1), log(2)), on_log=on_log) as client:
-            await anyio.wait_all_tasks_blocked()
-            await client.call_tool("x")
+    async with connected(telling(era, log(1), log(2)), on_log=on_log) as client:
+        await anyio.wait_all_tasks_blocked()
+        await client.call_tool("x")
 
     assert seen == [1, 2]
     assert "the callback for notifications/message failed" in caplog.text
@@ -156,13 +152,12 @@ async def test_past_the_bound_the_oldest_log_message_gives_way_and_no_change_is_
         seen.append(change.method)
 
     all_said = anyio.Event()
-    with anyio.fail_after(5):
-        async with Client(
-            peer, era="legacy", on_log=on_log, on_change=on_change, limits=Limits(max_notifications=3)
-        ) as client:
-            await anyio.wait_all_tasks_blocked()
-            all_said.set()
-            await anyio.wait_all_tasks_blocked()
+    async with connected(
+        peer, era="legacy", on_log=on_log, on_change=on_change, limits=Limits(max_notifications=3)
+    ) as client:
+        await anyio.wait_all_tasks_blocked()
+        all_said.set()
+        await anyio.wait_all_tasks_blocked()
 
     assert seen == ["notifications/tools/list_changed", 7, 8, 9]
     assert client.counters == {"dropped notifications": 7}
@@ -175,11 +170,8 @@ async def test_a_completed_url_elicitation_is_announced() -> None:
         seen.append(elicitation_id)
 
     peer = telling(HANDSHAKE, ("notifications/elicitation/complete", {"elicitationId": "e1"}))
-    with anyio.fail_after(5):
-        async with Client(
-            peer, era="legacy", elicitation=Elicitation(url=None, form=_decline, on_complete=on_complete)
-        ):
-            await anyio.wait_all_tasks_blocked()
+    async with connected(peer, era="legacy", elicitation=Elicitation(url=None, form=_decline, on_complete=on_complete)):
+        await anyio.wait_all_tasks_blocked()
 
     assert seen == ["e1"]
 
@@ -189,11 +181,10 @@ async def _decline(request: Any) -> Any:
 
 
 async def test_notifications_without_a_callback_are_ignored(era: Era) -> None:
-    with anyio.fail_after(5):
-        async with Client(
-            telling(era, log(1), ("notifications/unheard/of", {"x": 1}), ("notifications/cancelled", {}))
-        ) as client:
-            assert (await client.call_tool("x")).content == []
+    async with connected(
+        telling(era, log(1), ("notifications/unheard/of", {"x": 1}), ("notifications/cancelled", {}))
+    ) as client:
+        assert (await client.call_tool("x")).content == []
 
     assert client.counters == {}
 
@@ -212,10 +203,9 @@ async def test_a_callback_that_awaits_a_cancelled_task_ends_nothing_else(
         await doomed
 
     seen: list[object] = []
-    with anyio.fail_after(5):
-        async with Client(telling(era, log(1), log(2)), on_log=on_log) as client:
-            await anyio.wait_all_tasks_blocked()
-            assert client.connected
+    async with connected(telling(era, log(1), log(2)), on_log=on_log) as client:
+        await anyio.wait_all_tasks_blocked()
+        assert client.connected
 
     assert seen == [1, 2]
     assert "the callback for notifications/message failed" in caplog.text
@@ -227,9 +217,8 @@ async def test_an_error_of_a_call_that_the_callback_made_is_the_callbacks(
     async def on_log(message: LoggingMessageNotificationParams) -> None:
         raise ProtocolError("from a call of mine")
 
-    with anyio.fail_after(5):
-        async with Client(telling(era, log(1)), on_log=on_log) as client:
-            await anyio.wait_all_tasks_blocked()
+    async with connected(telling(era, log(1)), on_log=on_log) as client:
+        await anyio.wait_all_tasks_blocked()
 
     assert client.counters == {}
     assert "from a call of mine" in caplog.text

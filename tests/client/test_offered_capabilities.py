@@ -14,7 +14,7 @@ from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
 from mcp_host.transports.in_process import Inbox, InProcess, MemoryChannel, Outbox
 from mcp_host.types import CreateMessageResult, ElicitResult, TextContent, ToolUseContent
-from tests.client.support import ADD, INFO, QUESTION, sampling, say_paris
+from tests.client.support import ADD, INFO, QUESTION, connected, sampling, say_paris
 from tests.clock import advance
 from tests.transports.children import python
 from tests.transports.http_peers import Heard, Wire, serving
@@ -53,9 +53,8 @@ async def test_a_revision_older_than_sampling_tools_is_offered_none(version: str
         await peer.answer_initialize(version=version)
 
     peer = ScriptedPeer(script)
-    with anyio.fail_after(5):
-        async with Client(peer, era=version, sampling=sampling(), elicitation=EITHER) as client:
-            assert client.sampling_mode == "basic"
+    async with connected(peer, era=version, sampling=sampling(), elicitation=EITHER) as client:
+        assert client.sampling_mode == "basic"
 
     assert offered(peer) == [{"sampling": {}, "elicitation": {}}]
 
@@ -66,9 +65,8 @@ async def test_an_older_revision_that_the_server_names_is_offered_no_tools_eithe
         await peer.answer_initialize(version="2025-06-18")
 
     peer = ScriptedPeer(script)
-    with anyio.fail_after(5):
-        async with Client(peer, era="legacy", sampling=sampling(), elicitation=URL) as client:
-            assert client.sampling_mode == "basic"
+    async with connected(peer, era="legacy", sampling=sampling(), elicitation=URL) as client:
+        assert client.sampling_mode == "basic"
 
     assert offered(peer) == [{"sampling": {"tools": {}}, "elicitation": {"url": {}}}, {"sampling": {}}]
 
@@ -101,10 +99,9 @@ async def test_tools_that_were_offered_are_taken_in_an_older_revision() -> None:
         return CreateMessageResult(content=[TextContent(text="Paris."), TextContent(text="In France.")], model="m")
 
     done, said = anyio.Event(), list[bool]()
-    with anyio.fail_after(5):
-        async with Client(InProcess(draft), era="legacy", sampling=sampling(with_tools=model)) as client:
-            assert (client.protocol_version, client.sampling_mode) == ("2025-06-18", "with_tools")
-            await done.wait()
+    async with connected(InProcess(draft), era="legacy", sampling=sampling(with_tools=model)) as client:
+        assert (client.protocol_version, client.sampling_mode) == ("2025-06-18", "with_tools")
+        await done.wait()
 
     uses, says = (message["result"]["content"] for message in heard[2:])
     assert uses == [{"type": "tool_use", "id": str(n), "name": "add", "input": {"n": n}} for n in (1, 2)]
@@ -122,9 +119,8 @@ async def test_context_is_advertised_where_it_was_registered_and_the_revision_ha
         await peer.answer_initialize(version="2025-06-18" if era == "2025-06-18" else "2025-11-25")
 
     peer = ScriptedPeer(script)
-    with anyio.fail_after(5):
-        async with Client(peer, era=era, sampling=sampling(basic=say_paris, with_tools=say_paris, context=True)):
-            pass
+    async with connected(peer, era=era, sampling=sampling(basic=say_paris, with_tools=say_paris, context=True)):
+        pass
 
     assert offered(peer) == [offers]
 
@@ -139,9 +135,8 @@ async def test_a_server_too_strict_for_context_is_tried_once_more_without_it() -
         await peer.reply(request, WELCOME)
 
     peer = ScriptedPeer(script)
-    with anyio.fail_after(5):
-        async with Client(peer, era="legacy", sampling=sampling(basic=say_paris, context=True)) as client:
-            [warning] = client.warnings
+    async with connected(peer, era="legacy", sampling=sampling(basic=say_paris, context=True)) as client:
+        [warning] = client.warnings
 
     assert offered(peer) == [{"sampling": {"context": {}}}, {"sampling": {}}]
     assert "only without sampling.context:" in warning
@@ -152,9 +147,8 @@ async def test_forms_alone_are_advertised_as_every_revision_knows_them() -> None
         await peer.answer_initialize()
 
     peer = ScriptedPeer(script)
-    with anyio.fail_after(5):
-        async with Client(peer, era="legacy", elicitation=FORM):
-            pass
+    async with connected(peer, era="legacy", elicitation=FORM):
+        pass
 
     assert offered(peer) == [{"elicitation": {}}]
 
@@ -211,9 +205,8 @@ async def test_a_server_too_strict_for_the_modes_of_elicitation_is_tried_once_mo
             await peer.reply(request, WELCOME)
 
     either, url = ScriptedPeer(script), ScriptedPeer(script)
-    with anyio.fail_after(5):
-        async with Client(either, era="legacy", elicitation=EITHER), Client(url, era="legacy", elicitation=URL):
-            pass
+    async with connected(either, era="legacy", elicitation=EITHER), Client(url, era="legacy", elicitation=URL):
+        pass
 
     assert offered(either) == [{"elicitation": {"form": {}, "url": {}}}, {"elicitation": {}}]
     assert offered(url) == [{"elicitation": {"url": {}}}, {}]  # an empty object would mean forms
@@ -252,10 +245,9 @@ async def test_a_server_that_is_merely_slow_gets_sampling_with_tools(era: str) -
 
     peer = ScriptedPeer(script)
     begun = anyio.current_time()
-    with anyio.fail_after(60):
-        async with Client(peer, era=era, sampling=sampling(), limits=Limits(connect_timeout=30)) as client:
-            assert (client.sampling_mode, client.warnings) == ("with_tools", [])
-            assert anyio.current_time() - begun == pytest.approx(27)
+    async with connected(peer, era=era, sampling=sampling(), limits=Limits(connect_timeout=30), within=60) as client:
+        assert (client.sampling_mode, client.warnings) == ("with_tools", [])
+        assert anyio.current_time() - begun == pytest.approx(27)
 
     assert offered(peer) == [{"sampling": {"tools": {}}}]
 
@@ -276,9 +268,8 @@ async def test_a_process_that_falls_silent_over_a_capability_is_ended_and_starte
     """
     server = Stdio(python(strict, hands=False), on_stderr=lambda line: advance(60))
     limits = Limits(connect_timeout=60)  # the second start has 20 more
-    with anyio.fail_after(60 + 20):
-        async with Client(server, era="legacy", sampling=sampling(), limits=limits) as client:
-            assert client.sampling_mode == "basic"
+    async with connected(server, era="legacy", sampling=sampling(), limits=limits, within=60 + 20) as client:
+        assert client.sampling_mode == "basic"
 
 
 @pytest.mark.fake_clock

@@ -27,6 +27,7 @@ from mcp_host.errors import CallerError, InputNotGiven
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, Middleware, approve_tool_calls
 from mcp_host.testing import Context, ScriptedModel, Server
 from mcp_host.types import CreateMessageResult, Tool, ToolResultContent, ToolUseContent
+from tests.client.support import connected
 from tests.test_end_to_end import everywhere, reached
 
 USER: ContextVar[str] = ContextVar("USER", default="none")
@@ -74,9 +75,8 @@ async def solved(
 ) -> str:
     """What the tool of the server above returns, to a client with *model* that runs own tools."""
     options = {"sampling": sampling(model), "run_own_tools": True, **options}
-    with fail_after(20):
-        async with Client(server, era=version, **options) as client:
-            return (await client.call_tool(tool, {"problem": "?", "required": required}, caller=caller)).text
+    async with connected(server, era=version, **options) as client:
+        return (await client.call_tool(tool, {"problem": "?", "required": required}, caller=caller)).text
 
 
 def asking(*offered: str, **definition: Any) -> Server:
@@ -236,9 +236,8 @@ async def test_calls_of_one_answer_run_at_the_same_time(version: str) -> None:
         return "met"
 
     model = ScriptedModel([ToolCall("meet")] * 3, lambda request: str(results(request)))
-    with fail_after(20):
-        async with Client(server, era=version, sampling=sampling(model), run_own_tools=True) as client:
-            result = await client.call_tool("ask")
+    async with connected(server, era=version, sampling=sampling(model), run_own_tools=True) as client:
+        result = await client.call_tool("ask")
 
     assert result.text == str([("met", False)] * 3)
 
@@ -365,14 +364,13 @@ async def test_a_tool_that_its_pin_blocks_goes_back_to_the_server(version: str) 
     server.tool(name="tool", description="as agreed")(lambda: "first")
     pins = ToolPins()
     model = ScriptedModel(ToolCall("tool"), "first", ToolCall("tool"))
-    with fail_after(20):
-        async with Client(
-            server, era=version, sampling=sampling(model), tools=ToolPolicy(pins=pins), run_own_tools=True
-        ) as client:
-            assert (await client.call_tool("ask")).text == "first"
-            server.remove_tool("tool")
-            server.tool(name="tool", description="changed")(lambda: "second")
-            assert (await client.call_tool("ask")).text == "tool"
+    async with connected(
+        server, era=version, sampling=sampling(model), tools=ToolPolicy(pins=pins), run_own_tools=True
+    ) as client:
+        assert (await client.call_tool("ask")).text == "first"
+        server.remove_tool("tool")
+        server.tool(name="tool", description="changed")(lambda: "second")
+        assert (await client.call_tool("ask")).text == "tool"
 
 
 # Settings
@@ -383,13 +381,12 @@ async def test_it_is_off_by_default_and_can_be_changed_for_later_requests(versio
     model = ScriptedModel(*[ToolCall("add", {"a": 1, "b": 2})] * 2, "3", *[ToolCall("add", {"a": 1, "b": 2})] * 2, "3")
     texts: list[str] = []
     settings: list[object] = []
-    with fail_after(20):
-        async with Client(server, era=version, sampling=sampling(model)) as client:
-            for setting in (None, True, False, OwnTools(max_turns=2)):
-                if setting is not None:
-                    client.run_own_tools = setting
-                settings.append(client.run_own_tools)
-                texts.append((await client.call_tool("solve", {"problem": "?"})).text)
+    async with connected(server, era=version, sampling=sampling(model)) as client:
+        for setting in (None, True, False, OwnTools(max_turns=2)):
+            if setting is not None:
+                client.run_own_tools = setting
+            settings.append(client.run_own_tools)
+            texts.append((await client.call_tool("solve", {"problem": "?"})).text)
 
     call = "add: {'a': 1, 'b': 2}"
     assert texts == [call, "3", call, "3"]

@@ -16,7 +16,7 @@ from mcp_host.errors import ConnectionClosed, InputNotGiven
 from mcp_host.sampling.sampling import CheckArguments
 from mcp_host.testing import Context, ScriptedModel, ScriptedPeer, Server
 from mcp_host.types import CreateMessageResult, ElicitResult, Tool
-from tests.client.support import HANDSHAKE
+from tests.client.support import HANDSHAKE, connected
 from tests.client.test_own_tools import asking, in_both_eras, noting, results, sampling
 from tests.test_end_to_end import everywhere, reached
 
@@ -148,10 +148,9 @@ async def test_a_call_that_takes_too_long_is_cancelled_and_an_error_for_the_mode
     server = asking("wait")
     _, cancelled = waiting(server)
     model = ScriptedModel(ToolCall("wait"), lambda request: str(results(request)))
-    with fail_after(1000):
-        async with Client(server, era=version, sampling=sampling(model), run_own_tools=True) as client:
-            result = await client.call_tool("ask")
-            await cancelled.wait()
+    async with connected(server, era=version, sampling=sampling(model), run_own_tools=True, within=1000) as client:
+        result = await client.call_tool("ask")
+        await cancelled.wait()
 
     assert result.text == str([("the tool wait failed: it did not finish in time", True)])
 
@@ -163,21 +162,21 @@ async def test_a_loop_that_takes_too_long_is_refused_and_its_calls_are_cancelled
     _, cancelled = waiting(server)
     model = ScriptedModel([ToolCall("wait"), ToolCall("wait")])
     why = "this client's limit for running tools is 300 seconds"
-    with fail_after(1000):
-        async with Client(
-            server,
-            era=version,
-            sampling=sampling(model),
-            limits=Limits(idle_timeout=1000),
-            run_own_tools=OwnTools(tool_timeout=1000),
-        ) as client:
-            if version == "2026-07-28":
-                with pytest.raises(InputNotGiven, match=f"{why}$"):
-                    await client.call_tool("ask")
-            else:
-                text = (await client.call_tool("ask")).text
-                assert text == f"the client refused sampling/createMessage: {why} (-32011)"
-            await cancelled.wait()
+    async with connected(
+        server,
+        era=version,
+        sampling=sampling(model),
+        limits=Limits(idle_timeout=1000),
+        run_own_tools=OwnTools(tool_timeout=1000),
+        within=1000,
+    ) as client:
+        if version == "2026-07-28":
+            with pytest.raises(InputNotGiven, match=f"{why}$"):
+                await client.call_tool("ask")
+        else:
+            text = (await client.call_tool("ask")).text
+            assert text == f"the client refused sampling/createMessage: {why} (-32011)"
+        await cancelled.wait()
 
 
 @in_both_eras
@@ -185,13 +184,12 @@ async def test_cancelling_the_outer_call_cancels_the_calls_of_tools(version: str
     server = asking("wait")
     began, cancelled = waiting(server)
     model = ScriptedModel(ToolCall("wait"))
-    with fail_after(20):
-        async with Client(server, era=version, sampling=sampling(model), run_own_tools=True) as client:
-            async with create_task_group() as tasks:
-                tasks.start_soon(client.call_tool, "ask")
-                await began.wait()
-                tasks.cancel_scope.cancel()
-            await cancelled.wait()
+    async with connected(server, era=version, sampling=sampling(model), run_own_tools=True) as client:
+        async with create_task_group() as tasks:
+            tasks.start_soon(client.call_tool, "ask")
+            await began.wait()
+            tasks.cancel_scope.cancel()
+        await cancelled.wait()
 
 
 @in_both_eras
@@ -230,11 +228,10 @@ async def test_cancelling_the_sampling_request_cancels_the_calls_of_tools() -> N
         await peer.reply(call, {"content": []})
 
     heard: list[tuple[object, dict[str, Any]]] = []
-    with fail_after(20):
-        async with Client(
-            ScriptedPeer(script), sampling=sampling(ScriptedModel(ToolCall("t"))), run_own_tools=True
-        ) as client:
-            await client.call_tool("ask")
+    async with connected(
+        ScriptedPeer(script), sampling=sampling(ScriptedModel(ToolCall("t"))), run_own_tools=True
+    ) as client:
+        await client.call_tool("ask")
 
     [(inner, message)] = heard
     assert (message["method"], message["params"]["requestId"]) == ("notifications/cancelled", inner)
@@ -257,11 +254,10 @@ async def asked(
         await peer.reply(call, {"content": []})
 
     answers: list[dict[str, Any]] = []
-    with fail_after(20):
-        async with Client(
-            ScriptedPeer(peer_script), era="legacy", sampling=sampling(model), run_own_tools=True
-        ) as client:
-            await (client.call_tool("ask") if capabilities is None else client.ping())
+    async with connected(
+        ScriptedPeer(peer_script), era="legacy", sampling=sampling(model), run_own_tools=True
+    ) as client:
+        await (client.call_tool("ask") if capabilities is None else client.ping())
     [answer] = answers
     assert answer["id"] == "s"
     return answer
@@ -283,11 +279,10 @@ async def test_tools_are_listed_once_for_all_answers_to_a_request(version: str) 
     server = asking("tool")
     server.tool(name="tool")(lambda: "run")
     model = ScriptedModel(ToolCall("tool"), ToolCall("tool"), "done")
-    with fail_after(20):
-        async with Client(
-            server, era=version, sampling=sampling(model), run_own_tools=True, middleware=[noting(methods)]
-        ) as client:
-            await client.call_tool("ask")
+    async with connected(
+        server, era=version, sampling=sampling(model), run_own_tools=True, middleware=[noting(methods)]
+    ) as client:
+        await client.call_tool("ask")
 
     assert methods == ["tools/call", "tools/list", "tools/call", "tools/call"]
 
@@ -297,11 +292,10 @@ async def test_tools_are_listed_for_each_request_that_calls_some() -> None:
     server = asking("tool")
     server.tool(name="tool")(lambda: "run")
     model = ScriptedModel(ToolCall("tool"), "done", ToolCall("tool"))
-    with fail_after(20):
-        async with Client(server, era="2025-11-25", sampling=sampling(model), run_own_tools=True) as client:
-            first = (await client.call_tool("ask")).text
-            server.remove_tool("tool")
-            second = (await client.call_tool("ask")).text
+    async with connected(server, era="2025-11-25", sampling=sampling(model), run_own_tools=True) as client:
+        first = (await client.call_tool("ask")).text
+        server.remove_tool("tool")
+        second = (await client.call_tool("ask")).text
 
     assert (first, second) == ("done", "tool")
 
@@ -362,11 +356,10 @@ async def test_the_model_gets_the_head_and_the_tail_of_a_long_result(version: st
     server = asking("long")
     server.tool(name="long")(lambda: "head " + "x" * 1_000_000 + " tail")
     model = ScriptedModel(ToolCall("long"), lambda request: results(request)[0][0])
-    with fail_after(20):
-        async with Client(
-            server, era=version, sampling=sampling(model), run_own_tools=OwnTools(max_result_bytes=60)
-        ) as client:
-            result = await client.call_tool("ask")
+    async with connected(
+        server, era=version, sampling=sampling(model), run_own_tools=OwnTools(max_result_bytes=60)
+    ) as client:
+        result = await client.call_tool("ask")
 
     assert result.text == "head xx\n[999996 of 1000010 bytes are left out here]\nxx tail"
 
@@ -387,9 +380,8 @@ async def test_the_limits_of_sampling_hold_for_the_conversation_as_it_grows(
     server = asking("long")
     server.tool(name="long")(lambda: "x" * 1000)
     model = ScriptedModel(ToolCall("long"), "never asked")
-    with fail_after(20):
-        async with Client(server, era="legacy", sampling=sampling(model, **limits), run_own_tools=True) as client:
-            result = await client.call_tool("ask")
+    async with connected(server, era="legacy", sampling=sampling(model, **limits), run_own_tools=True) as client:
+        result = await client.call_tool("ask")
 
     assert result.text == f"the client refused sampling/createMessage: {problem} (-32603)"
     assert len(model.requests) == 1
@@ -413,9 +405,8 @@ async def test_arguments_are_checked_before_a_tool_is_run(check_arguments: Check
         ToolCall("square", {"n": "4"}), ToolCall("square", {"n": 4}), lambda request: f"{results(request)}"
     )
     handlers = Sampling(with_tools=model, approve=always, check_arguments=check_arguments)
-    with fail_after(20):
-        async with Client(server, era="legacy", sampling=handlers, run_own_tools=True) as client:
-            result = await client.call_tool("ask")
+    async with connected(server, era="legacy", sampling=handlers, run_own_tools=True) as client:
+        result = await client.call_tool("ask")
 
     assert len(model.requests) == asked
     assert arguments == ([4] if asked == 3 else [])
@@ -439,15 +430,14 @@ async def test_what_a_handler_raises_within_a_tool_reaches_neither_the_model_nor
         raise RuntimeError("the password is hunter2")
 
     model = ScriptedModel(ToolCall("form"), lambda request: str(results(request)))
-    with fail_after(20):
-        async with Client(
-            server,
-            era="2026-07-28",
-            sampling=sampling(model),
-            elicitation=Elicitation(form=fill_in),
-            run_own_tools=True,
-        ) as client:
-            result = await client.call_tool("ask")
+    async with connected(
+        server,
+        era="2026-07-28",
+        sampling=sampling(model),
+        elicitation=Elicitation(form=fill_in),
+        run_own_tools=True,
+    ) as client:
+        result = await client.call_tool("ask")
 
     assert result.text == str([("the tool form failed", True)])
 

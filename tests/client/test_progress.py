@@ -10,7 +10,6 @@ import anyio
 import httpx
 import pytest
 
-from mcp_host import Client
 from mcp_host.concurrency.backends import Loop
 from mcp_host.concurrency.deadlines import Alarm
 from mcp_host.errors import (
@@ -30,7 +29,7 @@ from mcp_host.testing import ScriptedPeer
 from mcp_host.types import ProgressNotificationParams
 from tests.client.rounds import DONE, SAMPLE, wants
 from tests.client.sites import MIRRORED, Site
-from tests.client.support import EMPTY, Era, sampling
+from tests.client.support import EMPTY, Era, connected, sampling
 
 
 async def test_a_progress_callback_may_be_a_plain_function(era: Era) -> None:
@@ -42,9 +41,8 @@ async def test_a_progress_callback_may_be_a_plain_function(era: Era) -> None:
         await peer.reply(call, EMPTY)
 
     seen: list[float] = []
-    with anyio.fail_after(30):
-        async with Client(ScriptedPeer(script)) as client:
-            await client.call_tool("x", on_progress=lambda report: seen.append(report.progress))
+    async with connected(ScriptedPeer(script), within=30) as client:
+        await client.call_tool("x", on_progress=lambda report: seen.append(report.progress))
 
     assert seen == [1, 2]
 
@@ -55,12 +53,11 @@ async def test_an_on_progress_that_is_not_callable_is_refused_before_anything_is
         await peer.receive()
 
     peer = ScriptedPeer(script)
-    with anyio.fail_after(30):
-        async with Client(peer) as client:
-            before = len(peer.received)
-            with pytest.raises(TypeError, match="on_progress has to be a function, async or plain, not int"):
-                await client.call_tool("x", on_progress=5)  # type: ignore[arg-type]  # which is what is tested
-            assert len(peer.received) == before
+    async with connected(peer, within=30) as client:
+        before = len(peer.received)
+        with pytest.raises(TypeError, match="on_progress has to be a function, async or plain, not int"):
+            await client.call_tool("x", on_progress=5)  # type: ignore[arg-type]  # which is what is tested
+        assert len(peer.received) == before
 
 
 async def test_a_progress_callback_that_could_not_be_called_is_refused_before_anything_is_sent(era: Era) -> None:
@@ -68,10 +65,9 @@ async def test_a_progress_callback_that_could_not_be_called_is_refused_before_an
         raise AssertionError
 
     peer = ScriptedPeer(era.open)
-    with anyio.fail_after(30):
-        async with Client(peer) as client:
-            with pytest.raises(TypeError, match=r"on_progress\(progress: ProgressNotificationParams\) -> None"):
-                await client.call_tool("x", on_progress=without_parameters)  # type: ignore[arg-type]  # as above
+    async with connected(peer, within=30) as client:
+        with pytest.raises(TypeError, match=r"on_progress\(progress: ProgressNotificationParams\) -> None"):
+            await client.call_tool("x", on_progress=without_parameters)  # type: ignore[arg-type]  # as above
 
     assert era.said_to(peer) == []
 
@@ -100,11 +96,10 @@ async def test_an_exception_of_a_progress_callback_ends_only_its_call(
     said = anyio.Event()
     seen: list[float] = []
     peer = ScriptedPeer(script)
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            with pytest.raises(type(error)) as caught:
-                await client.call_tool("slow", on_progress=on_progress)
-            await anyio.wait_all_tasks_blocked()
+    async with connected(peer) as client:
+        with pytest.raises(type(error)) as caught:
+            await client.call_tool("slow", on_progress=on_progress)
+        await anyio.wait_all_tasks_blocked()
 
     assert caught.value is error
     assert seen == [1]
@@ -133,12 +128,11 @@ async def test_no_callback_runs_or_begins_after_the_timeout(era: Era, closed: bo
 
     began = anyio.Event()
     seen: list[float] = []
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script)) as client, anyio.create_task_group() as tasks:
-            tasks.start_soon(call_slow)
-            await began.wait()
-            if closed:
-                await client.aclose()  # which gives callers a second
+    async with connected(ScriptedPeer(script), within=5) as client, anyio.create_task_group() as tasks:
+        tasks.start_soon(call_slow)
+        await began.wait()
+        if closed:
+            await client.aclose()  # which gives callers a second
 
     assert seen == [1]
 
@@ -198,12 +192,11 @@ async def test_an_error_that_a_progress_callback_raises_repeats_nothing_and_drop
     before = dict(vars(error))
     listed = {"tools": [MIRRORED | {"annotations": {"idempotentHint": True}}], "ttlMs": 60_000, "cacheScope": "private"}
     site = Site(tools_list=listed, tools_call=answer_with_progress)
-    with anyio.fail_after(10):
-        async with site.client() as client:
-            await client.list_tools()
-            with pytest.raises(type(error)) as caught:
-                await client.call_tool("query", on_progress=fails_with(error))
-            await client.list_tools()
+    async with site.connected() as client:
+        await client.list_tools()
+        with pytest.raises(type(error)) as caught:
+            await client.call_tool("query", on_progress=fails_with(error))
+        await client.list_tools()
 
     assert caught.value is error
     assert vars(error) == before
@@ -220,11 +213,10 @@ async def test_a_progress_callback_that_raises_session_lost_begins_no_new_sessio
 
     error = SessionLost("of another client", may_have_run=False)
     peer = ScriptedPeer(script)
-    with anyio.fail_after(10):
-        async with Client(peer) as client:
-            with pytest.raises(SessionLost) as caught:
-                await client.call_tool("x", on_progress=fails_with(error), timeout=5)
-            await client.call_tool("y")
+    async with connected(peer) as client:
+        with pytest.raises(SessionLost) as caught:
+            await client.call_tool("x", on_progress=fails_with(error), timeout=5)
+        await client.call_tool("y")
 
     assert caught.value is error
     assert [message["method"] for message in peer.received].count("initialize") == 1
@@ -247,10 +239,9 @@ async def test_an_error_of_a_progress_callback_during_a_repeated_call_reaches_th
         await peer.reply(call, DONE)
 
     before = dict(vars(error))
-    with anyio.fail_after(10):
-        async with Client(ScriptedPeer(script), sampling=sampling()) as client:
-            with pytest.raises(type(error)) as caught:
-                await client.call_tool("x", on_progress=fails_with(error))
+    async with connected(ScriptedPeer(script), sampling=sampling()) as client:
+        with pytest.raises(type(error)) as caught:
+            await client.call_tool("x", on_progress=fails_with(error))
 
     assert caught.value is error
     assert vars(error) == before
@@ -272,10 +263,9 @@ async def test_an_error_of_a_progress_callback_keeps_its_cause_and_where_it_was_
                 raise ValueError("mine")  # noqa: B904  # its context is asserted
 
     causes: list[LookupError] = []
-    with anyio.fail_after(10):
-        async with Client(ScriptedPeer(script)) as client:
-            with pytest.raises(ValueError, match="mine") as caught:
-                await client.call_tool("x", on_progress=on_progress)
+    async with connected(ScriptedPeer(script)) as client:
+        with pytest.raises(ValueError, match="mine") as caught:
+            await client.call_tool("x", on_progress=on_progress)
 
     assert (caught.value.__cause__, caught.value.__context__) == (None, causes[0])
     assert caught.traceback[-1].name == "on_progress"
@@ -292,9 +282,8 @@ async def test_progress_that_comes_with_the_answer_but_after_it_is_not_delivered
         await peer.send_raw(json.dumps([answer, late]).encode())
 
     seen: list[float] = []
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), era="legacy") as client:
-            await client.call_tool("x", on_progress=lambda report: seen.append(report.progress))
+    async with connected(ScriptedPeer(script), era="legacy") as client:
+        await client.call_tool("x", on_progress=lambda report: seen.append(report.progress))
 
     assert seen == [1]
     assert client.counters == {}
@@ -309,7 +298,6 @@ async def test_an_error_of_a_progress_callback_reaches_the_caller_of_any_request
     def fail(progress: ProgressNotificationParams) -> None:
         raise ZeroDivisionError
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script)) as client:
-            with pytest.raises(ZeroDivisionError):
-                await client.read_resource("a:1", on_progress=fail)
+    async with connected(ScriptedPeer(script)) as client:
+        with pytest.raises(ZeroDivisionError):
+            await client.read_resource("a:1", on_progress=fail)

@@ -11,12 +11,12 @@ import anyio
 import httpx
 import pytest
 
-from mcp_host import Client, Elicitation, FormRequest, Sampling, SamplingRequest, StreamableHttp, always
+from mcp_host import Elicitation, FormRequest, Sampling, SamplingRequest, StreamableHttp, always
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageResult, ElicitResult
 from tests.client.rounds import DONE, SAMPLE, answering, wants
 from tests.client.sites import handshake
-from tests.client.support import EMPTY, PARIS, QUESTION, sampling
+from tests.client.support import EMPTY, PARIS, QUESTION, connected, sampling
 
 FORM = {"message": "sure?", "requestedSchema": {"type": "object", "properties": {}}}
 
@@ -62,18 +62,16 @@ def reports(token: object) -> list[object]:
 @pytest.mark.parametrize("token", ["t", 7, 0])
 async def test_a_server_that_gave_a_token_gets_the_progress_of_its_sampling(token: str | int) -> None:
     script = Asking("sampling/createMessage", QUESTION, token)
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
-            await client.call_tool("x")
+    async with connected(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
+        await client.call_tool("x")
 
     assert script.heard == [*reports(token), PARIS]
 
 
 async def test_without_a_token_nothing_is_said() -> None:
     script = Asking("sampling/createMessage", QUESTION, None)
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
-            await client.call_tool("x")
+    async with connected(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
+        await client.call_tool("x")
 
     assert script.heard == [PARIS]
 
@@ -81,9 +79,8 @@ async def test_without_a_token_nothing_is_said() -> None:
 @pytest.mark.parametrize("token", [True, 1.5, ["t"]])
 async def test_an_invalid_progress_token_is_ignored(token: object) -> None:
     script = Asking("roots/list", {}, token)
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), era="legacy", roots=[]) as client:
-            await client.call_tool("x")
+    async with connected(ScriptedPeer(script), era="legacy", roots=[]) as client:
+        await client.call_tool("x")
 
     assert script.heard == [{"roots": []}]
 
@@ -92,9 +89,8 @@ async def test_a_stateless_server_gets_no_progress() -> None:
     """The only notification of a client since 2026-07-28 is a cancellation."""
     ask = {**SAMPLE, "params": QUESTION | {"_meta": {"progressToken": "t"}}}
     peer = answering(wants(None, k=ask), DONE)
-    with anyio.fail_after(5):
-        async with Client(peer, sampling=sampling(with_tools=model)) as client:
-            await client.call_tool("x")
+    async with connected(peer, sampling=sampling(with_tools=model)) as client:
+        await client.call_tool("x")
 
     assert [message["method"] for message in peer.received] == ["server/discover", "tools/call", "tools/call"]
 
@@ -105,9 +101,8 @@ async def test_a_form_reports_as_well() -> None:
         return request.decline()
 
     script = Asking("elicitation/create", FORM, "t")
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), era="legacy", elicitation=Elicitation(form=fill_in)) as client:
-            await client.call_tool("x")
+    async with connected(ScriptedPeer(script), era="legacy", elicitation=Elicitation(form=fill_in)) as client:
+        await client.call_tool("x")
 
     assert script.heard == [{"progressToken": "t", "progress": 0.5, "message": "asking"}, {"action": "decline"}]
 
@@ -120,11 +115,10 @@ async def test_after_the_answer_nothing_is_reported() -> None:
         return request.reply("Paris", model="m")
 
     script = Asking("sampling/createMessage", QUESTION, "t")
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=leave_it)) as client:
-            await client.call_tool("x")
-            await requests[0].report_progress(1)
-            await anyio.wait_all_tasks_blocked()
+    async with connected(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=leave_it)) as client:
+        await client.call_tool("x")
+        await requests[0].report_progress(1)
+        await anyio.wait_all_tasks_blocked()
 
     assert script.heard == [PARIS]
 
@@ -137,9 +131,8 @@ async def test_progress_that_is_not_a_number_raises_in_the_handler(numbers: tupl
         return request.reply("Paris", model="m")
 
     script = Asking("sampling/createMessage", QUESTION, "t")
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=count)) as client:
-            await client.call_tool("x")
+    async with connected(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=count)) as client:
+        await client.call_tool("x")
 
     assert script.heard == [PARIS]
 
@@ -154,9 +147,8 @@ async def test_a_report_that_is_refused_does_not_count_as_the_last_one() -> None
         return request.reply("Paris", model="m")
 
     script = Asking("sampling/createMessage", QUESTION, "t")
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=count)) as client:
-            await client.call_tool("x")
+    async with connected(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=count)) as client:
+        await client.call_tool("x")
 
     assert script.heard == [{"progressToken": "t", "progress": 1}, PARIS]
 
@@ -194,9 +186,8 @@ async def test_over_http_reports_are_posts_that_come_before_the_answer() -> None
 
     answered, heard = anyio.Event(), list[object]()
     transport = StreamableHttp("http://server.test/mcp", client=httpx.AsyncClient(transport=httpx.MockTransport(serve)))
-    with anyio.fail_after(5):
-        async with Client(transport, era="legacy", sampling=sampling(with_tools=model)) as client:
-            await client.call_tool("x")
+    async with connected(transport, era="legacy", sampling=sampling(with_tools=model)) as client:
+        await client.call_tool("x")
 
     assert heard == [*reports("t"), PARIS]
 
@@ -216,9 +207,8 @@ async def test_progress_that_is_not_json_is_logged_and_the_answer_is_sent(caplog
 
     script = Asking("sampling/createMessage", QUESTION, "t")
     handlers = sampling(with_tools=report_a_surrogate)
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), era="legacy", sampling=handlers) as client:
-            await client.call_tool("x")
+    async with connected(ScriptedPeer(script), era="legacy", sampling=handlers) as client:
+        await client.call_tool("x")
 
     assert script.heard == [PARIS]
     assert "a message could not be written as JSON" in caplog.text

@@ -14,7 +14,7 @@ from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
 from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import ProgressNotificationParams
 from tests.client.sites import Site
-from tests.client.support import EMPTY, HANDSHAKE, QUESTION, STATELESS, Era, answering, sampling
+from tests.client.support import EMPTY, HANDSHAKE, QUESTION, STATELESS, Era, answering, connected, sampling
 from tests.testing.test_with_client import MODERN, ConnectBy, connect_by, over_http_in_json, versions
 
 __all__ = ["connect_by", "versions"]  # fixtures
@@ -49,9 +49,8 @@ async def test_any_request_can_be_made_over_every_transport(connect_by: ConnectB
 
 async def test_the_params_and_the_result_are_as_written(era: Era) -> None:
     peer = answering(era, {"odd": [1, None, {"x": True}]})
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            result = await client.request("acme/x", {"list": [1], "_meta": {"mine": 1}})
+    async with connected(peer) as client:
+        result = await client.request("acme/x", {"list": [1], "_meta": {"mine": 1}})
 
     assert result == {"odd": [1, None, {"x": True}]}
     [said] = era.said_to(peer)
@@ -60,9 +59,8 @@ async def test_the_params_and_the_result_are_as_written(era: Era) -> None:
 
 async def test_a_raw_request_without_params_has_empty_ones(era: Era) -> None:
     peer = answering(era, {})
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            await client.request("acme/x")
+    async with connected(peer) as client:
+        await client.request("acme/x")
 
     assert [said["params"] for said in era.said_to(peer)] == [era.dressed({})]
 
@@ -88,10 +86,9 @@ async def test_errors_of_raw_requests_are_those_of_every_request(era: Era) -> No
 @pytest.mark.parametrize("method", ["initialize", "server/discover", "subscriptions/listen"])
 async def test_a_request_that_the_client_makes_by_itself_is_refused(era: Era, method: str) -> None:
     peer = answering(era)
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            with pytest.raises(CallerError, match=f"^the client sends {method} by itself$"):
-                await client.request(method)
+    async with connected(peer) as client:
+        with pytest.raises(CallerError, match=f"^the client sends {method} by itself$"):
+            await client.request(method)
 
     assert era.said_to(peer) == []
 
@@ -110,10 +107,9 @@ async def test_a_request_that_the_client_makes_by_itself_is_refused(era: Era, me
 )
 async def test_what_is_no_request_is_refused(era: Era, arguments: Any, message: str) -> None:
     peer = answering(era)
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            with pytest.raises(TypeError) as caught:
-                await client.request(*arguments)
+    async with connected(peer) as client:
+        with pytest.raises(TypeError) as caught:
+            await client.request(*arguments)
 
     assert str(caught.value) == message
     assert era.said_to(peer) == []
@@ -122,13 +118,12 @@ async def test_what_is_no_request_is_refused(era: Era, arguments: Any, message: 
 async def test_a_raw_tool_call_obeys_the_policy_and_repeats_its_arguments_in_headers() -> None:
     annotated = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
     site = Site(tools_list={"tools": [{"name": "query", "inputSchema": annotated}]}, tools_call=EMPTY)
-    with anyio.fail_after(5):
-        async with site.client(tools=ToolPolicy(allow={"query"})) as client:
-            await client.list_tools()
-            result = await client.request("tools/call", {"name": "query", "arguments": {"region": "north"}})
-            await client.request("tools/call", {"name": "query"})
-            with pytest.raises(CallerError):
-                await client.request("tools/call", {"name": "drop"})
+    async with site.connected(tools=ToolPolicy(allow={"query"})) as client:
+        await client.list_tools()
+        result = await client.request("tools/call", {"name": "query", "arguments": {"region": "north"}})
+        await client.request("tools/call", {"name": "query"})
+        with pytest.raises(CallerError):
+            await client.request("tools/call", {"name": "drop"})
 
     assert result == EMPTY
     assert [post.headers.get("mcp-param-region") for post in site.posts[2:]] == ["north", None]
@@ -137,9 +132,8 @@ async def test_a_raw_tool_call_obeys_the_policy_and_repeats_its_arguments_in_hea
 async def test_a_raw_request_of_a_call_gives_the_input_that_its_result_requires() -> None:
     wanted = {"method": "sampling/createMessage", "params": QUESTION}
     peer = answering(STATELESS, {"resultType": "input_required", "inputRequests": {"key": wanted}}, EMPTY)
-    with anyio.fail_after(5):
-        async with Client(peer, sampling=sampling()) as client:
-            result = await client.request("tools/call", {"name": "x", "arguments": {}})
+    async with connected(peer, sampling=sampling()) as client:
+        result = await client.request("tools/call", {"name": "x", "arguments": {}})
 
     assert result == EMPTY
     assert peer.received[-1]["params"]["inputResponses"]["key"]["content"] == {"type": "text", "text": "Paris"}
@@ -157,11 +151,10 @@ async def test_any_notification_can_be_sent(era: Era) -> None:
 
     peer = ScriptedPeer(script)
     all_heard = anyio.Event()
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            await client.notify("notifications/acme/moved", {"to": [1, 2]})
-            await client.notify("notifications/acme/stopped")
-            await all_heard.wait()
+    async with connected(peer) as client:
+        await client.notify("notifications/acme/moved", {"to": [1, 2]})
+        await client.notify("notifications/acme/stopped")
+        await all_heard.wait()
 
     assert era.said_to(peer) == [
         {"jsonrpc": "2.0", "method": "notifications/acme/moved", "params": {"to": [1, 2]}},
@@ -179,10 +172,9 @@ async def test_a_notification_passes_the_middleware_as_a_request_with_an_empty_r
         return result
 
     site = Site(**{"notifications/acme/moved": lambda message: httpx.Response(202)})
-    with anyio.fail_after(5):
-        async with site.client(middleware=[token]) as client:
-            seen.clear()
-            await client.notify("notifications/acme/moved", {"to": 1})
+    async with site.connected(middleware=[token]) as client:
+        seen.clear()
+        await client.notify("notifications/acme/moved", {"to": 1})
 
     assert seen == [("notifications/acme/moved", {})]
     assert site.posts[-1].headers["x-user"] == "ada"
@@ -200,10 +192,9 @@ async def test_a_notification_passes_the_middleware_as_a_request_with_an_empty_r
 )
 async def test_a_notification_that_the_client_sends_by_itself_is_refused(era: Era, method: str) -> None:
     peer = answering(era)
-    with anyio.fail_after(5):
-        async with Client(peer, roots=[]) as client:
-            with pytest.raises(CallerError, match=f"^the client sends {method} by itself$"):
-                await client.notify(method)
+    async with connected(peer, roots=[]) as client:
+        with pytest.raises(CallerError, match=f"^the client sends {method} by itself$"):
+            await client.notify(method)
 
     assert era.said_to(peer) == []
 
@@ -218,10 +209,9 @@ async def test_a_notification_that_nothing_takes_times_out() -> None:
 
     site = Site()
     transport = StreamableHttp("http://server.test/mcp", client=httpx.AsyncClient(transport=Hanging()))
-    with anyio.fail_after(100):
-        async with Client(transport) as client:
-            with pytest.raises(RequestTimeout) as caught:
-                await client.notify("notifications/acme/x", timeout=3)
+    async with connected(transport, within=100) as client:
+        with pytest.raises(RequestTimeout) as caught:
+            await client.notify("notifications/acme/x", timeout=3)
 
     assert str(caught.value) == "notifications/acme/x: took longer than 3 s (timeout)"
 
@@ -254,9 +244,8 @@ async def test_notifications_that_the_client_does_not_know_come_in_order(era: Er
         ("notifications/cancelled", {"requestId": 5}),
         ("acme/two", {}),
     )
-    with anyio.fail_after(5):
-        async with Client(peer, on_notification=on_notification):
-            await anyio.wait_all_tasks_blocked()
+    async with connected(peer, on_notification=on_notification):
+        await anyio.wait_all_tasks_blocked()
 
     assert seen == [Notification("notifications/acme/one", {"x": 1}), Notification("acme/two", {})]
 
@@ -272,13 +261,12 @@ async def test_a_flood_of_them_is_bounded_and_pushes_out_no_change() -> None:
     said += [("notifications/tools/list_changed", {})]
     said += [("notifications/acme/flood", {"n": number}) for number in range(9)]
     all_said = anyio.Event()
-    with anyio.fail_after(5):
-        async with Client(
-            telling(HANDSHAKE, *said), on_notification=on_any, on_change=on_any, limits=Limits(max_notifications=3)
-        ) as client:
-            await anyio.wait_all_tasks_blocked()
-            all_said.set()
-            await anyio.wait_all_tasks_blocked()
+    async with connected(
+        telling(HANDSHAKE, *said), on_notification=on_any, on_change=on_any, limits=Limits(max_notifications=3)
+    ) as client:
+        await anyio.wait_all_tasks_blocked()
+        all_said.set()
+        await anyio.wait_all_tasks_blocked()
 
     assert [each.method for each in seen] == [
         "notifications/acme/first",
@@ -302,9 +290,8 @@ async def test_a_custom_notification_on_the_stream_of_a_subscription_arrives_wit
     async def on_any(notification: Any) -> None:
         seen.append(notification)
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), on_notification=on_any, on_change=on_any):
-            await anyio.wait_all_tasks_blocked()
+    async with connected(ScriptedPeer(script), on_notification=on_any, on_change=on_any):
+        await anyio.wait_all_tasks_blocked()
 
     assert seen == [Notification("notifications/acme/one", {"x": 1})]
 
@@ -344,9 +331,8 @@ async def test_a_callback_for_notifications_that_raises_is_logged_and_gets_the_n
         seen.append(notification.method)
         raise LookupError("no")
 
-    with anyio.fail_after(5):
-        async with Client(telling(era, ("acme/one", {}), ("acme/two", {})), on_notification=on_notification):
-            await anyio.wait_all_tasks_blocked()
+    async with connected(telling(era, ("acme/one", {}), ("acme/two", {})), on_notification=on_notification):
+        await anyio.wait_all_tasks_blocked()
 
     assert seen == ["acme/one", "acme/two"]
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [

@@ -16,6 +16,7 @@ from mcp_host.errors import ConnectFailed, ConnectionClosed, RequestTimeout
 from mcp_host.protocol import backoff
 from mcp_host.testing import ScriptedPeer
 from mcp_host.transports.base import Transport
+from tests.client.support import connected
 from tests.transports.children import counted, python
 from tests.transports.http_peers import EVENTS, JSON, Wire, serving
 
@@ -46,9 +47,8 @@ async def test_after_a_crash_both_errors_name_what_starts_the_server_again(
 ) -> None:
     """With restart=False the application has decided that, so there is nothing to tell it."""
     server = Stdio(python(body, hands=DISCOVERED not in body), restart=restart)
-    with anyio.fail_after(20):
-        async with Client(server) as client:
-            errors = await in_flight_and_later(client)
+    async with connected(server) as client:
+        errors = await in_flight_and_later(client)
 
     text = f"{PYTHON} exited with code 3{remedy}{STDERR}"
     assert errors == [(text, True, 3, "boom"), (text, False, 3, "boom")]
@@ -64,9 +64,8 @@ async def test_after_a_crash_both_errors_name_what_starts_the_server_again(
     ids=["exits", "killed", "closes its output"],
 )
 async def test_however_a_handshake_server_ends_the_remedy_is_named(end: str, says: str) -> None:
-    with anyio.fail_after(20):
-        async with Client(Stdio(python(f"read()\n{end}"))) as client:
-            errors = await in_flight_and_later(client)
+    async with connected(Stdio(python(f"read()\n{end}"))) as client:
+        errors = await in_flight_and_later(client)
 
     assert [text for text, *_ in errors] == [f"{PYTHON} {says}{REMEDY}"] * 2
 
@@ -74,9 +73,8 @@ async def test_however_a_handshake_server_ends_the_remedy_is_named(end: str, say
 @pytest.mark.parametrize("body", [DIES, f"{DISCOVERED}{DIES}"], ids=["handshake, restart=True", "stateless"])
 async def test_a_server_that_the_next_call_starts_again_needs_no_remedy(body: str) -> None:
     server = Stdio(python(body, hands=DISCOVERED not in body), restart=True if body is DIES else None)
-    with anyio.fail_after(20):
-        async with Client(server) as client:
-            errors = await in_flight_and_later(client)
+    async with connected(server) as client:
+        errors = await in_flight_and_later(client)
 
     assert errors == [(f"{PYTHON} exited with code 3{STDERR}", True, 3, "boom")] * 2
 
@@ -86,15 +84,14 @@ async def test_when_restarts_have_stopped_the_error_says_so(tmp_path: Path, monk
     monkeypatch.setattr(backoff, "RETRY_FLOOR", 0.001)
     server = counted(tmp_path / "starts", f"discovered()\n{DIES}")
     errors: list[ConnectionClosed] = []
-    with anyio.fail_after(60):
-        async with Client(server) as client:
-            for _ in range(11):
-                with pytest.raises(ConnectionClosed) as raised:
-                    await client.call_tool("x")
-                errors.append(raised.value)
-            with pytest.raises(ConnectionClosed) as listing:
-                await client.list_tools()
-            errors.append(listing.value)
+    async with connected(server, within=60) as client:
+        for _ in range(11):
+            with pytest.raises(ConnectionClosed) as raised:
+                await client.call_tool("x")
+            errors.append(raised.value)
+        with pytest.raises(ConnectionClosed) as listing:
+            await client.list_tools()
+        errors.append(listing.value)
 
     crashed = f"{PYTHON} exited with code 3{STDERR}"
     stays_down = (
@@ -115,10 +112,9 @@ async def test_connecting_names_no_remedy() -> None:
 
 
 async def test_a_server_that_ends_right_after_the_handshake_names_the_remedy_to_the_first_call() -> None:
-    with anyio.fail_after(20):
-        async with Client(Stdio(python("sys.exit(4)"))) as client:
-            with pytest.raises(ConnectionClosed) as raised:
-                await client.call_tool("x")
+    async with connected(Stdio(python("sys.exit(4)"))) as client:
+        with pytest.raises(ConnectionClosed) as raised:
+            await client.call_tool("x")
 
     assert str(raised.value) == f"{PYTHON} exited with code 4{REMEDY}"
 
@@ -129,11 +125,10 @@ async def test_closing_names_no_remedy() -> None:
             await client.call_tool("x")
         assert str(raised.value) == "the client was closed"
 
-    with anyio.fail_after(20):
-        async with Client(Stdio(python("read()\nread()"))) as client, anyio.create_task_group() as tasks:
-            tasks.start_soon(call)
-            await anyio.wait_all_tasks_blocked()
-            await client.aclose()
+    async with connected(Stdio(python("read()\nread()"))) as client, anyio.create_task_group() as tasks:
+        tasks.start_soon(call)
+        await anyio.wait_all_tasks_blocked()
+        await client.aclose()
 
 
 async def failing(peer: ScriptedPeer) -> None:
@@ -147,9 +142,8 @@ async def failing(peer: ScriptedPeer) -> None:
 )
 async def test_a_server_in_this_process_names_no_remedy(server: Transport) -> None:
     """Its end is a fault in the same program, which starting it again would not mend."""
-    with anyio.fail_after(5):
-        async with Client(server) as client:
-            errors = await in_flight_and_later(client)
+    async with connected(server) as client:
+        errors = await in_flight_and_later(client)
 
     assert [text for text, *_ in errors] == ["peer failed: RuntimeError: boom"] * 2
 
@@ -179,12 +173,11 @@ async def test_over_http_nothing_has_to_be_done_because_the_next_call_connects_b
 
 async def test_a_call_that_timed_out_while_the_server_was_started_again_has_not_run(tmp_path: Path) -> None:
     server = counted(tmp_path / "starts", f"time.sleep(60 * (start - 1))\ndiscovered()\n{DIES}")
-    with anyio.fail_after(20):
-        async with Client(server, limits=Limits(close_timeout=0.1)) as client:
-            with pytest.raises(ConnectionClosed):
-                await client.call_tool("x")
-            with pytest.raises(RequestTimeout) as raised:
-                await client.call_tool("x", timeout=0.1)
+    async with connected(server, limits=Limits(close_timeout=0.1)) as client:
+        with pytest.raises(ConnectionClosed):
+            await client.call_tool("x")
+        with pytest.raises(RequestTimeout) as raised:
+            await client.call_tool("x", timeout=0.1)
 
     assert str(raised.value) == f"starting {PYTHON} again: took longer than 0.1 s (timeout)"
     assert not raised.value.may_have_run

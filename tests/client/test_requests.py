@@ -34,7 +34,7 @@ from mcp_host.types import (
     TextContent,
     Tool,
 )
-from tests.client.support import HANDSHAKE, Era
+from tests.client.support import HANDSHAKE, Era, connected
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
@@ -130,9 +130,8 @@ async def test_each_request_is_written_and_its_result_read(
 ) -> None:
     peer = answering(era, result)
 
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            answer = await ask(client)
+    async with connected(peer, within=5) as client:
+        answer = await ask(client)
 
     assert answer == value
     assert era.said_to(peer) == [
@@ -155,9 +154,8 @@ async def test_requests_of_handshake_revisions_are_sent_and_have_no_result(
 ) -> None:
     peer = answering(HANDSHAKE, {})
 
-    with anyio.fail_after(5):
-        async with Client(peer, era="legacy") as client:
-            assert await ask(client) is None
+    async with connected(peer, era="legacy", within=5) as client:
+        assert await ask(client) is None
 
     assert peer.received[2:] == [{"jsonrpc": "2.0", "id": 2, "method": method, "params": params}]
 
@@ -170,9 +168,8 @@ async def test_a_list_is_followed_through_all_its_pages(era: Era) -> None:
         {"tools": []},
     )
 
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            tools = await client.list_tools()
+    async with connected(peer, within=5) as client:
+        tools = await client.list_tools()
 
     assert tools == [Tool(name="a", input_schema={}), Tool(name="b", input_schema={})]
     assert [message["params"] for message in era.said_to(peer)] == [
@@ -193,10 +190,9 @@ async def test_a_list_is_followed_through_all_its_pages(era: Era) -> None:
 async def test_a_list_that_leads_nowhere_ends_with_what_was_read(era: Era, cursors: list[object], words: str) -> None:
     pages = [{"tools": [{"name": f"t{n}", "inputSchema": {}}], "nextCursor": c} for n, c in enumerate(cursors)]
 
-    with anyio.fail_after(5):
-        async with Client(answering(era, *pages), limits=Limits(max_pages=3)) as client:
-            tools = await client.list_tools()
-            (warning,) = client.warnings
+    async with connected(answering(era, *pages), limits=Limits(max_pages=3), within=5) as client:
+        tools = await client.list_tools()
+        (warning,) = client.warnings
 
     assert [tool.name for tool in tools] == [f"t{n}" for n in range(min(len(cursors), 3))]
     assert words in warning
@@ -206,18 +202,16 @@ async def test_a_client_that_bounds_no_pages_reads_them_all(era: Era) -> None:
     pages: list[dict[str, Any]] = [{"tools": [{"name": name, "inputSchema": {}}]} for name in ("a", "b", "c")]
     chained = [page | {"nextCursor": str(number)} for number, page in enumerate(pages[:-1])]
 
-    with anyio.fail_after(5):
-        async with Client(answering(era, *chained, pages[-1]), limits=Limits(max_pages=math.inf)) as client:  # type: ignore[arg-type]  # which works at run time
-            tools = await client.list_tools()
+    async with connected(answering(era, *chained, pages[-1]), limits=Limits(max_pages=math.inf), within=5) as client:  # type: ignore[arg-type]  # which works at run time
+        tools = await client.list_tools()
 
     assert [tool.name for tool in tools] == ["a", "b", "c"]
 
 
 async def test_a_page_without_its_list_is_a_protocol_error(era: Era) -> None:
-    with anyio.fail_after(5):
-        async with Client(answering(era, {"tools": {}})) as client:
-            with pytest.raises(ProtocolError, match="has no list 'tools'"):
-                await client.list_tools()
+    async with connected(answering(era, {"tools": {}}), within=5) as client:
+        with pytest.raises(ProtocolError, match="has no list 'tools'"):
+            await client.list_tools()
 
 
 async def test_a_schema_that_nests_deeply_hides_no_other_tool(era: Era) -> None:
@@ -232,9 +226,8 @@ async def test_a_schema_that_nests_deeply_hides_no_other_tool(era: Era) -> None:
         answer = {"jsonrpc": "2.0", "id": request["id"], "result": {"tools": listed}}
         await peer.send_raw(json.dumps(answer).encode())
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script)) as client:
-            tools = await client.list_tools()
+    async with connected(ScriptedPeer(script), within=5) as client:
+        tools = await client.list_tools()
 
     assert [tool.name for tool in tools] == ["deep", "plain"]
     assert tools[0].output_schema == schema
@@ -270,10 +263,9 @@ REF = PromptReference(name="p")
 async def test_arguments_of_the_wrong_type_are_refused_by_name_and_not_sent(era: Era, ask: Ask, says: str) -> None:
     peer = answering(era)
 
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            with pytest.raises(TypeError, match=f"^{re.escape(says)}$"):
-                await ask(client)
+    async with connected(peer, within=5) as client:
+        with pytest.raises(TypeError, match=f"^{re.escape(says)}$"):
+            await ask(client)
 
     assert era.said_to(peer) == []
 
@@ -282,10 +274,9 @@ async def test_arguments_of_the_wrong_type_are_refused_by_name_and_not_sent(era:
 async def test_a_log_level_that_there_is_not_is_refused_and_not_sent(era: Era, level: Any) -> None:
     peer = answering(era)
 
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            with pytest.raises(ValueError, match=rf"^level must be one of debug, info, .*, emergency, not {level!r}$"):
-                await client.set_log_level(level)
+    async with connected(peer, within=5) as client:
+        with pytest.raises(ValueError, match=rf"^level must be one of debug, info, .*, emergency, not {level!r}$"):
+            await client.set_log_level(level)
 
     assert era.said_to(peer) == []
 
@@ -293,10 +284,9 @@ async def test_a_log_level_that_there_is_not_is_refused_and_not_sent(era: Era, l
 async def test_one_malformed_tool_hides_no_other(era: Era) -> None:
     peer = answering(era, {"tools": [{"name": 5}, {"name": "good", "inputSchema": {"type": "object"}}]})
 
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            tools = await client.list_tools()
-            (warning,) = client.warnings
+    async with connected(peer, within=5) as client:
+        tools = await client.list_tools()
+        (warning,) = client.warnings
 
     assert [tool.name for tool in tools] == ["good"]
     assert "position 0" in warning
@@ -322,14 +312,13 @@ WEATHER = {
 async def test_a_listed_tools_output_is_held_to_its_schema(
     era: Era, result: dict[str, Any], problem: str | None
 ) -> None:
-    with anyio.fail_after(5):
-        async with Client(answering(era, {"tools": [WEATHER]}, result)) as client:
-            await client.list_tools()
-            if problem is None:
-                assert (await client.call_tool("weather")).to_wire() == result
-                return
-            with pytest.raises(InvalidToolOutput, match=problem) as failure:
-                await client.call_tool("weather")
+    async with connected(answering(era, {"tools": [WEATHER]}, result), within=5) as client:
+        await client.list_tools()
+        if problem is None:
+            assert (await client.call_tool("weather")).to_wire() == result
+            return
+        with pytest.raises(InvalidToolOutput, match=problem) as failure:
+            await client.call_tool("weather")
 
     assert failure.value.result.to_wire() == result
 
@@ -339,12 +328,11 @@ async def test_a_pattern_that_no_safe_engine_knows_costs_the_check_and_not_the_r
     tool = {"name": "make", "inputSchema": {}, "outputSchema": strong}
     made = {"content": [], "structuredContent": {"password": "Abc"}}
 
-    with anyio.fail_after(5):
-        async with Client(answering(era, {"tools": [tool]}, made, made)) as client:
-            await client.list_tools()
-            for _ in range(2):
-                assert (await client.call_tool("make")).to_wire() == made
-            (warning,) = client.warnings
+    async with connected(answering(era, {"tools": [tool]}, made, made), within=5) as client:
+        await client.list_tools()
+        for _ in range(2):
+            assert (await client.call_tool("make")).to_wire() == made
+        (warning,) = client.warnings
 
     assert "results of the tool 'make' pass unchecked" in warning
 
@@ -353,11 +341,10 @@ async def test_a_schema_that_is_a_trap_is_an_error_that_carries_the_result(era: 
     tool = {"name": "x", "inputSchema": {}, "outputSchema": {"$ref": "http://169.254.169.254/schema"}}
     result: dict[str, Any] = {"content": [], "structuredContent": {}}
 
-    with anyio.fail_after(5):
-        async with Client(answering(era, {"tools": [tool]}, result)) as client:
-            await client.list_tools()
-            with pytest.raises(InvalidToolOutput, match="its schema cannot be checked") as failure:
-                await client.call_tool("x")
+    async with connected(answering(era, {"tools": [tool]}, result), within=5) as client:
+        await client.list_tools()
+        with pytest.raises(InvalidToolOutput, match="its schema cannot be checked") as failure:
+            await client.call_tool("x")
 
     assert failure.value.result.to_wire() == result
 
@@ -365,9 +352,8 @@ async def test_a_schema_that_is_a_trap_is_an_error_that_carries_the_result(era: 
 async def test_an_unlisted_tools_output_is_not_checked_and_nothing_is_listed_behind_our_back(era: Era) -> None:
     peer = answering(era, {"content": [], "structuredContent": {"celsius": "cold"}})
 
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            await client.call_tool("weather")
+    async with connected(peer, within=5) as client:
+        await client.call_tool("weather")
 
     assert [message["method"] for message in era.said_to(peer)] == ["tools/call"]
 
@@ -376,11 +362,10 @@ async def test_a_tool_that_runs_only_as_a_task_is_refused_here(era: Era) -> None
     tool = {"name": "long", "inputSchema": {}, "execution": {"taskSupport": "required"}}
     peer = answering(era, {"tools": [tool]})
 
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            await client.list_tools()
-            with pytest.raises(CallerError, match="runs only as a task"):
-                await client.call_tool("long")
+    async with connected(peer, within=5) as client:
+        await client.list_tools()
+        with pytest.raises(CallerError, match="runs only as a task"):
+            await client.call_tool("long")
 
     assert [message["method"] for message in era.said_to(peer)] == ["tools/list"]
 
@@ -404,10 +389,9 @@ async def test_errors_with_a_known_code_are_typed(
         await era.open(peer, EVERYTHING)
         await peer.reply_error(await peer.receive(), code, "no", data)
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script)) as client:
-            with pytest.raises(ServerError) as failure:
-                await ask(client)
+    async with connected(ScriptedPeer(script), within=5) as client:
+        with pytest.raises(ServerError) as failure:
+            await ask(client)
 
     assert type(failure.value) is error
     assert failure.value.data == data
@@ -419,10 +403,9 @@ async def test_the_urls_that_a_server_requires_come_with_the_error(era: Era) -> 
         wanted = {"mode": "url", "message": "sign in", "url": "https://a.example/x", "elicitationId": "e1"}
         await peer.reply_error(await peer.receive(), -32042, "sign in first", {"elicitations": [wanted]})
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script)) as client:
-            with pytest.raises(UrlElicitationRequired) as failure:
-                await client.call_tool("x")
+    async with connected(ScriptedPeer(script), within=5) as client:
+        with pytest.raises(UrlElicitationRequired) as failure:
+            await client.call_tool("x")
 
     (elicitation,) = failure.value.elicitations
     assert (elicitation.url, elicitation.elicitation_id) == ("https://a.example/x", "e1")
@@ -434,9 +417,8 @@ async def test_a_server_that_does_not_know_ping_is_alive() -> None:
         await peer.reply_error(await peer.receive("ping"), -32601, "what?")
 
     peer = ScriptedPeer(script)
-    with anyio.fail_after(5):
-        async with Client(peer, era="legacy") as client:
-            await client.ping()
+    async with connected(peer, era="legacy", within=5) as client:
+        await client.ping()
 
     assert peer.received[-1]["method"] == "ping"
 
@@ -446,10 +428,9 @@ async def test_a_ping_that_is_refused_for_another_reason_is_an_error() -> None:
         await peer.answer_initialize()
         await peer.reply_error(await peer.receive("ping"), -32600, "no")
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), era="legacy") as client:
-            with pytest.raises(ServerError) as failure:
-                await client.ping()
+    async with connected(ScriptedPeer(script), era="legacy", within=5) as client:
+        with pytest.raises(ServerError) as failure:
+            await client.ping()
 
     assert type(failure.value) is ServerError
     assert (failure.value.code, failure.value.data) == (-32600, None)
@@ -458,9 +439,8 @@ async def test_a_ping_that_is_refused_for_another_reason_is_an_error() -> None:
 async def test_an_unknown_content_block_is_kept_as_it_came(era: Era) -> None:
     block = {"type": "hologram", "depth": 3}
 
-    with anyio.fail_after(5):
-        async with Client(answering(era, {"content": [block, {"type": "text", "text": "t"}]})) as client:
-            result = await client.call_tool("x")
+    async with connected(answering(era, {"content": [block, {"type": "text", "text": "t"}]}), within=5) as client:
+        result = await client.call_tool("x")
 
     assert result.to_wire() == {"content": [block, {"type": "text", "text": "t"}]}
     assert result.content[1] == TextContent(text="t")
@@ -474,11 +454,10 @@ async def test_roots_may_change_and_the_server_is_notified() -> None:
         roots.append((await peer.request("roots/list"))["result"])
 
     roots: list[Any] = []
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), era="legacy", roots=["/tmp"]) as client:
-            await anyio.wait_all_tasks_blocked()
-            await client.set_roots(["/home", "file:///srv/x"])
-            await anyio.wait_all_tasks_blocked()
+    async with connected(ScriptedPeer(script), era="legacy", roots=["/tmp"], within=5) as client:
+        await anyio.wait_all_tasks_blocked()
+        await client.set_roots(["/home", "file:///srv/x"])
+        await anyio.wait_all_tasks_blocked()
 
     assert roots == [
         {"roots": [{"uri": "file:///tmp"}]},

@@ -14,7 +14,7 @@ from mcp_host.errors import AuthError, ConnectFailed, ConnectionClosed
 from mcp_host.middleware import AnyRequest, CallNext
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import ToolListChangedNotification
-from tests.client.support import EMPTY, seconds_of_call
+from tests.client.support import EMPTY, connected, seconds_of_call
 
 
 class Mortal(ScriptedPeer):
@@ -47,20 +47,18 @@ async def die_over_a_call(client: Client) -> float:
 
 
 async def test_a_server_that_keeps_dying_is_started_again_less_and_less_soon() -> None:
-    with anyio.fail_after(20):
-        async with Client(Mortal(good_for_nothing)) as client:
-            took = [await die_over_a_call(client) for _ in range(6)]
+    async with connected(Mortal(good_for_nothing), within=20) as client:
+        took = [await die_over_a_call(client) for _ in range(6)]
 
     assert took == pytest.approx([0, 0, 1.125, 1.6875, 2.53125, 3.796875])
 
 
 async def test_the_pause_counts_from_the_end_of_the_server_so_a_later_call_waits_less() -> None:
     took: list[float] = []
-    with anyio.fail_after(20):
-        async with Client(Mortal(good_for_nothing)) as client:
-            for _ in range(6):
-                took.append(await die_over_a_call(client))
-                await anyio.sleep(1.5)
+    async with connected(Mortal(good_for_nothing), within=20) as client:
+        for _ in range(6):
+            took.append(await die_over_a_call(client))
+            await anyio.sleep(1.5)
 
     assert took == pytest.approx([0, 0, 0, 0.1875, 1.03125, 2.296875])
 
@@ -69,11 +67,10 @@ async def test_a_server_that_answers_before_it_dies_is_started_again_at_once_and
     peer = Mortal(good_for_one_call)
     took: list[float] = []
 
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            for _ in range(20):
-                took.append(await seconds_of_call(client))
-                await anyio.wait_all_tasks_blocked()  # until its end is known
+    async with connected(peer, within=5) as client:
+        for _ in range(20):
+            took.append(await seconds_of_call(client))
+            await anyio.wait_all_tasks_blocked()  # until its end is known
 
     assert [message["method"] for message in peer.received] == 20 * ["server/discover", "tools/call"]
     assert took == pytest.approx(20 * [0])
@@ -82,11 +79,10 @@ async def test_a_server_that_answers_before_it_dies_is_started_again_at_once_and
 async def test_an_answer_resets_the_count_of_failed_restarts() -> None:
     lives = [good_for_nothing, good_for_nothing, good_for_one_call, good_for_nothing, good_for_one_call]
 
-    with anyio.fail_after(5):
-        async with Client(Mortal(lambda peer: lives.pop(0)(peer))) as client:
-            took = [await die_over_a_call(client), await die_over_a_call(client), await seconds_of_call(client)]
-            await anyio.wait_all_tasks_blocked()  # until its end is known
-            took += [await die_over_a_call(client), await seconds_of_call(client)]
+    async with connected(Mortal(lambda peer: lives.pop(0)(peer)), within=5) as client:
+        took = [await die_over_a_call(client), await die_over_a_call(client), await seconds_of_call(client)]
+        await anyio.wait_all_tasks_blocked()  # until its end is known
+        took += [await die_over_a_call(client), await seconds_of_call(client)]
 
     assert took == pytest.approx([0, 0, 1.125, 0, 1.125])
 
@@ -94,7 +90,7 @@ async def test_an_answer_resets_the_count_of_failed_restarts() -> None:
 async def test_with_on_change_a_dead_server_is_restarted_without_a_call() -> None:
     """Nothing is subscribed to by name: to listen to the lists is enough."""
     lives = iter([1, 2])
-    connected, changed = anyio.Event(), anyio.Event()
+    opened, changed = anyio.Event(), anyio.Event()
     changes: list[Change] = []
 
     async def life(peer: ScriptedPeer) -> None:
@@ -102,7 +98,7 @@ async def test_with_on_change_a_dead_server_is_restarted_without_a_call() -> Non
         await peer.answer_discover(capabilities={"tools": {"listChanged": True}})
         listen = await peer.receive("subscriptions/listen")
         await peer.acknowledge(listen)
-        await connected.wait()
+        await opened.wait()
         if number == 1:
             await peer.aclose()
         else:
@@ -113,10 +109,9 @@ async def test_with_on_change_a_dead_server_is_restarted_without_a_call() -> Non
         changed.set()
 
     peer = Mortal(life)
-    with anyio.fail_after(5):
-        async with Client(peer, on_change=on_change):
-            connected.set()
-            await changed.wait()
+    async with connected(peer, on_change=on_change, within=5):
+        opened.set()
+        await changed.wait()
 
     assert changes == [ToolListChangedNotification()]
     assert [message["method"] for message in peer.received] == 2 * ["server/discover", "subscriptions/listen"]
@@ -133,12 +128,13 @@ async def test_a_restart_without_a_call_that_needs_a_login_is_left_to_the_next_c
                 raise AuthError("a login is needed")
         return await call_next(request)
 
-    with anyio.fail_after(100):
-        async with Client(Mortal(good_for_one_call), on_change=lambda change: None, middleware=[authorize]) as client:
-            await client.call_tool("x")
-            await anyio.sleep(50)
-            assert asked == 2
-            await client.call_tool("x")
+    async with connected(
+        Mortal(good_for_one_call), on_change=lambda change: None, middleware=[authorize], within=100
+    ) as client:
+        await client.call_tool("x")
+        await anyio.sleep(50)
+        assert asked == 2
+        await client.call_tool("x")
 
     assert asked == 3
 
@@ -221,15 +217,14 @@ async def test_a_call_while_the_application_connects_again_waits_for_that_and_re
         await good_for_one_call(peer)
 
     peer = Mortal(life)
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            await client.call_tool("x")
-            await anyio.wait_all_tasks_blocked()  # until its end is known
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(client.connect)
-                await anyio.wait_all_tasks_blocked()
-                tasks.start_soon(client.call_tool, "x")
-                await anyio.wait_all_tasks_blocked()
-                answer_discover.set()
+    async with connected(peer, within=5) as client:
+        await client.call_tool("x")
+        await anyio.wait_all_tasks_blocked()  # until its end is known
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.connect)
+            await anyio.wait_all_tasks_blocked()
+            tasks.start_soon(client.call_tool, "x")
+            await anyio.wait_all_tasks_blocked()
+            answer_discover.set()
 
     assert [message["method"] for message in peer.received] == 2 * ["server/discover", "tools/call"]

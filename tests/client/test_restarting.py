@@ -14,6 +14,7 @@ from mcp_host.client import lifetime
 from mcp_host.errors import ConnectFailed, ConnectionClosed, McpError, RequestTimeout
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
 from mcp_host.protocol import backoff
+from tests.client.support import connected
 from tests.clock import advance
 from tests.transports.children import counted, python
 
@@ -34,12 +35,11 @@ async def until_dead(client: Client) -> None:
 
 
 async def test_a_stateless_server_that_died_is_restarted_by_the_next_call(tmp_path: Path) -> None:
-    with anyio.fail_after(20):
-        async with Client(counted(tmp_path / "starts", LIVES_FOR_ONE_CALL)) as client:
-            texts = []
-            for _ in range(3):
-                texts.append((await client.call_tool("x")).text)
-                await until_dead(client)
+    async with connected(counted(tmp_path / "starts", LIVES_FOR_ONE_CALL)) as client:
+        texts = []
+        for _ in range(3):
+            texts.append((await client.call_tool("x")).text)
+            await until_dead(client)
 
     assert texts == ["1", "2", "3"]
 
@@ -54,30 +54,28 @@ async def test_many_calls_at_once_start_one_counted(tmp_path: Path) -> None:
         reply(read(), text(str(start)))
     """
     texts: list[str] = []
-    with anyio.fail_after(20):
-        async with Client(counted(tmp_path / "starts", body)) as client:
+    async with connected(counted(tmp_path / "starts", body)) as client:
 
-            async def call() -> None:
-                texts.append((await client.call_tool("x")).text)
+        async def call() -> None:
+            texts.append((await client.call_tool("x")).text)
 
-            await call()
-            await until_dead(client)
-            async with anyio.create_task_group() as tasks:
-                for _ in range(5):
-                    tasks.start_soon(call)
+        await call()
+        await until_dead(client)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(5):
+                tasks.start_soon(call)
 
     assert texts == ["1"] + 5 * ["2"]
 
 
 @pytest.mark.parametrize("restart", [False], ids=["never"])
 async def test_with_restart_false_a_dead_server_is_not_restarted(tmp_path: Path, restart: bool) -> None:
-    with anyio.fail_after(20):
-        async with Client(counted(tmp_path / "starts", LIVES_FOR_ONE_CALL, restart=restart)) as client:
+    async with connected(counted(tmp_path / "starts", LIVES_FOR_ONE_CALL, restart=restart)) as client:
+        await client.call_tool("x")
+        await until_dead(client)
+        with pytest.raises(ConnectionClosed, match="exited with code 1") as raised:
             await client.call_tool("x")
-            await until_dead(client)
-            with pytest.raises(ConnectionClosed, match="exited with code 1") as raised:
-                await client.call_tool("x")
-            assert not raised.value.may_have_run
+        assert not raised.value.may_have_run
 
     assert (tmp_path / "starts").read_text() == "x"
 
@@ -107,13 +105,12 @@ while True:
 async def test_with_restart_true_a_handshake_server_is_restarted_with_its_subscriptions(tmp_path: Path) -> None:
     command = python(HANDSHAKE.replace("STARTS", repr(str(tmp_path / "starts"))), hands=False)
 
-    with anyio.fail_after(20):
-        async with Client(Stdio(command, restart=True)) as client:
-            await client.subscribe_resource("a:1")
-            await client.set_log_level("error")
-            first = await client.call_tool("x")
-            await until_dead(client)
-            second = await client.call_tool("x")
+    async with connected(Stdio(command, restart=True)) as client:
+        await client.subscribe_resource("a:1")
+        await client.set_log_level("error")
+        first = await client.call_tool("x")
+        await until_dead(client)
+        second = await client.call_tool("x")
 
     assert first.text == second.text == "resources/subscribe logging/setLevel tools/call"
 
@@ -121,12 +118,11 @@ async def test_with_restart_true_a_handshake_server_is_restarted_with_its_subscr
 async def test_a_handshake_server_is_not_restarted_by_default(tmp_path: Path) -> None:
     command = python(HANDSHAKE.replace("STARTS", repr(str(tmp_path / "starts"))), hands=False)
 
-    with anyio.fail_after(20):
-        async with Client(Stdio(command)) as client:
+    async with connected(Stdio(command)) as client:
+        await client.call_tool("x")
+        await until_dead(client)
+        with pytest.raises(ConnectionClosed):
             await client.call_tool("x")
-            await until_dead(client)
-            with pytest.raises(ConnectionClosed):
-                await client.call_tool("x")
 
     assert (tmp_path / "starts").read_text() == "x"
 
@@ -135,16 +131,15 @@ async def test_a_server_that_keeps_failing_is_not_restarted_until_connect(tmp_pa
     body = "discovered()\nread()\nsys.exit(1)"
     errors: list[McpError] = []
 
-    with anyio.fail_after(60):
-        async with Client(counted(tmp_path / "starts", body)) as client:
-            for _ in range(12):
-                with pytest.raises(ConnectionClosed) as raised:
-                    await client.call_tool("x")
-                errors.append(raised.value)
-                await until_dead(client)
-            starts = len((tmp_path / "starts").read_text())
-            await client.connect()
-            assert len((tmp_path / "starts").read_text()) == starts + 1
+    async with connected(counted(tmp_path / "starts", body), within=60) as client:
+        for _ in range(12):
+            with pytest.raises(ConnectionClosed) as raised:
+                await client.call_tool("x")
+            errors.append(raised.value)
+            await until_dead(client)
+        starts = len((tmp_path / "starts").read_text())
+        await client.connect()
+        assert len((tmp_path / "starts").read_text()) == starts + 1
 
     assert starts == 1 + backoff.restart_backoff().max_failures
 
@@ -157,13 +152,12 @@ async def test_a_server_that_cannot_be_started_again_fails_the_call_and_may_come
     reply(read(), text(str(start)))
     sys.exit(1)
     """
-    with anyio.fail_after(20):
-        async with Client(counted(tmp_path / "starts", body), era="modern") as client:
+    async with connected(counted(tmp_path / "starts", body), era="modern") as client:
+        await client.call_tool("x")
+        await until_dead(client)
+        with pytest.raises(ConnectFailed, match="out of order"):
             await client.call_tool("x")
-            await until_dead(client)
-            with pytest.raises(ConnectFailed, match="out of order"):
-                await client.call_tool("x")
-            assert (await client.call_tool("x")).text == "3"
+        assert (await client.call_tool("x")).text == "3"
 
 
 async def test_a_call_waits_for_a_restart_up_to_its_timeout_and_the_restart_continues(tmp_path: Path) -> None:
@@ -176,14 +170,13 @@ async def test_a_call_waits_for_a_restart_up_to_its_timeout_and_the_restart_cont
     reply(read(), text(str(start)))
     sys.exit(1)
     """
-    with anyio.fail_after(20):
-        async with Client(counted(tmp_path / "starts", body)) as client:
-            await client.call_tool("x")
-            await until_dead(client)
-            with pytest.raises(RequestTimeout, match=r"starting \S+ again"):
-                await client.call_tool("x", timeout=0.2)
-            gate.touch()
-            assert (await client.call_tool("x")).text == "2"
+    async with connected(counted(tmp_path / "starts", body)) as client:
+        await client.call_tool("x")
+        await until_dead(client)
+        with pytest.raises(RequestTimeout, match=r"starting \S+ again"):
+            await client.call_tool("x", timeout=0.2)
+        gate.touch()
+        assert (await client.call_tool("x")).text == "2"
 
 
 async def test_closing_while_a_server_is_started_again_leaves_nothing(tmp_path: Path) -> None:
@@ -230,11 +223,10 @@ async def test_subscriptions_are_restored_with_the_server_without_a_call(tmp_pat
     async def on_change(change: Change) -> None:
         changed.set()
 
-    with anyio.fail_after(20):
-        async with Client(counted(tmp_path / "starts", body), on_change=on_change) as client:
-            await client.subscribe_resource("a:1")
-            await client.call_tool("x")
-            await changed.wait()
+    async with connected(counted(tmp_path / "starts", body), on_change=on_change) as client:
+        await client.subscribe_resource("a:1")
+        await client.call_tool("x")
+        await changed.wait()
 
     assert len((tmp_path / "starts").read_text()) == 2 + len(dies_of_it)
 
@@ -260,13 +252,12 @@ while True:
         return await call_next(request)
 
     server = Stdio(python(script), restart=True)
-    with anyio.fail_after(1000):
-        async with Client(server, ping_interval=60, era="legacy", middleware=[note_ping]) as client:
-            await anyio.wait_all_tasks_blocked()
-            advance(60)
-            await pinged.wait()
-            await anyio.wait_all_tasks_blocked()
-            advance(120)
-            await until_dead(client)
+    async with connected(server, ping_interval=60, era="legacy", middleware=[note_ping], within=1000) as client:
+        await anyio.wait_all_tasks_blocked()
+        advance(60)
+        await pinged.wait()
+        await anyio.wait_all_tasks_blocked()
+        advance(120)
+        await until_dead(client)
 
-            assert (await client.call_tool("x")).text == "again"
+        assert (await client.call_tool("x")).text == "again"

@@ -10,13 +10,13 @@ import anyio
 import httpx
 import pytest
 
-from mcp_host import Change, Client, OuterCall, SamplingRequest
+from mcp_host import Change, OuterCall, SamplingRequest
 from mcp_host.errors import ConnectionClosed, RequestTimeout
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageResult
 from tests.client.rounds import SAMPLE, wants
 from tests.client.sites import Site
-from tests.client.support import ADD, sampling
+from tests.client.support import ADD, connected, sampling
 from tests.transports.http_peers import EVENTS
 
 NEVER = 3600.0
@@ -61,9 +61,8 @@ async def test_a_call_that_is_made_again_is_the_same_call_to_its_handlers() -> N
             return httpx.Response(200, headers=EVENTS, content=b": soon\n\n")
         return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": result})
 
-    with anyio.fail_after(5):
-        async with Site(resources_read=read).client(sampling=sampling(with_tools=model)) as client:
-            await client.read_resource("a:b", caller="ann")
+    async with Site(resources_read=read).connected(sampling=sampling(with_tools=model), within=5) as client:
+        await client.read_resource("a:b", caller="ann")
 
     assert results == []
     first, second = outers
@@ -78,10 +77,9 @@ async def test_a_request_whose_stream_breaks_is_made_again_three_times_after_lon
     asked: list[float] = []
     site = breaking(4, asked)
 
-    with anyio.fail_after(5):
-        async with site.client() as client:
-            with pytest.raises(ConnectionClosed) as failure:
-                await client.read_resource("a:1")
+    async with site.connected(within=5) as client:
+        with pytest.raises(ConnectionClosed) as failure:
+            await client.read_resource("a:1")
 
     assert failure.value.may_have_run
     assert [end - begin for begin, end in pairwise(asked)] == pytest.approx([0.1, 0.5, 2.0])
@@ -93,12 +91,11 @@ async def test_a_request_whose_stream_breaks_is_made_again_three_times_after_lon
 async def test_a_request_that_is_made_again_keeps_the_deadline_of_the_first(times: int) -> None:
     site = breaking(times)
 
-    with anyio.fail_after(5):
-        async with site.client() as client:
-            begun = anyio.current_time()
-            with pytest.raises(RequestTimeout, match=r"took longer than 3 s \(timeout\)$"):
-                await client.read_resource("a:1", idle_timeout=NEVER, timeout=3)
-            assert anyio.current_time() - begun == pytest.approx(3)
+    async with site.connected(within=5) as client:
+        begun = anyio.current_time()
+        with pytest.raises(RequestTimeout, match=r"took longer than 3 s \(timeout\)$"):
+            await client.read_resource("a:1", idle_timeout=NEVER, timeout=3)
+        assert anyio.current_time() - begun == pytest.approx(3)
 
     assert site.methods() == ["server/discover", *(times + 1) * ["resources/read"]]
 
@@ -113,10 +110,9 @@ async def test_a_lost_request_may_have_run_if_it_could_not_be_sent_again() -> No
             return httpx.Response(200, headers=EVENTS, content=streams.pop())
         raise httpx.ConnectError("refused")
 
-    with anyio.fail_after(5):
-        async with Site(resources_read=read).client() as client:
-            with pytest.raises(RequestTimeout, match=r"took longer than 1 s \(timeout\)$") as failure:
-                await client.read_resource("a:1", timeout=1)
+    async with Site(resources_read=read).connected(within=5) as client:
+        with pytest.raises(RequestTimeout, match=r"took longer than 1 s \(timeout\)$") as failure:
+            await client.read_resource("a:1", timeout=1)
 
     assert failure.value.may_have_run
 
@@ -125,10 +121,9 @@ async def test_a_lost_request_may_have_run_if_it_could_not_be_sent_again() -> No
 async def test_the_wait_before_a_request_is_made_again_counts_as_well() -> None:
     site = breaking(1)
 
-    with anyio.fail_after(5):
-        async with site.client() as client:
-            with pytest.raises(RequestTimeout, match=r"took longer than 0\.05 s \(timeout\)$"):
-                await client.read_resource("a:1", timeout=0.05)  # half of the first wait
+    async with site.connected(within=5) as client:
+        with pytest.raises(RequestTimeout, match=r"took longer than 0\.05 s \(timeout\)$"):
+            await client.read_resource("a:1", timeout=0.05)  # half of the first wait
 
     assert site.methods() == ["server/discover", "resources/read"]
 
@@ -155,12 +150,11 @@ async def test_the_cache_is_cleared_when_the_stream_of_changes_ends() -> None:
     async def list_tools() -> None:
         listings.append([tool.name for tool in await client.list_tools()])
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), on_change=on_change) as client:
-            await list_tools()
-            await list_tools()
-            over.set()
-            await anyio.wait_all_tasks_blocked()
-            await list_tools()
+    async with connected(ScriptedPeer(script), on_change=on_change) as client:
+        await list_tools()
+        await list_tools()
+        over.set()
+        await anyio.wait_all_tasks_blocked()
+        await list_tools()
 
     assert listings == [["add"], ["add"], []]

@@ -17,7 +17,7 @@ from mcp_host.testing import ClientError, Context, ScriptedPeer, Server
 from mcp_host.transports.base import Channel
 from mcp_host.types import CreateMessageResult, TextContent
 from tests.client.rounds import DONE, SAMPLE, wants
-from tests.client.support import EMPTY, PARIS, QUESTION, Era, HangingModel, asking_server, sampling
+from tests.client.support import EMPTY, PARIS, QUESTION, Era, HangingModel, asking_server, connected, sampling
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
@@ -33,11 +33,10 @@ async def test_progress_that_was_not_asked_for_keeps_no_call_alive(era: Era) -> 
                 await peer.notify("notifications/progress", {"progressToken": token, "progress": 1})
             await anyio.sleep(0.01)
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script)) as client:
-            with pytest.raises(RequestTimeout, match="idle_timeout"):
-                await client.call_tool("x", idle_timeout=0.2)
-            assert client.counters["progress for nothing"] > 0
+    async with connected(ScriptedPeer(script), within=5) as client:
+        with pytest.raises(RequestTimeout, match="idle_timeout"):
+            await client.call_tool("x", idle_timeout=0.2)
+        assert client.counters["progress for nothing"] > 0
 
 
 # How much
@@ -62,15 +61,14 @@ async def test_one_number_ends_endless_sampling_in_both_eras(version: str) -> No
         asked += 1
         return request.reply("more")
 
-    with anyio.fail_after(30):
-        async with Client(server.in_process(), sampling=Sampling(with_tools=model, approve=always)) as client:
-            if version == "2026-07-28":
-                with pytest.raises(RoundsExceeded) as caught:
-                    await client.call_tool("loop")
-                assert caught.value.limit == "max_inputs"
-            else:
-                assert (await client.call_tool("loop")).is_error
-                assert ["max_inputs is 500 for one call" in text for text in refused] == [True]
+    async with connected(server.in_process(), sampling=Sampling(with_tools=model, approve=always), within=30) as client:
+        if version == "2026-07-28":
+            with pytest.raises(RoundsExceeded) as caught:
+                await client.call_tool("loop")
+            assert caught.value.limit == "max_inputs"
+        else:
+            assert (await client.call_tool("loop")).is_error
+            assert ["max_inputs is 500 for one call" in text for text in refused] == [True]
 
     assert asked == 500
 
@@ -96,12 +94,11 @@ async def test_handlers_within_each_other_have_a_bound(version: str, most: int) 
         return "enough"
 
     limits = Limits() if most == 8 else Limits(max_nesting=most)
-    with anyio.fail_after(30):
-        async with Client(
-            server.in_process(), sampling=Sampling(with_tools=model, approve=always), limits=limits
-        ) as client:
-            for _ in range(2):  # which are counted apart
-                assert (await client.call_tool("ask")).text == "enough"
+    async with connected(
+        server.in_process(), sampling=Sampling(with_tools=model, approve=always), limits=limits, within=30
+    ) as client:
+        for _ in range(2):  # which are counted apart
+            assert (await client.call_tool("ask")).text == "enough"
 
     assert deepest == most
     if version == "2026-07-28":
@@ -129,11 +126,10 @@ async def test_what_is_asked_within_the_calls_of_handlers_counts_for_the_outermo
         return "enough"
 
     limits = Limits(max_inputs=5, max_nesting=3)
-    with anyio.fail_after(5):
-        async with Client(server.in_process(), sampling=sampling(with_tools=model), limits=limits) as client:
-            for number in (1, 2):  # which are counted apart
-                assert (await client.call_tool("ask")).text == "enough"
-                assert asked == 5 * number
+    async with connected(server.in_process(), sampling=sampling(with_tools=model), limits=limits, within=5) as client:
+        for number in (1, 2):  # which are counted apart
+            assert (await client.call_tool("ask")).text == "enough"
+            assert asked == 5 * number
 
     assert len(refused) == 12
     if version == "2026-07-28":
@@ -192,9 +188,8 @@ async def test_a_call_that_asks_for_nothing_buys_no_deeper_nesting_than_max_inpu
         return "enough"
 
     limits = Limits(max_inputs=12, max_nesting=4)
-    with anyio.fail_after(5):
-        async with Client(server.in_process(), sampling=sampling(with_tools=model), limits=limits) as client:
-            assert (await client.call_tool("ask")).text == "enough"
+    async with connected(server.in_process(), sampling=sampling(with_tools=model), limits=limits, within=5) as client:
+        assert (await client.call_tool("ask")).text == "enough"
 
     assert asked == 12
 
@@ -219,11 +214,10 @@ async def test_what_is_asked_within_the_calls_of_a_request_between_calls_counts_
         return "Paris"
 
     refused, done = list[dict[str, Any]](), anyio.Event()
-    with anyio.fail_after(5):
-        async with Client(
-            ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model), limits=Limits(max_inputs=2)
-        ) as client:
-            await done.wait()
+    async with connected(
+        ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model), limits=Limits(max_inputs=2), within=5
+    ) as client:
+        await done.wait()
 
     assert [(message["id"], message["error"]) for message in refused] == [
         (
@@ -255,16 +249,15 @@ async def test_handlers_of_calls_side_by_side_are_not_within_each_other(version:
 
     texts = list[str]()
     sampling = Sampling(with_tools=model, approve=always)
-    with anyio.fail_after(30):
-        async with (
-            Client(server.in_process(), sampling=sampling, limits=Limits(max_nesting=2)) as client,
-            anyio.create_task_group() as tasks,
-        ):
-            for _ in range(12):
-                arrived = anyio.Event()
-                tasks.start_soon(call)
-                await arrived.wait()
-            all_inside.set()
+    async with (
+        connected(server.in_process(), sampling=sampling, limits=Limits(max_nesting=2), within=30) as client,
+        anyio.create_task_group() as tasks,
+    ):
+        for _ in range(12):
+            arrived = anyio.Event()
+            tasks.start_soon(call)
+            await arrived.wait()
+        all_inside.set()
 
     assert texts == ["leaf"] * 12
 
@@ -283,15 +276,17 @@ async def test_a_call_of_a_task_that_outlives_its_handler_is_in_no_handler(versi
         texts.append((await client.call_tool("ask")).text)
 
     texts, handled = list[str](), anyio.Event()
-    with anyio.fail_after(30):
-        async with (
-            Client(
-                server.in_process(), sampling=Sampling(with_tools=model, approve=always), limits=Limits(max_nesting=1)
-            ) as client,
-            anyio.create_task_group() as tasks,
-        ):
-            texts_of_first = (await client.call_tool("ask")).text
-            handled.set()
+    async with (
+        connected(
+            server.in_process(),
+            sampling=Sampling(with_tools=model, approve=always),
+            limits=Limits(max_nesting=1),
+            within=30,
+        ) as client,
+        anyio.create_task_group() as tasks,
+    ):
+        texts_of_first = (await client.call_tool("ask")).text
+        handled.set()
 
     assert (texts_of_first, texts) == ("enough", ["enough"])
 
@@ -314,11 +309,10 @@ async def test_a_call_that_a_task_of_a_handler_makes_is_in_that_handler(version:
             refused.append(str(exc))
 
     refused = list[str]()
-    with anyio.fail_after(30):
-        async with Client(
-            server.in_process(), sampling=Sampling(with_tools=model, approve=always), limits=limits
-        ) as client:
-            assert (await client.call_tool("ask")).text == "enough"
+    async with connected(
+        server.in_process(), sampling=Sampling(with_tools=model, approve=always), limits=limits, within=30
+    ) as client:
+        assert (await client.call_tool("ask")).text == "enough"
 
     assert ["max_nesting" in text for text in refused] == [True]
 
@@ -341,9 +335,8 @@ async def test_a_call_of_the_innermost_handler_may_be_made_again_without_a_quest
 
     seen = list[str]()
     limits = Limits(max_nesting=1)
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), sampling=sampling(with_tools=model), limits=limits) as client:
-            assert (await client.call_tool("outer")).content == []
+    async with connected(ScriptedPeer(script), sampling=sampling(with_tools=model), limits=limits, within=5) as client:
+        assert (await client.call_tool("outer")).content == []
 
     assert seen == ["inner"]
 
@@ -383,11 +376,10 @@ async def test_a_second_request_for_the_innermost_call_is_as_deep_as_the_first()
 
     second, held = anyio.Event(), anyio.Event()
     calls, refused = list[SamplingRequest](), list[dict[str, Any]]()
-    with anyio.fail_after(5):
-        async with Client(
-            ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model), limits=Limits(max_nesting=2)
-        ) as client:
-            await client.call_tool("outer")
+    async with connected(
+        ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model), limits=Limits(max_nesting=2), within=5
+    ) as client:
+        await client.call_tool("outer")
 
     assert [(message["id"], message["error"]["message"]) for message in refused] == [
         ("for innermost", "this client's limit max_nesting is 2 handlers within each other")
@@ -401,9 +393,10 @@ async def test_a_request_between_calls_has_no_nesting() -> None:
         answered.set()
 
     answers, answered = list[dict[str, Any]](), anyio.Event()
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), era="legacy", sampling=sampling(), limits=Limits(max_nesting=1)):
-            await answered.wait()
+    async with connected(
+        ScriptedPeer(script), era="legacy", sampling=sampling(), limits=Limits(max_nesting=1), within=5
+    ):
+        await answered.wait()
 
     assert [answer["result"]["content"] for answer in answers] == [{"type": "text", "text": "Paris"}]
 
@@ -418,9 +411,10 @@ async def test_between_calls_a_server_may_ask_as_much_in_an_hour_as_within_a_cal
         asked.set()
 
     refusals, asked = list[str | None](), anyio.Event()
-    with anyio.fail_after(5000):
-        async with Client(ScriptedPeer(script), era="legacy", sampling=sampling(), limits=Limits(max_inputs=3)):
-            await asked.wait()
+    async with connected(
+        ScriptedPeer(script), era="legacy", sampling=sampling(), limits=Limits(max_inputs=3), within=5000
+    ):
+        await asked.wait()
 
     too_much = "-32013 this client's limit max_inputs is 3 in 3600 seconds without a call"
     assert refusals == [None, None, None, too_much, too_much, too_much, None, too_much]
@@ -460,20 +454,19 @@ async def test_a_handler_ends_with_the_last_of_the_calls_that_it_may_belong_to()
             await client.call_tool(name)
 
     first, second = anyio.CancelScope(), anyio.CancelScope()
-    with anyio.fail_after(5):
-        async with (
-            Client(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client,
-            anyio.create_task_group() as tasks,
-        ):
-            tasks.start_soon(call, "a", first)
-            tasks.start_soon(call, "b", second)
-            await model.begun.wait()
-            first.cancel()
-            await anyio.wait_all_tasks_blocked()
-            assert not model.ended.is_set()
-            second.cancel()
-            await model.ended.wait()
-            await script.all.wait()
+    async with (
+        connected(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model), within=5) as client,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(call, "a", first)
+        tasks.start_soon(call, "b", second)
+        await model.begun.wait()
+        first.cancel()
+        await anyio.wait_all_tasks_blocked()
+        assert not model.ended.is_set()
+        second.cancel()
+        await model.ended.wait()
+        await script.all.wait()
 
     assert script.heard == [
         "notifications/cancelled a",
@@ -497,12 +490,11 @@ async def test_a_request_between_calls_does_not_end_with_a_call() -> None:
 
     begun, called, answered = anyio.Event(), anyio.Event(), anyio.Event()
     answers: list[dict[str, Any]] = []
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
-            await begun.wait()
-            await client.call_tool("x")
-            called.set()
-            await answered.wait()
+    async with connected(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model), within=5) as client:
+        await begun.wait()
+        await client.call_tool("x")
+        called.set()
+        await answered.wait()
 
     assert answers == [{"jsonrpc": "2.0", "id": "q", "result": PARIS}]
 
@@ -534,13 +526,12 @@ async def test_handlers_that_make_calls_do_not_wait_for_the_slots_of_each_other(
         running -= 1
         return request.reply("done")
 
-    with anyio.fail_after(10):
-        async with (
-            Client(server.in_process(), sampling=Sampling(with_tools=model, approve=always)) as client,
-            anyio.create_task_group() as tasks,
-        ):
-            for _ in range(4):
-                tasks.start_soon(client.call_tool, "ask", {"words": "outer"})
+    async with (
+        connected(server.in_process(), sampling=Sampling(with_tools=model, approve=always), within=10) as client,
+        anyio.create_task_group() as tasks,
+    ):
+        for _ in range(4):
+            tasks.start_soon(client.call_tool, "ask", {"words": "outer"})
 
     assert (running, most) == (0, 4)
 
@@ -583,11 +574,13 @@ async def test_a_call_of_a_handler_returns_within_its_timeout_even_without_a_fre
         return "done"
 
     sampling = Sampling(with_tools=model, approve=always, limits=SamplingLimits(at_once=1, at_once_per_server=1))
-    with anyio.fail_after(100):
-        async with Client(server.in_process(), sampling=sampling) as client, anyio.create_task_group() as tasks:
-            tasks.start_soon(client.call_tool, "ask", {"words": "lends the slot"})
-            await anyio.wait_all_tasks_blocked()
-            tasks.start_soon(client.call_tool, "ask", {"words": "takes the slot"})
+    async with (
+        connected(server.in_process(), sampling=sampling, within=100) as client,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(client.call_tool, "ask", {"words": "lends the slot"})
+        await anyio.wait_all_tasks_blocked()
+        tasks.start_soon(client.call_tool, "ask", {"words": "takes the slot"})
 
     assert took.is_set()
     assert outcome == ["answered" if tool == "answers" else RequestTimeout, pytest.approx(10)]
@@ -615,12 +608,13 @@ async def test_requests_of_the_server_restart_the_idle_timeout_but_not_the_timeo
     async def model(request: SamplingRequest) -> str:
         return "more"
 
-    with anyio.fail_after(1000):
-        async with Client(server.in_process(), sampling=Sampling(with_tools=model, approve=always)) as client:
-            began = anyio.current_time()
-            with pytest.raises(RequestTimeout, match=words):
-                await client.call_tool("ask", timeout=50, idle_timeout=20)
-            took = anyio.current_time() - began
+    async with connected(
+        server.in_process(), sampling=Sampling(with_tools=model, approve=always), within=1000
+    ) as client:
+        began = anyio.current_time()
+        with pytest.raises(RequestTimeout, match=words):
+            await client.call_tool("ask", timeout=50, idle_timeout=20)
+        took = anyio.current_time() - began
 
     assert took == pytest.approx(seconds)
 
@@ -643,12 +637,11 @@ async def test_a_request_that_exceeds_a_limit_restarts_the_idle_timeout_like_any
         return "more"
 
     sampling, limits = Sampling(with_tools=model, approve=always), Limits(max_inputs=1)
-    with anyio.fail_after(1000):
-        async with Client(server.in_process(), sampling=sampling, limits=limits) as client:
-            began = anyio.current_time()
-            with pytest.raises(RequestTimeout, match="silent for 20 s"):
-                await client.call_tool("ask", timeout=100, idle_timeout=20)
-            took = anyio.current_time() - began
+    async with connected(server.in_process(), sampling=sampling, limits=limits, within=1000) as client:
+        began = anyio.current_time()
+        with pytest.raises(RequestTimeout, match="silent for 20 s"):
+            await client.call_tool("ask", timeout=100, idle_timeout=20)
+        took = anyio.current_time() - began
 
     assert len(refused) == 2
     assert took == pytest.approx(65)
@@ -686,9 +679,8 @@ async def test_a_task_that_a_callback_starts_in_a_handler_lends_the_slot_of_the_
         return "outer"
 
     one = Sampling(with_tools=model, approve=always, limits=SamplingLimits(at_once=1))
-    with anyio.fail_after(5):
-        async with Client(server.in_process(), sampling=one) as client:
-            assert (await client.call_tool("ask")).text == "outer"
+    async with connected(server.in_process(), sampling=one, within=5) as client:
+        assert (await client.call_tool("ask")).text == "outer"
 
     assert answers == ["outer", "inner"]
 
@@ -713,9 +705,8 @@ async def test_the_last_1024_requests_that_were_answered_are_known_again() -> No
         done.set()
 
     answered, done = list[int](), anyio.Event()
-    with anyio.fail_after(5):
-        async with Client(StreamPerRequest(script), era="legacy", limits=Limits(max_answers=2000)) as client:
-            await done.wait()
-            assert client.counters == {"repeated requests": 2}
+    async with connected(StreamPerRequest(script), era="legacy", limits=Limits(max_answers=2000), within=5) as client:
+        await done.wait()
+        assert client.counters == {"repeated requests": 2}
 
     assert sorted(answered) == [0, *range(1025)]

@@ -25,7 +25,7 @@ from mcp_host.errors import (
 from mcp_host.limits import Limits
 from mcp_host.middleware import AnyRequest, CallNext
 from tests.client.rounds import SAMPLE
-from tests.client.support import HangingModel, asking_server, say_paris
+from tests.client.support import HangingModel, asking_server, connected, say_paris
 
 URL = "http://mcp.test/mcp"
 WELCOME = {
@@ -83,10 +83,10 @@ class Forgetful:
 
 
 @asynccontextmanager
-async def connected(server: Forgetful, **options: Any) -> AsyncIterator[Client]:
+async def session_with(server: Forgetful, **options: Any) -> AsyncIterator[Client]:
     async with (
         httpx.AsyncClient(transport=httpx.MockTransport(server)) as http,
-        Client(StreamableHttp(URL, client=http), era="legacy", **options) as client,
+        connected(StreamableHttp(URL, client=http), era="legacy", **options) as client,
     ):
         yield client
 
@@ -94,10 +94,9 @@ async def connected(server: Forgetful, **options: Any) -> AsyncIterator[Client]:
 async def test_a_call_that_meets_a_404_is_made_again_in_a_new_session() -> None:
     server = Forgetful()
 
-    with anyio.fail_after(5):
-        async with connected(server) as client:
-            server.known.clear()
-            assert (await client.call_tool("x")).content == []
+    async with session_with(server) as client:
+        server.known.clear()
+        assert (await client.call_tool("x")).content == []
 
     assert server.heard == [
         ("initialize", None),
@@ -113,24 +112,23 @@ async def test_a_call_that_meets_a_404_lists_pinned_tools_before_it_is_made_agai
     """The server may be another version by now."""
     server, policy = Forgetful(), ToolPolicy(pins=ToolPins())
 
-    with anyio.fail_after(20):
-        async with connected(server, tools=policy) as client:
-            await client.call_tool("add")
-            for _ in range(2):
-                server.heard.clear()
-                server.known.clear()
-                await client.call_tool("add")
-            assert server.methods() == [
-                "tools/call",
-                "initialize",
-                "notifications/initialized",
-                "tools/list",
-                "tools/call",
-            ]
-            server.description = "Reads keys."
+    async with session_with(server, tools=policy) as client:
+        await client.call_tool("add")
+        for _ in range(2):
+            server.heard.clear()
             server.known.clear()
-            with pytest.raises(ToolChanged):
-                await client.call_tool("add")
+            await client.call_tool("add")
+        assert server.methods() == [
+            "tools/call",
+            "initialize",
+            "notifications/initialized",
+            "tools/list",
+            "tools/call",
+        ]
+        server.description = "Reads keys."
+        server.known.clear()
+        with pytest.raises(ToolChanged):
+            await client.call_tool("add")
 
     assert [session for method, session in server.heard if method == "tools/call"] == ["s2", "s3", "s3"]
 
@@ -147,23 +145,22 @@ async def test_a_call_that_waits_for_a_new_session_lists_pinned_tools_before_it_
 
     lost: set[str] = set()
     server = Slow()
-    with anyio.fail_after(20):
-        async with connected(server, tools=ToolPolicy(pins=ToolPins())) as client:
-            await client.call_tool("add")
-            server.known, server.description = lost, "Reads keys."
-            refused: list[ToolChanged] = []
+    async with session_with(server, tools=ToolPolicy(pins=ToolPins())) as client:
+        await client.call_tool("add")
+        server.known, server.description = lost, "Reads keys."
+        refused: list[ToolChanged] = []
 
-            async def call() -> None:
-                with pytest.raises(ToolChanged) as raised:
-                    await client.call_tool("add")
-                refused.append(raised.value)
+        async def call() -> None:
+            with pytest.raises(ToolChanged) as raised:
+                await client.call_tool("add")
+            refused.append(raised.value)
 
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(call)
-                await begun.wait()
-                tasks.start_soon(call)
-                await anyio.wait_all_tasks_blocked()
-                handshake.set()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            await begun.wait()
+            tasks.start_soon(call)
+            await anyio.wait_all_tasks_blocked()
+            handshake.set()
 
     assert len(refused) == 2
     assert [session for method, session in server.heard if method == "tools/call"] == ["s1", "s1"]
@@ -180,10 +177,9 @@ async def test_a_call_that_may_have_run_before_the_session_was_lost_is_not_made_
             return httpx.Response(404) if "last-event-id" in request.headers else await super().__call__(request)
 
     server = Breaking()
-    with anyio.fail_after(20):
-        async with connected(server, tools=ToolPolicy(pins=ToolPins())) as client:
-            with pytest.raises(SessionLost) as raised:
-                await client.call_tool("add")
+    async with session_with(server, tools=ToolPolicy(pins=ToolPins())) as client:
+        with pytest.raises(SessionLost) as raised:
+            await client.call_tool("add")
 
     assert raised.value.may_have_run
     assert server.methods().count("tools/call") == 1
@@ -192,12 +188,11 @@ async def test_a_call_that_may_have_run_before_the_session_was_lost_is_not_made_
 async def test_many_calls_that_meet_a_404_share_one_handshake() -> None:
     server = Forgetful()
 
-    with anyio.fail_after(5):
-        async with connected(server) as client:
-            server.known.clear()
-            async with anyio.create_task_group() as tasks:
-                for _ in range(10):
-                    tasks.start_soon(client.call_tool, "x")
+    async with session_with(server) as client:
+        server.known.clear()
+        async with anyio.create_task_group() as tasks:
+            for _ in range(10):
+                tasks.start_soon(client.call_tool, "x")
 
     assert Counter(server.methods())["initialize"] == 2
     assert {session for method, session in server.heard if method == "tools/call"} == {"s1", "s2"}
@@ -206,21 +201,20 @@ async def test_many_calls_that_meet_a_404_share_one_handshake() -> None:
 async def test_a_cancelled_caller_does_not_cancel_the_handshake_for_the_others() -> None:
     server = Forgetful()
 
-    with anyio.fail_after(5):
-        async with connected(server) as client:
-            server.known.clear()
-            async with anyio.create_task_group() as tasks:
-                doomed = anyio.CancelScope()
+    async with session_with(server) as client:
+        server.known.clear()
+        async with anyio.create_task_group() as tasks:
+            doomed = anyio.CancelScope()
 
-                async def call_and_be_cancelled() -> None:
-                    with doomed:
-                        await client.call_tool("doomed")
+            async def call_and_be_cancelled() -> None:
+                with doomed:
+                    await client.call_tool("doomed")
 
-                tasks.start_soon(call_and_be_cancelled)
-                tasks.start_soon(client.call_tool, "x")
-                await anyio.lowlevel.checkpoint()
-                doomed.cancel()
-            assert (await client.call_tool("y")).content == []
+            tasks.start_soon(call_and_be_cancelled)
+            tasks.start_soon(client.call_tool, "x")
+            await anyio.lowlevel.checkpoint()
+            doomed.cancel()
+        assert (await client.call_tool("y")).content == []
 
     assert Counter(server.methods())["initialize"] == 2
 
@@ -228,15 +222,14 @@ async def test_a_cancelled_caller_does_not_cancel_the_handshake_for_the_others()
 async def test_subscriptions_and_the_log_level_are_re_established() -> None:
     server = Forgetful()
 
-    with anyio.fail_after(5):
-        async with connected(server) as client:
-            await client.subscribe_resource("a:b")
-            await client.subscribe_resource("c:d")
-            await client.unsubscribe_resource("c:d")
-            await client.set_log_level("warning")
-            server.known.clear()
-            before = len(server.heard)
-            await client.call_tool("x")
+    async with session_with(server) as client:
+        await client.subscribe_resource("a:b")
+        await client.subscribe_resource("c:d")
+        await client.unsubscribe_resource("c:d")
+        await client.set_log_level("warning")
+        server.known.clear()
+        before = len(server.heard)
+        await client.call_tool("x")
 
     assert server.methods(since=before) == [
         "tools/call",
@@ -251,12 +244,11 @@ async def test_subscriptions_and_the_log_level_are_re_established() -> None:
 async def test_a_server_that_keeps_losing_sessions_fails_the_call() -> None:
     server = Forgetful()
 
-    with anyio.fail_after(5):
-        async with connected(server) as client:
-            server.known.clear()
-            server.remembers = False
-            with pytest.raises(SessionLost) as failure:
-                await client.call_tool("x")
+    async with session_with(server) as client:
+        server.known.clear()
+        server.remembers = False
+        with pytest.raises(SessionLost) as failure:
+            await client.call_tool("x")
 
     assert not failure.value.may_have_run
     assert Counter(server.methods()) == {"initialize": 2, "notifications/initialized": 2, "tools/call": 2}
@@ -265,14 +257,13 @@ async def test_a_server_that_keeps_losing_sessions_fails_the_call() -> None:
 async def test_a_handshake_that_fails_fails_the_call_and_the_next_call_tries_again() -> None:
     server = Forgetful()
 
-    with anyio.fail_after(5):
-        async with connected(server) as client:
-            server.known.clear()
-            server.welcomes = False
-            with pytest.raises(HttpStatusError) as failure:
-                await client.call_tool("x")
-            server.welcomes = True
-            assert (await client.call_tool("y")).content == []
+    async with session_with(server) as client:
+        server.known.clear()
+        server.welcomes = False
+        with pytest.raises(HttpStatusError) as failure:
+            await client.call_tool("x")
+        server.welcomes = True
+        assert (await client.call_tool("y")).content == []
 
     assert (failure.value.status, failure.value.retry_after) == (503, 7)
 
@@ -366,12 +357,11 @@ class Asking(Forgetful):
 
 async def test_a_handler_that_no_call_waits_for_is_cancelled_with_its_session_too() -> None:
     server, model = Asking(), HangingModel()
-    with anyio.fail_after(5):
-        async with connected(server, sampling=Sampling(with_tools=model, approve=always)) as client:
-            await model.begun.wait()
-            server.known.clear()
-            await client.call_tool("x")
-            await model.ended.wait()
+    async with session_with(server, sampling=Sampling(with_tools=model, approve=always)) as client:
+        await model.begun.wait()
+        server.known.clear()
+        await client.call_tool("x")
+        await model.ended.wait()
 
     assert server.methods() == ["initialize", "notifications/initialized", "tools/call"] * 2
 
@@ -385,11 +375,10 @@ async def test_a_call_waits_for_a_handshake_under_way_no_longer_than_it_may() ->
             return await super().__call__(request)
 
     server = Slow()
-    with anyio.fail_after(5):
-        async with connected(server, limits=Limits(connect_timeout=3)) as client:
-            server.known.clear()
-            with pytest.raises(RequestTimeout):
-                await client.call_tool("x", timeout=0.1)
+    async with session_with(server, limits=Limits(connect_timeout=3), within=5) as client:
+        server.known.clear()
+        with pytest.raises(RequestTimeout):
+            await client.call_tool("x", timeout=0.1)
 
 
 @pytest.mark.fake_clock
@@ -401,12 +390,11 @@ async def test_a_new_session_that_takes_too_long_is_a_connect_timeout() -> None:
             return await super().__call__(request)
 
     server = Slow()
-    with anyio.fail_after(5):
-        async with connected(server, limits=Limits(connect_timeout=0.3)) as client:
-            await client.subscribe_resource("a:b")
-            server.known.clear()
-            with pytest.raises(ConnectTimeout, match="did not take up a new session in time"):
-                await client.call_tool("x")
+    async with session_with(server, limits=Limits(connect_timeout=0.3), within=5) as client:
+        await client.subscribe_resource("a:b")
+        server.known.clear()
+        with pytest.raises(ConnectTimeout, match="did not take up a new session in time"):
+            await client.call_tool("x")
 
 
 async def test_a_subscription_that_cannot_be_restored_is_a_warning_and_the_call_continues() -> None:
@@ -420,12 +408,11 @@ async def test_a_subscription_that_cannot_be_restored_is_a_warning_and_the_call_
             return await super().__call__(request)
 
     server = Unwilling()
-    with anyio.fail_after(5):
-        async with connected(server) as client:
-            await client.set_log_level("debug")
-            server.known.clear()
-            assert (await client.call_tool("x")).content == []
-            (warning,) = client.warnings
+    async with session_with(server) as client:
+        await client.set_log_level("debug")
+        server.known.clear()
+        assert (await client.call_tool("x")).content == []
+        (warning,) = client.warnings
 
     assert "logging/setLevel could not be re-established: not that one" in warning
 
@@ -435,12 +422,11 @@ async def test_leaving_a_stream_does_not_cancel_so_a_notification_is_sent() -> N
     """In these revisions "disconnection SHOULD NOT be interpreted as the client cancelling its request"."""
     server = Forgetful()
 
-    with anyio.fail_after(5):
-        async with connected(server) as client:
-            server.gate = anyio.Event()
-            with pytest.raises(RequestTimeout):
-                await client.call_tool("x", timeout=0.05)
-            await anyio.wait_all_tasks_blocked()
+    async with session_with(server, within=5) as client:
+        server.gate = anyio.Event()
+        with pytest.raises(RequestTimeout):
+            await client.call_tool("x", timeout=0.05)
+        await anyio.wait_all_tasks_blocked()
 
     assert server.methods(since=2) == ["tools/call", "notifications/cancelled"]
 
@@ -458,12 +444,11 @@ async def test_an_answer_that_cannot_be_delivered_is_counted_and_ends_nothing() 
                 return httpx.Response(400)  # at a 500 it would be sent again
             return await super().__call__(request)
 
-    with anyio.fail_after(5):
-        async with connected(Deaf()) as client:
-            assert (await client.call_tool("x")).content == []
-            await anyio.wait_all_tasks_blocked()
+    async with session_with(Deaf()) as client:
+        assert (await client.call_tool("x")).content == []
+        await anyio.wait_all_tasks_blocked()
 
-            assert client.counters == {"undelivered messages": 1}
+        assert client.counters == {"undelivered messages": 1}
 
 
 async def test_middleware_of_the_new_handshake_cannot_wait_for_that() -> None:
@@ -475,9 +460,8 @@ async def test_middleware_of_the_new_handshake_cannot_wait_for_that() -> None:
             await clients[0].call_tool("token")
         return await call_next(request)
 
-    with anyio.fail_after(5):
-        async with connected(server, middleware=[token]) as client:
-            clients.append(client)
-            server.known.clear()
-            with pytest.raises(CallerError, match=r"^the client is connecting: "):
-                await client.call_tool("x")
+    async with session_with(server, middleware=[token]) as client:
+        clients.append(client)
+        server.known.clear()
+        with pytest.raises(CallerError, match=r"^the client is connecting: "):
+            await client.call_tool("x")

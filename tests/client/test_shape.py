@@ -21,6 +21,7 @@ import mcp_host
 from mcp_host import Client, Sampling, SamplingRequest, Stdio, StreamableHttp, always
 from mcp_host.middleware import AnyRequest, CallNext
 from mcp_host.types import CreateMessageResult, TextContent
+from tests.client.support import connected
 from tests.transports.children import python
 from tests.transports.http_peers import CHUNKED, EVENTS, JSON, Wire, event, head, serving
 
@@ -95,9 +96,8 @@ FIVE = {"messages read": 5, "messages written": 5, "results validated": 5}
 
 
 async def test_a_plain_call_over_a_pipe_starts_no_task_and_validates_its_result_once() -> None:
-    with anyio.fail_after(20):
-        async with Client(Stdio(python(ECHO))) as client:
-            seen = await plainly(client)
+    async with connected(Stdio(python(ECHO))) as client:
+        seen = await plainly(client)
 
     assert seen == FIVE
 
@@ -108,9 +108,8 @@ async def test_a_call_through_middleware_starts_no_task_either_and_validates_onc
     async def pass_on(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
         return await call_next(request)
 
-    with anyio.fail_after(20):
-        async with Client(Stdio(python(ECHO)), middleware=[pass_on]) as client:
-            seen = await plainly(client)
+    async with connected(Stdio(python(ECHO)), middleware=[pass_on]) as client:
+        seen = await plainly(client)
 
     assert seen == {**FIVE, "results validated": 10}
 
@@ -160,11 +159,10 @@ async def test_a_round_with_one_input_request_starts_no_task_either() -> None:
     async def model(request: SamplingRequest) -> CreateMessageResult:
         return request.reply("Paris")
 
-    with anyio.fail_after(20):
-        async with Client(
-            Stdio(python(ASK_FIRST, hands=False)), sampling=Sampling(with_tools=model, approve=always)
-        ) as client:
-            seen = await plainly(client)
+    async with connected(
+        Stdio(python(ASK_FIRST, hands=False)), sampling=Sampling(with_tools=model, approve=always)
+    ) as client:
+        seen = await plainly(client)
 
     # Validated are, for each call, the input request, the model's text and answer, and the result.
     assert seen == {"messages read": 10, "messages written": 10, "results validated": 20}
@@ -194,12 +192,11 @@ def traced() -> Iterator[tuple[set[str], set[tuple[str, str]]]]:
 
 async def test_a_plain_call_over_a_pipe_passes_few_files_and_functions() -> None:
     """Upper bounds: lower them when the path gets shorter. Trio's event loop has no callbacks, so it takes more."""
-    with anyio.fail_after(20):
-        async with Client(Stdio(python(ECHO))) as client:
-            for _ in range(2):
-                await client.call_tool("echo", {"words": "hello"})
-            with traced() as (files, functions):
-                await client.call_tool("echo", {"words": "hello"})
+    async with connected(Stdio(python(ECHO))) as client:
+        for _ in range(2):
+            await client.call_tool("echo", {"words": "hello"})
+        with traced() as (files, functions):
+            await client.call_tool("echo", {"words": "hello"})
 
     assert len(files) <= 11
     assert len(functions) <= (45 if sniffio.current_async_library() == "trio" else 39)

@@ -40,12 +40,11 @@ async def test_every_post_says_in_headers_what_a_gateway_looks_for() -> None:
         tools_call=EMPTY, resources_read={"contents": []}, prompts_get={"messages": []}, tools_list={"tools": []}
     )
 
-    with anyio.fail_after(5):
-        async with site.client() as client:
-            await client.list_tools()
-            await client.call_tool("grüß")
-            await client.read_resource("file:///a b")
-            await client.get_prompt("p")
+    async with site.connected() as client:
+        await client.list_tools()
+        await client.call_tool("grüß")
+        await client.read_resource("file:///a b")
+        await client.get_prompt("p")
 
     version = {"mcp-protocol-version": "2026-07-28"}
     assert [mirrored_headers(post) for post in site.posts] == [
@@ -60,11 +59,10 @@ async def test_every_post_says_in_headers_what_a_gateway_looks_for() -> None:
 async def test_annotated_parameters_are_repeated_in_headers_once_the_tool_is_listed() -> None:
     site = Site(tools_list={"tools": [MIRRORED]}, tools_call=EMPTY)
 
-    with anyio.fail_after(5):
-        async with site.client() as client:
-            await client.list_tools()
-            await client.call_tool("query", {"region": "Zürich", "deep": {"n": 42}})
-            await client.call_tool("query", {"region": None})
+    async with site.connected() as client:
+        await client.list_tools()
+        await client.call_tool("query", {"region": "Zürich", "deep": {"n": 42}})
+        await client.call_tool("query", {"region": None})
 
     with_both, without = (mirrored_headers(post) for post in site.posts[-2:])
     assert (with_both["mcp-param-region"], with_both["mcp-param-n"]) == ("=?base64?WsO8cmljaA==?=", "42")
@@ -74,11 +72,10 @@ async def test_annotated_parameters_are_repeated_in_headers_once_the_tool_is_lis
 async def test_an_argument_that_no_header_may_carry_is_refused_here() -> None:
     site = Site(tools_list={"tools": [MIRRORED]})
 
-    with anyio.fail_after(5):
-        async with site.client() as client:
-            await client.list_tools()
-            with pytest.raises(CallerError, match="header"):
-                await client.call_tool("query", {"deep": {"n": 2**53}})
+    async with site.connected() as client:
+        await client.list_tools()
+        with pytest.raises(CallerError, match="header"):
+            await client.call_tool("query", {"deep": {"n": 2**53}})
 
     assert site.methods() == ["server/discover", "tools/list"]
 
@@ -86,12 +83,11 @@ async def test_an_argument_that_no_header_may_carry_is_refused_here() -> None:
 async def test_a_tool_whose_annotations_are_invalid_is_left_out_with_one_warning() -> None:
     site = Site(tools_list={"tools": [BROKEN, PLAIN]})
 
-    with anyio.fail_after(5):
-        async with site.client() as client:
-            for _ in range(2):
-                assert [tool.name for tool in await client.list_tools()] == ["plain"]
+    async with site.connected() as client:
+        for _ in range(2):
+            assert [tool.name for tool in await client.list_tools()] == ["plain"]
 
-            (warning,) = client.warnings
+        (warning,) = client.warnings
     assert "'broken' is left out" in warning
 
 
@@ -102,9 +98,8 @@ async def test_a_call_that_lacks_headers_is_made_once_more_with_what_the_list_sa
         return refused(400, -32020)(message) if refusals.pop(0) else EMPTY
 
     site = Site(tools_list={"tools": [MIRRORED], "ttlMs": 60_000}, tools_call=call)
-    with anyio.fail_after(5):
-        async with site.client() as client:
-            await client.call_tool("query", {"region": "eu"})
+    async with site.connected() as client:
+        await client.call_tool("query", {"region": "eu"})
 
     assert site.methods() == ["server/discover", "tools/call", "tools/list", "tools/call"]
     assert site.posts[-1].headers["mcp-param-region"] == "eu"
@@ -119,10 +114,9 @@ async def test_a_list_that_is_fresh_is_asked_for_again_when_a_call_shows_that_it
         return refused(400, -32020)(message) if refusals.pop(0) else EMPTY
 
     site = Site(tools_list=lambda message: lists.pop(0), tools_call=call)
-    with anyio.fail_after(5):
-        async with site.client() as client:
-            await client.list_tools()
-            await client.call_tool("query", {"region": "eu"})
+    async with site.connected() as client:
+        await client.list_tools()
+        await client.call_tool("query", {"region": "eu"})
 
     assert site.posts[-1].headers["mcp-param-region"] == "eu"
 
@@ -130,10 +124,9 @@ async def test_a_list_that_is_fresh_is_asked_for_again_when_a_call_shows_that_it
 async def test_headers_that_stay_wrong_are_an_error_after_one_more_try() -> None:
     site = Site(tools_list={"tools": [MIRRORED]}, tools_call=refused(400, -32020))
 
-    with anyio.fail_after(5):
-        async with site.client() as client:
-            with pytest.raises(HeaderMismatch):
-                await client.call_tool("query", {"region": "eu"})
+    async with site.connected() as client:
+        with pytest.raises(HeaderMismatch):
+            await client.call_tool("query", {"region": "eu"})
 
     assert site.methods() == ["server/discover", "tools/call", "tools/list", "tools/call"]
 
@@ -166,10 +159,9 @@ async def test_errors_are_typed_under_any_http_status(
 ) -> None:
     site = Site(resources_read=answer)
 
-    with anyio.fail_after(5):
-        async with site.client() as client:
-            with pytest.raises(ServerError) as raised:
-                await client.read_resource("a:1")
+    async with site.connected() as client:
+        with pytest.raises(ServerError) as raised:
+            await client.read_resource("a:1")
 
     assert type(raised.value) is error
     assert {name: getattr(raised.value, name) for name in attributes} == attributes
@@ -195,10 +187,9 @@ async def test_a_server_that_is_not_modern_is_initialized(discover: object) -> N
     site = Site(server_discover=discover, initialize=handshake, tools_call=EMPTY)
     site._answers["notifications/initialized"] = httpx.Response(202)
 
-    with anyio.fail_after(5):
-        async with site.client(era_cache=EraCache()) as client:
-            await client.call_tool("x")
-            assert client.protocol_version == "2025-11-25"
+    async with site.connected(era_cache=EraCache()) as client:
+        await client.call_tool("x")
+        assert client.protocol_version == "2025-11-25"
 
     assert site.methods()[:3] == ["server/discover", "initialize", "notifications/initialized"]
 
@@ -332,12 +323,11 @@ async def test_the_cache_is_cleared_when_the_server_asks_for_credentials() -> No
         return {"contents": [], "ttlMs": 60_000} if status == 200 else httpx.Response(status)
 
     site = Site(resources_read=read)
-    with anyio.fail_after(5):
-        async with site.client() as client:
-            await client.read_resource("a:1")
-            with pytest.raises(Unauthorized):
-                await client.read_resource("a:2")
-            await client.read_resource("a:1")
+    async with site.connected() as client:
+        await client.read_resource("a:1")
+        with pytest.raises(Unauthorized):
+            await client.read_resource("a:2")
+        await client.read_resource("a:1")
 
     assert site.methods().count("resources/read") == 3
 
@@ -503,7 +493,6 @@ def rpc(method: str, params: dict[str, Any]) -> bytes:
 async def test_a_result_of_an_unknown_type_is_a_protocol_error() -> None:
     site = Site(tools_call={"resultType": "later"})
 
-    with anyio.fail_after(5):
-        async with site.client() as client:
-            with pytest.raises(ProtocolError, match="'later'"):
-                await client.call_tool("x")
+    async with site.connected() as client:
+        with pytest.raises(ProtocolError, match="'later'"):
+            await client.call_tool("x")

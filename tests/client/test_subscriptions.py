@@ -11,13 +11,13 @@ import httpx
 import pytest
 from anyio.lowlevel import checkpoint
 
-from mcp_host import Change, Client
+from mcp_host import Change
 from mcp_host.errors import CallerError, ConnectionClosed, McpError, RequestTimeout, ServerError
 from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import ResourceUpdatedNotification, ToolListChangedNotification
 from tests.client.sites import Site
-from tests.client.support import EMPTY
+from tests.client.support import EMPTY, connected
 
 CHANGING = {
     "tools": {"listChanged": True},
@@ -61,9 +61,8 @@ async def test_with_on_change_the_client_subscribes_to_the_lists_that_the_server
         await peer.notify_subscription(listen, "notifications/tools/list_changed")
 
     peer, heard = ScriptedPeer(script), Heard()
-    with anyio.fail_after(5):
-        async with Client(peer, on_change=heard):
-            assert await heard.count(1) == [ToolListChangedNotification()]
+    async with connected(peer, on_change=heard, within=5):
+        assert await heard.count(1) == [ToolListChangedNotification()]
 
     assert filters(peer) == [{"toolsListChanged": True}]
 
@@ -85,9 +84,8 @@ async def test_the_subscription_has_only_what_the_server_can_announce(
         await peer.reply(request, EMPTY)
 
     peer = ScriptedPeer(script)
-    with anyio.fail_after(5):
-        async with Client(peer, on_change=Heard()) as client:
-            await client.call_tool("x")
+    async with connected(peer, on_change=Heard(), within=5) as client:
+        await client.call_tool("x")
 
     assert filters(peer) == expected
 
@@ -98,9 +96,8 @@ async def test_without_on_change_no_stream_is_opened() -> None:
         await peer.reply(await peer.receive(), EMPTY)
 
     peer = ScriptedPeer(script)
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            await client.call_tool("x")
+    async with connected(peer, within=5) as client:
+        await client.call_tool("x")
 
     assert filters(peer) == []
 
@@ -126,14 +123,13 @@ async def test_a_resource_is_subscribed_to_when_the_server_agrees() -> None:
         await peer.acknowledge(third)
 
     peer, heard = ScriptedPeer(script), Heard()
-    with anyio.fail_after(5):
-        async with Client(peer, on_change=heard) as client:
-            await client.subscribe_resource("a:1")
-            changes = await heard.count(1)
-            await client.unsubscribe_resource("a:1")
-            assert left.is_set()
-            assert changes == [ResourceUpdatedNotification.from_wire(updated("a:1"))]
-            assert client.counters["notifications for nothing"] == 1
+    async with connected(peer, on_change=heard, within=5) as client:
+        await client.subscribe_resource("a:1")
+        changes = await heard.count(1)
+        await client.unsubscribe_resource("a:1")
+        assert left.is_set()
+        assert changes == [ResourceUpdatedNotification.from_wire(updated("a:1"))]
+        assert client.counters["notifications for nothing"] == 1
 
     assert filters(peer) == [ALL_LISTS, ALL_LISTS | {"resourceSubscriptions": ["a:1"]}, ALL_LISTS]
 
@@ -145,11 +141,10 @@ async def test_a_resource_that_was_unsubscribed_is_not_asked_for_with_the_next()
             await peer.acknowledge(await peer.receive(LISTEN))
 
     peer = ScriptedPeer(script)
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            await client.subscribe_resource("a:1")
-            await client.unsubscribe_resource("a:1")
-            await client.subscribe_resource("a:2")
+    async with connected(peer, within=5) as client:
+        await client.subscribe_resource("a:1")
+        await client.unsubscribe_resource("a:1")
+        await client.subscribe_resource("a:2")
 
     assert filters(peer) == [{"resourceSubscriptions": ["a:1"]}, {"resourceSubscriptions": ["a:2"]}]
 
@@ -161,10 +156,9 @@ async def test_a_stream_that_was_never_acknowledged_is_closed_when_the_next_is_o
         await peer.acknowledge(await peer.receive(LISTEN))
 
     peer = ScriptedPeer(script)
-    with anyio.fail_after(5):
-        async with Client(peer, on_change=Heard()) as client:
-            await client.subscribe_resource("a:1")
-            await anyio.wait_all_tasks_blocked()
+    async with connected(peer, on_change=Heard(), within=5) as client:
+        await client.subscribe_resource("a:1")
+        await anyio.wait_all_tasks_blocked()
 
     ids = [message["id"] for message in peer.received if message["method"] == LISTEN]
     cancelled = [message for message in peer.received if message["method"] == "notifications/cancelled"]
@@ -185,13 +179,12 @@ async def test_a_resource_can_be_unsubscribed_when_the_server_has_refused_to_go_
         await peer.acknowledge(await peer.receive(LISTEN))
 
     peer = ScriptedPeer(script)
-    with anyio.fail_after(60):
-        async with Client(peer) as client:
-            await client.subscribe_resource("a:1")
-            await refused.wait()
-            await anyio.wait_all_tasks_blocked()  # until the client knows
-            await client.unsubscribe_resource("a:1")
-            await client.subscribe_resource("a:2")
+    async with connected(peer, within=60) as client:
+        await client.subscribe_resource("a:1")
+        await refused.wait()
+        await anyio.wait_all_tasks_blocked()  # until the client knows
+        await client.unsubscribe_resource("a:1")
+        await client.subscribe_resource("a:2")
 
     a1 = {"resourceSubscriptions": ["a:1"]}
     assert filters(peer) == [a1, a1, {"resourceSubscriptions": ["a:2"]}]
@@ -203,10 +196,9 @@ async def test_unsubscribing_from_a_resource_without_a_subscription_changes_noth
         await peer.acknowledge(await peer.receive(LISTEN))
 
     peer = ScriptedPeer(script)
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            await client.subscribe_resource("a:1")
-            await client.unsubscribe_resource("a:2")
+    async with connected(peer, within=5) as client:
+        await client.subscribe_resource("a:1")
+        await client.unsubscribe_resource("a:2")
 
     assert filters(peer) == [{"resourceSubscriptions": ["a:1"]}]
 
@@ -230,16 +222,15 @@ async def test_a_subscription_that_fails_because_the_server_ends_is_not_restored
     for _ in range(20):
         lives = [ends, stays]
         peer = ScriptedPeer(script)
-        with anyio.fail_after(5):
-            async with Client(peer) as client:
-                try:
-                    await client.subscribe_resource("a:1")
-                    kept = ["a:1"]
-                except ConnectionClosed:
-                    kept = []
-                await anyio.wait_all_tasks_blocked()
-                await client.connect()
-                await client.subscribe_resource("a:2")
+        async with connected(peer, within=5) as client:
+            try:
+                await client.subscribe_resource("a:1")
+                kept = ["a:1"]
+            except ConnectionClosed:
+                kept = []
+            await anyio.wait_all_tasks_blocked()
+            await client.connect()
+            await client.subscribe_resource("a:2")
 
         assert filters(peer)[-1] == {"resourceSubscriptions": [*kept, "a:2"]}
 
@@ -264,10 +255,9 @@ async def test_a_change_on_a_stream_that_was_just_replaced_is_not_reported() -> 
         await peer.notify_subscription(second, "notifications/resources/updated", {"uri": "a:2"})
 
     heard = Heard()
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), on_change=heard) as client:
-            await client.subscribe_resource("a:1")
-            assert await heard.count(1) == [ResourceUpdatedNotification.from_wire(updated("a:2"))]
+    async with connected(ScriptedPeer(script), on_change=heard, within=5) as client:
+        await client.subscribe_resource("a:1")
+        assert await heard.count(1) == [ResourceUpdatedNotification.from_wire(updated("a:2"))]
 
 
 async def test_a_change_has_its_metadata_without_the_id_of_the_subscription() -> None:
@@ -279,9 +269,8 @@ async def test_a_change_has_its_metadata_without_the_id_of_the_subscription() ->
         await peer.notify("notifications/tools/list_changed", {"_meta": meta})
 
     heard = Heard()
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), on_change=heard):
-            [change] = await heard.count(1)
+    async with connected(ScriptedPeer(script), on_change=heard, within=5):
+        [change] = await heard.count(1)
 
     assert change.to_wire() == {
         "jsonrpc": "2.0",
@@ -302,9 +291,8 @@ async def test_a_stream_that_fails_by_http_for_now_is_opened_again() -> None:
         return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "error": error})
 
     site = Site(subscriptions_listen=listen)
-    with anyio.fail_after(60):
-        async with site.client(on_change=Heard()):
-            await opened.wait()
+    async with site.connected(on_change=Heard(), within=60):
+        await opened.wait()
 
     assert site.methods() == ["server/discover", LISTEN, LISTEN, LISTEN]
 
@@ -352,16 +340,15 @@ async def test_a_stream_that_a_client_may_no_longer_have_is_opened_again_when_a_
 ) -> None:
     calls = iter([httpx.Response(status)])
     site = Site(subscriptions_listen=listens(200, status, 200, 404), tools_call=lambda message: next(calls, EMPTY))
-    with anyio.fail_after(6000):
-        async with site.client(on_change=Heard(), auth=auth) as client:
-            await anyio.sleep(200)
-            assert client.warnings == [f"http://server.test/mcp: changes are missed until a request succeeds: {why}"]
-            with pytest.raises(McpError):
-                await client.call_tool("x")
-            await anyio.sleep(200)
-            assert site.methods().count(LISTEN) == 2
+    async with site.connected(on_change=Heard(), auth=auth, within=6000) as client:
+        await anyio.sleep(200)
+        assert client.warnings == [f"http://server.test/mcp: changes are missed until a request succeeds: {why}"]
+        with pytest.raises(McpError):
             await client.call_tool("x")
-            await anyio.sleep(200)
+        await anyio.sleep(200)
+        assert site.methods().count(LISTEN) == 2
+        await client.call_tool("x")
+        await anyio.sleep(200)
 
     assert site.methods().count(LISTEN) == 4
 
@@ -371,10 +358,9 @@ async def test_a_stream_that_a_client_may_not_have_is_not_asked_for_again(
     status: int, auth: httpx.Auth | None, why: str
 ) -> None:
     site = Site(subscriptions_listen=listens(status), tools_call=EMPTY)
-    with anyio.fail_after(6000):
-        async with site.client(on_change=Heard(), auth=auth) as client:
-            await client.call_tool("x")
-            await anyio.sleep(200)
+    async with site.connected(on_change=Heard(), auth=auth, within=6000) as client:
+        await client.call_tool("x")
+        await anyio.sleep(200)
 
     assert site.methods() == ["server/discover", LISTEN, "tools/call"]
     assert client.warnings == [f"http://server.test/mcp refuses the subscription to changes: {why}"]
@@ -385,11 +371,10 @@ async def test_a_stream_that_a_client_may_no_longer_have_is_given_up_in_the_end(
     status: int, auth: httpx.Auth | None, why: str
 ) -> None:
     site = Site(subscriptions_listen=listens(200, status), tools_call=EMPTY)
-    with anyio.fail_after(6000):
-        async with site.client(on_change=Heard(), auth=auth) as client:
-            for _ in range(20):
-                await anyio.sleep(200)
-                await client.call_tool("x")
+    async with site.connected(on_change=Heard(), auth=auth, within=6000) as client:
+        for _ in range(20):
+            await anyio.sleep(200)
+            await client.call_tool("x")
 
     assert site.methods().count(LISTEN) == 11
     assert client.warnings[-1] == f"http://server.test/mcp refuses the subscription to changes: {why}"
@@ -400,10 +385,9 @@ async def test_a_resource_that_a_client_may_not_subscribe_to_is_an_error_and_the
     status: int, auth: httpx.Auth | None, why: str
 ) -> None:
     site = Site(subscriptions_listen=listens(status))
-    with anyio.fail_after(6000):
-        async with site.client(auth=auth) as client:
-            with pytest.raises(McpError, match=why):
-                await client.subscribe_resource("a:1")
+    async with site.connected(auth=auth, within=6000) as client:
+        with pytest.raises(McpError, match=why):
+            await client.subscribe_resource("a:1")
 
     assert site.methods() == ["server/discover", LISTEN]
 
@@ -430,11 +414,10 @@ async def test_a_subscription_that_the_server_does_not_grant_is_an_error(
         await answer(peer, await peer.receive(LISTEN))
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script)) as client:
-            with pytest.raises(error):
-                await client.subscribe_resource("a:1", timeout=0.1)
-            await client.call_tool("x")
+    async with connected(ScriptedPeer(script), within=5) as client:
+        with pytest.raises(error):
+            await client.subscribe_resource("a:1", timeout=0.1)
+        await client.call_tool("x")
 
 
 @pytest.mark.parametrize(
@@ -458,9 +441,8 @@ async def test_a_stream_that_the_server_ends_is_opened_again(
         await peer.notify_subscription(listen, "notifications/tools/list_changed")
 
     peer, heard = ScriptedPeer(script), Heard()
-    with anyio.fail_after(5):
-        async with Client(peer, on_change=heard):
-            await heard.count(1)
+    async with connected(peer, on_change=heard, within=5):
+        await heard.count(1)
 
     assert filters(peer) == [ALL_LISTS, ALL_LISTS]
 
@@ -473,9 +455,8 @@ async def test_a_server_that_sends_no_requests_cancels_no_call_of_ours_either() 
             await peer.notify("notifications/cancelled", {"requestId": id})
         await peer.reply(call, EMPTY)
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script)) as client:
-            await client.call_tool("x")
+    async with connected(ScriptedPeer(script), within=5) as client:
+        await client.call_tool("x")
 
 
 async def test_a_stream_that_fails_ten_times_in_a_row_is_one_warning_and_opened_again() -> None:
@@ -492,12 +473,11 @@ async def test_a_stream_that_fails_ten_times_in_a_row_is_one_warning_and_opened_
         thirteenth.set()
 
     tenth, looked, thirteenth = anyio.Event(), anyio.Event(), anyio.Event()
-    with anyio.fail_after(300):
-        async with Client(ScriptedPeer(script, name="moody"), on_change=Heard()) as client:
-            await tenth.wait()
-            after_nine = client.warnings
-            looked.set()
-            await thirteenth.wait()
+    async with connected(ScriptedPeer(script, name="moody"), on_change=Heard(), within=300) as client:
+        await tenth.wait()
+        after_nine = client.warnings
+        looked.set()
+        await thirteenth.wait()
 
     assert after_nine == []
     assert client.warnings == ["moody: the stream of changes keeps failing: changes are missed"]
@@ -509,10 +489,9 @@ async def test_a_server_without_subscriptions_can_be_called() -> None:
         await peer.reply_error(await peer.receive(LISTEN), -32601, "Method not found")
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script, name="quiet"), on_change=Heard()) as client:
-            await client.call_tool("x")
-            assert client.warnings == ["quiet refuses the subscription to changes: Method not found (-32601)"]
+    async with connected(ScriptedPeer(script, name="quiet"), on_change=Heard(), within=5) as client:
+        await client.call_tool("x")
+        assert client.warnings == ["quiet refuses the subscription to changes: Method not found (-32601)"]
 
 
 @pytest.mark.fake_clock
@@ -524,10 +503,9 @@ async def test_the_clock_of_a_subscription_never_runs_out() -> None:
         await peer.acknowledge(await peer.receive(LISTEN))
 
     peer = ScriptedPeer(script)
-    with anyio.fail_after(5):
-        async with Client(peer, on_change=Heard(), limits=Limits(idle_timeout=0.05, timeout=0.05)) as client:
-            with pytest.raises(RequestTimeout):
-                await client.list_tools()
+    async with connected(peer, on_change=Heard(), limits=Limits(idle_timeout=0.05, timeout=0.05), within=5) as client:
+        with pytest.raises(RequestTimeout):
+            await client.list_tools()
 
     assert len(filters(peer)) == 1
 
@@ -551,12 +529,11 @@ async def test_with_on_log_every_request_has_the_log_level(level: Any, asked: st
         logged.set()
 
     peer = ScriptedPeer(script)
-    with anyio.fail_after(5):
-        async with Client(peer, on_log=on_log) as client:
-            if level is not None:
-                await client.set_log_level(level)
-            await client.call_tool("x")
-            await logged.wait()
+    async with connected(peer, on_log=on_log, within=5) as client:
+        if level is not None:
+            await client.set_log_level(level)
+        await client.call_tool("x")
+        await logged.wait()
 
     assert logs == ["oh"]
     assert peer.received[-1]["params"]["_meta"]["io.modelcontextprotocol/logLevel"] == asked
@@ -568,9 +545,8 @@ async def test_without_on_log_no_request_has_a_log_level() -> None:
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
     peer = ScriptedPeer(script)
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            await client.call_tool("x")
+    async with connected(peer, within=5) as client:
+        await client.call_tool("x")
 
     assert "io.modelcontextprotocol/logLevel" not in peer.received[-1]["params"]["_meta"]
 
@@ -583,13 +559,12 @@ async def test_notifications_that_a_revision_does_not_have_are_not_sent() -> Non
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
     peer = ScriptedPeer(script)
-    with anyio.fail_after(5):
-        async with Client(peer, roots=[]) as client:
-            with pytest.raises(CallerError, match="2026-07-28 has no ping"):
-                await client.ping()
-            await client.set_roots(["/srv"])
-            await client.set_log_level("error")
-            await client.call_tool("x")
+    async with connected(peer, roots=[], within=5) as client:
+        with pytest.raises(CallerError, match="2026-07-28 has no ping"):
+            await client.ping()
+        await client.set_roots(["/srv"])
+        await client.set_log_level("error")
+        await client.call_tool("x")
 
     assert [message["method"] for message in peer.received] == ["server/discover", "tools/call", "tools/call"]
     assert peer.received[-1]["params"]["inputResponses"] == {"r": {"roots": [{"uri": "file:///srv"}]}}
@@ -600,9 +575,8 @@ async def test_a_feature_that_was_not_advertised_is_requested_from_a_modern_serv
         await peer.answer_discover(capabilities={})
         await peer.reply(await peer.receive("prompts/list"), {"prompts": []})
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script)) as client:
-            assert await client.list_prompts() == []
+    async with connected(ScriptedPeer(script), within=5) as client:
+        assert await client.list_prompts() == []
 
 
 @pytest.mark.fake_clock
@@ -615,8 +589,7 @@ async def test_an_abandoned_call_without_its_own_stream_sends_a_cancelled_notifi
         assert (await peer.receive("notifications/cancelled"))["params"] == {"requestId": call["id"]}
         cancelled.set()
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script)) as client:
-            with pytest.raises(RequestTimeout):
-                await client.call_tool("x", timeout=0.05)
-            await cancelled.wait()
+    async with connected(ScriptedPeer(script), within=5) as client:
+        with pytest.raises(RequestTimeout):
+            await client.call_tool("x", timeout=0.05)
+        await cancelled.wait()

@@ -15,7 +15,7 @@ from mcp_host.limits import Limits
 from mcp_host.session.call import CallTimeouts
 from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import CreateMessageResult, ElicitResult
-from tests.client.support import EMPTY, QUESTION, Era
+from tests.client.support import EMPTY, QUESTION, Era, connected
 from tests.clock import advance
 
 
@@ -242,13 +242,13 @@ async def test_a_form_and_a_model_may_take_longer_than_the_call_they_belong_to(
         return request.decline()
 
     clocks: dict[str, Any] = {clock: 0.6}
-    with anyio.fail_after(10):
-        async with Client(
-            asking(version, asks).in_process(),
-            sampling=Sampling(with_tools=think, approve=always),
-            elicitation=Elicitation(form=fill_in),
-        ) as client:
-            assert (await client.call_tool("ask", **clocks)).text == "done"
+    async with connected(
+        asking(version, asks).in_process(),
+        sampling=Sampling(with_tools=think, approve=always),
+        elicitation=Elicitation(form=fill_in),
+        within=10,
+    ) as client:
+        assert (await client.call_tool("ask", **clocks)).text == "done"
 
 
 @pytest.mark.fake_clock
@@ -295,14 +295,14 @@ async def test_two_handlers_at_once_for_one_call_stop_its_clocks_once_and_until_
         await anyio.sleep(takes.pop())
         return request.reply("Paris")
 
-    with anyio.fail_after(10):
-        async with Client(
-            ScriptedPeer(script),
-            era="legacy",
-            sampling=Sampling(with_tools=think, approve=always),
-            limits=Limits(timeout=0.6),
-        ) as client:
-            await client.call_tool("x")
+    async with connected(
+        ScriptedPeer(script),
+        era="legacy",
+        sampling=Sampling(with_tools=think, approve=always),
+        limits=Limits(timeout=0.6),
+        within=10,
+    ) as client:
+        await client.call_tool("x")
 
     assert takes == []
 
@@ -327,18 +327,18 @@ async def test_a_request_of_the_server_while_connecting_pauses_the_connect_timeo
         return request.reply("Paris")
 
     first, answers = [True], list[dict[str, Any]]()
-    with anyio.fail_after(10):
-        async with Client(
-            ScriptedPeer(script),
-            era="legacy",
-            sampling=Sampling(with_tools=think, approve=always),
-            limits=Limits(connect_timeout=0.8),
-        ) as client:
-            await client.subscribe_resource("a:1")
-            while client.connected:
-                await anyio.wait_all_tasks_blocked()
-            await client.connect()
-            assert client.warnings == []
+    async with connected(
+        ScriptedPeer(script),
+        era="legacy",
+        sampling=Sampling(with_tools=think, approve=always),
+        limits=Limits(connect_timeout=0.8),
+        within=10,
+    ) as client:
+        await client.subscribe_resource("a:1")
+        while client.connected:
+            await anyio.wait_all_tasks_blocked()
+        await client.connect()
+        assert client.warnings == []
 
     assert [answer["result"]["content"]["text"] for answer in answers] == ["Paris"]
 
@@ -349,11 +349,10 @@ async def test_a_call_with_a_timeout_of_zero_is_not_sent_and_has_not_run(era: Er
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
     peer = ScriptedPeer(script)
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            with pytest.raises(RequestTimeout, match=r"^tools/call: took longer than 0 s \(timeout\)$") as caught:
-                await client.call_tool("late", timeout=0)
-            await client.call_tool("in time")
+    async with connected(peer) as client:
+        with pytest.raises(RequestTimeout, match=r"^tools/call: took longer than 0 s \(timeout\)$") as caught:
+            await client.call_tool("late", timeout=0)
+        await client.call_tool("in time")
 
     assert caught.value.may_have_run is False
     said = [message["params"] for message in era.said_to(peer)]
@@ -374,10 +373,11 @@ async def test_a_later_round_that_no_time_is_left_for_is_not_sent_and_the_beginn
 
     peer = ScriptedPeer(script)
     limits = Limits(input_timeout=0)
-    with anyio.fail_after(60 + 5):
-        async with Client(peer, sampling=Sampling(with_tools=slow, approve=always), limits=limits) as client:
-            with pytest.raises(RequestTimeout) as caught:
-                await client.call_tool("x", timeout=60)
+    async with connected(
+        peer, sampling=Sampling(with_tools=slow, approve=always), limits=limits, within=60 + 5
+    ) as client:
+        with pytest.raises(RequestTimeout) as caught:
+            await client.call_tool("x", timeout=60)
 
     assert caught.value.may_have_run is True
     assert [message["method"] for message in peer.received].count("tools/call") == 1

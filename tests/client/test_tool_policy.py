@@ -15,7 +15,7 @@ from mcp_host.errors import CallerError, InvalidToolOutput, RequestTimeout, Serv
 from mcp_host.testing import ScriptedPeer, Server
 from mcp_host.types import CallToolResult, ElicitResult, Tool
 from tests.client.sites import MIRRORED, Site
-from tests.client.support import HANDSHAKE, Era
+from tests.client.support import HANDSHAKE, Era, connected
 
 OUTPUT = {"type": "object", "properties": {"celsius": {"type": "number"}}, "required": ["celsius"]}
 COLD: dict[str, Any] = {"content": [], "structuredContent": {"celsius": "cold"}}
@@ -60,10 +60,9 @@ async def names(client: Client) -> list[str]:
 async def weather(era: Era, policy: ToolPolicy, result: dict[str, Any]) -> tuple[CallToolResult, list[str]]:
     """The result of a listed tool with an outputSchema, and the client's warnings without the server's name."""
     peer = offering(era, tool("weather", outputSchema=OUTPUT), result=result)
-    with anyio.fail_after(20):
-        async with Client(peer, tools=policy) as client:
-            await client.list_tools()
-            return await client.call_tool("weather"), [line.partition(": ")[2] for line in client.warnings]
+    async with connected(peer, tools=policy) as client:
+        await client.list_tools()
+        return await client.call_tool("weather"), [line.partition(": ")[2] for line in client.warnings]
 
 
 async def test_a_mismatch_is_an_error_by_default(era: Era) -> None:
@@ -137,11 +136,10 @@ async def test_a_function_that_does_not_return_ends_with_the_timeout_of_the_call
         await anyio.sleep_forever()
 
     peer = offering(HANDSHAKE, tool("weather"), result=COLD)
-    with anyio.fail_after(60):
-        async with Client(peer, tools=ToolPolicy(output=check)) as client:
-            await client.list_tools()
-            with pytest.raises(InvalidToolOutput, match="'weather' could not be checked within the call's timeout"):
-                await client.call_tool("weather", timeout=5)
+    async with connected(peer, tools=ToolPolicy(output=check), within=60) as client:
+        await client.list_tools()
+        with pytest.raises(InvalidToolOutput, match="'weather' could not be checked within the call's timeout"):
+            await client.call_tool("weather", timeout=5)
 
 
 # Allowed tools
@@ -149,24 +147,22 @@ async def test_a_function_that_does_not_return_ends_with_the_timeout_of_the_call
 
 async def test_tools_that_are_not_allowed_are_neither_listed_nor_called(era: Era) -> None:
     peer = offering(era, tool("read"), tool("delete"))
-    with anyio.fail_after(20):
-        async with Client(peer, tools=ToolPolicy(allow={"read"})) as client:
-            listed = await names(client)
-            result = await client.call_tool("read")
-            with pytest.raises(CallerError, match=r"^ToolPolicy lets no tool 'delete' of this server through$"):
-                await client.call_tool("delete")
+    async with connected(peer, tools=ToolPolicy(allow={"read"})) as client:
+        listed = await names(client)
+        result = await client.call_tool("read")
+        with pytest.raises(CallerError, match=r"^ToolPolicy lets no tool 'delete' of this server through$"):
+            await client.call_tool("delete")
 
-            assert client.warnings == []
+        assert client.warnings == []
     assert (listed, result.text, called(era, peer)) == (["read"], "read", ["read"])
 
 
 async def test_names_decide_without_a_listing(era: Era) -> None:
     peer = offering(era)
-    with anyio.fail_after(20):
-        async with Client(peer, tools=ToolPolicy(allow=["read"])) as client:
-            result = await client.call_tool("read")
-            with pytest.raises(CallerError, match="lets no tool 'delete'"):
-                await client.call_tool("delete")
+    async with connected(peer, tools=ToolPolicy(allow=["read"])) as client:
+        result = await client.call_tool("read")
+        with pytest.raises(CallerError, match="lets no tool 'delete'"):
+            await client.call_tool("delete")
 
     assert (result.text, methods(era, peer)) == ("read", ["tools/call"])
 
@@ -177,25 +173,23 @@ async def test_a_function_decides_by_the_definition_which_the_first_call_lists(e
     def harmless(tool: Tool) -> bool:
         return tool.annotations is not None and tool.annotations.read_only_hint is True
 
-    with anyio.fail_after(20):
-        async with Client(peer, tools=ToolPolicy(allow=harmless)) as client:
-            for name in ("delete", "unheard of"):
-                with pytest.raises(CallerError, match=f"lets no tool '{name}'"):
-                    await client.call_tool(name)
-            result = await client.call_tool("read")
+    async with connected(peer, tools=ToolPolicy(allow=harmless)) as client:
+        for name in ("delete", "unheard of"):
+            with pytest.raises(CallerError, match=f"lets no tool '{name}'"):
+                await client.call_tool(name)
+        result = await client.call_tool("read")
 
     assert (result.text, methods(era, peer)) == ("read", ["tools/list", "tools/call"])
 
 
 async def test_calls_wait_for_one_listing_together(era: Era) -> None:
     peer = offering(era, tool("a"), tool("b"))
-    with anyio.fail_after(20):
-        async with (
-            Client(peer, tools=ToolPolicy(allow=lambda tool: True)) as client,
-            anyio.create_task_group() as tasks,
-        ):
-            for name in ("a", "b", "a"):
-                tasks.start_soon(client.call_tool, name)
+    async with (
+        connected(peer, tools=ToolPolicy(allow=lambda tool: True)) as client,
+        anyio.create_task_group() as tasks,
+    ):
+        for name in ("a", "b", "a"):
+            tasks.start_soon(client.call_tool, name)
 
     assert sorted(methods(era, peer)) == ["tools/call"] * 3 + ["tools/list"]
 
@@ -207,11 +201,10 @@ async def test_a_listing_that_fails_fails_the_call_that_needs_it(era: Era) -> No
             await peer.reply_error(await peer.receive("tools/list"), -32603, "no")
 
     peer = ScriptedPeer(script)
-    with anyio.fail_after(20):
-        async with Client(peer, tools=ToolPolicy(allow=lambda tool: True)) as client:
-            for _ in range(2):
-                with pytest.raises(ServerError, match="no"):
-                    await client.call_tool("a")
+    async with connected(peer, tools=ToolPolicy(allow=lambda tool: True)) as client:
+        for _ in range(2):
+            with pytest.raises(ServerError, match="no"):
+                await client.call_tool("a")
 
     assert methods(era, peer) == ["tools/list", "tools/list"]
 
@@ -219,16 +212,15 @@ async def test_a_listing_that_fails_fails_the_call_that_needs_it(era: Era) -> No
 @pytest.mark.fake_clock
 async def test_a_call_that_waits_for_the_listing_of_another_ends_with_its_own_timeout() -> None:
     peer = ScriptedPeer(HANDSHAKE.open)  # which never lists
-    with anyio.fail_after(60):
-        async with (
-            Client(peer, tools=ToolPolicy(allow=lambda tool: True)) as client,
-            anyio.create_task_group() as tasks,
-        ):
-            tasks.start_soon(client.call_tool, "a")
-            await anyio.wait_all_tasks_blocked()
-            with pytest.raises(RequestTimeout, match="took longer than 5 s"):
-                await client.call_tool("a", timeout=5)
-            tasks.cancel_scope.cancel()
+    async with (
+        connected(peer, tools=ToolPolicy(allow=lambda tool: True), within=60) as client,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(client.call_tool, "a")
+        await anyio.wait_all_tasks_blocked()
+        with pytest.raises(RequestTimeout, match="took longer than 5 s"):
+            await client.call_tool("a", timeout=5)
+        tasks.cancel_scope.cancel()
 
 
 async def test_a_call_whose_session_was_lost_is_repeated_where_names_decide() -> None:
@@ -261,12 +253,11 @@ async def test_a_new_connection_lists_again(era: Era) -> None:
 
 async def test_a_renamed_tool_is_listed_and_called_by_its_new_name(era: Era) -> None:
     peer = offering(era, tool("search", description="Searches."), tool("read"))
-    with anyio.fail_after(20):
-        async with Client(peer, tools=ToolPolicy(rename={"search": "web_search"})) as client:
-            listed = await client.list_tools()
-            results = [(await client.call_tool(name, {"q": 1})).text for name in ("web_search", "read")]
-            with pytest.raises(CallerError, match="lets no tool 'search'"):
-                await client.call_tool("search")
+    async with connected(peer, tools=ToolPolicy(rename={"search": "web_search"})) as client:
+        listed = await client.list_tools()
+        results = [(await client.call_tool(name, {"q": 1})).text for name in ("web_search", "read")]
+        with pytest.raises(CallerError, match="lets no tool 'search'"):
+            await client.call_tool("search")
 
     assert [(each.name, each.description) for each in listed] == [("web_search", "Searches."), ("read", None)]
     assert results == ["search", "read"]
@@ -275,19 +266,17 @@ async def test_a_renamed_tool_is_listed_and_called_by_its_new_name(era: Era) -> 
 
 async def test_a_call_by_a_new_name_lists_first(era: Era) -> None:
     peer = offering(era, tool("search"))
-    with anyio.fail_after(20):
-        async with Client(peer, tools=ToolPolicy(rename=lambda name: f"github_{name}")) as client:
-            result = await client.call_tool("github_search")
+    async with connected(peer, tools=ToolPolicy(rename=lambda name: f"github_{name}")) as client:
+        result = await client.call_tool("github_search")
 
     assert (result.text, methods(era, peer)) == ("search", ["tools/list", "tools/call"])
 
 
 async def test_names_that_are_exchanged_each_reach_the_other_tool(era: Era) -> None:
     peer = offering(era, tool("a"), tool("b"))
-    with anyio.fail_after(20):
-        async with Client(peer, tools=ToolPolicy(rename={"a": "b", "b": "a"})) as client:
-            assert await names(client) == ["b", "a"]
-            assert [(await client.call_tool(name)).text for name in ("a", "b")] == ["b", "a"]
+    async with connected(peer, tools=ToolPolicy(rename={"a": "b", "b": "a"})) as client:
+        assert await names(client) == ["b", "a"]
+        assert [(await client.call_tool(name)).text for name in ("a", "b")] == ["b", "a"]
 
 
 @pytest.mark.parametrize("rename", [{"a": "b"}, lambda name: "b" if name == "a" else name], ids=["mapping", "function"])
@@ -295,44 +284,40 @@ async def test_tools_whose_new_names_clash_are_all_left_out_and_say_why(
     era: Era, rename: dict[str, str] | Callable[[str], str]
 ) -> None:
     peer = offering(era, tool("a"), tool("b"), tool("c"))
-    with anyio.fail_after(20):
-        async with Client(peer, tools=ToolPolicy(rename=rename)) as client:
-            for _ in range(2):
-                assert await names(client) == ["c"]
-            with pytest.raises(CallerError, match=r"'b' is left out: ToolPolicy.rename gives .* the same name 'b'$"):
-                await client.call_tool("b")
+    async with connected(peer, tools=ToolPolicy(rename=rename)) as client:
+        for _ in range(2):
+            assert await names(client) == ["c"]
+        with pytest.raises(CallerError, match=r"'b' is left out: ToolPolicy.rename gives .* the same name 'b'$"):
+            await client.call_tool("b")
 
-            assert [line.partition(": ")[2] for line in client.warnings] == [
-                "the tool 'a' is left out: ToolPolicy.rename gives 'b' the same name 'b'",
-                "the tool 'b' is left out: ToolPolicy.rename gives 'a' the same name 'b'",
-            ]
+        assert [line.partition(": ")[2] for line in client.warnings] == [
+            "the tool 'a' is left out: ToolPolicy.rename gives 'b' the same name 'b'",
+            "the tool 'b' is left out: ToolPolicy.rename gives 'a' the same name 'b'",
+        ]
     assert called(era, peer) == []
 
 
 async def test_a_tool_that_is_not_allowed_clashes_with_none() -> None:
     peer = offering(HANDSHAKE, tool("a"), tool("b"))
-    with anyio.fail_after(20):
-        async with Client(peer, tools=ToolPolicy(allow={"a"}, rename=lambda name: "it")) as client:
-            assert await names(client) == ["it"]
-            assert (await client.call_tool("it")).text == "a"
+    async with connected(peer, tools=ToolPolicy(allow={"a"}, rename=lambda name: "it")) as client:
+        assert await names(client) == ["it"]
+        assert (await client.call_tool("it")).text == "a"
 
 
 async def test_errors_about_a_renamed_tool_have_the_name_that_the_application_uses(era: Era) -> None:
     listed = [tool("weather", outputSchema=OUTPUT), tool("long", execution={"taskSupport": "required"})]
     peer = offering(era, *listed, result=COLD)
-    with anyio.fail_after(20):
-        async with Client(peer, tools=ToolPolicy(rename=lambda name: f"my_{name}")) as client:
-            with pytest.raises(InvalidToolOutput, match="the result of 'my_weather' is not as listed"):
-                await client.call_tool("my_weather")
-            with pytest.raises(CallerError, match="the tool 'my_long' runs only as a task"):
-                await client.call_tool("my_long")
+    async with connected(peer, tools=ToolPolicy(rename=lambda name: f"my_{name}")) as client:
+        with pytest.raises(InvalidToolOutput, match="the result of 'my_weather' is not as listed"):
+            await client.call_tool("my_weather")
+        with pytest.raises(CallerError, match="the tool 'my_long' runs only as a task"):
+            await client.call_tool("my_long")
 
 
 async def test_a_renamed_tool_has_the_headers_of_its_annotations_and_the_name_of_the_server() -> None:
     site = Site(tools_list={"tools": [MIRRORED]}, tools_call={"content": []})
-    with anyio.fail_after(20):
-        async with site.client(tools=ToolPolicy(rename=lambda name: f"db_{name}")) as client:
-            await client.call_tool("db_query", {"region": "eu"})
+    async with site.connected(tools=ToolPolicy(rename=lambda name: f"db_{name}")) as client:
+        await client.call_tool("db_query", {"region": "eu"})
 
     post = site.posts[-1]
     assert json.loads(post.content)["params"]["name"] == "query"
@@ -360,9 +345,8 @@ async def test_a_handler_of_a_renamed_tool_hears_the_name_that_the_server_knows(
         await peer.reply(call, {"content": []})
 
     policy = ToolPolicy(rename=lambda name: f"my_{name}")
-    with anyio.fail_after(20):
-        async with Client(ScriptedPeer(script), tools=policy, elicitation=Elicitation(form=decline)) as client:
-            await client.call_tool("my_ask")
+    async with connected(ScriptedPeer(script), tools=policy, elicitation=Elicitation(form=decline)) as client:
+        await client.call_tool("my_ask")
 
     assert outer == ["ask"]
 
@@ -432,10 +416,9 @@ def test_a_client_takes_a_policy_and_nothing_else(wrong: Any) -> None:
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")  # it is the mistake that is tested
 async def test_a_function_that_decides_nothing_lets_nothing_through(policy: ToolPolicy, says: str) -> None:
     peer = offering(HANDSHAKE, tool("a"))
-    with anyio.fail_after(20):
-        async with Client(peer, tools=policy) as client:
-            for _ in range(2):
-                with pytest.raises(TypeError, match=f"^{says}$"):
-                    await client.call_tool("a")
+    async with connected(peer, tools=policy) as client:
+        for _ in range(2):
+            with pytest.raises(TypeError, match=f"^{says}$"):
+                await client.call_tool("a")
 
     assert called(HANDSHAKE, peer) == []

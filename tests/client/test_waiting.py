@@ -11,7 +11,7 @@ from mcp_host import Change, Client
 from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
 from tests.client.rounds import DONE, answering, wants
-from tests.client.support import EMPTY, INFO, TOOLS
+from tests.client.support import EMPTY, INFO, TOOLS, connected
 
 pytestmark = pytest.mark.fake_clock
 
@@ -95,9 +95,8 @@ async def test_after_a_hundred_warnings_only_each_power_of_two_is_logged(caplog:
         await peer.answer_initialize(capabilities=TOOLS)
         await peer.reply(await peer.receive("tools/list"), {"tools": tools})
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), era="legacy") as client:
-            assert await client.list_tools() == []
+    async with connected(ScriptedPeer(script), era="legacy", within=5) as client:
+        assert await client.list_tools() == []
 
     logged = [record.getMessage() for record in caplog.records if record.name == "mcp_host.session.state"]
     assert len(client.warnings) == 100
