@@ -14,11 +14,12 @@ INTRODUCTION = """\
 What broke other clients of the Model Context Protocol, and the tests that show what this one does instead.
 The rows come from the public issue trackers of the official SDKs and of hosts, from the specification's pages on security,
 and from servers written to misbehave.
-Every test runs on asyncio and on trio, against a raw server: a real process, or a socket, without any SDK.
-It has to end in time, and to leave no task, no process and no file descriptor.
+Each is tested once, beside the other tests of the code that it concerns.
+`tests/faults` has those that need a real process or a socket: there a raw server, without any SDK, misbehaves,
+and each test has to end in time and to leave no task, no process and no file descriptor.
 `make test` prints this table with what came of each row.
 
-<!-- Written by docs/faults.py from tests/faults. Change those, then run docs/reference.py again. -->"""
+<!-- Written by docs/faults.py from the catalogue in tests/faults and the marks of the tests. Change those, then run docs/reference.py again. -->"""
 
 
 def page() -> str:
@@ -45,4 +46,4 @@ def named(tests: list[str]) -> Iterator[str]:
     """Each test as a sentence, which links to its file."""
     for test in tests:
         file, _, name = test.partition("::")
-        yield f"[{name.removeprefix('test_').replace('_', ' ')}](../tests/faults/{file})"
+        yield f"[{name.removeprefix('test_').replace('_', ' ')}](../tests/{file})"

@@ -1,4 +1,4 @@
-"""The catalogue: every fault that broke a peer, and why some of them have no test here."""
+"""The catalogue: every fault that broke a peer, and why some of them have no test."""
 
 from __future__ import annotations
 
@@ -276,4 +276,4 @@ ROWS = {
 
 
 UNTESTED: dict[str, str] = {}
-"""The rows that no test here is about, and why."""
+"""The rows that no test is about, and why."""

@@ -42,6 +42,7 @@ def fault(*rows: str, within: float = 20.0) -> Callable[[Callable[P, Awaitable[N
     """Mark an async test as being about these rows of the catalogue.
 
     The test must end *within* so many seconds, and leave no task, no child and no descriptor.
+    A test that is held to neither is marked with ``pytest.mark.fault`` alone, wherever it is.
     """
     assert rows
     assert set(rows) <= ROWS.keys()
