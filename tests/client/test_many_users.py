@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
-from typing import Any
+from typing import Literal
 
 import anyio
 import pytest
@@ -16,6 +16,7 @@ from mcp_host.errors import InputNotGiven
 from mcp_host.testing import ScriptedPeer
 from tests.client.rounds import SAMPLE, wants
 from tests.client.support import QUESTION, Era, asking_server, connected, say_paris
+from tests.extent import on_both
 
 
 class Users:
@@ -46,14 +47,8 @@ class Users:
         self._answered = anyio.Event()
 
 
-@pytest.mark.parametrize(
-    ("scope", "asked"),
-    [("request", ["ada", "ada", "bob"]), ("call", ["ada", "bob"]), ("session", ["ada"])],
-)
-async def test_an_approval_for_the_session_is_one_for_every_user(scope: Any, asked: list[str]) -> None:
+async def test_an_approval_for_the_session_is_one_for_every_user() -> None:
     """So an application with many users must not give it. One for the call is for one call of one user."""
-    users = Users()
-    users.answer(ada=Allow(scope), bob=Allow(scope))
 
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_discover(capabilities={"tools": {}})
@@ -62,13 +57,20 @@ async def test_an_approval_for_the_session_is_one_for_every_user(scope: Any, ask
                 await peer.reply(await peer.receive("tools/call"), wants(None, a=SAMPLE))
             await peer.reply(await peer.receive("tools/call"), {"content": []})
 
-    async with connected(ScriptedPeer(script), sampling=users.sampling) as client:
-        await client.call_tool("x", caller="ada")
-        await client.call_tool("x", caller="bob")
+    asked: dict[str, list[str]] = {}
+    scopes: list[Literal["request", "call", "session"]] = ["request", "call", "session"]
+    for scope in scopes:
+        users = Users()
+        users.answer(ada=Allow(scope), bob=Allow(scope))
+        async with connected(ScriptedPeer(script), sampling=users.sampling) as client:
+            await client.call_tool("x", caller="ada")
+            await client.call_tool("x", caller="bob")
+        asked[scope] = users.asked
 
-    assert users.asked == asked
+    assert asked == {"request": ["ada", "ada", "bob"], "call": ["ada", "bob"], "session": ["ada"]}
 
 
+@on_both
 @pytest.mark.parametrize(
     ("limits", "asked"),
     [
@@ -93,6 +95,7 @@ async def test_users_who_do_not_answer_block_the_others_unless_the_limits_are_ra
         tasks.cancel_scope.cancel()
 
 
+@on_both
 async def test_a_denial_ends_the_call_of_that_user_alone() -> None:
     users = Users()
     ended: list[str] = []
@@ -117,6 +120,7 @@ async def test_a_denial_ends_the_call_of_that_user_alone() -> None:
     assert ended == ["bob", "ada"]
 
 
+@on_both
 async def test_cancelling_a_call_withdraws_the_question_to_its_user_and_to_no_other() -> None:
     users = Users()
     async with (
@@ -135,6 +139,7 @@ async def test_cancelling_a_call_withdraws_the_question_to_its_user_and_to_no_ot
     assert users.withdrawn == ["bob"]
 
 
+@on_both
 async def test_a_call_that_is_cancelled_while_its_user_is_asked_is_cancelled_at_the_server_if_that_waits(
     era: Era,
 ) -> None:
@@ -177,28 +182,28 @@ server = Server("s")
 def pid() -> int:
     return os.getpid()
 
-client = Client(server, lazy=True)
+clients = {backend: Client(server, lazy=True) for backend in ("asyncio", "trio")}
 child = os.fork()
 
-async def main() -> None:
+async def main(client: Client) -> None:
     async with client:
         assert (await client.call_tool("pid")).text == str(os.getpid())
 
-anyio.run(main, backend=BACKEND)
+for backend, client in clients.items():
+    anyio.run(main, client, backend=backend)
 if child:
     raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked on POSIX only")
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_a_client_that_was_made_before_the_workers_were_forked_connects_in_each(backend: str) -> None:
-    program = FORKED.replace("BACKEND", repr(backend))
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+def test_a_client_that_was_made_before_the_workers_were_forked_connects_in_each() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=60, check=False)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@on_both
 async def test_where_two_calls_are_in_flight_over_a_pipe_no_user_is_asked() -> None:
     """In the handshake revisions. An approver that denies what belongs to no call asks no one by mistake."""
     asked: list[object] = []
