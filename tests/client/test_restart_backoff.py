@@ -10,11 +10,12 @@ import anyio
 import pytest
 
 from mcp_host import Change, Client
-from mcp_host.errors import AuthError, ConnectFailed, ConnectionClosed
+from mcp_host.errors import AuthError, ConnectFailed, ConnectionClosed, RequestTimeout
 from mcp_host.middleware import AnyRequest, CallNext
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import ToolListChangedNotification
 from tests.client.support import EMPTY, connected, seconds_of_call
+from tests.extent import on_both
 
 
 class Mortal(ScriptedPeer):
@@ -23,13 +24,22 @@ class Mortal(ScriptedPeer):
     restart = True
 
 
-pytestmark = pytest.mark.fake_clock  # on which a call takes as long as the pause before its server is started again
+pytestmark = [
+    on_both,
+    pytest.mark.fake_clock,
+]  # on which a call takes as long as the pause before its server is started again
 
 
 async def good_for_one_call(peer: ScriptedPeer) -> None:
     await peer.answer_discover()
     await peer.reply(await peer.receive("tools/call"), EMPTY)
     await peer.aclose()
+
+
+async def good_for_many(peer: ScriptedPeer) -> None:
+    await peer.answer_discover()
+    while True:
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
 
 
 async def good_for_nothing(peer: ScriptedPeer) -> None:
@@ -85,6 +95,122 @@ async def test_an_answer_resets_the_count_of_failed_restarts() -> None:
         took += [await die_over_a_call(client), await seconds_of_call(client)]
 
     assert took == pytest.approx([0, 0, 1.125, 0, 1.125])
+
+
+async def test_a_server_that_keeps_ending_stays_down_until_connect_and_the_errors_say_so() -> None:
+    peer, errors = Mortal(good_for_nothing), list[ConnectionClosed]()
+    async with connected(peer, within=200) as client:
+        for attempt in [lambda: client.call_tool("x")] * 11 + [client.list_tools]:
+            with pytest.raises(ConnectionClosed) as raised:
+                await attempt()
+            errors.append(raised.value)
+        starts = len(peer.received) // 2
+        await client.connect()
+
+    ended = "the scripted peer has ended"
+    stays_down = f"{ended}; it has ended 9 times in a row and stays down until you await client.connect()"
+    assert [(str(error), error.may_have_run) for error in errors] == [(ended, True)] * 9 + [(stays_down, False)] * 3
+    assert (starts, [message["method"] for message in peer.received[18:]]) == (9, ["server/discover"])
+
+
+async def test_many_calls_at_once_start_a_server_again_once() -> None:
+    lives = [good_for_one_call, good_for_many]
+    peer = Mortal(lambda peer: lives.pop(0)(peer))
+    async with connected(peer, within=5) as client:
+        await client.call_tool("x")
+        await anyio.wait_all_tasks_blocked()  # until its end is known
+        async with anyio.create_task_group() as tasks:
+            for _ in range(5):
+                tasks.start_soon(client.call_tool, "x")
+
+    assert [message["method"] for message in peer.received].count("server/discover") == 2
+
+
+async def test_a_server_that_cannot_be_started_again_fails_the_call_and_may_come_back() -> None:
+    async def out_of_order(peer: ScriptedPeer) -> None:
+        raise RuntimeError("out of order")
+
+    lives = [good_for_one_call, out_of_order, good_for_many]
+    async with connected(Mortal(lambda peer: lives.pop(0)(peer)), era="modern", within=5) as client:
+        await client.call_tool("x")
+        await anyio.wait_all_tasks_blocked()  # until its end is known
+        with pytest.raises(ConnectFailed, match="out of order"):
+            await client.call_tool("x")
+        await client.call_tool("x")
+
+
+async def test_a_call_waits_for_a_restart_up_to_its_timeout_and_the_restart_continues() -> None:
+    lives, ready = [1, 2], anyio.Event()
+
+    async def life(peer: ScriptedPeer) -> None:
+        if lives.pop(0) == 2:
+            await ready.wait()
+        await good_for_one_call(peer)
+
+    peer = Mortal(life)
+    async with connected(peer, within=60) as client:
+        await client.call_tool("x")
+        await anyio.wait_all_tasks_blocked()  # until its end is known
+        with pytest.raises(RequestTimeout) as raised:
+            await client.call_tool("x", timeout=1)
+        ready.set()
+        await client.call_tool("x")
+
+    assert str(raised.value) == "starting the scripted peer again: took longer than 1 s (timeout)"
+    assert not raised.value.may_have_run
+    assert [message["method"] for message in peer.received] == 2 * ["server/discover", "tools/call"]
+
+
+async def test_closing_while_a_server_is_started_again_leaves_nothing() -> None:
+    lives, ended = [1, 2], anyio.Event()
+
+    async def life(peer: ScriptedPeer) -> None:
+        if lives.pop(0) == 1:
+            await good_for_one_call(peer)
+            return
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.set()
+
+    async with connected(Mortal(life), within=60) as client:
+        await client.call_tool("x")
+        await anyio.wait_all_tasks_blocked()  # until its end is known
+        with pytest.raises(RequestTimeout):
+            await client.call_tool("x", timeout=1)
+        await client.aclose()
+        await ended.wait()
+
+    assert not client.connected
+
+
+async def test_subscriptions_are_restored_without_a_call_though_the_server_dies_of_that_once() -> None:
+    lives, changed = [1, 2, 3], anyio.Event()
+
+    async def life(peer: ScriptedPeer) -> None:
+        number = lives.pop(0)
+        await peer.answer_discover(capabilities={"tools": {}, "resources": {"subscribe": True}})
+        listen = await peer.receive("subscriptions/listen")
+        if number != 2:
+            await peer.acknowledge(listen)
+        if number == 1:
+            await peer.reply(await peer.receive("tools/call"), EMPTY)
+        if number != 3:
+            await peer.aclose()
+        else:
+            await peer.notify_subscription(listen, "notifications/resources/updated", {"uri": "a:1"})
+
+    async def on_change(change: Change) -> None:
+        changed.set()
+
+    peer = Mortal(life)
+    async with connected(peer, on_change=on_change, within=20) as client:
+        await client.subscribe_resource("a:1")
+        await client.call_tool("x")
+        await changed.wait()
+
+    listens = [message["params"] for message in peer.received if message["method"] == "subscriptions/listen"]
+    assert [params["notifications"] for params in listens] == [{"resourceSubscriptions": ["a:1"]}] * 3
 
 
 async def test_with_on_change_a_dead_server_is_restarted_without_a_call() -> None:
