@@ -17,7 +17,10 @@ from mcp_host.types import CreateMessageResult
 from tests.client.rounds import SAMPLE, wants
 from tests.client.sites import Site
 from tests.client.support import ADD, connected, sampling
+from tests.extent import on_both
 from tests.transports.http_peers import EVENTS
+
+pytestmark = [on_both, pytest.mark.fake_clock]
 
 NEVER = 3600.0
 
@@ -44,7 +47,6 @@ def breaking(times: int, asked: list[float] | None = None) -> Site:
     return Site(resources_read=read)
 
 
-@pytest.mark.fake_clock
 async def test_a_call_that_is_made_again_is_the_same_call_to_its_handlers() -> None:
     outers: list[OuterCall | None] = []
 
@@ -72,7 +74,6 @@ async def test_a_call_that_is_made_again_is_the_same_call_to_its_handlers() -> N
     assert [outer and outer.caller for outer in outers] == ["ann", "ann"]
 
 
-@pytest.mark.fake_clock
 async def test_a_request_whose_stream_breaks_is_made_again_three_times_after_longer_and_longer_pauses() -> None:
     asked: list[float] = []
     site = breaking(4, asked)
@@ -86,21 +87,18 @@ async def test_a_request_whose_stream_breaks_is_made_again_three_times_after_lon
     assert site.methods() == ["server/discover", *4 * ["resources/read"]]
 
 
-@pytest.mark.fake_clock
-@pytest.mark.parametrize("times", [1, 2, 3])
-async def test_a_request_that_is_made_again_keeps_the_deadline_of_the_first(times: int) -> None:
-    site = breaking(times)
+async def test_a_request_that_is_made_again_keeps_the_deadline_of_the_first() -> None:
+    for times in (1, 2, 3):
+        site = breaking(times)
+        async with site.connected(within=5) as client:
+            begun = anyio.current_time()
+            with pytest.raises(RequestTimeout, match=r"took longer than 3 s \(timeout\)$"):
+                await client.read_resource("a:1", idle_timeout=NEVER, timeout=3)
+            assert anyio.current_time() - begun == pytest.approx(3)
 
-    async with site.connected(within=5) as client:
-        begun = anyio.current_time()
-        with pytest.raises(RequestTimeout, match=r"took longer than 3 s \(timeout\)$"):
-            await client.read_resource("a:1", idle_timeout=NEVER, timeout=3)
-        assert anyio.current_time() - begun == pytest.approx(3)
-
-    assert site.methods() == ["server/discover", *(times + 1) * ["resources/read"]]
+        assert site.methods() == ["server/discover", *(times + 1) * ["resources/read"]]
 
 
-@pytest.mark.fake_clock
 async def test_a_lost_request_may_have_run_if_it_could_not_be_sent_again() -> None:
     """The stream breaks. When the request is made again, the server cannot be reached until the time is up."""
     streams = [b": soon\n\n"]
@@ -117,7 +115,6 @@ async def test_a_lost_request_may_have_run_if_it_could_not_be_sent_again() -> No
     assert failure.value.may_have_run
 
 
-@pytest.mark.fake_clock
 async def test_the_wait_before_a_request_is_made_again_counts_as_well() -> None:
     site = breaking(1)
 

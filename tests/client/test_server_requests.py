@@ -18,8 +18,11 @@ from mcp_host.transports.base import Channel
 from mcp_host.types import CreateMessageResult, TextContent
 from tests.client.rounds import DONE, SAMPLE, wants
 from tests.client.support import EMPTY, PARIS, QUESTION, Era, HangingModel, asking_server, connected, sampling
+from tests.extent import on_both
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
+
+in_both_eras = pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
 
 
 async def test_progress_that_was_not_asked_for_keeps_no_call_alive(era: Era) -> None:
@@ -42,7 +45,7 @@ async def test_progress_that_was_not_asked_for_keeps_no_call_alive(era: Era) -> 
 # How much
 
 
-@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+@in_both_eras
 async def test_one_number_ends_endless_sampling_in_both_eras(version: str) -> None:
     server = Server("asker", versions=[version])
     asked, refused = 0, list[str]()
@@ -61,7 +64,7 @@ async def test_one_number_ends_endless_sampling_in_both_eras(version: str) -> No
         asked += 1
         return request.reply("more")
 
-    async with connected(server.in_process(), sampling=Sampling(with_tools=model, approve=always), within=30) as client:
+    async with connected(server.in_process(), sampling=sampling(with_tools=model), within=30) as client:
         if version == "2026-07-28":
             with pytest.raises(RoundsExceeded) as caught:
                 await client.call_tool("loop")
@@ -73,7 +76,7 @@ async def test_one_number_ends_endless_sampling_in_both_eras(version: str) -> No
     assert asked == 500
 
 
-@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+@in_both_eras
 @pytest.mark.parametrize("most", [8, 2])
 async def test_handlers_within_each_other_have_a_bound(version: str, most: int) -> None:
     """A server that asks again within each call of a handler would find no other: every one of them is a new call."""
@@ -94,9 +97,7 @@ async def test_handlers_within_each_other_have_a_bound(version: str, most: int) 
         return "enough"
 
     limits = Limits() if most == 8 else Limits(max_nesting=most)
-    async with connected(
-        server.in_process(), sampling=Sampling(with_tools=model, approve=always), limits=limits, within=30
-    ) as client:
+    async with connected(server.in_process(), sampling=sampling(with_tools=model), limits=limits, within=30) as client:
         for _ in range(2):  # which are counted apart
             assert (await client.call_tool("ask")).text == "enough"
 
@@ -108,7 +109,7 @@ async def test_handlers_within_each_other_have_a_bound(version: str, most: int) 
     assert [words in str(failure) for failure in failures] == [True, True]
 
 
-@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+@in_both_eras
 async def test_what_is_asked_within_the_calls_of_handlers_counts_for_the_outermost_call(version: str) -> None:
     """Two calls in each handler are 7 requests on three levels. One budget for all of them ends that after 5."""
     server = asking_server(versions=[version])
@@ -139,7 +140,7 @@ async def test_what_is_asked_within_the_calls_of_handlers_counts_for_the_outermo
     assert any(too_much in text for text in refused)
 
 
-@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+@in_both_eras
 async def test_what_another_server_asks_within_a_call_of_a_handler_counts_for_the_outermost_call(version: str) -> None:
     """Two servers, each of which is called by the handler of the other."""
     asked = 0
@@ -227,7 +228,8 @@ async def test_what_is_asked_within_the_calls_of_a_request_between_calls_counts_
     ]
 
 
-@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+@on_both
+@in_both_eras
 async def test_handlers_of_calls_side_by_side_are_not_within_each_other(version: str) -> None:
     """Over a pipe each question may be of any call in flight, those of other handlers among them."""
     server = asking_server(versions=[version])
@@ -248,9 +250,10 @@ async def test_handlers_of_calls_side_by_side_are_not_within_each_other(version:
         texts.append((await client.call_tool("ask", {"words": "outer"})).text)
 
     texts = list[str]()
-    sampling = Sampling(with_tools=model, approve=always)
     async with (
-        connected(server.in_process(), sampling=sampling, limits=Limits(max_nesting=2), within=30) as client,
+        connected(
+            server.in_process(), sampling=sampling(with_tools=model), limits=Limits(max_nesting=2), within=30
+        ) as client,
         anyio.create_task_group() as tasks,
     ):
         for _ in range(12):
@@ -262,7 +265,8 @@ async def test_handlers_of_calls_side_by_side_are_not_within_each_other(version:
     assert texts == ["leaf"] * 12
 
 
-@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+@on_both
+@in_both_eras
 async def test_a_call_of_a_task_that_outlives_its_handler_is_in_no_handler(version: str) -> None:
     server = asking_server(versions=[version])
 
@@ -279,7 +283,7 @@ async def test_a_call_of_a_task_that_outlives_its_handler_is_in_no_handler(versi
     async with (
         connected(
             server.in_process(),
-            sampling=Sampling(with_tools=model, approve=always),
+            sampling=sampling(with_tools=model),
             limits=Limits(max_nesting=1),
             within=30,
         ) as client,
@@ -291,7 +295,8 @@ async def test_a_call_of_a_task_that_outlives_its_handler_is_in_no_handler(versi
     assert (texts_of_first, texts) == ("enough", ["enough"])
 
 
-@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+@on_both
+@in_both_eras
 async def test_a_call_that_a_task_of_a_handler_makes_is_in_that_handler(version: str) -> None:
     """Also where it is one of several in flight, so that a question may be of any."""
     server = asking_server(versions=[version])
@@ -309,9 +314,7 @@ async def test_a_call_that_a_task_of_a_handler_makes_is_in_that_handler(version:
             refused.append(str(exc))
 
     refused = list[str]()
-    async with connected(
-        server.in_process(), sampling=Sampling(with_tools=model, approve=always), limits=limits, within=30
-    ) as client:
+    async with connected(server.in_process(), sampling=sampling(with_tools=model), limits=limits, within=30) as client:
         assert (await client.call_tool("ask")).text == "enough"
 
     assert ["max_nesting" in text for text in refused] == [True]
@@ -341,6 +344,7 @@ async def test_a_call_of_the_innermost_handler_may_be_made_again_without_a_quest
     assert seen == ["inner"]
 
 
+@on_both
 async def test_a_second_request_for_the_innermost_call_is_as_deep_as_the_first() -> None:
     """Any call in flight may be meant, so the calls of its handler have the deepest nesting that is possible."""
 
@@ -446,6 +450,7 @@ class TwoCalls:
                 self.all.set()
 
 
+@on_both
 async def test_a_handler_ends_with_the_last_of_the_calls_that_it_may_belong_to() -> None:
     script, model = TwoCalls(), HangingModel()
 
@@ -475,6 +480,7 @@ async def test_a_handler_ends_with_the_last_of_the_calls_that_it_may_belong_to()
     ]
 
 
+@on_both
 async def test_a_request_between_calls_does_not_end_with_a_call() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities={"tools": {}})
@@ -502,7 +508,8 @@ async def test_a_request_between_calls_does_not_end_with_a_call() -> None:
 # From within a handler
 
 
-@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+@on_both
+@in_both_eras
 async def test_handlers_that_make_calls_do_not_wait_for_the_slots_of_each_other(version: str) -> None:
     """As many handlers as there are slots, each with two calls at once that need a model again."""
     server = asking_server(versions=[version])
@@ -527,7 +534,7 @@ async def test_handlers_that_make_calls_do_not_wait_for_the_slots_of_each_other(
         return request.reply("done")
 
     async with (
-        connected(server.in_process(), sampling=Sampling(with_tools=model, approve=always), within=10) as client,
+        connected(server.in_process(), sampling=sampling(with_tools=model), within=10) as client,
         anyio.create_task_group() as tasks,
     ):
         for _ in range(4):
@@ -536,7 +543,8 @@ async def test_handlers_that_make_calls_do_not_wait_for_the_slots_of_each_other(
     assert (running, most) == (0, 4)
 
 
-@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+@on_both
+@in_both_eras
 @pytest.mark.parametrize("tool", ["answers", "never_answers"])
 async def test_a_call_of_a_handler_returns_within_its_timeout_even_without_a_free_slot(version: str, tool: str) -> None:
     server = Server("asker", versions=[version])
@@ -586,12 +594,13 @@ async def test_a_call_of_a_handler_returns_within_its_timeout_even_without_a_fre
     assert outcome == ["answered" if tool == "answers" else RequestTimeout, pytest.approx(10)]
 
 
+@on_both
 @pytest.mark.parametrize(
     ("asks", "seconds", "words"),
     [(1, 35, "silent for 20 s"), (9, 50, "took longer than 50 s")],
     ids=["stops", "goes on"],
 )
-@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+@in_both_eras
 async def test_requests_of_the_server_restart_the_idle_timeout_but_not_the_timeout(
     version: str, asks: int, seconds: float, words: str
 ) -> None:
@@ -608,9 +617,7 @@ async def test_requests_of_the_server_restart_the_idle_timeout_but_not_the_timeo
     async def model(request: SamplingRequest) -> str:
         return "more"
 
-    async with connected(
-        server.in_process(), sampling=Sampling(with_tools=model, approve=always), within=1000
-    ) as client:
+    async with connected(server.in_process(), sampling=sampling(with_tools=model), within=1000) as client:
         began = anyio.current_time()
         with pytest.raises(RequestTimeout, match=words):
             await client.call_tool("ask", timeout=50, idle_timeout=20)
@@ -619,6 +626,7 @@ async def test_requests_of_the_server_restart_the_idle_timeout_but_not_the_timeo
     assert took == pytest.approx(seconds)
 
 
+@on_both
 async def test_a_request_that_exceeds_a_limit_restarts_the_idle_timeout_like_any_other() -> None:
     server = Server("asker", versions=["2025-11-25"])
     refused: list[str] = []
@@ -636,8 +644,10 @@ async def test_a_request_that_exceeds_a_limit_restarts_the_idle_timeout_like_any
     async def model(request: SamplingRequest) -> str:
         return "more"
 
-    sampling, limits = Sampling(with_tools=model, approve=always), Limits(max_inputs=1)
-    async with connected(server.in_process(), sampling=sampling, limits=limits, within=1000) as client:
+    limits = Limits(max_inputs=1)
+    async with connected(
+        server.in_process(), sampling=sampling(with_tools=model), limits=limits, within=1000
+    ) as client:
         began = anyio.current_time()
         with pytest.raises(RequestTimeout, match="silent for 20 s"):
             await client.call_tool("ask", timeout=100, idle_timeout=20)
@@ -647,6 +657,7 @@ async def test_a_request_that_exceeds_a_limit_restarts_the_idle_timeout_like_any
     assert took == pytest.approx(65)
 
 
+@on_both
 async def test_a_task_that_a_callback_starts_in_a_handler_lends_the_slot_of_the_handler() -> None:
     server = Server("asker", versions=["2025-11-25"])
 

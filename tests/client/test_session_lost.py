@@ -26,6 +26,9 @@ from mcp_host.limits import Limits
 from mcp_host.middleware import AnyRequest, CallNext
 from tests.client.rounds import SAMPLE
 from tests.client.support import HangingModel, asking_server, connected, say_paris
+from tests.extent import on_both
+
+pytestmark = on_both
 
 URL = "http://mcp.test/mcp"
 WELCOME = {

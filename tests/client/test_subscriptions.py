@@ -18,6 +18,7 @@ from mcp_host.testing import ScriptedPeer
 from mcp_host.types import ResourceUpdatedNotification, ToolListChangedNotification
 from tests.client.sites import Site
 from tests.client.support import EMPTY, connected
+from tests.extent import on_both
 
 CHANGING = {
     "tools": {"listChanged": True},
@@ -28,7 +29,7 @@ ALL_LISTS = {"toolsListChanged": True, "promptsListChanged": True, "resourcesLis
 LISTEN = "subscriptions/listen"
 
 
-pytestmark = pytest.mark.fake_clock  # a stream that broke is opened again after a wait
+pytestmark = [on_both, pytest.mark.fake_clock]  # a stream that broke is opened again after a wait
 
 
 class Heard:
@@ -67,27 +68,24 @@ async def test_with_on_change_the_client_subscribes_to_the_lists_that_the_server
     assert filters(peer) == [{"toolsListChanged": True}]
 
 
-@pytest.mark.parametrize(
-    ("capabilities", "expected"),
-    [({}, [ALL_LISTS]), (CHANGING, [ALL_LISTS]), ({"tools": {}}, [])],
-    ids=["says nothing", "announces all", "announces none"],
-)
-async def test_the_subscription_has_only_what_the_server_can_announce(
-    capabilities: dict[str, Any], expected: list[dict[str, Any]]
-) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_discover(capabilities=capabilities)
-        request = await peer.receive()
-        if request["method"] == LISTEN:
-            await peer.acknowledge(request)
+async def test_the_subscription_has_only_what_the_server_can_announce() -> None:
+    async def filters_for(capabilities: dict[str, Any]) -> list[dict[str, Any]]:
+        async def script(peer: ScriptedPeer) -> None:
+            await peer.answer_discover(capabilities=capabilities)
             request = await peer.receive()
-        await peer.reply(request, EMPTY)
+            if request["method"] == LISTEN:
+                await peer.acknowledge(request)
+                request = await peer.receive()
+            await peer.reply(request, EMPTY)
 
-    peer = ScriptedPeer(script)
-    async with connected(peer, on_change=Heard(), within=5) as client:
-        await client.call_tool("x")
+        peer = ScriptedPeer(script)
+        async with connected(peer, on_change=Heard(), within=5) as client:
+            await client.call_tool("x")
+        return filters(peer)
 
-    assert filters(peer) == expected
+    assert await filters_for({}) == [ALL_LISTS]
+    assert await filters_for(CHANGING) == [ALL_LISTS]
+    assert await filters_for({"tools": {}}) == []
 
 
 async def test_without_on_change_no_stream_is_opened() -> None:
@@ -323,80 +321,71 @@ def listens(*answers: int) -> Callable[[dict[str, Any]], httpx.Response]:
     return listen
 
 
-unauthorized = pytest.mark.parametrize(
-    ("status", "auth", "why"),
-    [
-        (401, None, "HTTP 401 Unauthorized from http://server.test/mcp"),
-        (403, None, "HTTP 403 Forbidden from http://server.test/mcp"),
-        (401, NoLogin(), "a login is needed"),
-    ],
-    ids=["401", "403", "an Auth"],
-)
+SITE = "http://server.test/mcp"
+UNAUTHORIZED = [
+    (401, None, f"HTTP 401 Unauthorized from {SITE}"),
+    (403, None, f"HTTP 403 Forbidden from {SITE}"),
+    (401, NoLogin(), "a login is needed"),
+]
 
 
-@unauthorized
-async def test_a_stream_that_a_client_may_no_longer_have_is_opened_again_when_a_request_succeeds(
-    status: int, auth: httpx.Auth | None, why: str
-) -> None:
-    calls = iter([httpx.Response(status)])
-    site = Site(subscriptions_listen=listens(200, status, 200, 404), tools_call=lambda message: next(calls, EMPTY))
-    async with site.connected(on_change=Heard(), auth=auth, within=6000) as client:
-        await anyio.sleep(200)
-        assert client.warnings == [f"http://server.test/mcp: changes are missed until a request succeeds: {why}"]
-        with pytest.raises(McpError):
-            await client.call_tool("x")
-        await anyio.sleep(200)
-        assert site.methods().count(LISTEN) == 2
-        await client.call_tool("x")
-        await anyio.sleep(200)
-
-    assert site.methods().count(LISTEN) == 4
-
-
-@unauthorized
-async def test_a_stream_that_a_client_may_not_have_is_not_asked_for_again(
-    status: int, auth: httpx.Auth | None, why: str
-) -> None:
-    site = Site(subscriptions_listen=listens(status), tools_call=EMPTY)
-    async with site.connected(on_change=Heard(), auth=auth, within=6000) as client:
-        await client.call_tool("x")
-        await anyio.sleep(200)
-
-    assert site.methods() == ["server/discover", LISTEN, "tools/call"]
-    assert client.warnings == [f"http://server.test/mcp refuses the subscription to changes: {why}"]
-
-
-@unauthorized
-async def test_a_stream_that_a_client_may_no_longer_have_is_given_up_in_the_end(
-    status: int, auth: httpx.Auth | None, why: str
-) -> None:
-    site = Site(subscriptions_listen=listens(200, status), tools_call=EMPTY)
-    async with site.connected(on_change=Heard(), auth=auth, within=6000) as client:
-        for _ in range(20):
+async def test_a_stream_that_a_client_may_no_longer_have_is_opened_again_when_a_request_succeeds() -> None:
+    for status, auth, why in UNAUTHORIZED:
+        calls = [httpx.Response(status)]
+        site = Site(
+            subscriptions_listen=listens(200, status, 200, 404),
+            tools_call=lambda message, calls=calls: calls.pop() if calls else EMPTY,
+        )
+        async with site.connected(on_change=Heard(), auth=auth, within=6000) as client:
             await anyio.sleep(200)
+            assert client.warnings == [f"{SITE}: changes are missed until a request succeeds: {why}"]
+            with pytest.raises(McpError):
+                await client.call_tool("x")
+            await anyio.sleep(200)
+            assert site.methods().count(LISTEN) == 2
             await client.call_tool("x")
+            await anyio.sleep(200)
 
-    assert site.methods().count(LISTEN) == 11
-    assert client.warnings[-1] == f"http://server.test/mcp refuses the subscription to changes: {why}"
+        assert site.methods().count(LISTEN) == 4
 
 
-@unauthorized
-async def test_a_resource_that_a_client_may_not_subscribe_to_is_an_error_and_the_last_stream_stays(
-    status: int, auth: httpx.Auth | None, why: str
-) -> None:
-    site = Site(subscriptions_listen=listens(status))
-    async with site.connected(auth=auth, within=6000) as client:
-        with pytest.raises(McpError, match=why):
-            await client.subscribe_resource("a:1")
+async def test_a_stream_that_a_client_may_not_have_is_not_asked_for_again() -> None:
+    for status, auth, why in UNAUTHORIZED:
+        site = Site(subscriptions_listen=listens(status), tools_call=EMPTY)
+        async with site.connected(on_change=Heard(), auth=auth, within=6000) as client:
+            await client.call_tool("x")
+            await anyio.sleep(200)
 
-    assert site.methods() == ["server/discover", LISTEN]
+        assert site.methods() == ["server/discover", LISTEN, "tools/call"]
+        assert client.warnings == [f"{SITE} refuses the subscription to changes: {why}"]
+
+
+async def test_a_stream_that_a_client_may_no_longer_have_is_given_up_in_the_end() -> None:
+    for status, auth, why in UNAUTHORIZED:
+        site = Site(subscriptions_listen=listens(200, status), tools_call=EMPTY)
+        async with site.connected(on_change=Heard(), auth=auth, within=6000) as client:
+            for _ in range(20):
+                await anyio.sleep(200)
+                await client.call_tool("x")
+
+        assert site.methods().count(LISTEN) == 11
+        assert client.warnings[-1] == f"{SITE} refuses the subscription to changes: {why}"
+
+
+async def test_a_resource_that_a_client_may_not_subscribe_to_is_an_error_and_the_last_stream_stays() -> None:
+    for status, auth, why in UNAUTHORIZED:
+        site = Site(subscriptions_listen=listens(status))
+        async with site.connected(auth=auth, within=6000) as client:
+            with pytest.raises(McpError, match=why):
+                await client.subscribe_resource("a:1")
+
+        assert site.methods() == ["server/discover", LISTEN]
 
 
 def updated(uri: str) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri}}
 
 
-@pytest.mark.fake_clock
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
@@ -494,7 +483,6 @@ async def test_a_server_without_subscriptions_can_be_called() -> None:
         assert client.warnings == ["quiet refuses the subscription to changes: Method not found (-32601)"]
 
 
-@pytest.mark.fake_clock
 async def test_the_clock_of_a_subscription_never_runs_out() -> None:
     """It is silent as long as nothing changes, so the timeouts of calls do not apply."""
 
@@ -579,7 +567,6 @@ async def test_a_feature_that_was_not_advertised_is_requested_from_a_modern_serv
         assert await client.list_prompts() == []
 
 
-@pytest.mark.fake_clock
 async def test_an_abandoned_call_without_its_own_stream_sends_a_cancelled_notification() -> None:
     cancelled = anyio.Event()
 

@@ -9,14 +9,17 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_host import Client, Elicitation, FormRequest, Sampling, SamplingRequest, always
+from mcp_host import Client, Elicitation, FormRequest, SamplingRequest
 from mcp_host.errors import RequestTimeout
 from mcp_host.limits import Limits
 from mcp_host.session.call import CallTimeouts
 from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import CreateMessageResult, ElicitResult
-from tests.client.support import EMPTY, QUESTION, Era, connected
+from tests.client.support import EMPTY, QUESTION, Era, connected, sampling
 from tests.clock import advance
+from tests.extent import on_both
+
+pytestmark = on_both
 
 
 class Clock:
@@ -131,53 +134,46 @@ def test_the_time_for_input_is_one_for_the_whole_call_and_then_the_clocks_run_ag
     assert timeouts.end == 1160
 
 
-@pytest.mark.parametrize(
-    ("timeout", "idle_timeout", "input_timeout", "ends"),
-    [
-        (math.inf, 20, 100, (math.inf, 1120)),
-        (60, math.inf, 100, (1160, 1160)),
-        (60, 20, math.inf, (math.inf, math.inf)),
-        (60, 20, 0, (1060, 1020)),
-        (math.inf, math.inf, math.inf, (math.inf, math.inf)),
-    ],
-)
-def test_each_of_the_three_may_have_no_bound_or_no_length(
-    timeout: float, idle_timeout: float, input_timeout: float, ends: tuple[float, float]
-) -> None:
-    clock = Clock()
-    timeouts = begun(clock, timeout=timeout, idle_timeout=idle_timeout, input_timeout=input_timeout)
-
-    timeouts.pause()
-    paused = timeouts.end, timeouts.idle_end(clock.now)
-    clock.now += 7
-    timeouts.resume()
-
-    assert paused == ends
-    assert timeouts.end == 1000 + timeout + min(7, input_timeout)
-
-
-@pytest.mark.parametrize(
-    ("passes", "paused", "words"),
-    [
-        (60, 0, "took longer than 60 s (timeout)"),
-        (20, 0, "the server was silent for 20 s (idle_timeout)"),
-        (20, 99, "the server was silent for 20 s (idle_timeout)"),
-        (160, 160, "took longer than 60 s (timeout), after its input had taken 100 s (input_timeout)"),
-        (60, 100, "took longer than 60 s (timeout), after its input had taken 100 s (input_timeout)"),
-        (20, 100, "the server was silent for 20 s (idle_timeout), after its input had taken 100 s (input_timeout)"),
-    ],
-)
-def test_the_timeout_that_passed_is_named_with_its_value(passes: float, paused: float, words: str) -> None:
-    clock = Clock()
-    timeouts = begun(clock)
-
-    timeouts.pause()
-    clock.now += paused
-    if passes != paused:
+def test_each_of_the_three_may_have_no_bound_or_no_length() -> None:
+    ends = {
+        (math.inf, 20, 100): (math.inf, 1120),
+        (60, math.inf, 100): (1160, 1160),
+        (60, 20, math.inf): (math.inf, math.inf),
+        (60, 20, 0): (1060, 1020),
+        (math.inf, math.inf, math.inf): (math.inf, math.inf),
+    }
+    paused: dict[tuple[float, float, float], tuple[float, float]] = {}
+    for timeout, idle_timeout, input_timeout in ends:
+        clock = Clock()
+        timeouts = begun(clock, timeout=timeout, idle_timeout=idle_timeout, input_timeout=input_timeout)
+        timeouts.pause()
+        paused[timeout, idle_timeout, input_timeout] = timeouts.end, timeouts.idle_end(clock.now)
+        clock.now += 7
         timeouts.resume()
-        clock.now += passes
 
-    assert timeouts.overdue() == words
+        assert timeouts.end == 1000 + timeout + min(7, input_timeout)
+    assert paused == ends
+
+
+def test_the_timeout_that_passed_is_named_with_its_value() -> None:
+    def overdue(passes: float, *, paused: float, resumes: bool = True) -> str:
+        clock = Clock()
+        timeouts = begun(clock)
+        timeouts.pause()
+        clock.now += paused
+        if resumes:
+            timeouts.resume()
+            clock.now += passes
+        return timeouts.overdue()
+
+    took, silent = "took longer than 60 s (timeout)", "the server was silent for 20 s (idle_timeout)"
+    after_input = ", after its input had taken 100 s (input_timeout)"
+    assert overdue(60, paused=0) == took
+    assert overdue(20, paused=0) == silent
+    assert overdue(20, paused=99) == silent
+    assert overdue(0, paused=160, resumes=False) == took + after_input
+    assert overdue(60, paused=100) == took + after_input
+    assert overdue(20, paused=100) == silent + after_input
 
 
 @pytest.mark.fake_clock
@@ -244,7 +240,7 @@ async def test_a_form_and_a_model_may_take_longer_than_the_call_they_belong_to(
     clocks: dict[str, Any] = {clock: 0.6}
     async with connected(
         asking(version, asks).in_process(),
-        sampling=Sampling(with_tools=think, approve=always),
+        sampling=sampling(with_tools=think),
         elicitation=Elicitation(form=fill_in),
         within=10,
     ) as client:
@@ -298,7 +294,7 @@ async def test_two_handlers_at_once_for_one_call_stop_its_clocks_once_and_until_
     async with connected(
         ScriptedPeer(script),
         era="legacy",
-        sampling=Sampling(with_tools=think, approve=always),
+        sampling=sampling(with_tools=think),
         limits=Limits(timeout=0.6),
         within=10,
     ) as client:
@@ -330,7 +326,7 @@ async def test_a_request_of_the_server_while_connecting_pauses_the_connect_timeo
     async with connected(
         ScriptedPeer(script),
         era="legacy",
-        sampling=Sampling(with_tools=think, approve=always),
+        sampling=sampling(with_tools=think),
         limits=Limits(connect_timeout=0.8),
         within=10,
     ) as client:
@@ -373,9 +369,7 @@ async def test_a_later_round_that_no_time_is_left_for_is_not_sent_and_the_beginn
 
     peer = ScriptedPeer(script)
     limits = Limits(input_timeout=0)
-    async with connected(
-        peer, sampling=Sampling(with_tools=slow, approve=always), limits=limits, within=60 + 5
-    ) as client:
+    async with connected(peer, sampling=sampling(with_tools=slow), limits=limits, within=60 + 5) as client:
         with pytest.raises(RequestTimeout) as caught:
             await client.call_tool("x", timeout=60)
 

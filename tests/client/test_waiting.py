@@ -12,8 +12,9 @@ from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
 from tests.client.rounds import DONE, answering, wants
 from tests.client.support import EMPTY, INFO, TOOLS, connected
+from tests.extent import on_both
 
-pytestmark = pytest.mark.fake_clock
+pytestmark = [on_both, pytest.mark.fake_clock]
 
 CHANGING = {"tools": {"listChanged": True}}
 
