@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -70,6 +72,14 @@ def everything_said_is_valid(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def valid(revision: str, message: dict[str, Any]) -> bool:
+    same_id = {"id": 0} if type(message.get("id")) is int else {}
+    return is_valid(revision, json.dumps(message | same_id))
+
+
+@cache
+def is_valid(revision: str, text: str) -> bool:
+    """Most tests say the same in the beginning: that is validated once."""
+    message = json.loads(text)
     newer = revision >= "2025-11-25"
     if "method" in message:
         kind = "Request" if "id" in message else "Notification"

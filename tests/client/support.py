@@ -85,6 +85,14 @@ def answering(era: Era, *results: dict[str, Any]) -> ScriptedPeer:
     return ScriptedPeer(script, name="the peer")
 
 
+@asynccontextmanager
+async def client_of(server: Any, *, within: float = 5, **options: Any) -> AsyncIterator[Client]:
+    """A connected client of *server*. The test fails if it takes longer than *within* seconds."""
+    with anyio.fail_after(within):
+        async with Client(server, **options) as client:
+            yield client
+
+
 async def seconds_of_call(client: Client) -> float:
     """Call a tool, and say how long that took."""
     began = anyio.current_time()

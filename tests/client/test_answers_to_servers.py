@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_host import Client, Elicitation, FormRequest, OuterCall, SamplingRequest
+from mcp_host import Elicitation, FormRequest, OuterCall, SamplingRequest
 from mcp_host.limits import Limits
 from mcp_host.session.session import Session
 from mcp_host.testing import ScriptedPeer
@@ -22,6 +22,7 @@ from tests.client.support import (
     Era,
     HangingModel,
     ask_during_call,
+    client_of,
     sampling,
     text,
 )
@@ -47,9 +48,8 @@ class Asking(ScriptedPeer):
 
 
 async def asked(peer: Asking, **registered: Any) -> dict[str, Any]:
-    with anyio.fail_after(5):
-        async with Client(peer, era="legacy", **registered) as client:
-            await client.call_tool("geo")
+    async with client_of(peer, era="legacy", **registered) as client:
+        await client.call_tool("geo")
     return peer.answer
 
 
@@ -195,9 +195,8 @@ async def test_a_ping_is_answered_at_any_time() -> None:
         answers.extend([early, await peer.request("ping")])
 
     answers: list[dict[str, Any]] = []
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), era="legacy"):
-            await anyio.wait_all_tasks_blocked()
+    async with client_of(ScriptedPeer(script), era="legacy"):
+        await anyio.wait_all_tasks_blocked()
 
     assert [answer["result"] for answer in answers] == [{}, {}]
 
@@ -212,10 +211,9 @@ async def test_when_a_call_ends_what_it_caused_is_cancelled_and_answered() -> No
     model = HangingModel()
     answers: list[dict[str, Any]] = []
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
-            await client.call_tool("geo")
-            await anyio.wait_all_tasks_blocked()
+    async with client_of(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
+        await client.call_tool("geo")
+        await anyio.wait_all_tasks_blocked()
 
     assert [answer["error"]["code"] for answer in answers] == [-32012]
 
@@ -244,10 +242,9 @@ async def test_an_answer_that_was_found_although_its_call_had_ended_waits_until_
             await found.wait()
         return request.reply("Paris", model="m")
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
-            await client.call_tool("geo")
-            await over.wait()
+    async with client_of(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
+        await client.call_tool("geo")
+        await over.wait()
 
     assert [message for message in heard if message["id"] == "q"] == [{"jsonrpc": "2.0", "id": "q", "result": PARIS}]
 
@@ -271,11 +268,10 @@ async def test_a_handler_that_fails_on_its_way_out_of_a_call_that_has_ended_ends
                 raise ZeroDivisionError
         raise AssertionError
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
-            await client.call_tool("geo")
-            await anyio.wait_all_tasks_blocked()
-            await client.call_tool("geo")
+    async with client_of(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
+        await client.call_tool("geo")
+        await anyio.wait_all_tasks_blocked()
+        await client.call_tool("geo")
 
 
 async def test_a_second_request_with_an_id_in_use_is_refused_and_the_first_continues() -> None:
@@ -299,9 +295,8 @@ async def test_a_second_request_with_an_id_in_use_is_refused_and_the_first_conti
         await go_on.wait()
         return request.reply("Paris", model="m")
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
-            await client.call_tool("geo")
+    async with client_of(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
+        await client.call_tool("geo")
 
     assert len(asked_times) == 1
     assert [answer.get("error", {}).get("code", answer.get("result")) for answer in answers] == [-32600, PARIS]
@@ -315,9 +310,8 @@ async def test_the_idle_timeout_stops_while_the_server_waits_for_us() -> None:
         return request.reply("Paris", model="m")
 
     peer = Asking("sampling/createMessage", QUESTION)
-    with anyio.fail_after(5):
-        async with Client(peer, era="legacy", sampling=sampling(with_tools=model)) as client:
-            await client.call_tool("geo", idle_timeout=0.15)
+    async with client_of(peer, era="legacy", sampling=sampling(with_tools=model)) as client:
+        await client.call_tool("geo", idle_timeout=0.15)
 
     assert peer.answer == {"result": PARIS}
 
@@ -332,13 +326,12 @@ async def test_a_flood_of_requests_is_held_to_its_bound_and_counted() -> None:
         await anyio.sleep_forever()
         raise AssertionError
 
-    with anyio.fail_after(5):
-        async with Client(
-            ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model), limits=Limits(max_answers=5)
-        ) as client:
-            await anyio.wait_all_tasks_blocked()
+    async with client_of(
+        ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model), limits=Limits(max_answers=5)
+    ) as client:
+        await anyio.wait_all_tasks_blocked()
 
-            assert client.counters == {"dropped requests": 15}
+        assert client.counters == {"dropped requests": 15}
 
 
 async def test_an_answer_that_is_not_json_is_an_error_to_the_server_and_a_line_in_our_log(
@@ -405,9 +398,8 @@ async def test_early_messages_are_kept_up_to_a_limit() -> None:
         seen.append(message.data)
 
     seen: list[object] = []
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), era="legacy", on_log=on_log):
-            await anyio.wait_all_tasks_blocked()
+    async with client_of(ScriptedPeer(script), era="legacy", on_log=on_log):
+        await anyio.wait_all_tasks_blocked()
 
     assert seen == list(range(64))
 
@@ -420,10 +412,9 @@ async def test_an_error_without_an_id_answers_no_call_when_several_wait(era: Era
         for call in calls:
             await peer.reply(call, EMPTY)
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script)) as client, anyio.create_task_group() as tasks:
-            for _ in range(2):
-                tasks.start_soon(client.call_tool, "x")
+    async with client_of(ScriptedPeer(script)) as client, anyio.create_task_group() as tasks:
+        for _ in range(2):
+            tasks.start_soon(client.call_tool, "x")
 
     assert client.counters == {"errors without an id": 1}
 
@@ -438,10 +429,9 @@ async def test_a_flood_of_pings_is_held_to_its_bound_and_counted() -> None:
         await peer.send_raw(b"[" + b",".join(pings) + b"]")
 
     peer = ScriptedPeer(script)
-    with anyio.fail_after(5):
-        async with Client(peer, era="legacy", limits=Limits(max_answers=5)) as client:
-            await anyio.wait_all_tasks_blocked()
-            dropped = client.counters["dropped answers"]
+    async with client_of(peer, era="legacy", limits=Limits(max_answers=5)) as client:
+        await anyio.wait_all_tasks_blocked()
+        dropped = client.counters["dropped answers"]
 
     assert 14 <= dropped <= 15  # on trio one more goes straight to the peer, which is waiting
     assert len([message for message in peer.received if "result" in message]) == flood - dropped

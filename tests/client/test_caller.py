@@ -36,7 +36,7 @@ from mcp_host.session.call import Call, CallTimeouts
 from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import CreateMessageRequestParams, CreateMessageResult, ElicitRequestURLParams, ElicitResult
 from tests.client.rounds import DONE, FORM, ROOTS, SAMPLE, answering, wants
-from tests.client.support import EMPTY, INFO, PARIS, TOOLS, sampling, say_paris
+from tests.client.support import EMPTY, INFO, PARIS, TOOLS, client_of, sampling, say_paris
 from tests.transports.children import python
 from tests.transports.http_peers import JSON, Wire, event, serving
 
@@ -131,9 +131,8 @@ async def test_over_a_pipe_each_handler_learns_who_made_the_only_call_in_flight(
     method: str, name: str, ask: Callable[..., Awaitable[object]]
 ) -> None:
     user, seen = Caller(), Handlers()
-    with anyio.fail_after(5):
-        async with Client(asking_in_turn(), era="legacy", **seen.options) as client:
-            await ask(client, caller=user)
+    async with client_of(asking_in_turn(), era="legacy", **seen.options) as client:
+        await ask(client, caller=user)
 
     assert [outer and outer.caller is user for outer in seen.outers] == [True] * 3
     first = seen.outers[0]
@@ -146,9 +145,8 @@ async def test_since_2026_each_handler_learns_who_made_the_call_and_every_round_
     method: str, name: str, ask: Callable[..., Awaitable[object]]
 ) -> None:
     user, seen = Caller(), Handlers()
-    with anyio.fail_after(5):
-        async with Client(asking_in_rounds(method, rounds=2), **seen.options) as client:
-            await ask(client, caller=user)
+    async with client_of(asking_in_rounds(method, rounds=2), **seen.options) as client:
+        await ask(client, caller=user)
 
     assert [outer and outer.caller is user for outer in seen.outers] == [True] * 6
     first = seen.outers[0]
@@ -163,10 +161,9 @@ async def test_since_2026_each_handler_learns_who_made_the_call_and_every_round_
 async def test_each_call_has_a_unique_id_and_no_caller_by_default(modern: bool) -> None:
     seen = Handlers()
     peer = asking_in_rounds() if modern else asking_in_turn()
-    with anyio.fail_after(5):
-        async with Client(peer, era="auto" if modern else "legacy", **seen.options) as client:
-            await client.call_tool("x")
-            await client.call_tool("x")
+    async with client_of(peer, era="auto" if modern else "legacy", **seen.options) as client:
+        await client.call_tool("x")
+        await client.call_tool("x")
 
     assert [outer and outer.caller for outer in seen.outers] == [None] * 6
     ids = [outer.call_id for outer in seen.outers if outer is not None]
@@ -224,11 +221,10 @@ async def test_a_request_is_not_attributed_to_the_next_call_while_an_abandoned_o
         await peer.reply(call, EMPTY)
 
     seen = Handlers()
-    with anyio.fail_after(1000):
-        async with Client(ScriptedPeer(script), era="legacy", **seen.options) as client:
-            with pytest.raises(RequestTimeout):
-                await client.call_tool("x", caller="ann", timeout=1)
-            await client.call_tool("x", caller="bob", idle_timeout=500)
+    async with client_of(ScriptedPeer(script), era="legacy", **seen.options, within=1000) as client:
+        with pytest.raises(RequestTimeout):
+            await client.call_tool("x", caller="ann", timeout=1)
+        await client.call_tool("x", caller="bob", idle_timeout=500)
 
     callers = [outer and outer.caller for outer in seen.outers]
     assert callers == ([None, None, "bob"] if how == "never answers" else [None, "bob"])
@@ -249,12 +245,11 @@ async def test_each_abandoned_call_counts_for_its_idle_timeout() -> None:
         await peer.reply(call, EMPTY)
 
     seen = Handlers()
-    with anyio.fail_after(1000):
-        async with Client(ScriptedPeer(script), era="legacy", **seen.options) as client:
-            for name in ("ann", "bob"):
-                with pytest.raises(RequestTimeout):
-                    await client.call_tool("x", caller=name, timeout=99)
-            await client.call_tool("x", caller="cat", idle_timeout=500)
+    async with client_of(ScriptedPeer(script), era="legacy", **seen.options, within=1000) as client:
+        for name in ("ann", "bob"):
+            with pytest.raises(RequestTimeout):
+                await client.call_tool("x", caller=name, timeout=99)
+        await client.call_tool("x", caller="cat", idle_timeout=500)
 
     assert [outer and outer.caller for outer in seen.outers] == [None, "cat"]
 
@@ -268,12 +263,13 @@ async def test_abandoned_calls_are_forgotten_without_further_requests() -> None:
 
     tracemalloc.start()
     try:
-        with anyio.fail_after(10_000):
-            async with Client(ScriptedPeer(script), era="legacy", limits=Limits(idle_timeout=10)) as client:
-                for _ in range(1000):
-                    with anyio.move_on_after(1):
-                        await client.call_tool("x")
-                held = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, dispatcher.__file__)])
+        async with client_of(
+            ScriptedPeer(script), era="legacy", limits=Limits(idle_timeout=10), within=10000
+        ) as client:
+            for _ in range(1000):
+                with anyio.move_on_after(1):
+                    await client.call_tool("x")
+            held = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, dispatcher.__file__)])
     finally:
         tracemalloc.stop()
 
@@ -367,11 +363,10 @@ async def test_a_handler_runs_in_a_copy_of_the_context_that_called(modern: bool)
 
     seen, after = Handlers(), list[str]()
     peer = asking_in_rounds() if modern else asking_in_turn()
-    with anyio.fail_after(5):
-        async with Client(peer, era="auto" if modern else "legacy", **seen.options) as client:
-            for user in ("ann", "bob"):
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(call, user)
+    async with client_of(peer, era="auto" if modern else "legacy", **seen.options) as client:
+        for user in ("ann", "bob"):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(call, user)
 
     assert seen.users == ["ann"] * 3 + ["bob"] * 3
     assert after == ["ann", "bob"]
@@ -390,14 +385,13 @@ async def test_the_caller_is_in_nothing_that_is_sent_shown_or_logged(
     caplog.set_level(logging.DEBUG)
     seen = Handlers()
     peer = asking_in_rounds() if modern else asking_in_turn()
-    with anyio.fail_after(5):
-        async with Client(
-            peer, era="auto" if modern else "legacy", **{**seen.options, "elicitation": Elicitation(form=fail)}
-        ) as client:
-            try:
-                await client.call_tool("x", caller=name)
-            except InputNotGiven as exc:
-                shown += traceback.format_exception(exc)
+    async with client_of(
+        peer, era="auto" if modern else "legacy", **{**seen.options, "elicitation": Elicitation(form=fail)}
+    ) as client:
+        try:
+            await client.call_tool("x", caller=name)
+        except InputNotGiven as exc:
+            shown += traceback.format_exception(exc)
 
     assert [outer and outer.caller for outer in seen.outers] == [name] * len(seen.requests)
     assert seen.outers
@@ -414,14 +408,13 @@ async def test_the_caller_object_is_released_after_its_call(modern: bool) -> Non
 
     seen = Handlers()
     peer = asking_in_rounds() if modern else asking_in_turn()
-    with anyio.fail_after(5):
-        async with Client(peer, era="auto" if modern else "legacy", **seen.options) as client:
-            gone = await call()
-            seen.outers.clear()
-            seen.requests.clear()
-            gc.collect()
+    async with client_of(peer, era="auto" if modern else "legacy", **seen.options) as client:
+        gone = await call()
+        seen.outers.clear()
+        seen.requests.clear()
+        gc.collect()
 
-            assert gone() is None
+        assert gone() is None
 
 
 async def test_a_request_right_after_the_response_of_a_call_does_not_belong_to_that_call() -> None:
@@ -437,19 +430,17 @@ async def test_a_request_right_after_the_response_of_a_call_does_not_belong_to_t
         reply(*[message for message in heard if "method" in message], {{"content": []}})
     """
     seen = Handlers()
-    with anyio.fail_after(20):
-        async with Client(Stdio(python(body)), era="legacy", **seen.options) as client:
-            await client.call_tool("x", caller="ann")
-            await client.call_tool("y", caller="bob")
+    async with client_of(Stdio(python(body)), era="legacy", **seen.options, within=20) as client:
+        await client.call_tool("x", caller="ann")
+        await client.call_tool("y", caller="bob")
 
     assert seen.outers == [None]
 
 
 async def test_a_call_that_needs_no_input_is_made_as_before() -> None:
     peer = answering(DONE)
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            await client.call_tool("x", {"n": 1}, caller=Caller())
+    async with client_of(peer) as client:
+        await client.call_tool("x", {"n": 1}, caller=Caller())
 
     assert peer.received[-1]["params"]["arguments"] == {"n": 1}
 
@@ -472,9 +463,8 @@ async def test_two_questions_of_one_round_need_one_yes_if_that_is_for_the_whole_
     asked: list[str] = []
     both = anyio.Event()
     peer = answering(wants(None, a=SAMPLE, b=SAMPLE), wants(None, a=SAMPLE, b=SAMPLE), DONE)
-    with anyio.fail_after(5):
-        async with Client(peer, sampling=Sampling(with_tools=say_paris, approve=approve)) as client:
-            await client.call_tool("x")
+    async with client_of(peer, sampling=Sampling(with_tools=say_paris, approve=approve)) as client:
+        await client.call_tool("x")
 
     assert asked == ["asked", "asked", "withdrawn"]
     assert [message["params"]["inputResponses"] for message in peer.received[2:]] == [{"a": PARIS, "b": PARIS}] * 2

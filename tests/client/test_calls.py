@@ -23,7 +23,7 @@ from mcp_host.errors import (
 from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CallToolResult, ProgressNotificationParams, TextContent
-from tests.client.support import EMPTY, HANDSHAKE, TOOLS, Era, answering
+from tests.client.support import EMPTY, HANDSHAKE, TOOLS, Era, answering, client_of
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
@@ -31,9 +31,8 @@ pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while a
 async def test_a_call_says_what_was_meant_and_returns_what_was_answered(era: Era) -> None:
     peer = answering(era, {"content": [{"type": "text", "text": "hi"}], "isError": False})
 
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            result = await client.call_tool("echo", {"text": "hi"}, meta={"trace": "7"})
+    async with client_of(peer) as client:
+        result = await client.call_tool("echo", {"text": "hi"}, meta={"trace": "7"})
 
     assert result == CallToolResult(content=[TextContent(text="hi")], is_error=False)
     assert era.said_to(peer) == [
@@ -51,10 +50,9 @@ async def test_an_error_of_the_server_is_a_server_error(era: Era) -> None:
         await era.open(peer)
         await peer.reply_error(await peer.receive("tools/call"), -32602, "no such tool\x1b[2J", {"tool": "x"})
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script)) as client:
-            with pytest.raises(ServerError) as failure:
-                await client.call_tool("x")
+    async with client_of(ScriptedPeer(script)) as client:
+        with pytest.raises(ServerError) as failure:
+            await client.call_tool("x")
 
     assert (failure.value.code, failure.value.data) == (-32602, {"tool": "x"})
     assert failure.value.message == "no such tool\x1b[2J"
@@ -73,10 +71,9 @@ async def test_answers_find_their_calls_in_any_order(era: Era) -> None:
     async def call(name: str) -> None:
         answers[name] = (await client.call_tool(name)).content
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script)) as client, anyio.create_task_group() as tasks:
-            for name in ("a", "b", "c"):
-                tasks.start_soon(call, name)
+    async with client_of(ScriptedPeer(script)) as client, anyio.create_task_group() as tasks:
+        for name in ("a", "b", "c"):
+            tasks.start_soon(call, name)
 
     assert answers == {name: [TextContent(text=name)] for name in ("a", "b", "c")}
 
@@ -96,10 +93,9 @@ async def test_progress_is_awaited_in_order_before_the_call_returns(era: Era) ->
         await checkpoint()
         seen.append(progress.progress)
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script)) as client:
-            await client.call_tool("slow", on_progress=on_progress)
-            assert seen == [1, 2.5, 3]
+    async with client_of(ScriptedPeer(script)) as client:
+        await client.call_tool("slow", on_progress=on_progress)
+        assert seen == [1, 2.5, 3]
 
 
 async def test_unknown_and_malformed_progress_is_counted_and_ignored(era: Era) -> None:
@@ -122,9 +118,8 @@ async def test_unknown_and_malformed_progress_is_counted_and_ignored(era: Era) -
     async def on_progress(progress: ProgressNotificationParams) -> None:
         seen.append(progress.progress)
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script)) as client:
-            await client.call_tool("slow", on_progress=on_progress)
+    async with client_of(ScriptedPeer(script)) as client:
+        await client.call_tool("slow", on_progress=on_progress)
 
     assert seen == [2]
     assert client.counters["progress for nothing"] == 3
@@ -149,9 +144,8 @@ async def test_a_slow_callback_gets_the_newest_progress_but_not_all(era: Era) ->
             await anyio.wait_all_tasks_blocked()
         seen.append(progress.progress)
 
-    with anyio.fail_after(10):
-        async with Client(ScriptedPeer(script)) as client:
-            await client.call_tool("slow", on_progress=on_progress)
+    async with client_of(ScriptedPeer(script), within=10) as client:
+        await client.call_tool("slow", on_progress=on_progress)
 
     assert seen == [*range(1024), 1499], "the first, 1,023 that had room to wait, and the newest in the last place"
 
@@ -159,11 +153,10 @@ async def test_a_slow_callback_gets_the_newest_progress_but_not_all(era: Era) ->
 async def test_a_silent_server_times_the_call_out_and_gets_a_cancellation(era: Era) -> None:
     peer = answering(era)
 
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            with pytest.raises(RequestTimeout, match=r"tools/call: the server was silent for 0 s \(idle_timeout\)$"):
-                await client.call_tool("stuck", idle_timeout=0)
-            await anyio.wait_all_tasks_blocked()
+    async with client_of(peer) as client:
+        with pytest.raises(RequestTimeout, match=r"tools/call: the server was silent for 0 s \(idle_timeout\)$"):
+            await client.call_tool("stuck", idle_timeout=0)
+        await anyio.wait_all_tasks_blocked()
 
     assert peer.received[-1] == {
         "jsonrpc": "2.0",
@@ -185,10 +178,9 @@ async def test_progress_does_not_extend_the_timeout_of_a_call(era: Era) -> None:
     async def on_progress(progress: ProgressNotificationParams) -> None:
         pass
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script)) as client:
-            with pytest.raises(RequestTimeout, match=r"tools/call: took longer than 0.1 s \(timeout\)$"):
-                await client.call_tool("busy", idle_timeout=math.inf, timeout=0.1, on_progress=on_progress)
+    async with client_of(ScriptedPeer(script)) as client:
+        with pytest.raises(RequestTimeout, match=r"tools/call: took longer than 0.1 s \(timeout\)$"):
+            await client.call_tool("busy", idle_timeout=math.inf, timeout=0.1, on_progress=on_progress)
 
 
 async def test_a_cancelled_caller_is_announced_and_the_connection_lives(era: Era) -> None:
@@ -199,14 +191,13 @@ async def test_a_cancelled_caller_is_announced_and_the_connection_lives(era: Era
         await peer.reply(first, EMPTY)  # late: it must not be taken for the next answer
         await peer.reply(await peer.receive("tools/call"), {"content": [{"type": "text", "text": "second"}]})
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script)) as client:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(client.call_tool, "first")
-                await anyio.wait_all_tasks_blocked()
-                tasks.cancel_scope.cancel()
+    async with client_of(ScriptedPeer(script)) as client:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.call_tool, "first")
             await anyio.wait_all_tasks_blocked()
-            result = await client.call_tool("second")
+            tasks.cancel_scope.cancel()
+        await anyio.wait_all_tasks_blocked()
+        result = await client.call_tool("second")
 
     assert result.content == [TextContent(text="second")]
     assert client.counters["answers to nothing"] == 1
@@ -224,11 +215,10 @@ async def test_the_callers_own_error_in_a_callback_arrives_bare_and_is_announced
         raise KeyError("mine")
 
     cancelled: list[bool] = []
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script)) as client:
-            with pytest.raises(KeyError, match="mine"):
-                await client.call_tool("slow", on_progress=on_progress)
-            await anyio.wait_all_tasks_blocked()
+    async with client_of(ScriptedPeer(script)) as client:
+        with pytest.raises(KeyError, match="mine"):
+            await client.call_tool("slow", on_progress=on_progress)
+        await anyio.wait_all_tasks_blocked()
 
     assert cancelled == [True]
 
@@ -269,11 +259,10 @@ async def test_a_broken_answer_fails_its_call_at_once_and_no_other(
         await peer.send_raw(raw.replace(b"ID", b"%d" % call["id"]))
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), limits=Limits(max_message=15_000)) as client:
-            with pytest.raises(error, match=words):
-                await client.call_tool("broken")
-            assert (await client.call_tool("whole")).content == []
+    async with client_of(ScriptedPeer(script), limits=Limits(max_message=15_000)) as client:
+        with pytest.raises(error, match=words):
+            await client.call_tool("broken")
+        assert (await client.call_tool("whole")).content == []
 
 
 @pytest.mark.parametrize("spelling", [b'"%d"', b"%d.0"], ids=["text", "float"])
@@ -283,9 +272,8 @@ async def test_an_id_that_came_back_in_another_spelling_is_still_ours(era: Era, 
         call = await peer.receive("tools/call")
         await peer.send_raw(b'{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}' % (spelling % call["id"]))
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script)) as client:
-            assert (await client.call_tool("x")).content == []
+    async with client_of(ScriptedPeer(script)) as client:
+        assert (await client.call_tool("x")).content == []
 
 
 async def test_answers_without_a_request_are_counted_and_ignored(era: Era) -> None:
@@ -299,10 +287,9 @@ async def test_answers_without_a_request_are_counted_and_ignored(era: Era) -> No
         for _ in range(2):
             await peer.reply(call, EMPTY)
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script)) as client:
-            await client.call_tool("x")
-            await anyio.wait_all_tasks_blocked()
+    async with client_of(ScriptedPeer(script)) as client:
+        await client.call_tool("x")
+        await anyio.wait_all_tasks_blocked()
 
     assert client.counters == {"answers to nothing": 3, "malformed messages": 2}
 
@@ -326,10 +313,9 @@ async def test_a_batch_of_answers_answers_each_call() -> None:
     async def call(name: str) -> None:
         contents[name] = (await client.call_tool(name)).content
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), era="legacy") as client, anyio.create_task_group() as tasks:
-            tasks.start_soon(call, "a")
-            tasks.start_soon(call, "b")
+    async with client_of(ScriptedPeer(script), era="legacy") as client, anyio.create_task_group() as tasks:
+        tasks.start_soon(call, "a")
+        tasks.start_soon(call, "b")
 
     assert contents == {"a": [TextContent(text="a")], "b": [TextContent(text="b")]}
 
@@ -337,12 +323,11 @@ async def test_a_batch_of_answers_answers_each_call() -> None:
 async def test_a_feature_that_was_not_advertised_is_not_requested() -> None:
     peer = answering(HANDSHAKE)
 
-    with anyio.fail_after(5):
-        async with Client(peer, era="legacy") as client:
-            with pytest.raises(NotAdvertised, match=r"did not advertise resources\.subscribe"):
-                await client.subscribe_resource("file:///x")
-            with pytest.raises(NotAdvertised, match="did not advertise prompts"):
-                await client.list_prompts()
+    async with client_of(peer, era="legacy") as client:
+        with pytest.raises(NotAdvertised, match=r"did not advertise resources\.subscribe"):
+            await client.subscribe_resource("file:///x")
+        with pytest.raises(NotAdvertised, match="did not advertise prompts"):
+            await client.list_prompts()
 
     assert [message["method"] for message in peer.received] == ["initialize", "notifications/initialized"]
 
@@ -361,11 +346,10 @@ async def test_calls_before_connecting_and_after_closing_say_so(era: Era) -> Non
 async def test_arguments_that_are_not_json_are_the_callers_error_and_nothing_is_sent(era: Era) -> None:
     peer = answering(era, EMPTY)
 
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            with pytest.raises(CallerError, match="not expressible in JSON"):
-                await client.call_tool("x", {"a": float("nan")})
-            await client.call_tool("y")
+    async with client_of(peer) as client:
+        with pytest.raises(CallerError, match="not expressible in JSON"):
+            await client.call_tool("x", {"a": float("nan")})
+        await client.call_tool("y")
 
     assert [message["params"]["name"] for message in era.said_to(peer)] == ["y"]
 
@@ -383,14 +367,13 @@ async def test_a_server_that_ends_ends_every_call_that_waits_for_it(era: Era) ->
         ended.append(True)
 
     ended: list[bool] = []
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script)) as client:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(call)
-                tasks.start_soon(call)
-            assert not client.connected
-            with pytest.raises(ConnectionClosed) as later:
-                await client.call_tool("later")
+    async with client_of(ScriptedPeer(script)) as client:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            tasks.start_soon(call)
+        assert not client.connected
+        with pytest.raises(ConnectionClosed) as later:
+            await client.call_tool("later")
 
     assert ended == [True, True]
     assert not later.value.may_have_run, "over a link that is gone nothing is sent"

@@ -17,7 +17,7 @@ from mcp_host import Client, Elicitation, Sampling, SamplingRequest, Stdio, alwa
 from mcp_host.errors import ConnectionClosed, NotConnected
 from mcp_host.testing import ScriptedPeer, Server
 from mcp_host.types import CreateMessageResult, Implementation
-from tests.client.support import TOOLS, Era, sampling
+from tests.client.support import TOOLS, Era, client_of, sampling
 from tests.transports.children import python
 
 ANSWERS = """
@@ -40,18 +40,16 @@ def calculator() -> Server:
 
 @pytest.mark.parametrize("sequence", [list, tuple])
 async def test_a_list_is_the_command_of_a_server(sequence: Callable[[list[str]], Any]) -> None:
-    with anyio.fail_after(10):
-        async with Client(sequence(python(ANSWERS, hands=False))) as client:
-            assert (await client.call_tool("x")).text == "hi"
+    async with client_of(sequence(python(ANSWERS, hands=False)), within=10) as client:
+        assert (await client.call_tool("x")).text == "hi"
 
 
 async def test_a_command_may_hold_paths(tmp_path: Path) -> None:
     script = tmp_path / "server.py"
     script.write_text(python(ANSWERS, hands=False)[-1], encoding="utf-8")
 
-    with anyio.fail_after(10):
-        async with Client([sys.executable, script]) as client:
-            assert (await client.call_tool("x")).text == "hi"
+    async with client_of([sys.executable, script], within=10) as client:
+        assert (await client.call_tool("x")).text == "hi"
 
 
 async def test_a_text_that_begins_with_http_is_the_url_of_a_server() -> None:
@@ -62,9 +60,8 @@ async def test_a_text_that_begins_with_http_is_the_url_of_a_server() -> None:
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 async def test_a_server_object_runs_in_this_process(era: str) -> None:
-    with anyio.fail_after(5):
-        async with Client(calculator(), era=era) as client:
-            assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
+    async with client_of(calculator(), era=era) as client:
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
 
 
 class StdioServerParameters:
@@ -125,9 +122,8 @@ async def test_a_program_whose_name_has_a_space_runs(tmp_path: Path) -> None:
         Stdio(["./my server"], cwd=tmp_path),
         Stdio(["my server"], env={"PATH": str(tmp_path)}),
     ):
-        with anyio.fail_after(10):
-            async with Client(server) as client:
-                assert (await client.call_tool("x")).text == "hi"
+        async with client_of(server, within=10) as client:
+            assert (await client.call_tool("x")).text == "hi"
 
 
 def test_a_url_that_cannot_be_one_is_a_value_error() -> None:

@@ -34,7 +34,7 @@ from mcp_host.types import (
     ProgressNotificationParams,
     PromptReference,
 )
-from tests.client.support import EMPTY, HANDSHAKE, INFO, QUESTION, TOOLS, Era, sampling, say_paris
+from tests.client.support import EMPTY, HANDSHAKE, INFO, QUESTION, TOOLS, Era, client_of, sampling, say_paris
 from tests.clock import advance
 from tests.faults.http_server import drop, mcp, welcome
 from tests.transports.children import python, running
@@ -57,20 +57,19 @@ FIRST = {"auto": "server/discover", "legacy": "initialize", "modern": "server/di
 async def test_the_handshake_says_who_we_are_and_what_we_answer() -> None:
     peer = echo(HANDSHAKE)
 
-    with anyio.fail_after(5):
-        async with Client(
-            peer,
-            era="legacy",
-            sampling=sampling(),
-            roots=[],
-            client_info=Implementation(name="ide", version="3"),
-        ) as client:
-            assert client.protocol_version == "2025-11-25"
-            assert client.server_info.name == "the scripted peer"
-            assert client.server_capabilities.tools is not None
-            assert client.instructions == "be kind"
-            assert client.sampling_mode == "with_tools"
-            assert client.warnings == []
+    async with client_of(
+        peer,
+        era="legacy",
+        sampling=sampling(),
+        roots=[],
+        client_info=Implementation(name="ide", version="3"),
+    ) as client:
+        assert client.protocol_version == "2025-11-25"
+        assert client.server_info.name == "the scripted peer"
+        assert client.server_capabilities.tools is not None
+        assert client.instructions == "be kind"
+        assert client.sampling_mode == "with_tools"
+        assert client.warnings == []
 
     assert peer.received == [
         {
@@ -250,11 +249,10 @@ async def test_every_handshake_revision_is_spoken(version: str) -> None:
         await peer.answer_initialize(capabilities=TOOLS, version=version)
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), era="legacy", sampling=sampling()) as client:
-            assert client.protocol_version == version
-            assert client.sampling_mode == "with_tools"  # which it was offered
-            await client.call_tool("x")
+    async with client_of(ScriptedPeer(script), era="legacy", sampling=sampling()) as client:
+        assert client.protocol_version == version
+        assert client.sampling_mode == "with_tools"  # which it was offered
+        await client.call_tool("x")
 
 
 async def test_a_version_that_the_server_names_in_its_refusal_is_tried() -> None:
@@ -265,9 +263,8 @@ async def test_a_version_that_the_server_names_in_its_refusal_is_tried() -> None
         await peer.answer_initialize(version="2025-03-26")
 
     peer = ScriptedPeer(script)
-    with anyio.fail_after(5):
-        async with Client(peer, era="legacy") as client:
-            assert client.protocol_version == "2025-03-26"
+    async with client_of(peer, era="legacy") as client:
+        assert client.protocol_version == "2025-03-26"
 
 
 async def test_a_server_too_strict_for_sampling_tools_is_tried_once_more_without_them() -> None:
@@ -487,9 +484,8 @@ async def test_completion_of_2024_needs_no_capability_for_there_was_none() -> No
         await peer.answer_initialize(version="2024-11-05")
         await peer.reply(await peer.receive("completion/complete"), {"completion": {"values": ["Oslo"]}})
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), era="legacy") as client:
-            result = await client.complete(PromptReference(name="p"), "city", "O")
+    async with client_of(ScriptedPeer(script), era="legacy") as client:
+        result = await client.complete(PromptReference(name="p"), "city", "O")
 
     assert result.completion.values == ["Oslo"]
 

@@ -35,7 +35,7 @@ from mcp_host.testing import ScriptedPeer
 from mcp_host.transports.base import Headers, RequestHandle
 from mcp_host.transports.in_process import MemoryChannel
 from mcp_host.types import CreateMessageResult
-from tests.client.support import EMPTY, QUESTION, sampling
+from tests.client.support import EMPTY, QUESTION, client_of, sampling
 from tests.transports.children import counted, python
 
 LISTEN = "subscriptions/listen"
@@ -60,9 +60,8 @@ async def test_a_slow_server_that_shakes_no_hands_is_waited_for(code: int) -> No
         await peer.reply(probe, MODERN)
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script)) as client:
-            await client.call_tool("x")
+    async with client_of(ScriptedPeer(script)) as client:
+        await client.call_tool("x")
 
 
 @pytest.mark.fake_clock
@@ -85,9 +84,8 @@ async def test_a_server_that_says_what_is_wrong_with_the_probe_and_exits_is_star
     reply(read(), text("hi"))
     read()
     """
-    with anyio.fail_after(10):
-        async with Client(Stdio(python(body, hands=False))) as client:
-            assert (await client.call_tool("x")).text == "hi"
+    async with client_of(Stdio(python(body, hands=False)), within=10) as client:
+        assert (await client.call_tool("x")).text == "hi"
 
 
 @pytest.mark.fake_clock
@@ -95,9 +93,8 @@ async def test_a_short_connect_timeout_leaves_a_silent_server_time_for_the_hands
     async def silent(peer: ScriptedPeer) -> None:
         await peer.reply(await peer.receive("initialize"), SERVER)
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(silent), limits=Limits(connect_timeout=0.6)) as client:
-            assert client.protocol_version == "2025-11-25"
+    async with client_of(ScriptedPeer(silent), limits=Limits(connect_timeout=0.6)) as client:
+        assert client.protocol_version == "2025-11-25"
 
 
 @pytest.mark.fake_clock
@@ -157,9 +154,8 @@ async def test_a_server_known_to_be_modern_gets_no_handshake_however_slow_it_is(
         await peer.reply(probe, MODERN)
 
     peer = ScriptedPeer(slow)
-    with anyio.fail_after(25):
-        async with Client(peer, era_cache=EraCache({peer.identity: "modern"})):
-            pass
+    async with client_of(peer, era_cache=EraCache({peer.identity: "modern"}), within=25):
+        pass
 
     assert [message["method"] for message in peer.received] == ["server/discover"]
 
@@ -170,10 +166,9 @@ async def test_a_servers_text_is_escaped_and_cut_in_a_warning() -> None:
             await peer.reply_error(await peer.receive("server/discover"), -32020, "\x1b[2J\n" + "x" * 100_000)
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script)) as client:
-            await client.call_tool("x")
-            (warning,) = client.warnings
+    async with client_of(ScriptedPeer(script)) as client:
+        await client.call_tool("x")
+        (warning,) = client.warnings
 
     assert warning.isprintable()
     assert len(warning) < 500
@@ -311,17 +306,16 @@ async def test_subscriptions_that_are_never_acknowledged_do_not_pile_up() -> Non
             else:
                 await peer.reply(message, EMPTY)
 
-    with anyio.fail_after(10):
-        async with Client(ScriptedPeer(script), on_change=ignore) as client:
-            for number in range(10):
-                with pytest.raises(RequestTimeout):
-                    await client.subscribe_resource(f"a:{number}", timeout=0.02)
-                with anyio.move_on_after(0.02):
-                    await client.subscribe_resource(f"b:{number}")
-            await client.call_tool("x")
-            await anyio.wait_all_tasks_blocked()
+    async with client_of(ScriptedPeer(script), on_change=ignore, within=10) as client:
+        for number in range(10):
+            with pytest.raises(RequestTimeout):
+                await client.subscribe_resource(f"a:{number}", timeout=0.02)
+            with anyio.move_on_after(0.02):
+                await client.subscribe_resource(f"b:{number}")
+        await client.call_tool("x")
+        await anyio.wait_all_tasks_blocked()
 
-            assert open_streams == {2}  # the one that was acknowledged: it goes on
+        assert open_streams == {2}  # the one that was acknowledged: it goes on
 
 
 @pytest.mark.fake_clock
@@ -329,13 +323,12 @@ async def test_a_subscription_waits_for_another_no_longer_than_it_may_take() -> 
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_discover(capabilities=CHANGING)
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script)) as client, anyio.create_task_group() as tasks:
-            tasks.start_soon(client.subscribe_resource, "a:1")
-            await anyio.wait_all_tasks_blocked()
-            with pytest.raises(RequestTimeout):
-                await client.subscribe_resource("a:2", timeout=0.05)
-            tasks.cancel_scope.cancel()
+    async with client_of(ScriptedPeer(script)) as client, anyio.create_task_group() as tasks:
+        tasks.start_soon(client.subscribe_resource, "a:1")
+        await anyio.wait_all_tasks_blocked()
+        with pytest.raises(RequestTimeout):
+            await client.subscribe_resource("a:2", timeout=0.05)
+        tasks.cancel_scope.cancel()
 
 
 async def test_lists_that_the_server_does_not_agree_to_are_named_in_a_warning() -> None:
@@ -343,9 +336,8 @@ async def test_lists_that_the_server_does_not_agree_to_are_named_in_a_warning() 
         await peer.answer_discover(capabilities={"tools": {"listChanged": True}, "prompts": {"listChanged": True}})
         await peer.acknowledge(await peer.receive(LISTEN), {"toolsListChanged": True})
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script, name="half"), on_change=ignore) as client:
-            assert client.warnings == ["half does not agree to promptsListChanged: such changes are not reported"]
+    async with client_of(ScriptedPeer(script, name="half"), on_change=ignore) as client:
+        assert client.warnings == ["half does not agree to promptsListChanged: such changes are not reported"]
 
 
 async def test_a_change_that_belongs_to_no_subscription_is_not_believed() -> None:
@@ -360,11 +352,10 @@ async def test_a_change_that_belongs_to_no_subscription_is_not_believed() -> Non
         await peer.notify("notifications/tools/list_changed")
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), on_change=on_change) as client:
-            await client.call_tool("x")
-            await anyio.wait_all_tasks_blocked()
-            assert client.counters["notifications for nothing"] == 1
+    async with client_of(ScriptedPeer(script), on_change=on_change) as client:
+        await client.call_tool("x")
+        await anyio.wait_all_tasks_blocked()
+        assert client.counters["notifications for nothing"] == 1
 
     assert changes == []
 
@@ -376,10 +367,9 @@ async def test_an_error_without_an_id_fails_the_only_call_besides_a_subscription
         await peer.receive("tools/call")
         await peer.send({"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "cannot read that"}})
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), on_change=ignore) as client:
-            with pytest.raises(ServerError, match="cannot read that"):
-                await client.call_tool("x")
+    async with client_of(ScriptedPeer(script), on_change=ignore) as client:
+        with pytest.raises(ServerError, match="cannot read that"):
+            await client.call_tool("x")
 
 
 # Starting again
@@ -465,9 +455,8 @@ async def test_a_callback_whose_own_tasks_exit_ends_no_host() -> None:
         await asked.wait()
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), on_change=exits) as client:
-            await client.call_tool("x")
+    async with client_of(ScriptedPeer(script), on_change=exits) as client:
+        await client.call_tool("x")
 
 
 def after_its_first_start(body: str) -> str:
@@ -610,11 +599,10 @@ async def test_a_channel_that_fails_a_pending_request_ends_the_call_at_once(
         with handle.bounded():
             await anyio.sleep_forever()
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), era="legacy") as client:
-            monkeypatch.setattr(MemoryChannel, "request", lose)
-            with pytest.raises(ConnectionClosed, match="lost on its way"):
-                await client.ping()
+    async with client_of(ScriptedPeer(script), era="legacy") as client:
+        monkeypatch.setattr(MemoryChannel, "request", lose)
+        with pytest.raises(ConnectionClosed, match="lost on its way"):
+            await client.ping()
 
 
 def test_a_handler_may_run_an_event_loop_in_a_thread_of_asyncios() -> None:

@@ -15,7 +15,7 @@ from mcp_host.protocol.jsonrpc import Notification
 from mcp_host.session import connect
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import Implementation, ServerCapabilities
-from tests.client.support import EMPTY, META, TOOLS
+from tests.client.support import EMPTY, META, TOOLS, client_of
 from tests.faults.http_server import chunked, connected, drop, mcp, refused, reset, says, sends, subjects, tides
 from tests.transports.children import python
 from tests.transports.http_peers import EVENTS, JSON, LENGTH, head, serving
@@ -51,13 +51,12 @@ async def silent(peer: ScriptedPeer) -> None:
 async def test_a_server_that_answers_discover_is_used_without_a_handshake() -> None:
     peer = ScriptedPeer(modern, name="m")
 
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            await client.call_tool("x")
-            assert client.protocol_version == MODERN
-            assert client.server_info == Implementation(name="m", version="0")
-            assert client.instructions == "be nice"
-            assert client.server_capabilities.tools is not None
+    async with client_of(peer) as client:
+        await client.call_tool("x")
+        assert client.protocol_version == MODERN
+        assert client.server_info == Implementation(name="m", version="0")
+        assert client.instructions == "be nice"
+        assert client.server_capabilities.tools is not None
 
     assert peer.received == [
         {"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": META}},
@@ -73,10 +72,9 @@ async def test_a_server_that_answers_discover_is_used_without_a_handshake() -> N
 async def test_a_server_that_knows_no_discovery_is_shaken_hands_with() -> None:
     peer = ScriptedPeer(legacy)
 
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            await client.call_tool("x")
-            assert client.protocol_version == "2025-11-25"
+    async with client_of(peer) as client:
+        await client.call_tool("x")
+        assert client.protocol_version == "2025-11-25"
 
     assert methods(peer) == ["server/discover", "initialize", "notifications/initialized", "tools/call"]
 
@@ -89,10 +87,9 @@ async def test_a_server_whose_list_of_versions_is_malformed_is_shaken_hands_with
         await legacy(peer)
 
     peer = ScriptedPeer(malformed)
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            await client.call_tool("x")
-            assert client.protocol_version == "2025-11-25"
+    async with client_of(peer) as client:
+        await client.call_tool("x")
+        assert client.protocol_version == "2025-11-25"
 
     assert methods(peer) == ["server/discover", "initialize", "notifications/initialized", "tools/call"]
 
@@ -129,10 +126,9 @@ async def test_a_slow_modern_server_is_not_taken_for_a_silent_one() -> None:
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
     peer = ScriptedPeer(slow)
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            await client.call_tool("x")
-            assert client.protocol_version == MODERN
+    async with client_of(peer) as client:
+        await client.call_tool("x")
+        assert client.protocol_version == MODERN
 
     assert methods(peer) == ["server/discover", "initialize", "tools/call"]
 
@@ -158,9 +154,8 @@ async def test_a_ping_before_anything_is_agreed_on_is_answered_only_in_a_handsha
         result = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "0"}}
         await peer.reply(initialize, result)
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(pings_first)) as client:
-            assert client.connected
+    async with client_of(ScriptedPeer(pings_first)) as client:
+        assert client.connected
 
 
 async def test_a_modern_server_that_sends_requests_gets_no_responses() -> None:
@@ -173,11 +168,10 @@ async def test_a_modern_server_that_sends_requests_gets_no_responses() -> None:
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
     peer = ScriptedPeer(chatty)
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            await client.call_tool("x")
-            await client.call_tool("x")
-            assert client.counters["requests that no server may send"] == 2
+    async with client_of(peer) as client:
+        await client.call_tool("x")
+        await client.call_tool("x")
+        assert client.counters["requests that no server may send"] == 2
 
     assert methods(peer) == ["server/discover", "tools/call", "tools/call"]
 
@@ -189,10 +183,9 @@ async def test_a_refused_version_leads_to_one_in_common() -> None:
         await modern(peer)
 
     peer = ScriptedPeer(strict)
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            await client.call_tool("x")
-            assert (client.protocol_version, client.instructions) == (MODERN, "be nice")
+    async with client_of(peer) as client:
+        await client.call_tool("x")
+        assert (client.protocol_version, client.instructions) == (MODERN, "be nice")
 
     assert methods(peer) == ["server/discover", "server/discover", "tools/call"]
 
@@ -205,12 +198,11 @@ async def test_a_modern_server_that_refuses_to_describe_itself_can_be_called() -
             )
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(shy, name="shy")) as client:
-            await client.call_tool("x")
+    async with client_of(ScriptedPeer(shy, name="shy")) as client:
+        await client.call_tool("x")
 
-            assert client.server_info == Implementation(name="shy", version="")
-            assert client.warnings == ["shy did not describe itself: not to you"]
+        assert client.server_info == Implementation(name="shy", version="")
+        assert client.warnings == ["shy did not describe itself: not to you"]
 
 
 async def test_a_modern_server_without_a_common_revision_fails_the_connect() -> None:
@@ -228,9 +220,8 @@ async def test_a_modern_server_without_a_common_revision_fails_the_connect() -> 
 async def test_a_client_that_is_pinned_to_handshakes_sends_no_probe(era: str, first: str) -> None:
     peer = ScriptedPeer(lambda peer: answer_handshake(peer, "2025-06-18"))
 
-    with anyio.fail_after(5):
-        async with Client(peer, era=era) as client:
-            assert client.protocol_version == "2025-06-18"
+    async with client_of(peer, era=era) as client:
+        assert client.protocol_version == "2025-06-18"
 
     assert methods(peer)[0] == first
 
@@ -267,9 +258,8 @@ async def test_an_era_cache_can_be_saved_and_holds_no_secret(tmp_path: Path) -> 
     """
     server, era_cache = Stdio([*python(answer, hands=False), "--key=hunter2"]), EraCache()
 
-    with anyio.fail_after(10):
-        async with Client(server, era_cache=era_cache):
-            pass
+    async with client_of(server, era_cache=era_cache, within=10):
+        pass
 
     (key, era) = next(iter(era_cache.export().items()))
     assert (key, era) == (server.identity, "modern")
@@ -291,10 +281,9 @@ async def test_an_era_that_turns_out_wrong_is_found_out_and_replaced() -> None:
 
     peer = ScriptedPeer(refuses_handshakes)
     era_cache = EraCache({peer.identity: "legacy"})
-    with anyio.fail_after(5):
-        async with Client(peer, era_cache=era_cache) as client:
-            await client.call_tool("x")
-            assert client.protocol_version == MODERN
+    async with client_of(peer, era_cache=era_cache) as client:
+        await client.call_tool("x")
+        assert client.protocol_version == MODERN
 
     assert methods(peer) == ["initialize", "server/discover", "tools/call"]
     assert era_cache.export() == {peer.identity: "modern"}
@@ -304,9 +293,8 @@ async def test_a_server_that_was_modern_and_is_not_any_more_is_shaken_hands_with
     peer = ScriptedPeer(legacy)
     era_cache = EraCache({peer.identity: "modern"})
 
-    with anyio.fail_after(5):
-        async with Client(peer, era_cache=era_cache) as client:
-            await client.call_tool("x")
+    async with client_of(peer, era_cache=era_cache) as client:
+        await client.call_tool("x")
 
     assert era_cache.export() == {peer.identity: "legacy"}
 
@@ -379,9 +367,8 @@ async def test_a_silent_process_is_shaken_hands_with_once_it_has_read_the_probe(
     words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connect, "PROBE_SILENCE", 0.05)  # no event tells the test when the silence begins
-    with anyio.fail_after(10):
-        async with Client(Stdio(python(words + SILENT_ABOUT_THE_PROBE, hands=False))) as client:
-            assert (await client.call_tool("x")).text == "hi"
+    async with client_of(Stdio(python(words + SILENT_ABOUT_THE_PROBE, hands=False)), within=10) as client:
+        assert (await client.call_tool("x")).text == "hi"
 
 
 async def test_a_process_that_is_still_starting_gives_no_sign_of_life(tmp_path: Path) -> None:
@@ -517,10 +504,9 @@ async def test_malformed_capabilities_of_a_modern_server_are_a_warning_and_it_ca
         await peer.answer_discover(capabilities={"tools": 5})
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script, name="odd")) as client:
-            await client.call_tool("x")
-            assert client.server_capabilities == ServerCapabilities()
+    async with client_of(ScriptedPeer(script, name="odd")) as client:
+        await client.call_tool("x")
+        assert client.server_capabilities == ServerCapabilities()
 
     [warning] = client.warnings
     assert warning.startswith("the capabilities of odd are malformed: ")

@@ -10,10 +10,11 @@ import httpx
 import pytest
 from anyio.lowlevel import checkpoint
 
-from mcp_host import Client, StreamableHttp
+from mcp_host import StreamableHttp
 from mcp_host.errors import RequestTimeout
 from mcp_host.limits import Limits
 from tests.client.sites import handshake
+from tests.client.support import client_of
 
 
 class Slow:
@@ -45,12 +46,13 @@ async def test_a_server_that_does_not_answer_the_end_of_the_handshake_is_waited_
 ) -> None:
     """And what it was sent is not cut off: a slow server still gets it."""
     server = Slow()
-    with anyio.fail_after(4):
-        async with Client(server.reached(), era="legacy", limits=Limits(connect_timeout=connect_timeout)) as client:
-            assert (await client.call_tool("x")).content == []
-            server.released.set()
-            await server.answered.wait()
-            warnings = client.warnings
+    async with client_of(
+        server.reached(), era="legacy", limits=Limits(connect_timeout=connect_timeout), within=4
+    ) as client:
+        assert (await client.call_tool("x")).content == []
+        server.released.set()
+        await server.answered.wait()
+        warnings = client.warnings
 
     words = f"did not answer notifications/initialized within {waits} s: calls do not wait for that"
     assert warnings == [f"http://server.test/mcp {words}"]
@@ -101,11 +103,10 @@ class Streaming:
 async def test_a_stream_without_headers_delays_only_the_first_call_by_a_second(stream: str, waits: int) -> None:
     """A proxy may keep them until there is an event. The notification was answered all the same."""
     server = Streaming(stream)
-    with anyio.fail_after(60):
-        async with Client(server.reached(), era="legacy") as client:
-            await client.call_tool("x")
-            await client.call_tool("x")
-            warnings = client.warnings
+    async with client_of(server.reached(), era="legacy", within=60) as client:
+        await client.call_tool("x")
+        await client.call_tool("x")
+        warnings = client.warnings
 
     assert warnings == []
     assert server.heard == [
@@ -119,11 +120,10 @@ async def test_a_stream_without_headers_delays_only_the_first_call_by_a_second(s
 @pytest.mark.fake_clock
 async def test_a_call_that_times_out_before_the_stream_is_there_was_not_sent_and_is_not_cancelled() -> None:
     server = Streaming("held back")
-    with anyio.fail_after(60):
-        async with Client(server.reached(), era="legacy") as client:
-            with pytest.raises(RequestTimeout) as caught:
-                await client.call_tool("x", timeout=0.5)
-            await client.call_tool("x")
+    async with client_of(server.reached(), era="legacy", within=60) as client:
+        with pytest.raises(RequestTimeout) as caught:
+            await client.call_tool("x", timeout=0.5)
+        await client.call_tool("x")
 
     assert caught.value.may_have_run is False
     assert server.heard == [("initialize", 0), ("notifications/initialized", 0), ("tools/call", 1)]
@@ -133,11 +133,10 @@ async def test_a_call_that_times_out_before_the_stream_is_there_was_not_sent_and
 async def test_no_call_waits_for_a_stream_that_another_call_has_opened() -> None:
     """The first one did not wait for an end of the handshake that took too long."""
     server = Streaming("held back", initialized_takes=5)
-    with anyio.fail_after(60):
-        async with Client(server.reached(), era="legacy") as client:
-            await client.call_tool("x")
-            await anyio.sleep(4.5)
-            await client.call_tool("x")
+    async with client_of(server.reached(), era="legacy", within=60) as client:
+        await client.call_tool("x")
+        await anyio.sleep(4.5)
+        await client.call_tool("x")
 
     assert server.heard == [("initialize", 0), ("notifications/initialized", 0), ("tools/call", 1), ("tools/call", 5.5)]
 
@@ -145,8 +144,7 @@ async def test_no_call_waits_for_a_stream_that_another_call_has_opened() -> None
 @pytest.mark.fake_clock
 async def test_closing_does_not_wait_for_an_answer_that_never_comes() -> None:
     server = Slow()
-    with anyio.fail_after(4):
-        async with Client(server.reached(), era="legacy"):
-            pass
+    async with client_of(server.reached(), era="legacy", within=4):
+        pass
 
     assert not server.answered.is_set()

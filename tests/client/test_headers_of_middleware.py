@@ -15,7 +15,7 @@ from mcp_host.errors import Unauthorized
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, Middleware, add_headers
 from mcp_host.types import CreateMessageResult
 from tests.client.sites import DISCOVERED
-from tests.client.support import EMPTY, QUESTION, sampling
+from tests.client.support import EMPTY, QUESTION, client_of, sampling
 
 Wire = dict[str, Any]
 
@@ -238,9 +238,8 @@ async def test_middleware_may_renew_a_token_that_is_rejected_while_connecting_an
 
     refused: list[str] = []
     http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
-    with anyio.fail_after(5):
-        async with Client(StreamableHttp("http://server.test/", client=http), era=era, middleware=[login]) as client:
-            valid = 2
-            await client.call_tool("x")
+    async with client_of(StreamableHttp("http://server.test/", client=http), era=era, middleware=[login]) as client:
+        valid = 2
+        await client.call_tool("x")
 
     assert refused == ["initialize" if era == "legacy" else "server/discover", "tools/call"]

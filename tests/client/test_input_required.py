@@ -30,7 +30,7 @@ from mcp_host.testing.scripted import Wire
 from mcp_host.transports.base import Channel, Headers, RequestHandle
 from mcp_host.types import CreateMessageResult, ElicitResult
 from tests.client.rounds import DONE, FORM, ROOTS, SAMPLE, USER, answering, wants
-from tests.client.support import ADD, PARIS, QUESTION, sampling
+from tests.client.support import ADD, PARIS, QUESTION, client_of, sampling
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
@@ -48,9 +48,8 @@ async def test_a_sampling_answer_is_sent_in_the_retry_with_a_new_id_and_the_same
     state = ' {"a": 1}\n\u0000 =?é🙂\ufeff '
     peer = answering(wants(state, k=SAMPLE), DONE)
 
-    with anyio.fail_after(5):
-        async with Client(peer, sampling=sampling()) as client:
-            await client.call_tool("x", {"n": 1}, meta={"trace": 7})
+    async with client_of(peer, sampling=sampling()) as client:
+        await client.call_tool("x", {"n": 1}, meta={"trace": 7})
 
     _, first, retry = peer.received
     assert (first["id"], retry["id"]) == (2, 3)
@@ -60,10 +59,9 @@ async def test_a_sampling_answer_is_sent_in_the_retry_with_a_new_id_and_the_same
 async def test_no_state_is_sent_where_none_came_and_none_leaks_into_the_next_round_or_call() -> None:
     peer = answering(wants("s", k=SAMPLE), wants(None, k=SAMPLE), DONE)
 
-    with anyio.fail_after(5):
-        async with Client(peer, sampling=sampling()) as client:
-            await client.call_tool("x")
-            await client.call_tool("x")
+    async with client_of(peer, sampling=sampling()) as client:
+        await client.call_tool("x")
+        await client.call_tool("x")
 
     assert [extras(message) for message in peer.received[1:]] == [
         {},
@@ -88,10 +86,9 @@ async def test_calls_prompts_and_reads_may_ask_for_input(
     """And what came of it is never served again from the cache: it depends on the answers."""
     peer = answering(wants("s", k=SAMPLE), result, wants("s", k=SAMPLE), result)
 
-    with anyio.fail_after(5):
-        async with Client(peer, sampling=sampling()) as client:
-            await request_(client)
-            await request_(client)
+    async with client_of(peer, sampling=sampling()) as client:
+        await request_(client)
+        await request_(client)
 
     assert len(peer.received) == 5
 
@@ -108,11 +105,10 @@ async def test_all_that_one_result_asks_for_is_answered_side_by_side_and_sent_to
         return request.decline()
 
     peer = answering(wants(None, a=SAMPLE, b=FORM, c=ROOTS), DONE)
-    with anyio.fail_after(5):
-        async with Client(
-            peer, sampling=sampling(with_tools=slowly), elicitation=Elicitation(form=release), roots=["/tmp/x"]
-        ) as client:
-            await client.call_tool("x")
+    async with client_of(
+        peer, sampling=sampling(with_tools=slowly), elicitation=Elicitation(form=release), roots=["/tmp/x"]
+    ) as client:
+        await client.call_tool("x")
 
     given = extras(peer.received[-1])["inputResponses"]
     assert list(given) == ["a", "b", "c"]
@@ -126,15 +122,12 @@ async def test_a_wish_for_context_takes_a_declaration(declared: bool) -> None:
 
     asks = {"method": "sampling/createMessage", "params": QUESTION | {"includeContext": "thisServer"}}
     peer = answering(wants(None, k=asks), DONE)
-    with anyio.fail_after(5):
-        async with Client(peer, sampling=sampling(with_tools=model, context=declared)) as client:
-            if declared:
+    async with client_of(peer, sampling=sampling(with_tools=model, context=declared)) as client:
+        if declared:
+            await client.call_tool("x")
+        else:
+            with pytest.raises(InputNotGiven, match=r"includeContext: this client did not declare sampling\.context"):
                 await client.call_tool("x")
-            else:
-                with pytest.raises(
-                    InputNotGiven, match=r"includeContext: this client did not declare sampling\.context"
-                ):
-                    await client.call_tool("x")
 
     if declared:
         answer = extras(peer.received[-1])["inputResponses"]["k"]
@@ -150,10 +143,9 @@ async def test_sampling_with_tools_is_answered_with_the_tools_the_model_wants() 
 
     asks = {"method": "sampling/createMessage", "params": QUESTION | {"tools": [ADD]}}
     peer = answering(wants(None, k=asks), DONE)
-    with anyio.fail_after(5):
-        async with Client(peer, sampling=Sampling(with_tools=use_the_tool, approve=always)) as client:
-            assert client.sampling_mode == "with_tools"
-            await client.call_tool("solve")
+    async with client_of(peer, sampling=Sampling(with_tools=use_the_tool, approve=always)) as client:
+        assert client.sampling_mode == "with_tools"
+        await client.call_tool("solve")
 
     answer = extras(peer.received[-1])["inputResponses"]["k"]
     assert (answer["stopReason"], answer["content"]["type"], answer["content"]["name"]) == (
@@ -232,11 +224,10 @@ async def test_a_refused_input_request_ends_the_call_and_nothing_is_sent(
 ) -> None:
     peer = answering(wants("s", good=ROOTS, bad=asked), DONE)
 
-    with anyio.fail_after(5):
-        async with Client(peer, sampling=registered, roots=[]) as client:
-            with pytest.raises(InputNotGiven, match=why) as raised:
-                await client.call_tool("x")
-            assert client.connected
+    async with client_of(peer, sampling=registered, roots=[]) as client:
+        with pytest.raises(InputNotGiven, match=why) as raised:
+            await client.call_tool("x")
+        assert client.connected
 
     error = raised.value
     assert (error.key, error.method, type(error.__cause__)) == ("bad", asked["method"], cause)
@@ -265,11 +256,10 @@ async def test_a_server_that_asks_without_end_is_ended_by_a_limit_that_has_a_nam
 ) -> None:
     peer = answering(result)
 
-    with anyio.fail_after(5):
-        async with Client(peer, roots=[], limits=ROUNDS) as client:
-            with pytest.raises(RoundsExceeded, match=rf"Limits\.{limit}") as raised:
-                await client.call_tool("x")
-            assert client.connected
+    async with client_of(peer, roots=[], limits=ROUNDS) as client:
+        with pytest.raises(RoundsExceeded, match=rf"Limits\.{limit}") as raised:
+            await client.call_tool("x")
+        assert client.connected
 
     assert raised.value.limit == limit
     assert len(peer.received) - 1 == requests
@@ -279,9 +269,8 @@ async def test_idle_rounds_count_only_in_a_row() -> None:
     idle, real = wants("s"), wants("s", k=ROOTS)
     peer = answering(idle, idle, real, idle, idle, real, idle, idle, DONE)
 
-    with anyio.fail_after(5):
-        async with Client(peer, roots=[], limits=Limits(max_idle_rounds=2)) as client:
-            await client.call_tool("x")
+    async with client_of(peer, roots=[], limits=Limits(max_idle_rounds=2)) as client:
+        await client.call_tool("x")
 
     assert len(peer.received) == 10
 
@@ -289,9 +278,8 @@ async def test_idle_rounds_count_only_in_a_row() -> None:
 async def test_sixty_four_turns_pass_with_the_defaults() -> None:
     peer = answering(*64 * [wants("s", k=SAMPLE)], DONE)
 
-    with anyio.fail_after(10):
-        async with Client(peer, sampling=sampling()) as client:
-            await client.call_tool("x")
+    async with client_of(peer, sampling=sampling(), within=10) as client:
+        await client.call_tool("x")
 
     assert len(peer.received) == 1 + 65
 
@@ -306,9 +294,8 @@ async def test_our_own_time_is_not_the_servers_silence() -> None:
         return request.reply("Paris", model="m")
 
     peer = answering(wants(None, k=SAMPLE), DONE)
-    with anyio.fail_after(5):
-        async with Client(peer, sampling=sampling(with_tools=think)) as client:
-            await client.call_tool("x", idle_timeout=0.2)
+    async with client_of(peer, sampling=sampling(with_tools=think)) as client:
+        await client.call_tool("x", idle_timeout=0.2)
 
 
 async def test_a_handler_that_never_returns_ends_with_the_time_for_input_and_the_calls_own() -> None:
@@ -317,13 +304,12 @@ async def test_a_handler_that_never_returns_ends_with_the_time_for_input_and_the
         raise AssertionError
 
     peer = answering(wants(None, k=SAMPLE), DONE)
-    with anyio.fail_after(5):
-        async with Client(
-            peer, sampling=sampling(with_tools=think_for_ever), limits=Limits(input_timeout=0.1)
-        ) as client:
-            with pytest.raises(RequestTimeout, match=r"tools/call: took longer than 0.1 s \(timeout\), .* 0.1 s"):
-                await client.call_tool("x", timeout=0.1)
-            assert client.connected
+    async with client_of(
+        peer, sampling=sampling(with_tools=think_for_ever), limits=Limits(input_timeout=0.1)
+    ) as client:
+        with pytest.raises(RequestTimeout, match=r"tools/call: took longer than 0.1 s \(timeout\), .* 0.1 s"):
+            await client.call_tool("x", timeout=0.1)
+        assert client.connected
 
 
 async def test_closing_ends_a_call_whose_input_is_being_gathered() -> None:
@@ -381,12 +367,11 @@ async def test_a_cancelled_call_cancels_the_gathering_of_its_input() -> None:
         raise AssertionError
 
     peer = answering(wants(None, k=SAMPLE), DONE)
-    with anyio.fail_after(5):
-        async with Client(peer, sampling=sampling(with_tools=never)) as client:
-            with anyio.CancelScope() as scope:
-                await client.call_tool("x")
-            assert cancelled.is_set()
+    async with client_of(peer, sampling=sampling(with_tools=never)) as client:
+        with anyio.CancelScope() as scope:
             await client.call_tool("x")
+        assert cancelled.is_set()
+        await client.call_tool("x")
 
 
 async def test_a_handler_may_call_the_client_in_whose_call_it_works() -> None:
@@ -395,9 +380,8 @@ async def test_a_handler_may_call_the_client_in_whose_call_it_works() -> None:
         return request.reply("Paris", model="m")
 
     peer = answering(wants(None, k=SAMPLE), DONE)
-    with anyio.fail_after(5):
-        async with Client(peer, sampling=sampling(with_tools=look_up)) as client:
-            await client.call_tool("outer")
+    async with client_of(peer, sampling=sampling(with_tools=look_up)) as client:
+        await client.call_tool("outer")
 
     assert [message["params"].get("name") for message in peer.received] == [None, "outer", "inner", "outer"]
 
@@ -412,10 +396,9 @@ async def test_the_error_of_nested_handlers_names_the_failure_once() -> None:
         raise RuntimeError("no credit")
 
     peer = answering(wants(None, k=SAMPLE))
-    with anyio.fail_after(5):
-        async with Client(peer, sampling=sampling(with_tools=model)) as client:
-            with pytest.raises(InputNotGiven) as raised:
-                await client.call_tool("1")
+    async with client_of(peer, sampling=sampling(with_tools=model)) as client:
+        with pytest.raises(InputNotGiven) as raised:
+            await client.call_tool("1")
 
     assert str(raised.value) == (
         "tools/call: the server asks for 'sampling/createMessage' under 'k': this client's model failed: "
@@ -434,11 +417,10 @@ async def test_the_error_of_nested_handlers_names_the_failure_once() -> None:
     ids=["unknown type", "neither", "no request"],
 )
 async def test_a_result_that_is_none_fails_its_call_and_no_other(result: dict[str, Any], error: type[McpError]) -> None:
-    with anyio.fail_after(5):
-        async with Client(answering(result, DONE)) as client:
-            with pytest.raises(error):
-                await client.call_tool("x")
+    async with client_of(answering(result, DONE)) as client:
+        with pytest.raises(error):
             await client.call_tool("x")
+        await client.call_tool("x")
 
 
 async def test_an_error_in_the_middle_of_the_rounds_is_the_calls_error() -> None:
@@ -447,10 +429,9 @@ async def test_an_error_in_the_middle_of_the_rounds_is_the_calls_error() -> None
         await peer.reply(await peer.receive(), wants("s", k=FORM))
         await peer.reply_error(await peer.receive(), -32602, "that state has expired")
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), elicitation=Elicitation(form=confirm)) as client:
-            with pytest.raises(ServerError, match="expired"):
-                await client.call_tool("x")
+    async with client_of(ScriptedPeer(script), elicitation=Elicitation(form=confirm)) as client:
+        with pytest.raises(ServerError, match="expired"):
+            await client.call_tool("x")
 
 
 async def test_progress_of_every_round_comes_in_order_before_the_result() -> None:
@@ -467,9 +448,8 @@ async def test_progress_of_every_round_comes_in_order_before_the_result() -> Non
     async def note(report: Any) -> None:
         steps.append(report.progress)
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), roots=[]) as client:
-            await client.call_tool("x", on_progress=note)
+    async with client_of(ScriptedPeer(script), roots=[]) as client:
+        await client.call_tool("x", on_progress=note)
 
     assert steps == [1, 2]
 
@@ -483,10 +463,9 @@ async def test_an_answer_that_is_not_json_raises_input_not_given(text: str | flo
 
     form = {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": LOOSE}}
     peer = answering(wants("s", good=ROOTS, bad=form), DONE)
-    with anyio.fail_after(5):
-        async with Client(peer, elicitation=Elicitation(form=garble), roots=[]) as client:
-            with pytest.raises(InputNotGiven, match=rf"under 'bad': .*: CallerError: not expressible.*{why}") as caught:
-                await client.call_tool("x")
+    async with client_of(peer, elicitation=Elicitation(form=garble), roots=[]) as client:
+        with pytest.raises(InputNotGiven, match=rf"under 'bad': .*: CallerError: not expressible.*{why}") as caught:
+            await client.call_tool("x")
 
     assert (caught.value.key, caught.value.method) == ("bad", "elicitation/create")
     assert isinstance(caught.value.__cause__, CallerError)
@@ -501,10 +480,9 @@ async def test_an_answer_that_nests_too_deeply_for_the_repeated_request_raises_i
         return request.reply("Paris").model_copy(update={"meta": deep})
 
     peer = answering(wants("s", good=ROOTS, bad=SAMPLE), DONE)
-    with anyio.fail_after(5):
-        async with Client(peer, sampling=sampling(with_tools=nest), roots=[]) as client:
-            with pytest.raises(InputNotGiven, match=r"under 'bad': .*: CallerError: not expressible") as caught:
-                await client.call_tool("x")
+    async with client_of(peer, sampling=sampling(with_tools=nest), roots=[]) as client:
+        with pytest.raises(InputNotGiven, match=r"under 'bad': .*: CallerError: not expressible") as caught:
+            await client.call_tool("x")
 
     assert caught.value.key == "bad"
 
@@ -529,9 +507,8 @@ async def test_an_error_of_the_transport_about_a_repeated_request_blames_no_answ
         await peer.reply(await peer.receive("tools/call"), wants("s", k=ROOTS))
 
     error = CallerError("this transport cannot write that")
-    with anyio.fail_after(5):
-        async with Client(Picky(script), roots=[]) as client:
-            with pytest.raises(CallerError) as caught:
-                await client.call_tool("x")
+    async with client_of(Picky(script), roots=[]) as client:
+        with pytest.raises(CallerError) as caught:
+            await client.call_tool("x")
 
     assert caught.value is error

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_host import Client, Elicitation, FormRequest, Sampling, SamplingRequest, always
+from mcp_host import Elicitation, FormRequest, Sampling, SamplingRequest, always
 from mcp_host.errors import ConnectionClosed, InputNotGiven
 from mcp_host.sampling import SamplingLimits
 from mcp_host.session.session import Session
@@ -17,7 +17,7 @@ from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageResult, ElicitResult
 from tests.client.rounds import DONE, FORM, ROOTS, SAMPLE, answering, wants
 from tests.client.sites import MIRRORED, Site, mirrored_headers
-from tests.client.support import PARIS, sampling, say_paris
+from tests.client.support import PARIS, client_of, sampling, say_paris
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
@@ -33,9 +33,8 @@ async def test_idle_rounds_wait_twice_as_long_each_time_until_the_server_asks_fo
             asked.append(anyio.current_time())
             await peer.reply(call, result)
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), roots=[]) as client:
-            await client.call_tool("x")
+    async with client_of(ScriptedPeer(script), roots=[]) as client:
+        await client.call_tool("x")
 
     assert [end - begin for begin, end in pairwise(asked)] == pytest.approx([0.1, 0.2, 0.4, 0, 0.1, 0.2])
 
@@ -49,13 +48,12 @@ async def test_a_call_that_took_input_leaves_no_cancel_scope_behind() -> None:
 
     peer = answering(*[wants("s", k=ROOTS), DONE] * 25)
 
-    with anyio.fail_after(5):
-        async with Client(peer, roots=[]) as client:
+    async with client_of(peer, roots=[]) as client:
+        await client.call_tool("x")
+        after_one = scopes()
+        for _ in range(20):
             await client.call_tool("x")
-            after_one = scopes()
-            for _ in range(20):
-                await client.call_tool("x")
-            after_more = scopes()
+        after_more = scopes()
 
     assert after_more == after_one
 
@@ -78,14 +76,13 @@ async def test_an_input_that_is_refused_ends_the_handlers_beside_it() -> None:
         raise RuntimeError
 
     peer = answering(wants(None, slow=SAMPLE, bad=FORM), DONE)
-    with anyio.fail_after(5):
-        async with Client(
-            peer, sampling=sampling(with_tools=think_for_ever), elicitation=Elicitation(form=fail)
-        ) as client:
-            with pytest.raises(InputNotGiven) as raised:
-                await client.call_tool("x")
+    async with client_of(
+        peer, sampling=sampling(with_tools=think_for_ever), elicitation=Elicitation(form=fail)
+    ) as client:
+        with pytest.raises(InputNotGiven) as raised:
+            await client.call_tool("x")
 
-            assert ended == ["the thinking"]
+        assert ended == ["the thinking"]
     assert raised.value.key == "bad"
 
 
@@ -113,9 +110,10 @@ async def test_input_for_a_call_of_ours_waits_for_the_model_however_much_there_i
     """The limit refuses what servers send unasked. To refuse one input would fail the whole call."""
     limits = SamplingLimits(at_once_per_server=1, waiting=1)
     peer = answering(wants(None, a=SAMPLE, b=SAMPLE, c=SAMPLE, d=SAMPLE), DONE)
-    with anyio.fail_after(10):
-        async with Client(peer, sampling=Sampling(with_tools=say_paris, approve=always, limits=limits)) as client:
-            await client.call_tool("x")
+    async with client_of(
+        peer, sampling=Sampling(with_tools=say_paris, approve=always, limits=limits), within=10
+    ) as client:
+        await client.call_tool("x")
 
     assert peer.received[-1]["params"]["inputResponses"] == dict.fromkeys("abcd", PARIS)
 
@@ -130,10 +128,9 @@ async def test_a_call_ends_if_the_server_requires_more_and_ends(requests: dict[s
         await peer.aclose()
 
     for _ in range(20):
-        with anyio.fail_after(5):
-            async with Client(ScriptedPeer(script), roots=[]) as client:
-                with pytest.raises(ConnectionClosed) as raised:
-                    await client.call_tool("x")
+        async with client_of(ScriptedPeer(script), roots=[]) as client:
+            with pytest.raises(ConnectionClosed) as raised:
+                await client.call_tool("x")
         assert raised.value.may_have_run
 
 
@@ -148,10 +145,9 @@ async def test_a_fault_of_our_own_while_answering_is_an_error_to_the_caller(
         await peer.reply(await peer.receive("tools/call"), wants("s", k=ROOTS))
 
     monkeypatch.setattr(Session, "answer", broken)
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), roots=[]) as client:
-            with pytest.raises(InputNotGiven) as raised:
-                await client.call_tool("x")
+    async with client_of(ScriptedPeer(script), roots=[]) as client:
+        with pytest.raises(InputNotGiven) as raised:
+            await client.call_tool("x")
 
     problem = "this client failed to answer: ZeroDivisionError: ours"
     assert str(raised.value) == f"tools/call: the server asks for 'roots/list' under 'k': {problem}"

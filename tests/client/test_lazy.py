@@ -26,7 +26,7 @@ from mcp_host.errors import (
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
 from mcp_host.testing import ScriptedPeer, Server
 from mcp_host.types import LoggingMessageNotificationParams, ToolListChangedNotification
-from tests.client.support import EMPTY, TOOLS, Era, seconds_of_call
+from tests.client.support import EMPTY, TOOLS, Era, client_of, seconds_of_call
 from tests.transports.http_peers import reserved_port
 
 NOT_YET = "the lazy client is not connected yet: it connects with its first request; call connect() to connect now"
@@ -70,24 +70,22 @@ async def fail_to_connect(client: Client) -> float:
 
 async def test_entering_does_not_touch_the_server_and_the_first_request_connects(era: Era) -> None:
     peer = answering(era)
-    with anyio.fail_after(5):
-        async with Client(peer, lazy=True) as client:
-            await anyio.wait_all_tasks_blocked()
-            assert (client.connected, peer.received) == (False, [])
-            await client.call_tool("x")
-            assert (client.connected, client.protocol_version) == (True, era.version)
-            await client.call_tool("x")
+    async with client_of(peer, lazy=True) as client:
+        await anyio.wait_all_tasks_blocked()
+        assert (client.connected, peer.received) == (False, [])
+        await client.call_tool("x")
+        assert (client.connected, client.protocol_version) == (True, era.version)
+        await client.call_tool("x")
 
     assert [message["method"] for message in peer.received] == [*era.opening, "tools/call", "tools/call"]
 
 
 async def test_connect_connects_at_once(era: Era) -> None:
     peer = answering(era)
-    with anyio.fail_after(5):
-        async with Client(peer, lazy=True) as client:
-            await client.connect()
-            assert client.protocol_version == era.version
-            await client.call_tool("x")
+    async with client_of(peer, lazy=True) as client:
+        await client.connect()
+        assert client.protocol_version == era.version
+        await client.call_tool("x")
 
     assert [message["method"] for message in peer.received] == [*era.opening, "tools/call"]
 
@@ -144,10 +142,9 @@ async def test_a_lazy_client_that_is_closed_without_a_request_has_done_nothing()
 
 async def test_requests_at_once_share_one_attempt(era: Era) -> None:
     peer = answering(era)
-    with anyio.fail_after(5):
-        async with Client(peer, lazy=True) as client, anyio.create_task_group() as tasks:
-            for _ in range(5):
-                tasks.start_soon(client.call_tool, "x")
+    async with client_of(peer, lazy=True) as client, anyio.create_task_group() as tasks:
+        for _ in range(5):
+            tasks.start_soon(client.call_tool, "x")
 
     assert [message["method"] for message in peer.received] == [*era.opening, *5 * ["tools/call"]]
 
@@ -177,15 +174,14 @@ async def test_the_attempt_goes_on_for_the_others_if_a_caller_is_cancelled_or_ti
         results.append("answered")
 
     peer = ScriptedPeer(script)
-    with anyio.fail_after(60):
-        async with Client(peer, lazy=True, era=era.version) as client, anyio.create_task_group() as tasks:
-            tasks.start_soon(give_up)  # the first: the attempt is not its own
-            await anyio.wait_all_tasks_blocked()
-            tasks.start_soon(time_out, 2.0, None)
-            tasks.start_soon(time_out, None, 3.0)
-            tasks.start_soon(wait)
-            await anyio.sleep(4)
-            up.set()
+    async with client_of(peer, lazy=True, era=era.version, within=60) as client, anyio.create_task_group() as tasks:
+        tasks.start_soon(give_up)  # the first: the attempt is not its own
+        await anyio.wait_all_tasks_blocked()
+        tasks.start_soon(time_out, 2.0, None)
+        tasks.start_soon(time_out, None, 3.0)
+        tasks.start_soon(wait)
+        await anyio.sleep(4)
+        up.set()
 
     assert results == [
         "cancelled",
@@ -199,10 +195,9 @@ async def test_the_attempt_goes_on_for_the_others_if_a_caller_is_cancelled_or_ti
 
 @pytest.mark.fake_clock
 async def test_connecting_takes_no_longer_than_connect_timeout() -> None:
-    with anyio.fail_after(60):
-        async with Client(ScriptedPeer(silent), lazy=True, limits=Limits(connect_timeout=3)) as client:
-            with pytest.raises(ConnectTimeout) as raised:
-                await client.call_tool("x")
+    async with client_of(ScriptedPeer(silent), lazy=True, limits=Limits(connect_timeout=3), within=60) as client:
+        with pytest.raises(ConnectTimeout) as raised:
+            await client.call_tool("x")
 
     assert not raised.value.may_have_run
 
@@ -311,11 +306,10 @@ async def test_an_error_of_the_server_is_raised_by_the_request_and_the_next_one_
         await era.open(peer)
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
-    with anyio.fail_after(5):
-        async with Client(ScriptedPeer(script), lazy=True, era=era.version) as client:
-            with pytest.raises(McpError, match="not today"):
-                await client.call_tool("x")
-            assert (await client.call_tool("x")).content == []
+    async with client_of(ScriptedPeer(script), lazy=True, era=era.version) as client:
+        with pytest.raises(McpError, match="not today"):
+            await client.call_tool("x")
+        assert (await client.call_tool("x")).content == []
 
 
 # A server that is lost
@@ -363,13 +357,12 @@ async def test_one_request_does_not_start_a_server_endlessly_that_dies_as_soon_a
 
     peer = ScriptedPeer(script)
     starts = []
-    with anyio.fail_after(600):
-        async with Client(peer, lazy=True, era="legacy") as client:
-            for _ in range(3):
-                with pytest.raises(ConnectionClosed) as raised:
-                    await client.call_tool("x")
-                assert (str(raised.value), raised.value.may_have_run) == ("the scripted peer has ended", False)
-                starts.append([message["method"] for message in peer.received].count("initialize"))
+    async with client_of(peer, lazy=True, era="legacy", within=600) as client:
+        for _ in range(3):
+            with pytest.raises(ConnectionClosed) as raised:
+                await client.call_tool("x")
+            assert (str(raised.value), raised.value.may_have_run) == ("the scripted peer has ended", False)
+            starts.append([message["method"] for message in peer.received].count("initialize"))
 
     assert starts == [9, 10, 11]
 
@@ -395,12 +388,11 @@ async def test_a_listening_client_connects_again_without_a_request_once_it_has_c
         heard.set()
 
     peer = ScriptedPeer(script)
-    with anyio.fail_after(5):
-        async with Client(peer, lazy=True, on_change=on_change) as client:
-            await anyio.wait_all_tasks_blocked()
-            assert peer.received == []
-            await client.call_tool("x")
-            await heard.wait()
+    async with client_of(peer, lazy=True, on_change=on_change) as client:
+        await anyio.wait_all_tasks_blocked()
+        assert peer.received == []
+        await client.call_tool("x")
+        await heard.wait()
 
     assert changes == [ToolListChangedNotification()]
 
@@ -415,15 +407,14 @@ async def test_closing_while_it_connects_ends_the_requests_and_later_ones_do_not
         assert (str(raised.value), raised.value.may_have_run) == ("the client was closed", False)
 
     peer = ScriptedPeer(silent)
-    with anyio.fail_after(5):
-        async with Client(peer, lazy=True) as client, anyio.create_task_group() as tasks:
-            tasks.start_soon(wait)
-            tasks.start_soon(wait)
-            await anyio.wait_all_tasks_blocked()
-            await client.aclose()
-            heard = len(peer.received)
-            with pytest.raises(NotConnected) as raised:
-                await client.call_tool("x")
+    async with client_of(peer, lazy=True) as client, anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        tasks.start_soon(wait)
+        await anyio.wait_all_tasks_blocked()
+        await client.aclose()
+        heard = len(peer.received)
+        with pytest.raises(NotConnected) as raised:
+            await client.call_tool("x")
 
     assert str(raised.value) == CLOSED
     assert heard == len(peer.received) == 1
@@ -742,10 +733,9 @@ async def test_a_task_that_outlives_the_middleware_that_started_it_may_wait_for_
                     await anyio.wait_all_tasks_blocked()  # until `later` waits
             return await call_next(request)
 
-        with anyio.fail_after(5):
-            async with Client(answering(era), era=era.version, lazy=True, middleware=[token]) as client:
+        async with client_of(answering(era), era=era.version, lazy=True, middleware=[token]) as client:
+            await call(client)
+            await client.aclose()
+            async with client:
                 await call(client)
-                await client.aclose()
-                async with client:
-                    await call(client)
-                    await done.wait()
+                await done.wait()

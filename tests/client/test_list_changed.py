@@ -18,7 +18,7 @@ from mcp_host.middleware import AnyRequest, CallNext
 from mcp_host.session.list_changed import ListWatcher
 from mcp_host.testing import ScriptedPeer, Server
 from mcp_host.types import Prompt, Resource, ResourceTemplate, Tool
-from tests.client.support import EMPTY, HANDSHAKE, Era
+from tests.client.support import EMPTY, HANDSHAKE, Era, client_of
 from tests.testing.test_with_client import ConnectBy, connect_by, versions
 
 __all__ = ["connect_by", "versions"]  # fixtures
@@ -126,13 +126,12 @@ async def test_a_changed_list_is_handed_over_whole_over_every_transport(
 @paused
 async def test_changes_within_the_delay_are_one_and_come_that_long_after_the_first(era: Era) -> None:
     peer, seen = Peer(era), Lists()
-    with anyio.fail_after(100):
-        async with Client(peer, list_changed=ListChanged(tools=seen, delay=2)):
-            began = anyio.current_time()
-            for _ in range(10):
-                await peer.announce()
-                await anyio.sleep(0.1)
-            await anyio.sleep(10)
+    async with client_of(peer, list_changed=ListChanged(tools=seen, delay=2), within=100):
+        began = anyio.current_time()
+        for _ in range(10):
+            await peer.announce()
+            await anyio.sleep(0.1)
+        await anyio.sleep(10)
 
     assert seen.lengths == [1]
     assert [round(at - began, 3) for at in seen.times] == [2.0]
@@ -141,14 +140,13 @@ async def test_changes_within_the_delay_are_one_and_come_that_long_after_the_fir
 @paused
 async def test_a_change_during_the_listing_leads_to_one_more(era: Era) -> None:
     peer, seen = Peer(era, slow=5), Lists()
-    with anyio.fail_after(100):
-        async with Client(peer, list_changed=ListChanged(tools=seen, delay=2)):
-            began = anyio.current_time()
+    async with client_of(peer, list_changed=ListChanged(tools=seen, delay=2), within=100):
+        began = anyio.current_time()
+        await peer.announce()
+        await anyio.sleep(4)
+        for _ in range(3):
             await peer.announce()
-            await anyio.sleep(4)
-            for _ in range(3):
-                await peer.announce()
-            await anyio.sleep(50)
+        await anyio.sleep(50)
 
     assert seen.lengths == [1, 2]
     assert [round(at - began, 3) for at in seen.times] == [7.0, 14.0]
@@ -157,11 +155,10 @@ async def test_a_change_during_the_listing_leads_to_one_more(era: Era) -> None:
 @paused
 async def test_a_server_that_announces_without_end_causes_one_listing_for_each_delay(era: Era) -> None:
     peer, seen = Peer(era), Lists()
-    with anyio.fail_after(100):
-        async with Client(peer, list_changed=ListChanged(tools=seen, delay=2)):
-            for _ in range(1000):
-                await peer.announce()
-                await anyio.sleep(0.01)
+    async with client_of(peer, list_changed=ListChanged(tools=seen, delay=2), within=100):
+        for _ in range(1000):
+            await peer.announce()
+            await anyio.sleep(0.01)
 
     assert 4 <= len(peer.listings) <= 5
     assert seen.lengths == list(range(1, len(peer.listings) + 1))
@@ -182,13 +179,12 @@ async def test_each_list_has_its_callback_and_changed_resources_are_two_lists(er
 
     peer = Peer(era)
     wanted = ListChanged(prompts=prompts, resources=resources, resource_templates=templates)
-    with anyio.fail_after(100):
-        async with Client(peer, list_changed=wanted):
-            await peer.announce("notifications/prompts/list_changed")
-            await anyio.sleep(1)
-            await peer.announce("notifications/resources/list_changed")
-            await peer.announce()  # of the tools, for which there is no callback
-            await anyio.sleep(1)
+    async with client_of(peer, list_changed=wanted, within=100):
+        await peer.announce("notifications/prompts/list_changed")
+        await anyio.sleep(1)
+        await peer.announce("notifications/resources/list_changed")
+        await peer.announce()  # of the tools, for which there is no callback
+        await anyio.sleep(1)
 
     assert handed == {"prompts": ["a prompt"], "resources": ["a:b"], "templates": ["a:{x}"]}
     assert peer.listings == []
@@ -215,9 +211,8 @@ async def test_a_change_that_is_announced_while_the_client_connects_is_handed_ov
 
     handed: list[int] = []
     heard = anyio.Event()
-    with anyio.fail_after(5):
-        async with Client(Hasty(era), list_changed=ListChanged(tools=show, delay=0)) as client:
-            await heard.wait()
+    async with client_of(Hasty(era), list_changed=ListChanged(tools=show, delay=0)) as client:
+        await heard.wait()
 
     assert (handed, client.warnings) == ([1], [])
 
@@ -232,11 +227,10 @@ async def test_a_listing_that_fails_is_a_warning_and_the_next_change_lists_again
 
     failed: list[str] = []
     peer, seen = Peer(era), Lists()
-    with anyio.fail_after(100):
-        async with Client(peer, list_changed=ListChanged(tools=seen), middleware=[fail_once]) as client:
-            for _ in range(2):
-                await peer.announce()
-                await anyio.sleep(1)
+    async with client_of(peer, list_changed=ListChanged(tools=seen), middleware=[fail_once], within=100) as client:
+        for _ in range(2):
+            await peer.announce()
+            await anyio.sleep(1)
 
     assert seen.lengths == [1]
     assert client.warnings == ["the peer: the tools have changed, and could not be listed: no token"]
@@ -252,11 +246,10 @@ async def test_a_callback_that_fails_is_logged_and_gets_the_next_list(
 
     seen: list[int] = []
     peer = Peer(era)
-    with anyio.fail_after(100):
-        async with Client(peer, list_changed=ListChanged(tools=fail)):
-            for _ in range(2):
-                await peer.announce()
-                await anyio.sleep(1)
+    async with client_of(peer, list_changed=ListChanged(tools=fail), within=100):
+        for _ in range(2):
+            await peer.announce()
+            await anyio.sleep(1)
 
     assert seen == [1, 2]
     errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
@@ -296,9 +289,8 @@ async def test_after_a_gap_in_the_stream_of_changes_the_lists_are_handed_over() 
         await peer.acknowledge(await peer.receive(LISTEN))
         await peer.reply(await peer.receive("tools/list"), tools(3))
 
-    with anyio.fail_after(100):
-        async with Client(ScriptedPeer(script), list_changed=ListChanged(tools=seen)):
-            await anyio.sleep(50)
+    async with client_of(ScriptedPeer(script), list_changed=ListChanged(tools=seen), within=100):
+        await anyio.sleep(50)
 
     assert seen.lengths == [3]
 
@@ -330,10 +322,9 @@ async def test_a_session_that_was_lost_has_its_lists_handed_over() -> None:
 
     http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
     transport = StreamableHttp("http://server.test/mcp", client=http)
-    with anyio.fail_after(100):
-        async with Client(transport, era="legacy", list_changed=ListChanged(tools=seen)) as client:
-            await client.call_tool("x")
-            await anyio.sleep(5)
+    async with client_of(transport, era="legacy", list_changed=ListChanged(tools=seen), within=100) as client:
+        await client.call_tool("x")
+        await anyio.sleep(5)
 
     assert (sessions, seen.lengths) == (2, [2])
 
@@ -372,10 +363,9 @@ async def test_nothing_is_listed_for_a_client_that_is_gone() -> None:
 @paused
 async def test_a_list_that_the_server_does_not_have_is_not_listed() -> None:
     peer, seen = Peer(HANDSHAKE, {"tools": {}}), Lists()
-    with anyio.fail_after(100):
-        async with Client(peer, list_changed=ListChanged(prompts=seen)) as client:
-            await peer.announce("notifications/prompts/list_changed")
-            await anyio.sleep(1)
+    async with client_of(peer, list_changed=ListChanged(prompts=seen), within=100) as client:
+        await peer.announce("notifications/prompts/list_changed")
+        await anyio.sleep(1)
 
     assert (seen.lengths, client.warnings) == ([], [])
 
@@ -406,10 +396,9 @@ async def test_a_plain_callback_runs_in_a_thread() -> None:
     handed: list[int] = []
     heard = anyio.Event()
     peer = Peer(HANDSHAKE)
-    with anyio.fail_after(20):
-        async with Client(peer, list_changed=ListChanged(tools=show, delay=0)):
-            await peer.announce()
-            await heard.wait()
+    async with client_of(peer, list_changed=ListChanged(tools=show, delay=0), within=20):
+        await peer.announce()
+        await heard.wait()
 
     assert handed == [1]
 

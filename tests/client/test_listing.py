@@ -19,7 +19,7 @@ from mcp_host.session.call import Call, CallTimeouts
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CallToolResult, Tool
 from tests.client.sites import Site, refused
-from tests.client.support import EMPTY, STATELESS, Era
+from tests.client.support import EMPTY, STATELESS, Era, client_of
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
@@ -73,11 +73,10 @@ async def test_cached_pages_are_dropped_if_a_cursor_has_become_invalid() -> None
         page("newest"),
     )
 
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            assert await names(client) == ["old", "older"]
-            assert await names(client) == ["new", "newer"]
-            assert await names(client) == ["new", "newest"]
+    async with client_of(peer) as client:
+        assert await names(client) == ["old", "older"]
+        assert await names(client) == ["new", "newer"]
+        assert await names(client) == ["new", "newest"]
 
     assert cursors(peer) == [None, "1", "1", None, "2", "2"]
 
@@ -86,10 +85,9 @@ async def test_a_cursor_that_stays_invalid_is_an_error_after_one_more_try() -> N
     pages: list[Params | int] = [page("old", "1", **FRESH), INVALID_PARAMS]
     peer = refusing_stale_cursors(STATELESS, *pages, *pages)
 
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            with pytest.raises(ServerError, match="Invalid cursor"):
-                await client.list_tools()
+    async with client_of(peer) as client:
+        with pytest.raises(ServerError, match="Invalid cursor"):
+            await client.list_tools()
 
     assert cursors(peer) == [None, "1", None, "1"]
 
@@ -97,10 +95,9 @@ async def test_a_cursor_that_stays_invalid_is_an_error_after_one_more_try() -> N
 async def test_an_invalid_cursor_without_cached_pages_is_not_retried(era: Era) -> None:
     peer = refusing_stale_cursors(era, page("a", "1"), INVALID_PARAMS)
 
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            with pytest.raises(ServerError, match="Invalid cursor"):
-                await client.list_tools()
+    async with client_of(peer) as client:
+        with pytest.raises(ServerError, match="Invalid cursor"):
+            await client.list_tools()
 
     assert cursors(peer) == [None, "1"]
 
@@ -108,10 +105,9 @@ async def test_an_invalid_cursor_without_cached_pages_is_not_retried(era: Era) -
 async def test_a_list_that_is_refused_from_the_beginning_is_not_asked_for_twice(era: Era) -> None:
     peer = refusing_stale_cursors(era, INVALID_PARAMS)
 
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            with pytest.raises(ServerError, match="Invalid cursor"):
-                await client.list_tools()
+    async with client_of(peer) as client:
+        with pytest.raises(ServerError, match="Invalid cursor"):
+            await client.list_tools()
 
     assert cursors(peer) == [None]
 
@@ -326,11 +322,10 @@ async def test_a_header_mismatch_without_headers_does_not_list_the_tools(era: Er
         await peer.reply(await peer.receive(), EMPTY)
 
     peer = ScriptedPeer(script)
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            with pytest.raises(HeaderMismatch):
-                await client.call_tool("query")
+    async with client_of(peer) as client:
+        with pytest.raises(HeaderMismatch):
             await client.call_tool("query")
+        await client.call_tool("query")
 
     assert [message["method"] for message in era.said_to(peer)] == ["tools/call", "tools/call"]
 
@@ -363,9 +358,8 @@ async def test_an_invalid_timeout_is_refused_before_anything_is_sent(
 ) -> None:
     peer = ScriptedPeer(era.open)
 
-    with anyio.fail_after(5):
-        async with Client(peer) as client:
-            with pytest.raises(error, match=f"^{re.escape(f'{name} {says}')}$"):
-                await ask(client, **{name: wrong})
+    async with client_of(peer) as client:
+        with pytest.raises(error, match=f"^{re.escape(f'{name} {says}')}$"):
+            await ask(client, **{name: wrong})
 
     assert era.said_to(peer) == []
