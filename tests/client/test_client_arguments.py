@@ -39,16 +39,13 @@ def calculator() -> Server:
 
 
 @pytest.mark.parametrize("sequence", [list, tuple])
-async def test_a_list_is_the_command_of_a_server(sequence: Callable[[list[str]], Any]) -> None:
-    async with client_of(sequence(python(ANSWERS, hands=False)), within=10) as client:
-        assert (await client.call_tool("x")).text == "hi"
-
-
-async def test_a_command_may_hold_paths(tmp_path: Path) -> None:
+async def test_a_list_is_the_command_of_a_server_and_may_hold_paths(
+    sequence: Callable[[list[object]], Any], tmp_path: Path
+) -> None:
     script = tmp_path / "server.py"
     script.write_text(python(ANSWERS, hands=False)[-1], encoding="utf-8")
 
-    async with client_of([sys.executable, script], within=10) as client:
+    async with client_of(sequence([sys.executable, script]), within=10) as client:
         assert (await client.call_tool("x")).text == "hi"
 
 
@@ -68,48 +65,47 @@ class StdioServerParameters:
     """Of the official SDK, as far as it matters here."""
 
 
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        ("python server.py --token hunter2", r'write Client\(\["python", \.\.\.\]\)'),
-        ("server.py", r'write Client\(\["python", "server\.py"\]\)'),
-        ("build/index.js", r'write Client\(\["node", "build/index\.js"\]\)'),
-        ("uvx", r'write Client\(\["uvx"\]\)'),
-        ("example.com/mcp", r'a URL in full, Client\("https://\.\.\."\)'),
-        ("example.com", r'a URL in full, Client\("https://\.\.\."\)'),
-        ("localhost:8000", r'a URL in full, Client\("https://\.\.\."\)'),
-        ("bin/server", r'Client\(\["bin/server"\]\), and a URL in full'),
-        ("ws://example.com/mcp", "begins with http:// or https://"),
-        ("http+unix://%2Frun%2Fmcp.sock/mcp", r'write Client\(StreamableHttp\("http://localhost/mcp", uds=path\)\)'),
-        ("unix:/run/mcp.sock", r'write Client\(StreamableHttp\("http://localhost/mcp", uds=path\)\)'),
-        ("", "an empty text is no server"),
-        (Path("server.py"), r'write Client\(\["python", path\]\)'),
-        ({"command": "uvx", "args": ["x"], "env": {"KEY": "hunter2"}}, r'Client\(Stdio\(\[entry\["command"\]'),
-        ({"url": "https://x/mcp", "headers": {"Authorization": "hunter2"}}, r'Client\(StreamableHttp\(entry\["url"\]'),
-        ({"mcpServers": {"x": {"command": "hunter2"}}}, "a Client of each entry"),
-        (StdioServerParameters(), r"Client\(Stdio\(\[p\.command, \*p\.args\], env=p\.env, cwd=p\.cwd\)\)"),
-        (httpx.URL("https://example.com/mcp?key=hunter2"), r"write a URL as Client\(str\(url\)\)"),
-        (Server, "Server is a class"),
-        (" https://example.com/mcp?key=hunter2", r"the URL has space before it: write Client\(url\.strip\(\)\)"),
-        ([], "^command is empty: "),
-        ([""], r"^command\[0\], the program, is empty: it must be a list of a program and its arguments"),
-        (["python", 3, "hunter2"], r"^command\[1\] is of type int: "),
-        (["python server.py hunter2"], r'^command\[0\] has a space .* write \["python", \.\.\.\]'),
-        (b"uvx", "Client cannot connect to a bytes"),
-        (None, "Client cannot connect to a NoneType"),
-        (
-            SimpleNamespace(open=None, identity="x", restart=None),
-            "Client cannot connect to a SimpleNamespace",
-        ),  # no name
-    ],
-    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
-)
-def test_anything_else_is_a_type_error_that_shows_the_right_spelling(wrong: Any, says: str) -> None:
-    with pytest.raises(TypeError, match=says) as refused:
-        Client(wrong)
+NO_SERVERS: list[tuple[Any, str]] = [
+    ("python server.py --token hunter2", r'write Client\(\["python", \.\.\.\]\)'),
+    ("server.py", r'write Client\(\["python", "server\.py"\]\)'),
+    ("build/index.js", r'write Client\(\["node", "build/index\.js"\]\)'),
+    ("uvx", r'write Client\(\["uvx"\]\)'),
+    ("example.com/mcp", r'a URL in full, Client\("https://\.\.\."\)'),
+    ("example.com", r'a URL in full, Client\("https://\.\.\."\)'),
+    ("localhost:8000", r'a URL in full, Client\("https://\.\.\."\)'),
+    ("bin/server", r'Client\(\["bin/server"\]\), and a URL in full'),
+    ("ws://example.com/mcp", "begins with http:// or https://"),
+    ("http+unix://%2Frun%2Fmcp.sock/mcp", r'write Client\(StreamableHttp\("http://localhost/mcp", uds=path\)\)'),
+    ("unix:/run/mcp.sock", r'write Client\(StreamableHttp\("http://localhost/mcp", uds=path\)\)'),
+    ("", "an empty text is no server"),
+    (Path("server.py"), r'write Client\(\["python", path\]\)'),
+    ({"command": "uvx", "args": ["x"], "env": {"KEY": "hunter2"}}, r'Client\(Stdio\(\[entry\["command"\]'),
+    ({"url": "https://x/mcp", "headers": {"Authorization": "hunter2"}}, r'Client\(StreamableHttp\(entry\["url"\]'),
+    ({"mcpServers": {"x": {"command": "hunter2"}}}, "a Client of each entry"),
+    (StdioServerParameters(), r"Client\(Stdio\(\[p\.command, \*p\.args\], env=p\.env, cwd=p\.cwd\)\)"),
+    (httpx.URL("https://example.com/mcp?key=hunter2"), r"write a URL as Client\(str\(url\)\)"),
+    (Server, "Server is a class"),
+    (" https://example.com/mcp?key=hunter2", r"the URL has space before it: write Client\(url\.strip\(\)\)"),
+    ([], "^command is empty: "),
+    ([""], r"^command\[0\], the program, is empty: it must be a list of a program and its arguments"),
+    (["python", 3, "hunter2"], r"^command\[1\] is of type int: "),
+    (["python server.py hunter2"], r'^command\[0\] has a space .* write \["python", \.\.\.\]'),
+    (b"uvx", "Client cannot connect to a bytes"),
+    (None, "Client cannot connect to a NoneType"),
+    (
+        SimpleNamespace(open=None, identity="x", restart=None),
+        "Client cannot connect to a SimpleNamespace",
+    ),  # no name
+]
 
-    assert 'Client(["uvx", "some-server"])' in str(refused.value)
-    assert "hunter2" not in str(refused.value)
+
+def test_anything_else_is_a_type_error_that_shows_the_right_spelling(subtests: pytest.Subtests) -> None:
+    for wrong, says in NO_SERVERS:
+        with subtests.test(wrong=wrong):
+            with pytest.raises(TypeError, match=says) as refused:
+                Client(wrong)
+            assert 'Client(["uvx", "some-server"])' in str(refused.value)
+            assert "hunter2" not in str(refused.value)
 
 
 async def test_a_program_whose_name_has_a_space_runs(tmp_path: Path) -> None:
@@ -163,35 +159,29 @@ def two(first: object, second: object) -> None:
     raise AssertionError
 
 
-@pytest.mark.parametrize(
-    ("register", "shape"),
-    [
-        (
-            lambda wrong: Sampling(with_tools=wrong, approve=always),
-            "with_tools(request: SamplingRequest) -> CreateMessageResult",
-        ),
-        (lambda wrong: Sampling(basic=wrong, approve=always), "basic(request: SamplingRequest) -> CreateMessageResult"),
-        (lambda wrong: Sampling(basic=fine, approve=wrong), "approve(request: SamplingRequest) -> Allow | Deny"),
-        (lambda wrong: Elicitation(form=wrong), "form(request: FormRequest) -> ElicitResult"),
-        (lambda wrong: Elicitation(url=wrong), "url(request: UrlRequest) -> ElicitResult"),
-        (
-            lambda wrong: Elicitation(form=fine, on_complete=wrong),
-            "on_complete(elicitation_id: str) -> None",
-        ),
-        (
-            lambda wrong: Client(["uvx"], on_log=wrong),
-            "on_log(message: LoggingMessageNotificationParams) -> None",
-        ),
-        (lambda wrong: Client(["uvx"], on_change=wrong), "on_change(change: Change) -> None"),
-    ],
-    ids=["with_tools", "basic", "approve", "form", "url", "on_complete", "on_log", "on_change"],
-)
+HANDLERS: list[tuple[Callable[[Any], object], str]] = [
+    (
+        lambda wrong: Sampling(with_tools=wrong, approve=always),
+        "with_tools(request: SamplingRequest) -> CreateMessageResult",
+    ),
+    (lambda wrong: Sampling(basic=wrong, approve=always), "basic(request: SamplingRequest) -> CreateMessageResult"),
+    (lambda wrong: Sampling(basic=fine, approve=wrong), "approve(request: SamplingRequest) -> Allow | Deny"),
+    (lambda wrong: Elicitation(form=wrong), "form(request: FormRequest) -> ElicitResult"),
+    (lambda wrong: Elicitation(url=wrong), "url(request: UrlRequest) -> ElicitResult"),
+    (lambda wrong: Elicitation(form=fine, on_complete=wrong), "on_complete(elicitation_id: str) -> None"),
+    (lambda wrong: Client(["uvx"], on_log=wrong), "on_log(message: LoggingMessageNotificationParams) -> None"),
+    (lambda wrong: Client(["uvx"], on_change=wrong), "on_change(change: Change) -> None"),
+]
+
+
 @pytest.mark.parametrize("wrong", [nothing, two])
 def test_a_handler_that_could_not_be_called_is_refused_at_once_and_shown_its_shape(
-    register: Callable[[Any], object], shape: str, wrong: object
+    wrong: object, subtests: pytest.Subtests
 ) -> None:
-    with pytest.raises(TypeError, match=f"is called with one argument, so write `def {re.escape(shape)}`, not "):
-        register(wrong)
+    for register, shape in HANDLERS:
+        says = f"is called with one argument, so write `def {re.escape(shape)}`, not "
+        with subtests.test(shape=shape), pytest.raises(TypeError, match=says):
+            register(wrong)
 
 
 def fine(request: object) -> Any:
@@ -199,13 +189,9 @@ def fine(request: object) -> Any:
 
 
 @pytest.mark.parametrize("wrong", [two, lambda request, *, more: None, dict])
-def test_a_function_of_roots_that_could_not_be_called_is_refused_at_once(wrong: Any) -> None:
+def test_functions_of_roots_and_for_stderr_that_could_not_be_called_are_refused_at_once(wrong: Any) -> None:
     with pytest.raises(TypeError, match=r"^roots is (the class|called with one argument)"):
         Client(["uvx"], roots=wrong)
-
-
-@pytest.mark.parametrize("wrong", [nothing, two, dict])
-def test_a_callback_for_stderr_that_could_not_be_called_is_refused_at_once(wrong: Any) -> None:
     with pytest.raises(TypeError, match=r"^on_stderr is (the class|called with one argument)"):
         Stdio(["uvx"], on_stderr=wrong)
 

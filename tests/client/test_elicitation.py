@@ -63,22 +63,13 @@ FORMS = form_handler(FormRequest.decline)
 URLS = url_handler(UrlRequest.accept)
 
 
-@pytest.mark.parametrize(
-    ("elicitation", "capability"),
-    [
-        (Elicitation(form=FORMS), {}),
-        (Elicitation(url=URLS), {"url": {}}),
-        (Elicitation(form=FORMS, url=URLS), {"form": {}, "url": {}}),
-    ],
-    ids=["form", "url", "both"],
-)
-async def test_the_modes_with_a_handler_are_the_capability(
-    elicitation: Elicitation, capability: dict[str, Any]
-) -> None:
-    assert elicitation.capability() == capability
+def test_the_modes_with_a_handler_are_the_capability() -> None:
+    assert Elicitation(form=FORMS).capability() == {}
+    assert Elicitation(url=URLS).capability() == {"url": {}}
+    assert Elicitation(form=FORMS, url=URLS).capability() == {"form": {}, "url": {}}
 
 
-async def test_a_registration_without_a_handler_is_a_mistake_and_a_good_one_is_frozen() -> None:
+def test_a_registration_without_a_handler_is_a_mistake_and_a_good_one_is_frozen() -> None:
     with pytest.raises(ValueError, match="needs a handler"):
         Elicitation()
     elicitation = Elicitation(form=FORMS)
@@ -115,9 +106,7 @@ async def test_handlers_may_be_plain_functions() -> None:
         ({"url": URLS, "on_complete": 3}, "on_complete"),
     ],
 )
-async def test_a_handler_that_is_not_callable_is_refused_when_it_is_registered(
-    arguments: dict[str, Any], name: str
-) -> None:
+def test_a_handler_that_is_not_callable_is_refused_when_it_is_registered(arguments: dict[str, Any], name: str) -> None:
     with pytest.raises(TypeError, match=f"^{name} has to be a function, async or plain, not "):
         Elicitation(**arguments)
 
@@ -156,13 +145,10 @@ async def test_a_field_may_be_called_as_the_parameters_are() -> None:
     assert result.content == {"content": "c", "self": "s"}
 
 
-async def test_declining_has_no_content() -> None:
-    assert (await fill_in(FormRequest.decline)).to_wire() == {"action": "decline"}
-
-
-async def test_a_whole_result_leaves_defaults_out() -> None:
+async def test_declining_has_no_content_and_a_whole_result_leaves_defaults_out() -> None:
     result = await fill_in(lambda _: ElicitResult(action="accept", content={"name": "Ann"}))
 
+    assert (await fill_in(FormRequest.decline)).to_wire() == {"action": "decline"}
     assert result.content == {"name": "Ann"}
 
 
@@ -197,64 +183,57 @@ async def test_an_answer_that_does_not_fit_tells_the_handlers_author_and_not_the
 LISTED = [f"value {n}" for n in range(7)]
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "problem"),
-    [
-        ({"type": "string"}, 5, "$.f: not of type 'string'"),
-        ({"type": ["string", "boolean"]}, 5, "$.f: not of type 'string', 'boolean'"),
-        ({"enum": ["red", "green"]}, "blue", "$.f: not one of: 'red', 'green'"),
-        (
-            {"enum": LISTED},
-            "blue",
-            "$.f: not one of: 'value 0', 'value 1', 'value 2', 'value 3', 'value 4' or 2 more",
-        ),
-        (
-            {"oneOf": [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}]},
-            "blue",
-            "$.f: not one of: 'r', 'g'",
-        ),
-        (
-            {"type": "array", "items": {"anyOf": [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}]}},
-            ["r", "blue"],
-            "$.f[1]: not one of: 'r', 'g'",
-        ),
-        ({"const": "yes"}, "no", "$.f: not 'yes'"),
-        ({"minimum": 1}, 0, "$.f: less than the minimum of 1"),
-        ({"maximum": 1.5}, 2, "$.f: greater than the maximum of 1.5"),
-        ({"exclusiveMinimum": 1}, 1, "$.f: not greater than 1"),
-        ({"exclusiveMaximum": 1}, 1, "$.f: not less than 1"),
-        ({"multipleOf": 5}, 7, "$.f: not a multiple of 5"),
-        ({"minLength": 1}, "", "$.f: shorter than 1 character"),
-        ({"maxLength": 3}, "four", "$.f: longer than 3 characters"),
-        ({"pattern": "^[a-z]+$"}, "ABC", "$.f: does not match '^[a-z]+$'"),
-        ({"minItems": 2}, ["a"], "$.f: fewer than 2 items"),
-        ({"maxItems": 1}, ["a", "b"], "$.f: more than 1 item"),
-        ({"uniqueItems": True}, ["a", "a"], "$.f: an array of 2 items has one of them twice"),
-        (
-            {"oneOf": [{"minLength": 1}, {"maxLength": 9}]},
-            "abc",
-            "$.f: it violates 'oneOf', which is an array of 2 items",
-        ),
-        pytest.param(
-            {"minProperties": 10**5000},
-            {},
-            "$.f: an object of 0 members does not have enough properties",
-            id="more digits than Python prints",
-        ),
-        (False, "x", "$.f: no value is allowed"),
-    ],
-    ids=str,
-)
-async def test_the_problem_of_a_field_is_described_without_the_users_input(
-    field: object, value: Any, problem: str
-) -> None:
-    schema = {"type": "object", "properties": {"f": field}}
-    request = FormRequest("shop", ElicitRequestFormParams(message="Who?", requested_schema=schema))
+PROBLEMS: list[tuple[object, Any, str]] = [
+    ({"type": "string"}, 5, "$.f: not of type 'string'"),
+    ({"type": ["string", "boolean"]}, 5, "$.f: not of type 'string', 'boolean'"),
+    ({"enum": ["red", "green"]}, "blue", "$.f: not one of: 'red', 'green'"),
+    (
+        {"enum": LISTED},
+        "blue",
+        "$.f: not one of: 'value 0', 'value 1', 'value 2', 'value 3', 'value 4' or 2 more",
+    ),
+    (
+        {"oneOf": [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}]},
+        "blue",
+        "$.f: not one of: 'r', 'g'",
+    ),
+    (
+        {"type": "array", "items": {"anyOf": [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}]}},
+        ["r", "blue"],
+        "$.f[1]: not one of: 'r', 'g'",
+    ),
+    ({"const": "yes"}, "no", "$.f: not 'yes'"),
+    ({"minimum": 1}, 0, "$.f: less than the minimum of 1"),
+    ({"maximum": 1.5}, 2, "$.f: greater than the maximum of 1.5"),
+    ({"exclusiveMinimum": 1}, 1, "$.f: not greater than 1"),
+    ({"exclusiveMaximum": 1}, 1, "$.f: not less than 1"),
+    ({"multipleOf": 5}, 7, "$.f: not a multiple of 5"),
+    ({"minLength": 1}, "", "$.f: shorter than 1 character"),
+    ({"maxLength": 3}, "four", "$.f: longer than 3 characters"),
+    ({"pattern": "^[a-z]+$"}, "ABC", "$.f: does not match '^[a-z]+$'"),
+    ({"minItems": 2}, ["a"], "$.f: fewer than 2 items"),
+    ({"maxItems": 1}, ["a", "b"], "$.f: more than 1 item"),
+    ({"uniqueItems": True}, ["a", "a"], "$.f: an array of 2 items has one of them twice"),
+    (
+        {"oneOf": [{"minLength": 1}, {"maxLength": 9}]},
+        "abc",
+        "$.f: it violates 'oneOf', which is an array of 2 items",
+    ),
+    # more digits than Python prints
+    ({"minProperties": 10**5000}, {}, "$.f: an object of 0 members does not have enough properties"),
+    (False, "x", "$.f: no value is allowed"),
+]
 
-    with pytest.raises(ValueError, match="not what the server asked for") as mistake:
-        request.accept(f=value)
 
-    assert str(mistake.value) == f"not what the server asked for: {problem}"
+def test_the_problem_of_a_field_is_described_without_the_users_input() -> None:
+    def problem_of(field: object, value: object) -> str:
+        schema = {"type": "object", "properties": {"f": field}}
+        request = FormRequest("shop", ElicitRequestFormParams(message="Who?", requested_schema=schema))
+        with pytest.raises(ValueError, match=r"^not what the server asked for: ") as mistake:
+            request.accept(f=value)
+        return str(mistake.value).removeprefix("not what the server asked for: ")
+
+    assert [problem_of(field, value) for field, value, _ in PROBLEMS] == [problem for *_, problem in PROBLEMS]
 
 
 def form(**fields: object) -> dict[str, Any]:
@@ -381,30 +360,29 @@ async def test_fields_that_are_not_objects_have_no_defaults() -> None:
     assert seen == [{"b": 1}]
 
 
-async def test_a_request_built_by_hand_needs_no_properties() -> None:
+def test_a_request_built_by_hand_needs_no_properties() -> None:
     request = FormRequest("shop", ElicitRequestFormParams(message="Who?", requested_schema={"type": "object"}))
 
     assert request.accept(a=1) == ElicitResult(action="accept", content={"a": 1})
 
 
-@pytest.mark.parametrize(
-    ("elicitation", "params", "reason"),
-    [
-        (Elicitation(form=FORMS), URL, "this client offers elicitation by form, not 'url'"),
-        (Elicitation(url=URLS), FORM, "this client offers elicitation by url, not 'form'"),
-        (Elicitation(form=FORMS, url=URLS), {**FORM, "mode": "voice"}, "this client offers elicitation by form and url, not 'voice'"),
-        (Elicitation(form=FORMS), {**FORM, "mode": ["form"]}, "this client offers elicitation by form, not ['form']"),
-        (Elicitation(form=FORMS), {"requestedSchema": SCHEMA}, "malformed ElicitRequestFormParams: message: Field required"),
-        (Elicitation(form=FORMS), {**FORM, "requestedSchema": {"type": "string"}}, 'requestedSchema needs "type": "object" and an object of "properties"'),
-        (Elicitation(form=FORMS), {**FORM, "requestedSchema": {"type": "object", "properties": []}}, 'requestedSchema needs "type": "object" and an object of "properties"'),
-        (Elicitation(url=URLS), {"mode": "url", "message": "m"}, "malformed ElicitRequestURLParams: url: Field required"),
-        (Elicitation(url=URLS), {**URL, "url": "file:///etc/passwd"}, "this client opens only plain http and https URLs, not 'file:///etc/passwd'"),
-    ],
-)  # fmt: skip
-async def test_a_request_that_was_never_offered_or_is_malformed_is_refused(
-    elicitation: Elicitation, params: dict[str, Any], reason: str
-) -> None:
-    assert await refusal(elicitation, params) == (-32602, reason)
+REFUSED: list[tuple[Elicitation, dict[str, Any], str]] = [
+    (Elicitation(form=FORMS), URL, "this client offers elicitation by form, not 'url'"),
+    (Elicitation(url=URLS), FORM, "this client offers elicitation by url, not 'form'"),
+    (Elicitation(form=FORMS, url=URLS), {**FORM, "mode": "voice"}, "this client offers elicitation by form and url, not 'voice'"),
+    (Elicitation(form=FORMS), {**FORM, "mode": ["form"]}, "this client offers elicitation by form, not ['form']"),
+    (Elicitation(form=FORMS), {"requestedSchema": SCHEMA}, "malformed ElicitRequestFormParams: message: Field required"),
+    (Elicitation(form=FORMS), {**FORM, "requestedSchema": {"type": "string"}}, 'requestedSchema needs "type": "object" and an object of "properties"'),
+    (Elicitation(form=FORMS), {**FORM, "requestedSchema": {"type": "object", "properties": []}}, 'requestedSchema needs "type": "object" and an object of "properties"'),
+    (Elicitation(url=URLS), {"mode": "url", "message": "m"}, "malformed ElicitRequestURLParams: url: Field required"),
+    (Elicitation(url=URLS), {**URL, "url": "file:///etc/passwd"}, "this client opens only plain http and https URLs, not 'file:///etc/passwd'"),
+]  # fmt: skip
+
+
+async def test_a_request_that_was_never_offered_or_is_malformed_is_refused() -> None:
+    refusals = [await refusal(elicitation, params) for elicitation, params, _ in REFUSED]
+
+    assert refusals == [(-32602, reason) for *_, reason in REFUSED]
 
 
 async def test_a_url_reaches_its_handler_with_the_host_to_show() -> None:
@@ -431,20 +409,11 @@ async def test_an_answer_to_a_url_has_no_content() -> None:
     assert await refusal(Elicitation(url=handler), URL) == (-32603, "this client could not ask its user")
 
 
-@pytest.mark.parametrize(
-    ("data", "urls"),
-    [
-        ({"elicitations": [URL]}, [ElicitRequestURLParams.from_wire(URL)]),
-        ({"elicitations": [5, {}, {**URL, "url": "file:///"}, FORM, URL]}, [ElicitRequestURLParams.from_wire(URL)]),
-        ({"elicitations": []}, []),
-        ({"elicitations": URL}, []),
-        ({}, []),
-        ([URL], []),
-        ("elicitations", []),
-        (None, []),
-    ],
-)
-async def test_the_error_that_requires_urls_is_read_as_far_as_it_can_be(
-    data: object, urls: list[ElicitRequestURLParams]
-) -> None:
-    assert read_elicitations(data) == urls
+def test_the_error_that_requires_urls_is_read_as_far_as_it_can_be() -> None:
+    url = ElicitRequestURLParams.from_wire(URL)
+
+    assert read_elicitations({"elicitations": [URL]}) == [url]
+    assert read_elicitations({"elicitations": [5, {}, {**URL, "url": "file:///"}, FORM, URL]}) == [url]
+    nothing: object
+    for nothing in ({"elicitations": []}, {"elicitations": URL}, {}, [URL], "elicitations", None):
+        assert read_elicitations(nothing) == []

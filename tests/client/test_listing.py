@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Awaitable, Callable
+from itertools import product
 from typing import Any
 
 import anyio
@@ -92,24 +93,15 @@ async def test_a_cursor_that_stays_invalid_is_an_error_after_one_more_try() -> N
     assert cursors(peer) == [None, "1", None, "1"]
 
 
-async def test_an_invalid_cursor_without_cached_pages_is_not_retried(era: Era) -> None:
-    peer = refusing_stale_cursors(era, page("a", "1"), INVALID_PARAMS)
+@pytest.mark.parametrize("first", [[], [page("a", "1")]], ids=["from the beginning", "without cached pages"])
+async def test_a_listing_without_cached_pages_that_is_refused_is_not_repeated(era: Era, first: list[Params]) -> None:
+    peer = refusing_stale_cursors(era, *first, INVALID_PARAMS)
 
     async with client_of(peer) as client:
         with pytest.raises(ServerError, match="Invalid cursor"):
             await client.list_tools()
 
-    assert cursors(peer) == [None, "1"]
-
-
-async def test_a_list_that_is_refused_from_the_beginning_is_not_asked_for_twice(era: Era) -> None:
-    peer = refusing_stale_cursors(era, INVALID_PARAMS)
-
-    async with client_of(peer) as client:
-        with pytest.raises(ServerError, match="Invalid cursor"):
-            await client.list_tools()
-
-    assert cursors(peer) == [None]
+    assert cursors(peer) == [None, "1"][: len(first) + 1]
 
 
 async def test_a_status_that_says_nothing_of_the_cursor_starts_nothing_over() -> None:
@@ -276,27 +268,21 @@ async def test_results_that_pass_unchecked_are_said_to_once_and_again_when_the_t
     assert all("'query' pass unchecked" in warning for warning in warnings)
 
 
-@pytest.mark.parametrize(
-    ("hints", "repeatable"),
-    [
-        (None, False),
-        ({}, False),
-        ({"destructiveHint": False}, False),
-        ({"idempotentHint": True}, True),
-        ({"readOnlyHint": True}, True),
-        ({"idempotentHint": False, "readOnlyHint": True}, True),
-        ({"idempotentHint": True, "readOnlyHint": False}, True),
-        ({"idempotentHint": False, "readOnlyHint": False}, False),
-    ],
-    ids=str,
-)
-def test_a_call_may_be_repeated_where_either_hint_says_that_it_does_no_harm(
-    hints: dict[str, bool] | None, repeatable: bool
-) -> None:
-    tools = ToolCache(pytest.fail, mirrored=False)
-    tools.replace([tool("query", hints)])
+def test_a_call_may_be_repeated_where_either_hint_says_that_it_does_no_harm() -> None:
+    def is_repeatable(hints: dict[str, bool] | None) -> bool:
+        tools = ToolCache(pytest.fail, mirrored=False)
+        tools.replace([tool("query", hints)])
+        return prepared(tools).repeatable
 
-    assert prepared(tools).repeatable is repeatable
+    harmless = [
+        {"idempotentHint": True},
+        {"readOnlyHint": True},
+        {"idempotentHint": False, "readOnlyHint": True},
+        {"idempotentHint": True, "readOnlyHint": False},
+    ]
+    others = [None, {}, {"destructiveHint": False}, {"idempotentHint": False, "readOnlyHint": False}]
+
+    assert [hints for hints in (*harmless, *others) if is_repeatable(hints)] == harmless
 
 
 # Calls that the listing did not fit
@@ -330,36 +316,30 @@ async def test_a_header_mismatch_without_headers_does_not_list_the_tools(era: Er
     assert [message["method"] for message in era.said_to(peer)] == ["tools/call", "tools/call"]
 
 
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda client, **timeout: client.list_tools(**timeout),
-        lambda client, **timeout: client.call_tool("query", **timeout),
-        lambda client, **timeout: client.read_resource("file:///a", **timeout),
-        lambda client, **timeout: client.subscribe_resource("file:///a", **timeout),
-        lambda client, **timeout: client.set_log_level("info", **timeout),
-    ],
-    ids=["list", "call", "read", "subscribe", "log level"],
-)
-@pytest.mark.parametrize("name", ["timeout", "idle_timeout"])
-@pytest.mark.parametrize(
-    ("wrong", "error", "says"),
-    [
-        (math.nan, ValueError, "must be at least 0, not nan"),
-        (-1, ValueError, "must be at least 0, not -1"),
-        (10**400, ValueError, "must be at most 1.79769e+308, or math.inf for no bound"),
-        ("5", TypeError, "must be a number of seconds, not '5'"),
-        (True, TypeError, "must be a number of seconds, not True"),
-    ],
-    ids=["nan", "negative", "huge", "text", "bool"],
-)
-async def test_an_invalid_timeout_is_refused_before_anything_is_sent(
-    era: Era, ask: Callable[..., Awaitable[object]], name: str, wrong: object, error: type[Exception], says: str
-) -> None:
-    peer = ScriptedPeer(era.open)
+ASKS: list[Callable[..., Awaitable[object]]] = [
+    Client.list_tools,
+    lambda client, **timeout: client.call_tool("query", **timeout),
+    lambda client, **timeout: client.read_resource("file:///a", **timeout),
+    lambda client, **timeout: client.subscribe_resource("file:///a", **timeout),
+    lambda client, **timeout: client.set_log_level("info", **timeout),
+]
+NO_TIMEOUTS: list[tuple[object, type[Exception], str]] = [
+    (math.nan, ValueError, "must be at least 0, not nan"),
+    (-1, ValueError, "must be at least 0, not -1"),
+    (10**400, ValueError, "must be at most 1.79769e+308, or math.inf for no bound"),
+    ("5", TypeError, "must be a number of seconds, not '5'"),
+    (True, TypeError, "must be a number of seconds, not True"),
+]
 
+
+async def test_an_invalid_timeout_is_refused_before_anything_is_sent(era: Era, subtests: pytest.Subtests) -> None:
+    peer = ScriptedPeer(era.open)
     async with client_of(peer) as client:
-        with pytest.raises(error, match=f"^{re.escape(f'{name} {says}')}$"):
-            await ask(client, **{name: wrong})
+        for ask, name, (wrong, error, says) in product(ASKS, ("timeout", "idle_timeout"), NO_TIMEOUTS):
+            with (
+                subtests.test(ask=ASKS.index(ask), name=name, says=says),
+                pytest.raises(error, match=f"^{re.escape(f'{name} {says}')}$"),
+            ):
+                await ask(client, **{name: wrong})
 
     assert era.said_to(peer) == []
