@@ -13,15 +13,27 @@ import pytest
 from mcp_host.testing import ScriptedPeer
 from tests import spec
 from tests.client.support import HANDSHAKE, STATELESS, Era
+from tests.extent import THOROUGH
 
 EXTENSION = "acme/"  # in methods that no revision has
 
 
-@pytest.fixture(params=[HANDSHAKE, STATELESS], ids=lambda era: era.version)
+ERA_OF_LOOP = {"asyncio": HANDSHAKE, "trio": STATELESS}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test of both eras is run in each: where it also is of both event loops, in one era on each of them."""
+    of_both_loops = "anyio_backend" in metafunc.fixturenames and metafunc.definition.get_closest_marker("backends")
+    if "era" in metafunc.fixturenames and (THOROUGH or not of_both_loops):
+        metafunc.parametrize("era", [HANDSHAKE, STATELESS], ids=lambda era: era.version, indirect=True)
+
+
+@pytest.fixture
 def era(request: pytest.FixtureRequest) -> Era:
-    """For what holds in both eras: the test is run in each."""
-    assert isinstance(request.param, Era)
-    return request.param
+    """For what holds in both eras."""
+    found = request.param if hasattr(request, "param") else ERA_OF_LOOP[request.getfixturevalue("anyio_backend_name")]
+    assert isinstance(found, Era)
+    return found
 
 
 class Overheard:

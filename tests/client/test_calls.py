@@ -24,8 +24,9 @@ from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CallToolResult, ProgressNotificationParams, TextContent
 from tests.client.support import EMPTY, HANDSHAKE, TOOLS, Era, answering, client_of
+from tests.extent import on_both
 
-pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
+pytestmark = [on_both, pytest.mark.fake_clock]  # all in memory: no deadline passes while anything can run
 
 
 async def test_a_call_says_what_was_meant_and_returns_what_was_answered(era: Era) -> None:
