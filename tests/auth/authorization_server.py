@@ -1,17 +1,17 @@
 """An authorization server for tests, strict where the specifications are, and an MCP server that it protects.
 
 It stands for real ones, which need accounts; `make interop` has one that others wrote. Its person says yes at once.
+What a client has to prove is verified: a test fails where that is wrong.
 """
 
 from __future__ import annotations
 
 import secrets
 import time
-from base64 import b64decode, urlsafe_b64encode
+from base64 import b64decode
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Any
 from urllib.parse import parse_qs, unquote_plus, urlencode, urlsplit
 
@@ -22,6 +22,15 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from tests.asgi import serving
+from tests.auth.verifying import (
+    check,
+    raise_refused,
+    unverified,
+    verify_assertion,
+    verify_code,
+    verify_login,
+    verify_proof,
+)
 
 DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
 
@@ -40,6 +49,8 @@ class Grant:
     is_used: bool = False
     family: str = ""
     """The code that it comes from."""
+    thumbprint: str = ""
+    """Of the key that it is bound to, if it is."""
 
 
 @dataclass
@@ -50,14 +61,15 @@ class Issued:
     resource: str
     expires_at: float
     family: str
+    thumbprint: str
 
 
 @dataclass
 class AuthorizationServer:
-    """RFC 6749, 7591, 7636, 8414, 8707 and 9207, as far as the specification asks for them.
+    """RFC 6749, 7523, 7591, 7636, 8414, 8707, 9207 and 9449, as far as the specification asks for them.
 
-    *metadata* are further fields of its metadata, *methods* the authentications at its token endpoint.
-    A test may take away or change anything while it runs.
+    *metadata* are further fields of its metadata, *methods* the authentications at its token endpoint. A client may have
+    its keys in ``jwks``. A test may take away or change anything while it runs.
     """
 
     path: str = ""
@@ -74,6 +86,10 @@ class AuthorizationServer:
     interval: float = 5
     """Seconds between polls."""
     device_grant: Grant | None = None
+    nonce: str = ""
+    """What it wants in proofs, if it does."""
+    assertions: list[tuple[str, str]] = field(default_factory=list)
+    """The client and the ``kid`` of each."""
     origin: str = ""
     clients: dict[str, dict[str, Any]] = field(default_factory=dict)
     codes: dict[str, Grant] = field(default_factory=dict)
@@ -152,6 +168,7 @@ class AuthorizationServer:
 
     async def _authorize(self, request: Request) -> Response:
         asked = dict(request.query_params)
+        verify_login(asked)
         self.log.append(("authorize", asked))
         client = self.clients.get(asked["client_id"])
         if client is None or asked["redirect_uri"] not in client["redirect_uris"]:
@@ -178,31 +195,45 @@ class AuthorizationServer:
 
     async def _token(self, request: Request) -> Response:
         asked = {name: values[0] for name, values in parse_qs((await request.body()).decode()).items()}
+        thumbprint = ""
+        if proofs := request.headers.getlist("dpop"):
+            if self.nonce and unverified(proofs[0])[1].get("nonce") != self.nonce:
+                return JSONResponse({"error": "use_dpop_nonce"}, 400, {"dpop-nonce": self.nonce})
+            thumbprint = verify_proof(proofs, "POST", str(request.url))
         self.log.append(("token", asked))
         client_id = self._authenticated(request, asked)
         if client_id is None:
             return JSONResponse({"error": "invalid_client"}, 401)
-        grant: Grant | None = None
-        if asked["grant_type"] == "authorization_code":
-            grant = self.codes.get(asked["code"])
-            digest = sha256(asked["code_verifier"].encode()).digest()
-            challenge = urlsafe_b64encode(digest).rstrip(b"=").decode()
-            if grant is None or grant.challenge != challenge or grant.redirect_uri != asked["redirect_uri"]:
-                grant = None
-        elif asked["grant_type"] == DEVICE_CODE and asked["device_code"] == "device-code":
-            if error := self.polls.pop(0):
-                return JSONResponse({"error": error}, 400)
-            grant = self.device_grant
-        elif asked["grant_type"] == "refresh_token":
-            grant = self.refresh_tokens.get(asked["refresh_token"])
-            if grant is not None and grant.is_used:
-                self._revoke(grant.family)
+        if asked["grant_type"] == DEVICE_CODE and (error := self.polls.pop(0)):
+            return JSONResponse({"error": error}, 400)
+        grant = self._granted(asked, client_id, thumbprint)
         if grant is None or grant.is_used or grant.client_id != client_id:
             return JSONResponse({"error": "invalid_grant"}, 400)
         if asked.get("resource") != grant.resource:
             return JSONResponse({"error": "invalid_target"}, 400)
-        grant.is_used = asked["grant_type"] != "refresh_token" or self.rotates
+        grant.is_used = {"refresh_token": self.rotates, "client_credentials": False}.get(asked["grant_type"], True)
+        grant.thumbprint = thumbprint
         return self.issue(grant)
+
+    def _granted(self, asked: dict[str, str], client_id: str, thumbprint: str) -> Grant | None:
+        """What the client gives for a token."""
+        match asked["grant_type"]:
+            case "authorization_code":
+                grant = self.codes.get(asked["code"])
+                if grant is None or grant.redirect_uri != asked["redirect_uri"]:
+                    return None
+                verify_code(asked["code_verifier"], grant.challenge)
+                return grant
+            case "refresh_token":
+                grant = self.refresh_tokens.get(asked["refresh_token"])
+                if grant is not None and grant.is_used:
+                    self._revoke(grant.family)
+                check(grant is None or grant.thumbprint == thumbprint, "a refresh token has no proof by its key")
+                return grant
+            case "client_credentials":
+                return Grant(client_id, asked.get("scope", ""), asked["resource"])
+            case _:
+                return self.device_grant if asked["device_code"] == "device-code" else None
 
     async def _revocation(self, request: Request) -> Response:
         asked = {name: values[0] for name, values in parse_qs((await request.body()).decode()).items()}
@@ -214,15 +245,16 @@ class AuthorizationServer:
         return Response()
 
     def issue(self, grant: Grant) -> Response:
-        token = secrets.token_urlsafe()
-        self.tokens[token] = Issued(grant.scope, grant.resource, self.clock() + self.lifetime, grant.family)
-        answer: dict[str, object] = {"access_token": token, "token_type": "Bearer", "expires_in": self.lifetime}
+        token, kind = secrets.token_urlsafe(), "DPoP" if grant.thumbprint else "Bearer"
+        expires_at = self.clock() + self.lifetime
+        self.tokens[token] = Issued(grant.scope, grant.resource, expires_at, grant.family, grant.thumbprint)
+        answer: dict[str, object] = {"access_token": token, "token_type": kind, "expires_in": self.lifetime}
         if grant.scope:
             answer["scope"] = grant.scope
         if self.gives_refresh_tokens and (grant.is_used or not self.rotates):
             refresh_token = secrets.token_urlsafe()
             self.refresh_tokens[refresh_token] = Grant(
-                grant.client_id, grant.scope, grant.resource, family=grant.family
+                grant.client_id, grant.scope, grant.resource, family=grant.family, thumbprint=grant.thumbprint
             )
             answer["refresh_token"] = refresh_token
         return JSONResponse(answer)
@@ -251,6 +283,8 @@ class AuthorizationServer:
         if header.startswith("Basic "):
             id, _, secret = b64decode(header.removeprefix("Basic ")).decode().partition(":")
             id, secret, method = unquote_plus(id), unquote_plus(secret), "client_secret_basic"
+        elif "client_assertion" in asked:
+            id, secret, method = unverified(asked["client_assertion"])[1]["iss"], "", "private_key_jwt"
         else:
             id, secret = asked.get("client_id", ""), asked.get("client_secret", "")
             method = "client_secret_post" if secret else "none"
@@ -261,6 +295,9 @@ class AuthorizationServer:
             or client.get("client_secret", "") != secret
         ):
             return None
+        if method == "private_key_jwt":
+            kid = verify_assertion(asked, id, str(self.document()["issuer"]), client["jwks"]["keys"])
+            self.assertions.append((id, kid))
         return id
 
 
@@ -302,7 +339,18 @@ class Protected:
         authorization = dict(scope["headers"]).get(b"authorization", b"").decode()
         self.seen.append(authorization)
         self.queries.append(scope["query_string"])
-        token = self.server.tokens.get(authorization.removeprefix("Bearer "))
+        kind, _, text = authorization.partition(" ")
+        token = self.server.tokens.get(text)
+        if kind == "DPoP":
+            request = Request(scope)
+            proofs = request.headers.getlist("dpop")
+            thumbprint = verify_proof(proofs, request.method, str(request.url), token=text)
+            check(
+                token is None or token.thumbprint == thumbprint,
+                "a token comes with a proof by another key than its own",
+            )
+        else:
+            check(token is None or not token.thumbprint, "a token that is bound to a key comes without a proof")
         body, replayed = await read_body(receive)
         wanted = [name for name in (self.scope, self.needs(body)) if name]
         at = f'resource_metadata="{self.origin}{metadata}"' if self.tells_metadata else 'realm="mcp"'
@@ -338,8 +386,11 @@ def protected(app: App, server: AuthorizationServer | None = None) -> Iterator[P
     """Serve *app* protected by *server*, each on its own origin."""
     server = server or AuthorizationServer()
     resource = Protected(app, server)
-    with serving(server.app()) as server.origin, serving(resource) as resource.origin:
-        yield resource
+    try:
+        with serving(server.app()) as server.origin, serving(resource) as resource.origin:
+            yield resource
+    finally:
+        raise_refused()
 
 
 def parameters(url: str) -> dict[str, str]:

@@ -12,6 +12,8 @@ from mcp_host.auth.errors import DiscoveryFailed, LoginFailed
 from mcp_host.auth.login.authorization_request import AuthorizationRequest
 from mcp_host.auth.registration import OAuthClient
 from mcp_host.auth.requests.metadata import AuthorizationServer
+from tests.auth.authorization_server import parameters
+from tests.auth.verifying import verify_code, verify_login
 from tests.auth.world import CALLBACK
 
 ISSUER = "https://as.test"
@@ -78,6 +80,10 @@ def test_a_parameter_of_the_request_replaces_one_of_the_endpoint() -> None:
 
 def test_no_two_requests_share_a_state_or_a_verifier() -> None:
     requests = [request() for _ in range(100)]
+    for each in requests:
+        query = parameters(each.url)
+        verify_login(query)
+        verify_code(each.verifier, query["code_challenge"])
 
     assert len({each.state for each in requests} | {each.verifier for each in requests}) == 200
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import parse_qs
 
 import anyio
 import pytest
@@ -19,15 +18,9 @@ from tests.auth.world import Gate, World
 SOON = 10.0  # seconds, on a busy machine
 
 
-def gives_tokens(world: World, server: AuthorizationServer) -> None:
-    """Let *server* give tokens to any machine (RFC 6749, section 4.4)."""
-
-    async def token(request: Request) -> Response:
-        asked = {name: values[0] for name, values in parse_qs((await request.body()).decode()).items()}
-        server.log.append(("token", asked))
-        return server.issue(Grant(asked["client_id"], "", asked["resource"]))
-
-    server.answers["token"] = token
+def knows(server: AuthorizationServer) -> None:
+    """Let *server* give tokens to the machine, for a short time."""
+    server.clients["id"] = {"token_endpoint_auth_method": "client_secret_basic", "client_secret": "secret"}
     server.lifetime = 100
 
 
@@ -38,7 +31,7 @@ def machine(world: World, store: MemoryTokens, issuer: str | None = None, **opti
 
 async def test_a_machine_gets_a_token_and_in_time_the_next() -> None:
     world, store = World(), MemoryTokens()
-    gives_tokens(world, world.server)
+    knows(world.server)
     auth = machine(world, store)
 
     assert await world.call(auth) == 200
@@ -51,7 +44,7 @@ async def test_a_machine_gets_a_token_and_in_time_the_next() -> None:
 async def test_a_machine_asks_for_no_access_while_a_person_is_away() -> None:
     """It gets no refresh token (RFC 6749, section 4.4.3), and authorization servers may refuse that scope."""
     world = World(metadata={"scopes_supported": ["read", "offline_access"]})
-    gives_tokens(world, world.server)
+    knows(world.server)
     world.site.resource = {"scopes_supported": ["read"]}
 
     assert await world.call(machine(world, MemoryTokens())) == 200
@@ -76,7 +69,7 @@ async def is_revoked_meanwhile(world: World, store: MemoryTokens) -> bool:
 
 async def test_a_logout_in_another_process_while_a_machine_gets_its_next_token_is_not_undone() -> None:
     world, store = World(), MemoryTokens()
-    gives_tokens(world, world.server)
+    knows(world.server)
     await is_revoked_meanwhile(world, store)
 
     assert (world.site.seen.count(""), world.server.count("token")) == (2, 3)  # it logs in anew, as any process would
@@ -85,8 +78,7 @@ async def test_a_logout_in_another_process_while_a_machine_gets_its_next_token_i
 async def test_a_token_that_a_machine_gets_after_another_process_has_logged_out_is_revoked() -> None:
     world, store = World(), MemoryTokens()
     world.server.metadata["revocation_endpoint"] = f"{world.server.issuer}/revoke"
-    world.server.clients["id"] = {"token_endpoint_auth_method": "client_secret_basic", "client_secret": "secret"}
-    gives_tokens(world, world.server)
+    knows(world.server)
     assert await is_revoked_meanwhile(world, store)
 
     assert (world.server.count("token"), len(world.server.tokens)) == (3, 1)  # it has logged in again
@@ -97,7 +89,7 @@ async def test_a_machine_is_shown_to_no_other_authorization_server_than_its_own(
     other = AuthorizationServer(origin="http://127.0.0.1:1003", clock=world.clock)
     world.apps[1003] = other.app()
     for server in (world.server, other):
-        gives_tokens(world, server)
+        knows(server)
     await world.call(machine(world, store))
     world.site.resource["authorization_servers"] = [world.server.issuer, other.issuer]
     world.site.server = other
@@ -110,7 +102,7 @@ async def test_a_machine_is_shown_to_no_other_authorization_server_than_its_own(
 
 async def test_a_machine_whose_token_is_refused_fails() -> None:
     world, store = World(), MemoryTokens()
-    gives_tokens(world, world.server)
+    knows(world.server)
     auth = machine(world, store)
     await world.call(auth)
     world.now += 200

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from base64 import urlsafe_b64decode
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
@@ -12,18 +11,12 @@ from mcp_host import OAuth, StreamableHttp
 from mcp_host.auth import Registered
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Request
+from tests.auth.verifying import unverified, verify_proof
 from tests.auth.world import CALLBACK
 from tests.transports.http_peers import Heard, Peer, RecordedHandle, Wire, serving
 
 JSON = {"content-type": "application/json"}
 PING, PONG = Request(7, "ping", {}), b'{"jsonrpc":"2.0","id":7,"result":{}}'
-
-
-def nonce(heard: Heard) -> str | None:
-    """That of the proof in a request."""
-    _, claims, _ = heard.headers["dpop"].split(".")
-    found: str | None = json.loads(urlsafe_b64decode(claims + "=" * (-len(claims) % 4))).get("nonce")
-    return found
 
 
 async def agree(url: str) -> str:
@@ -57,7 +50,9 @@ async def test_the_nonce_of_a_response_is_in_the_next_proof() -> None:
         if "dpop" not in heard.headers:
             await wire.reply(401, {"www-authenticate": 'DPoP algs="ES256"'})
             return
-        statuses.append(200 if nonce(heard) == fresh else 401)
+        proof = heard.headers["dpop"]
+        verify_proof([proof], heard.method, peer.url, token="t")
+        statuses.append(200 if unverified(proof)[1].get("nonce") == fresh else 401)
         if statuses[-1] == 200:
             await wire.reply(200, {**JSON, **next_one}, PONG)
         else:

@@ -172,10 +172,9 @@ async def test_no_person_is_asked_to_log_in_for_a_stream_that_was_never_open(sta
 async def test_a_stream_that_needs_a_login_is_asked_for_once_with_each_kind_of_authorization(
     dpop: bool, of_httpx: bool
 ) -> None:
-    bound = Bound() if dpop else None
-    world = World() if bound is None else bound.world
+    world = Bound() if dpop else World()
     world.site.app = server = Refuses(403)
-    auth = world.oauth() if bound is None else bound.oauth()
+    auth = world.bound() if isinstance(world, Bound) else world.oauth()
 
     async with listening(world, auth, "legacy", of_httpx=of_httpx) as client:
         for _ in range(20):
