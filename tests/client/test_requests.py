@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -59,105 +58,86 @@ def answering(era: Era, *results: dict[str, Any]) -> ScriptedPeer:
 Ask = Callable[[Client], Awaitable[object]]
 
 
-@pytest.mark.parametrize(
-    ("ask", "method", "params", "result", "value"),
-    [
-        (
-            lambda client: client.list_resources(),
-            "resources/list",
-            {},
-            {"resources": [{"uri": "a:b", "name": "n"}]},
-            [Resource(uri="a:b", name="n")],
-        ),
-        (
-            lambda client: client.list_resource_templates(),
-            "resources/templates/list",
-            {},
-            {"resourceTemplates": [{"uriTemplate": "a:{b}", "name": "n"}]},
-            [ResourceTemplate(uri_template="a:{b}", name="n")],
-        ),
-        (
-            lambda client: client.read_resource("a:b"),
-            "resources/read",
-            {"uri": "a:b"},
-            {"contents": [{"uri": "a:b", "text": "t"}]},
-            ReadResourceResult.from_wire({"contents": [{"uri": "a:b", "text": "t"}]}),
-        ),
-        (
-            lambda client: client.list_prompts(),
-            "prompts/list",
-            {},
-            {"prompts": [{"name": "p"}]},
-            [Prompt(name="p")],
-        ),
-        (
-            lambda client: client.get_prompt("p", {"a": "1"}),
-            "prompts/get",
-            {"name": "p", "arguments": {"a": "1"}},
-            {"messages": []},
-            GetPromptResult(messages=[]),
-        ),
-        (
-            lambda client: client.get_prompt("p"),
-            "prompts/get",
-            {"name": "p"},
-            {"messages": []},
-            GetPromptResult(messages=[]),
-        ),
-        (
-            lambda client: client.complete(PromptReference(name="p"), "city", "Os", context={"country": "NO"}),
-            "completion/complete",
-            {
-                "ref": {"type": "ref/prompt", "name": "p"},
-                "argument": {"name": "city", "value": "Os"},
-                "context": {"arguments": {"country": "NO"}},
-            },
-            {"completion": {"values": ["Oslo"]}},
-            CompleteResult.from_wire({"completion": {"values": ["Oslo"]}}),
-        ),
-        (
-            lambda client: client.complete(ResourceTemplateReference(uri="a:{b}"), "b", ""),
-            "completion/complete",
-            {"ref": {"type": "ref/resource", "uri": "a:{b}"}, "argument": {"name": "b", "value": ""}},
-            {"completion": {"values": []}},
-            CompleteResult.from_wire({"completion": {"values": []}}),
-        ),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-async def test_each_request_is_written_and_its_result_read(
-    era: Era, ask: Ask, method: str, params: dict[str, Any], result: dict[str, Any], value: object
-) -> None:
-    peer = answering(era, result)
+READ = {"contents": [{"uri": "a:b", "text": "t"}]}
+OSLO = {"completion": {"values": ["Oslo"]}}
+REQUESTS: list[tuple[Ask, str, dict[str, Any], dict[str, Any], object]] = [
+    (
+        lambda client: client.list_resources(),
+        *("resources/list", {}, {"resources": [{"uri": "a:b", "name": "n"}]}),
+        [Resource(uri="a:b", name="n")],
+    ),
+    (
+        lambda client: client.list_resource_templates(),
+        *("resources/templates/list", {}, {"resourceTemplates": [{"uriTemplate": "a:{b}", "name": "n"}]}),
+        [ResourceTemplate(uri_template="a:{b}", name="n")],
+    ),
+    (
+        lambda client: client.read_resource("a:b"),
+        *("resources/read", {"uri": "a:b"}, READ),
+        ReadResourceResult.from_wire(READ),
+    ),
+    (
+        lambda client: client.list_prompts(),
+        *("prompts/list", {}, {"prompts": [{"name": "p"}]}),
+        [Prompt(name="p")],
+    ),
+    (
+        lambda client: client.get_prompt("p", {"a": "1"}),
+        *("prompts/get", {"name": "p", "arguments": {"a": "1"}}, {"messages": []}),
+        GetPromptResult(messages=[]),
+    ),
+    (
+        lambda client: client.get_prompt("p"),
+        *("prompts/get", {"name": "p"}, {"messages": []}),
+        GetPromptResult(messages=[]),
+    ),
+    (
+        lambda client: client.complete(PromptReference(name="p"), "city", "Os", context={"country": "NO"}),
+        "completion/complete",
+        {
+            "ref": {"type": "ref/prompt", "name": "p"},
+            "argument": {"name": "city", "value": "Os"},
+            "context": {"arguments": {"country": "NO"}},
+        },
+        OSLO,
+        CompleteResult.from_wire(OSLO),
+    ),
+    (
+        lambda client: client.complete(ResourceTemplateReference(uri="a:{b}"), "b", ""),
+        "completion/complete",
+        {"ref": {"type": "ref/resource", "uri": "a:{b}"}, "argument": {"name": "b", "value": ""}},
+        OSLO,
+        CompleteResult.from_wire(OSLO),
+    ),
+]
 
+
+async def test_each_request_is_written_and_its_result_read(era: Era) -> None:
+    peer = answering(era, *[result for *_, result, _ in REQUESTS])
     async with connected(peer, within=5) as client:
-        answer = await ask(client)
+        answers = [await ask(client) for ask, *_ in REQUESTS]
 
-    assert answer == value
+    assert answers == [value for *_, value in REQUESTS]
     assert era.said_to(peer) == [
-        {"jsonrpc": "2.0", "id": era.first_id, "method": method, "params": era.dressed(params)}
+        {"jsonrpc": "2.0", "id": id, "method": method, "params": era.dressed(params)}
+        for id, (_, method, params, *_) in enumerate(REQUESTS, era.first_id)
     ]
 
 
-@pytest.mark.parametrize(
-    ("ask", "method", "params"),
-    [
-        (lambda client: client.subscribe_resource("a:b"), "resources/subscribe", {"uri": "a:b"}),
-        (lambda client: client.unsubscribe_resource("a:b"), "resources/unsubscribe", {"uri": "a:b"}),
-        (lambda client: client.set_log_level("warning"), "logging/setLevel", {"level": "warning"}),
-        (lambda client: client.ping(), "ping", {}),
-    ],
-    ids=["subscribe", "unsubscribe", "log-level", "ping"],
-)
-async def test_requests_of_handshake_revisions_are_sent_and_have_no_result(
-    ask: Ask, method: str, params: dict[str, Any]
-) -> None:
-    peer = answering(HANDSHAKE, {})
-
+async def test_requests_of_handshake_revisions_are_sent_and_have_no_result() -> None:
+    peer = answering(HANDSHAKE, *[{}] * 4)
     async with connected(peer, era="legacy", within=5) as client:
-        assert await ask(client) is None
+        await client.subscribe_resource("a:b")
+        await client.unsubscribe_resource("a:b")
+        await client.set_log_level("warning")
+        await client.ping()
 
-    assert peer.received[2:] == [{"jsonrpc": "2.0", "id": 2, "method": method, "params": params}]
+    assert [(message["id"], message["method"], message["params"]) for message in peer.received[2:]] == [
+        (2, "resources/subscribe", {"uri": "a:b"}),
+        (3, "resources/unsubscribe", {"uri": "a:b"}),
+        (4, "logging/setLevel", {"level": "warning"}),
+        (5, "ping", {}),
+    ]
 
 
 async def test_a_list_is_followed_through_all_its_pages(era: Era) -> None:
@@ -177,51 +157,45 @@ async def test_a_list_is_followed_through_all_its_pages(era: Era) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("cursors", "words"),
-    [
-        (["x", "x"], "the cursor 'x' leads nowhere new"),
-        (["", ""], "the cursor '' leads nowhere new"),
-        ([7], "the cursor 7 leads nowhere new"),
-        (["1", "2", "3", "4"], "more than 3 pages"),
-    ],
-    ids=["circle", "empty", "number", "endless"],
-)
-async def test_a_list_that_leads_nowhere_ends_with_what_was_read(era: Era, cursors: list[object], words: str) -> None:
-    pages = [{"tools": [{"name": f"t{n}", "inputSchema": {}}], "nextCursor": c} for n, c in enumerate(cursors)]
+async def test_a_list_that_leads_nowhere_ends_with_what_was_read(era: Era) -> None:
+    async def listed(*cursors: object) -> tuple[list[str], str]:
+        pages = [{"tools": [{"name": f"t{n}", "inputSchema": {}}], "nextCursor": c} for n, c in enumerate(cursors)]
+        async with connected(answering(era, *pages), limits=Limits(max_pages=3), within=5) as client:
+            tools = await client.list_tools()
+            (warning,) = client.warnings
+        return [tool.name for tool in tools], warning.partition("tools/list ends early: ")[2]
 
-    async with connected(answering(era, *pages), limits=Limits(max_pages=3), within=5) as client:
-        tools = await client.list_tools()
-        (warning,) = client.warnings
-
-    assert [tool.name for tool in tools] == [f"t{n}" for n in range(min(len(cursors), 3))]
-    assert words in warning
+    nowhere = "the cursor {} leads nowhere new"
+    assert await listed("x", "x") == (["t0", "t1"], nowhere.format("'x'"))
+    assert await listed("", "") == (["t0", "t1"], nowhere.format("''"))
+    assert await listed(7) == (["t0"], nowhere.format("7"))
+    assert await listed("1", "2", "3", "4") == (["t0", "t1", "t2"], "more than 3 pages (Limits.max_pages)")
 
 
-async def test_a_client_that_bounds_no_pages_reads_them_all(era: Era) -> None:
+async def test_a_client_that_bounds_no_pages_reads_them_all() -> None:
     pages: list[dict[str, Any]] = [{"tools": [{"name": name, "inputSchema": {}}]} for name in ("a", "b", "c")]
     chained = [page | {"nextCursor": str(number)} for number, page in enumerate(pages[:-1])]
-
-    async with connected(answering(era, *chained, pages[-1]), limits=Limits(max_pages=math.inf), within=5) as client:  # type: ignore[arg-type]  # which works at run time
+    unbounded = Limits(max_pages=math.inf)  # type: ignore[arg-type]  # which works at run time
+    async with connected(answering(HANDSHAKE, *chained, pages[-1]), limits=unbounded, within=5) as client:
         tools = await client.list_tools()
 
     assert [tool.name for tool in tools] == ["a", "b", "c"]
 
 
-async def test_a_page_without_its_list_is_a_protocol_error(era: Era) -> None:
-    async with connected(answering(era, {"tools": {}}), within=5) as client:
+async def test_a_page_without_its_list_is_a_protocol_error() -> None:
+    async with connected(answering(HANDSHAKE, {"tools": {}}), within=5) as client:
         with pytest.raises(ProtocolError, match="has no list 'tools'"):
             await client.list_tools()
 
 
-async def test_a_schema_that_nests_deeply_hides_no_other_tool(era: Era) -> None:
+async def test_a_schema_that_nests_deeply_hides_no_other_tool() -> None:
     schema: dict[str, Any] = {}
     for _ in range(150):
         schema = {"properties": {"a": schema}}
     listed = [{"name": "deep", "inputSchema": {}, "outputSchema": schema}, {"name": "plain", "inputSchema": {}}]
 
     async def script(peer: ScriptedPeer) -> None:
-        await era.open(peer, EVERYTHING)
+        await HANDSHAKE.open(peer, EVERYTHING)
         request = await peer.receive("tools/list")
         answer = {"jsonrpc": "2.0", "id": request["id"], "result": {"tools": listed}}
         await peer.send_raw(json.dumps(answer).encode())
@@ -236,53 +210,54 @@ async def test_a_schema_that_nests_deeply_hides_no_other_tool(era: Era) -> None:
 REF = PromptReference(name="p")
 
 
-@pytest.mark.parametrize(
-    ("ask", "says"),
-    [
-        (lambda client: client.call_tool(5), "name must be text, not int"),
-        (lambda client: client.call_tool("t", [1]), "arguments must be a mapping, not list"),
-        (lambda client: client.call_tool("t", '{"a": 1}'), "arguments must be a mapping, not str"),
-        (lambda client: client.call_tool("t", meta=[1]), "meta must be a mapping, not list"),
-        (lambda client: client.read_resource(None), "uri must be text, not NoneType"),
-        (lambda client: client.subscribe_resource(b"file:///"), "uri must be text, not bytes"),
-        (lambda client: client.unsubscribe_resource(5), "uri must be text, not int"),
-        (lambda client: client.get_prompt(None), "name must be text, not NoneType"),
-        (lambda client: client.get_prompt("p", {"a": 1}), "arguments['a'] must be text, not int"),
-        (lambda client: client.get_prompt("p", "a"), "arguments must be a mapping, not str"),
-        (
-            lambda client: client.complete("p", "a", "b"),
-            "ref must be a PromptReference or a ResourceTemplateReference, not str",
-        ),
-        (lambda client: client.complete(REF, 1, "b"), "argument must be text, not int"),
-        (lambda client: client.complete(REF, "a", None), "value must be text, not NoneType"),
-        (lambda client: client.complete(REF, "a", "b", context=["x"]), "context must be a mapping, not list"),
-        (lambda client: client.complete(REF, "a", "b", context={"x": 1}), "context['x'] must be text, not int"),
-        (lambda client: client.call_tool("t", on_progress=5), "on_progress has to be a function, async or plain, not int"),
-    ],
-)  # fmt: skip
-async def test_arguments_of_the_wrong_type_are_refused_by_name_and_not_sent(era: Era, ask: Ask, says: str) -> None:
-    peer = answering(era)
+WRONG: list[tuple[Callable[[Any], Awaitable[object]], str]] = [
+    (lambda client: client.call_tool(5), "name must be text, not int"),
+    (lambda client: client.call_tool("t", [1]), "arguments must be a mapping, not list"),
+    (lambda client: client.call_tool("t", '{"a": 1}'), "arguments must be a mapping, not str"),
+    (lambda client: client.call_tool("t", meta=[1]), "meta must be a mapping, not list"),
+    (lambda client: client.read_resource(None), "uri must be text, not NoneType"),
+    (lambda client: client.subscribe_resource(b"file:///"), "uri must be text, not bytes"),
+    (lambda client: client.unsubscribe_resource(5), "uri must be text, not int"),
+    (lambda client: client.get_prompt(None), "name must be text, not NoneType"),
+    (lambda client: client.get_prompt("p", {"a": 1}), "arguments['a'] must be text, not int"),
+    (lambda client: client.get_prompt("p", "a"), "arguments must be a mapping, not str"),
+    (
+        lambda client: client.complete("p", "a", "b"),
+        "ref must be a PromptReference or a ResourceTemplateReference, not str",
+    ),
+    (lambda client: client.complete(REF, 1, "b"), "argument must be text, not int"),
+    (lambda client: client.complete(REF, "a", None), "value must be text, not NoneType"),
+    (lambda client: client.complete(REF, "a", "b", context=["x"]), "context must be a mapping, not list"),
+    (lambda client: client.complete(REF, "a", "b", context={"x": 1}), "context['x'] must be text, not int"),
+    (lambda client: client.call_tool("t", on_progress=5), "on_progress has to be a function, async or plain, not int"),
+]  # fmt: skip
 
+
+async def test_arguments_of_the_wrong_type_are_refused_by_name_and_not_sent(era: Era) -> None:
+    peer, refusals = answering(era), list[str]()
     async with connected(peer, within=5) as client:
-        with pytest.raises(TypeError, match=f"^{re.escape(says)}$"):
-            await ask(client)
+        for ask, _ in WRONG:
+            with pytest.raises(TypeError) as refusal:
+                await ask(client)
+            refusals.append(str(refusal.value))
+
+    assert refusals == [says for _, says in WRONG]
+    assert era.said_to(peer) == []
+
+
+async def test_a_log_level_that_there_is_not_is_refused_and_not_sent(era: Era) -> None:
+    peer = answering(era)
+    levels: list[Any] = ["loud", "INFO", 5]
+    async with connected(peer, within=5) as client:
+        for level in levels:
+            with pytest.raises(ValueError, match=rf"^level must be one of debug, info, .*, emergency, not {level!r}$"):
+                await client.set_log_level(level)
 
     assert era.said_to(peer) == []
 
 
-@pytest.mark.parametrize("level", ["loud", "INFO", 5])
-async def test_a_log_level_that_there_is_not_is_refused_and_not_sent(era: Era, level: Any) -> None:
-    peer = answering(era)
-
-    async with connected(peer, within=5) as client:
-        with pytest.raises(ValueError, match=rf"^level must be one of debug, info, .*, emergency, not {level!r}$"):
-            await client.set_log_level(level)
-
-    assert era.said_to(peer) == []
-
-
-async def test_one_malformed_tool_hides_no_other(era: Era) -> None:
-    peer = answering(era, {"tools": [{"name": 5}, {"name": "good", "inputSchema": {"type": "object"}}]})
+async def test_one_malformed_tool_hides_no_other() -> None:
+    peer = answering(HANDSHAKE, {"tools": [{"name": 5}, {"name": "good", "inputSchema": {"type": "object"}}]})
 
     async with connected(peer, within=5) as client:
         tools = await client.list_tools()
@@ -299,36 +274,29 @@ WEATHER = {
 }
 
 
-@pytest.mark.parametrize(
-    ("result", "problem"),
-    [
+async def test_a_listed_tools_output_is_held_to_its_schema(era: Era) -> None:
+    results: list[tuple[dict[str, Any], str | None]] = [
         ({"content": [], "structuredContent": {"celsius": 4.5}}, None),
         ({"content": [], "isError": True}, None),
         ({"content": [], "structuredContent": {"celsius": "cold"}}, "celsius"),
         ({"content": []}, "no structuredContent"),
-    ],
-    ids=["conforms", "failed-tool", "mismatch", "absent"],
-)
-async def test_a_listed_tools_output_is_held_to_its_schema(
-    era: Era, result: dict[str, Any], problem: str | None
-) -> None:
-    async with connected(answering(era, {"tools": [WEATHER]}, result), within=5) as client:
+    ]
+    async with connected(answering(era, {"tools": [WEATHER]}, *[result for result, _ in results]), within=5) as client:
         await client.list_tools()
-        if problem is None:
-            assert (await client.call_tool("weather")).to_wire() == result
-            return
-        with pytest.raises(InvalidToolOutput, match=problem) as failure:
-            await client.call_tool("weather")
+        for result, problem in results:
+            if problem is None:
+                assert (await client.call_tool("weather")).to_wire() == result
+            else:
+                with pytest.raises(InvalidToolOutput, match=problem) as failure:
+                    await client.call_tool("weather")
+                assert failure.value.result.to_wire() == result
 
-    assert failure.value.result.to_wire() == result
 
-
-async def test_a_pattern_that_no_safe_engine_knows_costs_the_check_and_not_the_result(era: Era) -> None:
+async def test_a_pattern_that_no_safe_engine_knows_costs_the_check_and_not_the_result() -> None:
     strong = {"type": "object", "properties": {"password": {"type": "string", "pattern": "^(?=.*[A-Z]).+$"}}}
     tool = {"name": "make", "inputSchema": {}, "outputSchema": strong}
     made = {"content": [], "structuredContent": {"password": "Abc"}}
-
-    async with connected(answering(era, {"tools": [tool]}, made, made), within=5) as client:
+    async with connected(answering(HANDSHAKE, {"tools": [tool]}, made, made), within=5) as client:
         await client.list_tools()
         for _ in range(2):
             assert (await client.call_tool("make")).to_wire() == made
@@ -337,11 +305,10 @@ async def test_a_pattern_that_no_safe_engine_knows_costs_the_check_and_not_the_r
     assert "results of the tool 'make' pass unchecked" in warning
 
 
-async def test_a_schema_that_is_a_trap_is_an_error_that_carries_the_result(era: Era) -> None:
+async def test_a_schema_that_is_a_trap_is_an_error_that_carries_the_result() -> None:
     tool = {"name": "x", "inputSchema": {}, "outputSchema": {"$ref": "http://169.254.169.254/schema"}}
     result: dict[str, Any] = {"content": [], "structuredContent": {}}
-
-    async with connected(answering(era, {"tools": [tool]}, result), within=5) as client:
+    async with connected(answering(HANDSHAKE, {"tools": [tool]}, result), within=5) as client:
         await client.list_tools()
         with pytest.raises(InvalidToolOutput, match="its schema cannot be checked") as failure:
             await client.call_tool("x")
@@ -349,13 +316,13 @@ async def test_a_schema_that_is_a_trap_is_an_error_that_carries_the_result(era: 
     assert failure.value.result.to_wire() == result
 
 
-async def test_an_unlisted_tools_output_is_not_checked_and_nothing_is_listed_behind_our_back(era: Era) -> None:
-    peer = answering(era, {"content": [], "structuredContent": {"celsius": "cold"}})
+async def test_an_unlisted_tools_output_is_not_checked_and_nothing_is_listed_behind_our_back() -> None:
+    peer = answering(HANDSHAKE, {"content": [], "structuredContent": {"celsius": "cold"}})
 
     async with connected(peer, within=5) as client:
         await client.call_tool("weather")
 
-    assert [message["method"] for message in era.said_to(peer)] == ["tools/call"]
+    assert [message["method"] for message in HANDSHAKE.said_to(peer)] == ["tools/call"]
 
 
 async def test_a_tool_that_runs_only_as_a_task_is_refused_here(era: Era) -> None:
@@ -370,31 +337,32 @@ async def test_a_tool_that_runs_only_as_a_task_is_refused_here(era: Era) -> None
     assert [message["method"] for message in era.said_to(peer)] == ["tools/list"]
 
 
-@pytest.mark.parametrize(
-    ("ask", "code", "data", "error"),
-    [
-        (lambda client: client.read_resource("a:b"), -32002, {"uri": "a:b"}, ResourceNotFound),
-        (lambda client: client.read_resource("a:b"), -32602, {"uri": "a:b"}, ResourceNotFound),
-        (lambda client: client.read_resource("a:b"), -32602, {"uri": "c:d"}, ServerError),
-        (lambda client: client.read_resource("a:b"), -32602, None, ServerError),
-        (lambda client: client.call_tool("x"), -32002, None, ServerError),
-        (lambda client: client.call_tool("x"), -32042, {"elicitations": []}, UrlElicitationRequired),
-    ],
-    ids=["no-resource", "no-such-uri", "another-uri", "no-uri", "another-32002", "url-elicitation"],
-)
-async def test_errors_with_a_known_code_are_typed(
-    era: Era, ask: Ask, code: int, data: object, error: type[ServerError]
-) -> None:
+async def test_errors_with_a_known_code_are_typed(era: Era) -> None:
+    def read(client: Client) -> Awaitable[object]:
+        return client.read_resource("a:b")
+
+    def call(client: Client) -> Awaitable[object]:
+        return client.call_tool("x")
+
+    errors: list[tuple[Ask, int, object, type[ServerError]]] = [
+        (read, -32002, {"uri": "a:b"}, ResourceNotFound),
+        (read, -32602, {"uri": "a:b"}, ResourceNotFound),
+        (read, -32602, {"uri": "c:d"}, ServerError),
+        (read, -32602, None, ServerError),
+        (call, -32002, None, ServerError),
+        (call, -32042, {"elicitations": []}, UrlElicitationRequired),
+    ]
+
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer, EVERYTHING)
-        await peer.reply_error(await peer.receive(), code, "no", data)
+        for _, code, data, _ in errors:
+            await peer.reply_error(await peer.receive(), code, "no", data)
 
     async with connected(ScriptedPeer(script), within=5) as client:
-        with pytest.raises(ServerError) as failure:
-            await ask(client)
-
-    assert type(failure.value) is error
-    assert failure.value.data == data
+        for ask, _, data, error in errors:
+            with pytest.raises(ServerError) as failure:
+                await ask(client)
+            assert (type(failure.value), failure.value.data) == (error, data)
 
 
 async def test_the_urls_that_a_server_requires_come_with_the_error(era: Era) -> None:
@@ -436,10 +404,9 @@ async def test_a_ping_that_is_refused_for_another_reason_is_an_error() -> None:
     assert (failure.value.code, failure.value.data) == (-32600, None)
 
 
-async def test_an_unknown_content_block_is_kept_as_it_came(era: Era) -> None:
+async def test_an_unknown_content_block_is_kept_as_it_came() -> None:
     block = {"type": "hologram", "depth": 3}
-
-    async with connected(answering(era, {"content": [block, {"type": "text", "text": "t"}]}), within=5) as client:
+    async with connected(answering(HANDSHAKE, {"content": [block, {"type": "text", "text": "t"}]}), within=5) as client:
         result = await client.call_tool("x")
 
     assert result.to_wire() == {"content": [block, {"type": "text", "text": "t"}]}
