@@ -23,8 +23,10 @@ ERA_OF_LOOP = {"asyncio": HANDSHAKE, "trio": STATELESS}
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test of both eras is run in each: where it also is of both event loops, in one era on each of them."""
-    of_both_loops = "anyio_backend" in metafunc.fixturenames and metafunc.definition.get_closest_marker("backends")
-    if "era" in metafunc.fixturenames and (THOROUGH or not of_both_loops):
+    test = metafunc.definition
+    has_its_own = any("era" in mark.args[0] for mark in test.iter_markers("parametrize"))
+    of_both_loops = "anyio_backend" in metafunc.fixturenames and test.get_closest_marker("backends")
+    if "era" in metafunc.fixturenames and not has_its_own and (THOROUGH or not of_both_loops):
         metafunc.parametrize("era", [HANDSHAKE, STATELESS], ids=lambda era: era.version, indirect=True)
 
 

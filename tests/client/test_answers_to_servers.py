@@ -22,7 +22,7 @@ from tests.client.support import (
     Era,
     HangingModel,
     ask_during_call,
-    client_of,
+    connected,
     sampling,
     text,
 )
@@ -48,7 +48,7 @@ class Asking(ScriptedPeer):
 
 
 async def asked(peer: Asking, **registered: Any) -> dict[str, Any]:
-    async with client_of(peer, era="legacy", **registered) as client:
+    async with connected(peer, era="legacy", **registered) as client:
         await client.call_tool("geo")
     return peer.answer
 
@@ -195,7 +195,7 @@ async def test_a_ping_is_answered_at_any_time() -> None:
         answers.extend([early, await peer.request("ping")])
 
     answers: list[dict[str, Any]] = []
-    async with client_of(ScriptedPeer(script), era="legacy"):
+    async with connected(ScriptedPeer(script), era="legacy"):
         await anyio.wait_all_tasks_blocked()
 
     assert [answer["result"] for answer in answers] == [{}, {}]
@@ -211,7 +211,7 @@ async def test_when_a_call_ends_what_it_caused_is_cancelled_and_answered() -> No
     model = HangingModel()
     answers: list[dict[str, Any]] = []
 
-    async with client_of(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
+    async with connected(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
         await client.call_tool("geo")
         await anyio.wait_all_tasks_blocked()
 
@@ -242,7 +242,7 @@ async def test_an_answer_that_was_found_although_its_call_had_ended_waits_until_
             await found.wait()
         return request.reply("Paris", model="m")
 
-    async with client_of(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
+    async with connected(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
         await client.call_tool("geo")
         await over.wait()
 
@@ -268,7 +268,7 @@ async def test_a_handler_that_fails_on_its_way_out_of_a_call_that_has_ended_ends
                 raise ZeroDivisionError
         raise AssertionError
 
-    async with client_of(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
+    async with connected(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
         await client.call_tool("geo")
         await anyio.wait_all_tasks_blocked()
         await client.call_tool("geo")
@@ -295,7 +295,7 @@ async def test_a_second_request_with_an_id_in_use_is_refused_and_the_first_conti
         await go_on.wait()
         return request.reply("Paris", model="m")
 
-    async with client_of(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
+    async with connected(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
         await client.call_tool("geo")
 
     assert len(asked_times) == 1
@@ -310,7 +310,7 @@ async def test_the_idle_timeout_stops_while_the_server_waits_for_us() -> None:
         return request.reply("Paris", model="m")
 
     peer = Asking("sampling/createMessage", QUESTION)
-    async with client_of(peer, era="legacy", sampling=sampling(with_tools=model)) as client:
+    async with connected(peer, era="legacy", sampling=sampling(with_tools=model)) as client:
         await client.call_tool("geo", idle_timeout=0.15)
 
     assert peer.answer == {"result": PARIS}
@@ -326,7 +326,7 @@ async def test_a_flood_of_requests_is_held_to_its_bound_and_counted() -> None:
         await anyio.sleep_forever()
         raise AssertionError
 
-    async with client_of(
+    async with connected(
         ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model), limits=Limits(max_answers=5)
     ) as client:
         await anyio.wait_all_tasks_blocked()
@@ -398,7 +398,7 @@ async def test_early_messages_are_kept_up_to_a_limit() -> None:
         seen.append(message.data)
 
     seen: list[object] = []
-    async with client_of(ScriptedPeer(script), era="legacy", on_log=on_log):
+    async with connected(ScriptedPeer(script), era="legacy", on_log=on_log):
         await anyio.wait_all_tasks_blocked()
 
     assert seen == list(range(64))
@@ -412,7 +412,7 @@ async def test_an_error_without_an_id_answers_no_call_when_several_wait(era: Era
         for call in calls:
             await peer.reply(call, EMPTY)
 
-    async with client_of(ScriptedPeer(script)) as client, anyio.create_task_group() as tasks:
+    async with connected(ScriptedPeer(script)) as client, anyio.create_task_group() as tasks:
         for _ in range(2):
             tasks.start_soon(client.call_tool, "x")
 
@@ -429,7 +429,7 @@ async def test_a_flood_of_pings_is_held_to_its_bound_and_counted() -> None:
         await peer.send_raw(b"[" + b",".join(pings) + b"]")
 
     peer = ScriptedPeer(script)
-    async with client_of(peer, era="legacy", limits=Limits(max_answers=5)) as client:
+    async with connected(peer, era="legacy", limits=Limits(max_answers=5)) as client:
         await anyio.wait_all_tasks_blocked()
         dropped = client.counters["dropped answers"]
 

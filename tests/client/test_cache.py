@@ -15,7 +15,7 @@ from mcp_host.protocol.cache import Cache
 from mcp_host.protocol.eras import Complete
 from mcp_host.protocol.jsonrpc import Notification
 from mcp_host.testing import ScriptedPeer
-from tests.client.support import Era, client_of
+from tests.client.support import Era, connected
 
 FRESH = {"resultType": "complete", "ttlMs": 60_000, "cacheScope": "public"}
 TOOL = {"name": "add", "inputSchema": {"type": "object"}}
@@ -239,7 +239,7 @@ REQUESTS: dict[str, tuple[Callable[[Client], Awaitable[object]], dict[str, Any]]
 async def test_lists_and_reads_that_are_fresh_are_not_asked_for_again() -> None:
     peer = serving(*[FRESH | result for _, result in REQUESTS.values()])
 
-    async with client_of(peer) as client:
+    async with connected(peer) as client:
         first = [await request(client) for request, _ in REQUESTS.values()]
         assert [await request(client) for request, _ in REQUESTS.values()] == first
 
@@ -250,7 +250,7 @@ async def test_each_page_is_fresh_for_as_long_as_it_says_itself() -> None:
     first = FRESH | {"tools": [TOOL], "nextCursor": "2"}
     peer = serving(first, {"resultType": "complete", "tools": []}, {"resultType": "complete", "tools": []})
 
-    async with client_of(peer) as client:
+    async with connected(peer) as client:
         await client.list_tools()
         assert [tool.name for tool in await client.list_tools()] == ["add"]
 
@@ -260,7 +260,7 @@ async def test_each_page_is_fresh_for_as_long_as_it_says_itself() -> None:
 async def test_a_client_without_a_cache_asks_every_time() -> None:
     peer = serving(FRESH | {"tools": []}, FRESH | {"tools": []})
 
-    async with client_of(peer, cache=False) as client:
+    async with connected(peer, cache=False) as client:
         await client.list_tools()
         await client.list_tools()
 
@@ -270,7 +270,7 @@ async def test_a_client_without_a_cache_asks_every_time() -> None:
 async def test_two_clients_share_no_cache_in_any_scope() -> None:
     for _ in range(2):
         peer = serving(FRESH | {"tools": []})
-        async with client_of(peer) as client:
+        async with connected(peer) as client:
             await client.list_tools()
         assert len(peer.received) == 2
 
@@ -282,7 +282,7 @@ async def test_a_handshake_server_is_always_asked() -> None:
             await peer.reply(await peer.receive("tools/list"), {"tools": [], "ttlMs": 60_000})
 
     peer = ScriptedPeer(script)
-    async with client_of(peer, era="legacy") as client:
+    async with connected(peer, era="legacy") as client:
         await client.list_tools()
         await client.list_tools()
 
@@ -306,7 +306,7 @@ async def test_an_announced_change_makes_the_cached_list_stale() -> None:
     async def on_change(change: object) -> None:
         changed.set()
 
-    async with client_of(ScriptedPeer(script), on_change=on_change) as client:
+    async with connected(ScriptedPeer(script), on_change=on_change) as client:
         assert await client.list_tools() == []
         told.set()
         await changed.wait()
@@ -326,7 +326,7 @@ async def test_a_list_requested_before_a_change_was_announced_is_not_fresh() -> 
     async def on_change(change: object) -> None:
         """The client subscribes only if there is a callback."""
 
-    async with client_of(ScriptedPeer(script), on_change=on_change) as client:
+    async with connected(ScriptedPeer(script), on_change=on_change) as client:
         assert await client.list_tools() == []
         for _ in range(2):
             assert [tool.name for tool in await client.list_tools()] == ["add"]
@@ -348,7 +348,7 @@ async def test_the_cache_is_not_kept_for_another_process() -> None:
 async def test_the_cache_is_bounded_by_the_limits() -> None:
     peer = serving(*2 * [FRESH | {"contents": [{"uri": "a:1", "text": "x" * 200}]}])
 
-    async with client_of(peer, limits=Limits(max_cache=100)) as client:
+    async with connected(peer, limits=Limits(max_cache=100)) as client:
         await client.read_resource("a:1")
         await client.read_resource("a:1")
 
@@ -364,7 +364,7 @@ async def test_a_change_with_an_invalid_uri_does_not_end_the_connection(era: Era
         await peer.send_raw(b'{"jsonrpc":"2.0","method":"%b","params":{"uri":%b}}' % (method, deep))
         await peer.reply(request, {"tools": [TOOL]})
 
-    async with client_of(ScriptedPeer(script)) as client:
+    async with connected(ScriptedPeer(script)) as client:
         assert [tool.name for tool in await client.list_tools()] == ["add"]
 
 
@@ -379,7 +379,7 @@ async def test_a_fresh_list_that_nests_too_deeply_to_be_kept_is_asked_for_again(
             request = await peer.receive("tools/list")
             await peer.send_raw(b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (request["id"], listed))
 
-    async with client_of(ScriptedPeer(script)) as client:
+    async with connected(ScriptedPeer(script)) as client:
         for _ in range(2):
             (tool,) = await client.list_tools()
             assert tool.output_schema == nested(depth)
@@ -388,7 +388,7 @@ async def test_a_fresh_list_that_nests_too_deeply_to_be_kept_is_asked_for_again(
 async def test_a_uri_that_cannot_be_encoded_is_a_caller_error_even_with_a_cache() -> None:
     peer = serving(FRESH | {"contents": []})
 
-    async with client_of(peer) as client:
+    async with connected(peer) as client:
         await client.read_resource("a:1")
         with pytest.raises(CallerError, match="surrogate"):
             await client.read_resource("a:\ud800")
@@ -397,7 +397,7 @@ async def test_a_uri_that_cannot_be_encoded_is_a_caller_error_even_with_a_cache(
 async def test_a_result_is_fresh_for_a_day_at_most() -> None:
     peer = serving({"tools": [], "ttlMs": 10**400})
 
-    async with client_of(peer) as client:
+    async with connected(peer) as client:
         assert await client.list_tools() == []
         assert await client.list_tools() == []
 

@@ -36,7 +36,7 @@ from mcp_host.session.call import Call, CallTimeouts
 from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import CreateMessageRequestParams, CreateMessageResult, ElicitRequestURLParams, ElicitResult
 from tests.client.rounds import DONE, FORM, ROOTS, SAMPLE, answering, wants
-from tests.client.support import EMPTY, INFO, PARIS, TOOLS, client_of, sampling, say_paris
+from tests.client.support import EMPTY, INFO, PARIS, TOOLS, connected, sampling, say_paris
 from tests.transports.children import python
 from tests.transports.http_peers import JSON, Wire, event, serving
 
@@ -131,7 +131,7 @@ async def test_over_a_pipe_each_handler_learns_who_made_the_only_call_in_flight(
     method: str, name: str, ask: Callable[..., Awaitable[object]]
 ) -> None:
     user, seen = Caller(), Handlers()
-    async with client_of(asking_in_turn(), era="legacy", **seen.options) as client:
+    async with connected(asking_in_turn(), era="legacy", **seen.options) as client:
         await ask(client, caller=user)
 
     assert [outer and outer.caller is user for outer in seen.outers] == [True] * 3
@@ -145,7 +145,7 @@ async def test_since_2026_each_handler_learns_who_made_the_call_and_every_round_
     method: str, name: str, ask: Callable[..., Awaitable[object]]
 ) -> None:
     user, seen = Caller(), Handlers()
-    async with client_of(asking_in_rounds(method, rounds=2), **seen.options) as client:
+    async with connected(asking_in_rounds(method, rounds=2), **seen.options) as client:
         await ask(client, caller=user)
 
     assert [outer and outer.caller is user for outer in seen.outers] == [True] * 6
@@ -161,7 +161,7 @@ async def test_since_2026_each_handler_learns_who_made_the_call_and_every_round_
 async def test_each_call_has_a_unique_id_and_no_caller_by_default(modern: bool) -> None:
     seen = Handlers()
     peer = asking_in_rounds() if modern else asking_in_turn()
-    async with client_of(peer, era="auto" if modern else "legacy", **seen.options) as client:
+    async with connected(peer, era="auto" if modern else "legacy", **seen.options) as client:
         await client.call_tool("x")
         await client.call_tool("x")
 
@@ -221,7 +221,7 @@ async def test_a_request_is_not_attributed_to_the_next_call_while_an_abandoned_o
         await peer.reply(call, EMPTY)
 
     seen = Handlers()
-    async with client_of(ScriptedPeer(script), era="legacy", **seen.options, within=1000) as client:
+    async with connected(ScriptedPeer(script), era="legacy", **seen.options, within=1000) as client:
         with pytest.raises(RequestTimeout):
             await client.call_tool("x", caller="ann", timeout=1)
         await client.call_tool("x", caller="bob", idle_timeout=500)
@@ -245,7 +245,7 @@ async def test_each_abandoned_call_counts_for_its_idle_timeout() -> None:
         await peer.reply(call, EMPTY)
 
     seen = Handlers()
-    async with client_of(ScriptedPeer(script), era="legacy", **seen.options, within=1000) as client:
+    async with connected(ScriptedPeer(script), era="legacy", **seen.options, within=1000) as client:
         for name in ("ann", "bob"):
             with pytest.raises(RequestTimeout):
                 await client.call_tool("x", caller=name, timeout=99)
@@ -263,7 +263,7 @@ async def test_abandoned_calls_are_forgotten_without_further_requests() -> None:
 
     tracemalloc.start()
     try:
-        async with client_of(
+        async with connected(
             ScriptedPeer(script), era="legacy", limits=Limits(idle_timeout=10), within=10000
         ) as client:
             for _ in range(1000):
@@ -363,7 +363,7 @@ async def test_a_handler_runs_in_a_copy_of_the_context_that_called(modern: bool)
 
     seen, after = Handlers(), list[str]()
     peer = asking_in_rounds() if modern else asking_in_turn()
-    async with client_of(peer, era="auto" if modern else "legacy", **seen.options) as client:
+    async with connected(peer, era="auto" if modern else "legacy", **seen.options) as client:
         for user in ("ann", "bob"):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(call, user)
@@ -385,7 +385,7 @@ async def test_the_caller_is_in_nothing_that_is_sent_shown_or_logged(
     caplog.set_level(logging.DEBUG)
     seen = Handlers()
     peer = asking_in_rounds() if modern else asking_in_turn()
-    async with client_of(
+    async with connected(
         peer, era="auto" if modern else "legacy", **{**seen.options, "elicitation": Elicitation(form=fail)}
     ) as client:
         try:
@@ -408,7 +408,7 @@ async def test_the_caller_object_is_released_after_its_call(modern: bool) -> Non
 
     seen = Handlers()
     peer = asking_in_rounds() if modern else asking_in_turn()
-    async with client_of(peer, era="auto" if modern else "legacy", **seen.options) as client:
+    async with connected(peer, era="auto" if modern else "legacy", **seen.options) as client:
         gone = await call()
         seen.outers.clear()
         seen.requests.clear()
@@ -430,7 +430,7 @@ async def test_a_request_right_after_the_response_of_a_call_does_not_belong_to_t
         reply(*[message for message in heard if "method" in message], {{"content": []}})
     """
     seen = Handlers()
-    async with client_of(Stdio(python(body)), era="legacy", **seen.options, within=20) as client:
+    async with connected(Stdio(python(body)), era="legacy", **seen.options, within=20) as client:
         await client.call_tool("x", caller="ann")
         await client.call_tool("y", caller="bob")
 
@@ -439,7 +439,7 @@ async def test_a_request_right_after_the_response_of_a_call_does_not_belong_to_t
 
 async def test_a_call_that_needs_no_input_is_made_as_before() -> None:
     peer = answering(DONE)
-    async with client_of(peer) as client:
+    async with connected(peer) as client:
         await client.call_tool("x", {"n": 1}, caller=Caller())
 
     assert peer.received[-1]["params"]["arguments"] == {"n": 1}
@@ -463,7 +463,7 @@ async def test_two_questions_of_one_round_need_one_yes_if_that_is_for_the_whole_
     asked: list[str] = []
     both = anyio.Event()
     peer = answering(wants(None, a=SAMPLE, b=SAMPLE), wants(None, a=SAMPLE, b=SAMPLE), DONE)
-    async with client_of(peer, sampling=Sampling(with_tools=say_paris, approve=approve)) as client:
+    async with connected(peer, sampling=Sampling(with_tools=say_paris, approve=approve)) as client:
         await client.call_tool("x")
 
     assert asked == ["asked", "asked", "withdrawn"]

@@ -23,7 +23,7 @@ from mcp_host.errors import (
 from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CallToolResult, ProgressNotificationParams, TextContent
-from tests.client.support import EMPTY, HANDSHAKE, TOOLS, Era, answering, client_of
+from tests.client.support import EMPTY, HANDSHAKE, TOOLS, Era, answering, connected
 from tests.extent import on_both
 
 pytestmark = [on_both, pytest.mark.fake_clock]  # all in memory: no deadline passes while anything can run
@@ -32,7 +32,7 @@ pytestmark = [on_both, pytest.mark.fake_clock]  # all in memory: no deadline pas
 async def test_a_call_says_what_was_meant_and_returns_what_was_answered(era: Era) -> None:
     peer = answering(era, {"content": [{"type": "text", "text": "hi"}], "isError": False})
 
-    async with client_of(peer) as client:
+    async with connected(peer) as client:
         result = await client.call_tool("echo", {"text": "hi"}, meta={"trace": "7"})
 
     assert result == CallToolResult(content=[TextContent(text="hi")], is_error=False)
@@ -51,7 +51,7 @@ async def test_an_error_of_the_server_is_a_server_error(era: Era) -> None:
         await era.open(peer)
         await peer.reply_error(await peer.receive("tools/call"), -32602, "no such tool\x1b[2J", {"tool": "x"})
 
-    async with client_of(ScriptedPeer(script)) as client:
+    async with connected(ScriptedPeer(script)) as client:
         with pytest.raises(ServerError) as failure:
             await client.call_tool("x")
 
@@ -72,7 +72,7 @@ async def test_answers_find_their_calls_in_any_order(era: Era) -> None:
     async def call(name: str) -> None:
         answers[name] = (await client.call_tool(name)).content
 
-    async with client_of(ScriptedPeer(script)) as client, anyio.create_task_group() as tasks:
+    async with connected(ScriptedPeer(script)) as client, anyio.create_task_group() as tasks:
         for name in ("a", "b", "c"):
             tasks.start_soon(call, name)
 
@@ -94,7 +94,7 @@ async def test_progress_is_awaited_in_order_before_the_call_returns(era: Era) ->
         await checkpoint()
         seen.append(progress.progress)
 
-    async with client_of(ScriptedPeer(script)) as client:
+    async with connected(ScriptedPeer(script)) as client:
         await client.call_tool("slow", on_progress=on_progress)
         assert seen == [1, 2.5, 3]
 
@@ -119,7 +119,7 @@ async def test_unknown_and_malformed_progress_is_counted_and_ignored(era: Era) -
     async def on_progress(progress: ProgressNotificationParams) -> None:
         seen.append(progress.progress)
 
-    async with client_of(ScriptedPeer(script)) as client:
+    async with connected(ScriptedPeer(script)) as client:
         await client.call_tool("slow", on_progress=on_progress)
 
     assert seen == [2]
@@ -145,7 +145,7 @@ async def test_a_slow_callback_gets_the_newest_progress_but_not_all(era: Era) ->
             await anyio.wait_all_tasks_blocked()
         seen.append(progress.progress)
 
-    async with client_of(ScriptedPeer(script), within=10) as client:
+    async with connected(ScriptedPeer(script), within=10) as client:
         await client.call_tool("slow", on_progress=on_progress)
 
     assert seen == [*range(1024), 1499], "the first, 1,023 that had room to wait, and the newest in the last place"
@@ -154,7 +154,7 @@ async def test_a_slow_callback_gets_the_newest_progress_but_not_all(era: Era) ->
 async def test_a_silent_server_times_the_call_out_and_gets_a_cancellation(era: Era) -> None:
     peer = answering(era)
 
-    async with client_of(peer) as client:
+    async with connected(peer) as client:
         with pytest.raises(RequestTimeout, match=r"tools/call: the server was silent for 0 s \(idle_timeout\)$"):
             await client.call_tool("stuck", idle_timeout=0)
         await anyio.wait_all_tasks_blocked()
@@ -179,7 +179,7 @@ async def test_progress_does_not_extend_the_timeout_of_a_call(era: Era) -> None:
     async def on_progress(progress: ProgressNotificationParams) -> None:
         pass
 
-    async with client_of(ScriptedPeer(script)) as client:
+    async with connected(ScriptedPeer(script)) as client:
         with pytest.raises(RequestTimeout, match=r"tools/call: took longer than 0.1 s \(timeout\)$"):
             await client.call_tool("busy", idle_timeout=math.inf, timeout=0.1, on_progress=on_progress)
 
@@ -192,7 +192,7 @@ async def test_a_cancelled_caller_is_announced_and_the_connection_lives(era: Era
         await peer.reply(first, EMPTY)  # late: it must not be taken for the next answer
         await peer.reply(await peer.receive("tools/call"), {"content": [{"type": "text", "text": "second"}]})
 
-    async with client_of(ScriptedPeer(script)) as client:
+    async with connected(ScriptedPeer(script)) as client:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.call_tool, "first")
             await anyio.wait_all_tasks_blocked()
@@ -216,7 +216,7 @@ async def test_the_callers_own_error_in_a_callback_arrives_bare_and_is_announced
         raise KeyError("mine")
 
     cancelled: list[bool] = []
-    async with client_of(ScriptedPeer(script)) as client:
+    async with connected(ScriptedPeer(script)) as client:
         with pytest.raises(KeyError, match="mine"):
             await client.call_tool("slow", on_progress=on_progress)
         await anyio.wait_all_tasks_blocked()
@@ -246,7 +246,7 @@ async def test_a_broken_answer_fails_its_call_at_once_and_no_other(era: Era, sub
             await peer.send_raw(raw.replace(b"ID", b"%d" % call["id"]))
             await peer.reply(await peer.receive("tools/call"), EMPTY)
 
-    async with client_of(ScriptedPeer(script), limits=Limits(max_message=15_000)) as client:
+    async with connected(ScriptedPeer(script), limits=Limits(max_message=15_000)) as client:
         for raw, error, words in BROKEN:
             with subtests.test(raw=raw[:80]):
                 with pytest.raises(error, match=words):
@@ -261,7 +261,7 @@ async def test_an_id_that_came_back_in_another_spelling_is_still_ours(era: Era) 
             call = await peer.receive("tools/call")
             await peer.send_raw(b'{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}' % (spelling % call["id"]))
 
-    async with client_of(ScriptedPeer(script)) as client:
+    async with connected(ScriptedPeer(script)) as client:
         for _ in range(2):
             assert (await client.call_tool("x")).content == []
 
@@ -277,7 +277,7 @@ async def test_answers_without_a_request_are_counted_and_ignored(era: Era) -> No
         for _ in range(2):
             await peer.reply(call, EMPTY)
 
-    async with client_of(ScriptedPeer(script)) as client:
+    async with connected(ScriptedPeer(script)) as client:
         await client.call_tool("x")
         await anyio.wait_all_tasks_blocked()
 
@@ -303,7 +303,7 @@ async def test_a_batch_of_answers_answers_each_call() -> None:
     async def call(name: str) -> None:
         contents[name] = (await client.call_tool(name)).content
 
-    async with client_of(ScriptedPeer(script), era="legacy") as client, anyio.create_task_group() as tasks:
+    async with connected(ScriptedPeer(script), era="legacy") as client, anyio.create_task_group() as tasks:
         tasks.start_soon(call, "a")
         tasks.start_soon(call, "b")
 
@@ -313,7 +313,7 @@ async def test_a_batch_of_answers_answers_each_call() -> None:
 async def test_a_feature_that_was_not_advertised_is_not_requested() -> None:
     peer = answering(HANDSHAKE)
 
-    async with client_of(peer, era="legacy") as client:
+    async with connected(peer, era="legacy") as client:
         with pytest.raises(NotAdvertised, match=r"did not advertise resources\.subscribe"):
             await client.subscribe_resource("file:///x")
         with pytest.raises(NotAdvertised, match="did not advertise prompts"):
@@ -336,7 +336,7 @@ async def test_calls_before_connecting_and_after_closing_say_so(era: Era) -> Non
 async def test_arguments_that_are_not_json_are_the_callers_error_and_nothing_is_sent(era: Era) -> None:
     peer = answering(era, EMPTY)
 
-    async with client_of(peer) as client:
+    async with connected(peer) as client:
         with pytest.raises(CallerError, match="not expressible in JSON"):
             await client.call_tool("x", {"a": float("nan")})
         await client.call_tool("y")
@@ -357,7 +357,7 @@ async def test_a_server_that_ends_ends_every_call_that_waits_for_it(era: Era) ->
         ended.append(True)
 
     ended: list[bool] = []
-    async with client_of(ScriptedPeer(script)) as client:
+    async with connected(ScriptedPeer(script)) as client:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call)
             tasks.start_soon(call)

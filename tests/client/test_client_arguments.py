@@ -17,7 +17,7 @@ from mcp_host import Client, Elicitation, Sampling, SamplingRequest, Stdio, alwa
 from mcp_host.errors import ConnectionClosed, NotConnected
 from mcp_host.testing import ScriptedPeer, Server
 from mcp_host.types import CreateMessageResult, Implementation
-from tests.client.support import TOOLS, Era, client_of, sampling
+from tests.client.support import TOOLS, Era, connected, sampling
 from tests.transports.children import python
 
 ANSWERS = """
@@ -45,7 +45,7 @@ async def test_a_list_is_the_command_of_a_server_and_may_hold_paths(
     script = tmp_path / "server.py"
     script.write_text(python(ANSWERS, hands=False)[-1], encoding="utf-8")
 
-    async with client_of(sequence([sys.executable, script]), within=10) as client:
+    async with connected(sequence([sys.executable, script]), within=10) as client:
         assert (await client.call_tool("x")).text == "hi"
 
 
@@ -57,7 +57,7 @@ async def test_a_text_that_begins_with_http_is_the_url_of_a_server() -> None:
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 async def test_a_server_object_runs_in_this_process(era: str) -> None:
-    async with client_of(calculator(), era=era) as client:
+    async with connected(calculator(), era=era) as client:
         assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
 
 
@@ -118,7 +118,7 @@ async def test_a_program_whose_name_has_a_space_runs(tmp_path: Path) -> None:
         Stdio(["./my server"], cwd=tmp_path),
         Stdio(["my server"], env={"PATH": str(tmp_path)}),
     ):
-        async with client_of(server, within=10) as client:
+        async with connected(server, within=10) as client:
             assert (await client.call_tool("x")).text == "hi"
 
 

@@ -34,7 +34,7 @@ from mcp_host.types import (
     ProgressNotificationParams,
     PromptReference,
 )
-from tests.client.support import EMPTY, HANDSHAKE, INFO, QUESTION, TOOLS, Era, client_of, sampling, say_paris
+from tests.client.support import EMPTY, HANDSHAKE, INFO, QUESTION, TOOLS, Era, connected, sampling, say_paris
 from tests.clock import advance
 from tests.faults.http_server import drop, mcp, welcome
 from tests.transports.children import python, running
@@ -57,7 +57,7 @@ FIRST = {"auto": "server/discover", "legacy": "initialize", "modern": "server/di
 async def test_the_handshake_says_who_we_are_and_what_we_answer() -> None:
     peer = echo(HANDSHAKE)
 
-    async with client_of(
+    async with connected(
         peer,
         era="legacy",
         sampling=sampling(),
@@ -249,7 +249,7 @@ async def test_every_handshake_revision_is_spoken(version: str) -> None:
         await peer.answer_initialize(capabilities=TOOLS, version=version)
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
-    async with client_of(ScriptedPeer(script), era="legacy", sampling=sampling()) as client:
+    async with connected(ScriptedPeer(script), era="legacy", sampling=sampling()) as client:
         assert client.protocol_version == version
         assert client.sampling_mode == "with_tools"  # which it was offered
         await client.call_tool("x")
@@ -263,7 +263,7 @@ async def test_a_version_that_the_server_names_in_its_refusal_is_tried() -> None
         await peer.answer_initialize(version="2025-03-26")
 
     peer = ScriptedPeer(script)
-    async with client_of(peer, era="legacy") as client:
+    async with connected(peer, era="legacy") as client:
         assert client.protocol_version == "2025-03-26"
 
 
@@ -484,7 +484,7 @@ async def test_completion_of_2024_needs_no_capability_for_there_was_none() -> No
         await peer.answer_initialize(version="2024-11-05")
         await peer.reply(await peer.receive("completion/complete"), {"completion": {"values": ["Oslo"]}})
 
-    async with client_of(ScriptedPeer(script), era="legacy") as client:
+    async with connected(ScriptedPeer(script), era="legacy") as client:
         result = await client.complete(PromptReference(name="p"), "city", "O")
 
     assert result.completion.values == ["Oslo"]

@@ -35,7 +35,7 @@ from mcp_host.testing import ScriptedPeer
 from mcp_host.transports.base import Headers, RequestHandle
 from mcp_host.transports.in_process import MemoryChannel
 from mcp_host.types import CreateMessageResult
-from tests.client.support import EMPTY, QUESTION, client_of, sampling
+from tests.client.support import EMPTY, QUESTION, connected, sampling
 from tests.transports.children import counted, python
 
 LISTEN = "subscriptions/listen"
@@ -60,7 +60,7 @@ async def test_a_slow_server_that_shakes_no_hands_is_waited_for(code: int) -> No
         await peer.reply(probe, MODERN)
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
-    async with client_of(ScriptedPeer(script)) as client:
+    async with connected(ScriptedPeer(script)) as client:
         await client.call_tool("x")
 
 
@@ -84,7 +84,7 @@ async def test_a_server_that_says_what_is_wrong_with_the_probe_and_exits_is_star
     reply(read(), text("hi"))
     read()
     """
-    async with client_of(Stdio(python(body, hands=False)), within=10) as client:
+    async with connected(Stdio(python(body, hands=False)), within=10) as client:
         assert (await client.call_tool("x")).text == "hi"
 
 
@@ -93,7 +93,7 @@ async def test_a_short_connect_timeout_leaves_a_silent_server_time_for_the_hands
     async def silent(peer: ScriptedPeer) -> None:
         await peer.reply(await peer.receive("initialize"), SERVER)
 
-    async with client_of(ScriptedPeer(silent), limits=Limits(connect_timeout=0.6)) as client:
+    async with connected(ScriptedPeer(silent), limits=Limits(connect_timeout=0.6)) as client:
         assert client.protocol_version == "2025-11-25"
 
 
@@ -154,7 +154,7 @@ async def test_a_server_known_to_be_modern_gets_no_handshake_however_slow_it_is(
         await peer.reply(probe, MODERN)
 
     peer = ScriptedPeer(slow)
-    async with client_of(peer, era_cache=EraCache({peer.identity: "modern"}), within=25):
+    async with connected(peer, era_cache=EraCache({peer.identity: "modern"}), within=25):
         pass
 
     assert [message["method"] for message in peer.received] == ["server/discover"]
@@ -166,7 +166,7 @@ async def test_a_servers_text_is_escaped_and_cut_in_a_warning() -> None:
             await peer.reply_error(await peer.receive("server/discover"), -32020, "\x1b[2J\n" + "x" * 100_000)
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
-    async with client_of(ScriptedPeer(script)) as client:
+    async with connected(ScriptedPeer(script)) as client:
         await client.call_tool("x")
         (warning,) = client.warnings
 
@@ -306,7 +306,7 @@ async def test_subscriptions_that_are_never_acknowledged_do_not_pile_up() -> Non
             else:
                 await peer.reply(message, EMPTY)
 
-    async with client_of(ScriptedPeer(script), on_change=ignore, within=10) as client:
+    async with connected(ScriptedPeer(script), on_change=ignore, within=10) as client:
         for number in range(10):
             with pytest.raises(RequestTimeout):
                 await client.subscribe_resource(f"a:{number}", timeout=0.02)
@@ -323,7 +323,7 @@ async def test_a_subscription_waits_for_another_no_longer_than_it_may_take() -> 
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_discover(capabilities=CHANGING)
 
-    async with client_of(ScriptedPeer(script)) as client, anyio.create_task_group() as tasks:
+    async with connected(ScriptedPeer(script)) as client, anyio.create_task_group() as tasks:
         tasks.start_soon(client.subscribe_resource, "a:1")
         await anyio.wait_all_tasks_blocked()
         with pytest.raises(RequestTimeout):
@@ -336,7 +336,7 @@ async def test_lists_that_the_server_does_not_agree_to_are_named_in_a_warning() 
         await peer.answer_discover(capabilities={"tools": {"listChanged": True}, "prompts": {"listChanged": True}})
         await peer.acknowledge(await peer.receive(LISTEN), {"toolsListChanged": True})
 
-    async with client_of(ScriptedPeer(script, name="half"), on_change=ignore) as client:
+    async with connected(ScriptedPeer(script, name="half"), on_change=ignore) as client:
         assert client.warnings == ["half does not agree to promptsListChanged: such changes are not reported"]
 
 
@@ -352,7 +352,7 @@ async def test_a_change_that_belongs_to_no_subscription_is_not_believed() -> Non
         await peer.notify("notifications/tools/list_changed")
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
-    async with client_of(ScriptedPeer(script), on_change=on_change) as client:
+    async with connected(ScriptedPeer(script), on_change=on_change) as client:
         await client.call_tool("x")
         await anyio.wait_all_tasks_blocked()
         assert client.counters["notifications for nothing"] == 1
@@ -367,7 +367,7 @@ async def test_an_error_without_an_id_fails_the_only_call_besides_a_subscription
         await peer.receive("tools/call")
         await peer.send({"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "cannot read that"}})
 
-    async with client_of(ScriptedPeer(script), on_change=ignore) as client:
+    async with connected(ScriptedPeer(script), on_change=ignore) as client:
         with pytest.raises(ServerError, match="cannot read that"):
             await client.call_tool("x")
 
@@ -455,7 +455,7 @@ async def test_a_callback_whose_own_tasks_exit_ends_no_host() -> None:
         await asked.wait()
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
-    async with client_of(ScriptedPeer(script), on_change=exits) as client:
+    async with connected(ScriptedPeer(script), on_change=exits) as client:
         await client.call_tool("x")
 
 
@@ -599,7 +599,7 @@ async def test_a_channel_that_fails_a_pending_request_ends_the_call_at_once(
         with handle.bounded():
             await anyio.sleep_forever()
 
-    async with client_of(ScriptedPeer(script), era="legacy") as client:
+    async with connected(ScriptedPeer(script), era="legacy") as client:
         monkeypatch.setattr(MemoryChannel, "request", lose)
         with pytest.raises(ConnectionClosed, match="lost on its way"):
             await client.ping()

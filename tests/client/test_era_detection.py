@@ -15,8 +15,9 @@ from mcp_host.protocol.jsonrpc import Notification
 from mcp_host.session import connect
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import Implementation, ServerCapabilities
-from tests.client.support import EMPTY, META, TOOLS, client_of
-from tests.faults.http_server import chunked, connected, drop, mcp, refused, reset, says, sends, subjects, tides
+from tests.client.support import EMPTY, META, TOOLS, connected
+from tests.faults.http_server import chunked, drop, mcp, refused, reset, says, sends, subjects, tides
+from tests.faults.http_server import connected as connected_over_http
 from tests.transports.children import python
 from tests.transports.http_peers import EVENTS, JSON, LENGTH, head, serving
 from tests.transports.legacy_peers import Answer, hang_for
@@ -51,7 +52,7 @@ async def silent(peer: ScriptedPeer) -> None:
 async def test_a_server_that_answers_discover_is_used_without_a_handshake() -> None:
     peer = ScriptedPeer(modern, name="m")
 
-    async with client_of(peer) as client:
+    async with connected(peer) as client:
         await client.call_tool("x")
         assert client.protocol_version == MODERN
         assert client.server_info == Implementation(name="m", version="0")
@@ -72,7 +73,7 @@ async def test_a_server_that_answers_discover_is_used_without_a_handshake() -> N
 async def test_a_server_that_knows_no_discovery_is_shaken_hands_with() -> None:
     peer = ScriptedPeer(legacy)
 
-    async with client_of(peer) as client:
+    async with connected(peer) as client:
         await client.call_tool("x")
         assert client.protocol_version == "2025-11-25"
 
@@ -87,7 +88,7 @@ async def test_a_server_whose_list_of_versions_is_malformed_is_shaken_hands_with
         await legacy(peer)
 
     peer = ScriptedPeer(malformed)
-    async with client_of(peer) as client:
+    async with connected(peer) as client:
         await client.call_tool("x")
         assert client.protocol_version == "2025-11-25"
 
@@ -126,7 +127,7 @@ async def test_a_slow_modern_server_is_not_taken_for_a_silent_one() -> None:
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
     peer = ScriptedPeer(slow)
-    async with client_of(peer) as client:
+    async with connected(peer) as client:
         await client.call_tool("x")
         assert client.protocol_version == MODERN
 
@@ -154,7 +155,7 @@ async def test_a_ping_before_anything_is_agreed_on_is_answered_only_in_a_handsha
         result = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "0"}}
         await peer.reply(initialize, result)
 
-    async with client_of(ScriptedPeer(pings_first)) as client:
+    async with connected(ScriptedPeer(pings_first)) as client:
         assert client.connected
 
 
@@ -168,7 +169,7 @@ async def test_a_modern_server_that_sends_requests_gets_no_responses() -> None:
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
     peer = ScriptedPeer(chatty)
-    async with client_of(peer) as client:
+    async with connected(peer) as client:
         await client.call_tool("x")
         await client.call_tool("x")
         assert client.counters["requests that no server may send"] == 2
@@ -183,7 +184,7 @@ async def test_a_refused_version_leads_to_one_in_common() -> None:
         await modern(peer)
 
     peer = ScriptedPeer(strict)
-    async with client_of(peer) as client:
+    async with connected(peer) as client:
         await client.call_tool("x")
         assert (client.protocol_version, client.instructions) == (MODERN, "be nice")
 
@@ -198,7 +199,7 @@ async def test_a_modern_server_that_refuses_to_describe_itself_can_be_called() -
             )
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
-    async with client_of(ScriptedPeer(shy, name="shy")) as client:
+    async with connected(ScriptedPeer(shy, name="shy")) as client:
         await client.call_tool("x")
 
         assert client.server_info == Implementation(name="shy", version="")
@@ -220,7 +221,7 @@ async def test_a_modern_server_without_a_common_revision_fails_the_connect() -> 
 async def test_a_client_that_is_pinned_to_handshakes_sends_no_probe(era: str, first: str) -> None:
     peer = ScriptedPeer(lambda peer: answer_handshake(peer, "2025-06-18"))
 
-    async with client_of(peer, era=era) as client:
+    async with connected(peer, era=era) as client:
         assert client.protocol_version == "2025-06-18"
 
     assert methods(peer)[0] == first
@@ -258,7 +259,7 @@ async def test_an_era_cache_can_be_saved_and_holds_no_secret(tmp_path: Path) -> 
     """
     server, era_cache = Stdio([*python(answer, hands=False), "--key=hunter2"]), EraCache()
 
-    async with client_of(server, era_cache=era_cache, within=10):
+    async with connected(server, era_cache=era_cache, within=10):
         pass
 
     (key, era) = next(iter(era_cache.export().items()))
@@ -281,7 +282,7 @@ async def test_an_era_that_turns_out_wrong_is_found_out_and_replaced() -> None:
 
     peer = ScriptedPeer(refuses_handshakes)
     era_cache = EraCache({peer.identity: "legacy"})
-    async with client_of(peer, era_cache=era_cache) as client:
+    async with connected(peer, era_cache=era_cache) as client:
         await client.call_tool("x")
         assert client.protocol_version == MODERN
 
@@ -293,7 +294,7 @@ async def test_a_server_that_was_modern_and_is_not_any_more_is_shaken_hands_with
     peer = ScriptedPeer(legacy)
     era_cache = EraCache({peer.identity: "modern"})
 
-    async with client_of(peer, era_cache=era_cache) as client:
+    async with connected(peer, era_cache=era_cache) as client:
         await client.call_tool("x")
 
     assert era_cache.export() == {peer.identity: "legacy"}
@@ -367,7 +368,7 @@ async def test_a_silent_process_is_shaken_hands_with_once_it_has_read_the_probe(
     words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connect, "PROBE_SILENCE", 0.05)  # no event tells the test when the silence begins
-    async with client_of(Stdio(python(words + SILENT_ABOUT_THE_PROBE, hands=False)), within=10) as client:
+    async with connected(Stdio(python(words + SILENT_ABOUT_THE_PROBE, hands=False)), within=10) as client:
         assert (await client.call_tool("x")).text == "hi"
 
 
@@ -410,7 +411,7 @@ FAILS_OVER_THE_PROBE: dict[str, Answer] = {
 
 @pytest.mark.parametrize("failure", FAILS_OVER_THE_PROBE)
 async def test_a_server_over_http_that_fails_over_the_probe_is_shaken_hands_with_once(failure: str) -> None:
-    async with connected(mcp(discover=FAILS_OVER_THE_PROBE[failure]), era="auto") as (client, peer):
+    async with connected_over_http(mcp(discover=FAILS_OVER_THE_PROBE[failure]), era="auto") as (client, peer):
         await tides(client)
 
         assert (client.protocol_version, client.warnings) == ("2025-11-25", [])
@@ -504,7 +505,7 @@ async def test_malformed_capabilities_of_a_modern_server_are_a_warning_and_it_ca
         await peer.answer_discover(capabilities={"tools": 5})
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
-    async with client_of(ScriptedPeer(script, name="odd")) as client:
+    async with connected(ScriptedPeer(script, name="odd")) as client:
         await client.call_tool("x")
         assert client.server_capabilities == ServerCapabilities()
 

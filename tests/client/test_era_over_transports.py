@@ -15,7 +15,7 @@ from mcp_host.protocol import negotiation
 from mcp_host.testing import ScriptedPeer
 from mcp_host.transports.in_process import MemoryChannel
 from tests.client.sites import DISCOVERED, Site, handshake, refused
-from tests.client.support import DISCOVER, EMPTY, client_of
+from tests.client.support import DISCOVER, EMPTY, connected
 from tests.clock import advance
 from tests.transports.http_peers import JSON, Heard, Wire, serving
 
@@ -42,7 +42,7 @@ async def test_the_silence_of_a_server_begins_when_it_has_come_up(monkeypatch: p
 
     monkeypatch.setattr(MemoryChannel, "wait_until_started", wait_until_started)
     peer = ScriptedPeer(script)
-    async with client_of(peer, within=10) as client:
+    async with connected(peer, within=10) as client:
         assert client.protocol_version == "2025-11-25"
 
     assert heard_while_starting == [DISCOVER]

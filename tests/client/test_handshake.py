@@ -14,7 +14,7 @@ from mcp_host import StreamableHttp
 from mcp_host.errors import RequestTimeout
 from mcp_host.limits import Limits
 from tests.client.sites import handshake
-from tests.client.support import client_of
+from tests.client.support import connected
 
 
 class Slow:
@@ -46,7 +46,7 @@ async def test_a_server_that_does_not_answer_the_end_of_the_handshake_is_waited_
 ) -> None:
     """And what it was sent is not cut off: a slow server still gets it."""
     server = Slow()
-    async with client_of(
+    async with connected(
         server.reached(), era="legacy", limits=Limits(connect_timeout=connect_timeout), within=4
     ) as client:
         assert (await client.call_tool("x")).content == []
@@ -103,7 +103,7 @@ class Streaming:
 async def test_a_stream_without_headers_delays_only_the_first_call_by_a_second(stream: str, waits: int) -> None:
     """A proxy may keep them until there is an event. The notification was answered all the same."""
     server = Streaming(stream)
-    async with client_of(server.reached(), era="legacy", within=60) as client:
+    async with connected(server.reached(), era="legacy", within=60) as client:
         await client.call_tool("x")
         await client.call_tool("x")
         warnings = client.warnings
@@ -120,7 +120,7 @@ async def test_a_stream_without_headers_delays_only_the_first_call_by_a_second(s
 @pytest.mark.fake_clock
 async def test_a_call_that_times_out_before_the_stream_is_there_was_not_sent_and_is_not_cancelled() -> None:
     server = Streaming("held back")
-    async with client_of(server.reached(), era="legacy", within=60) as client:
+    async with connected(server.reached(), era="legacy", within=60) as client:
         with pytest.raises(RequestTimeout) as caught:
             await client.call_tool("x", timeout=0.5)
         await client.call_tool("x")
@@ -133,7 +133,7 @@ async def test_a_call_that_times_out_before_the_stream_is_there_was_not_sent_and
 async def test_no_call_waits_for_a_stream_that_another_call_has_opened() -> None:
     """The first one did not wait for an end of the handshake that took too long."""
     server = Streaming("held back", initialized_takes=5)
-    async with client_of(server.reached(), era="legacy", within=60) as client:
+    async with connected(server.reached(), era="legacy", within=60) as client:
         await client.call_tool("x")
         await anyio.sleep(4.5)
         await client.call_tool("x")
@@ -144,7 +144,7 @@ async def test_no_call_waits_for_a_stream_that_another_call_has_opened() -> None
 @pytest.mark.fake_clock
 async def test_closing_does_not_wait_for_an_answer_that_never_comes() -> None:
     server = Slow()
-    async with client_of(server.reached(), era="legacy", within=4):
+    async with connected(server.reached(), era="legacy", within=4):
         pass
 
     assert not server.answered.is_set()

@@ -15,7 +15,7 @@ from mcp_host.errors import Unauthorized
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, Middleware, add_headers
 from mcp_host.types import CreateMessageResult
 from tests.client.sites import DISCOVERED
-from tests.client.support import EMPTY, QUESTION, client_of, sampling
+from tests.client.support import EMPTY, QUESTION, connected, sampling
 
 Wire = dict[str, Any]
 
@@ -238,7 +238,7 @@ async def test_middleware_may_renew_a_token_that_is_rejected_while_connecting_an
 
     refused: list[str] = []
     http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
-    async with client_of(StreamableHttp("http://server.test/", client=http), era=era, middleware=[login]) as client:
+    async with connected(StreamableHttp("http://server.test/", client=http), era=era, middleware=[login]) as client:
         valid = 2
         await client.call_tool("x")
 

@@ -30,7 +30,7 @@ from mcp_host.testing.scripted import Wire
 from mcp_host.transports.base import Channel, Headers, RequestHandle
 from mcp_host.types import CreateMessageResult, ElicitResult
 from tests.client.rounds import DONE, FORM, ROOTS, SAMPLE, USER, answering, wants
-from tests.client.support import ADD, PARIS, QUESTION, client_of, sampling
+from tests.client.support import ADD, PARIS, QUESTION, connected, sampling
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
@@ -48,7 +48,7 @@ async def test_a_sampling_answer_is_sent_in_the_retry_with_a_new_id_and_the_same
     state = ' {"a": 1}\n\u0000 =?é🙂\ufeff '
     peer = answering(wants(state, k=SAMPLE), DONE)
 
-    async with client_of(peer, sampling=sampling()) as client:
+    async with connected(peer, sampling=sampling()) as client:
         await client.call_tool("x", {"n": 1}, meta={"trace": 7})
 
     _, first, retry = peer.received
@@ -59,7 +59,7 @@ async def test_a_sampling_answer_is_sent_in_the_retry_with_a_new_id_and_the_same
 async def test_no_state_is_sent_where_none_came_and_none_leaks_into_the_next_round_or_call() -> None:
     peer = answering(wants("s", k=SAMPLE), wants(None, k=SAMPLE), DONE)
 
-    async with client_of(peer, sampling=sampling()) as client:
+    async with connected(peer, sampling=sampling()) as client:
         await client.call_tool("x")
         await client.call_tool("x")
 
@@ -86,7 +86,7 @@ async def test_calls_prompts_and_reads_may_ask_for_input(
     """And what came of it is never served again from the cache: it depends on the answers."""
     peer = answering(wants("s", k=SAMPLE), result, wants("s", k=SAMPLE), result)
 
-    async with client_of(peer, sampling=sampling()) as client:
+    async with connected(peer, sampling=sampling()) as client:
         await request_(client)
         await request_(client)
 
@@ -105,7 +105,7 @@ async def test_all_that_one_result_asks_for_is_answered_side_by_side_and_sent_to
         return request.decline()
 
     peer = answering(wants(None, a=SAMPLE, b=FORM, c=ROOTS), DONE)
-    async with client_of(
+    async with connected(
         peer, sampling=sampling(with_tools=slowly), elicitation=Elicitation(form=release), roots=["/tmp/x"]
     ) as client:
         await client.call_tool("x")
@@ -122,7 +122,7 @@ async def test_a_wish_for_context_takes_a_declaration(declared: bool) -> None:
 
     asks = {"method": "sampling/createMessage", "params": QUESTION | {"includeContext": "thisServer"}}
     peer = answering(wants(None, k=asks), DONE)
-    async with client_of(peer, sampling=sampling(with_tools=model, context=declared)) as client:
+    async with connected(peer, sampling=sampling(with_tools=model, context=declared)) as client:
         if declared:
             await client.call_tool("x")
         else:
@@ -143,7 +143,7 @@ async def test_sampling_with_tools_is_answered_with_the_tools_the_model_wants() 
 
     asks = {"method": "sampling/createMessage", "params": QUESTION | {"tools": [ADD]}}
     peer = answering(wants(None, k=asks), DONE)
-    async with client_of(peer, sampling=Sampling(with_tools=use_the_tool, approve=always)) as client:
+    async with connected(peer, sampling=Sampling(with_tools=use_the_tool, approve=always)) as client:
         assert client.sampling_mode == "with_tools"
         await client.call_tool("solve")
 
@@ -224,7 +224,7 @@ async def test_a_refused_input_request_ends_the_call_and_nothing_is_sent(
 ) -> None:
     peer = answering(wants("s", good=ROOTS, bad=asked), DONE)
 
-    async with client_of(peer, sampling=registered, roots=[]) as client:
+    async with connected(peer, sampling=registered, roots=[]) as client:
         with pytest.raises(InputNotGiven, match=why) as raised:
             await client.call_tool("x")
         assert client.connected
@@ -256,7 +256,7 @@ async def test_a_server_that_asks_without_end_is_ended_by_a_limit_that_has_a_nam
 ) -> None:
     peer = answering(result)
 
-    async with client_of(peer, roots=[], limits=ROUNDS) as client:
+    async with connected(peer, roots=[], limits=ROUNDS) as client:
         with pytest.raises(RoundsExceeded, match=rf"Limits\.{limit}") as raised:
             await client.call_tool("x")
         assert client.connected
@@ -269,7 +269,7 @@ async def test_idle_rounds_count_only_in_a_row() -> None:
     idle, real = wants("s"), wants("s", k=ROOTS)
     peer = answering(idle, idle, real, idle, idle, real, idle, idle, DONE)
 
-    async with client_of(peer, roots=[], limits=Limits(max_idle_rounds=2)) as client:
+    async with connected(peer, roots=[], limits=Limits(max_idle_rounds=2)) as client:
         await client.call_tool("x")
 
     assert len(peer.received) == 10
@@ -278,7 +278,7 @@ async def test_idle_rounds_count_only_in_a_row() -> None:
 async def test_sixty_four_turns_pass_with_the_defaults() -> None:
     peer = answering(*64 * [wants("s", k=SAMPLE)], DONE)
 
-    async with client_of(peer, sampling=sampling(), within=10) as client:
+    async with connected(peer, sampling=sampling(), within=10) as client:
         await client.call_tool("x")
 
     assert len(peer.received) == 1 + 65
@@ -294,7 +294,7 @@ async def test_our_own_time_is_not_the_servers_silence() -> None:
         return request.reply("Paris", model="m")
 
     peer = answering(wants(None, k=SAMPLE), DONE)
-    async with client_of(peer, sampling=sampling(with_tools=think)) as client:
+    async with connected(peer, sampling=sampling(with_tools=think)) as client:
         await client.call_tool("x", idle_timeout=0.2)
 
 
@@ -304,7 +304,7 @@ async def test_a_handler_that_never_returns_ends_with_the_time_for_input_and_the
         raise AssertionError
 
     peer = answering(wants(None, k=SAMPLE), DONE)
-    async with client_of(
+    async with connected(
         peer, sampling=sampling(with_tools=think_for_ever), limits=Limits(input_timeout=0.1)
     ) as client:
         with pytest.raises(RequestTimeout, match=r"tools/call: took longer than 0.1 s \(timeout\), .* 0.1 s"):
@@ -367,7 +367,7 @@ async def test_a_cancelled_call_cancels_the_gathering_of_its_input() -> None:
         raise AssertionError
 
     peer = answering(wants(None, k=SAMPLE), DONE)
-    async with client_of(peer, sampling=sampling(with_tools=never)) as client:
+    async with connected(peer, sampling=sampling(with_tools=never)) as client:
         with anyio.CancelScope() as scope:
             await client.call_tool("x")
         assert cancelled.is_set()
@@ -380,7 +380,7 @@ async def test_a_handler_may_call_the_client_in_whose_call_it_works() -> None:
         return request.reply("Paris", model="m")
 
     peer = answering(wants(None, k=SAMPLE), DONE)
-    async with client_of(peer, sampling=sampling(with_tools=look_up)) as client:
+    async with connected(peer, sampling=sampling(with_tools=look_up)) as client:
         await client.call_tool("outer")
 
     assert [message["params"].get("name") for message in peer.received] == [None, "outer", "inner", "outer"]
@@ -396,7 +396,7 @@ async def test_the_error_of_nested_handlers_names_the_failure_once() -> None:
         raise RuntimeError("no credit")
 
     peer = answering(wants(None, k=SAMPLE))
-    async with client_of(peer, sampling=sampling(with_tools=model)) as client:
+    async with connected(peer, sampling=sampling(with_tools=model)) as client:
         with pytest.raises(InputNotGiven) as raised:
             await client.call_tool("1")
 
@@ -417,7 +417,7 @@ async def test_the_error_of_nested_handlers_names_the_failure_once() -> None:
     ids=["unknown type", "neither", "no request"],
 )
 async def test_a_result_that_is_none_fails_its_call_and_no_other(result: dict[str, Any], error: type[McpError]) -> None:
-    async with client_of(answering(result, DONE)) as client:
+    async with connected(answering(result, DONE)) as client:
         with pytest.raises(error):
             await client.call_tool("x")
         await client.call_tool("x")
@@ -429,7 +429,7 @@ async def test_an_error_in_the_middle_of_the_rounds_is_the_calls_error() -> None
         await peer.reply(await peer.receive(), wants("s", k=FORM))
         await peer.reply_error(await peer.receive(), -32602, "that state has expired")
 
-    async with client_of(ScriptedPeer(script), elicitation=Elicitation(form=confirm)) as client:
+    async with connected(ScriptedPeer(script), elicitation=Elicitation(form=confirm)) as client:
         with pytest.raises(ServerError, match="expired"):
             await client.call_tool("x")
 
@@ -448,7 +448,7 @@ async def test_progress_of_every_round_comes_in_order_before_the_result() -> Non
     async def note(report: Any) -> None:
         steps.append(report.progress)
 
-    async with client_of(ScriptedPeer(script), roots=[]) as client:
+    async with connected(ScriptedPeer(script), roots=[]) as client:
         await client.call_tool("x", on_progress=note)
 
     assert steps == [1, 2]
@@ -463,7 +463,7 @@ async def test_an_answer_that_is_not_json_raises_input_not_given(text: str | flo
 
     form = {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": LOOSE}}
     peer = answering(wants("s", good=ROOTS, bad=form), DONE)
-    async with client_of(peer, elicitation=Elicitation(form=garble), roots=[]) as client:
+    async with connected(peer, elicitation=Elicitation(form=garble), roots=[]) as client:
         with pytest.raises(InputNotGiven, match=rf"under 'bad': .*: CallerError: not expressible.*{why}") as caught:
             await client.call_tool("x")
 
@@ -480,7 +480,7 @@ async def test_an_answer_that_nests_too_deeply_for_the_repeated_request_raises_i
         return request.reply("Paris").model_copy(update={"meta": deep})
 
     peer = answering(wants("s", good=ROOTS, bad=SAMPLE), DONE)
-    async with client_of(peer, sampling=sampling(with_tools=nest), roots=[]) as client:
+    async with connected(peer, sampling=sampling(with_tools=nest), roots=[]) as client:
         with pytest.raises(InputNotGiven, match=r"under 'bad': .*: CallerError: not expressible") as caught:
             await client.call_tool("x")
 
@@ -507,7 +507,7 @@ async def test_an_error_of_the_transport_about_a_repeated_request_blames_no_answ
         await peer.reply(await peer.receive("tools/call"), wants("s", k=ROOTS))
 
     error = CallerError("this transport cannot write that")
-    async with client_of(Picky(script), roots=[]) as client:
+    async with connected(Picky(script), roots=[]) as client:
         with pytest.raises(CallerError) as caught:
             await client.call_tool("x")
 

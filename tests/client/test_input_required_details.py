@@ -17,7 +17,7 @@ from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageResult, ElicitResult
 from tests.client.rounds import DONE, FORM, ROOTS, SAMPLE, answering, wants
 from tests.client.sites import MIRRORED, Site, mirrored_headers
-from tests.client.support import PARIS, client_of, sampling, say_paris
+from tests.client.support import PARIS, connected, sampling, say_paris
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
@@ -33,7 +33,7 @@ async def test_idle_rounds_wait_twice_as_long_each_time_until_the_server_asks_fo
             asked.append(anyio.current_time())
             await peer.reply(call, result)
 
-    async with client_of(ScriptedPeer(script), roots=[]) as client:
+    async with connected(ScriptedPeer(script), roots=[]) as client:
         await client.call_tool("x")
 
     assert [end - begin for begin, end in pairwise(asked)] == pytest.approx([0.1, 0.2, 0.4, 0, 0.1, 0.2])
@@ -48,7 +48,7 @@ async def test_a_call_that_took_input_leaves_no_cancel_scope_behind() -> None:
 
     peer = answering(*[wants("s", k=ROOTS), DONE] * 25)
 
-    async with client_of(peer, roots=[]) as client:
+    async with connected(peer, roots=[]) as client:
         await client.call_tool("x")
         after_one = scopes()
         for _ in range(20):
@@ -76,7 +76,7 @@ async def test_an_input_that_is_refused_ends_the_handlers_beside_it() -> None:
         raise RuntimeError
 
     peer = answering(wants(None, slow=SAMPLE, bad=FORM), DONE)
-    async with client_of(
+    async with connected(
         peer, sampling=sampling(with_tools=think_for_ever), elicitation=Elicitation(form=fail)
     ) as client:
         with pytest.raises(InputNotGiven) as raised:
@@ -110,7 +110,7 @@ async def test_input_for_a_call_of_ours_waits_for_the_model_however_much_there_i
     """The limit refuses what servers send unasked. To refuse one input would fail the whole call."""
     limits = SamplingLimits(at_once_per_server=1, waiting=1)
     peer = answering(wants(None, a=SAMPLE, b=SAMPLE, c=SAMPLE, d=SAMPLE), DONE)
-    async with client_of(
+    async with connected(
         peer, sampling=Sampling(with_tools=say_paris, approve=always, limits=limits), within=10
     ) as client:
         await client.call_tool("x")
@@ -128,7 +128,7 @@ async def test_a_call_ends_if_the_server_requires_more_and_ends(requests: dict[s
         await peer.aclose()
 
     for _ in range(20):
-        async with client_of(ScriptedPeer(script), roots=[]) as client:
+        async with connected(ScriptedPeer(script), roots=[]) as client:
             with pytest.raises(ConnectionClosed) as raised:
                 await client.call_tool("x")
         assert raised.value.may_have_run
@@ -145,7 +145,7 @@ async def test_a_fault_of_our_own_while_answering_is_an_error_to_the_caller(
         await peer.reply(await peer.receive("tools/call"), wants("s", k=ROOTS))
 
     monkeypatch.setattr(Session, "answer", broken)
-    async with client_of(ScriptedPeer(script), roots=[]) as client:
+    async with connected(ScriptedPeer(script), roots=[]) as client:
         with pytest.raises(InputNotGiven) as raised:
             await client.call_tool("x")
 

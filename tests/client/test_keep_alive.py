@@ -17,7 +17,7 @@ from mcp_host.errors import ConnectionClosed, McpError
 from mcp_host.limits import Limits
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
 from mcp_host.testing import ScriptedPeer
-from tests.client.support import EMPTY, HANDSHAKE, QUESTION, STATELESS, client_of, sampling
+from tests.client.support import EMPTY, HANDSHAKE, QUESTION, STATELESS, connected, sampling
 from tests.client.test_session_lost import URL, Forgetful
 
 INTERVAL, IDLE_TIMEOUT = 30.0, 7.0
@@ -60,7 +60,7 @@ class Answering:
 async def silent_for(seconds: float, script: Callable[[ScriptedPeer], Any], **options: Any) -> AsyncIterator[Client]:
     """A client of a server with *script*, when it has done nothing for so many seconds."""
     options = {"ping_interval": INTERVAL, "limits": LIMITS, **options}
-    async with client_of(ScriptedPeer(script), **options, within=30 * DAY) as client:
+    async with connected(ScriptedPeer(script), **options, within=30 * DAY) as client:
         await anyio.sleep(seconds)
         yield client
 
@@ -145,7 +145,7 @@ async def test_a_revision_without_ping_needs_none() -> None:
         await STATELESS.open(peer)
 
     peer = ScriptedPeer(script)
-    async with client_of(peer, ping_interval=INTERVAL, limits=LIMITS, within=2 * DAY) as client:
+    async with connected(peer, ping_interval=INTERVAL, limits=LIMITS, within=2 * DAY) as client:
         await anyio.sleep(DAY)
 
         assert client.connected
@@ -214,7 +214,7 @@ async def test_it_is_restarted_where_servers_are_restarted_and_pinged_again(list
     peer = ScriptedPeer(script)
     peer.restart = True
     options: dict[str, Any] = {"on_change": lambda change: None} if listens else {}
-    async with client_of(peer, ping_interval=INTERVAL, limits=LIMITS, era="legacy", **options, within=DAY) as client:
+    async with connected(peer, ping_interval=INTERVAL, limits=LIMITS, era="legacy", **options, within=DAY) as client:
         await anyio.sleep(100)
         assert servers[1].handshakes == listens
         await client.call_tool("x")

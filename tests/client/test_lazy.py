@@ -26,7 +26,7 @@ from mcp_host.errors import (
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
 from mcp_host.testing import ScriptedPeer, Server
 from mcp_host.types import LoggingMessageNotificationParams, ToolListChangedNotification
-from tests.client.support import EMPTY, TOOLS, Era, client_of, seconds_of_call
+from tests.client.support import EMPTY, TOOLS, Era, connected, seconds_of_call
 from tests.transports.http_peers import reserved_port
 
 NOT_YET = "the lazy client is not connected yet: it connects with its first request; call connect() to connect now"
@@ -70,7 +70,7 @@ async def fail_to_connect(client: Client) -> float:
 
 async def test_entering_does_not_touch_the_server_and_the_first_request_connects(era: Era) -> None:
     peer = answering(era)
-    async with client_of(peer, lazy=True) as client:
+    async with connected(peer, lazy=True) as client:
         await anyio.wait_all_tasks_blocked()
         assert (client.connected, peer.received) == (False, [])
         await client.call_tool("x")
@@ -82,7 +82,7 @@ async def test_entering_does_not_touch_the_server_and_the_first_request_connects
 
 async def test_connect_connects_at_once(era: Era) -> None:
     peer = answering(era)
-    async with client_of(peer, lazy=True) as client:
+    async with connected(peer, lazy=True) as client:
         await client.connect()
         assert client.protocol_version == era.version
         await client.call_tool("x")
@@ -142,7 +142,7 @@ async def test_a_lazy_client_that_is_closed_without_a_request_has_done_nothing()
 
 async def test_requests_at_once_share_one_attempt(era: Era) -> None:
     peer = answering(era)
-    async with client_of(peer, lazy=True) as client, anyio.create_task_group() as tasks:
+    async with connected(peer, lazy=True) as client, anyio.create_task_group() as tasks:
         for _ in range(5):
             tasks.start_soon(client.call_tool, "x")
 
@@ -174,7 +174,7 @@ async def test_the_attempt_goes_on_for_the_others_if_a_caller_is_cancelled_or_ti
         results.append("answered")
 
     peer = ScriptedPeer(script)
-    async with client_of(peer, lazy=True, era=era.version, within=60) as client, anyio.create_task_group() as tasks:
+    async with connected(peer, lazy=True, era=era.version, within=60) as client, anyio.create_task_group() as tasks:
         tasks.start_soon(give_up)  # the first: the attempt is not its own
         await anyio.wait_all_tasks_blocked()
         tasks.start_soon(time_out, 2.0, None)
@@ -195,7 +195,7 @@ async def test_the_attempt_goes_on_for_the_others_if_a_caller_is_cancelled_or_ti
 
 @pytest.mark.fake_clock
 async def test_connecting_takes_no_longer_than_connect_timeout() -> None:
-    async with client_of(ScriptedPeer(silent), lazy=True, limits=Limits(connect_timeout=3), within=60) as client:
+    async with connected(ScriptedPeer(silent), lazy=True, limits=Limits(connect_timeout=3), within=60) as client:
         with pytest.raises(ConnectTimeout) as raised:
             await client.call_tool("x")
 
@@ -306,7 +306,7 @@ async def test_an_error_of_the_server_is_raised_by_the_request_and_the_next_one_
         await era.open(peer)
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
-    async with client_of(ScriptedPeer(script), lazy=True, era=era.version) as client:
+    async with connected(ScriptedPeer(script), lazy=True, era=era.version) as client:
         with pytest.raises(McpError, match="not today"):
             await client.call_tool("x")
         assert (await client.call_tool("x")).content == []
@@ -357,7 +357,7 @@ async def test_one_request_does_not_start_a_server_endlessly_that_dies_as_soon_a
 
     peer = ScriptedPeer(script)
     starts = []
-    async with client_of(peer, lazy=True, era="legacy", within=600) as client:
+    async with connected(peer, lazy=True, era="legacy", within=600) as client:
         for _ in range(3):
             with pytest.raises(ConnectionClosed) as raised:
                 await client.call_tool("x")
@@ -388,7 +388,7 @@ async def test_a_listening_client_connects_again_without_a_request_once_it_has_c
         heard.set()
 
     peer = ScriptedPeer(script)
-    async with client_of(peer, lazy=True, on_change=on_change) as client:
+    async with connected(peer, lazy=True, on_change=on_change) as client:
         await anyio.wait_all_tasks_blocked()
         assert peer.received == []
         await client.call_tool("x")
@@ -407,7 +407,7 @@ async def test_closing_while_it_connects_ends_the_requests_and_later_ones_do_not
         assert (str(raised.value), raised.value.may_have_run) == ("the client was closed", False)
 
     peer = ScriptedPeer(silent)
-    async with client_of(peer, lazy=True) as client, anyio.create_task_group() as tasks:
+    async with connected(peer, lazy=True) as client, anyio.create_task_group() as tasks:
         tasks.start_soon(wait)
         tasks.start_soon(wait)
         await anyio.wait_all_tasks_blocked()
@@ -733,7 +733,7 @@ async def test_a_task_that_outlives_the_middleware_that_started_it_may_wait_for_
                     await anyio.wait_all_tasks_blocked()  # until `later` waits
             return await call_next(request)
 
-        async with client_of(answering(era), era=era.version, lazy=True, middleware=[token]) as client:
+        async with connected(answering(era), era=era.version, lazy=True, middleware=[token]) as client:
             await call(client)
             await client.aclose()
             async with client:

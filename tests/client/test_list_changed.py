@@ -18,7 +18,7 @@ from mcp_host.middleware import AnyRequest, CallNext
 from mcp_host.session.list_changed import ListWatcher
 from mcp_host.testing import ScriptedPeer, Server
 from mcp_host.types import Prompt, Resource, ResourceTemplate, Tool
-from tests.client.support import EMPTY, HANDSHAKE, Era, client_of
+from tests.client.support import EMPTY, HANDSHAKE, Era, connected
 from tests.testing.test_with_client import ConnectBy, connect_by, versions
 
 __all__ = ["connect_by", "versions"]  # fixtures
@@ -126,7 +126,7 @@ async def test_a_changed_list_is_handed_over_whole_over_every_transport(
 @paused
 async def test_changes_within_the_delay_are_one_and_come_that_long_after_the_first(era: Era) -> None:
     peer, seen = Peer(era), Lists()
-    async with client_of(peer, list_changed=ListChanged(tools=seen, delay=2), within=100):
+    async with connected(peer, list_changed=ListChanged(tools=seen, delay=2), within=100):
         began = anyio.current_time()
         for _ in range(10):
             await peer.announce()
@@ -140,7 +140,7 @@ async def test_changes_within_the_delay_are_one_and_come_that_long_after_the_fir
 @paused
 async def test_a_change_during_the_listing_leads_to_one_more(era: Era) -> None:
     peer, seen = Peer(era, slow=5), Lists()
-    async with client_of(peer, list_changed=ListChanged(tools=seen, delay=2), within=100):
+    async with connected(peer, list_changed=ListChanged(tools=seen, delay=2), within=100):
         began = anyio.current_time()
         await peer.announce()
         await anyio.sleep(4)
@@ -155,7 +155,7 @@ async def test_a_change_during_the_listing_leads_to_one_more(era: Era) -> None:
 @paused
 async def test_a_server_that_announces_without_end_causes_one_listing_for_each_delay(era: Era) -> None:
     peer, seen = Peer(era), Lists()
-    async with client_of(peer, list_changed=ListChanged(tools=seen, delay=2), within=100):
+    async with connected(peer, list_changed=ListChanged(tools=seen, delay=2), within=100):
         for _ in range(1000):
             await peer.announce()
             await anyio.sleep(0.01)
@@ -179,7 +179,7 @@ async def test_each_list_has_its_callback_and_changed_resources_are_two_lists(er
 
     peer = Peer(era)
     wanted = ListChanged(prompts=prompts, resources=resources, resource_templates=templates)
-    async with client_of(peer, list_changed=wanted, within=100):
+    async with connected(peer, list_changed=wanted, within=100):
         await peer.announce("notifications/prompts/list_changed")
         await anyio.sleep(1)
         await peer.announce("notifications/resources/list_changed")
@@ -211,7 +211,7 @@ async def test_a_change_that_is_announced_while_the_client_connects_is_handed_ov
 
     handed: list[int] = []
     heard = anyio.Event()
-    async with client_of(Hasty(era), list_changed=ListChanged(tools=show, delay=0)) as client:
+    async with connected(Hasty(era), list_changed=ListChanged(tools=show, delay=0)) as client:
         await heard.wait()
 
     assert (handed, client.warnings) == ([1], [])
@@ -227,7 +227,7 @@ async def test_a_listing_that_fails_is_a_warning_and_the_next_change_lists_again
 
     failed: list[str] = []
     peer, seen = Peer(era), Lists()
-    async with client_of(peer, list_changed=ListChanged(tools=seen), middleware=[fail_once], within=100) as client:
+    async with connected(peer, list_changed=ListChanged(tools=seen), middleware=[fail_once], within=100) as client:
         for _ in range(2):
             await peer.announce()
             await anyio.sleep(1)
@@ -246,7 +246,7 @@ async def test_a_callback_that_fails_is_logged_and_gets_the_next_list(
 
     seen: list[int] = []
     peer = Peer(era)
-    async with client_of(peer, list_changed=ListChanged(tools=fail), within=100):
+    async with connected(peer, list_changed=ListChanged(tools=fail), within=100):
         for _ in range(2):
             await peer.announce()
             await anyio.sleep(1)
@@ -289,7 +289,7 @@ async def test_after_a_gap_in_the_stream_of_changes_the_lists_are_handed_over() 
         await peer.acknowledge(await peer.receive(LISTEN))
         await peer.reply(await peer.receive("tools/list"), tools(3))
 
-    async with client_of(ScriptedPeer(script), list_changed=ListChanged(tools=seen), within=100):
+    async with connected(ScriptedPeer(script), list_changed=ListChanged(tools=seen), within=100):
         await anyio.sleep(50)
 
     assert seen.lengths == [3]
@@ -322,7 +322,7 @@ async def test_a_session_that_was_lost_has_its_lists_handed_over() -> None:
 
     http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
     transport = StreamableHttp("http://server.test/mcp", client=http)
-    async with client_of(transport, era="legacy", list_changed=ListChanged(tools=seen), within=100) as client:
+    async with connected(transport, era="legacy", list_changed=ListChanged(tools=seen), within=100) as client:
         await client.call_tool("x")
         await anyio.sleep(5)
 
@@ -363,7 +363,7 @@ async def test_nothing_is_listed_for_a_client_that_is_gone() -> None:
 @paused
 async def test_a_list_that_the_server_does_not_have_is_not_listed() -> None:
     peer, seen = Peer(HANDSHAKE, {"tools": {}}), Lists()
-    async with client_of(peer, list_changed=ListChanged(prompts=seen), within=100) as client:
+    async with connected(peer, list_changed=ListChanged(prompts=seen), within=100) as client:
         await peer.announce("notifications/prompts/list_changed")
         await anyio.sleep(1)
 
@@ -396,7 +396,7 @@ async def test_a_plain_callback_runs_in_a_thread() -> None:
     handed: list[int] = []
     heard = anyio.Event()
     peer = Peer(HANDSHAKE)
-    async with client_of(peer, list_changed=ListChanged(tools=show, delay=0), within=20):
+    async with connected(peer, list_changed=ListChanged(tools=show, delay=0), within=20):
         await peer.announce()
         await heard.wait()
 

@@ -20,7 +20,7 @@ from mcp_host.session.call import Call, CallTimeouts
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CallToolResult, Tool
 from tests.client.sites import Site, refused
-from tests.client.support import EMPTY, STATELESS, Era, client_of
+from tests.client.support import EMPTY, STATELESS, Era, connected
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
@@ -74,7 +74,7 @@ async def test_cached_pages_are_dropped_if_a_cursor_has_become_invalid() -> None
         page("newest"),
     )
 
-    async with client_of(peer) as client:
+    async with connected(peer) as client:
         assert await names(client) == ["old", "older"]
         assert await names(client) == ["new", "newer"]
         assert await names(client) == ["new", "newest"]
@@ -86,7 +86,7 @@ async def test_a_cursor_that_stays_invalid_is_an_error_after_one_more_try() -> N
     pages: list[Params | int] = [page("old", "1", **FRESH), INVALID_PARAMS]
     peer = refusing_stale_cursors(STATELESS, *pages, *pages)
 
-    async with client_of(peer) as client:
+    async with connected(peer) as client:
         with pytest.raises(ServerError, match="Invalid cursor"):
             await client.list_tools()
 
@@ -97,7 +97,7 @@ async def test_a_cursor_that_stays_invalid_is_an_error_after_one_more_try() -> N
 async def test_a_listing_without_cached_pages_that_is_refused_is_not_repeated(era: Era, first: list[Params]) -> None:
     peer = refusing_stale_cursors(era, *first, INVALID_PARAMS)
 
-    async with client_of(peer) as client:
+    async with connected(peer) as client:
         with pytest.raises(ServerError, match="Invalid cursor"):
             await client.list_tools()
 
@@ -308,7 +308,7 @@ async def test_a_header_mismatch_without_headers_does_not_list_the_tools(era: Er
         await peer.reply(await peer.receive(), EMPTY)
 
     peer = ScriptedPeer(script)
-    async with client_of(peer) as client:
+    async with connected(peer) as client:
         with pytest.raises(HeaderMismatch):
             await client.call_tool("query")
         await client.call_tool("query")
@@ -334,7 +334,7 @@ NO_TIMEOUTS: list[tuple[object, type[Exception], str]] = [
 
 async def test_an_invalid_timeout_is_refused_before_anything_is_sent(era: Era, subtests: pytest.Subtests) -> None:
     peer = ScriptedPeer(era.open)
-    async with client_of(peer) as client:
+    async with connected(peer) as client:
         for ask, name, (wrong, error, says) in product(ASKS, ("timeout", "idle_timeout"), NO_TIMEOUTS):
             with (
                 subtests.test(ask=ASKS.index(ask), name=name, says=says),
