@@ -32,7 +32,7 @@ def page() -> str:
 def table() -> str:
     """The matrix as Markdown: a row for each feature, a column for each adapter."""
     sys.path.insert(0, str(HERE.parent))
-    from tests.providers.contract.matrix import FEATURES, MATRIX
+    from tests.interop.providers.contract.matrix import FEATURES, MATRIX
 
     lines = [f"| | {' | '.join(NAMES[adapter] for adapter in MATRIX)} |", f"|---|{'---|' * len(MATRIX)}"]
     for feature, words in FEATURES.items():

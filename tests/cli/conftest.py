@@ -1,12 +1,15 @@
-"""A terminal to run the command in, and local servers of models' APIs."""
+"""A terminal to run the command in, and local servers of models' APIs, with a stand-in for Anthropic's SDK."""
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.providers.conftest import Kind, Serve, _servers
 from tests.providers.conftest import serve as _serve
 from tests.providers.scripted import Turn
+from tests.providers.sdks import anthropic
 from tests.providers.servers.base import Heard
 from tests.terminal.screens import screen
 
@@ -14,7 +17,14 @@ __all__ = ["_serve", "_servers", "screen"]
 
 
 @pytest.fixture
-def serve(_serve: Serve) -> Serve:
+def sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command finds a small stand-in for Anthropic's SDK, in this process and in others."""
+    monkeypatch.setitem(sys.modules, "anthropic", anthropic)
+    monkeypatch.setenv("PYTHONPATH", str(Path(anthropic.__file__).parent))
+
+
+@pytest.fixture
+def serve(_serve: Serve, sdk: None) -> Serve:
     """Servers that keep no connection: the command leaves its own to the end of the process, which may be that of the tests."""
 
     def serving(kind: type[Kind], *turns: Turn, decide: Callable[[Heard], Turn] | None = None) -> Kind:

@@ -1,4 +1,4 @@
-"""`mcp-host chat` at real terminals, with Anthropic's SDK, and a local server of Anthropic's API."""
+"""`mcp-host chat` at real terminals, with a local server of Anthropic's API."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ from tests.elicitation.asking import FIELD, SEND
 from tests.providers.conftest import Serve
 from tests.providers.scripted import Called, Failed, Said, Stalled
 from tests.providers.servers.anthropic import AnthropicServer
-from tests.providers.servers.openai_chat import OpenAIChatServer
 from tests.terminal.screens import Screen
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
@@ -764,19 +763,6 @@ async def test_the_demo_asks_in_the_terminal_before_each_request_for_a_model_of_
     assert len(api.heard) == 1
 
 
-def test_a_local_server_needs_no_key(url: str, piped: Piped, serve: Serve) -> None:
-    class KeylessServer(OpenAIChatServer):
-        key = "none"
-
-    api = serve(KeylessServer, Said(calls=[Called("add", {"a": 1, "b": 2})]), Said(text="3"))
-
-    code, out, _ = piped(
-        "chat", "--model", "openai-chat:local", "--yes", url, prompt="Add.", OPENAI_BASE_URL=f"{api.url}/v1"
-    )
-
-    assert (code, out, len(api.heard)) == (0, "3\n", 2)
-
-
 @pytest.mark.parametrize("verb", ["demo", "call", "chat"])
 @pytest.mark.parametrize(
     ("model", "says"),
@@ -791,7 +777,7 @@ def test_a_local_server_needs_no_key(url: str, piped: Piped, serve: Serve) -> No
     ids=["no key", "no provider", "no name"],
 )
 def test_a_model_that_cannot_be_made_is_an_error_of_usage_before_a_server_is_started(
-    model: str, says: str, verb: str, tmp_path: Path, piped: Piped
+    model: str, says: str, verb: str, tmp_path: Path, piped: Piped, sdk: None
 ) -> None:
     started = tmp_path / "started"
     server = [] if verb == "demo" else ["--", sys.executable, "-c", f"open({str(started)!r}, 'w')"]

@@ -11,10 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.providers.conftest import Serve
-from tests.providers.scripted import Called, Said
-from tests.providers.servers.anthropic import AnthropicServer
-
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py"))
 LONGEST = 60  # lines
@@ -188,24 +184,6 @@ def test_human_approval(key: bytes, last: str, backend: str) -> None:
     assert b"What is 2 + 2?" in asked
     assert b"| divide(a: number, b: number): Divide the first number by the second.\r\n" in asked
     assert answered.decode().split("\r\n")[-1] == last
-
-
-@needs_terminals
-def test_real_model(backend: str, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    add, multiply = Called("add", {"a": 3, "b": 4}), Called("multiply", {"a": 7, "b": 6})
-    api = serve(AnthropicServer, Said(calls=[add]), Said(calls=[multiply]), Said(text="It is 42."))
-    monkeypatch.setenv("ANTHROPIC_BASE_URL", api.url)
-    monkeypatch.setenv("ANTHROPIC_API_KEY", api.key)
-
-    asked, again, _, _ = in_terminal("real_model", backend, *[(b"[y/a/s/v/N] ", b"y")] * 3, (b"It is 42.", b""))
-
-    assert b"| What is (3 + 4) * 6?\r\n" in asked
-    assert b"calls add {" in again
-    results = [message["content"] for message in api.last["messages"] if message["role"] == "user"][1:]
-    assert [result["content"] for (result,) in results] == [
-        [{"type": "text", "text": "7.0"}],
-        [{"type": "text", "text": "42.0"}],
-    ]
 
 
 @needs_terminals

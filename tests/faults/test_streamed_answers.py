@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import openai
-
 from mcp_host import SamplingRequest
 from mcp_host.providers import OpenAIChatModel
 from mcp_host.types import CreateMessageRequestParams
 from tests.faults.asking import ask, tool
 from tests.faults.fault import fault
-from tests.providers.scripted import Failed
-from tests.providers.servers.openai_chat import CompatibleChatServer
+from tests.providers.sdks.openai_chat import ChatClient
 
 TOWN = "Aix" * 20_000
 
@@ -34,11 +31,9 @@ async def test_deltas_after_the_finish_reason_and_long_arguments_of_calls_are_ke
     body = chunk(content="Let me") + chunk("tool_calls", **piece(arguments[:30_000], name="weather"))
     body += chunk(content=" see.") + chunk(**piece(arguments[30_000:])) + "data: [DONE]\n\n"
     params = CreateMessageRequestParams.from_wire(ask(tools=[tool("weather")]))
-    with CompatibleChatServer().running() as server:
-        server.say(Failed(status=200, body=body))
-        async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key=server.key, max_retries=0) as client:
-            model = OpenAIChatModel(client, "qwen3", stream=True)
-            answer = await model(SamplingRequest(params=params, server="s"))
+    model = OpenAIChatModel(ChatClient(body), "qwen3", stream=True)
+
+    answer = await model(SamplingRequest(params=params, server="s"))
 
     assert answer.text == "Let me see."
     assert [(use.name, use.input) for use in answer.tool_uses] == [("weather", {"town": TOWN})]

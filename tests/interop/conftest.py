@@ -30,7 +30,7 @@ __all__ = ["screen"]
 SDKS: list[Sdk] = ["python", "typescript"]
 ERAS: list[Era] = ["legacy", "modern"]
 
-collect_ignore_glob = [] if os.environ.get("MCP_INTEROP") else ["test_*.py"]
+collect_ignore_glob = [] if os.environ.get("MCP_INTEROP") else ["providers", "test_*.py"]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What all adapters share, shown with Anthropic's: through the official SDK, against a local server."""
+"""What all adapters share, shown with Anthropic's, against a local server."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Self
 
-import anthropic
 import anyio
-import httpx2
+import httpx
 import pytest
 from anyio import create_task_group, fail_after, to_thread
 from anyio.lowlevel import checkpoint
@@ -34,6 +33,7 @@ from mcp_host.types import CreateMessageResult, TextContent, ToolUseContent
 from tests.providers.conftest import Serve
 from tests.providers.prompts import names_of
 from tests.providers.scripted import Broken, Called, Failed, Said, Stalled, Turn
+from tests.providers.sdks.anthropic import AsyncAnthropic
 from tests.providers.servers.anthropic import AnthropicServer
 from tests.sampling.asking import ADD, assistant, request, result, text, use, user, wire
 
@@ -45,7 +45,7 @@ in_both_eras = pytest.mark.parametrize("era", ["legacy", "modern"])
 
 @asynccontextmanager
 async def model_of(server: AnthropicServer, **arguments: Any) -> AsyncIterator[AnthropicModel]:
-    client = anthropic.AsyncAnthropic(base_url=server.url, api_key=server.key, max_retries=0)
+    client = AsyncAnthropic(base_url=server.url, api_key=server.key)
     with fail_after(20):
         async with AnthropicModel(client, MODEL, **arguments) as model:
             yield model
@@ -475,12 +475,12 @@ async def test_a_stream_that_is_cut_is_an_error_and_no_short_answer(serve: Serve
     assert (caught.value.provider, caught.value.status, caught.value.transient) == ("anthropic", None, True)
 
 
-def answering(content: str, kind: str) -> anthropic.AsyncAnthropic:
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        return httpx2.Response(200, headers={"content-type": kind}, content=content.encode())
+def answering(content: str, kind: str) -> AsyncAnthropic:
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, headers={"content-type": kind}, content=content.encode())
 
-    http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
-    return anthropic.AsyncAnthropic(api_key="k", max_retries=0, http_client=http)
+    http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+    return AsyncAnthropic(api_key="k", http_client=http)
 
 
 async def test_an_error_in_the_middle_of_a_stream_is_an_error() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 from collections.abc import Iterator, Sequence
@@ -10,22 +9,15 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-import anyio
 import pytest
-from google import genai
 
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
 from mcp_host.providers.exchange.failures import Unfinished
 from mcp_host.providers.exchange.replies import Call, Reply, answer_of
-from mcp_host.providers.exchange.requests import Prompt
 from mcp_host.providers.gemini import GeminiModel, _path, read_event, read_reply, with_options, write_request
-from mcp_host.sampling.request import ModelAnswer
-from mcp_host.types import AudioContent, ImageContent, JSONObject
+from mcp_host.types import AudioContent, ImageContent
 from tests.providers import prompts
-from tests.providers.conftest import Serve
 from tests.providers.prompts import USER
-from tests.providers.scripted import Failed, Said, Stalled
-from tests.providers.servers.gemini import GeminiServer
 
 ADD = {"name": "add", "inputSchema": {"type": "object"}}
 SPLITS = 100_000 if os.environ.get("THOROUGH") else 2_000
@@ -693,95 +685,6 @@ def test_other_candidates_are_not_read() -> None:
     assert read_reply(reply, ASKED).content == ["a"]
 
 
-# Through the SDK
-
-
-def client(server: GeminiServer, **more: Any) -> Any:
-    return genai.Client(**{"api_key": server.key, "http_options": {"base_url": server.url}, **more})
-
-
-NEWER: dict[str, Any] = {
-    "candidates": [
-        {
-            "content": {
-                "role": "model",
-                "parts": [
-                    {"text": "a", "aura": {"b": 1}},
-                    {"functionCall": {"name": "add", "args": {}, "mood": 1}, "thoughtSignature": "c2ln+/=="},
-                ],
-            },
-            "finishReason": "BRAND_NEW",
-        }
-    ],
-    "modelVersion": "gemini-9",
-    "era": "next",
-}
-
-
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-async def test_what_the_sdk_does_not_know_is_neither_warned_of_nor_lost(serve: Serve, stream: bool) -> None:
-    """Warnings are errors in these tests."""
-    server = serve(GeminiServer, Failed(status=200, body=json.dumps(NEWER)))
-    read: list[Reply] = []
-
-    class Model(GeminiModel):
-        @staticmethod
-        def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
-            read.append(read_reply(reply, prompt))
-            return read[-1]
-
-    async with Model(client(server), "gemini-3-pro", stream=stream) as model:
-        answer = await model(ASKED.request)
-
-    assert isinstance(answer, ModelAnswer)
-    assert (answer.text, [use.name for use in answer.tool_uses], answer.stop_reason) == ("a", ["add"], "toolUse")
-    assert [(reply.stop_reason, reply.turn) for reply in read] == [("BRAND_NEW", NEWER["candidates"][0]["content"])]
-
-
-@pytest.mark.parametrize("stream", [None, False], ids=["streamed outside of asyncio", "whole"])
-async def test_an_answer_is_streamed_outside_of_asyncio(
-    serve: Serve, stream: bool | None, anyio_backend_name: str
-) -> None:
-    """The headers of a stream come at once: from then on, cancelling can close the connection."""
-    server = serve(GeminiServer, Said(text="Hello"))
-    async with GeminiModel(client(server), "gemini-3-pro", stream=stream) as model:
-        answer = await model(prompt().request)
-
-    method = "streamGenerateContent?alt=sse" if stream is None and anyio_backend_name == "trio" else "generateContent"
-    assert isinstance(answer, ModelAnswer)
-    assert answer.text == "Hello"
-    assert [heard.path.rpartition(":")[2] for heard in server.heard] == [method]
-
-
-async def test_a_stream_that_is_left_early_is_closed(serve: Serve) -> None:
-    server = serve(GeminiServer, Stalled(said=Said(text="a long answer " * 20), events=5))
-    async with GeminiModel(client(server), "gemini-3-pro") as model:
-        async with model.request_events(write_request(prompt())) as events:
-            await anext(events)
-        assert await anyio.to_thread.run_sync(server.unfinished.wait, 5)
-
-
-async def test_cancelling_closes_the_connection_while_a_thread_waits_for_the_answer(serve: Serve) -> None:
-    server = serve(GeminiServer, Stalled(said=Said(text="a long answer " * 20), events=5))
-    async with GeminiModel(client(server), "gemini-3-pro", stream=True) as model:
-        with anyio.fail_after(10):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(model, prompt().request)
-                assert await anyio.to_thread.run_sync(server.stalled.wait, 5)
-                await anyio.wait_all_tasks_blocked()
-                tasks.cancel_scope.cancel()
-            assert await anyio.to_thread.run_sync(server.unfinished.wait, 5)
-
-
-async def test_metadata_are_refused_but_on_vertex(serve: Serve) -> None:
-    server = serve(GeminiServer)
-    async with GeminiModel(client(server), "gemini-3-pro") as model:
-        with pytest.raises(InputRefused, match="metadata: this model takes none; only models on Vertex AI do"):
-            await model(prompt(metadata={"team": "a"}).request)
-
-    assert server.heard == []
-
-
 @pytest.mark.parametrize(
     ("model", "is_vertex", "path"),
     [
@@ -796,17 +699,6 @@ async def test_metadata_are_refused_but_on_vertex(serve: Serve) -> None:
 )
 def test_the_path_of_a_model(model: str, is_vertex: bool, path: str) -> None:
     assert _path(model, is_vertex=is_vertex) == path
-
-
-async def test_an_answer_that_could_be_continued_is_one_request_and_ends_with_max_tokens(serve: Serve) -> None:
-    """The SDK would go on, for more tokens than the server asked for."""
-    part = {"content": {"role": "model", "parts": [{"text": "a"}]}, "finishReason": "CONTINUATION"}
-    body = json.dumps({"candidates": [{**part, "continuationToken": "AA=="}]})
-    server = serve(GeminiServer, *[Failed(status=200, body=body)] * 2)
-    async with GeminiModel(client(server), "gemini-3-pro") as model:
-        answer = await model(prompt().request)
-
-    assert (answer.text, answer.stop_reason, len(server.heard)) == ("a", "maxTokens", 1)
 
 
 async def test_an_sdk_without_the_method_below_its_streams_is_one_error_that_says_so() -> None:

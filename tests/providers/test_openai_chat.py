@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import base64
-import gc
 import json
 import random
 import re
-import warnings
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import httpx2
-import openai
 import pytest
 from anyio import fail_after, sleep_forever
 
@@ -27,10 +23,8 @@ from mcp_host.providers.openai import NAME_RULE
 from mcp_host.providers.openai_chat import Dialect, chunks, dialect_of, read_event, read_reply, write_request
 from mcp_host.types import AudioContent, ImageContent
 from tests.providers import prompts
-from tests.providers.conftest import Serve
 from tests.providers.prompts import ADD, NOW, PNG, SCHEMA, STRICT, USER, pieces, result, text, used
-from tests.providers.scripted import Broken, Called, Said
-from tests.providers.servers.openai_chat import CompatibleChatServer, OpenAIChatServer
+from tests.providers.sdks.openai_chat import ChatClient
 from tests.robustness.dialogue import THOROUGH
 
 ADD_FUNCTION = {"type": "function", "function": {"name": "add", "parameters": SCHEMA, "description": "Adds"}}
@@ -266,24 +260,14 @@ async def test_calls_of_a_kept_turn_have_the_ids_of_their_results(ids: tuple[str
             for id, arguments in zip(ids, ("", None), strict=True)
         ],
     )
-    answers = iter([said, completion(content="3")])
-    bodies: list[dict[str, Any]] = []
+    client = ChatClient(json.dumps(said), json.dumps(completion(content="3")))
+    model = OpenAIChatModel(client, "qwen3")
+    first = await model(prompt(tools=[NOW]).request)
+    results = [result(text(str(nth)), id=use.id)["content"][0] for nth, use in enumerate(first.tool_uses)]
+    turn = {"role": "assistant", "content": [block.to_wire() for block in first.content]}
+    await model(prompt(USER, turn, {"role": "user", "content": results[::-1]}, tools=[NOW]).request)
 
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        bodies.append(json.loads(request.content))
-        return httpx2.Response(200, json=next(answers))
-
-    async with (
-        httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http,
-        openai.AsyncOpenAI(api_key="k", base_url="http://localhost/v1", http_client=http) as client,
-    ):
-        model = OpenAIChatModel(client, "qwen3")
-        first = await model(prompt(tools=[NOW]).request)
-        results = [result(text(str(nth)), id=use.id)["content"][0] for nth, use in enumerate(first.tool_uses)]
-        turn = {"role": "assistant", "content": [block.to_wire() for block in first.content]}
-        await model(prompt(USER, turn, {"role": "user", "content": results[::-1]}, tools=[NOW]).request)
-
-    _, asked, last, before = bodies[1]["messages"]
+    _, asked, last, before = client.asked[1]["messages"]
     one, two = asked["tool_calls"]
     assert asked["reasoning_content"] == "Sums."
     assert (one["function"]["arguments"], two["function"]["arguments"]) == ("{}", "{}")
@@ -1039,63 +1023,13 @@ def test_a_long_text_is_folded_in_linear_time() -> None:
         ("https://openai.com.example.org", "compatible"),
     ],
 )
-async def test_the_dialect_is_known_by_the_server(url: str, dialect: Dialect) -> None:
-    async with openai.AsyncOpenAI(api_key="k", base_url=url) as client:
-        assert dialect_of(client) == dialect
+def test_the_dialect_is_known_by_the_server(url: str, dialect: Dialect) -> None:
+    assert dialect_of(ChatClient(base_url=url)) == dialect
 
 
 def test_there_is_no_other_dialect() -> None:
     with pytest.raises(ValueError, match=r"""^dialect is "openai" or "compatible", not 'vllm'$"""):
-        OpenAIChatModel(openai.AsyncOpenAI(api_key="k"), "m", dialect="vllm")  # type: ignore[arg-type]  # a mistake
-
-
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_a_loop_through_the_sdk_keeps_the_reasoning(serve: Serve, stream: bool) -> None:
-    first = Said(text="Let me see.", calls=(Called("add", {"a": 1}), Called("now")), thinking="Sums.", interleaved=True)
-    server = serve(CompatibleChatServer, first, Said(text="Done."))
-    asked = prompt(tools=[ADD, NOW])
-    heard = ""
-    async with openai.AsyncOpenAI(api_key=server.key, base_url=f"{server.url}/v1", max_retries=0) as client:
-        model = OpenAIChatModel(client, "deepseek-chat")
-        reply: dict[str, Any] = {}
-        if stream:
-            async with model.request_events(model.write_request(asked)) as events:
-                async for event in events:
-                    heard += model.read_event(reply, event)
-        else:
-            reply = await model.request_reply(model.write_request(asked))
-        read = model.read_reply(reply, asked)
-        calls = [block for block in read.content if isinstance(block, Call)]
-        blocks: list[object] = [{"type": "tool_use", "id": use.id, "name": use.name, "input": {}} for use in calls]
-        results = [result(PNG, id=str(use.id))["content"][0] for use in calls]
-        conversation: list[dict[str, Any]] = [
-            USER,
-            {"role": "assistant", "content": blocks},
-            {"role": "user", "content": results},
-        ]
-        again = prompt(*conversation, tools=[ADD, NOW], turns={1: read.turn})
-        last = model.read_reply(await model.request_reply(model.write_request(again)), again)
-
-    assert [(use.name, use.arguments) for use in calls] == [("add", '{"a": 1}'), ("now", "{}")]
-    assert heard == ("Let me see." if stream else "")
-    assert read.usage is not None
-    assert last.content == ["Done."]
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_a_forced_tool_through_the_sdk_is_a_call_and_no_text(
-    serve: Serve, stream: bool, dialect: Dialect
-) -> None:
-    forced = Said(text='{"a": 1}') if dialect == "openai" else Said(calls=[Called("add", {"a": 1})])
-    server = serve(OpenAIChatServer, forced)
-    heard: list[str] = []
-    async with openai.AsyncOpenAI(api_key=server.key, base_url=f"{server.url}/v1", max_retries=0) as client:
-        on_delta = (lambda delta: heard.append(delta.text)) if stream else None
-        model = OpenAIChatModel(client, "gpt-4.1", dialect=dialect, on_delta=on_delta)
-        answer = await model(prompt(tools=[ADD], toolChoice={"mode": "required"}).request)
-
-    assert ([use.input for use in answer.tool_uses], heard) == ([{"a": 1}], [])
+        OpenAIChatModel(ChatClient(), "m", dialect="vllm")  # type: ignore[arg-type]  # a mistake
 
 
 async def test_a_whole_reply_in_place_of_a_stream_may_begin_with_a_piece_of_white_space() -> None:
@@ -1117,21 +1051,6 @@ async def test_a_server_that_holds_its_stream_open_after_the_last_chunk_does_not
     with fail_after(5):
         async with aclosing(chunks(received(), end_timeout=0)) as came:
             assert [chunk async for chunk in came] == [{"choices": []}]
-
-
-@pytest.mark.parametrize("chunk", ["{nope}", "[]"], ids=["no JSON", "no object"])
-async def test_a_chunk_that_cannot_be_read_leaves_no_generator_open(serve: Serve, chunk: str) -> None:
-    """Trio warns of each."""
-    server = serve(CompatibleChatServer)
-    server.say(Broken(said=Said(text="a long answer " * 20), events=4, error=f"data: {chunk}\n\n".encode()))
-    async with openai.AsyncOpenAI(api_key=server.key, base_url=f"{server.url}/v1", max_retries=0) as client:
-        with warnings.catch_warnings(record=True) as warned:
-            warnings.simplefilter("always")
-            with fail_after(10), pytest.raises(ProviderError, match="the reply cannot be read"):
-                await OpenAIChatModel(client, "qwen3", stream=True)(prompt().request)
-            gc.collect()
-
-    assert [str(warning.message) for warning in warned] == []
 
 
 NOT_FETCHED = "the model answered with the address of an image, and nothing is fetched"
@@ -1182,7 +1101,7 @@ def test_the_work_for_the_calls_of_a_stream_is_linear(name: str) -> None:
     assert Place.compared < 10_000
 
 
-# Streams through the SDK, of servers that end them in other ways
+# Streams of servers that end them in other ways
 
 HELLO = [chunk({"content": "Hel"}), chunk({"content": "lo"}), chunk({}, "stop")]
 USED = {"usage": {"prompt_tokens": 1, "completion_tokens": 2}}
@@ -1198,17 +1117,9 @@ def sse(*events: dict[str, Any], end: str = "") -> str:
 
 async def answered(body: str, kind: str = "text/event-stream", **params: Any) -> tuple[ModelAnswer, str]:
     """The answer that a stream gives, and what *on_delta* got of it."""
-
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        return httpx2.Response(200, text=body, headers={"content-type": kind})
-
     heard: list[str] = []
-    async with (
-        httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http,
-        openai.AsyncOpenAI(api_key="k", base_url="http://localhost/v1", max_retries=0, http_client=http) as client,
-    ):
-        model = OpenAIChatModel(client, "qwen3", on_delta=lambda delta: heard.append(delta.text))
-        answer_to_prompt = await model(prompt(**params).request)
+    model = OpenAIChatModel(ChatClient(body, kind=kind), "qwen3", on_delta=lambda delta: heard.append(delta.text))
+    answer_to_prompt = await model(prompt(**params).request)
     assert isinstance(answer_to_prompt, ModelAnswer)
     return answer_to_prompt, "".join(heard)
 

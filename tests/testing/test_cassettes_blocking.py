@@ -11,21 +11,13 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-import anyio
 import httpx
 import httpx2
-import openai
 import pytest
 from anyio import fail_after
-from google import genai
 
-from mcp_host.providers.gemini import GeminiModel
 from mcp_host.testing import Cassette, CassetteError, RecordMode
 from mcp_host.testing.cassettes.file import Contents, write
-from tests.providers.contract import asking
-from tests.providers.scripted import Said
-from tests.providers.servers.gemini import GeminiServer
-from tests.providers.servers.openai_chat import OpenAIChatServer
 from tests.testing.cassettes.provider import Library, Provider
 
 LIBRARIES = {"httpx": httpx, "httpx2": httpx2}
@@ -110,51 +102,6 @@ def test_a_provider_that_cannot_be_reached_cannot_in_the_replay(tmp_path: Path, 
             client.post("http://localhost/", json={})
     with client_of(path, library) as client, pytest.raises(module.ConnectError, match="refused"):
         client.post("http://localhost/", json={})
-
-
-@pytest.mark.parametrize("client", ["SDK", "plain"])
-def test_a_request_that_is_not_in_the_file_is_an_error_that_shows_the_difference(tmp_path: Path, client: str) -> None:
-    path = tmp_path / "cassette.json"
-    with OpenAIChatServer().running() as server, Cassette(path) as cassette:
-        server.say(Said(text="15"))
-        assert ask_openai(cassette, f"{server.url}/v1", server.key, "3 by 5") == "15"
-    with Cassette(path) as cassette:
-        assert ask_openai(cassette, "http://localhost/v1", "another", "3 by 5") == "15"
-    with pytest.raises(CassetteError, match=r'-.*"3 by 5"'), Cassette(path) as cassette:  # noqa: PT012  # as it ends
-        if client == "SDK":
-            ask_openai(cassette, "http://localhost/v1", "another", "3 by 6")
-        else:
-            httpx2.Client(transport=cassette.http_transport()).post("http://localhost/v1", json={"text": "3 by 6"})
-
-
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize("backends", [("asyncio", "trio"), ("trio", "asyncio")], ids=["from asyncio", "from trio"])
-def test_a_file_of_gemini_is_replayed_on_the_other_backend_if_stream_is_set(
-    tmp_path: Path, backends: tuple[str, str], stream: bool
-) -> None:
-    """By default, only trio streams."""
-
-    async def ask(url: str, key: str) -> str:
-        with fail_after(IN_TIME), Cassette(tmp_path / "cassette.json", require_all=True) as cassette:
-            transport = {"transport": cassette.http_transport()}
-            options = genai.types.HttpOptions(base_url=url, client_args=transport, async_client_args=transport)
-            async with GeminiModel(genai.Client(api_key=key, http_options=options), "gemini-3", stream=stream) as model:
-                return (await asking.ask(model)).text
-
-    api = GeminiServer()
-    with api.running():
-        api.say(Said(text="Ada."))
-        recorded = anyio.run(ask, api.url, api.key, backend=backends[0])
-
-    assert recorded == anyio.run(ask, "http://127.0.0.1:1", "any", backend=backends[1]) == "Ada."
-
-
-def ask_openai(cassette: Cassette, url: str, key: str, text: str) -> str | None:
-    with openai.OpenAI(
-        base_url=url, api_key=key, http_client=httpx2.Client(transport=cassette.http_transport())
-    ) as api:
-        reply = api.chat.completions.create(model="small", messages=[{"role": "user", "content": text}])
-    return reply.choices[0].message.content
 
 
 @pytest.mark.parametrize("response", [{}, {"status": 200, "headers": {}, "text": "Hel"}], ids=["before", "within"])

@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import anthropic
 import httpx
 import httpx2
-import openai
 import pytest
 from anyio import connect_tcp, current_time, fail_after, move_on_after
 
@@ -204,35 +202,6 @@ async def test_a_changed_body_is_an_error_that_shows_the_difference(
     assert text.endswith(
         'record it again: delete cassette.json, or use record_mode="all" (with pytest: --record-mode=all)'
     )
-
-
-async def ask_anthropic(http: httpx2.AsyncClient, url: str) -> object:
-    async with anthropic.AsyncAnthropic(api_key="any", base_url=url, http_client=http) as api:
-        return await api.messages.create(model="small", max_tokens=9, messages=[{"role": "user", "content": "3 by 5"}])
-
-
-async def ask_openai(http: httpx2.AsyncClient, url: str) -> object:
-    async with openai.AsyncOpenAI(api_key="any", base_url=url, http_client=http) as api:
-        return await api.chat.completions.create(model="small", messages=[{"role": "user", "content": "3 by 5"}])
-
-
-@pytest.mark.parametrize("ask", [ask_anthropic, ask_openai])
-async def test_an_sdk_does_not_repeat_a_request_that_is_not_in_the_file_nor_hide_the_difference(
-    tmp_path: Path, provider: Provider, ask: Callable[[httpx2.AsyncClient, str], Awaitable[object]]
-) -> None:
-    """These repeat what fails with an exception of the transport: twice, after a pause."""
-    path = tmp_path / "cassette.json"
-    async with client_of(path, "httpx2") as client:
-        await client.post(f"{provider.url}/limited", json={})
-    asked: list[str] = []
-
-    async def note(request: httpx2.Request) -> None:
-        asked.append(request.method)
-
-    with pytest.raises(CassetteError, match=r"POST http://localhost/.* is not in"), Cassette(path) as cassette:
-        await ask(cassette.http_client(event_hooks={"request": [note]}), "http://localhost")
-
-    assert asked == ["POST"]
 
 
 async def test_new_episodes_adds_what_is_not_recorded_yet(tmp_path: Path, provider: Provider, library: Library) -> None:

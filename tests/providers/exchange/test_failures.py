@@ -15,9 +15,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 
-import anthropic
-import httpx2
-import openai
+import httpx
 import pytest
 
 from mcp_host.errors import ProviderError, SamplingError
@@ -32,15 +30,45 @@ from mcp_host.providers.exchange.failures import (
     code_among,
     provider_error,
 )
-from tests.providers.conftest import Serve
-from tests.providers.servers.anthropic import AnthropicServer
 
 SECRET = "sk-ant-secret"
 
 
-def response(status: int, **headers: str) -> httpx2.Response:
+def response(status: int, **headers: str) -> httpx.Response:
     names = {name.replace("_", "-"): value for name, value in headers.items()}
-    return httpx2.Response(status, headers=names, request=httpx2.Request("POST", f"https://api/v1?key={SECRET}"))
+    return httpx.Response(status, headers=names, request=httpx.Request("POST", f"https://api/v1?key={SECRET}"))
+
+
+class APIError(Exception):
+    """As those of Anthropic's and OpenAI's SDKs: the request, the response if there is one, and its JSON."""
+
+    def __init__(self, *, request: httpx.Request | None = None, body: object = None) -> None:
+        super().__init__(SECRET)
+        self.request = request or httpx.Request("POST", "https://api")
+        self.body = body
+
+
+class APIConnectionError(APIError):
+    pass
+
+
+class APIStatusError(APIError):
+    def __init__(self, response: httpx.Response, body: object = None) -> None:
+        super().__init__(request=response.request, body=body)
+        self.response = response
+        self.status_code = response.status_code
+
+
+class RateLimitError(APIStatusError):
+    """OpenAI's has the *code* and the *type* of the body, too."""
+
+    def __init__(self, response: httpx.Response, body: dict[str, Any]) -> None:
+        super().__init__(response, body)
+        self.code, self.type = body.get("code"), body.get("type")
+
+
+class AuthenticationError(APIStatusError):
+    pass
 
 
 class OfGoogle(Exception):
@@ -72,9 +100,9 @@ def google() -> OfGoogle:
     return OfGoogle(429, {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": [{"links": []}, delay]}})
 
 
-def of_anthropic(status: int, kind: object = "rate_limit_error", **headers: str) -> anthropic.APIStatusError:
+def of_anthropic(status: int, kind: object = "rate_limit_error", **headers: str) -> APIStatusError:
     body = {"type": "error", "error": {"type": kind, "message": SECRET}}
-    return anthropic.RateLimitError(SECRET, response=response(status, **headers), body=body)
+    return RateLimitError(response(status, **headers), body)
 
 
 @pytest.mark.parametrize(
@@ -101,27 +129,23 @@ def of_anthropic(status: int, kind: object = "rate_limit_error", **headers: str)
             "RateLimitError (HTTP 429)",
         ),
         (
-            anthropic.AuthenticationError(
-                SECRET, response=response(401), body={"error": {"type": "authentication_error"}}
-            ),
+            AuthenticationError(response(401), {"error": {"type": "authentication_error"}}),
             *(401, "authentication_error", None, False),
             "not authenticated: is the client's key (ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN) right? (HTTP 401), "
             "authentication_error",
         ),
         (
-            anthropic.APIStatusError(SECRET, response=response(200), body={"error": {"type": "overloaded_error"}}),
+            APIStatusError(response(200), {"error": {"type": "overloaded_error"}}),
             *(None, "overloaded_error", None, True),
             "APIStatusError, overloaded_error",
         ),
         (
-            openai.RateLimitError(
-                SECRET, response=response(429), body={"code": "insufficient_quota", "type": "insufficient_quota"}
-            ),
+            RateLimitError(response(429), {"code": "insufficient_quota", "type": "insufficient_quota"}),
             *(429, "insufficient_quota", None, True),
             "RateLimitError (HTTP 429), insufficient_quota",
         ),
         (
-            openai.APIError(SECRET, httpx2.Request("POST", "https://api"), body={"code": "server_error"}),
+            APIError(body={"code": "server_error"}),
             *(None, "server_error", None, True),
             "APIError, server_error",
         ),
@@ -133,12 +157,12 @@ def of_anthropic(status: int, kind: object = "rate_limit_error", **headers: str)
         (OfOllama(404), 404, None, None, False, f"not found: {NOT_FOUND} (HTTP 404)"),
         (OfOllama(-1), None, None, None, True, "the model failed"),
         (
-            anthropic.APIConnectionError(request=httpx2.Request("POST", "https://api")),
+            APIConnectionError(),
             *(None, None, None, True),
             "APIConnectionError at api:443",
         ),
         (ReadTimeout(SECRET), None, None, None, True, "ReadTimeout"),
-        (httpx2.RemoteProtocolError(SECRET), None, None, None, True, "RemoteProtocolError"),
+        (httpx.RemoteProtocolError(SECRET), None, None, None, True, "RemoteProtocolError"),
         (ConnectionResetError(SECRET), None, None, None, True, "ConnectionResetError"),
         (TimeoutError(SECRET), None, None, None, True, "TimeoutError"),
         (ValueError(SECRET), None, None, None, False, "ValueError"),
@@ -169,37 +193,17 @@ REFUSED = ConnectionRefusedError(errno.ECONNREFUSED, SECRET)
     ids=["a path, a query", "a user, a password", "IPv6"],
 )
 def test_a_connection_that_failed_is_named_by_host_and_port_alone(url: str, place: str) -> None:
-    exc = openai.APIConnectionError(request=httpx2.Request("POST", url))
-    exc.__cause__ = httpx2.ConnectError(SECRET)
+    exc = APIConnectionError(request=httpx.Request("POST", url))
+    exc.__cause__ = httpx.ConnectError(SECRET)
 
     assert str(provider_error(exc, "openai")) == f"openai: APIConnectionError at {place}"
 
 
 def test_a_connection_that_failed_after_a_redirection_is_named_by_where_it_went() -> None:
-    exc = openai.APIConnectionError(request=httpx2.Request("POST", "http://127.0.0.1:8080/v1"))
-    exc.__cause__ = httpx2.ConnectError(SECRET, request=httpx2.Request("POST", f"http://127.0.0.1:9090/{SECRET}"))
+    exc = APIConnectionError(request=httpx.Request("POST", "http://127.0.0.1:8080/v1"))
+    exc.__cause__ = httpx.ConnectError(SECRET, request=httpx.Request("POST", f"http://127.0.0.1:9090/{SECRET}"))
 
     assert str(provider_error(exc, "openai")) == "openai: APIConnectionError at 127.0.0.1:9090"
-
-
-@pytest.mark.parametrize(
-    ("url", "said"),
-    [
-        (
-            f"ftp://api.example.com/{SECRET}",
-            "APIConnectionError at api.example.com:? (its URL does not begin with http:// or https://)",
-        ),
-        (SECRET, "APIConnectionError (its URL does not begin with http:// or https://)"),
-    ],
-    ids=["another scheme", "none"],
-)
-async def test_a_wrong_url_does_not_become_right_by_itself(url: str, said: str) -> None:
-    async with openai.AsyncOpenAI(base_url=url, api_key="k", max_retries=0) as client:
-        with pytest.raises(openai.APIConnectionError) as raised:
-            await client.models.list()
-
-    error = provider_error(raised.value, "openai")
-    assert (str(error), error.transient) == (f"openai: {said}", False)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +219,7 @@ async def test_a_wrong_url_does_not_become_right_by_itself(url: str, said: str) 
 )
 def test_a_connection_that_failed_has_the_systems_reason(cause: Exception, reason: str) -> None:
     exc = ConnectionError(SECRET)
-    exc.__context__ = httpx2.ConnectError(SECRET, request=httpx2.Request("POST", "http://localhost:11434/api/chat"))
+    exc.__context__ = httpx.ConnectError(SECRET, request=httpx.Request("POST", "http://localhost:11434/api/chat"))
     exc.__context__.__cause__ = OSError("All connection attempts failed")
     exc.__context__.__cause__.__cause__ = cause
 
@@ -269,31 +273,6 @@ def test_a_connection_that_fails_while_an_sdk_reads_a_reply_may_be_tried_again()
     assert (str(error), error.transient) == ("pydantic-ai: ConnectionResetError", True)
 
 
-@pytest.mark.parametrize("api_key", [None, ""])
-@pytest.mark.parametrize(
-    ("provider", "said"),
-    [
-        ("anthropic", "set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, or pass it to the client"),
-        ("pydantic-ai", "pass it to the client"),
-    ],
-)
-async def test_a_client_without_a_key_says_what_to_set(
-    monkeypatch: pytest.MonkeyPatch, serve: Serve, api_key: str | None, provider: str, said: str
-) -> None:
-    """Anthropic's SDK finds out when it asks."""
-    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
-    server, http = serve(AnthropicServer), httpx2.AsyncClient(verify=False)
-    async with anthropic.AsyncAnthropic(
-        base_url=server.url, auth_token=api_key, http_client=http, max_retries=0
-    ) as client:
-        with pytest.raises((TypeError, anthropic.APIConnectionError)) as raised:
-            await client.messages.create(model="m", max_tokens=1, messages=[])
-
-    error = provider_error(raised.value, provider)
-    assert (str(error), error.transient) == (f"{provider}: the client has no key: {said}", False)
-
-
 @pytest.mark.parametrize(
     ("mistake", "said"),
     [
@@ -315,7 +294,7 @@ def test_a_mistake_of_the_host_says_what_to_look_at(mistake: Exception, said: st
 
 def test_a_loop_that_has_ended_is_no_failed_connection() -> None:
     """Anthropic's SDK takes it for one, and fallbacks would ask another model from then on."""
-    exc = anthropic.APIConnectionError(request=httpx2.Request("POST", "https://api"))
+    exc = APIConnectionError()
     exc.__cause__ = ended_loop()
 
     assert provider_error(exc, "anthropic").transient is False
@@ -323,7 +302,7 @@ def test_a_loop_that_has_ended_is_no_failed_connection() -> None:
 
 def test_a_mistake_that_the_caller_handles_is_none_of_the_next_request() -> None:
     """As where another client is asked in an ``except``."""
-    exc = anthropic.InternalServerError("", response=response(503), body=None)
+    exc = APIStatusError(response(503))
     exc.__context__ = ended_loop()
 
     error = provider_error(exc, "anthropic")
@@ -350,7 +329,7 @@ def test_neither_the_original_nor_its_text_is_printed() -> None:
         error: ProviderError | None = None
         try:
             raise of_anthropic(429)
-        except anthropic.RateLimitError as exc:
+        except RateLimitError as exc:
             error = provider_error(exc, "anthropic")
         raise error
 

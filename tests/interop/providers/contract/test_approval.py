@@ -12,9 +12,9 @@ from mcp_host.errors import InputRefused
 from mcp_host.providers.exchange.requests import Prompt
 from mcp_host.sampling.display import describe
 from mcp_host.terminal.text import Layout
-from tests.providers.contract.adapters import Adapter, leaves
-from tests.providers.contract.asking import Wire, after, assistant, request, result, used, user
-from tests.providers.contract.test_requests import encoded
+from tests.interop.providers.contract.adapters import Adapter, leaves
+from tests.interop.providers.contract.asking import Wire, after, assistant, request, result, used, user
+from tests.interop.providers.contract.test_requests import encoded
 from tests.providers.prompts import names_of
 
 MARKER = re.compile("marker-[a-z-]+")

@@ -10,10 +10,10 @@ from anyio import fail_after
 
 from mcp_host.errors import InputRefused, SamplingError
 from mcp_host.sampling import run_tool_loop
+from tests.interop.providers.contract.adapters import ADAPTERS, Adapter, reached, tools_of
+from tests.interop.providers.contract.asking import ADD, LOOK, Wire, after, ask, assistant, refused, result, used, user
+from tests.interop.providers.contract.matrix import FEATURES, MATRIX
 from tests.providers.conftest import Serve
-from tests.providers.contract.adapters import ADAPTERS, Adapter, reached, tools_of
-from tests.providers.contract.asking import ADD, LOOK, Wire, after, ask, assistant, refused, result, used, user
-from tests.providers.contract.matrix import FEATURES, MATRIX
 from tests.providers.scripted import Called, Said
 from tests.providers.servers.base import Heard
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.interop.providers.contract.adapters import Adapter
+from tests.interop.providers.contract.asking import ask, assistant, refused, user
 from tests.providers.conftest import Serve
-from tests.providers.contract.adapters import Adapter
-from tests.providers.contract.asking import ask, assistant, refused, user
 from tests.providers.scripted import Said
 
 REFUSING = {"anthropic", "gemini"}  # the former for its present models

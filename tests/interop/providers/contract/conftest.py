@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.providers.contract.adapters import ADAPTERS, Adapter
+from tests.interop.providers.contract.adapters import ADAPTERS, Adapter
 
 # pydantic-ai leaves the SDK's generators open: after ``[DONE]``, or when cancelled. trio warns of it.
 LEFT_OPEN = pytest.mark.filterwarnings("ignore:Async generator '(openai|httpx2|httpcore2):ResourceWarning")

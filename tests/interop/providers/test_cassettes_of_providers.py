@@ -1,7 +1,7 @@
-"""The calculator's dialogue and a game of tic-tac-toe with each provider, replayed from the files in `tests/cassettes`.
+"""The calculator's dialogue and a game of tic-tac-toe with each provider, replayed from the files in `cassettes`.
 
 They were recorded against the local servers of these tests, not against the providers. To record them again:
-``RECORD_CASSETTES=1 python -m pytest tests/testing/test_cassettes_of_providers.py -k asyncio``.
+``RECORD_CASSETTES=1 python -m tests.interop.run -k cassettes_of_providers``.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from mcp_host.providers.openai_chat import OpenAIChatModel
 from mcp_host.providers.openai_responses import OpenAIModel
 from mcp_host.testing import Cassette
 from mcp_host.types import ElicitResult
+from tests.interop.providers.servers.gemini import GeminiServer
+from tests.interop.providers.servers.ollama import OllamaServer
+from tests.interop.providers.servers.openai_chat import OpenAIChatServer
+from tests.interop.providers.servers.openai_responses import OpenAIResponsesServer
 from tests.providers.scripted import Called, Said
 from tests.providers.servers.anthropic import AnthropicServer
 from tests.providers.servers.base import Heard, ModelServer
-from tests.providers.servers.gemini import GeminiServer
-from tests.providers.servers.ollama import OllamaServer
-from tests.providers.servers.openai_chat import OpenAIChatServer
-from tests.providers.servers.openai_responses import OpenAIResponsesServer
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parent
 RECORDS = "RECORD_CASSETTES" in os.environ
 CALCULATOR = Stdio([sys.executable, str(ROOT.parent / "examples" / "calculator_server.py")])
 KEY = "sk-local-0123456789abcdef"

@@ -19,9 +19,9 @@ from mcp_host.errors import ProviderError, SamplingError
 from mcp_host.providers.exchange.streams import Delta
 from mcp_host.sampling.request import ModelAnswer
 from mcp_host.server_requests import ProgressReporter
+from tests.interop.providers.contract.adapters import ADAPTERS, Adapter, exchanges, reached, thoughts
+from tests.interop.providers.contract.asking import ADD, LOOK, Wire, ask, assistant, request, result, used, user
 from tests.providers.conftest import Serve
-from tests.providers.contract.adapters import ADAPTERS, Adapter, exchanges, reached, thoughts
-from tests.providers.contract.asking import ADD, LOOK, Wire, ask, assistant, request, result, used, user
 from tests.providers.scripted import Broken, Called, Failed, Said, Stalled
 from tests.providers.servers.base import Heard, sse
 
