@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from anyio.lowlevel import checkpoint
 from hypothesis import settings
 
 from mcp_host.concurrency import backends
 from tests import spec
-from tests.clock import with_adjustable_clock, with_fake_clock
+from tests.clock import Pauses, with_adjustable_clock, with_fake_clock
 from tests.extent import backends_of
 from tests.faults import table
 from tests.faults.table import pytest_collection_modifyitems
@@ -82,24 +81,5 @@ def caplog(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixtur
 
 
 @pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The pauses before reconnecting, which take no time here."""
-    taken: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        taken.append(round(seconds, 3))
-        await checkpoint()
-
-    monkeypatch.setattr("mcp_host.transports._http.session.sleep", sleep)
-    return taken
-
-
-@pytest.fixture
-def no_pauses_between_sends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A message over HTTP that was not sent, or an answer that may be lost, is sent again without a pause."""
-
-    async def sleep(seconds: float) -> None:
-        await checkpoint()
-
-    monkeypatch.setattr("mcp_host.transports._http.channel.sleep", sleep)
-    monkeypatch.setattr("mcp_host.session.sender.sleep", sleep)
+def pauses() -> Pauses:
+    return Pauses()

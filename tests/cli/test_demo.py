@@ -13,6 +13,7 @@ import pytest
 
 from mcp_host.cli import demo, main
 from mcp_host.cli.demo import server_script
+from mcp_host.errors import ConnectFailed
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT = 60.0  # seconds for three processes that import everything, on a busy machine
@@ -147,14 +148,10 @@ def test_a_server_that_does_not_start_is_an_error(
     assert capsys.readouterr().err == "mcp-host: calculator_server.py --http ended before it served\n"
 
 
-def test_a_server_that_does_not_listen_in_time_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(demo, "STARTUP_TIMEOUT", 0)
-
-    assert main(["demo"]) == 3
-
-    assert capsys.readouterr().err == "mcp-host: calculator_server.py --http did not start within 0 s\n"
+async def test_a_server_that_does_not_listen_in_time_is_an_error() -> None:
+    with pytest.raises(ConnectFailed, match=r"^calculator_server.py --http did not start within 0 s$"):
+        async with demo._http_server(demo.server_script(), startup_timeout=0):
+            pass
 
 
 def test_the_wheel_contains_the_example_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

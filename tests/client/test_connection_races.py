@@ -15,7 +15,6 @@ import httpx
 import pytest
 
 from mcp_host import Client, EraCache, SamplingRequest, Stdio, StreamableHttp
-from mcp_host.client import lifetime
 from mcp_host.errors import (
     ConnectFailed,
     ConnectionClosed,
@@ -28,9 +27,9 @@ from mcp_host.errors import (
 )
 from mcp_host.limits import Limits
 from mcp_host.protocol import backoff
+from mcp_host.protocol.backoff import Backoff
 from mcp_host.protocol.eras import Complete
 from mcp_host.protocol.jsonrpc import Request
-from mcp_host.session import connection
 from mcp_host.testing import ScriptedPeer
 from mcp_host.transports.base import Headers, RequestHandle
 from mcp_host.transports.in_process import MemoryChannel
@@ -261,8 +260,7 @@ async def test_the_pause_before_a_request_is_made_again_counts() -> None:
                 await client.read_resource("a:1", timeout=0.05)
 
 
-async def test_closing_ends_the_pause_before_a_request_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "RETRY_DELAYS", (60.0,))
+async def test_closing_ends_the_pause_before_a_request_is_made_again() -> None:
     broken = anyio.Event()
 
     def break_off(message: dict[str, Any]) -> httpx.Response:
@@ -270,6 +268,7 @@ async def test_closing_ends_the_pause_before_a_request_is_made_again(monkeypatch
         raise httpx.ReadError("reset")
 
     client = site(break_off, break_off)
+    client._state.retry_delays = (60.0,)
 
     async def read() -> None:
         with pytest.raises(ConnectionClosed) as raised:
@@ -375,10 +374,11 @@ async def test_an_error_without_an_id_fails_the_only_call_besides_a_subscription
 # Starting again
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifetime, "RESTART_PAUSE", 0.0)
-    monkeypatch.setattr(backoff, "RETRY_FLOOR", 0.001)
+def restarting(server: Stdio, *, pause: float = 0.0, **options: Any) -> Client:
+    """A client that waits for so long before it starts the server again, and longer each time."""
+    client = Client(server, **options)
+    client._state.restart_backoff = lambda: Backoff(max_failures=8, min_delay=pause)
+    return client
 
 
 async def test_a_client_that_is_closed_while_its_dead_server_is_let_go_stays_closed(tmp_path: Path) -> None:
@@ -410,12 +410,9 @@ async def test_a_client_that_is_closed_while_its_dead_server_is_let_go_stays_clo
     assert (tmp_path / "starts").read_text() == "x"
 
 
-async def test_closing_wakes_those_who_wait_for_a_server_that_is_started_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lifetime, "RESTART_PAUSE", 60.0)
+async def test_closing_wakes_those_who_wait_for_a_server_that_is_started_again(tmp_path: Path) -> None:
     body = "\n    discovered()\n    read()\n    sys.exit(1)"
-    client = Client(counted(tmp_path / "starts", body))
+    client = restarting(counted(tmp_path / "starts", body), pause=60)
 
     async def call() -> None:
         with pytest.raises(ConnectionClosed, match="closed"):
@@ -470,9 +467,8 @@ def after_its_first_start(body: str) -> str:
     """
 
 
-@pytest.mark.usefixtures("quick")
 async def test_a_server_that_worked_once_is_not_restarted_endlessly(tmp_path: Path) -> None:
-    client = Client(counted(tmp_path / "starts", after_its_first_start("sys.exit(2)")), era="modern")
+    client = restarting(counted(tmp_path / "starts", after_its_first_start("sys.exit(2)")), era="modern")
 
     with anyio.fail_after(30):
         await client.connect()
@@ -492,7 +488,6 @@ async def test_a_server_that_worked_once_is_not_restarted_endlessly(tmp_path: Pa
     assert len(client.warnings) == 1
 
 
-@pytest.mark.usefixtures("quick")
 async def test_restored_subscriptions_do_not_reset_the_count_of_failures(tmp_path: Path) -> None:
     """It answers that and dies, again and again, without a single call answered."""
     body = f"""
@@ -507,7 +502,7 @@ async def test_restored_subscriptions_do_not_reset_the_count_of_failures(tmp_pat
         read()
     sys.exit(1)
     """
-    client = Client(counted(tmp_path / "starts", body, restart=True), on_change=ignore)
+    client = restarting(counted(tmp_path / "starts", body, restart=True), on_change=ignore)
 
     with anyio.fail_after(30):
         await client.connect()

@@ -12,10 +12,10 @@ from mcp_host import Client, EraCache, Sampling, SamplingRequest, Stdio, Streama
 from mcp_host.errors import ConnectFailed, ConnectTimeout, HttpStatusError, NoCommonVersion, ServerError
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Notification
-from mcp_host.session import connect
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import Implementation, ServerCapabilities
 from tests.client.support import EMPTY, META, TOOLS, connected
+from tests.clock import advance
 from tests.faults.http_server import chunked, drop, mcp, refused, reset, says, sends, subjects, tides
 from tests.faults.http_server import connected as connected_over_http
 from tests.transports.children import python
@@ -354,6 +354,7 @@ async def test_a_server_that_always_exits_is_started_twice_and_reported_once(tmp
 
 SILENT_ABOUT_THE_PROBE = """
 request = read()
+print("has read", file=sys.stderr, flush=True)
 while request["method"] != "initialize":
     request = read()
 reply(request, {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "0"}})
@@ -363,13 +364,28 @@ read()
 """
 
 
+@pytest.mark.adjustable_clock
 @pytest.mark.parametrize("words", ["", "sys.stderr.write('ready\\n')\n"], ids=["mute", "noisy"])
-async def test_a_silent_process_is_shaken_hands_with_once_it_has_read_the_probe(
-    words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connect, "PROBE_SILENCE", 0.05)  # no event tells the test when the silence begins
-    async with connected(Stdio(python(words + SILENT_ABOUT_THE_PROBE, hands=False)), within=10) as client:
-        assert (await client.call_tool("x")).text == "hi"
+async def test_a_silent_process_is_shaken_hands_with_once_it_has_read_the_probe(words: str) -> None:
+    has_read = anyio.Event()
+
+    def note(line: str) -> None:
+        if line == "has read":
+            has_read.set()
+
+    async def let_time_pass() -> None:
+        await has_read.wait()
+        while True:  # no event tells the test when the silence begins
+            advance(0.5)
+            await anyio.sleep(0.01)
+
+    server = Stdio(python(words + SILENT_ABOUT_THE_PROBE, hands=False), on_stderr=note)
+    with anyio.fail_after(600):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(let_time_pass)
+            async with Client(server, limits=Limits(connect_timeout=600)) as client:
+                assert (await client.call_tool("x")).text == "hi"
+            tasks.cancel_scope.cancel()
 
 
 async def test_a_process_that_is_still_starting_gives_no_sign_of_life(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from mcp_host import Client, StreamableHttp
 from mcp_host.errors import RequestTimeout
-from mcp_host.protocol import negotiation
+from mcp_host.protocol.negotiation import LEGACY_VERSIONS, AllowedVersions
 from mcp_host.testing import ScriptedPeer
 from mcp_host.transports.in_process import MemoryChannel
 from tests.client.sites import DISCOVERED, Site, handshake, refused
@@ -48,9 +48,8 @@ async def test_the_silence_of_a_server_begins_when_it_has_come_up(monkeypatch: p
     assert heard_while_starting == [DISCOVER]
 
 
-async def test_a_version_that_is_refused_is_not_spoken_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_version_that_is_refused_is_not_spoken_again() -> None:
     older, newer = "2026-07-28", "2027-01-31"
-    monkeypatch.setattr(negotiation, "MODERN_VERSIONS", (newer, older))
 
     def discover(message: dict[str, Any]) -> object:
         requested = message["params"]["_meta"][PROTOCOL_VERSION]
@@ -58,8 +57,10 @@ async def test_a_version_that_is_refused_is_not_spoken_again(monkeypatch: pytest
         return DISCOVERED if requested == older else no(message)
 
     site = Site(server_discover=discover, tools_list={"tools": []}, tools_call=EMPTY)
+    client = site.client()
+    client._state.allowed_versions = AllowedVersions((newer, older), LEGACY_VERSIONS)
     with anyio.fail_after(5):
-        async with site.client() as client:
+        async with client:
             await client.list_tools()
             await client.call_tool("x")
             assert client.protocol_version == older

@@ -27,7 +27,8 @@ from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
 from mcp_host.testing import ScriptedPeer, Server
 from mcp_host.types import LoggingMessageNotificationParams, ToolListChangedNotification
 from tests.client.support import EMPTY, TOOLS, Era, connected, seconds_of_call
-from tests.transports.http_peers import reserved_port
+from tests.clock import Pauses
+from tests.transports.http_peers import reserved_port, timed
 
 NOT_YET = "the lazy client is not connected yet: it connects with its first request; call connect() to connect now"
 CLOSED = "the client is not connected: use `async with`, or call connect() first"
@@ -611,14 +612,14 @@ class HttpServer:
         self._port = port
         self._version = version
         self._process: Process | None = None
-        self.server: Any = f"http://127.0.0.1:{self._port}/mcp"
+        self.server: Any = timed(f"http://127.0.0.1:{self._port}/mcp", sleep=Pauses(), sleep_unsent=Pauses())
 
     async def come_up(self) -> None:
         await self.come_down()
         command = [sys.executable, "-c", PROGRAM, self._version, str(self._port)]
         self._process = await anyio.open_process(command, stderr=None)
         assert self._process.stdout is not None
-        assert self.server in (await self._process.stdout.receive()).decode()
+        assert self.server.url in (await self._process.stdout.receive()).decode()
 
     async def come_down(self) -> None:
         if self._process is not None:
@@ -629,7 +630,6 @@ class HttpServer:
             self._process = None
 
 
-@pytest.mark.usefixtures("pauses", "no_pauses_between_sends")
 @pytest.mark.parametrize("kind", [StdioServer, HttpServer], ids=["stdio", "http"])
 async def test_a_server_that_comes_up_later_crashes_and_comes_back_is_used_each_time(
     kind: type[StdioServer | HttpServer], era: Era, tmp_path: Path

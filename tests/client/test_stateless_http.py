@@ -27,7 +27,6 @@ from mcp_host.errors import (
     Unauthorized,
     UnsupportedProtocolVersion,
 )
-from mcp_host.session import connection
 from mcp_host.types import PromptReference, ToolListChangedNotification
 from tests.client.sites import BROKEN, DISCOVERED, MIRRORED, PLAIN, SAFE, Site, handshake, mirrored_headers, refused
 from tests.client.support import EMPTY
@@ -335,12 +334,6 @@ async def test_the_cache_is_cleared_when_the_server_asks_for_credentials() -> No
 # Broken streams
 
 
-@pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request whose stream broke is made again without the wait."""
-    monkeypatch.setattr(connection, "RETRY_DELAYS", (0.0, 0.0, 0.0))
-
-
 NOTHING: dict[str, Any] = {
     **{name: [] for name in ("contents", "messages", "prompts", "resources", "resourceTemplates")},
     "completion": {"values": []},
@@ -364,14 +357,14 @@ async def answer_or_break(wire: Wire, breaking: list[str]) -> None:
 
 @asynccontextmanager
 async def breaking_site(breaking: list[str]) -> AsyncIterator[tuple[Peer, Client]]:
-    async with (
-        serving(lambda wire: answer_or_break(wire, breaking)) as peer,
-        Client(StreamableHttp(peer.url)) as client,
-    ):
-        yield peer, client
+    """Such a server, and a client that makes a request whose stream broke again without a pause."""
+    async with serving(lambda wire: answer_or_break(wire, breaking)) as peer:
+        client = Client(StreamableHttp(peer.url))
+        client._state.retry_delays = (0.0, 0.0, 0.0)
+        async with client:
+            yield peer, client
 
 
-@pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize(
     ("method", "request_"),
     [
@@ -399,7 +392,6 @@ async def test_a_request_that_may_run_twice_is_repeated_with_a_new_id(method: st
     assert len(set(ids)) == 3
 
 
-@pytest.mark.usefixtures("at_once")
 async def test_a_call_that_may_not_run_twice_is_not_repeated() -> None:
     breaking = ["tools/call"]
 
@@ -414,7 +406,6 @@ async def test_a_call_that_may_not_run_twice_is_not_repeated() -> None:
     assert [heard.rpc["method"] for heard in peer.heard].count("tools/call") == 2
 
 
-@pytest.mark.usefixtures("at_once")
 async def test_a_request_whose_stream_always_breaks_fails() -> None:
     with anyio.fail_after(10):
         async with breaking_site(99 * ["resources/read"]) as (peer, client):

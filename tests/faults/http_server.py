@@ -12,8 +12,9 @@ from anyio import fail_after
 
 from mcp_host import Client, StreamableHttp
 from mcp_host.errors import McpError
+from mcp_host.protocol.backoff import RETRY_DELAYS
 from mcp_host.types import TextContent
-from tests.transports.http_peers import JSON, Heard, Peer, Script, Wire, head, serving
+from tests.transports.http_peers import JSON, Heard, Peer, Script, Wire, head, serving, timed
 from tests.transports.legacy_peers import Answer, in_turn, refuse
 
 SOON = 5.0  # seconds, on a busy machine; any deadline of the client's own comes much later
@@ -144,13 +145,19 @@ MANNERS: dict[str, Answer] = {
 
 @asynccontextmanager
 async def connected(script: Script, **options: Any) -> AsyncIterator[tuple[Client, Peer]]:
-    """A client of such a server, and the server; *headers*, *client* and *max_connections* are those of the transport."""
-    carried = {name: options.pop(name) for name in ("headers", "client", "max_connections") if name in options}
-    async with (
-        serving(script) as peer,
-        Client(StreamableHttp(peer.url, **carried), **{"era": "legacy", **options}) as client,
-    ):
-        yield client, peer
+    """A client of such a server, and the server.
+
+    *headers*, *client*, *max_connections*, *sleep*, *sleep_unsent* and *drain_time* are those of the transport. *retry_delays* are the
+    seconds before each resend of one message.
+    """
+    of_transport = ("headers", "client", "max_connections", "sleep", "sleep_unsent", "drain_time")
+    carried = {name: options.pop(name) for name in of_transport if name in options}
+    retry_delays = options.pop("retry_delays", RETRY_DELAYS)
+    async with serving(script) as peer:
+        client = Client(timed(peer.url, **carried), **{"era": "legacy", **options})
+        client._state.retry_delays = retry_delays
+        async with client:
+            yield client, peer
 
 
 async def tides(client: Client, **options: Any) -> None:

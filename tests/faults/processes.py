@@ -7,9 +7,9 @@ from typing import Any
 
 from anyio import wait_readable
 
-from mcp_host import Client, Stdio
+from mcp_host import Client
 from mcp_host.limits import Limits
-from tests.transports.children import python
+from tests.transports.children import TimedStdio, python
 
 SOON = 5.0  # seconds, on a busy machine; any deadline of the client's own comes much later
 BRIEF = Limits(close_timeout=0.6)  # a third of it for each step of a shutdown
@@ -17,8 +17,9 @@ BRIEF = Limits(close_timeout=0.6)  # a third of it for each step of a shutdown
 
 def client_of(body: str, *, hands: bool = True, limits: Limits = BRIEF, **options: Any) -> Client:
     """A client of the server that is *body*, after the handshake unless told otherwise."""
-    mine = {name: options.pop(name) for name in ("env", "on_stderr", "restart") if name in options}
-    return Client(Stdio(python(body, hands=hands), **mine), limits=limits, **options)
+    of_transport = ("env", "on_stderr", "restart", "output_grace", "exit_grace", "read_size")
+    mine = {name: options.pop(name) for name in of_transport if name in options}
+    return Client(TimedStdio(python(body, hands=hands), **mine), limits=limits, **options)
 
 
 async def says(client: Client, **arguments: Any) -> str:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from anyio import create_task_group
 
-from mcp_host import Client, Stdio
+from mcp_host import Client
 from mcp_host.errors import McpError
 from mcp_host.types import CallToolResult
 from tests.client.support import QUESTION
-from tests.transports.children import python
+from tests.transports.children import TimedStdio, python
 
 WORDS = f"""
 def welcome(**capabilities):
@@ -71,9 +71,12 @@ def server(body: str, *, hands: bool = True) -> list[str]:
 
 
 @asynccontextmanager
-async def connected(body: str = PARROT, *, hands: bool = True, **options: Any) -> AsyncIterator[Client]:
-    """A client of such a server."""
-    async with Client(Stdio(server(body, hands=hands)), **{"era": "legacy", **options}) as client:
+async def connected(
+    body: str = PARROT, *, hands: bool = True, read_size: int | None = None, **options: Any
+) -> AsyncIterator[Client]:
+    """A client of such a server, which reads *read_size* bytes at once."""
+    transport = TimedStdio(server(body, hands=hands), read_size=read_size)
+    async with Client(transport, **{"era": "legacy", **options}) as client:
         yield client
 
 

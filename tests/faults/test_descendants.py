@@ -8,16 +8,18 @@ import signal
 import sys
 from collections.abc import Iterator
 from textwrap import dedent
+from typing import Any
 
 import pytest
 import sniffio
 from anyio import current_time, fail_after, open_process
 
+from mcp_host import Client
 from mcp_host.errors import ConnectFailed, ConnectionClosed, RequestTimeout
-from mcp_host.transports import stdio
 from tests.clock import advance
+from tests.faults import processes
 from tests.faults.fault import fault
-from tests.faults.processes import SOON, client_of, ended, says
+from tests.faults.processes import SOON, ended, says
 from tests.transports.children import python, running
 
 CHILD = """
@@ -26,9 +28,9 @@ def child_that(body, **how):
 """
 
 
-@pytest.fixture(autouse=True)
-def short_output_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stdio, "OUTPUT_GRACE", 0.1)
+def client_of(body: str, **options: Any) -> Client:
+    """A client that soon stops waiting for output that descendants may still write."""
+    return processes.client_of(body, output_grace=0.1, **options)
 
 
 @pytest.mark.parametrize("leader", ["read()", "time.sleep(60)", "os._exit(0)"], ids=["polite", "stubborn", "gone"])

@@ -13,7 +13,9 @@ from anyio.lowlevel import checkpoint
 from mcp_host import Client, Sampling, StreamableHttp, always
 from mcp_host.errors import ConnectionClosed, NotConnected
 from mcp_host.limits import Limits
+from mcp_host.transports._http.channel import STREAM_WAIT
 from tests.client.support import say_paris
+from tests.clock import advance
 from tests.faults.fault import fault
 from tests.faults.http_server import (
     ASK,
@@ -64,7 +66,7 @@ def gets(peer: Peer) -> list[str | None]:
 async def test_a_stream_that_keeps_ending_is_reopened_more_slowly_and_then_given_up_with_a_warning(
     end: Answer, base: float, pauses: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with connected(mcp(get=end)) as (client, peer):
+    async with connected(mcp(get=end), sleep=pauses) as (client, peer):
         await given_up(caplog)
         assert pauses == [min(round(base * 1.5**count, 3), 30.0) for count in range(1, 10)]
         assert 10 <= len(gets(peer)) <= 11  # where the first met the end of a kept connection
@@ -84,7 +86,7 @@ async def test_a_stream_that_keeps_exceeding_the_limit_is_given_up_even_if_it_ha
 ) -> None:
     """What came before will be replayed, with the same end."""
     script = mcp(get=streams(event(LOG), b"data: " + b"x" * 2000))
-    async with connected(script, limits=Limits(max_message=1000)) as (client, _):
+    async with connected(script, limits=Limits(max_message=1000), sleep=pauses) as (client, _):
         await given_up(caplog)
         assert pauses == [min(round(1.5**count, 3), 30.0) for count in range(1, 10)]
         await tides(client)
@@ -97,7 +99,9 @@ async def test_a_stream_that_ends_in_order_now_and_then_is_opened_again_from_whe
     logs = Log[object]()
     ends = [streams(event(LOG, id=f"e-{count}")) for count in range(30)]
 
-    async with connected(mcp(get=in_turn(*ends, streams(event(LOG), stay=True))), on_log=noting(logs)) as (
+    async with connected(
+        mcp(get=in_turn(*ends, streams(event(LOG), stay=True))), on_log=noting(logs), sleep=pauses
+    ) as (
         client,
         peer,
     ):
@@ -120,7 +124,7 @@ async def test_a_request_after_some_failures_of_the_servers_stream_is_answered(
         await wire.reply(202)
 
     script = mcp(get=in_turn(*[sends(b"")] * failures, streams(event(ASK), stay=True)), answer=answer)
-    async with connected(script, sampling=MODEL):
+    async with connected(script, sampling=MODEL, sleep=pauses):
         await answers.reaches(lambda answers: answers == ["q-1"])
 
 
@@ -138,7 +142,7 @@ async def test_a_stream_that_was_given_up_is_opened_again_with_the_next_call(
         answers.append(heard.rpc["id"])
         await wire.reply(202)
 
-    async with connected(mcp(get=get, answer=answer), sampling=MODEL) as (client, _):
+    async with connected(mcp(get=get, answer=answer), sampling=MODEL, sleep=pauses) as (client, _):
         await given_up(caplog)
         down = False
         await tides(client)
@@ -169,7 +173,7 @@ NO_STREAM = {
 @pytest.mark.parametrize("get", NO_STREAM.values(), ids=NO_STREAM)
 @fault("E10", "E14", "E25")
 async def test_no_fault_of_the_servers_stream_fails_or_delays_a_call(get: Answer, pauses: list[float]) -> None:
-    async with connected(mcp(get=get)) as (client, peer):
+    async with connected(mcp(get=get), sleep=pauses) as (client, peer):
         for _ in range(3):
             await tides(client)
         await peer.hears("GET", 1)
@@ -181,10 +185,10 @@ async def test_no_fault_of_the_servers_stream_fails_or_delays_a_call(get: Answer
 @pytest.mark.parametrize(
     "beginning", [b"", b"HTTP/1.1 200 O", head(200, EVENTS)], ids=["nothing", "half a head", "a head"]
 )
+@pytest.mark.adjustable_clock
 @fault("E14", "E15")
-async def test_calls_do_not_wait_for_a_silent_stream(beginning: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_calls_do_not_wait_for_a_silent_stream(beginning: bytes) -> None:
     """A proxy may keep the head of a stream back until there is an event. It is heard then."""
-    monkeypatch.setattr("mcp_host.transports._http.channel.STREAM_WAIT", 0.05)
     logs = Log[object]()
     called = anyio.Event()
 
@@ -195,6 +199,7 @@ async def test_calls_do_not_wait_for_a_silent_stream(beginning: bytes, monkeypat
         await wire.hung_up()
 
     async with connected(mcp(get=get), on_log=noting(logs)) as (client, _):
+        advance(STREAM_WAIT)
         await tides(client)
         called.set()
         await logs.reaches(lambda logs: len(logs) == 1)
@@ -204,11 +209,8 @@ async def test_calls_do_not_wait_for_a_silent_stream(beginning: bytes, monkeypat
 
 
 @fault("E26")
-async def test_many_calls_on_streams_share_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_calls_on_streams_share_one_connection() -> None:
     """Each stream goes on for a moment after the reply."""
-    monkeypatch.setattr(
-        "mcp_host.transports._http.response.DRAIN_TIME", 60.0
-    )  # as long as that moment takes on a busy machine
     told: list[anyio.Event] = []
 
     async def answer(wire: Wire, heard: Heard) -> None:
@@ -218,7 +220,8 @@ async def test_many_calls_on_streams_share_one_connection(monkeypatch: pytest.Mo
         await mine.wait()
         await wire.say(chunked(b": and goodbye\n\n").partition(b"\r\n\r\n")[2] + b"0\r\n\r\n")
 
-    async with connected(mcp(call=answer), max_connections=1) as (client, peer):
+    drain_time = 60.0  # as long as that moment takes on a busy machine
+    async with connected(mcp(call=answer), max_connections=1, drain_time=drain_time) as (client, peer):
         for _ in range(100):
             told.append(anyio.Event())
             await tides(client)

@@ -60,7 +60,7 @@ def cursors(peer: Peer) -> list[str]:
 @fault("E04")
 async def test_an_event_without_data_only_moves_the_cursor(data: bytes, pauses: list[float]) -> None:
     script = mcp(call=streams(b"id: e-0\n" + data + b"\n"), get=resumed(streams(event(FOUND))))
-    async with connected(script) as (client, peer):
+    async with connected(script, sleep=pauses) as (client, peer):
         await tides(client)
         assert client.counters == {}
 
@@ -100,7 +100,7 @@ async def test_a_reply_whose_stream_is_cut_is_fetched_from_where_it_was_cut(
 @fault("E05")
 async def test_a_reply_is_fetched_through_a_restart_of_the_server(pauses: list[float]) -> None:
     gets = resumed(drop, reset, says(b"", 503), says(b"", 429), sends(b"HTTP/1.1 20"), streams(event(FOUND)))
-    async with connected(mcp(call=streams(PRIMED), get=gets)) as (client, peer):
+    async with connected(mcp(call=streams(PRIMED), get=gets), sleep=pauses) as (client, peer):
         await tides(client)
 
     assert subjects(peer).count("call") == 1
@@ -114,7 +114,10 @@ async def test_a_reply_is_fetched_through_a_restart_of_the_server(pauses: list[f
 @fault("E06")
 async def test_a_refused_resumption_fails_only_its_call(status: int, pauses: list[float]) -> None:
     answer = says(b"", status)
-    async with connected(mcp(call=in_turn(streams(PRIMED), says()), get=resumed(answer))) as (client, peer):
+    async with connected(mcp(call=in_turn(streams(PRIMED), says()), get=resumed(answer)), sleep=pauses) as (
+        client,
+        peer,
+    ):
         error = await failing(client)
         await tides(client)
 
@@ -135,7 +138,8 @@ async def test_a_resumption_that_loses_the_session_fails_its_call_and_the_next_c
             initialize=in_turn(welcome("s-1"), welcome("s-2")),
             call=in_turn(streams(PRIMED), says()),
             get=resumed(says(b"", status)),
-        )
+        ),
+        sleep=pauses,
     ) as (client, peer):
         error = await failing(client)
         await tides(client)
@@ -152,7 +156,7 @@ async def test_a_resumption_that_loses_the_session_fails_its_call_and_the_next_c
 async def test_a_stream_that_cannot_be_resumed_is_given_up_after_some_attempts(
     answer: Answer, pauses: list[float]
 ) -> None:
-    async with connected(mcp(call=in_turn(streams(PRIMED), says()), get=resumed(answer))) as (client, _):
+    async with connected(mcp(call=in_turn(streams(PRIMED), says()), get=resumed(answer)), sleep=pauses) as (client, _):
         error = await failing(client)
         await tides(client)
 
@@ -169,7 +173,7 @@ async def test_the_first_of_two_replies_is_used(pauses: list[float]) -> None:
     low = FOUND.replace(b"high", b"low")
     get = resumed(streams(event(LOG, id="e-1"), event(FOUND, id="e-2"), event(low)))
     script = mcp(call=in_turn(streams(PRIMED, event(LOG, id="e-1")), streams(event(low) + event(DONE))), get=get)
-    async with connected(script) as (client, _):
+    async with connected(script, sleep=pauses) as (client, _):
         await tides(client)
         await tides(client)
         assert client.counters == {"answers to nothing": 1}
@@ -204,7 +208,10 @@ async def test_a_replayed_request_of_the_server_is_answered_once(answered: bool,
         answers.append(heard)
 
     sampling = Sampling(with_tools=model, approve=always)
-    async with connected(mcp(call=call, get=resumed(get), answer=answer), sampling=sampling) as (client, _):
+    async with connected(mcp(call=call, get=resumed(get), answer=answer), sampling=sampling, sleep=pauses) as (
+        client,
+        _,
+    ):
         await tides(client)
         assert client.counters == {"repeated requests": 1}
 
@@ -218,7 +225,7 @@ async def test_a_replayed_request_of_the_server_is_answered_once(answered: bool,
 async def test_a_retry_of_0_is_raised_to_our_minimum(pauses: list[float]) -> None:
     gets = [streams(b"retry: 0\n")] * 20
     script = mcp(call=streams(b"retry: 0\n", PRIMED), get=resumed(*gets, streams(event(FOUND))))
-    async with connected(script) as (client, _):
+    async with connected(script, sleep=pauses) as (client, _):
         await tides(client)
 
     assert pauses[0] == 0.1
@@ -229,23 +236,26 @@ async def test_a_retry_of_0_is_raised_to_our_minimum(pauses: list[float]) -> Non
 @fault("E08")
 async def test_a_message_resets_the_backoff(pauses: list[float]) -> None:
     gets = [streams(event(LOG, id="e-1"))] * 6
-    async with connected(mcp(call=streams(PRIMED), get=resumed(*gets, streams(event(FOUND))))) as (client, _):
+    async with connected(mcp(call=streams(PRIMED), get=resumed(*gets, streams(event(FOUND)))), sleep=pauses) as (
+        client,
+        _,
+    ):
         await tides(client)
 
     assert pauses == [1.0] * 7
 
 
 @fault("E09")
-async def test_many_polls_do_not_grow_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_polls_do_not_grow_the_stack() -> None:
     depths: list[int] = []
 
     async def sleep(seconds: float) -> None:
         depths.append(depth())
         await checkpoint()
 
-    monkeypatch.setattr("mcp_host.transports._http.session.sleep", sleep)
     gets = [streams(), streams(event(LOG, id="e-1")), says(b"", 503)] * 10
-    async with connected(mcp(call=streams(PRIMED), get=resumed(*gets, streams(event(FOUND))))) as (client, _):
+    script = mcp(call=streams(PRIMED), get=resumed(*gets, streams(event(FOUND))))
+    async with connected(script, sleep=sleep) as (client, _):
         await tides(client)
 
     assert len(depths) == 31
@@ -284,7 +294,7 @@ async def test_a_retry_value_is_read_only_as_its_standard_defines_it(
     retry: bytes, pause: float, pauses: list[float]
 ) -> None:
     script = mcp(call=streams(b"retry: " + retry + b"\n", PRIMED), get=resumed(streams(event(FOUND))))
-    async with connected(script) as (client, _):
+    async with connected(script, sleep=pauses) as (client, _):
         await tides(client)
 
     assert pauses == [pause]
@@ -328,7 +338,7 @@ async def test_an_event_id_that_is_no_valid_header_is_skipped_for_the_previous_o
     id: bytes, cursor: str, pauses: list[float]
 ) -> None:
     script = mcp(call=streams(PRIMED, b"id: " + id + b"\ndata:\n\n"), get=resumed(streams(event(FOUND))))
-    async with connected(script) as (client, peer):
+    async with connected(script, sleep=pauses) as (client, peer):
         await tides(client)
 
     assert cursors(peer) == [cursor]

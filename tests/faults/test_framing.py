@@ -9,7 +9,6 @@ from anyio import CancelScope, create_task_group, fail_after
 
 from mcp_host.errors import ConnectTimeout, MessageTooLarge, ProtocolError
 from mcp_host.limits import Limits
-from mcp_host.transports._process import posix
 from mcp_host.types import LoggingMessageNotificationParams, ProgressNotificationParams
 from tests.clock import advance
 from tests.faults.fault import fault
@@ -78,20 +77,14 @@ async def test_blank_lines_are_ignored() -> None:
 # Bytes and lines
 
 
-@pytest.fixture
-def read_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(posix, "READ_SIZE", request.param)
-    return int(request.param)
-
-
 ODD = "a\u2028b\u2029c\x85d\u00e9\U0001f600\x0b\x0c\x1c"
 
 
-@pytest.mark.parametrize("read_at_once", [1, 2, 3, 5, 7, 64], indirect=True)
+@pytest.mark.parametrize("read_size", [1, 2, 3, 5, 7, 64])
 @fault("F02", "F13")
-async def test_a_message_may_come_in_chunks_that_split_characters(read_at_once: int) -> None:
+async def test_a_message_may_come_in_chunks_that_split_characters(read_size: int) -> None:
     raw = json.dumps({"content": [{"type": "text", "text": ODD * 5}]}, ensure_ascii=False)
-    async with connected() as client:
+    async with connected(read_size=read_size) as client:
         result = await hear(client, b'{"jsonrpc":"2.0","id":@id,"result":', raw.encode(), b"}\n")
 
     assert result.text == ODD * 5
@@ -144,12 +137,12 @@ async def test_lines_may_end_as_on_windows() -> None:
     assert client.counters == {}
 
 
-@pytest.mark.parametrize("read_at_once", [1, 2, 65536], indirect=True)
+@pytest.mark.parametrize("read_size", [1, 2, 65536])
 @fault("F11")
-async def test_a_byte_order_mark_before_the_first_message_is_ignored(read_at_once: int) -> None:
+async def test_a_byte_order_mark_before_the_first_message_is_ignored(read_size: int) -> None:
     body = 'os.write(1, b"\\xef\\xbb\\xbf"); shake_hands(); reply(read(), text("ok"))'
 
-    async with client_of(body, hands=False) as client:
+    async with client_of(body, hands=False, read_size=read_size) as client:
         assert await says(client) == "ok"
 
     assert client.counters == {}
@@ -241,12 +234,12 @@ async def test_messages_of_8_mib_are_sent_and_received() -> None:
         assert await says(client, t=large) == large
 
 
-@pytest.mark.parametrize("read_at_once", [4096], indirect=True)
+@pytest.mark.parametrize("read_size", [4096])
 @fault("F05")
-async def test_a_long_line_takes_linear_time(read_at_once: int) -> None:
+async def test_a_long_line_takes_linear_time(read_size: int) -> None:
     """Scanning the whole line again for each of the 4096 chunks would take more than ten seconds."""
     size = 16 * 1024 * 1024
-    async with client_of(f'reply(read(), text("x" * {size})); read()') as client:
+    async with client_of(f'reply(read(), text("x" * {size})); read()', read_size=read_size) as client:
         with busy() as seconds:
             assert len(await says(client)) == size
 
@@ -272,11 +265,11 @@ async def test_an_endless_line_fails_the_waiting_call_and_is_not_kept() -> None:
     assert most() < 4_000_000  # of 16 million; up to 1 MiB is read at once, and may be in memory twice
 
 
-@pytest.mark.parametrize("read_at_once", [1000, 65536], indirect=True)
+@pytest.mark.parametrize("read_size", [1000, 65536])
 @pytest.mark.parametrize("pieces", [1, 2, 100])
 @pytest.mark.parametrize("beyond", [0, 1])
 @fault("F07")
-async def test_the_limit_applies_to_the_line_and_not_to_its_chunks(read_at_once: int, pieces: int, beyond: int) -> None:
+async def test_the_limit_applies_to_the_line_and_not_to_its_chunks(read_size: int, pieces: int, beyond: int) -> None:
     body = f"""
     r = read()
     line = json.dumps({{"jsonrpc": "2.0", "id": r["id"], "result": text("@")}})
@@ -286,7 +279,7 @@ async def test_the_limit_applies_to_the_line_and_not_to_its_chunks(read_at_once:
     raw("\\n")
     reply(read(), text("ok"))
     """
-    async with client_of(body, limits=Limits(max_message=50_000, close_timeout=1)) as client:
+    async with client_of(body, limits=Limits(max_message=50_000, close_timeout=1), read_size=read_size) as client:
         if beyond:
             with pytest.raises(MessageTooLarge, match=r"of more than 50,000 bytes \(Limits\.max_message\)"):
                 await says(client)

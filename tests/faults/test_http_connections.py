@@ -16,7 +16,7 @@ from anyio.abc import SocketAttribute
 from mcp_host import Client, StreamableHttp
 from mcp_host.errors import ConnectFailed, ConnectionClosed, ConnectTimeout, RequestTimeout
 from mcp_host.limits import Limits
-from tests.clock import advance
+from tests.clock import Pauses, advance
 from tests.faults.fault import fault
 from tests.faults.http_server import (
     DONE,
@@ -39,7 +39,7 @@ from tests.faults.http_server import (
 )
 from tests.faults.measure import share_of_cpu
 from tests.transports.http_contract import libraries
-from tests.transports.http_peers import CHUNKED, EVENTS, JSON, LENGTH, Heard, Peer, Wire, event, head, serving
+from tests.transports.http_peers import CHUNKED, EVENTS, JSON, LENGTH, Heard, Peer, Wire, event, head, serving, timed
 from tests.transports.legacy_peers import hang, hang_for, in_turn
 
 # Servers that are not there
@@ -151,12 +151,11 @@ async def test_calls_beside_one_whose_connection_breaks_go_on() -> None:
         broken.set()
 
 
-@pytest.mark.usefixtures("no_pauses_between_sends")
 @fault("H23")
 async def test_a_server_that_is_away_for_a_while_fails_the_calls_meanwhile_and_no_others() -> None:
     async with serving(mcp()) as first:
         port = int(first.url.removesuffix("/mcp").rpartition(":")[2])
-        client = Client(StreamableHttp(first.url), era="legacy")
+        client = Client(timed(first.url, sleep_unsent=Pauses()), era="legacy")
         await client.connect()
         await tides(client)
     errors = [await failing(client) for _ in range(3)]

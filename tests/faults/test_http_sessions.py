@@ -13,6 +13,7 @@ from mcp_host import Client, Sampling, StreamableHttp, always
 from mcp_host.errors import ConnectFailed, HttpStatusError, ProtocolError, SessionLost
 from mcp_host.limits import Limits
 from tests.client.support import say_paris
+from tests.clock import Pauses
 from tests.faults.fault import fault
 from tests.faults.http_server import (
     ASK,
@@ -282,12 +283,12 @@ async def test_a_server_that_fails_the_initialized_notification_may_still_answer
     assert "did not take notifications/initialized" in warning
 
 
-@pytest.mark.usefixtures("no_pauses_between_sends")
 @pytest.mark.parametrize("badly", TAKEN_BADLY.values(), ids=TAKEN_BADLY)
 @fault("H35")
 async def test_an_answer_that_cannot_be_delivered_is_counted_and_ends_nothing(badly: Answer) -> None:
     pinged = streams(event(b'{"jsonrpc":"2.0","id":"p","method":"ping"}'), event(DONE))
-    async with connected(mcp(call=in_turn(pinged, says()), answer=badly)) as (client, _):
+    script = mcp(call=in_turn(pinged, says()), answer=badly)
+    async with connected(script, sleep_unsent=Pauses(), retry_delays=(0.0, 0.0, 0.0)) as (client, _):
         await tides(client)
         with anyio.fail_after(SOON):
             while not client.counters:

@@ -14,7 +14,6 @@ from anyio import CancelScope, Event, create_task_group, current_time, fail_afte
 from mcp_host import Client, Stdio
 from mcp_host.errors import ConnectFailed, ConnectionClosed, ConnectTimeout, NoCommonVersion, ProtocolError, ServerError
 from mcp_host.limits import Limits
-from mcp_host.transports import stdio
 from mcp_host.types import LoggingMessageNotificationParams
 from tests.clock import advance
 from tests.faults.fault import children, fault
@@ -308,10 +307,7 @@ async def test_a_server_that_closes_its_stdout_ends_the_connection_and_is_ended(
 
 
 @fault("P10")
-async def test_a_server_that_closes_its_stdin_fails_later_requests_and_may_still_answer_earlier_ones(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(stdio, "EXIT_GRACE", 0.05)
+async def test_a_server_that_closes_its_stdin_fails_later_requests_and_may_still_answer_earlier_ones() -> None:
     body = """
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     request = read()
@@ -331,7 +327,7 @@ async def test_a_server_that_closes_its_stdin_fails_later_requests_and_may_still
     async def call() -> None:
         assert await says(client) == "ok"
 
-    async with client_of(body, on_log=on_log, roots=[]) as client, create_task_group() as tasks:
+    async with client_of(body, on_log=on_log, roots=[], exit_grace=0.05) as client, create_task_group() as tasks:
         tasks.start_soon(call)
         await closed.wait()
         with pytest.raises(ConnectionClosed, match="has closed its end of the connection") as request:

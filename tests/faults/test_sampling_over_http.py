@@ -6,7 +6,6 @@ import pytest
 from anyio import Event, sleep_forever, wait_all_tasks_blocked
 
 from mcp_host import SamplingRequest
-from mcp_host.session import sender
 from mcp_host.types import CreateMessageResult
 from tests.faults.asking import PARIS, Model, sampling
 from tests.faults.fault import fault
@@ -142,15 +141,10 @@ async def test_a_handler_continues_after_the_stream_of_its_request_is_cut() -> N
 
 
 @fault("S23")
-async def test_an_answer_lost_on_its_way_is_sent_again_without_asking_the_model_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(sender, "RETRY_DELAYS", (0.0, 0.0, 0.0))
+async def test_an_answer_lost_on_its_way_is_sent_again_without_asking_the_model_again() -> None:
     model, answers = Model(), Answers(in_turn(says(b"", 500), drop, reset, accept))
-    async with connected(mcp(call=asking(answers, event(ASK), count=4), answer=answers), sampling=sampling(model)) as (
-        client,
-        _,
-    ):
+    script = mcp(call=asking(answers, event(ASK), count=4), answer=answers)
+    async with connected(script, sampling=sampling(model), retry_delays=(0.0, 0.0, 0.0)) as (client, _):
         await tides(client)
 
     assert answers == [ANSWERED] * 4
@@ -158,16 +152,14 @@ async def test_an_answer_lost_on_its_way_is_sent_again_without_asking_the_model_
 
 
 @fault("S23")
-async def test_a_timeout_error_lost_on_its_way_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sender, "RETRY_DELAYS", (0.0,))
-
+async def test_a_timeout_error_lost_on_its_way_is_sent_again() -> None:
     async def never(request: SamplingRequest) -> CreateMessageResult:
         await sleep_forever()
         raise AssertionError
 
     answers = Answers(in_turn(says(b"", 500), accept))
     script = mcp(call=asking(answers, event(ASK), count=2), answer=answers)
-    async with connected(script, sampling=sampling(never, seconds=0.1)) as (client, _):
+    async with connected(script, sampling=sampling(never, seconds=0.1), retry_delays=(0.0,)) as (client, _):
         await tides(client)
 
     error = {"code": -32011, "message": "this client's limit for one answer is 0.1 seconds"}
@@ -179,12 +171,11 @@ async def test_a_timeout_error_lost_on_its_way_is_sent_again(monkeypatch: pytest
 )
 @fault("S23")
 async def test_an_answer_that_the_server_never_reads_is_dropped_and_the_session_continues(
-    taking: Answer, tries: int, monkeypatch: pytest.MonkeyPatch
+    taking: Answer, tries: int
 ) -> None:
-    monkeypatch.setattr(sender, "RETRY_DELAYS", (0.0, 0.0))
     answers = Answers(taking)
     script = mcp(call=in_turn(asking(answers, event(ASK), count=tries), says()), answer=answers)
-    async with connected(script, sampling=sampling(Model())) as (client, _):
+    async with connected(script, sampling=sampling(Model()), retry_delays=(0.0, 0.0)) as (client, _):
         for _ in range(2):
             await tides(client)
         await wait_all_tasks_blocked()

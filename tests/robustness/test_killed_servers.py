@@ -9,8 +9,10 @@ import pytest
 from anyio import fail_after
 
 from mcp_host.errors import ConnectFailed, ConnectionClosed
+from tests.clock import Pauses
 from tests.faults.fault import leaving_nothing
 from tests.robustness.dialogue import Dialogue, Fate, http_at, lean_http, lean_stdio, points
+from tests.transports.http_peers import timed
 
 BOUND = 8.0  # seconds for a dialogue and its end, on a machine with better things to do; most take 0.1
 
@@ -74,14 +76,13 @@ async def test_these_are_all_the_points_of_a_dialogue(over: str, era: str, morta
                     await Dialogue(http_at(port)).works()
 
 
-@pytest.mark.usefixtures("no_pauses_between_sends")
 @pytest.mark.parametrize(("era", "at", "nth", "end"), moments(PIECES, ["kill"], 5))
 async def test_an_http_server_that_dies_at_any_point_is_an_error_and_the_client_works_with_the_next(
     era: str, at: str, nth: int, end: str, mortal: Path
 ) -> None:
     async with leaving_nothing():
         async with lean_http(era, Fate(end, at, nth, mortal)) as port:
-            dialogue = Dialogue(http_at(port))
+            dialogue = Dialogue(timed(http_at(port).url, sleep_unsent=Pauses()))
             with fail_after(BOUND), pytest.raises(ConnectionClosed) as caught:
                 await dialogue.run()
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import dedent
 
-from mcp_host import Stdio
+from mcp_host import Limits, Stdio
+from mcp_host.transports._process.posix import ReadEnd
+from mcp_host.transports.stdio import EXIT_GRACE, OUTPUT_GRACE, StdioChannel
 
 PREAMBLE = """
 import json, os, signal, subprocess, sys, time
@@ -39,6 +44,24 @@ def shake_hands():
 def text(value):
     return {"content": [{"type": "text", "text": value}]}
 """
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TimedStdio(Stdio):
+    """Whose channels wait so many seconds, and read so many bytes at once."""
+
+    output_grace: float = field(default=OUTPUT_GRACE, kw_only=True)
+    exit_grace: float = field(default=EXIT_GRACE, kw_only=True)
+    read_size: int | None = field(default=None, kw_only=True)
+
+    @asynccontextmanager
+    async def open(self, limits: Limits) -> AsyncIterator[StdioChannel]:
+        async with self._open(limits, output_grace=self.output_grace, exit_grace=self.exit_grace) as channel:
+            if self.read_size is not None:
+                stdout = channel._child.stdout
+                assert isinstance(stdout, ReadEnd)
+                stdout.read_size = self.read_size
+            yield channel
 
 
 def python(body: str, *, hands: bool = True) -> list[str]:

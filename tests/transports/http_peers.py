@@ -7,8 +7,15 @@ import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -23,6 +30,7 @@ from mcp_host.errors import McpError
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Failure, Incoming, Notification, Request, Success
 from mcp_host.transports._http.channel import HttpChannel
+from mcp_host.transports._http.session import Timing
 from mcp_host.transports.http import StreamableHttp
 
 VERSION = {"MCP-Protocol-Version": "2025-11-25"}
@@ -277,8 +285,24 @@ async def opened(url: str, **options: Any) -> AsyncIterator[HttpChannel]:
     """An open channel, which nothing can keep longer than ten seconds."""
     limits = options.pop("limits", Limits())
     with anyio.fail_after(10):
-        async with StreamableHttp(url, **options).open(limits) as channel:
+        async with timed(url, **options).open(limits) as channel:
             yield channel
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class TimedHttp(StreamableHttp):
+    """Whose channels wait as *timing* says."""
+
+    timing: Timing = field(kw_only=True)
+
+    def open(self, limits: Limits) -> AbstractAsyncContextManager[HttpChannel]:
+        return self._open(limits, self.timing)
+
+
+def timed(url: str, **options: Any) -> StreamableHttp:
+    """Streamable HTTP with *options*, of which some may be those of `Timing`."""
+    timing = {each.name: options.pop(each.name) for each in fields(Timing) if each.name in options}
+    return TimedHttp(url, timing=Timing(**timing), **options) if timing else StreamableHttp(url, **options)
 
 
 @asynccontextmanager

@@ -18,9 +18,10 @@ from mcp_host import StreamableHttp
 from mcp_host.errors import McpError, Unauthorized
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Notification, Request
-from mcp_host.transports._http import response
 from mcp_host.transports._http.response import ERROR_SIZE
+from mcp_host.transports._http.session import Timing
 from mcp_host.transports.base import Channel
+from tests.clock import Pauses
 from tests.transports.http_peers import INITIALIZE, VERSION, RecordedHandle, Wire, event, head, serving
 from tests.transports.legacy_peers import legacy, stream
 
@@ -47,7 +48,7 @@ def answering(*taken: str, refuses: int = 401) -> Callable[[Wire], Any]:
 @asynccontextmanager
 async def opened(transport: StreamableHttp) -> AsyncIterator[Channel]:
     with anyio.fail_after(10):
-        async with transport.open(Limits()) as channel:
+        async with transport._open(Limits(), Timing(sleep=Pauses())) as channel:
             yield channel
 
 
@@ -249,7 +250,7 @@ async def test_an_auth_that_fails_while_a_client_closes_is_not_its_error(
 @kinds
 @ways
 async def test_the_clocks_of_a_call_stop_while_an_auth_works_to_resume_its_stream(
-    way: Way, kind: type[Sequel], asks: bool, pauses: list[float]
+    way: Way, kind: type[Sequel], asks: bool
 ) -> None:
     auth = kind("only")
 
@@ -336,15 +337,12 @@ class FailingAtOnce(ReadyAndFailing):
 
 @pytest.mark.parametrize("auth", [Failing(), ReadyAndFailing(), FailingAtOnce()])
 @ways
-async def test_a_refusal_is_closed_if_the_auth_fails(
-    way: Way, auth: httpx.Auth, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(response, "ERROR_TIME", 0.05)  # its body does not come
+async def test_a_refusal_is_closed_if_the_auth_fails(way: Way, auth: httpx.Auth) -> None:
     closed = anyio.Event()
 
     async def refuse(wire: Wire) -> None:
         await wire.hear()
-        await wire.say(head(401, {"content-length": "1000"}))
+        await wire.say(head(401, {"content-length": str(ERROR_SIZE + 1)}) + bytes(ERROR_SIZE))  # its end does not come
         await wire.hung_up()
         closed.set()
 

@@ -12,8 +12,6 @@ import httpx
 import pytest
 
 from mcp_host.errors import ConnectFailed, ConnectionClosed, McpError
-from mcp_host.limits import Limits
-from mcp_host.transports.http import StreamableHttp
 from tests.transports.http_contract import by_httpx, libraries  # noqa: F401  # an autouse fixture
 from tests.transports.http_peers import (
     CALL,
@@ -133,20 +131,15 @@ async def test_a_stream_that_breaks_after_the_response_raises_nothing() -> None:
         await anyio.wait_all_tasks_blocked()
 
 
-async def test_a_stream_under_way_is_closed_with_the_channel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "mcp_host.transports._http.response.DRAIN_TIME", 60.0
-    )  # what is left of it is not read to its end
-
+async def test_a_stream_under_way_is_closed_with_the_channel() -> None:
     async def script(wire: Wire) -> None:
         await wire.hear()
         await wire.events(event(DONE_JSON))
         await wire.hung_up()
 
     async with serving(script) as peer:
-        with anyio.fail_after(5):
-            async with StreamableHttp(peer.url).open(Limits()) as channel:
-                assert await ask(channel) == [DONE]
+        async with opened(peer.url, drain_time=60.0) as channel:  # its rest is not read to the end
+            assert await ask(channel) == [DONE]
         gc.collect()
 
 

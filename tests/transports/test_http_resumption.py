@@ -87,7 +87,7 @@ async def test_a_response_whose_stream_is_cut_is_fetched_from_where_it_was_cut(p
     )
     script = legacy(post=stream(b"retry: 500\n", event(b"", id="e-1")), get=get)
 
-    async with serving(script) as peer, listening(peer) as channel:
+    async with serving(script) as peer, listening(peer, sleep=pauses) as channel:
         await shake_hands(channel)
         assert await ask(channel) == [NOTE, DONE]
 
@@ -106,7 +106,10 @@ async def test_a_reset_is_a_cut_like_any_other(cut: str, pauses: list[float]) ->
         await wire.say(b"%x\r\n%s\r\n" % (len(event(NOTE_JSON, id="e")), event(NOTE_JSON, id="e")))
         await (wire.end() if cut == "end" else wire.reset())
 
-    async with serving(legacy(post=post, get=stream(event(DONE_JSON)))) as peer, opened(peer.url) as channel:
+    async with (
+        serving(legacy(post=post, get=stream(event(DONE_JSON)))) as peer,
+        opened(peer.url, sleep=pauses) as channel,
+    ):
         await shake_hands(channel)
         received = await ask(channel)
 
@@ -121,7 +124,7 @@ async def test_callbacks_are_awaited_on_a_resumed_stream_and_their_errors_come_o
     handle = RecordedHandle(on_progress=fail)
     script = legacy(post=stream(event(b"", id="e")), get=stream(event(NOTE_JSON), event(DONE_JSON)))
 
-    async with serving(script) as peer, opened(peer.url) as channel:
+    async with serving(script) as peer, opened(peer.url, sleep=pauses) as channel:
         await shake_hands(channel)
         with pytest.raises(ZeroDivisionError):
             await channel.request(CALL, VERSION, handle)
@@ -134,7 +137,10 @@ async def test_resuming_outlives_a_restart_of_the_server(pauses: list[float]) ->
         *[lambda w, h: w.reply(503)] * 3, lambda w, h: w.reply(429), lambda w, h: w.reset(), stream(event(DONE_JSON))
     )
 
-    async with serving(legacy(post=stream(event(b"", id="e")), get=get)) as peer, opened(peer.url) as channel:
+    async with (
+        serving(legacy(post=stream(event(b"", id="e")), get=get)) as peer,
+        opened(peer.url, sleep=pauses) as channel,
+    ):
         await shake_hands(channel)
         assert await ask(channel) == [DONE]
 
@@ -144,7 +150,7 @@ async def test_resuming_outlives_a_restart_of_the_server(pauses: list[float]) ->
 async def test_resuming_ends_after_consecutive_failures(pauses: list[float]) -> None:
     script = legacy(post=stream(event(b"", id="e")), get=lambda w, h: w.reply(503))
 
-    async with serving(script) as peer, opened(peer.url) as channel:
+    async with serving(script) as peer, opened(peer.url, sleep=pauses) as channel:
         await shake_hands(channel)
         with pytest.raises(ConnectionClosed, match="the response's stream broke off and stayed away") as caught:
             await ask(channel)
@@ -157,7 +163,10 @@ async def test_a_server_that_is_polled_in_silence_answers_in_the_end(pauses: lis
     """What SEP-1699 allows: a tool that runs for long, and a stream that ends whenever the server likes."""
     get = in_turn(*[stream()] * 50, stream(event(DONE_JSON)))
 
-    async with serving(legacy(post=stream(event(b"", id="e")), get=get)) as peer, opened(peer.url) as channel:
+    async with (
+        serving(legacy(post=stream(event(b"", id="e")), get=get)) as peer,
+        opened(peer.url, sleep=pauses) as channel,
+    ):
         await shake_hands(channel)
         assert await ask(channel) == [DONE]
 
@@ -165,16 +174,13 @@ async def test_a_server_that_is_polled_in_silence_answers_in_the_end(pauses: lis
     assert max(pauses) == 5.0
 
 
-async def test_polling_without_events_ends_after_some_attempts(
-    pauses: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        "mcp_host.transports._http.session.resume_backoff",
-        lambda: Backoff(flat_failures=3, max_delay=5.0, max_failures=10),
-    )
+async def test_polling_without_events_ends_after_some_attempts(pauses: list[float]) -> None:
+    def backoff() -> Backoff:
+        return Backoff(flat_failures=3, max_delay=5.0, max_failures=10)
+
     script = legacy(post=stream(b"retry: 0\n", event(b"", id="e")), get=stream())
 
-    async with serving(script) as peer, opened(peer.url) as channel:
+    async with serving(script) as peer, opened(peer.url, sleep=pauses, resume_backoff=backoff) as channel:
         await shake_hands(channel)
         with pytest.raises(ConnectionClosed, match="stayed away"):
             await ask(channel)
@@ -194,7 +200,10 @@ async def test_polling_without_events_ends_after_some_attempts(
 async def test_a_server_that_cannot_resume_fails_the_request_at_once(
     answer: Answer, complaint: str, pauses: list[float]
 ) -> None:
-    async with serving(legacy(post=stream(event(b"", id="e")), get=answer)) as peer, opened(peer.url) as channel:
+    async with (
+        serving(legacy(post=stream(event(b"", id="e")), get=answer)) as peer,
+        opened(peer.url, sleep=pauses) as channel,
+    ):
         await shake_hands(channel)
         with pytest.raises(ConnectionClosed, match=complaint) as caught:
             await ask(channel)
@@ -207,7 +216,7 @@ async def test_a_server_that_cannot_resume_fails_the_request_at_once(
 async def test_a_session_lost_during_resumption_may_have_run_the_request(pauses: list[float]) -> None:
     script = legacy(post=stream(event(b"", id="e")), get=lambda w, h: w.reply(404))
 
-    async with serving(script) as peer, opened(peer.url) as channel:
+    async with serving(script) as peer, opened(peer.url, sleep=pauses) as channel:
         await shake_hands(channel)
         with pytest.raises(SessionLost) as caught:
             await ask(channel)
@@ -218,7 +227,7 @@ async def test_a_session_lost_during_resumption_may_have_run_the_request(pauses:
 async def test_without_a_session_id_a_404_only_means_that_the_rest_cannot_be_had(pauses: list[float]) -> None:
     script = legacy(ids=iter([None]), post=stream(event(b"", id="e")), get=lambda w, h: w.reply(404))
 
-    async with serving(script) as peer, opened(peer.url) as channel:
+    async with serving(script) as peer, opened(peer.url, sleep=pauses) as channel:
         await shake_hands(channel)
         with pytest.raises(ConnectionClosed, match="cannot be resumed: HTTP 404 Not Found") as caught:
             await ask(channel)
@@ -230,7 +239,7 @@ async def test_without_a_session_id_a_404_only_means_that_the_rest_cannot_be_had
 async def test_a_resumed_message_past_the_limit_fails_the_request(pauses: list[float]) -> None:
     script = legacy(post=stream(event(b"", id="e")), get=stream(b"data: " + b"x" * 2000))
 
-    async with serving(script) as peer, opened(peer.url, limits=Limits(max_message=1000)) as channel:
+    async with serving(script) as peer, opened(peer.url, limits=Limits(max_message=1000), sleep=pauses) as channel:
         await shake_hands(channel)
         with pytest.raises(MessageTooLarge):
             await ask(channel)

@@ -12,6 +12,7 @@ from anyio.lowlevel import checkpoint
 
 from mcp_host.errors import HttpStatusError, McpError, ProtocolError
 from mcp_host.limits import Limits
+from mcp_host.protocol.backoff import Backoff
 from mcp_host.protocol.jsonrpc import Incoming, Request, Success
 from tests.transports.http_peers import (
     DONE,
@@ -176,7 +177,7 @@ async def test_the_servers_stream_is_open_before_the_first_call(id: str | None) 
     ],
 )
 async def test_no_fault_of_the_servers_stream_fails_a_call(get: Answer, pauses: list[float]) -> None:
-    async with serving(legacy(get=get)) as peer, listening(peer) as channel:
+    async with serving(legacy(get=get)) as peer, listening(peer, sleep=pauses) as channel:
         await shake_hands(channel)
         for _ in range(3):
             assert await ask(channel) == [DONE]
@@ -234,7 +235,7 @@ async def test_a_stream_that_ends_is_opened_again_from_where_it_ended(pauses: li
         stream(event(NOTE_JSON), stay=True),
     )
 
-    async with serving(legacy(get=get)) as peer, listening(peer, received) as channel:
+    async with serving(legacy(get=get)) as peer, listening(peer, received, sleep=pauses) as channel:
         await shake_hands(channel)
         await received.reaches(lambda messages: messages == [NOTE, NOTE])
 
@@ -249,7 +250,7 @@ async def test_a_stream_that_keeps_failing_is_reopened_more_slowly_then_only_by_
     received = Log[Incoming]()
     get = in_turn(*[stream(b"retry: 0\n")] * 5, *[lambda w, h: w.reply(503)] * 5, stream(event(NOTE_JSON), stay=True))
 
-    async with serving(legacy(get=get)) as peer, listening(peer, received) as channel:
+    async with serving(legacy(get=get)) as peer, listening(peer, received, sleep=pauses) as channel:
         with Records() as logged:
             await shake_hands(channel)
             await logged.reaches(lambda records: len(records) == 1)
@@ -263,10 +264,14 @@ async def test_a_stream_that_keeps_failing_is_reopened_more_slowly_then_only_by_
     ]
 
 
-async def test_a_stable_stream_resets_the_delays(pauses: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_host.protocol.backoff.STABLE_AFTER", 0.0)
+async def test_a_stable_stream_resets_the_delays(pauses: list[float]) -> None:
+    def backoff() -> Backoff:
+        return Backoff(max_failures=10, stable_after=0.0)
 
-    async with serving(legacy(get=in_turn(*[stream()] * 20, refuse))) as peer, listening(peer) as channel:
+    async with (
+        serving(legacy(get=in_turn(*[stream()] * 20, refuse))) as peer,
+        listening(peer, sleep=pauses, listen_backoff=backoff) as channel,
+    ):
         await shake_hands(channel)
         await peer.hears("GET", 21)
 
@@ -277,7 +282,7 @@ async def test_an_event_id_that_the_server_refuses_is_dropped(pauses: list[float
     received = Log[Incoming]()
     get = in_turn(stream(event(NOTE_JSON, id="e-1")), lambda w, h: w.reply(400), stream(event(NOTE_JSON), stay=True))
 
-    async with serving(legacy(get=get)) as peer, listening(peer, received) as channel:
+    async with serving(legacy(get=get)) as peer, listening(peer, received, sleep=pauses) as channel:
         await shake_hands(channel)
         await received.reaches(lambda messages: messages == [NOTE, NOTE])
 
@@ -323,7 +328,10 @@ async def test_a_stream_that_a_client_may_no_longer_have_is_opened_again_when_a_
     get = in_turn(stream(event(NOTE_JSON, id="e")), status(code), status(code), stream(event(NOTE_JSON), stay=True))
     post = in_turn(status(code), finish)
 
-    async with serving(legacy(get=get, post=post)) as peer, listening(peer, received, auth=auth) as channel:
+    async with (
+        serving(legacy(get=get, post=post)) as peer,
+        listening(peer, received, auth=auth, sleep=pauses) as channel,
+    ):
         with Records() as logged:
             await shake_hands(channel)
             await grown(logged, 1)
@@ -382,7 +390,7 @@ async def test_a_stream_that_a_client_may_no_longer_have_is_given_up_in_the_end(
 ) -> None:
     async with (
         serving(legacy(get=in_turn(stream(event(b"", id="e")), status(code)))) as peer,
-        listening(peer, auth=auth) as channel,
+        listening(peer, auth=auth, sleep=pauses) as channel,
     ):
         with Records() as logged:
             await shake_hands(channel)
@@ -404,7 +412,7 @@ async def test_a_server_message_past_the_limit_is_reported_and_the_stream_opened
 
     async with (
         serving(legacy(get=get)) as peer,
-        listening(peer, received, limits=Limits(max_message=1000)) as channel,
+        listening(peer, received, limits=Limits(max_message=1000), sleep=pauses) as channel,
     ):
         await shake_hands(channel)
         await received.reaches(lambda messages: messages == [NOTE])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from itertools import pairwise
 from typing import Any
 
 import anyio
@@ -17,9 +18,9 @@ from mcp_host import Change, Client, Sampling, SamplingRequest, StreamableHttp, 
 from mcp_host.errors import ConnectFailed, ConnectionClosed, RequestTimeout
 from mcp_host.types import CreateMessageResult
 from tests.clock import advance
-from tests.faults.http_server import DONE, TIDES, drop, failing, mcp, says, streams, subject, tides
+from tests.faults.http_server import DONE, TIDES, drop, failing, mcp, says, subject, tides
 from tests.transports.http_contract import by_httpx, libraries  # noqa: F401  # an autouse fixture
-from tests.transports.http_peers import Peer, Script, serving
+from tests.transports.http_peers import Peer, Script, serving, timed
 from tests.transports.legacy_peers import hang, in_turn
 
 DISCOVERED = (
@@ -81,15 +82,12 @@ async def restartable(**answers: Any) -> AsyncIterator[Restartable]:
 
 
 @pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch) -> Pauses:
-    """The pauses before a request is tried again, which take no time here."""
-    pauses = Pauses()
-    monkeypatch.setattr("mcp_host.transports._http.channel.sleep", pauses)
-    return pauses
+def pauses() -> Pauses:
+    return Pauses()
 
 
 class Pauses(list[float]):
-    """Each pause; in the second of them, *meanwhile* happens."""
+    """Each pause before a request is tried again, which takes no time; in the second of them, *meanwhile* happens."""
 
     meanwhile: Callable[[], Awaitable[None]] = staticmethod(anyio.lowlevel.checkpoint)
 
@@ -118,7 +116,7 @@ async def test_an_answer_that_is_ready_while_the_server_is_away_reaches_it_when_
     sampling = Sampling(with_tools=model, approve=always)
     async with restartable(call=in_turn(says(ASKS), says())) as server, client() as http:
         pauses.meanwhile = server.start
-        async with Client(StreamableHttp(server.url, client=http), era="modern", sampling=sampling) as host:
+        async with Client(timed(server.url, client=http, sleep_unsent=pauses), era="modern", sampling=sampling) as host:
             assert (await host.call_tool("tides")).content == TIDES
 
     assert pauses == [0.1, 0.5]
@@ -129,7 +127,7 @@ async def test_an_answer_that_is_ready_while_the_server_is_away_reaches_it_when_
 async def test_any_call_of_a_server_that_was_there_before_is_made_when_it_is_back(era: Any, pauses: Pauses) -> None:
     async with restartable() as server:
         pauses.meanwhile = server.start
-        async with Client(StreamableHttp(server.url), era=era) as client:
+        async with Client(timed(server.url, sleep_unsent=pauses), era=era) as client:
             await server.stop()
             await tides(client)
             await tides(client)
@@ -139,7 +137,7 @@ async def test_any_call_of_a_server_that_was_there_before_is_made_when_it_is_bac
 
 
 async def test_a_server_that_stays_unreachable_fails_the_call_which_has_not_run(pauses: Pauses) -> None:
-    async with restartable() as server, Client(StreamableHttp(server.url), era="modern") as client:
+    async with restartable() as server, Client(timed(server.url, sleep_unsent=pauses), era="modern") as client:
         await server.stop()
         error = await failing(client)
 
@@ -156,7 +154,7 @@ async def test_a_server_that_stays_away_in_the_middle_of_a_call_may_have_run_its
     sampling = Sampling(with_tools=model, approve=always)
     async with (
         restartable(call=says(ASKS)) as server,
-        Client(StreamableHttp(server.url), era="modern", sampling=sampling) as client,
+        Client(timed(server.url, sleep_unsent=pauses), era="modern", sampling=sampling) as client,
     ):
         error = await failing(client)
 
@@ -169,13 +167,13 @@ async def test_a_server_that_was_never_reached_fails_at_once(pauses: Pauses) -> 
     async with restartable() as server:
         await server.stop()
         with pytest.raises(ConnectFailed):
-            await Client(StreamableHttp(server.url), era="modern").connect()
+            await Client(timed(server.url, sleep_unsent=pauses), era="modern").connect()
 
     assert pauses == []
 
 
 async def test_a_request_that_may_have_been_read_is_not_repeated(pauses: Pauses) -> None:
-    async with restartable(call=drop) as server, Client(StreamableHttp(server.url), era="modern") as client:
+    async with restartable(call=drop) as server, Client(timed(server.url, sleep_unsent=pauses), era="modern") as client:
         error = await failing(client)
 
     assert isinstance(error, ConnectionClosed)
@@ -191,7 +189,7 @@ async def time_passes() -> None:
 @pytest.mark.adjustable_clock
 async def test_a_deadline_that_passes_in_a_pause_ends_the_call_and_nothing_has_run(pauses: Pauses) -> None:
     pauses.meanwhile = time_passes
-    async with restartable() as server, Client(StreamableHttp(server.url), era="legacy") as client:
+    async with restartable() as server, Client(timed(server.url, sleep_unsent=pauses), era="legacy") as client:
         await server.stop()
         with pytest.raises(RequestTimeout) as caught:
             await client.call_tool("tides", timeout=3)
@@ -211,7 +209,7 @@ async def test_a_deadline_that_passes_before_a_later_round_is_sent_leaves_a_begi
     sampling = Sampling(with_tools=model, approve=always)
     async with (
         restartable(call=says(ASKS)) as server,
-        Client(StreamableHttp(server.url), era="modern", sampling=sampling) as client,
+        Client(timed(server.url, sleep_unsent=pauses), era="modern", sampling=sampling) as client,
     ):
         with pytest.raises(RequestTimeout) as caught:
             await client.call_tool("tides", timeout=3)
@@ -229,7 +227,7 @@ async def test_a_request_that_was_sent_after_retries_may_have_run(pauses: Pauses
 
     async with (
         restartable(call=hang) as server,
-        Client(StreamableHttp(server.url), era="modern") as client,
+        Client(timed(server.url, sleep_unsent=pauses), era="modern") as client,
         anyio.create_task_group() as tasks,
     ):
         pauses.meanwhile = server.start
@@ -242,29 +240,31 @@ async def test_a_request_that_was_sent_after_retries_may_have_run(pauses: Pauses
     assert [error.may_have_run for error in errors] == [True]
 
 
-async def test_a_subscription_has_its_own_backoff(pauses: Pauses, monkeypatch: pytest.MonkeyPatch) -> None:
-    own: list[float] = []
-    tried_twice = anyio.Event()
+@pytest.mark.fake_clock
+async def test_a_subscription_has_its_own_backoff() -> None:
+    tried: list[float] = []
+    tried_often = anyio.Event()
 
-    async def sleep(seconds: float) -> None:
-        own.append(seconds)
-        if len(own) == 3:
-            tried_twice.set()
-            await anyio.sleep_forever()
+    def answer(request: httpx.Request) -> httpx.Response:
+        if b"subscriptions/listen" not in request.content:
+            found: httpx.Response = answered(request)
+            return found
+        tried.append(anyio.current_time())
+        if len(tried) == 4:
+            tried_often.set()
+        raise httpx.ConnectError("away")
 
     async def on_change(change: Change) -> None:
         pass
 
-    monkeypatch.setattr("mcp_host.session.subscriptions.sleep", sleep)
-    async with (
-        restartable(listen=streams(stay=True)) as server,
-        Client(StreamableHttp(server.url), era="modern", on_change=on_change),
-    ):
-        await server.stop()
-        await tried_twice.wait()
+    with anyio.fail_after(30):
+        async with (
+            httpx.AsyncClient(transport=httpx.MockTransport(answer)) as http,
+            Client(StreamableHttp("http://server.test/mcp", client=http), era="modern", on_change=on_change),
+        ):
+            await tried_often.wait()
 
-    assert own == [1.5, 2.25, 3.375]
-    assert pauses == []
+    assert [later - earlier for earlier, later in pairwise(tried)] == pytest.approx([1.5, 2.25, 3.375])
 
 
 @libraries
@@ -279,7 +279,7 @@ async def test_a_request_that_timed_out_while_connecting_is_not_retried(
 
     async with (
         library.AsyncClient(transport=library.MockTransport(answer)) as http,
-        Client(StreamableHttp("http://server.test/mcp", client=http), era="modern") as client,
+        Client(timed("http://server.test/mcp", client=http, sleep_unsent=pauses), era="modern") as client,
     ):
         error = await failing(client)
 
@@ -302,7 +302,7 @@ async def test_a_name_that_is_not_found_and_a_proxy_that_finds_no_server_are_ove
 
     async with (
         library.AsyncClient(transport=library.MockTransport(answer)) as http,
-        Client(StreamableHttp("http://server.test/mcp", client=http), era="modern") as client,
+        Client(timed("http://server.test/mcp", client=http, sleep_unsent=pauses), era="modern") as client,
     ):
         await tides(client)
 
@@ -346,7 +346,7 @@ async def test_a_failure_of_a_hook_does_not_show_whether_our_request_has_run(
 
     async with (
         httpx.AsyncClient(transport=httpx.MockTransport(answer), event_hooks={"response": [after_calls]}) as http,
-        Client(StreamableHttp("http://server.test/mcp", client=http), era="modern") as client,
+        Client(timed("http://server.test/mcp", client=http, sleep_unsent=pauses), era="modern") as client,
     ):
         error = await failing(client)
 

@@ -57,18 +57,18 @@ async def run(model: Model, approve: Approver, printer: Printer) -> None:
 
 
 @asynccontextmanager
-async def _http_server(script: Path) -> AsyncIterator[str]:
+async def _http_server(script: Path, *, startup_timeout: float = STARTUP_TIMEOUT) -> AsyncIterator[str]:
     """Run the example server over HTTP. It prints its URL first, which is yielded."""
     async with await open_process([sys.executable, str(script), "--http"], stdin=DEVNULL, stderr=None) as process:
         assert process.stdout is not None, "it is a pipe by default"
         try:
             try:
-                with fail_after(STARTUP_TIMEOUT):
+                with fail_after(startup_timeout):
                     line = await BufferedByteReceiveStream(process.stdout).receive_until(b"\n", MAX_URL)
             except IncompleteRead as exc:
                 raise ConnectFailed(f"{SERVER} --http ended before it served") from exc
             except TimeoutError as exc:
-                raise ConnectFailed(f"{SERVER} --http did not start within {STARTUP_TIMEOUT:g} s") from exc
+                raise ConnectFailed(f"{SERVER} --http did not start within {startup_timeout:g} s") from exc
             yield line.decode().strip()
         finally:
             with suppress(ProcessLookupError):  # Ctrl-C has ended it already

@@ -24,7 +24,7 @@ from mcp_host.errors import (
     Unauthorized,
 )
 from mcp_host.limits import check_seconds
-from mcp_host.protocol.backoff import Backoff, restart_backoff
+from mcp_host.protocol.backoff import Backoff
 from mcp_host.protocol.negotiation import Attempt, Attempts
 from mcp_host.session.call import CallTimeouts
 from mcp_host.session.connection import Connection
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from mcp_host.client.filtered_tools import FilteredTools
     from mcp_host.client.tool_policy import ToolPolicy
 
-RESTART_PAUSE = 0.5  # seconds before a server that keeps ending is started again; longer each time
 LAZY_PAUSE = 3.0  # seconds at most before a lazy client tries again: bearable for a user, seldom for a server
 NOT_CONNECTED = "the client is not connected: use `async with`, or call connect() first"
 NOT_YET_CONNECTED = (
@@ -107,7 +106,7 @@ class Lifetime:
             raise CallerError("this client is connected in another event loop, and can be used and closed only there")
         self._loop, self._connecting, self._owned, self.connection = Loop.running(), Lock(), None, None
         self._reconnection, self._background = SingleFlight(spawn), SingleFlight(spawn)
-        self._backoff, self._failed_at = restart_backoff(), -math.inf
+        self._backoff, self._failed_at = self._state.restart_backoff(), -math.inf
         if self._state.lazy:
             self._backoff.max_delay = LAZY_PAUSE
         return self._loop
@@ -293,7 +292,7 @@ class Lifetime:
         """
 
         async def reconnect() -> None:
-            pause = self._backoff.delay(RESTART_PAUSE) if self._backoff.failures > 1 else 0.0
+            pause = self._backoff.delay(0.0) if self._backoff.failures > 1 else 0.0
             await sleep(max(self._failed_at + pause - current_time(), 0.0))
             closings = self._closings
             try:

@@ -23,7 +23,6 @@ from mcp_host.errors import (
     SessionLost,
 )
 from mcp_host.handlers import HandlerScope, current_handler
-from mcp_host.protocol.backoff import RETRY_DELAYS
 from mcp_host.protocol.eras import CACHEABLE, Complete, InputRequired, Outcome
 from mcp_host.protocol.jsonrpc import Notification, Params, Success
 from mcp_host.protocol.negotiation import Attempt, as_connect_failure
@@ -222,12 +221,12 @@ class Connection:
         """Send one request and return its response.
 
         If only its stream breaks and repeating does no harm, it is sent again after each of
-        `RETRY_DELAYS`: "A broken response stream loses the in-flight request" (2026-07-28, changelog).
+        `ClientState.retry_delays`: "A broken response stream loses the in-flight request" (2026-07-28, changelog).
         """
         era, dispatcher = session.era, self.dispatcher
         headers = {**call.headers, **era.headers(call.method, params)} if dispatcher.stream_per_request else {}
         wire = era.prepare_params(params, self._state.log_level or self._state.default_log_level)
-        delays = iter(RETRY_DELAYS)
+        delays = iter(self._state.retry_delays)
         lost = False
         while True:
             try:

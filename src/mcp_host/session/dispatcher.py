@@ -86,7 +86,9 @@ class Dispatcher:
         """Seconds on the event loop's clock."""
         self._call_soon = loop.call_soon
         self.alarm = Alarm(loop)
-        self._sender = BackgroundSender(channel, tasks, limits.max_answers, self._counters, self._check_idle)
+        self._sender = BackgroundSender(
+            channel, tasks, limits.max_answers, self._counters, self._check_idle, retry_delays=state.retry_delays
+        )
         self._inbound = InboundRequests(
             handlers,
             self._sender,

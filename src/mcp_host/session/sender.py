@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
 from anyio import move_on_after, sleep
@@ -32,7 +32,14 @@ class BackgroundSender:
     """
 
     def __init__(
-        self, channel: Channel, tasks: TaskGroup, limit: int, counters: Counter[str], on_sent: Callable[[], None]
+        self,
+        channel: Channel,
+        tasks: TaskGroup,
+        limit: int,
+        counters: Counter[str],
+        on_sent: Callable[[], None],
+        *,
+        retry_delays: Sequence[float] = RETRY_DELAYS,
     ) -> None:
         self.closed = False
         self.sending = 0
@@ -41,6 +48,7 @@ class BackgroundSender:
         self._limit = limit
         self._counters = counters
         self._on_sent = on_sent
+        self._retry_delays = retry_delays
 
     def send_soon(
         self, message: Notification | Success | Failure, era: Era | None, headers: Headers = NO_HEADERS
@@ -105,7 +113,7 @@ class BackgroundSender:
         over_http = self._channel.stream_per_request
         if era is not None and over_http:
             headers = {**headers, **era.headers(method or "", params)}
-        for delay in RETRY_DELAYS if method is None and over_http else ():
+        for delay in self._retry_delays if method is None and over_http else ():
             try:
                 return await self._channel.send(message, headers)
             except HttpStatusError as exc:

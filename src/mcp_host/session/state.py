@@ -19,6 +19,7 @@ from mcp_host.errors import (
 )
 from mcp_host.handlers import in_middleware_of
 from mcp_host.limits import Limits, check_seconds
+from mcp_host.protocol.backoff import RETRY_DELAYS, Backoff, restart_backoff
 from mcp_host.protocol.cache import Cache
 from mcp_host.protocol.eras import DISCOVER, OPTIONAL
 from mcp_host.protocol.jsonrpc import Notification
@@ -62,6 +63,9 @@ class ClientState:
     middleware: MiddlewareStack | None = None
     lazy: bool = False
     """Whether requests open the connection, at first and when the server has ended."""
+    retry_delays: Sequence[float] = RETRY_DELAYS
+    """Seconds before each resend of one message over HTTP."""
+    restart_backoff: Callable[[], Backoff] = restart_backoff
     ping_interval: float | None = None
     """After so many seconds of silence the server is pinged, in revisions with ping."""
     on_log: AsyncOnLog | None = None

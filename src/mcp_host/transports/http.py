@@ -12,7 +12,7 @@ import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from mcp_host.transports._http.authorization import Auth
     from mcp_host.transports._http.channel import HttpChannel
+    from mcp_host.transports._http.session import Timing
     from mcp_host.transports._http.tls import Cert, FilePath, Verify
 
 
@@ -141,11 +142,15 @@ class StreamableHttp:
     def __repr__(self) -> str:
         return f"StreamableHttp({self.name!r}{'' if self.uds is None else f', uds={self.uds!r}'})"
 
-    @asynccontextmanager
-    async def open(self, limits: Limits) -> AsyncIterator[HttpChannel]:
+    def open(self, limits: Limits) -> AbstractAsyncContextManager[HttpChannel]:
         """Open a channel. Nothing is sent until the first request is."""
+        return self._open(limits)
+
+    @asynccontextmanager
+    async def _open(self, limits: Limits, timing: Timing | None = None) -> AsyncIterator[HttpChannel]:
         from mcp_host.transports._http.backend import HttpxBackend, own_backend
         from mcp_host.transports._http.channel import open_channel
+        from mcp_host.transports._http.session import Timing
         from mcp_host.transports._http.url import ALWAYS
 
         url, name, client = self._parsed, self._name, self.client
@@ -159,5 +164,7 @@ class StreamableHttp:
             )
         else:
             backend = HttpxBackend(url, headers, name, client, self.auth)
-        async with open_channel(backend, self.max_connections, limits, owned=client is None) as channel:
+        async with open_channel(
+            backend, self.max_connections, limits, owned=client is None, timing=timing or Timing()
+        ) as channel:
             yield channel

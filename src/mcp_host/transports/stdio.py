@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
@@ -124,12 +124,19 @@ class Stdio:
     def __repr__(self) -> str:
         return f"Stdio({self.name!r})"  # arguments and environment contain tokens
 
-    @asynccontextmanager
-    async def open(self, limits: Limits) -> AsyncIterator[StdioChannel]:
+    def open(self, limits: Limits) -> AbstractAsyncContextManager[StdioChannel]:
         """Start the process; end it and its descendants on leaving."""
+        return self._open(limits)
+
+    @asynccontextmanager
+    async def _open(
+        self, limits: Limits, *, output_grace: float = OUTPUT_GRACE, exit_grace: float = EXIT_GRACE
+    ) -> AsyncIterator[StdioChannel]:
         child = await start(self._arguments, self.env, self.cwd)
         async with create_task_group() as tasks:
-            channel = StdioChannel(self.name, child, Stderr(self.on_stderr), limits)
+            channel = StdioChannel(
+                self.name, child, Stderr(self.on_stderr), limits, output_grace=output_grace, exit_grace=exit_grace
+            )
             tasks.start_soon(channel.write_queued)
             tasks.start_soon(channel.read_stderr)
             try:
@@ -137,7 +144,7 @@ class Stdio:
             finally:
                 tasks.start_soon(channel.discard_output)  # a server that cannot write cannot shut down
                 await child.stop(limits.close_timeout)
-                with move_on_after(OUTPUT_GRACE, shield=True):
+                with move_on_after(output_grace, shield=True):
                     await channel.stderr_ended.wait()
                 await child.close()
                 tasks.cancel_scope.cancel()
@@ -149,11 +156,22 @@ class StdioChannel:
     stream_per_request = False
     keeps_cache = False  # another process may be another version of the server
 
-    def __init__(self, name: str, child: Child, stderr: Stderr, limits: Limits) -> None:
+    def __init__(
+        self,
+        name: str,
+        child: Child,
+        stderr: Stderr,
+        limits: Limits,
+        *,
+        output_grace: float = OUTPUT_GRACE,
+        exit_grace: float = EXIT_GRACE,
+    ) -> None:
         self._name = name
         self._child = child
         self._stderr = stderr
         self._max_message = limits.max_message
+        self._output_grace = output_grace
+        self._exit_grace = exit_grace
         self._writer = LineWriter(child.stdin, limit=limits.max_outbox, stall_timeout=limits.stall_timeout)
         self._given_up: ConnectionClosed | None = None
         """Why we have ended the server."""
@@ -234,16 +252,18 @@ class StdioChannel:
 
             async def stop_after_exit() -> None:
                 await self._child.process.wait()
-                tasks.cancel_scope.deadline = current_time() + OUTPUT_GRACE  # a descendant may keep its output open
+                tasks.cancel_scope.deadline = (
+                    current_time() + self._output_grace
+                )  # a descendant may keep its output open
 
             tasks.start_soon(stop_after_exit)
             with self._reading:
                 await self._child.stdout.read_all(partial(self._read, buffer, receive))
             if self._reading.cancel_called:
-                await self._child.stop(EXIT_GRACE)
+                await self._child.stop(self._exit_grace)
             tasks.cancel_scope.cancel()
         list(self._read(buffer, receive_whole, b"\n"))  # the last line needs no line end
-        closed = self._closed(exited=await self._child.exits_within(EXIT_GRACE))
+        closed = self._closed(exited=await self._child.exits_within(self._exit_grace))
         self._output_ended.set()  # no await from here until the session knows that the connection is closed
         raise closed
 
@@ -296,9 +316,9 @@ class StdioChannel:
 
     async def _write_failed(self, failure: ConnectionClosed) -> ConnectionClosed:
         """The error for a line that was not written: that of the process, which explains the broken pipe."""
-        exited = await self._child.exits_within(EXIT_GRACE)
+        exited = await self._child.exits_within(self._exit_grace)
         if exited:  # the session must know before its caller does
-            with move_on_after(OUTPUT_GRACE):
+            with move_on_after(self._output_grace):
                 await self._output_ended.wait()
         closed = self._closed(exited=exited)
         closed.may_have_run = failure.may_have_run

@@ -23,7 +23,7 @@ from mcp_host.errors import ConnectFailed, ConnectionClosed, HttpStatusError, ex
 from mcp_host.limits import Limits
 from mcp_host.transports._http.authorization import Auth, Authorizing, Pausing, ReadyAuth, library_of, send_authorized
 from mcp_host.transports._http.pool import KEEPALIVE, MAX_IDLE, Connect, Pool, PoolResponse
-from mcp_host.transports._http.response import HttpResponse
+from mcp_host.transports._http.response import DRAIN_TIME, HttpResponse
 from mcp_host.transports._http.tls import (
     ClientCertificate,
     Verify,
@@ -133,6 +133,8 @@ class HttpBackend(ABC):
         self.name = name
         self.tasks: TaskGroup | None = None
         """Where the unread rest of responses is drained. None: it is closed instead."""
+        self.drain_time = DRAIN_TIME
+        """Seconds for that."""
         self._url = url.copy_with(userinfo=b"")  # httpx would log it with the URL, at INFO
         self._text = str(self._url)
         self._headers = headers
@@ -216,7 +218,7 @@ class HttpBackend(ABC):
     def _drain_soon(self, response: HttpResponse) -> bool:
         if self.tasks is None:
             return False
-        self.tasks.start_soon(response.drain)
+        self.tasks.start_soon(response.drain, self.drain_time)
         return True
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext, suppress
 
-from anyio import Event, Semaphore, WouldBlock, create_task_group, move_on_after, sleep
+from anyio import Event, Semaphore, WouldBlock, create_task_group, move_on_after
 from anyio.lowlevel import checkpoint
 
 from mcp_host.errors import ConnectFailed, ConnectionClosed, HttpStatusError, McpError, ProtocolError, excerpt
@@ -36,7 +36,13 @@ from mcp_host.transports._http.response import (
     MessageStream,
     error_without_id,
 )
-from mcp_host.transports._http.session import LegacySession, check_session_id, means_session_lost, names_lost_session
+from mcp_host.transports._http.session import (
+    LegacySession,
+    Timing,
+    check_session_id,
+    means_session_lost,
+    names_lost_session,
+)
 from mcp_host.transports._http.url import POSTED
 from mcp_host.transports.base import Headers, Receive, RequestHandle
 
@@ -48,14 +54,14 @@ OLD_TRANSPORT = frozenset({400, 404, 405})  # how a server of 2024 answers a POS
 
 @asynccontextmanager
 async def open_channel(
-    backend: HttpBackend, max_connections: int | None, limits: Limits, *, owned: bool
+    backend: HttpBackend, max_connections: int | None, limits: Limits, *, owned: bool, timing: Timing
 ) -> AsyncIterator[HttpChannel]:
     """A channel over *backend*, which is closed at the end if it is *owned*: not the caller's."""
     try:
         async with create_task_group() as tasks:
-            backend.tasks = tasks
+            backend.tasks, backend.drain_time = tasks, timing.drain_time
             slots = Semaphore(sys.maxsize if max_connections is None else max_connections)
-            channel = HttpChannel(backend, limits.max_message, slots, keeps_cache=owned)
+            channel = HttpChannel(backend, limits.max_message, slots, keeps_cache=owned, timing=timing)
             try:
                 yield channel
             finally:
@@ -75,11 +81,14 @@ class HttpChannel:
     stream_per_request = True
     other_output = ""
 
-    def __init__(self, backend: HttpBackend, max_message: int, slots: Semaphore, *, keeps_cache: bool) -> None:
+    def __init__(
+        self, backend: HttpBackend, max_message: int, slots: Semaphore, *, keeps_cache: bool, timing: Timing
+    ) -> None:
         self.keeps_cache = keeps_cache  # the identity behind a caller's client may change
         self._backend = backend
         self._max_message = max_message
         self._slots = slots
+        self._timing = timing
         self._session: LegacySession | None = None
         self._session_begun = Event()
         self._listening = False
@@ -188,7 +197,7 @@ class HttpChannel:
                 if delay is None or (isinstance(message, Request) and message.method == LISTEN):
                     raise
                 handle.unsent = True
-                await sleep(delay)
+                await self._timing.sleep_unsent(delay)
                 handle.unsent = False
         self._reached = True
         if not response.is_success:
@@ -201,7 +210,7 @@ class HttpChannel:
     def _begin_session(self, response: HttpResponse, headers: Headers) -> LegacySession:
         """Begin a session with the headers of the response to `initialize`; *headers* are those of the request."""
         id = check_session_id(response.header(SESSION_ID.lower().encode()))
-        session = LegacySession(self._backend, id, headers, self._max_message)
+        session = LegacySession(self._backend, id, headers, self._max_message, self._timing)
         if self._session is not None:
             self._session.end()
         self._session = session

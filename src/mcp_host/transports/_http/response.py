@@ -154,11 +154,11 @@ class HttpResponse(ABC):
                 raise MessageTooLarge(f"{self.name}: a body is larger than {limit} bytes")
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    async def drain(self) -> None:
-        """Read the rest of the body, if it is short and comes soon, so that the connection is kept; else close it."""
+    async def drain(self, seconds: float = DRAIN_TIME) -> None:
+        """Read the rest of the body if it is short and comes soon, so that the connection is kept; else close it."""
         size = 0
         try:
-            with move_on_after(DRAIN_TIME):
+            with move_on_after(seconds):
                 while size < DRAIN_SIZE and (raw := await self.read_raw()):
                     size += len(raw)
         except ConnectionClosed:

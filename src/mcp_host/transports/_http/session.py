@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 
 from anyio import CancelScope, Event, current_time, move_on_after, sleep
@@ -35,7 +36,7 @@ from mcp_host.protocol.jsonrpc import Message, Request
 from mcp_host.protocol.sse import LastEvent
 from mcp_host.transports._http.authorization import Authorizing
 from mcp_host.transports._http.backend import HttpBackend
-from mcp_host.transports._http.response import EVENT_STREAM, HttpResponse, MessageStream
+from mcp_host.transports._http.response import DRAIN_TIME, EVENT_STREAM, HttpResponse, MessageStream
 from mcp_host.transports.base import Headers, Receive, RequestHandle
 
 logger = logging.getLogger(__name__)
@@ -81,13 +82,29 @@ def names_lost_session(text: str) -> bool:
     return _LOST_SESSION.search(text[:SESSION_TEXT]) is not None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """For how long a channel waits."""
+
+    sleep: Callable[[float], Awaitable[None]] = sleep
+    """Waits before a stream is opened again."""
+    sleep_unsent: Callable[[float], Awaitable[None]] = sleep
+    """Waits before a request is sent again that did not reach the server."""
+    listen_backoff: Callable[[], Backoff] = listen_backoff
+    resume_backoff: Callable[[], Backoff] = resume_backoff
+    drain_time: float = DRAIN_TIME
+    """Seconds spent on the unread rest of a body to keep its connection."""
+
+
 class LegacySession:
     """One session of a handshake revision.
 
     *headers* are those that middleware has given the `initialize` request: they say who the application is.
     """
 
-    def __init__(self, backend: HttpBackend, id: str | None, headers: Headers, max_message: int) -> None:
+    def __init__(
+        self, backend: HttpBackend, id: str | None, headers: Headers, max_message: int, timing: Timing
+    ) -> None:
         self.id = id
         self.headers: Headers
         """What everything in the session carries."""
@@ -96,6 +113,7 @@ class LegacySession:
         """Whether the next request has to `wait_for_stream`."""
         self._backend = backend
         self._max_message = max_message
+        self._timing = timing
         self._version: Headers = {}
         self._active = Event()  # the handshake is complete, or any request has been sent since the stream failed
         self._was_opened = False  # the stream, at least once
@@ -183,11 +201,11 @@ class LegacySession:
         raise SessionLost(f"{self._backend.name}: a new session took the place of this request's")
 
     async def _resume(self, last_event: LastEvent, headers: Headers, handle: RequestHandle) -> None:
-        backoff, failures = resume_backoff(), 0
+        backoff, failures = self._timing.resume_backoff(), 0
         while not handle.done:
             if backoff.exhausted or failures >= MAX_FAILED_RESUMES:
                 raise ConnectionClosed(f"{self._backend.name}: the response's stream broke off and stayed away")
-            await sleep(backoff.delay(last_event.retry))
+            await self._timing.sleep(backoff.delay(last_event.retry))
             backoff.fail()
             try:
                 response = await self._get_stream(last_event, headers, partial(handle.authorizing, sent=True))
@@ -217,7 +235,7 @@ class LegacySession:
         """Deliver the server's unprompted messages, until the session ends or the server offers no such stream."""
         with self._reading():
             await self._active.wait()
-            last_event, backoff = LastEvent(), listen_backoff()
+            last_event, backoff = LastEvent(), self._timing.listen_backoff()
             while await self._listen_once(last_event, backoff, receive):
                 if backoff.exhausted:
                     logger.warning(
@@ -227,7 +245,7 @@ class LegacySession:
                     backoff.reset()
                 await self._active.wait()
                 if backoff.failures:
-                    await sleep(backoff.delay(last_event.retry))
+                    await self._timing.sleep(backoff.delay(last_event.retry))
         self._stream_known.set()
 
     async def _listen_once(self, last_event: LastEvent, backoff: Backoff, receive: Receive) -> bool:

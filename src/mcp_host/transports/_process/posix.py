@@ -104,9 +104,10 @@ class ReadEnd(FileIO):
         os.set_blocking(fd, False)
         super().__init__(fd, "rb")
         self._loop = Loop.running()
+        self.read_size = READ_SIZE
 
     async def read_all(self, on_chunk: OnChunk) -> None:
-        size, ended = READ_SIZE, False
+        size, ended = self.read_size, False
         steps: Iterator[None] = iter(())
 
         def read() -> bool:
@@ -115,7 +116,7 @@ class ReadEnd(FileIO):
             chunk = b"" if self.closed else self.read(size)
             if chunk is None:
                 return False
-            size, ended = READ_SIZE if len(chunk) < READ_SIZE else LARGE_READ_SIZE, not chunk
+            size, ended = self.read_size if len(chunk) < self.read_size else LARGE_READ_SIZE, not chunk
             steps = (on_chunk(chunk) if chunk else None) or iter(())
             return ended or next(steps, FINISHED) is not FINISHED
 
