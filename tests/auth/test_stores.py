@@ -28,6 +28,7 @@ from mcp_host.auth.errors import TokensError
 from mcp_host.auth.storage.file_tokens import FileTokens
 from mcp_host.auth.storage.keyring_tokens import KeyringTokens
 from mcp_host.auth.storage.stores import MemoryTokens, TokenStore
+from mcp_host.auth.storage.turns import Turns
 from mcp_host.concurrency.asking import paused_by_asking
 from mcp_host.locked_file import file_lock
 from tests.auth.file_keyring import FileKeyring, entries
@@ -430,16 +431,14 @@ async def test_a_caller_that_waits_for_another_process_blocks_no_task_and_no_rea
     assert swapped == [True]
 
 
-async def test_a_cancelled_waiter_leaves_nothing_locked_and_nothing_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_cancelled_waiter_leaves_nothing_locked_and_nothing_written(tmp_path: Path) -> None:
     async def cancel(seconds: float) -> None:
         scope.cancel()
         await checkpoint()
 
-    monkeypatch.setattr("mcp_host.auth.storage.turns.sleep", cancel)  # between two attempts: no thread is at work
     file = tmp_path / "tokens.json"
     store = FileTokens(file)
+    store._turns = Turns(10, sleep=cancel)  # between two attempts: no thread is at work
     with file_lock(f"{file}.lock"):
         for _ in range(3):
             with anyio.CancelScope() as scope:

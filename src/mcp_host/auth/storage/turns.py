@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from anyio import CapacityLimiter, current_time, sleep, to_thread
@@ -22,7 +22,8 @@ class Turns:
     for another process has no thread and no lock, and can be cancelled.
     """
 
-    def __init__(self, lock_wait: float) -> None:
+    def __init__(self, lock_wait: float, *, sleep: Callable[[float], Awaitable[None]] = sleep) -> None:
+        self._sleep = sleep
         self._lock_wait = check_seconds("lock_wait", lock_wait)
         self._limiter = RunVar[CapacityLimiter]("turns of a store of tokens")
 
@@ -45,4 +46,4 @@ class Turns:
                     end = current_time() + self._lock_wait
                 if current_time() >= end:
                     raise TokensError(f"the tokens cannot be used: {exc}") from exc
-            await sleep(POLL_INTERVAL)
+            await self._sleep(POLL_INTERVAL)
