@@ -9,16 +9,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from anyio import Event, create_task_group, fail_after, sleep_forever
+from anyio import Event, create_task_group, current_time, sleep_forever
 
 from mcp_host import Client, Elicitation, Limits, OwnTools, Sampling, SamplingRequest, ToolCall, always
 from mcp_host.errors import ConnectionClosed, InputNotGiven
 from mcp_host.sampling.sampling import CheckArguments
 from mcp_host.testing import Context, ScriptedModel, ScriptedPeer, Server
 from mcp_host.types import CreateMessageResult, ElicitResult, Tool
-from tests.client.support import HANDSHAKE, connected
-from tests.client.test_own_tools import asking, in_both_eras, noting, results, sampling
-from tests.test_end_to_end import everywhere, reached
+from tests.client.support import HANDSHAKE, STATELESS, Era
+from tests.client.test_own_tools import asking, noting, over_pipe_and_http, results, running_tools, sampling
+from tests.extent import on_both
+from tests.test_end_to_end import reached
 
 deep = Server("deep")
 DIG = Tool(name="dig", input_schema={"type": "object"})
@@ -50,51 +51,39 @@ def dig_deeper(request: SamplingRequest) -> CreateMessageResult:
 # Depth
 
 
-@everywhere
-@in_both_eras
+@over_pipe_and_http
 async def test_a_tool_that_samples_again_for_ever_ends_at_the_limit_of_nesting(
-    how: str, version: str, caplog: pytest.LogCaptureFixture
+    how: str, era: Era, caplog: pytest.LogCaptureFixture
 ) -> None:
     model = ScriptedModel(*[dig_deeper] * 100)
-    with fail_after(20):
-        async with (
-            reached(how, deep, __name__) as transport,
-            Client(
-                transport,
-                era=version,
-                sampling=sampling(model, at_once=1, at_once_per_server=1),
-                limits=Limits(max_nesting=3),
-                run_own_tools=True,
-            ) as client,
-        ):
-            result = await client.call_tool("dig")
+    one_slot, limits = sampling(model, at_once=1, at_once_per_server=1), Limits(max_nesting=3)
+    async with (
+        reached(how, deep, __name__) as transport,
+        running_tools(transport, model, era, sampling=one_slot, limits=limits) as client,
+    ):
+        result = await client.call_tool("dig")
 
     refused = (
         "the client refused sampling/createMessage: this client's limit max_nesting is 3 handlers within each other"
     )
-    assert result.text == (f"{refused} (-32013)" if version == "2025-11-25" else "the tool dig failed")
+    assert result.text == (f"{refused} (-32013)" if era.version == "2025-11-25" else "the tool dig failed")
     assert len(model.requests) == 6  # three loops, of two answers each
 
 
-@everywhere
-@in_both_eras
-async def test_tools_that_sample_again_share_the_number_of_requests_of_the_outermost_call(
-    how: str, version: str
-) -> None:
+@on_both
+@over_pipe_and_http
+async def test_tools_that_sample_again_share_the_number_of_requests_of_the_outermost_call(how: str, era: Era) -> None:
     """Two calls in each answer would be 255 requests, within the limit of nesting."""
 
     def dig_twice(request: SamplingRequest) -> CreateMessageResult:
         return request.calls(*[ToolCall("dig")] * 2) if len(request.messages) == 1 else request.reply("enough")
 
     model = ScriptedModel(*[dig_twice] * 100)
-    with fail_after(20):
-        async with (
-            reached(how, deep, __name__) as transport,
-            Client(
-                transport, era=version, sampling=sampling(model), limits=Limits(max_inputs=20), run_own_tools=True
-            ) as client,
-        ):
-            assert (await client.call_tool("dig")).text == "enough"
+    async with (
+        reached(how, deep, __name__) as transport,
+        running_tools(transport, model, era, limits=Limits(max_inputs=20)) as client,
+    ):
+        assert (await client.call_tool("dig")).text == "enough"
 
     assert len([request for request in model.requests if len(request.messages) == 1]) == 20
 
@@ -102,24 +91,19 @@ async def test_tools_that_sample_again_share_the_number_of_requests_of_the_outer
 # Slots
 
 
-@everywhere
-@in_both_eras
-async def test_a_tool_may_sample_although_one_request_at_once_is_allowed(how: str, version: str) -> None:
+@on_both
+@over_pipe_and_http
+async def test_a_tool_may_sample_although_one_request_at_once_is_allowed(how: str, era: Era) -> None:
     """While the host waits for the tool, its request lends its slot."""
     model = ScriptedModel(
         lambda request: request.call("dig"), "the inner answer", lambda request: f"{results(request)}"
     )
-    with fail_after(20):
-        async with (
-            reached(how, deep, __name__) as transport,
-            Client(
-                transport,
-                era=version,
-                sampling=sampling(model, at_once=1, at_once_per_server=1, waiting=0),
-                run_own_tools=True,
-            ) as client,
-        ):
-            result = await client.call_tool("dig")
+    one_slot = sampling(model, at_once=1, at_once_per_server=1, waiting=0)
+    async with (
+        reached(how, deep, __name__) as transport,
+        running_tools(transport, model, era, sampling=one_slot) as client,
+    ):
+        result = await client.call_tool("dig")
 
     assert result.text == str([("the inner answer", False)])
 
@@ -142,49 +126,48 @@ def waiting(server: Server) -> tuple[Event, Event]:
     return began, cancelled
 
 
+@on_both
 @pytest.mark.fake_clock
-@in_both_eras
-async def test_a_call_that_takes_too_long_is_cancelled_and_an_error_for_the_model(version: str) -> None:
+async def test_a_call_that_takes_too_long_is_cancelled_and_an_error_for_the_model(era: Era) -> None:
     server = asking("wait")
     _, cancelled = waiting(server)
     model = ScriptedModel(ToolCall("wait"), lambda request: str(results(request)))
-    async with connected(server, era=version, sampling=sampling(model), run_own_tools=True, within=1000) as client:
+    async with running_tools(server, model, era, within=1000) as client:
+        began = current_time()
         result = await client.call_tool("ask")
+        took = current_time() - began
         await cancelled.wait()
 
     assert result.text == str([("the tool wait failed: it did not finish in time", True)])
+    assert took == pytest.approx(30)
 
 
+@on_both
 @pytest.mark.fake_clock
-@in_both_eras
-async def test_a_loop_that_takes_too_long_is_refused_and_its_calls_are_cancelled(version: str) -> None:
+async def test_a_loop_that_takes_too_long_is_refused_and_its_calls_are_cancelled(era: Era) -> None:
     server = asking("wait")
     _, cancelled = waiting(server)
     model = ScriptedModel([ToolCall("wait"), ToolCall("wait")])
     why = "this client's limit for running tools is 300 seconds"
-    async with connected(
-        server,
-        era=version,
-        sampling=sampling(model),
-        limits=Limits(idle_timeout=1000),
-        run_own_tools=OwnTools(tool_timeout=1000),
-        within=1000,
-    ) as client:
-        if version == "2026-07-28":
+    own_tools, limits = OwnTools(tool_timeout=1000), Limits(idle_timeout=1000)
+    async with running_tools(server, model, era, run_own_tools=own_tools, limits=limits, within=1000) as client:
+        began = current_time()
+        if era.version == "2026-07-28":
             with pytest.raises(InputNotGiven, match=f"{why}$"):
                 await client.call_tool("ask")
         else:
             text = (await client.call_tool("ask")).text
             assert text == f"the client refused sampling/createMessage: {why} (-32011)"
+        assert current_time() - began == pytest.approx(300)
         await cancelled.wait()
 
 
-@in_both_eras
-async def test_cancelling_the_outer_call_cancels_the_calls_of_tools(version: str) -> None:
+@on_both
+async def test_cancelling_the_outer_call_cancels_the_calls_of_tools(era: Era) -> None:
     server = asking("wait")
     began, cancelled = waiting(server)
     model = ScriptedModel(ToolCall("wait"))
-    async with connected(server, era=version, sampling=sampling(model), run_own_tools=True) as client:
+    async with running_tools(server, model, era) as client:
         async with create_task_group() as tasks:
             tasks.start_soon(client.call_tool, "ask")
             await began.wait()
@@ -192,16 +175,12 @@ async def test_cancelling_the_outer_call_cancels_the_calls_of_tools(version: str
         await cancelled.wait()
 
 
-@in_both_eras
-async def test_a_server_that_dies_in_its_tool_ends_the_request_and_the_model_is_not_asked_again(version: str) -> None:
+@on_both
+async def test_a_server_that_dies_in_its_tool_ends_the_request_and_the_model_is_not_asked_again(era: Era) -> None:
     model = ScriptedModel(ToolCall("die"), "never asked")
-    with fail_after(20):
-        async with (
-            reached("stdio", deep, __name__) as transport,
-            Client(transport, era=version, sampling=sampling(model), run_own_tools=True) as client,
-        ):
-            with pytest.raises(ConnectionClosed, match="exited with code 1"):
-                await client.call_tool("risk")
+    async with reached("stdio", deep, __name__) as transport, running_tools(transport, model, era) as client:
+        with pytest.raises(ConnectionClosed, match="exited with code 1"):
+            await client.call_tool("risk")
 
     assert len(model.requests) == 1
 
@@ -216,6 +195,7 @@ def question(*offered: str) -> dict[str, Any]:
     return {"messages": [message], "maxTokens": 9} | listing(*[{"name": name} for name in offered])
 
 
+@on_both
 async def test_cancelling_the_sampling_request_cancels_the_calls_of_tools() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await HANDSHAKE.open(peer)
@@ -228,9 +208,7 @@ async def test_cancelling_the_sampling_request_cancels_the_calls_of_tools() -> N
         await peer.reply(call, {"content": []})
 
     heard: list[tuple[object, dict[str, Any]]] = []
-    async with connected(
-        ScriptedPeer(script), sampling=sampling(ScriptedModel(ToolCall("t"))), run_own_tools=True
-    ) as client:
+    async with running_tools(ScriptedPeer(script), ScriptedModel(ToolCall("t")), HANDSHAKE) as client:
         await client.call_tool("ask")
 
     [(inner, message)] = heard
@@ -254,9 +232,7 @@ async def asked(
         await peer.reply(call, {"content": []})
 
     answers: list[dict[str, Any]] = []
-    async with connected(
-        ScriptedPeer(peer_script), era="legacy", sampling=sampling(model), run_own_tools=True
-    ) as client:
+    async with running_tools(ScriptedPeer(peer_script), model, HANDSHAKE) as client:
         await (client.call_tool("ask") if capabilities is None else client.ping())
     [answer] = answers
     assert answer["id"] == "s"
@@ -273,15 +249,12 @@ async def test_a_tool_that_disappears_after_the_listing_is_an_error_for_the_mode
     assert answer["result"]["content"] == {"type": "text", "text": str([("unknown tool: t (-32602)", True)])}
 
 
-@in_both_eras
-async def test_tools_are_listed_once_for_all_answers_to_a_request(version: str) -> None:
+async def test_tools_are_listed_once_for_all_answers_to_a_request(era: Era) -> None:
     methods: list[str] = []
     server = asking("tool")
     server.tool(name="tool")(lambda: "run")
     model = ScriptedModel(ToolCall("tool"), ToolCall("tool"), "done")
-    async with connected(
-        server, era=version, sampling=sampling(model), run_own_tools=True, middleware=[noting(methods)]
-    ) as client:
+    async with running_tools(server, model, era, middleware=[noting(methods)]) as client:
         await client.call_tool("ask")
 
     assert methods == ["tools/call", "tools/list", "tools/call", "tools/call"]
@@ -292,7 +265,7 @@ async def test_tools_are_listed_for_each_request_that_calls_some() -> None:
     server = asking("tool")
     server.tool(name="tool")(lambda: "run")
     model = ScriptedModel(ToolCall("tool"), "done", ToolCall("tool"))
-    async with connected(server, era="2025-11-25", sampling=sampling(model), run_own_tools=True) as client:
+    async with running_tools(server, model, HANDSHAKE) as client:
         first = (await client.call_tool("ask")).text
         server.remove_tool("tool")
         second = (await client.call_tool("ask")).text
@@ -300,6 +273,7 @@ async def test_tools_are_listed_for_each_request_that_calls_some() -> None:
     assert (first, second) == ("done", "tool")
 
 
+@on_both
 async def test_if_the_tools_cannot_be_listed_the_answer_goes_to_the_server(caplog: pytest.LogCaptureFixture) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.reply_error(await peer.receive("tools/list"), -32603, "no list today")
@@ -351,14 +325,11 @@ async def test_images_and_structured_content_of_a_result_reach_the_model() -> No
     assert wire["content"][1]["type"] == "text"  # no model can read an unknown block
 
 
-@in_both_eras
-async def test_the_model_gets_the_head_and_the_tail_of_a_long_result(version: str) -> None:
+async def test_the_model_gets_the_head_and_the_tail_of_a_long_result(era: Era) -> None:
     server = asking("long")
     server.tool(name="long")(lambda: "head " + "x" * 1_000_000 + " tail")
     model = ScriptedModel(ToolCall("long"), lambda request: results(request)[0][0])
-    async with connected(
-        server, era=version, sampling=sampling(model), run_own_tools=OwnTools(max_result_bytes=60)
-    ) as client:
+    async with running_tools(server, model, era, run_own_tools=OwnTools(max_result_bytes=60)) as client:
         result = await client.call_tool("ask")
 
     assert result.text == "head xx\n[999996 of 1000010 bytes are left out here]\nxx tail"
@@ -380,7 +351,7 @@ async def test_the_limits_of_sampling_hold_for_the_conversation_as_it_grows(
     server = asking("long")
     server.tool(name="long")(lambda: "x" * 1000)
     model = ScriptedModel(ToolCall("long"), "never asked")
-    async with connected(server, era="legacy", sampling=sampling(model, **limits), run_own_tools=True) as client:
+    async with running_tools(server, model, HANDSHAKE, sampling=sampling(model, **limits)) as client:
         result = await client.call_tool("ask")
 
     assert result.text == f"the client refused sampling/createMessage: {problem} (-32603)"
@@ -405,7 +376,7 @@ async def test_arguments_are_checked_before_a_tool_is_run(check_arguments: Check
         ToolCall("square", {"n": "4"}), ToolCall("square", {"n": 4}), lambda request: f"{results(request)}"
     )
     handlers = Sampling(with_tools=model, approve=always, check_arguments=check_arguments)
-    async with connected(server, era="legacy", sampling=handlers, run_own_tools=True) as client:
+    async with running_tools(server, model, HANDSHAKE, sampling=handlers) as client:
         result = await client.call_tool("ask")
 
     assert len(model.requests) == asked
@@ -430,13 +401,7 @@ async def test_what_a_handler_raises_within_a_tool_reaches_neither_the_model_nor
         raise RuntimeError("the password is hunter2")
 
     model = ScriptedModel(ToolCall("form"), lambda request: str(results(request)))
-    async with connected(
-        server,
-        era="2026-07-28",
-        sampling=sampling(model),
-        elicitation=Elicitation(form=fill_in),
-        run_own_tools=True,
-    ) as client:
+    async with running_tools(server, model, STATELESS, elicitation=Elicitation(form=fill_in)) as client:
         result = await client.call_tool("ask")
 
     assert result.text == str([("the tool form failed", True)])

@@ -1,4 +1,4 @@
-"""500 random sampling requests in which the client runs the server's tools: each ends in its bounds and leaves nothing behind."""
+"""Random sampling requests in which the client runs the server's tools: each ends in its bounds and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from mcp_host.errors import InputNotGiven
 from mcp_host.sampling.sampling import CheckArguments
 from mcp_host.testing import ClientError, Context, Server
 from tests.clock import with_fake_clock
+from tests.extent import THOROUGH
 from tests.sampling.loop.test_random_loops import FUNCTIONS, PLANS, TOOLS, WORLD, Plan, World, tasks
 
 TIMEOUT, TOOL_TIMEOUT = 100.0, 30.0  # seconds of a clock that jumps
@@ -89,7 +90,7 @@ def test_any_request_ends_in_its_bounds_and_leaves_nothing_behind(
     caplog.set_level("CRITICAL")  # thousands of lines
     name, options = with_fake_clock(backend)
 
-    @settings(max_examples=250)
+    @settings(max_examples=250 if THOROUGH else 40)
     @given(plan=PLANS, at_once=st.integers(1, 2), check_arguments=st.sampled_from(["warn", "refuse", "retry"]))
     def check(plan: Plan, at_once: int, check_arguments: CheckArguments) -> None:
         anyio.run(run, plan, at_once, check_arguments, backend=name, backend_options=options)

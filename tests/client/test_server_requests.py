@@ -22,8 +22,6 @@ from tests.extent import on_both
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
-in_both_eras = pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
-
 
 async def test_progress_that_was_not_asked_for_keeps_no_call_alive(era: Era) -> None:
     """Not even under the id of the request, which some servers take for a token."""
@@ -45,9 +43,8 @@ async def test_progress_that_was_not_asked_for_keeps_no_call_alive(era: Era) -> 
 # How much
 
 
-@in_both_eras
-async def test_one_number_ends_endless_sampling_in_both_eras(version: str) -> None:
-    server = Server("asker", versions=[version])
+async def test_one_number_ends_endless_sampling_in_both_eras(era: Era) -> None:
+    server = Server("asker", versions=[era.version])
     asked, refused = 0, list[str]()
 
     @server.tool
@@ -65,7 +62,7 @@ async def test_one_number_ends_endless_sampling_in_both_eras(version: str) -> No
         return request.reply("more")
 
     async with connected(server.in_process(), sampling=sampling(with_tools=model), within=30) as client:
-        if version == "2026-07-28":
+        if era.version == "2026-07-28":
             with pytest.raises(RoundsExceeded) as caught:
                 await client.call_tool("loop")
             assert caught.value.limit == "max_inputs"
@@ -76,11 +73,10 @@ async def test_one_number_ends_endless_sampling_in_both_eras(version: str) -> No
     assert asked == 500
 
 
-@in_both_eras
 @pytest.mark.parametrize("most", [8, 2])
-async def test_handlers_within_each_other_have_a_bound(version: str, most: int) -> None:
+async def test_handlers_within_each_other_have_a_bound(era: Era, most: int) -> None:
     """A server that asks again within each call of a handler would find no other: every one of them is a new call."""
-    server = asking_server(versions=[version])
+    server = asking_server(versions=[era.version])
     depth, deepest, failures = 0, 0, list[BaseException]()
 
     async def model(request: SamplingRequest) -> str:
@@ -102,17 +98,16 @@ async def test_handlers_within_each_other_have_a_bound(version: str, most: int) 
             assert (await client.call_tool("ask")).text == "enough"
 
     assert deepest == most
-    if version == "2026-07-28":
+    if era.version == "2026-07-28":
         words = f"tools/call: the server asked for input in {most} handlers within each other (Limits.max_nesting)"
     else:
         words = f"this client's limit max_nesting is {most} handlers within each other"
     assert [words in str(failure) for failure in failures] == [True, True]
 
 
-@in_both_eras
-async def test_what_is_asked_within_the_calls_of_handlers_counts_for_the_outermost_call(version: str) -> None:
+async def test_what_is_asked_within_the_calls_of_handlers_counts_for_the_outermost_call(era: Era) -> None:
     """Two calls in each handler are 7 requests on three levels. One budget for all of them ends that after 5."""
-    server = asking_server(versions=[version])
+    server = asking_server(versions=[era.version])
     asked, refused = 0, list[str]()
 
     async def model(request: SamplingRequest) -> str:
@@ -133,15 +128,14 @@ async def test_what_is_asked_within_the_calls_of_handlers_counts_for_the_outermo
             assert asked == 5 * number
 
     assert len(refused) == 12
-    if version == "2026-07-28":
+    if era.version == "2026-07-28":
         too_much = "tools/call: the server asked for more than 5 inputs (Limits.max_inputs)"
     else:
         too_much = "this client's limit max_inputs is 5 for one call"
     assert any(too_much in text for text in refused)
 
 
-@in_both_eras
-async def test_what_another_server_asks_within_a_call_of_a_handler_counts_for_the_outermost_call(version: str) -> None:
+async def test_what_another_server_asks_within_a_call_of_a_handler_counts_for_the_outermost_call(era: Era) -> None:
     """Two servers, each of which is called by the handler of the other."""
     asked = 0
 
@@ -157,7 +151,7 @@ async def test_what_another_server_asks_within_a_call_of_a_handler_counts_for_th
 
     clients = [
         Client(
-            asking_server(versions=[version]).in_process(),
+            asking_server(versions=[era.version]).in_process(),
             sampling=sampling(with_tools=handler(other)),
             limits=Limits(max_inputs=4, max_nesting=12),
         )
@@ -229,10 +223,9 @@ async def test_what_is_asked_within_the_calls_of_a_request_between_calls_counts_
 
 
 @on_both
-@in_both_eras
-async def test_handlers_of_calls_side_by_side_are_not_within_each_other(version: str) -> None:
+async def test_handlers_of_calls_side_by_side_are_not_within_each_other(era: Era) -> None:
     """Over a pipe each question may be of any call in flight, those of other handlers among them."""
-    server = asking_server(versions=[version])
+    server = asking_server(versions=[era.version])
     inside, all_inside = 0, anyio.Event()
 
     @server.tool
@@ -266,9 +259,8 @@ async def test_handlers_of_calls_side_by_side_are_not_within_each_other(version:
 
 
 @on_both
-@in_both_eras
-async def test_a_call_of_a_task_that_outlives_its_handler_is_in_no_handler(version: str) -> None:
-    server = asking_server(versions=[version])
+async def test_a_call_of_a_task_that_outlives_its_handler_is_in_no_handler(era: Era) -> None:
+    server = asking_server(versions=[era.version])
 
     async def model(request: SamplingRequest) -> str:
         if not handled.is_set():
@@ -296,10 +288,9 @@ async def test_a_call_of_a_task_that_outlives_its_handler_is_in_no_handler(versi
 
 
 @on_both
-@in_both_eras
-async def test_a_call_that_a_task_of_a_handler_makes_is_in_that_handler(version: str) -> None:
+async def test_a_call_that_a_task_of_a_handler_makes_is_in_that_handler(era: Era) -> None:
     """Also where it is one of several in flight, so that a question may be of any."""
-    server = asking_server(versions=[version])
+    server = asking_server(versions=[era.version])
     limits = Limits(max_nesting=1)
 
     async def model(request: SamplingRequest) -> str:
@@ -509,10 +500,9 @@ async def test_a_request_between_calls_does_not_end_with_a_call() -> None:
 
 
 @on_both
-@in_both_eras
-async def test_handlers_that_make_calls_do_not_wait_for_the_slots_of_each_other(version: str) -> None:
+async def test_handlers_that_make_calls_do_not_wait_for_the_slots_of_each_other(era: Era) -> None:
     """As many handlers as there are slots, each with two calls at once that need a model again."""
-    server = asking_server(versions=[version])
+    server = asking_server(versions=[era.version])
     all_running = anyio.Event()
     running = most = 0
 
@@ -544,10 +534,9 @@ async def test_handlers_that_make_calls_do_not_wait_for_the_slots_of_each_other(
 
 
 @on_both
-@in_both_eras
 @pytest.mark.parametrize("tool", ["answers", "never_answers"])
-async def test_a_call_of_a_handler_returns_within_its_timeout_even_without_a_free_slot(version: str, tool: str) -> None:
-    server = Server("asker", versions=[version])
+async def test_a_call_of_a_handler_returns_within_its_timeout_even_without_a_free_slot(era: Era, tool: str) -> None:
+    server = Server("asker", versions=[era.version])
     second, took, released = anyio.Event(), anyio.Event(), anyio.Event()
     outcome: list[object] = []
 
@@ -600,12 +589,11 @@ async def test_a_call_of_a_handler_returns_within_its_timeout_even_without_a_fre
     [(1, 35, "silent for 20 s"), (9, 50, "took longer than 50 s")],
     ids=["stops", "goes on"],
 )
-@in_both_eras
 async def test_requests_of_the_server_restart_the_idle_timeout_but_not_the_timeout(
-    version: str, asks: int, seconds: float, words: str
+    era: Era, asks: int, seconds: float, words: str
 ) -> None:
     """It asks every 15 seconds, with an idle_timeout of 20, until it has nothing more to ask."""
-    server = Server("asker", versions=[version])
+    server = Server("asker", versions=[era.version])
 
     @server.tool
     async def ask(ctx: Context) -> None:

@@ -220,15 +220,9 @@ async def a_model(ctx: Context) -> CreateMessageResult:
     return (await ctx.sample("capital?")).answer
 
 
-both_eras = pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
-
-
 @pytest.mark.fake_clock
-@both_eras
 @pytest.mark.parametrize(("asks", "clock"), [(a_form, "timeout"), (a_model, "idle_timeout")], ids=["form", "model"])
-async def test_a_form_and_a_model_may_take_longer_than_the_call_they_belong_to(
-    version: str, asks: Ask, clock: str
-) -> None:
+async def test_a_form_and_a_model_may_take_longer_than_the_call_they_belong_to(era: Era, asks: Ask, clock: str) -> None:
     async def think(request: SamplingRequest) -> CreateMessageResult:
         await anyio.sleep(0.8)
         return request.reply("Paris")
@@ -239,7 +233,7 @@ async def test_a_form_and_a_model_may_take_longer_than_the_call_they_belong_to(
 
     clocks: dict[str, Any] = {clock: 0.6}
     async with connected(
-        asking(version, asks).in_process(),
+        asking(era.version, asks).in_process(),
         sampling=sampling(with_tools=think),
         elicitation=Elicitation(form=fill_in),
         within=10,
@@ -248,8 +242,7 @@ async def test_a_form_and_a_model_may_take_longer_than_the_call_they_belong_to(
 
 
 @pytest.mark.fake_clock
-@both_eras
-async def test_a_server_that_asks_again_and_again_gets_no_more_than_the_time_for_input(version: str) -> None:
+async def test_a_server_that_asks_again_and_again_gets_no_more_than_the_time_for_input(era: Era) -> None:
     asked = 0
 
     async def dawdle(request: FormRequest) -> ElicitResult:
@@ -262,7 +255,7 @@ async def test_a_server_that_asks_again_and_again_gets_no_more_than_the_time_for
     with anyio.fail_after(10):
         began = anyio.current_time()
         async with Client(
-            asking(version, *[a_form] * 60).in_process(), elicitation=Elicitation(form=dawdle), limits=limits
+            asking(era.version, *[a_form] * 60).in_process(), elicitation=Elicitation(form=dawdle), limits=limits
         ) as client:
             with pytest.raises(RequestTimeout, match=r"0.5 s \(timeout\), after its input had taken 0.5 s"):
                 await client.call_tool("ask")
