@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
@@ -52,10 +53,11 @@ from tests.client.support import (
     sampling,
     text,
 )
-from tests.testing.test_with_client import MODERN, ConnectBy, connect_by, over_http_in_json, versions
+from tests.extent import on_both
+from tests.testing.test_with_client import ConnectBy, connect_by, over_http_in_json
 from tests.transports.children import python
 
-__all__ = ["connect_by", "versions"]  # fixtures
+__all__ = ["connect_by"]  # a fixture
 
 Wire = dict[str, Any]
 
@@ -271,6 +273,7 @@ async def test_middleware_that_is_not_async_is_named() -> None:
     )
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_a_login_while_connecting_counts_neither_as_silence_of_the_server_nor_in_the_timeout(era: Era) -> None:
     logins: list[str] = []
@@ -289,6 +292,7 @@ async def test_a_login_while_connecting_counts_neither_as_silence_of_the_server_
     assert [message["method"] for message in peer.received] == [*era.opening, "tools/call"]
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_middleware_that_never_passes_on_the_first_request_ends_connecting() -> None:
     async def never(request: AnyRequest, call_next: CallNext) -> Wire:
@@ -318,6 +322,7 @@ async def test_each_call_next_sends_the_request_again(era: Era) -> None:
     assert [message["id"] for message in era.said_to(peer)] == [era.first_id, era.first_id + 1]
 
 
+@on_both
 async def test_middleware_may_send_a_request_several_times_at_once() -> None:
     """Hedging: the first answer wins, and the other request is cancelled."""
     cancelled: list[Wire] = []
@@ -391,6 +396,7 @@ async def test_a_second_attempt_that_was_not_sent_does_not_hide_that_the_first_m
     assert caught.value.may_have_run is True
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_the_time_that_middleware_takes_before_it_sends_does_not_count(era: Era) -> None:
     async def think(request: ClientRequest, call_next: CallNext) -> Wire:
@@ -403,6 +409,7 @@ async def test_the_time_that_middleware_takes_before_it_sends_does_not_count(era
     assert result.content == []
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_all_attempts_together_have_the_timeout_of_the_call(era: Era) -> None:
     async def again(request: ClientRequest, call_next: CallNext) -> Wire:
@@ -520,38 +527,34 @@ async def test_middleware_that_returns_no_result_or_passes_on_something_else_is_
     ]
 
 
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
+async def test_a_request_that_could_not_be_sent_is_refused_with_a_text(era: Era) -> None:
+    changes: list[tuple[dict[str, Any], str]] = [
         ({"method": 5}, "the method of a request is text, not int"),
         ({"params": [1]}, "the params of a request are a mapping, not list"),
-    ],
-    ids=["method", "params"],
-)
-async def test_a_request_that_could_not_be_sent_is_refused_with_a_text(era: Era, change: Any, complaint: str) -> None:
-    async def confused(request: ClientRequest, call_next: CallNext) -> Wire:
-        return await call_next(replace(request, **change))
+    ]
+    for change, complaint in changes:
 
-    peer = answering(era)
-    async with connected(peer, middleware=[ours(confused)]) as client:
-        with pytest.raises(TypeError, match=f"^{complaint}$"):
-            await client.call_tool("x")
+        async def confused(request: ClientRequest, call_next: CallNext, change: dict[str, Any] = change) -> Wire:
+            return await call_next(replace(request, **change))
 
-    assert era.said_to(peer) == []
+        peer = answering(era)
+        async with connected(peer, middleware=[ours(confused)]) as client:
+            with pytest.raises(TypeError, match=f"^{complaint}$"):
+                await client.call_tool("x")
 
-
-@pytest.mark.parametrize("forgotten", [retry, tap, add_headers, add_meta, approve_tool_calls])
-def test_ready_middleware_without_its_parentheses_is_refused_at_once(forgotten: Any) -> None:
-    name = forgotten.__name__
-    complaint = rf"^middleware is called with two arguments, .* If it makes middleware, call it: middleware=\[{name}\("
-    with pytest.raises(TypeError, match=complaint):
-        Client(answering(HANDSHAKE), middleware=[forgotten])
+        assert era.said_to(peer) == []
 
 
-@pytest.mark.parametrize("wrong", [lambda request, call_next: None, "text", [1]], ids=["alone", "text", "a number"])
-def test_middleware_that_is_no_list_of_functions_is_refused(wrong: Any) -> None:
-    with pytest.raises(TypeError, match="middleware"):
-        Client(answering(HANDSHAKE), middleware=wrong)
+def test_what_is_no_list_of_middleware_is_refused_and_forgotten_parentheses_are_named() -> None:
+    readies: list[Any] = [retry, tap, add_headers, add_meta, approve_tool_calls]
+    for forgotten in readies:
+        call_it = rf"If it makes middleware, call it: middleware=\[{forgotten.__name__}\("
+        with pytest.raises(TypeError, match=rf"^middleware is called with two arguments, .* {call_it}"):
+            Client(answering(HANDSHAKE), middleware=[forgotten])
+    wrong: list[Any] = [lambda request, call_next: None, "text", [1]]
+    for middleware in wrong:
+        with pytest.raises(TypeError, match="middleware"):
+            Client(answering(HANDSHAKE), middleware=middleware)
 
 
 # Over HTTP
@@ -663,9 +666,7 @@ async def test_a_cached_result_passes_the_middleware_and_is_kept_for_the_same_he
     assert [post.headers["x-user"] for post in site.posts] == ["a", "a", "b"]
 
 
-async def test_middleware_is_around_both_directions_over_every_transport(
-    connect_by: ConnectBy, versions: tuple[str, ...]
-) -> None:
+async def test_middleware_is_around_both_directions_over_every_transport(connect_by: ConnectBy) -> None:
     seen: list[tuple[str, object, object]] = []
 
     async def note(request: AnyRequest, call_next: CallNext) -> Wire:
@@ -677,16 +678,21 @@ async def test_middleware_is_around_both_directions_over_every_transport(
         return await call_next(request)
 
     with anyio.fail_after(20):
-        async with (
-            connect_by(asking_server(versions=versions)) as transport,
-            Client(transport, middleware=[note], sampling=sampling()) as client,
-        ):
-            result = await client.call_tool("ask", caller="ada")
+        for version in ("2025-11-25", "2026-07-28"):
+            async with (
+                connect_by(asking_server(versions=[version])) as transport,
+                Client(transport, middleware=[note], sampling=sampling()) as client,
+            ):
+                assert (await client.call_tool("ask", caller="ada")).text == "Paris"
 
     # Until 2025-11-25 a server that answers in JSON asks on the connection's own stream.
-    known = None if connect_by is over_http_in_json and versions is not MODERN else "ada"
-    assert result.text == "Paris"
-    assert seen == [("tools/call", "ada", versions[0]), ("sampling/createMessage", known, versions[0])]
+    known = None if connect_by is over_http_in_json else "ada"
+    assert seen == [
+        ("tools/call", "ada", "2025-11-25"),
+        ("sampling/createMessage", known, "2025-11-25"),
+        ("tools/call", "ada", "2026-07-28"),
+        ("sampling/createMessage", "ada", "2026-07-28"),
+    ]
 
 
 # Around the server's requests
@@ -768,14 +774,12 @@ async def test_an_unknown_method_that_is_passed_on_is_refused(era: Era) -> None:
         return await call_next(request)
 
     peer, got = asks(era, "acme/echo", {})
+    refusal = "this client does not offer acme/echo"
     async with connected(peer, middleware=[theirs(look)]) as client:
-        if era is HANDSHAKE:
+        with pytest.raises(InputNotGiven, match=refusal) if era is STATELESS else nullcontext():
             await client.call_tool("x")
-        else:
-            with pytest.raises(InputNotGiven, match="this client does not offer acme/echo"):
-                await client.call_tool("x")
 
-    assert got == ([{"code": -32601, "message": "this client does not offer acme/echo"}] if era is HANDSHAKE else [])
+    assert got == ([{"code": -32601, "message": refusal}] if era is HANDSHAKE else [])
 
 
 async def test_middleware_may_refuse_a_request_of_the_server(era: Era) -> None:
@@ -784,37 +788,30 @@ async def test_middleware_may_refuse_a_request_of_the_server(era: Era) -> None:
 
     peer, got = asks(era, "sampling/createMessage", QUESTION)
     async with connected(peer, middleware=[theirs(refuse)], sampling=sampling()) as client:
-        if era is HANDSHAKE:
+        with pytest.raises(InputNotGiven, match="not today") if era is STATELESS else nullcontext():
             await client.call_tool("x")
-        else:
-            with pytest.raises(InputNotGiven, match="not today"):
-                await client.call_tool("x")
 
     assert got == ([{"code": -7, "message": "not today", "data": {"until": "tomorrow"}}] if era is HANDSHAKE else [])
 
 
-@pytest.mark.parametrize(
-    "failure", [LookupError("a secret"), SystemExit(1), ExceptionGroup("two", [ValueError("a secret")])], ids=repr
-)
 async def test_middleware_that_fails_on_a_request_of_the_server_is_logged_and_the_server_learns_only_that(
-    era: Era, failure: BaseException, caplog: pytest.LogCaptureFixture
+    era: Era, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def fail(request: ServerRequest, call_next: CallNext) -> Wire:
-        raise failure
+    failures = [LookupError("a secret"), SystemExit(1), ExceptionGroup("two", [ValueError("a secret")])]
+    for failure in failures:
 
-    peer, got = asks(era, "sampling/createMessage", QUESTION)
-    with anyio.fail_after(5), caplog.at_level(logging.ERROR, "mcp_host"):
-        async with Client(peer, middleware=[theirs(fail)], sampling=sampling()) as client:
-            if era is HANDSHAKE:
+        async def fail(request: ServerRequest, call_next: CallNext, failure: BaseException = failure) -> Wire:
+            raise failure
+
+        peer, got = asks(era, "sampling/createMessage", QUESTION)
+        with pytest.raises(InputNotGiven) if era is STATELESS else nullcontext():
+            async with connected(peer, middleware=[theirs(fail)], sampling=sampling()) as client:
                 await client.call_tool("x")
-            else:
-                with pytest.raises(InputNotGiven):
-                    await client.call_tool("x")
 
-    assert got == ([{"code": -32603, "message": "this client failed to answer"}] if era is HANDSHAKE else [])
-    assert [record.getMessage() for record in caplog.records] == [
+        assert got == ([{"code": -32603, "message": "this client failed to answer"}] if era is HANDSHAKE else [])
+    assert [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR] == [
         "middleware for sampling/createMessage: this client failed to answer"
-    ]
+    ] * 3
 
 
 async def test_the_limits_hold_before_any_middleware() -> None:
@@ -840,6 +837,7 @@ async def test_the_limits_hold_before_any_middleware() -> None:
     assert got[2]["error"] == {"code": -32013, "message": "this client's limit max_inputs is 2 for one call"}
 
 
+@on_both
 async def test_handlers_see_the_context_variables_that_middleware_sets(era: Era) -> None:
     """A span, say: what the handler does is a part of it."""
     span: ContextVar[str] = ContextVar("span", default="none")
@@ -868,6 +866,7 @@ async def test_handlers_see_the_context_variables_that_middleware_sets(era: Era)
     ]
 
 
+@on_both
 async def test_a_call_that_is_cancelled_in_the_middleware_sends_nothing(era: Era) -> None:
     waiting = anyio.Event()
 

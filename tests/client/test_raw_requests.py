@@ -15,6 +15,7 @@ from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import ProgressNotificationParams
 from tests.client.sites import Site
 from tests.client.support import EMPTY, HANDSHAKE, QUESTION, STATELESS, Era, answering, connected, sampling
+from tests.extent import on_both
 from tests.testing.test_with_client import MODERN, ConnectBy, connect_by, over_http_in_json, versions
 
 __all__ = ["connect_by", "versions"]  # fixtures
@@ -26,43 +27,47 @@ Wire = dict[str, Any]
 
 
 async def test_any_request_can_be_made_over_every_transport(connect_by: ConnectBy, versions: tuple[str, ...]) -> None:
-    """With what every request has: progress, and a handler for what the server asks meanwhile."""
+    """With what every request has: progress, and notifications that the library does not know."""
     server = Server("extended", versions=versions)
-    reports: list[float] = []
+    reports, seen, heard = list[float](), list[Notification](), anyio.Event()
 
     @server.request_handler("acme/translate")
     async def translate(params: Wire, ctx: Context) -> Wire:
         await ctx.report_progress(0.5)
+        await ctx.notify("notifications/acme/working", {"on": "it"})
         return {"text": f"{params['text']} in French"}
 
     def on_progress(report: ProgressNotificationParams) -> None:
         reports.append(report.progress)
 
+    def on_notification(notification: Notification) -> None:
+        seen.append(notification)
+        anyio.from_thread.run_sync(heard.set)
+
+    no_way_back = (connect_by, versions) == (over_http_in_json, MODERN)  # but the JSON answer
     with anyio.fail_after(20):
-        async with connect_by(server) as transport, Client(transport) as client:
+        async with connect_by(server) as transport, Client(transport, on_notification=on_notification) as client:
             result = await client.request("acme/translate", {"text": "hello"}, on_progress=on_progress)
+            if not no_way_back:
+                await heard.wait()
 
     assert result["text"] == "hello in French"
-    if connect_by is not over_http_in_json:  # there, a report may be later than the answer, or have no way at all
+    assert seen == ([] if no_way_back else [Notification("notifications/acme/working", {"on": "it"})])
+    if connect_by is not over_http_in_json:  # there, a report may be later than the answer
         assert reports == [0.5]
 
 
 async def test_the_params_and_the_result_are_as_written(era: Era) -> None:
-    peer = answering(era, {"odd": [1, None, {"x": True}]})
+    peer = answering(era, {"odd": [1, None, {"x": True}]}, {})
     async with connected(peer) as client:
         result = await client.request("acme/x", {"list": [1], "_meta": {"mine": 1}})
+        await client.request("acme/without/params")
 
     assert result == {"odd": [1, None, {"x": True}]}
-    [said] = era.said_to(peer)
-    assert (said["method"], said["params"]) == ("acme/x", era.dressed({"list": [1], "_meta": {"mine": 1}}))
-
-
-async def test_a_raw_request_without_params_has_empty_ones(era: Era) -> None:
-    peer = answering(era, {})
-    async with connected(peer) as client:
-        await client.request("acme/x")
-
-    assert [said["params"] for said in era.said_to(peer)] == [era.dressed({})]
+    assert [(said["method"], said["params"]) for said in era.said_to(peer)] == [
+        ("acme/x", era.dressed({"list": [1], "_meta": {"mine": 1}})),
+        ("acme/without/params", era.dressed({})),
+    ]
 
 
 async def test_errors_of_raw_requests_are_those_of_every_request(era: Era) -> None:
@@ -83,35 +88,38 @@ async def test_errors_of_raw_requests_are_those_of_every_request(era: Era) -> No
     assert (caught.value.code, caught.value.message, caught.value.data) == (-32601, "no such method", {"x": 1})
 
 
-@pytest.mark.parametrize("method", ["initialize", "server/discover", "subscriptions/listen"])
-async def test_a_request_that_the_client_makes_by_itself_is_refused(era: Era, method: str) -> None:
+async def test_requests_and_notifications_that_the_client_sends_by_itself_are_refused(era: Era) -> None:
     peer = answering(era)
-    async with connected(peer) as client:
-        with pytest.raises(CallerError, match=f"^the client sends {method} by itself$"):
-            await client.request(method)
+    requests = ["initialize", "server/discover", "subscriptions/listen"]
+    notifications = ["initialized", "cancelled", "progress", "roots/list_changed"]
+    async with connected(peer, roots=[]) as client:
+        for method in requests:
+            with pytest.raises(CallerError, match=f"^the client sends {method} by itself$"):
+                await client.request(method)
+        for method in notifications:
+            with pytest.raises(CallerError, match=f"^the client sends notifications/{method} by itself$"):
+                await client.notify(f"notifications/{method}")
 
     assert era.said_to(peer) == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+async def test_what_is_no_request_is_refused(era: Era) -> None:
+    wrong: list[tuple[Any, str]] = [
         ((5,), "method must be text, not int"),
         (("acme/x", [1]), "params must be a mapping, not list"),
         (("acme/x", {"_meta": None}), "_meta must be a mapping"),
         (("tools/call", {}), "name must be text, not NoneType"),
         (("prompts/get", {"name": 5}), "name must be text, not int"),
         (("resources/read", {}), "uri must be text, not NoneType"),
-    ],
-    ids=str,
-)
-async def test_what_is_no_request_is_refused(era: Era, arguments: Any, message: str) -> None:
-    peer = answering(era)
+    ]
+    peer, refused = answering(era), list[str]()
     async with connected(peer) as client:
-        with pytest.raises(TypeError) as caught:
-            await client.request(*arguments)
+        for arguments, _ in wrong:
+            with pytest.raises(TypeError) as caught:
+                await client.request(*arguments)
+            refused.append(str(caught.value))
 
-    assert str(caught.value) == message
+    assert refused == [message for _, message in wrong]
     assert era.said_to(peer) == []
 
 
@@ -181,24 +189,7 @@ async def test_a_notification_passes_the_middleware_as_a_request_with_an_empty_r
     assert b'"params":{"to":1,"more":true}' in site.posts[-1].content
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        "notifications/initialized",
-        "notifications/cancelled",
-        "notifications/progress",
-        "notifications/roots/list_changed",
-    ],
-)
-async def test_a_notification_that_the_client_sends_by_itself_is_refused(era: Era, method: str) -> None:
-    peer = answering(era)
-    async with connected(peer, roots=[]) as client:
-        with pytest.raises(CallerError, match=f"^the client sends {method} by itself$"):
-            await client.notify(method)
-
-    assert era.said_to(peer) == []
-
-
+@on_both
 @pytest.mark.fake_clock
 async def test_a_notification_that_nothing_takes_times_out() -> None:
     class Hanging(httpx.AsyncBaseTransport):
@@ -294,32 +285,6 @@ async def test_a_custom_notification_on_the_stream_of_a_subscription_arrives_wit
         await anyio.wait_all_tasks_blocked()
 
     assert seen == [Notification("notifications/acme/one", {"x": 1})]
-
-
-async def test_a_custom_notification_of_a_tool_arrives_over_every_transport(
-    connect_by: ConnectBy, versions: tuple[str, ...]
-) -> None:
-    server = Server("noisy", versions=versions)
-
-    @server.tool
-    async def work(ctx: Context) -> str:
-        await ctx.notify("notifications/acme/working", {"on": "it"})
-        return "done"
-
-    async def on_notification(notification: Notification) -> None:
-        seen.append(notification)
-        heard.set()
-
-    seen: list[Notification] = []
-    heard = anyio.Event()
-    with anyio.fail_after(20):
-        async with connect_by(server) as transport, Client(transport, on_notification=on_notification) as client:
-            await client.call_tool("work")
-            if (connect_by, versions) != (over_http_in_json, MODERN):  # there a JSON answer leaves no way for it
-                await heard.wait()
-
-    expected = [Notification("notifications/acme/working", {"on": "it"})]
-    assert seen == ([] if (connect_by, versions) == (over_http_in_json, MODERN) else expected)
 
 
 async def test_a_callback_for_notifications_that_raises_is_logged_and_gets_the_next(

@@ -28,6 +28,7 @@ from mcp_host.middleware import (
 from mcp_host.testing import ScriptedPeer, Server
 from tests.client.sites import PLAIN, SAFE, Site
 from tests.client.support import EMPTY, HANDSHAKE, PARIS, QUESTION, STATELESS, Era, answering, connected, sampling
+from tests.extent import on_both
 
 Wire = dict[str, Any]
 
@@ -35,22 +36,19 @@ Wire = dict[str, Any]
 # Headers and metadata
 
 
-async def _header_later(request: ClientRequest) -> dict[str, str]:
-    return {"X-Method": request.method}
+async def test_headers_are_added_to_every_request() -> None:
+    async def later(request: ClientRequest) -> dict[str, str]:
+        return {"X-Method": request.method}
 
+    async def sent(headers: Any) -> list[str]:
+        site = Site(tools_call=EMPTY)
+        async with site.connected(middleware=[add_headers(headers)]) as client:
+            await client.call_tool("x")
+        return [post.headers["x-method"] for post in site.posts]
 
-@pytest.mark.parametrize(
-    "headers",
-    [{"X-Method": "any"}, lambda request: {"X-Method": request.method}, _header_later],
-    ids=["mapping", "function", "async function"],
-)
-async def test_headers_are_added_to_every_request(headers: Any) -> None:
-    site = Site(tools_call=EMPTY)
-    async with site.connected(middleware=[add_headers(headers)]) as client:
-        await client.call_tool("x")
-
-    expected = ["any", "any"] if isinstance(headers, dict) else ["server/discover", "tools/call"]
-    assert [post.headers["x-method"] for post in site.posts] == expected
+    assert await sent({"X-Method": "any"}) == ["any", "any"]
+    assert await sent(lambda request: {"X-Method": request.method}) == ["server/discover", "tools/call"]
+    assert await sent(later) == ["server/discover", "tools/call"]
 
 
 def test_a_header_that_cannot_be_sent_is_refused_at_once() -> None:
@@ -58,27 +56,26 @@ def test_a_header_that_cannot_be_sent_is_refused_at_once() -> None:
         add_headers({"mcp-session-id": "stolen"})
 
 
-@pytest.mark.parametrize(
-    ("headers", "complaint"),
-    [
-        ({"X-Tries": 5}, "the value of the header 'X-Tries' is text, not int"),
-        ({5: "x"}, "the name of a header is text, not int"),
-    ],
-    ids=["value", "name"],
-)
-def test_a_header_that_is_no_text_is_named(headers: Any, complaint: str) -> None:
-    for make in (add_headers, lambda headers: StreamableHttp("https://mcp.test/", headers=headers)):
-        with pytest.raises(TypeError, match=f"^{complaint}$"):
-            make(headers)
+def test_a_header_that_is_no_text_is_named() -> None:
+    def to_the_transport(headers: Any) -> StreamableHttp:
+        return StreamableHttp("https://mcp.test/", headers=headers)
+
+    wrong: Any = ({"X-Tries": 5}, "the value of the header 'X-Tries' is text, not int")
+    nameless: Any = ({5: "x"}, "the name of a header is text, not int")
+    for make in (add_headers, to_the_transport):
+        for headers, complaint in (wrong, nameless):
+            with pytest.raises(TypeError, match=f"^{complaint}$"):
+                make(headers)
 
 
-@pytest.mark.parametrize(("make", "argument"), [(add_headers, "headers"), (add_meta, "meta")])
-async def test_a_function_that_returns_nothing_to_add_is_named(make: Any, argument: str) -> None:
+async def test_a_function_that_returns_nothing_to_add_is_named() -> None:
     async def end(request: AnyRequest) -> Wire:
         raise AssertionError
 
-    with pytest.raises(TypeError, match=f"^the function for {argument} has to return a mapping, not NoneType$"):
-        await make(lambda request: None)(ClientRequest("ping"), end)
+    nothing: Any = lambda request: None  # noqa: E731  # a mistake in one line
+    for middleware, argument in ((add_headers(nothing), "headers"), (add_meta(nothing), "meta")):
+        with pytest.raises(TypeError, match=f"^the function for {argument} has to return a mapping, not NoneType$"):
+            await middleware(ClientRequest("ping"), end)
 
 
 async def test_a_key_is_added_to_the_metadata_beside_those_that_are_there(era: Era) -> None:
@@ -156,9 +153,8 @@ FORBIDDEN = HttpStatusError(404, "no")
 
 
 @pytest.mark.fake_clock
-@pytest.mark.parametrize(
-    ("tool", "error", "repeated"),
-    [
+async def test_a_tool_call_is_repeated_only_where_that_does_no_harm(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, Exception, bool]] = [
         ("plain", LOST, False),
         ("plain", NEVER_SENT, True),
         ("plain", BUSY, False),
@@ -170,25 +166,23 @@ FORBIDDEN = HttpStatusError(404, "no")
         ("safe", BUSY, True),
         ("safe", FORBIDDEN, False),
         ("safe", ServerError(-32603, "no"), False),
-    ],
-    ids=lambda value: str(value),
-)
-async def test_a_tool_call_is_repeated_only_where_that_does_no_harm(
-    tool: str, error: Exception, repeated: bool
-) -> None:
-    failing = Failing(error)
-    async with connected(answering(HANDSHAKE), middleware=[retry(), failing], within=60) as client:
-        await client.list_tools()
-        if repeated:
-            await client.call_tool(tool)
-        else:
-            with pytest.raises(type(error)) as caught:
-                await client.call_tool(tool)
-            assert caught.value is error
+    ]
+    for tool, error, is_repeated in rows:
+        with subtests.test(f"{tool}: {error}"):
+            failing = Failing(error)
+            async with connected(answering(HANDSHAKE), middleware=[retry(), failing], within=60) as client:
+                await client.list_tools()
+                if is_repeated:
+                    await client.call_tool(tool)
+                else:
+                    with pytest.raises(type(error)) as caught:
+                        await client.call_tool(tool)
+                    assert caught.value is error
 
-    assert len(failing.calls) == (2 if repeated else 1)
+            assert len(failing.calls) == (2 if is_repeated else 1)
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_a_request_that_reads_is_repeated_after_growing_pauses_and_then_fails() -> None:
     times: list[float] = []
@@ -209,22 +203,21 @@ async def test_a_request_that_reads_is_repeated_after_growing_pauses_and_then_fa
     assert [round(later - sooner, 3) for sooner, later in itertools.pairwise(times)] == [3.0, 4.0, 4.0]
 
 
+@on_both
 @pytest.mark.fake_clock
-@pytest.mark.parametrize(("seconds", "waited"), [(5.0, 7.5), (11.0, None)])
-async def test_the_pause_that_the_server_asks_for_is_kept_or_its_error_raised(
-    seconds: float, waited: float | None
-) -> None:
-    failing = Failing(HttpStatusError(429, "slowly", retry_after=seconds))
-    async with connected(answering(HANDSHAKE), middleware=[retry(), failing], within=60) as client:
-        began = anyio.current_time()
-        if waited is None:
-            with pytest.raises(HttpStatusError, match="slowly"):
-                await client.list_prompts()
-        else:
+async def test_the_pause_that_the_server_asks_for_is_kept_or_its_error_raised() -> None:
+    async def took(seconds: float) -> float:
+        failing = Failing(HttpStatusError(429, "slowly", retry_after=seconds))
+        async with connected(answering(HANDSHAKE), middleware=[retry(), failing], within=60) as client:
+            began = anyio.current_time()
             await client.list_prompts()
-        took = anyio.current_time() - began
+            return round(anyio.current_time() - began, 3)
 
-    assert round(took, 3) == (waited or 0.0)
+    assert await took(5.0) == 7.5
+    began = anyio.current_time()
+    with pytest.raises(HttpStatusError, match="slowly"):
+        await took(11.0)
+    assert anyio.current_time() == began
 
 
 @pytest.mark.fake_clock
@@ -257,26 +250,24 @@ async def test_connecting_is_not_repeated_by_the_middleware() -> None:
     assert requests == ["server/discover"]
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
+def test_a_retry_that_makes_no_sense_is_refused() -> None:
+    wrong: list[tuple[dict[str, Any], type[Exception]]] = [
         ({"attempts": 0}, ValueError),
         ({"attempts": "3"}, TypeError),
         ({"attempts": 1.5}, ValueError),
         ({"pause": -1}, ValueError),
         ({"max_pause": None}, TypeError),
         ({"may_repeat": True}, TypeError),
-    ],
-    ids=str,
-)
-def test_a_retry_that_makes_no_sense_is_refused(options: Any, error: type[Exception]) -> None:
-    with pytest.raises(error, match=next(iter(options))):
-        retry(**options)
+    ]
+    for options, error in wrong:
+        with pytest.raises(error, match=next(iter(options))):
+            retry(**options)
 
 
 # A tap
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_a_tap_shows_each_request_with_its_result_or_error_and_its_time(era: Era) -> None:
     seen: list[Exchange] = []
@@ -302,6 +293,7 @@ async def test_a_tap_shows_each_request_with_its_result_or_error_and_its_time(er
     assert [round(each.seconds, 3) for each in seen] == [3.0, 0.0]
 
 
+@on_both
 async def test_a_tap_shows_requests_of_the_server_and_a_cancelled_call(era: Era) -> None:
     seen: list[Exchange] = []
 
@@ -495,12 +487,11 @@ async def test_a_raw_call_needs_approval_too_and_other_requests_need_none() -> N
     assert [said["method"] for said in HANDSHAKE.said_to(peer)] == ["acme/x"]
 
 
-@pytest.mark.parametrize(
-    ("make", "argument"), [(add_headers, "headers"), (add_meta, "meta"), (approve_tool_calls, "approve")]
-)
-def test_what_is_no_function_is_refused_at_once(make: Any, argument: str) -> None:
-    with pytest.raises(TypeError, match=f"^{argument} "):
-        make(5)
+def test_what_is_no_function_is_refused_at_once() -> None:
+    makes: list[tuple[Any, str]] = [(add_headers, "headers"), (add_meta, "meta"), (approve_tool_calls, "approve")]
+    for make, argument in makes:
+        with pytest.raises(TypeError, match=f"^{argument} "):
+            make(5)
 
 
 def test_middleware_can_be_called_without_a_client() -> None:
