@@ -13,9 +13,8 @@ from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, EndedSessio
 from mcp_host.sampling import AroundModel, CallModel
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageResult
-from tests.client.support import EMPTY, HANDSHAKE, QUESTION, STATELESS, TOOLS, Era, asking_server, connected
-
-in_both_eras = pytest.mark.parametrize("era", ["legacy", "modern"])
+from tests.client.support import EMPTY, QUESTION, TOOLS, Era, asking_server, connected
+from tests.extent import on_both
 
 
 def wrapping(around: AroundModel) -> Middleware:
@@ -25,8 +24,7 @@ def wrapping(around: AroundModel) -> Middleware:
     return middleware
 
 
-@in_both_eras
-async def test_functions_around_the_model_run_after_the_approval_the_first_outermost(era: str) -> None:
+async def test_functions_around_the_model_run_after_the_approval_the_first_outermost(era: Era) -> None:
     async def approve(request: SamplingRequest) -> Allow:
         seen.append("approved")
         return Allow()
@@ -47,14 +45,13 @@ async def test_functions_around_the_model_run_after_the_approval_the_first_outer
     seen: list[str] = []
     sampling = Sampling(with_tools=model, approve=approve)
     middleware = [wrapping(named("one")), wrapping(named("two"))]
-    async with connected(asking_server(), era=era, sampling=sampling, middleware=middleware) as client:
+    async with connected(asking_server(), era=era.version, sampling=sampling, middleware=middleware) as client:
         assert (await client.call_tool("ask", {"words": "capital?"})).text == "Paris"
 
     assert seen == ["approved", "one capital?", "two capital?", "model", "two done", "one done"]
 
 
-@in_both_eras
-async def test_a_function_around_the_model_may_answer_in_its_place(era: str) -> None:
+async def test_a_function_around_the_model_may_answer_in_its_place(era: Era) -> None:
     async def model(request: SamplingRequest) -> str:
         raise AssertionError("it is not called")
 
@@ -63,7 +60,7 @@ async def test_a_function_around_the_model_may_answer_in_its_place(era: str) -> 
 
     async with connected(
         asking_server(),
-        era=era,
+        era=era.version,
         sampling=Sampling(with_tools=model, approve=always),
         middleware=[wrapping(remembered)],
     ) as client:
@@ -118,7 +115,7 @@ class FailingObserver(Observer):
         raise RuntimeError("no metrics today")
 
 
-@pytest.mark.parametrize("era", [HANDSHAKE, STATELESS], ids=["2025-11-25", "2026-07-28"])
+@on_both
 @pytest.mark.fake_clock
 async def test_an_observer_learns_of_each_session_that_has_ended_and_why(
     era: Era, caplog: pytest.LogCaptureFixture

@@ -16,6 +16,7 @@ from mcp_host.transports.in_process import Inbox, InProcess, MemoryChannel, Outb
 from mcp_host.types import CreateMessageResult, ElicitResult, TextContent, ToolUseContent
 from tests.client.support import ADD, INFO, QUESTION, connected, sampling, say_paris
 from tests.clock import advance
+from tests.extent import on_both
 from tests.transports.children import python
 from tests.transports.http_peers import Heard, Wire, serving
 
@@ -41,22 +42,28 @@ def offered(peer: ScriptedPeer) -> list[Any]:
     return [message["params"]["capabilities"] for message in peer.received if message.get("method") == "initialize"]
 
 
+def initialized(version: str = "2025-11-25") -> ScriptedPeer:
+    """A peer that answers the handshake."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(version=version)
+
+    return ScriptedPeer(script)
+
+
 def bears(capabilities: dict[str, Any], allowed: dict[str, Any]) -> bool:
     """Whether a server that knows but the *allowed* capabilities reads these; None is not allowed at all."""
     known = {name: allowed.get(name, inner) for name, inner in capabilities.items()}
     return all(known[name] is not None and set(inner) <= set(known[name]) for name, inner in capabilities.items())
 
 
-@pytest.mark.parametrize("version", ["2025-06-18", "2025-03-26", "2024-11-05"])
-async def test_a_revision_older_than_sampling_tools_is_offered_none(version: str) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_initialize(version=version)
+async def test_a_revision_older_than_sampling_tools_is_offered_none() -> None:
+    for version in ("2025-06-18", "2025-03-26", "2024-11-05"):
+        peer = initialized(version)
+        async with connected(peer, era=version, sampling=sampling(), elicitation=EITHER) as client:
+            assert client.sampling_mode == "basic"
 
-    peer = ScriptedPeer(script)
-    async with connected(peer, era=version, sampling=sampling(), elicitation=EITHER) as client:
-        assert client.sampling_mode == "basic"
-
-    assert offered(peer) == [{"sampling": {}, "elicitation": {}}]
+        assert offered(peer) == [{"sampling": {}, "elicitation": {}}]
 
 
 async def test_an_older_revision_that_the_server_names_is_offered_no_tools_either() -> None:
@@ -108,21 +115,17 @@ async def test_tools_that_were_offered_are_taken_in_an_older_revision() -> None:
     assert says == {"type": "text", "text": "Paris.\n\nIn France."}
 
 
-@pytest.mark.parametrize(
-    ("era", "offers"),
-    [("legacy", {"sampling": {"tools": {}, "context": {}}}), ("2025-06-18", {"sampling": {}})],
-)
-async def test_context_is_advertised_where_it_was_registered_and_the_revision_has_it(
-    era: str, offers: dict[str, Any]
-) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_initialize(version="2025-06-18" if era == "2025-06-18" else "2025-11-25")
-
-    peer = ScriptedPeer(script)
-    async with connected(peer, era=era, sampling=sampling(basic=say_paris, with_tools=say_paris, context=True)):
+async def test_context_is_advertised_where_it_was_registered_and_the_revision_has_it() -> None:
+    registered = sampling(basic=say_paris, with_tools=say_paris, context=True)
+    newest, older = initialized(), initialized("2025-06-18")
+    async with (
+        connected(newest, era="legacy", sampling=registered),
+        connected(older, era="2025-06-18", sampling=registered),
+    ):
         pass
 
-    assert offered(peer) == [offers]
+    assert offered(newest) == [{"sampling": {"tools": {}, "context": {}}}]
+    assert offered(older) == [{"sampling": {}}]
 
 
 async def test_a_server_too_strict_for_context_is_tried_once_more_without_it() -> None:
@@ -143,10 +146,7 @@ async def test_a_server_too_strict_for_context_is_tried_once_more_without_it() -
 
 
 async def test_forms_alone_are_advertised_as_every_revision_knows_them() -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_initialize()
-
-    peer = ScriptedPeer(script)
+    peer = initialized()
     async with connected(peer, era="legacy", elicitation=FORM):
         pass
 
@@ -212,9 +212,10 @@ async def test_a_server_too_strict_for_the_modes_of_elicitation_is_tried_once_mo
     assert offered(url) == [{"elicitation": {"url": {}}}, {}]  # an empty object would mean forms
 
 
+@on_both
 @pytest.mark.fake_clock
-@pytest.mark.parametrize("era", ["legacy", "auto"])
-async def test_a_server_that_falls_silent_over_a_capability_is_asked_once_more_without_any(era: str) -> None:
+@pytest.mark.parametrize("connect_as", ["legacy", "auto"])
+async def test_a_server_that_falls_silent_over_a_capability_is_asked_once_more_without_any(connect_as: str) -> None:
     """It has all of the time to answer. Then there is one more attempt, which offers least."""
 
     async def script(peer: ScriptedPeer) -> None:
@@ -223,7 +224,7 @@ async def test_a_server_that_falls_silent_over_a_capability_is_asked_once_more_w
             await peer.reply(request, WELCOME)
 
     peer = ScriptedPeer(script, name="silent")
-    client = Client(peer, era=era, sampling=sampling(), elicitation=EITHER, limits=Limits(connect_timeout=30))
+    client = Client(peer, era=connect_as, sampling=sampling(), elicitation=EITHER, limits=Limits(connect_timeout=30))
     begun = anyio.current_time()
     with anyio.fail_after(60):
         async with client:
@@ -235,9 +236,10 @@ async def test_a_server_that_falls_silent_over_a_capability_is_asked_once_more_w
     assert "sampling.tools and elicitation.url" in warning
 
 
+@on_both
 @pytest.mark.fake_clock
-@pytest.mark.parametrize("era", ["legacy", "auto"])
-async def test_a_server_that_is_merely_slow_gets_sampling_with_tools(era: str) -> None:
+@pytest.mark.parametrize("connect_as", ["legacy", "auto"])
+async def test_a_server_that_is_merely_slow_gets_sampling_with_tools(connect_as: str) -> None:
     async def script(peer: ScriptedPeer) -> None:
         request = await peer.receive("initialize")
         await anyio.sleep_until(begun + 0.9 * 30)
@@ -245,13 +247,16 @@ async def test_a_server_that_is_merely_slow_gets_sampling_with_tools(era: str) -
 
     peer = ScriptedPeer(script)
     begun = anyio.current_time()
-    async with connected(peer, era=era, sampling=sampling(), limits=Limits(connect_timeout=30), within=60) as client:
+    async with connected(
+        peer, era=connect_as, sampling=sampling(), limits=Limits(connect_timeout=30), within=60
+    ) as client:
         assert (client.sampling_mode, client.warnings) == ("with_tools", [])
         assert anyio.current_time() - begun == pytest.approx(27)
 
     assert offered(peer) == [{"sampling": {"tools": {}}}]
 
 
+@on_both
 @pytest.mark.adjustable_clock
 async def test_a_process_that_falls_silent_over_a_capability_is_ended_and_started_without() -> None:
     strict = """
@@ -272,6 +277,7 @@ async def test_a_process_that_falls_silent_over_a_capability_is_ended_and_starte
         assert client.sampling_mode == "basic"
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_a_silent_server_that_can_be_offered_no_less_is_asked_once() -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -286,6 +292,7 @@ async def test_a_silent_server_that_can_be_offered_no_less_is_asked_once() -> No
     assert offered(peer) == [{}]
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_a_server_that_never_comes_up_is_not_tried_with_less(monkeypatch: pytest.MonkeyPatch) -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -302,6 +309,7 @@ async def test_a_server_that_never_comes_up_is_not_tried_with_less(monkeypatch: 
     assert offered(peer) == [{"sampling": {"tools": {}}}]
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_a_server_that_answers_no_handshake_takes_a_third_more_than_the_connect_timeout() -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -318,6 +326,7 @@ async def test_a_server_that_answers_no_handshake_takes_a_third_more_than_the_co
     assert offered(peer) == [{"sampling": {"tools": {}}}, {"sampling": {}}]
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_slow_refusals_have_the_time_of_one_attempt_together() -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -335,6 +344,7 @@ async def test_slow_refusals_have_the_time_of_one_attempt_together() -> None:
     assert offered(peer) == [BOTH, {**BOTH, "sampling": {}}, {"sampling": {}, "elicitation": {}}]
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_a_server_that_dies_of_the_probe_and_then_is_silent_has_the_time_of_one_attempt() -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -351,6 +361,7 @@ async def test_a_server_that_dies_of_the_probe_and_then_is_silent_has_the_time_o
     assert anyio.current_time() - begun == pytest.approx(30)
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_a_server_that_was_not_asked_to_initialize_is_not_tried_with_less() -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -396,10 +407,9 @@ async def test_a_connection_that_the_server_closes_after_the_probe_does_not_end_
             await wire.reply(202, {"connection": "close"})
         await wire.end()
 
-    with anyio.fail_after(10):
-        async with serving(script) as server, Client(StreamableHttp(server.url)) as client:
-            assert client.protocol_version == "2025-11-25"
-            assert client.warnings == []
+    async with serving(script) as server, connected(StreamableHttp(server.url)) as client:
+        assert client.protocol_version == "2025-11-25"
+        assert client.warnings == []
 
 
 async def test_a_server_that_breaks_every_connection_is_asked_twice_and_reported() -> None:

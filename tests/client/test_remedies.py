@@ -134,12 +134,11 @@ async def test_over_http_nothing_has_to_be_done_because_the_next_call_connects_b
             response = {"jsonrpc": "2.0", "id": request["id"], "result": result}
             await wire.reply(200, JSON, json.dumps(response).encode())
 
-    with anyio.fail_after(20):
-        async with serving(script) as peer, Client(StreamableHttp(peer.url)) as client:
-            with pytest.raises(ConnectionClosed) as raised:
-                await client.call_tool("dies")
-            assert client.connected
-            assert (await client.call_tool("x")).content == []
+    async with serving(script) as peer, connected(StreamableHttp(peer.url)) as client:
+        with pytest.raises(ConnectionClosed) as raised:
+            await client.call_tool("dies")
+        assert client.connected
+        assert (await client.call_tool("x")).content == []
 
     assert str(raised.value) == f"{peer.url}: the stream ended before the response"
 

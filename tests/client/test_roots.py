@@ -18,26 +18,23 @@ from mcp_host.types import ListRootsResult, Root
 NAMED = Root(uri="file:///srv/data", name="Data")
 
 
-@pytest.mark.parametrize(
-    ("root", "wire"),
-    [
+async def test_a_root_is_a_root_a_path_or_a_file_uri() -> None:
+    written: list[tuple[RootLike, dict[str, str]]] = [
         (NAMED, {"uri": "file:///srv/data", "name": "Data"}),
         (PurePosixPath("/srv/my data"), {"uri": "file:///srv/my%20data"}),
-        (PurePosixPath("/srv/a:b\udcff"), {"uri": "file:///srv/a%3Ab%FF"}),
+        (PurePosixPath("/srv/a:b\udcff"), {"uri": "file:///srv/a%3Ab%FF"}),  # a path of bytes
         (PureWindowsPath("C:\\my work"), {"uri": "file:///C:/my%20work"}),
         (PureWindowsPath("\\\\host\\share\\work"), {"uri": "file://host/share/work"}),
         ("/srv/é", {"uri": "file:///srv/%C3%A9"}),
         ("file://host/share", {"uri": "file://host/share"}),
-    ],
-    ids=["root", "path", "path of bytes", "windows path", "windows share", "text path", "uri"],
-)
-async def test_a_root_is_a_root_a_path_or_a_file_uri(root: RootLike, wire: dict[str, str]) -> None:
-    assert (await Roots([root]).answer(server="shop")).to_wire() == {"roots": [wire]}
+    ]
+    listed = await Roots([root for root, _ in written]).answer(server="shop")
+
+    assert listed.to_wire() == {"roots": [wire for _, wire in written]}
 
 
-@pytest.mark.parametrize(
-    ("root", "reason"),
-    [
+def test_an_unusable_root_is_a_value_error() -> None:
+    unusable: list[tuple[RootLike, str]] = [
         ("relative/path", "relative path"),
         (Path("relative"), "relative path"),
         ("https://a.example/", 'a root "MUST be a file:// URI"'),
@@ -45,19 +42,15 @@ async def test_a_root_is_a_root_a_path_or_a_file_uri(root: RootLike, wire: dict[
         (Root(uri="file:relative"), 'a root "MUST be a file:// URI"'),
         ("/srv/../etc", "must not climb"),
         ("file:///srv/%2e%2E/etc", "must not climb"),
-    ],
-)
-async def test_an_unusable_root_is_a_value_error(root: RootLike, reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
-        Roots([root])
-
-
-async def test_a_single_path_is_not_a_list_of_roots() -> None:
+    ]
+    for root, reason in unusable:
+        with pytest.raises(ValueError, match=reason):
+            Roots([root])
     with pytest.raises(ValueError, match="a list of roots"):
         Roots("/srv")
 
 
-async def test_having_roots_is_the_capability() -> None:
+def test_having_roots_is_the_capability() -> None:
     assert Roots([]).capability() == {"listChanged": True}
 
 
@@ -122,7 +115,7 @@ async def test_a_plain_function_may_have_a_parameter_for_the_request() -> None:
     assert requests == [RootsRequest("shop")]
 
 
-async def test_roots_must_be_a_list_or_a_function() -> None:
+def test_roots_must_be_a_list_or_a_function() -> None:
     with pytest.raises(TypeError, match=r"^roots has to be a list of roots or a function, not int$"):
         Roots(3)  # type: ignore[arg-type]  # the mistake in question
 
@@ -176,23 +169,15 @@ class Asked:
 ASKED = RootsRequest("shop", OuterCall("tools/call", "buy", 7, call_id=3, caller="ann"))
 
 
-@pytest.mark.parametrize(
-    ("function", "told"),
-    [
-        (lambda asked: asked.plain, None),
-        (lambda asked: asked.told, ASKED),
-        (lambda asked: asked, ASKED),
-        (lambda asked: partial(asked.told, ASKED), ASKED),
-        (lambda asked: asked.with_a_default, None),
-        (lambda asked: asked.with_any, None),
-    ],
-    ids=["no parameter", "a parameter", "an object", "a bound parameter", "a default", "any number"],
-)
-async def test_a_function_with_a_parameter_gets_the_server_and_the_call(
-    function: Callable[[Asked], RootsHandler], told: RootsRequest | None
-) -> None:
-    asked = Asked()
+async def test_a_function_with_a_parameter_gets_the_server_and_the_call() -> None:
+    async def heard(function: Callable[[Asked], RootsHandler]) -> list[RootsRequest | None]:
+        asked = Asked()
+        await Roots(function(asked)).answer(ASKED.outer, server="shop")
+        return asked.requests
 
-    await Roots(function(asked)).answer(ASKED.outer, server="shop")
-
-    assert asked.requests == [told]
+    assert await heard(lambda asked: asked.plain) == [None]
+    assert await heard(lambda asked: asked.told) == [ASKED]
+    assert await heard(lambda asked: asked) == [ASKED]
+    assert await heard(lambda asked: partial(asked.told, ASKED)) == [ASKED]
+    assert await heard(lambda asked: asked.with_a_default) == [None]
+    assert await heard(lambda asked: asked.with_any) == [None]

@@ -137,9 +137,8 @@ async def test_a_plain_call_over_http_does_not_either() -> None:
     async def answer(wire: Wire, request: dict[str, object], result: str) -> None:
         await wire.reply(200, JSON, f'{{"jsonrpc":"2.0","id":{request["id"]},"result":{result}}}'.encode())
 
-    with anyio.fail_after(20):
-        async with serving(script) as peer, Client(StreamableHttp(peer.url)) as client:
-            seen = await plainly(client)
+    async with serving(script) as peer, connected(StreamableHttp(peer.url)) as client:
+        seen = await plainly(client)
 
     assert seen == FIVE
 

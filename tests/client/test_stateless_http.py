@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -29,8 +29,9 @@ from mcp_host.errors import (
 )
 from mcp_host.types import PromptReference, ToolListChangedNotification
 from tests.client.sites import BROKEN, DISCOVERED, MIRRORED, PLAIN, SAFE, Site, handshake, mirrored_headers, refused
-from tests.client.support import EMPTY
+from tests.client.support import EMPTY, connected
 from tests.clock import advance
+from tests.extent import on_both
 from tests.transports.http_peers import EVENTS, JSON, Peer, Wire, event, head, serving
 
 
@@ -130,79 +131,62 @@ async def test_headers_that_stay_wrong_are_an_error_after_one_more_try() -> None
     assert site.methods() == ["server/discover", "tools/call", "tools/list", "tools/call"]
 
 
-@pytest.mark.parametrize(
-    ("answer", "error", "attributes"),
-    [
-        (refused(400, -32020), HeaderMismatch, {"code": -32020}),
-        (
-            refused(400, -32021, {"requiredCapabilities": {"sampling": {}}}),
-            MissingRequiredClientCapability,
-            {"required_capabilities": {"sampling": {}}},
-        ),
-        (
-            refused(400, -32022, {"supported": ["2031-01-01"], "requested": "2026-07-28"}),
-            UnsupportedProtocolVersion,
-            {"supported": ["2031-01-01"]},
-        ),
-        (refused(400, -32602, {"uri": "a:1"}), ResourceNotFound, {"code": -32602}),
-        (refused(200, -32602, {"uri": "a:1"}), ResourceNotFound, {"code": -32602}),
-        (refused(404, -32601), HttpStatusError, {"status": 404, "code": -32601}),
-        (refused(200, -32000), ServerError, {"code": -32000}),
-        (refused(401, -32021), Unauthorized, {"status": 401}),
-        (refused(400, -32022), UnsupportedProtocolVersion, {"supported": []}),
-    ],
-    ids=lambda value: value.__name__ if isinstance(value, type) else "",
-)
-async def test_errors_are_typed_under_any_http_status(
-    answer: object, error: type[ServerError], attributes: dict[str, object]
-) -> None:
-    site = Site(resources_read=answer)
+async def test_errors_are_typed_under_any_http_status(subtests: pytest.Subtests) -> None:
+    needed: dict[str, Any] = {"requiredCapabilities": {"sampling": {}}}
+    supported = {"supported": ["2031-01-01"], "requested": "2026-07-28"}
+    rows: list[tuple[int, int, object, type[ServerError], dict[str, object]]] = [
+        (400, -32020, None, HeaderMismatch, {"code": -32020}),
+        (400, -32021, needed, MissingRequiredClientCapability, {"required_capabilities": {"sampling": {}}}),
+        (400, -32022, supported, UnsupportedProtocolVersion, {"supported": ["2031-01-01"]}),
+        (400, -32022, None, UnsupportedProtocolVersion, {"supported": []}),
+        (400, -32602, {"uri": "a:1"}, ResourceNotFound, {"code": -32602, "message": "no"}),
+        (200, -32602, {"uri": "a:1"}, ResourceNotFound, {"code": -32602, "message": "no"}),
+        (404, -32601, None, HttpStatusError, {"status": 404, "code": -32601}),
+        (200, -32000, None, ServerError, {"code": -32000}),
+        (401, -32021, None, Unauthorized, {"status": 401}),
+    ]
+    for status, code, data, error, attributes in rows:
+        with subtests.test(f"{status}, {code}"):
+            async with Site(resources_read=refused(status, code, data)).connected() as client:
+                with pytest.raises(ServerError) as raised:
+                    await client.read_resource("a:1")
 
-    async with site.connected() as client:
-        with pytest.raises(ServerError) as raised:
-            await client.read_resource("a:1")
-
-    assert type(raised.value) is error
-    assert {name: getattr(raised.value, name) for name in attributes} == attributes
+            assert type(raised.value) is error
+            assert {name: getattr(raised.value, name) for name in attributes} == attributes
 
 
 # Finding out
 
 
-@pytest.mark.parametrize(
-    "discover",
-    [
-        *(lambda message, status=status: httpx.Response(status) for status in (400, 404, 405, 406, 415)),
+async def test_a_server_that_is_not_modern_is_initialized(subtests: pytest.Subtests) -> None:
+    answers: list[Callable[[dict[str, Any]], httpx.Response]] = [
+        *(lambda message, status=status: httpx.Response(status) for status in (202, 400, 404, 405, 406, 415)),
         lambda message: httpx.Response(400, text="Bad Request: No valid session ID provided"),
         lambda message: httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": {}}),
         lambda message: httpx.Response(200, html="<p>hello</p>"),
-        lambda message: httpx.Response(202),
         refused(200, -32601),
         refused(400, -32600),
         refused(400, -32000),
-    ],
-)
-async def test_a_server_that_is_not_modern_is_initialized(discover: object) -> None:
-    site = Site(server_discover=discover, initialize=handshake, tools_call=EMPTY)
-    site._answers["notifications/initialized"] = httpx.Response(202)
+    ]
+    for number, discover in enumerate(answers):
+        with subtests.test(f"answer {number}"):
+            accepted = {"notifications/initialized": httpx.Response(202)}
+            site = Site(server_discover=discover, initialize=handshake, tools_call=EMPTY, **accepted)
+            async with site.connected(era_cache=EraCache()) as client:
+                await client.call_tool("x")
+                assert client.protocol_version == "2025-11-25"
 
-    async with site.connected(era_cache=EraCache()) as client:
-        await client.call_tool("x")
-        assert client.protocol_version == "2025-11-25"
-
-    assert site.methods()[:3] == ["server/discover", "initialize", "notifications/initialized"]
+            assert site.methods()[:3] == ["server/discover", "initialize", "notifications/initialized"]
 
 
-@pytest.mark.parametrize(
-    ("status", "error"), [(401, Unauthorized), (403, Unauthorized), (502, HttpStatusError), (503, HttpStatusError)]
-)
-async def test_a_response_that_does_not_tell_the_era_causes_no_handshake(status: int, error: type[Exception]) -> None:
-    site = Site(server_discover=httpx.Response(status))
+async def test_a_response_that_does_not_tell_the_era_causes_no_handshake() -> None:
+    errors = {401: Unauthorized, 403: Unauthorized, 502: HttpStatusError, 503: HttpStatusError}
+    for status, error in errors.items():
+        site = Site(server_discover=httpx.Response(status))
+        with anyio.fail_after(5), pytest.raises(error):
+            await site.client().connect()
 
-    with anyio.fail_after(5), pytest.raises(error):
-        await site.client().connect()
-
-    assert site.methods() == ["server/discover"]
+        assert site.methods() == ["server/discover"]
 
 
 async def test_a_server_that_is_not_there_is_a_connection_error() -> None:
@@ -213,6 +197,7 @@ async def test_a_server_that_is_not_there_is_a_connection_error() -> None:
         await Site(server_discover=gone).client().connect()
 
 
+@on_both
 @pytest.mark.adjustable_clock
 async def test_a_server_that_leaves_the_probe_hanging_is_shaken_hands_with() -> None:
     async def script(wire: Wire) -> None:
@@ -229,9 +214,8 @@ async def test_a_server_that_leaves_the_probe_hanging_is_shaken_hands_with() -> 
             answer = handshake(request) if "id" in request else httpx.Response(202)
             await wire.reply(answer.status_code, dict(JSON), answer.content)
 
-    with anyio.fail_after(10):
-        async with serving(script) as peer, Client(StreamableHttp(peer.url)) as client:
-            assert client.protocol_version == "2025-11-25"
+    async with serving(script) as peer, connected(StreamableHttp(peer.url)) as client:
+        assert client.protocol_version == "2025-11-25"
 
 
 async def serve_fresh(wire: Wire) -> None:
@@ -243,6 +227,7 @@ async def serve_fresh(wire: Wire) -> None:
         await wire.reply(200, dict(JSON), body)
 
 
+@on_both
 async def test_a_discovery_that_is_fresh_serves_the_next_connection_of_the_client() -> None:
     with anyio.fail_after(10):
         async with serving(serve_fresh) as peer:
@@ -305,15 +290,6 @@ async def test_a_modern_server_that_refuses_a_pinned_handshake_is_said_to_be_one
         await site.client(era="legacy").connect()
 
 
-async def test_the_message_of_an_error_is_the_servers_under_any_status() -> None:
-    with anyio.fail_after(5):
-        for status in (200, 400):
-            async with Site(resources_read=refused(status, -32602, {"uri": "a:1"})).client() as client:
-                with pytest.raises(ResourceNotFound) as raised:
-                    await client.read_resource("a:1")
-                assert raised.value.message == "no"
-
-
 async def test_the_cache_is_cleared_when_the_server_asks_for_credentials() -> None:
     statuses = [200, 401, 200]
 
@@ -358,63 +334,63 @@ async def answer_or_break(wire: Wire, breaking: list[str]) -> None:
 @asynccontextmanager
 async def breaking_site(breaking: list[str]) -> AsyncIterator[tuple[Peer, Client]]:
     """Such a server, and a client that makes a request whose stream broke again without a pause."""
-    async with serving(lambda wire: answer_or_break(wire, breaking)) as peer:
-        client = Client(StreamableHttp(peer.url))
-        client._state.retry_delays = (0.0, 0.0, 0.0)
-        async with client:
-            yield peer, client
+    with anyio.fail_after(20):
+        async with serving(lambda wire: answer_or_break(wire, breaking)) as peer:
+            client = Client(StreamableHttp(peer.url))
+            client._state.retry_delays = (0.0, 0.0, 0.0)
+            async with client:
+                yield peer, client
 
 
-@pytest.mark.parametrize(
-    ("method", "request_"),
-    [
-        ("tools/list", lambda client: client.list_tools()),
-        ("resources/read", lambda client: client.read_resource("a:1")),
-        ("prompts/get", lambda client: client.get_prompt("p")),
-        ("prompts/list", lambda client: client.list_prompts()),
-        ("resources/list", lambda client: client.list_resources()),
-        ("resources/templates/list", lambda client: client.list_resource_templates()),
-        ("completion/complete", lambda client: client.complete(PromptReference(name="p"), "a", "")),
-        ("tools/call", lambda client: client.call_tool("safe")),
-    ],
-    ids=["list", "read", "prompt", "prompts", "resources", "templates", "completion", "idempotent tool"],
-)
-async def test_a_request_that_may_run_twice_is_repeated_with_a_new_id(method: str, request_: Any) -> None:
+@on_both
+async def test_a_request_that_may_run_twice_is_repeated_with_a_new_id() -> None:
+    requests: dict[str, Callable[[Client], Awaitable[object]]] = {
+        "tools/list": lambda client: client.list_tools(),
+        "resources/read": lambda client: client.read_resource("a:1"),
+        "prompts/get": lambda client: client.get_prompt("p"),
+        "prompts/list": lambda client: client.list_prompts(),
+        "resources/list": lambda client: client.list_resources(),
+        "resources/templates/list": lambda client: client.list_resource_templates(),
+        "completion/complete": lambda client: client.complete(PromptReference(name="p"), "a", ""),
+        "tools/call": lambda client: client.call_tool("safe"),
+    }
     breaking: list[str] = []
-
-    with anyio.fail_after(10):
-        async with breaking_site(breaking) as (peer, client):
-            await client.list_tools()
+    async with breaking_site(breaking) as (peer, client):
+        await client.list_tools()
+        for method, request in requests.items():
+            before = len(peer.heard)
             breaking += [method, method]
-            await request_(client)
+            await request(client)
 
-    ids = [heard.rpc["id"] for heard in peer.heard if heard.rpc["method"] == method][-3:]
-    assert len(set(ids)) == 3
+            assert breaking == []
+            assert [heard.rpc["method"] for heard in peer.heard[before:]] == [method] * 3
+    assert len({heard.rpc["id"] for heard in peer.heard}) == len(peer.heard)
 
 
+@on_both
 async def test_a_call_that_may_not_run_twice_is_not_repeated() -> None:
     breaking = ["tools/call"]
 
-    with anyio.fail_after(10):
-        async with breaking_site(breaking) as (peer, client):
-            await client.list_tools()
-            with pytest.raises(ConnectionClosed) as raised:
-                await client.call_tool("plain")
-            assert raised.value.may_have_run
+    async with breaking_site(breaking) as (peer, client):
+        await client.list_tools()
+        with pytest.raises(ConnectionClosed) as raised:
             await client.call_tool("plain")
+        assert raised.value.may_have_run
+        await client.call_tool("plain")
 
     assert [heard.rpc["method"] for heard in peer.heard].count("tools/call") == 2
 
 
+@on_both
 async def test_a_request_whose_stream_always_breaks_fails() -> None:
-    with anyio.fail_after(10):
-        async with breaking_site(99 * ["resources/read"]) as (peer, client):
-            with pytest.raises(ConnectionClosed):
-                await client.read_resource("a:1")
+    async with breaking_site(99 * ["resources/read"]) as (peer, client):
+        with pytest.raises(ConnectionClosed):
+            await client.read_resource("a:1")
 
     assert [heard.rpc["method"] for heard in peer.heard].count("resources/read") == 4
 
 
+@on_both
 @pytest.mark.adjustable_clock
 async def test_leaving_the_stream_cancels_without_a_notification() -> None:
     left = anyio.Event()
@@ -431,36 +407,31 @@ async def test_leaving_the_stream_cancels_without_a_notification() -> None:
             body = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": DISCOVERED}).encode()
             await wire.reply(200, dict(JSON), body)
 
-    with anyio.fail_after(60 + 10):
-        async with serving(script) as peer, Client(StreamableHttp(peer.url)) as client:
-            with pytest.raises(RequestTimeout):
-                await client.call_tool("x", timeout=60)
-            await left.wait()
+    async with serving(script) as peer, connected(StreamableHttp(peer.url), within=60 + 10) as client:
+        with pytest.raises(RequestTimeout):
+            await client.call_tool("x", timeout=60)
+        await left.wait()
 
     assert [heard.rpc["method"] for heard in peer.heard] == ["server/discover", "tools/call"]
 
 
+@on_both
+@pytest.mark.fake_clock
 async def test_changes_come_on_the_stream_of_their_subscription_and_again_after_it_broke() -> None:
-    listens = 0
+    streams = [1, 2]
 
-    async def script(wire: Wire) -> None:
-        nonlocal listens
-        while True:
-            request = (await wire.hear()).rpc
-            if request["method"] != "subscriptions/listen":
-                body = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": DISCOVERED}).encode()
-                await wire.reply(200, dict(JSON), body)
-                continue
-            listens += 1
-            meta = {"io.modelcontextprotocol/subscriptionId": request["id"]}
-            acknowledged = {"notifications": request["params"]["notifications"], "_meta": meta}
-            await wire.events(
-                event(rpc("notifications/subscriptions/acknowledged", acknowledged)),
-                event(rpc("notifications/tools/list_changed", {"_meta": meta})),
-            )
-            if listens > 1:
-                await wire.hung_up()
-            return
+    def listen(message: dict[str, Any]) -> httpx.Response:
+        if not streams:
+            return httpx.Response(404)
+        streams.pop()
+        meta = {"io.modelcontextprotocol/subscriptionId": message["id"]}
+        acknowledged = {"notifications": message["params"]["notifications"], "_meta": meta}
+        said = [
+            ("notifications/subscriptions/acknowledged", acknowledged),
+            ("notifications/tools/list_changed", {"_meta": meta}),
+        ]
+        lines = [json.dumps({"jsonrpc": "2.0", "method": method, "params": params}) for method, params in said]
+        return httpx.Response(200, headers=EVENTS, content=b"".join(event(line.encode()) for line in lines))
 
     changes: list[Change] = []
     twice = anyio.Event()
@@ -470,15 +441,10 @@ async def test_changes_come_on_the_stream_of_their_subscription_and_again_after_
         if len(changes) == 2:
             twice.set()
 
-    with anyio.fail_after(10):
-        async with serving(script) as peer, Client(StreamableHttp(peer.url), on_change=on_change):
-            await twice.wait()
+    async with Site(subscriptions_listen=listen).connected(on_change=on_change, within=10):
+        await twice.wait()
 
     assert changes == 2 * [ToolListChangedNotification()]
-
-
-def rpc(method: str, params: dict[str, Any]) -> bytes:
-    return json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode()
 
 
 async def test_a_result_of_an_unknown_type_is_a_protocol_error() -> None:

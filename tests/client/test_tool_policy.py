@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from typing import Any
 
 import anyio
 import pytest
 
 from mcp_host import Client, Elicitation, FormRequest, StreamableHttp, ToolPolicy, safe_tool_name
-from mcp_host.errors import CallerError, InvalidToolOutput, RequestTimeout, ServerError
+from mcp_host.errors import CallerError, InvalidToolOutput, RequestTimeout
 from mcp_host.testing import ScriptedPeer, Server
 from mcp_host.types import CallToolResult, ElicitResult, Tool
 from tests.client.sites import MIRRORED, Site
 from tests.client.support import HANDSHAKE, Era, connected
+from tests.extent import on_both
 
 OUTPUT = {"type": "object", "properties": {"celsius": {"type": "number"}}, "required": ["celsius"]}
 COLD: dict[str, Any] = {"content": [], "structuredContent": {"celsius": "cold"}}
@@ -130,6 +130,7 @@ async def test_a_function_checks_tools_without_an_output_schema_but_neither_fail
     assert seen == ["plain"]
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_a_function_that_does_not_return_ends_with_the_timeout_of_the_call() -> None:
     async def check(tool: Tool, result: CallToolResult) -> None:
@@ -182,6 +183,7 @@ async def test_a_function_decides_by_the_definition_which_the_first_call_lists(e
     assert (result.text, methods(era, peer)) == ("read", ["tools/list", "tools/call"])
 
 
+@on_both
 async def test_calls_wait_for_one_listing_together(era: Era) -> None:
     peer = offering(era, tool("a"), tool("b"))
     async with (
@@ -194,21 +196,7 @@ async def test_calls_wait_for_one_listing_together(era: Era) -> None:
     assert sorted(methods(era, peer)) == ["tools/call"] * 3 + ["tools/list"]
 
 
-async def test_a_listing_that_fails_fails_the_call_that_needs_it(era: Era) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await era.open(peer)
-        for _ in range(2):
-            await peer.reply_error(await peer.receive("tools/list"), -32603, "no")
-
-    peer = ScriptedPeer(script)
-    async with connected(peer, tools=ToolPolicy(allow=lambda tool: True)) as client:
-        for _ in range(2):
-            with pytest.raises(ServerError, match="no"):
-                await client.call_tool("a")
-
-    assert methods(era, peer) == ["tools/list", "tools/list"]
-
-
+@on_both
 @pytest.mark.fake_clock
 async def test_a_call_that_waits_for_the_listing_of_another_ends_with_its_own_timeout() -> None:
     peer = ScriptedPeer(HANDSHAKE.open)  # which never lists
@@ -279,22 +267,21 @@ async def test_names_that_are_exchanged_each_reach_the_other_tool(era: Era) -> N
         assert [(await client.call_tool(name)).text for name in ("a", "b")] == ["b", "a"]
 
 
-@pytest.mark.parametrize("rename", [{"a": "b"}, lambda name: "b" if name == "a" else name], ids=["mapping", "function"])
-async def test_tools_whose_new_names_clash_are_all_left_out_and_say_why(
-    era: Era, rename: dict[str, str] | Callable[[str], str]
-) -> None:
-    peer = offering(era, tool("a"), tool("b"), tool("c"))
-    async with connected(peer, tools=ToolPolicy(rename=rename)) as client:
-        for _ in range(2):
-            assert await names(client) == ["c"]
-        with pytest.raises(CallerError, match=r"'b' is left out: ToolPolicy.rename gives .* the same name 'b'$"):
-            await client.call_tool("b")
+async def test_tools_whose_new_names_clash_are_all_left_out_and_say_why(era: Era) -> None:
+    renames: list[Any] = [{"a": "b"}, lambda name: "b" if name == "a" else name]
+    for rename in renames:
+        peer = offering(era, tool("a"), tool("b"), tool("c"))
+        async with connected(peer, tools=ToolPolicy(rename=rename)) as client:
+            for _ in range(2):
+                assert await names(client) == ["c"]
+            with pytest.raises(CallerError, match=r"'b' is left out: ToolPolicy.rename gives .* the same name 'b'$"):
+                await client.call_tool("b")
 
-        assert [line.partition(": ")[2] for line in client.warnings] == [
-            "the tool 'a' is left out: ToolPolicy.rename gives 'b' the same name 'b'",
-            "the tool 'b' is left out: ToolPolicy.rename gives 'a' the same name 'b'",
-        ]
-    assert called(era, peer) == []
+            assert [line.partition(": ")[2] for line in client.warnings] == [
+                "the tool 'a' is left out: ToolPolicy.rename gives 'b' the same name 'b'",
+                "the tool 'b' is left out: ToolPolicy.rename gives 'a' the same name 'b'",
+            ]
+        assert called(era, peer) == []
 
 
 async def test_a_tool_that_is_not_allowed_clashes_with_none() -> None:
@@ -351,22 +338,21 @@ async def test_a_handler_of_a_renamed_tool_hears_the_name_that_the_server_knows(
     assert outer == ["ask"]
 
 
-@pytest.mark.parametrize(
-    ("name", "safe"),
-    [
-        ("read_file-2", "read_file-2"),
-        ("x" * 64, "x" * 64),
-        ("x" * 65, "x" * 55 + "_9537c5fd"),
-        ("files.read", "files_read_601e4eb6"),
-        ("files/read", "files_read_2b733164"),
-        ("lire\u00e9\n", "lire___50bee1da"),
-        ("", "_e3b0c442"),
-        ("\ud800", "__91a681b9"),
-    ],
-)
-def test_a_safe_name_has_only_what_every_provider_takes(name: str, safe: str) -> None:
-    assert safe_tool_name(name) == safe
-    assert re.fullmatch("[a-zA-Z0-9_-]{1,64}", safe)
+def test_a_safe_name_has_only_what_every_provider_takes() -> None:
+    expected = {
+        "read_file-2": "read_file-2",
+        "x" * 64: "x" * 64,
+        "x" * 65: "x" * 55 + "_9537c5fd",
+        "files.read": "files_read_601e4eb6",
+        "files/read": "files_read_2b733164",
+        "lire\u00e9\n": "lire___50bee1da",
+        "": "_e3b0c442",
+        "\ud800": "__91a681b9",
+    }
+    safe = {name: safe_tool_name(name) for name in expected}
+
+    assert safe == expected
+    assert [name for name in safe.values() if not re.fullmatch("[a-zA-Z0-9_-]{1,64}", name)] == []
 
 
 # Arguments that cannot be right
@@ -376,9 +362,8 @@ async def allowed(tool: Tool) -> bool:
     return False
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "says"),
-    [
+def test_arguments_that_cannot_be_right_are_refused_at_once() -> None:
+    wrong: list[tuple[dict[str, Any], type[Exception], str]] = [
         ({"allow": "search"}, TypeError, 'allow is a set of names, like {"search"}, or a function'),
         ({"allow": [1]}, TypeError, "allow is a set of names"),
         ({"allow": 7}, TypeError, "allow is a set of names"),
@@ -390,19 +375,17 @@ async def allowed(tool: Tool) -> bool:
         ({"rename": allowed}, TypeError, "rename must be a plain function"),
         ({"output": "loud"}, ValueError, 'output is "error", "warn", "off" or a function, not \'loud\''),
         ({"output": None}, ValueError, "not None"),
-    ],
-)
-def test_arguments_that_cannot_be_right_are_refused_at_once(
-    arguments: dict[str, Any], error: type[Exception], says: str
-) -> None:
-    with pytest.raises(error, match=says):
-        ToolPolicy(**arguments)
+    ]
+    for arguments, error, says in wrong:
+        with pytest.raises(error, match=says):
+            ToolPolicy(**arguments)
 
 
-@pytest.mark.parametrize("wrong", [{"allow": ["a"]}, ["a"], ToolPolicy])
-def test_a_client_takes_a_policy_and_nothing_else(wrong: Any) -> None:
-    with pytest.raises(TypeError, match=r"^tools is ToolPolicy\(allow=..., rename=..., output=..., pins=...\)"):
-        Client(offering(HANDSHAKE), tools=wrong)
+def test_a_client_takes_a_policy_and_nothing_else() -> None:
+    mistakes: list[Any] = [{"allow": ["a"]}, ["a"], ToolPolicy]
+    for wrong in mistakes:
+        with pytest.raises(TypeError, match=r"^tools is ToolPolicy\(allow=..., rename=..., output=..., pins=...\)"):
+            Client(offering(HANDSHAKE), tools=wrong)
 
 
 @pytest.mark.parametrize(
