@@ -408,6 +408,10 @@ async def test_version_1_gets_the_error_itself(params: object, packages: dict[st
 async def test_version_1_tells_the_capability_otherwise() -> None:
     params = SimpleNamespace(capabilities=SimpleNamespace(sampling=WITH))
     session: Any = OldSession(params)
-    session.send_request = Session(LEGACY).send_request
+    new = Session(LEGACY)
+    session.send_request = new.send_request
 
     await sampling_for_sdk(in_turn)(sampling=Context(session))
+
+    sent: Any = new.sent
+    assert [(request["params"]["tools"][0]["name"], related) for request, related in sent] == [("no_parameter", "7")]
