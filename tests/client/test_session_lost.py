@@ -188,6 +188,7 @@ async def test_a_call_that_may_have_run_before_the_session_was_lost_is_not_made_
     assert server.methods().count("tools/call") == 1
 
 
+@pytest.mark.fault("H05")
 async def test_many_calls_that_meet_a_404_share_one_handshake() -> None:
     server = Forgetful()
 
@@ -222,6 +223,7 @@ async def test_a_cancelled_caller_does_not_cancel_the_handshake_for_the_others()
     assert Counter(server.methods())["initialize"] == 2
 
 
+@pytest.mark.fault("H05")
 async def test_subscriptions_and_the_log_level_are_re_established() -> None:
     server = Forgetful()
 
@@ -244,6 +246,7 @@ async def test_subscriptions_and_the_log_level_are_re_established() -> None:
     ]
 
 
+@pytest.mark.fault("H06")
 async def test_a_server_that_keeps_losing_sessions_fails_the_call() -> None:
     server = Forgetful()
 
@@ -257,6 +260,7 @@ async def test_a_server_that_keeps_losing_sessions_fails_the_call() -> None:
     assert Counter(server.methods()) == {"initialize": 2, "notifications/initialized": 2, "tools/call": 2}
 
 
+@pytest.mark.fault("H06")
 async def test_a_handshake_that_fails_fails_the_call_and_the_next_call_tries_again() -> None:
     server = Forgetful()
 
@@ -434,6 +438,7 @@ async def test_leaving_a_stream_does_not_cancel_so_a_notification_is_sent() -> N
     assert server.methods(since=2) == ["tools/call", "notifications/cancelled"]
 
 
+@pytest.mark.fault("H35")
 async def test_an_answer_that_cannot_be_delivered_is_counted_and_ends_nothing() -> None:
     class Deaf(Forgetful):
         async def __call__(self, request: httpx.Request) -> httpx.Response:

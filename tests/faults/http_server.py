@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -168,12 +168,21 @@ async def tides(client: Client, **options: Any) -> None:
 
 async def error_of(spoiled: Answer, **options: Any) -> McpError:
     """How a call fails, soon, whose answer is *spoiled*: that call alone, for the next works in the same session."""
-    async with connected(mcp(call=in_turn(spoiled, says())), **options) as (client, peer):
-        error = await failing(client)
-        await tides(client)
+    (error,) = (await errors_of({"": spoiled}, **options)).values()
+    return error
+
+
+async def errors_of(spoiled: Mapping[str, Answer], **options: Any) -> dict[str, McpError]:
+    """How a call fails for each of the *spoiled* answers, one after the other in the same session."""
+    errors = {}
+    call = in_turn(*(answer for each in spoiled.values() for answer in (each, says())))
+    async with connected(mcp(call=call), **options) as (client, peer):
+        for name in spoiled:
+            errors[name] = await failing(client)
+            await tides(client)
 
     assert subjects(peer).count("initialize") == 1
-    return error
+    return errors
 
 
 async def failing(client: Client, tool: str = "tides", **options: Any) -> McpError:
@@ -183,11 +192,11 @@ async def failing(client: Client, tool: str = "tides", **options: Any) -> McpErr
     return caught.value
 
 
-async def refused(script: Script, **options: Any) -> McpError:
+async def refused(script: Script, *, headers: Mapping[str, str] | None = None, **options: Any) -> McpError:
     """How connecting to such a server fails, soon."""
     async with serving(script) as peer:
         with fail_after(SOON), pytest.raises(McpError) as caught:
-            await Client(StreamableHttp(peer.url), **options).connect()
+            await Client(StreamableHttp(peer.url, headers=headers), **options).connect()
     return caught.value
 
 

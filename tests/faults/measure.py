@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from anyio import sleep
 
-IDLE = 0.5  # seconds
+IDLE = 0.1  # seconds
 
 
 @contextmanager

@@ -1,94 +1,43 @@
-"""Event streams that answer a call: cut, malformed, oddly written, without an end, or with the response to another request."""
+"""Event streams that answer a call over a socket: oddly written, without an end, or with what is no reply to it.
+
+What a single stream comes to is in `tests/transports/test_http.py`, and the decoder in `tests/protocol/test_sse.py`.
+"""
 
 from __future__ import annotations
 
-import tracemalloc
+import itertools
 
 import anyio
 import pytest
 
-from mcp_host.errors import ConnectionClosed, McpError, MessageTooLarge, ProtocolError, RequestTimeout, ServerError
+from mcp_host.errors import MessageTooLarge, ProtocolError, RequestTimeout, ServerError
 from mcp_host.limits import Limits
 from mcp_host.types import TextContent
+from tests.clock import advance
 from tests.faults.fault import fault
 from tests.faults.http_server import (
     DONE,
     LOG,
     SOON,
+    TIDES,
+    accept,
     chunked,
     connected,
-    error_of,
-    failing,
+    errors_of,
     filled,
     mcp,
     says,
-    sends,
-    storm,
     streams,
     tides,
 )
+from tests.faults.measure import peak
 from tests.transports.http_peers import Heard, Wire, event
 from tests.transports.legacy_peers import Answer, hang, in_turn
 
 MiB = 1024 * 1024
 
 
-# Streams that end too early
-
-
-@pytest.mark.parametrize("reset", [False, True], ids=["end", "reset"])
-@pytest.mark.parametrize(
-    "pieces",
-    [[b"data"], [b"data: "], [b"data: " + DONE[:-1]], [event(LOG), b"data: {\n"], [b"id: e-1"]],
-    ids=["inside a field's name", "before the data", "inside the data", "between two lines", "inside an id"],
-)
-@fault("E01")
-async def test_a_stream_cut_inside_an_event_fails_its_call_at_once(pieces: list[bytes], reset: bool) -> None:
-    error = await error_of(sends(chunked(*pieces), reset=reset))
-
-    assert type(error) is ConnectionClosed
-    assert error.may_have_run
-
-
-@pytest.mark.parametrize(
-    "pieces",
-    [[], [b"\n\n\n"], [b": hello\n\n"], [event(LOG)], [b"retry: 10\n\n"], [b"event: message\n\n"], [b"data:\n\n"]],
-    ids=["empty", "blank lines", "a comment", "a notification", "a retry", "a type alone", "empty data"],
-)
-@fault("E02")
-async def test_a_stream_that_ends_without_the_reply_fails_its_call_at_once(pieces: list[bytes]) -> None:
-    error = await error_of(streams(*pieces))
-
-    assert type(error) is ConnectionClosed
-    assert "the stream ended before the response" in str(error)
-    assert error.may_have_run
-
-
-@pytest.mark.parametrize("end", [b"", b"\n", b"\r", b"\nid: e-1", b"\nretry: 1"])
-@fault("E03")
-async def test_a_last_event_without_its_blank_line_is_delivered(end: bytes) -> None:
-    async with connected(mcp(call=streams(b"data: " + DONE + end))) as (client, _):
-        await tides(client)
-
-
 # Whose reply
-
-
-def under(id: bytes) -> bytes:
-    return event(DONE.replace(b"@id", id).replace(b"high", b"low"))
-
-
-@pytest.mark.parametrize("id", [b"4711", b'"other"', b"-1", b"0"])
-@fault("E16")
-async def test_a_response_to_another_request_is_ignored_and_counted(id: bytes) -> None:
-    async with connected(mcp(call=streams(under(id), event(DONE)))) as (client, _):
-        await tides(client)
-        assert client.counters == {"answers to nothing": 1}
-
-
-@fault("E16")
-async def test_a_response_to_another_request_is_ignored_even_if_it_is_the_only_one() -> None:
-    assert type(await error_of(streams(under(b"4711")))) is ConnectionClosed
 
 
 @fault("E16")
@@ -107,47 +56,30 @@ async def test_a_reply_on_another_calls_stream_finds_its_call() -> None:
         await tides(client)
 
 
-@pytest.mark.parametrize("id", [b"@id", b"null"])
-@pytest.mark.parametrize("stay", [False, True], ids=["that ends", "that stays open"])
-@fault("E17")
-async def test_an_error_on_a_stream_fails_its_call(id: bytes, stay: bool) -> None:
-    refusal = b'{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"no such tool","data":[1]}}' % id
-
-    error = await error_of(streams(event(refusal), stay=stay))
-
-    assert type(error) is ServerError
-    assert (error.code, error.message, error.data) == (-32602, "no such tool", [1])
+REFUSAL = b'{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"no such tool","data":[1]}}'
+ENDINGS = {
+    "an error": (REFUSAL % b"@id", ServerError),
+    "an error without an id": (REFUSAL % b"null", ServerError),
+    "a malformed reply": (b'{"jsonrpc":"2.0","id":@id,"result":7}', ProtocolError),
+}
 
 
-# Events that are none
+@fault("E17", "E18")
+async def test_an_error_or_a_malformed_reply_on_a_stream_that_stays_open_fails_its_call_at_once() -> None:
+    errors = await errors_of({name: streams(event(data), stay=True) for name, (data, _) in ENDINGS.items()})
+
+    assert {name: type(error) for name, error in errors.items()} == {name: kind for name, (_, kind) in ENDINGS.items()}
+    assert isinstance(errors["an error"], ServerError)
+    assert (errors["an error"].code, errors["an error"].data) == (-32602, [1])
 
 
-@pytest.mark.parametrize(
-    "data",
-    [b"nonsense", b"{", b"[]", b"null", b"{}", b"\xff\xfe", b'{"jsonrpc":"1.0"}', b'{"jsonrpc":"2.0","method":7}', b"[" * 5000],
-)  # fmt: skip
-@fault("E18")
-async def test_a_malformed_event_before_the_reply_is_skipped_and_counted(data: bytes) -> None:
-    async with connected(mcp(call=streams(event(data), event(DONE)))) as (client, _):
+@fault("E16", "E18", "E19")
+async def test_what_is_no_reply_of_the_call_is_skipped_and_counted() -> None:
+    others = event(DONE.replace(b"@id", b"4711")), event(b"nonsense"), b"event: ping\n" + event(DONE)
+
+    async with connected(mcp(call=streams(*others, event(DONE)))) as (client, _):
         await tides(client)
-        assert client.counters == {"malformed messages": 1}
-
-
-@fault("E18")
-async def test_a_malformed_reply_on_a_stream_fails_its_call_at_once() -> None:
-    assert type(await error_of(streams(event(b'{"jsonrpc":"2.0","id":@id,"result":7}'), stay=True))) is ProtocolError
-
-
-@pytest.mark.parametrize("kind", [b"ping", b"heartbeat", b"endpoint", b"Message", b"message ", b"error", b"\xff"])
-@fault("E19")
-async def test_an_event_of_another_type_is_ignored(kind: bytes) -> None:
-    other = b"event: " + kind + b"\n" + under(b"@id")
-
-    async with connected(mcp(call=in_turn(streams(other, event(DONE)), streams(other), says()))) as (client, _):
-        await tides(client)
-        assert type(await failing(client)) is ConnectionClosed
-        await tides(client)
-        assert client.counters == {}
+        assert client.counters == {"answers to nothing": 1, "malformed messages": 1}
 
 
 # Events in every writing
@@ -167,39 +99,25 @@ WRITINGS = {
 }
 
 
-@pytest.mark.parametrize("raw", WRITINGS.values(), ids=WRITINGS)
-@pytest.mark.parametrize("stay", [False, True], ids=["that ends", "that stays open"])
-@fault("E20")
-async def test_an_event_may_have_every_form_of_its_standard(raw: bytes, stay: bool) -> None:
-    async with connected(mcp(call=streams(raw, stay=stay))) as (client, _):
-        await tides(client)
-
-
-@pytest.mark.parametrize("raw", WRITINGS.values(), ids=WRITINGS)
 @fault("E20", "E22")
-async def test_an_event_may_come_byte_by_byte(raw: bytes) -> None:
+async def test_an_event_may_come_byte_by_byte_in_every_form_of_its_standard() -> None:
     async def answer(wire: Wire, heard: Heard) -> None:
+        raw = WRITINGS[heard.rpc["params"]["name"]]
         await wire.say(chunked(*(bytes([byte]) for byte in filled(raw, heard))))
         await wire.hung_up()
 
     async with connected(mcp(call=answer)) as (client, _):
-        await tides(client)
+        for name in WRITINGS:
+            assert (await client.call_tool(name)).content == TIDES, name
 
 
-@pytest.mark.parametrize("split", [False, True], ids=["at once", "byte by byte"])
 @fault("E21", "E22")
-async def test_other_line_separators_stay_in_the_text(split: bool) -> None:
+async def test_other_line_separators_stay_in_the_text() -> None:
     text = "a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\u00e9\U0001f30a"
+    escaped = text.replace("\x0b", "\\u000b").replace("\x0c", "\\u000c").replace("\x1c", "\\u001c").encode()
 
-    async def answer(wire: Wire, heard: Heard) -> None:
-        escaped = text.replace("\x0b", "\\u000b").replace("\x0c", "\\u000c").replace("\x1c", "\\u001c")
-        raw = event(filled(DONE, heard).replace(b"high", escaped.encode()))
-        await wire.say(chunked(*(bytes([byte]) for byte in raw) if split else [raw]))
-        await wire.hung_up()
-
-    async with connected(mcp(call=answer)) as (client, _):
-        with anyio.fail_after(SOON):
-            assert (await client.call_tool("tides")).content == [TextContent(text=text)]
+    async with connected(mcp(call=streams(event(DONE.replace(b"high", escaped))))) as (client, _):
+        assert (await client.call_tool("tides")).content == [TextContent(text=text)]
 
 
 # Events without an end, and large ones
@@ -214,56 +132,53 @@ def endless(first: bytes, piece: bytes) -> Answer:
     return answer
 
 
-@pytest.mark.parametrize(
-    ("first", "piece"),
-    [(b"data: ", b"x" * 8192), (b"", (b"data: " + b"x" * 200 + b"\n") * 40), (b"", b"x" * 8192), (b"id: ", b"1" * 8192), (b":", b" " * 8192)],
-    ids=["a line", "lines", "a field's name", "an id", "a comment"],
-)  # fmt: skip
+ENDLESS = {
+    "a line": (b"data: ", b"x" * 8192),
+    "lines": (b"", (b"data: " + b"x" * 200 + b"\n") * 40),
+    "a field's name": (b"", b"x" * 8192),
+    "an id": (b"id: ", b"1" * 8192),
+    "a comment": (b":", b" " * 8192),
+}
+
+
 @fault("E23")
-async def test_an_event_without_an_end_is_read_up_to_the_limit(first: bytes, piece: bytes) -> None:
-    tracemalloc.start()
-    try:
-        error = await error_of(endless(first, piece), limits=Limits(max_message=MiB))
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+async def test_an_event_without_an_end_is_read_up_to_the_limit() -> None:
+    with peak() as most:
+        errors = await errors_of(
+            {name: endless(*pieces) for name, pieces in ENDLESS.items()}, limits=Limits(max_message=MiB)
+        )
 
-    assert type(error) is MessageTooLarge
-    assert peak < 8 * MiB
+    assert {name: type(error) for name, error in errors.items()} == dict.fromkeys(ENDLESS, MessageTooLarge)
+    assert most() < 8 * MiB
 
 
-@pytest.mark.parametrize(
-    "piece", [b": still here\n\n" * 100, b"\n" * 1000, event(LOG) * 10, b"event: ping\ndata: {}\n\n" * 50]
-)
-@fault("E23")
-async def test_an_endless_stream_without_the_response_ends_at_the_calls_timeout(piece: bytes) -> None:
-    async with connected(mcp(call=storm(endless(b"", piece)))) as (client, _):
-        error: McpError = await failing(client, "storm", timeout=0.2)
-        await tides(client)
+@pytest.mark.adjustable_clock
+@fault("E23", within=100)
+async def test_an_endless_stream_without_the_response_ends_at_the_calls_timeout() -> None:
+    async def answer(wire: Wire, heard: Heard) -> None:
+        await wire.events(b"")
+        for turn in itertools.count():
+            await wire.say(pieces[heard.rpc["params"]["name"]])
+            advance(9 if turn == 5 else 0)
 
-    assert type(error) is RequestTimeout
+    pieces = {
+        "comments": b": still here\n\n" * 100,
+        "blank lines": b"\n" * 1000,
+        "logs": event(LOG) * 10,
+        "pings": b"event: ping\ndata: {}\n\n" * 50,
+    }
+    async with connected(mcp(call=answer, cancelled=accept)) as (client, _):
+        for name in pieces:
+            with pytest.raises(RequestTimeout):
+                await client.call_tool(name, timeout=9)
 
 
-@pytest.mark.parametrize("size", [MiB, 4 * MiB, 16 * MiB])
 @fault("E24")
-async def test_a_large_reply_is_accepted_on_a_stream_as_in_a_body(size: int) -> None:
-    large = DONE.replace(b"high", b"x" * size)
+async def test_a_large_reply_is_accepted_on_a_stream_as_in_a_body() -> None:
+    large = DONE.replace(b"high", b"x" * 4 * MiB)
     async with connected(mcp(call=in_turn(streams(event(large)), says(large)))) as (client, _):
         with anyio.fail_after(SOON):
             on_a_stream, in_a_body = await client.call_tool("tides"), await client.call_tool("tides")
 
     assert on_a_stream == in_a_body
-    assert on_a_stream.content == [TextContent(text="x" * size)]
-
-
-@pytest.mark.parametrize("streamed", [False, True], ids=["in a body", "on a stream"])
-@pytest.mark.parametrize("excess", [0, 1])
-@fault("E24")
-async def test_one_limit_applies_to_a_message_in_json_and_in_a_stream(streamed: bool, excess: int) -> None:
-    reply = DONE.replace(b"@id", b"2").ljust(1000 + excess)
-    answer = streams(event(reply)) if streamed else says(reply)
-    async with connected(mcp(call=answer), limits=Limits(max_message=1000)) as (client, _):
-        if excess:
-            assert type(await failing(client)) is MessageTooLarge
-        else:
-            await tides(client)
+    assert on_a_stream.content == [TextContent(text="x" * 4 * MiB)]

@@ -9,23 +9,20 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from mcp_host import Sampling, SamplingRequest, always
-from mcp_host.errors import ConnectionClosed, McpError, RequestTimeout, SessionLost
+from mcp_host.errors import ConnectionClosed, RequestTimeout, SessionLost
 from mcp_host.types import CreateMessageResult
 from tests.client.support import say_paris
+from tests.clock import advance
+from tests.extent import on_both
 from tests.faults.fault import fault
 from tests.faults.http_server import (
     ASK,
     DONE,
     LOG,
-    chunked,
     connected,
-    drop,
     failing,
     mcp,
-    reset,
     says,
-    sends,
-    storm,
     streams,
     subjects,
     tides,
@@ -33,6 +30,8 @@ from tests.faults.http_server import (
 )
 from tests.transports.http_peers import Heard, Log, Peer, Wire, event
 from tests.transports.legacy_peers import Answer, in_turn, refuse
+
+pytestmark = on_both
 
 PRIMED = event(b"", id="e-0")
 FOUND = DONE.replace(b"@id", b"2")  # the first call's; a GET bears no id to be copied
@@ -53,116 +52,25 @@ def cursors(peer: Peer) -> list[str]:
     return [heard.headers["last-event-id"] for heard in peer.heard if "last-event-id" in heard.headers]
 
 
-# Going on
-
-
-@pytest.mark.parametrize("data", [b"data:\n", b"data: \n", b"", b"data\n"])
-@fault("E04")
-async def test_an_event_without_data_only_moves_the_cursor(data: bytes, pauses: list[float]) -> None:
-    script = mcp(call=streams(b"id: e-0\n" + data + b"\n"), get=resumed(streams(event(FOUND))))
-    async with connected(script, sleep=pauses) as (client, peer):
-        await tides(client)
-        assert client.counters == {}
-
-    assert cursors(peer) == ["e-0"]
-
-
-@pytest.mark.parametrize("reset", [False, True], ids=["end", "reset"])
-@pytest.mark.parametrize(
-    ("pieces", "cursor"),
-    [
-        ([PRIMED], "e-0"),
-        ([PRIMED, event(LOG, id="e-1")], "e-1"),
-        ([PRIMED, b"id: e-1\ndata: " + DONE[:-1]], "e-0"),
-        ([PRIMED, event(LOG, id="e-1"), event(LOG)], "e-1"),
-    ],
-    ids=["after the first event", "after a notification", "inside the reply", "after an event without an id"],
-)
-@fault("E01", "E05")
-async def test_a_reply_whose_stream_is_cut_is_fetched_from_where_it_was_cut(
-    pieces: list[bytes], cursor: str, reset: bool
-) -> None:
-    async def call(wire: Wire, request: Heard) -> None:
-        await wire.say(chunked(b"retry: 0\n", *pieces))
-        if reset:
-            await anyio.wait_all_tasks_blocked()  # or the reset may overtake what was said
-            await wire.reset()
-        else:
-            await wire.end()
-
-    async with connected(mcp(call=call, get=resumed(streams(event(FOUND))))) as (client, peer):
-        await tides(client)
-
-    assert cursors(peer) == [cursor]
-    assert subjects(peer).count("call") == 1
-
-
-@fault("E05")
-async def test_a_reply_is_fetched_through_a_restart_of_the_server(pauses: list[float]) -> None:
-    gets = resumed(drop, reset, says(b"", 503), says(b"", 429), sends(b"HTTP/1.1 20"), streams(event(FOUND)))
-    async with connected(mcp(call=streams(PRIMED), get=gets), sleep=pauses) as (client, peer):
-        await tides(client)
-
-    assert subjects(peer).count("call") == 1
-    assert set(cursors(peer)) == {"e-0"}
-
-
 # What cannot be resumed
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 405, 406, 501])
-@fault("E06")
-async def test_a_refused_resumption_fails_only_its_call(status: int, pauses: list[float]) -> None:
-    answer = says(b"", status)
-    async with connected(mcp(call=in_turn(streams(PRIMED), says()), get=resumed(answer)), sleep=pauses) as (
-        client,
-        peer,
-    ):
-        error = await failing(client)
-        await tides(client)
-
-    assert type(error) is ConnectionClosed
-    assert error.may_have_run
-    assert f"HTTP {status}" in str(error) or status == 501
-    assert 1 <= len(cursors(peer)) <= 8
-    assert subjects(peer).count("initialize") == 1
-
-
-@pytest.mark.parametrize("status", [404, 410])
 @fault("E06")
 async def test_a_resumption_that_loses_the_session_fails_its_call_and_the_next_call_has_a_new_session(
-    status: int, pauses: list[float]
+    pauses: list[float],
 ) -> None:
-    async with connected(
-        mcp(
-            initialize=in_turn(welcome("s-1"), welcome("s-2")),
-            call=in_turn(streams(PRIMED), says()),
-            get=resumed(says(b"", status)),
-        ),
-        sleep=pauses,
-    ) as (client, peer):
+    script = mcp(
+        initialize=in_turn(welcome("s-1"), welcome("s-2")),
+        call=in_turn(streams(PRIMED), says()),
+        get=resumed(says(b"", 404)),
+    )
+    async with connected(script, sleep=pauses) as (client, peer):
         error = await failing(client)
         await tides(client)
 
     assert isinstance(error, SessionLost)
     assert error.may_have_run  # so it was not made again
     assert (len(cursors(peer)), subjects(peer).count("call"), subjects(peer).count("initialize")) == (1, 2, 2)
-
-
-@pytest.mark.parametrize(
-    "answer", [says(b"", 500), drop, reset, sends(b"SSH-2.0\r\n\r\n")], ids=["500", "end", "reset", "noise"]
-)
-@fault("E06", "E08")
-async def test_a_stream_that_cannot_be_resumed_is_given_up_after_some_attempts(
-    answer: Answer, pauses: list[float]
-) -> None:
-    async with connected(mcp(call=in_turn(streams(PRIMED), says()), get=resumed(answer)), sleep=pauses) as (client, _):
-        error = await failing(client)
-        await tides(client)
-
-    assert type(error) is ConnectionClosed
-    assert error.may_have_run
-    assert pauses == [1.0, 1.0, 1.0, 1.0, 1.5, 2.25, 3.375, 5.0]
 
 
 # What comes twice
@@ -221,30 +129,6 @@ async def test_a_replayed_request_of_the_server_is_answered_once(answered: bool,
 # The pace
 
 
-@fault("E08")
-async def test_a_retry_of_0_is_raised_to_our_minimum(pauses: list[float]) -> None:
-    gets = [streams(b"retry: 0\n")] * 20
-    script = mcp(call=streams(b"retry: 0\n", PRIMED), get=resumed(*gets, streams(event(FOUND))))
-    async with connected(script, sleep=pauses) as (client, _):
-        await tides(client)
-
-    assert pauses[0] == 0.1
-    assert pauses == sorted(pauses)
-    assert pauses[-1] == 5.0
-
-
-@fault("E08")
-async def test_a_message_resets_the_backoff(pauses: list[float]) -> None:
-    gets = [streams(event(LOG, id="e-1"))] * 6
-    async with connected(mcp(call=streams(PRIMED), get=resumed(*gets, streams(event(FOUND)))), sleep=pauses) as (
-        client,
-        _,
-    ):
-        await tides(client)
-
-    assert pauses == [1.0] * 7
-
-
 @fault("E09")
 async def test_many_polls_do_not_grow_the_stack() -> None:
     depths: list[int] = []
@@ -253,12 +137,12 @@ async def test_many_polls_do_not_grow_the_stack() -> None:
         depths.append(depth())
         await checkpoint()
 
-    gets = [streams(), streams(event(LOG, id="e-1")), says(b"", 503)] * 10
+    gets = [streams(), streams(event(LOG, id="e-1")), says(b"", 503)] * 3
     script = mcp(call=streams(PRIMED), get=resumed(*gets, streams(event(FOUND))))
     async with connected(script, sleep=sleep) as (client, _):
         await tides(client)
 
-    assert len(depths) == 31
+    assert len(depths) == 10
     assert len(set(depths[1:])) == 1  # the first is of a task that has just been begun
 
 
@@ -270,79 +154,61 @@ def depth() -> int:
 
 
 RETRIES = {
-    "too large for a float": (b"9" * 401, 3600.0),
     "five thousand digits": (b"9" * 5000, 3600.0),
-    "centuries": (b"9999999999999", 3600.0),
-    "an hour": (b"3600000", 3600.0),
     "leading zeros": (b"0" * 5000 + b"500", 0.5),
     "negative": (b"-1", 1.0),
-    "signed": (b"+1", 1.0),
-    "a fraction": (b"0.5", 1.0),
-    "an exponent": (b"1e9", 1.0),
-    "infinite": (b"Infinity", 1.0),
     "no number": (b"NaN", 1.0),
-    "other digits": ("\u0661\u0662".encode(), 1.0),
-    "nothing": (b"", 1.0),
-    "blanks": (b" 500 ", 1.0),
     "zero": (b"0", 0.1),
 }
 
 
-@pytest.mark.parametrize(("retry", "pause"), RETRIES.values(), ids=RETRIES)
 @fault("E10", "E11")
-async def test_a_retry_value_is_read_only_as_its_standard_defines_it(
-    retry: bytes, pause: float, pauses: list[float]
-) -> None:
-    script = mcp(call=streams(b"retry: " + retry + b"\n", PRIMED), get=resumed(streams(event(FOUND))))
-    async with connected(script, sleep=pauses) as (client, _):
-        await tides(client)
+async def test_a_retry_value_is_read_only_as_its_standard_defines_it(pauses: list[float]) -> None:
+    for name, (retry, pause) in RETRIES.items():
+        pauses.clear()
+        script = mcp(call=streams(b"retry: " + retry + b"\n", PRIMED), get=resumed(streams(event(FOUND))))
+        async with connected(script, sleep=pauses) as (client, _):
+            await tides(client)
 
-    assert pauses == [pause]
+        assert pauses == [pause], name
 
 
-@pytest.mark.parametrize("retry", [b"9" * 401, b"9" * 5000, b"999999999999999", b"60000"])
-@fault("E11")
-async def test_a_retry_of_centuries_does_not_outlast_the_call(retry: bytes) -> None:
-    script = mcp(call=storm(streams(b"retry: " + retry + b"\n", PRIMED)))
-    async with connected(script) as (client, peer):
-        error: McpError = await failing(client, "storm", timeout=0.1)
-        await tides(client)
+@pytest.mark.adjustable_clock
+@fault("E11", within=100)
+async def test_a_retry_of_centuries_does_not_outlast_the_call() -> None:
+    async def answer(wire: Wire, heard: Heard) -> None:
+        await streams(b"retry: " + b"9" * 5000 + b"\n", PRIMED)(wire, heard)
+        await anyio.wait_all_tasks_blocked()
+        advance(9)
 
-    assert type(error) is RequestTimeout
+    async with connected(mcp(call=answer)) as (client, peer):
+        with pytest.raises(RequestTimeout):
+            await client.call_tool("tides", timeout=9)
+
     assert cursors(peer) == []
 
 
 # Ids
 
 
-@pytest.mark.parametrize(
-    ("id", "cursor"),
-    [
-        (b"e-1", "e-1"),
-        (b"a b", "a b"),
-        (b"e-1\x00X-Evil: 1", "e-0"),
-        (b"e-1\x0bX-Evil: 1", "e-0"),
-        (b"\x7f", "e-0"),
-        ("\u65e5\u672c".encode(), "e-0"),
-        ("\u00e9-1".encode(), "e-0"),
-        (b"\xff\xfe", "e-0"),
-        (b"x" * 100_000, "e-0"),
-        (b" ", "e-0"),
-        (b"e-1\nX-Evil: 1", "e-1"),
-        (b"e-1\rX-Evil: 1", "e-1"),
-    ],
-    ids=ascii,
-)
-@fault("E25")
-async def test_an_event_id_that_is_no_valid_header_is_skipped_for_the_previous_one(
-    id: bytes, cursor: str, pauses: list[float]
-) -> None:
-    script = mcp(call=streams(PRIMED, b"id: " + id + b"\ndata:\n\n"), get=resumed(streams(event(FOUND))))
-    async with connected(script, sleep=pauses) as (client, peer):
-        await tides(client)
+IDS = {
+    b"a b": "a b",
+    b"e-1\x00X-Evil: 1": "e-0",
+    b"e-1\x0bX-Evil: 1": "e-0",
+    b"e-1\nX-Evil: 1": "e-1",
+    b"e-1\rX-Evil: 1": "e-1",
+}
 
-    assert cursors(peer) == [cursor]
-    assert [heard for heard in peer.heard if "x-evil" in heard.headers] == []
+
+@fault("E25")
+async def test_an_event_id_that_is_no_valid_header_is_skipped_for_the_previous_one(pauses: list[float]) -> None:
+    for id, cursor in IDS.items():
+        script = mcp(call=streams(PRIMED, b"id: " + id + b"\ndata:\n\n"), get=resumed(streams(event(FOUND))))
+        async with connected(script, sleep=pauses) as (client, peer):
+            await tides(client)
+
+        assert cursors(peer) == [cursor]
+        assert [heard for heard in peer.heard if "x-evil" in heard.headers] == []
 
 
 @fault("E25")

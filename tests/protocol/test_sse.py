@@ -24,6 +24,7 @@ def messages(*data: str) -> list[Event]:
     return [Event("message", text.encode()) for text in data]
 
 
+@pytest.mark.fault("E03", "E20", "E21", "E22")
 @pytest.mark.parametrize(
     ("stream", "events"),
     [
@@ -72,6 +73,7 @@ def test_arbitrary_bytes_decode_the_same_for_any_chunking(lines: list[bytes], si
     assert decoded(*(stream[i : i + size] for i in range(0, len(stream), size))) == decoded(stream)
 
 
+@pytest.mark.fault("E04", "E25")
 @pytest.mark.parametrize(
     ("stream", "last_id"),
     [
@@ -96,6 +98,7 @@ def test_only_ids_that_are_valid_headers_are_kept(stream: bytes, last_id: str) -
     assert decoded(stream, limit=10_000)[1].id == last_id
 
 
+@pytest.mark.fault("E10")
 @pytest.mark.parametrize(
     ("value", "retry"),
     [
@@ -123,6 +126,7 @@ def test_an_event_of_exactly_the_limit_is_read() -> None:
     )
 
 
+@pytest.mark.fault("E23")
 @pytest.mark.parametrize(
     "chunks",
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from typing import Any
 
 import anyio
 import httpx
@@ -44,9 +45,13 @@ WRONG_ID = b'{"jsonrpc":"2.0","id":8,"result":{}}'
 REFUSAL = b'{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"no such tool","data":{"name":"tides"}}}'
 
 
+in_memory = pytest.mark.backends("asyncio")  # the server is a function: no event loop can change what comes of it
+
+
 # A response
 
 
+@in_memory
 async def test_a_json_body_with_the_response_answers_the_request() -> None:
     heard: list[httpx.Request] = []
 
@@ -74,42 +79,42 @@ async def test_a_json_body_with_the_response_answers_the_request() -> None:
     assert "mcp-session-id" not in post.headers
 
 
-@pytest.mark.parametrize(
-    ("status", "kind", "body", "received"),
-    [
-        pytest.param(200, "application/json", b"\xef\xbb\xbf" + DONE_JSON, [DONE], id="a BOM first"),
-        pytest.param(200, "Application/JSON; charset=utf-8", DONE_JSON, [DONE], id="a content type with parameters"),
-        pytest.param(202, "application/json", DONE_JSON, [DONE], id="another success"),
-        pytest.param(200, "application/json", b"[%s,%s]" % (NOTE_JSON, DONE_JSON), [NOTE, DONE], id="a batch"),
-        pytest.param(
-            200,
-            "application/json",
-            REFUSAL,
-            [Failure(7, -32602, "no such tool", {"name": "tides"})],
-            id="an error response is a response",
-        ),
-        pytest.param(200, "text/event-stream", event(DONE_JSON), [DONE], id="an event"),
-        pytest.param(200, "text/event-stream;charset=utf-8", event(DONE_JSON), [DONE], id="a stream with parameters"),
-        pytest.param(200, "text/event-stream", event(b"[%s,%s]" % (NOTE_JSON, DONE_JSON)), [NOTE, DONE], id="an event that is a batch"),
-        pytest.param(200, "text/event-stream", b"data: " + DONE_JSON, [DONE], id="an event without a blank line"),
-        pytest.param(200, "text/event-stream", b"event: ping\ndata: {}\n\n" + event(DONE_JSON), [DONE], id="an event of another type"),
-        pytest.param(200, "text/event-stream", event(WRONG_ID) + event(DONE_JSON), [Success(8, {}), DONE], id="another's response first"),
-        pytest.param(200, "text/event-stream", event(DONE_JSON) + event(NOTE_JSON), [DONE], id="something after it"),
-    ],
-)  # fmt: skip
-async def test_a_response_is_found_in_every_shape_it_may_have(
-    status: int, kind: str, body: bytes, received: list[object]
-) -> None:
-    async with mocked(answering(status, {"content-type": kind}, body)) as channel:
-        assert await ask(channel) == received
+BODY, STREAM = "application/json", "text/event-stream"
+RESPONSES: dict[str, tuple[int, str, bytes, list[Any]]] = {
+    "a BOM first": (200, BODY, b"\xef\xbb\xbf" + DONE_JSON, [DONE]),
+    "blanks around it": (200, BODY, b"\r\n\t" + DONE_JSON + b"\n\n", [DONE]),
+    "a content type with parameters": (200, "Application/JSON; charset=utf-8", DONE_JSON, [DONE]),
+    "201": (201, BODY, DONE_JSON, [DONE]),
+    "202": (202, BODY, DONE_JSON, [DONE]),
+    "a batch of one": (200, BODY, b"[%s]" % DONE_JSON, [DONE]),
+    "a batch": (200, BODY, b"[%s,%s]" % (NOTE_JSON, DONE_JSON), [NOTE, DONE]),
+    "a batch with nonsense": (200, BODY, b"[7,null,%s,%s]" % (DONE_JSON, NOTE_JSON), [Malformed, Malformed, DONE, NOTE]),
+    "an error response is a response": (200, BODY, REFUSAL, [Failure(7, -32602, "no such tool", {"name": "tides"})]),
+    "an event": (200, STREAM, event(DONE_JSON), [DONE]),
+    "a stream with parameters": (200, "text/event-stream;charset=utf-8", event(DONE_JSON), [DONE]),
+    "an event that is a batch": (200, STREAM, event(b"[%s,%s]" % (NOTE_JSON, DONE_JSON)), [NOTE, DONE]),
+    "an event without a blank line": (200, STREAM, b"data: " + DONE_JSON, [DONE]),
+    "an event and a field without a blank line": (200, STREAM, b"data: " + DONE_JSON + b"\nid: e-1", [DONE]),
+    "an event of another type": (200, STREAM, b"event: ping\ndata: {}\n\n" + event(DONE_JSON), [DONE]),
+    "its response as another type": (200, STREAM, b"event: ping\n" + event(DONE_JSON) + event(DONE_JSON), [DONE]),
+    "another's response first": (200, STREAM, event(WRONG_ID) + event(DONE_JSON), [Success(8, {}), DONE]),
+    "something after it": (200, STREAM, event(DONE_JSON) + event(NOTE_JSON), [DONE]),
+    **{
+        f"something malformed on a stream: {data!r}": (200, STREAM, event(data) + event(DONE_JSON), [Malformed, DONE])
+        for data in (b"nonsense", b"{", b"[]", b"null", b"{}", b"\xff\xfe", b'{"jsonrpc":"1.0"}', b'{"jsonrpc":"2.0","method":7}')
+    },
+    "something that nests too deeply": (200, STREAM, event(b"[" * 5000) + event(DONE_JSON), [Malformed, DONE]),
+}  # fmt: skip
 
 
-async def test_something_malformed_on_a_stream_does_not_hide_the_response() -> None:
-    async with mocked(answering(200, EVENTS, event(b"not json") + event(DONE_JSON))) as channel:
-        received = await ask(channel)
-
-    assert isinstance(received[0], Malformed)
-    assert received[1:] == [DONE]
+@in_memory
+@pytest.mark.fault("E03", "E16", "E18", "E19", "H14", "H16")
+async def test_a_response_is_found_in_every_shape_it_may_have(subtests: pytest.Subtests) -> None:
+    for name, (status, kind, body, expected) in RESPONSES.items():
+        with subtests.test(name):
+            async with mocked(answering(status, {"content-type": kind}, body)) as channel:
+                received = await ask(channel)
+            assert [Malformed if isinstance(each, Malformed) else each for each in received] == expected
 
 
 @pytest.mark.parametrize("kind", [JSON, EVENTS], ids=["json", "stream"])
@@ -158,6 +163,7 @@ async def test_an_exception_of_a_callback_is_raised_and_the_channel_stays_open()
                 await channel.request(CALL, VERSION, RecordedHandle(on_progress=fail))
 
 
+@in_memory
 async def test_a_value_that_is_not_json_is_refused_before_anything_is_sent() -> None:
     async with mocked(lambda request: pytest.fail("sent")) as channel:
         with pytest.raises(CallerError):
@@ -167,32 +173,45 @@ async def test_a_value_that_is_not_json_is_refused_before_anything_is_sent() -> 
 # No response
 
 
-@pytest.mark.parametrize(
-    ("status", "headers", "body", "complaint"),
-    [
-        pytest.param(200, JSON, WRONG_ID, "the body holds no response to this request", id="another id"),
-        pytest.param(200, JSON, NOTE_JSON, "the body holds no response to this request", id="a notification"),
-        pytest.param(200, JSON, b"", "no JSON-RPC response: not JSON", id="nothing"),
-        pytest.param(200, JSON, DONE_JSON[:-5], "no JSON-RPC response: not JSON", id="half of it"),
-        pytest.param(200, JSON, b'{"x": "\xff"}', "no JSON-RPC response: not JSON", id="bad UTF-8"),
-        pytest.param(200, JSON, b"[]", "no JSON-RPC response: an empty batch", id="an empty batch"),
-        pytest.param(202, {}, b"", "HTTP 202 Accepted for a request: no response can follow", id="202"),
-        pytest.param(204, {}, b"", "HTTP 204 No Content for a request: no response can follow", id="204"),
-        pytest.param(200, {"content-type": "text/html"}, b"<h1>Log in", "HTTP 200 OK with the content type text/html", id="a login page"),
-        pytest.param(200, {"content-type": "a\x1bb"}, b"", r"the content type a\\x1bb", id="an escape sequence for a type"),
-        pytest.param(200, {}, b"?", "HTTP 200 OK with no content type", id="no type"),
-    ],
-)  # fmt: skip
-async def test_a_success_without_the_response_breaks_the_protocol(
-    status: int, headers: dict[str, str], body: bytes, complaint: str
-) -> None:
-    error = await error_of(lambda request: httpx.Response(status, headers=headers, stream=httpx.ByteStream(body)))
+NO_RESPONSES: dict[str, tuple[int, dict[str, str], bytes, str]] = {
+    "another id": (200, JSON, WRONG_ID, "the body holds no response to this request"),
+    "an id in another type": (200, JSON, WRONG_ID.replace(b"8", b'"other"'), "the body holds no response to this request"),
+    "a notification": (200, JSON, NOTE_JSON, "the body holds no response to this request"),
+    "a batch without it": (200, JSON, b"[%s]" % NOTE_JSON, "the body holds no response to this request"),
+    "no usable id": (200, JSON, WRONG_ID.replace(b"8", b"1.5"), "no JSON-RPC response: a response without a usable id"),
+    "nothing": (200, JSON, b"", "no JSON-RPC response: not JSON"),
+    "blanks": (200, JSON, b" \r\n", "no JSON-RPC response: not JSON"),
+    "half of it": (200, JSON, DONE_JSON[:-5], "no JSON-RPC response: not JSON"),
+    "bad UTF-8": (200, JSON, b'{"x": "\xff"}', "no JSON-RPC response: not JSON"),
+    "NULs": (200, JSON, b"\0" * 100, "no JSON-RPC response: not JSON"),
+    "null": (200, JSON, b"null", "no JSON-RPC response: "),
+    "a number": (200, JSON, b"7", "no JSON-RPC response: "),
+    "nesting": (200, JSON, b"[" * 10_000, "no JSON-RPC response: "),
+    "an empty batch": (200, JSON, b"[]", "no JSON-RPC response: an empty batch"),
+    "a batch of nonsense": (200, JSON, b"[7]", "no JSON-RPC response: "),
+    "202": (202, {}, b"", "HTTP 202 Accepted for a request: no response can follow"),
+    "202 of JSON": (202, JSON, b"", "HTTP 202 Accepted for a request: no response can follow"),
+    "204": (204, {}, b"", "HTTP 204 No Content for a request: no response can follow"),
+    "a login page": (200, {"content-type": "text/html"}, b"<h1>Log in", "HTTP 200 OK with the content type text/html"),
+    "a response of another type": (200, {"content-type": "text/plain"}, DONE_JSON, "HTTP 200 OK with the content type text/plain"),
+    "an escape sequence for a type": (200, {"content-type": "a\x1bb"}, b"", r"the content type a\x1bb"),
+    "no type": (200, {}, b"?", "HTTP 200 OK with no content type"),
+}  # fmt: skip
 
-    assert type(error) is ProtocolError
-    with pytest.raises(ProtocolError, match=complaint):
-        raise error
+
+@in_memory
+@pytest.mark.fault("H13", "H14", "H15", "H16", "H17", "H18")
+async def test_a_success_without_the_response_breaks_the_protocol(subtests: pytest.Subtests) -> None:
+    for name, (status, headers, body, complaint) in NO_RESPONSES.items():
+        with subtests.test(name):
+            response = httpx.Response(status, headers=headers, stream=httpx.ByteStream(body))
+            error = await error_of(lambda request, response=response: response)  # type: ignore[misc]
+            assert type(error) is ProtocolError
+            assert complaint in str(error)
 
 
+@in_memory
+@pytest.mark.fault("E17", "H17")
 @pytest.mark.parametrize("kind", [JSON, EVENTS], ids=["json", "stream"])
 async def test_an_error_that_names_no_request_is_about_the_one_whose_answer_it_is(kind: dict[str, str]) -> None:
     body = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?","data":1}}'
@@ -202,23 +221,29 @@ async def test_an_error_that_names_no_request_is_about_the_one_whose_answer_it_i
     assert (error.code, error.message, error.data) == (-32700, "what?", 1)
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        pytest.param(b"", id="empty"),
-        pytest.param(event(NOTE_JSON), id="a note"),
-        pytest.param(event(WRONG_ID), id="another's response"),
-        pytest.param(event(b"", id="1"), id="an id but no session"),
-        pytest.param(event(DONE_JSON)[:-9], id="cut inside the event"),
-        pytest.param(b"event: ping\ndata: {}", id="cut after an event of another type"),
-    ],
-)
-async def test_a_stream_that_ends_without_the_response_fails_the_request_alone(body: bytes) -> None:
-    error = await error_of(answering(200, EVENTS, body))
+CUT_STREAMS = {
+    "empty": b"",
+    "blank lines": b"\n\n\n",
+    "a comment": b": hello\n\n",
+    "a retry": b"retry: 10\n\n",
+    "a type alone": b"event: message\n\n",
+    "a note": event(NOTE_JSON),
+    "another's response": event(WRONG_ID),
+    "an id but no session": event(b"", id="1"),
+    "cut inside the event": event(DONE_JSON)[:-9],
+    "cut after an event of another type": b"event: ping\ndata: {}",
+}
 
-    assert isinstance(error, ConnectionClosed)
-    assert error.may_have_run
-    assert str(error) == "http://server.test/mcp: the stream ended before the response"
+
+@in_memory
+@pytest.mark.fault("E01", "E02", "E16", "E19")
+async def test_a_stream_that_ends_without_the_response_fails_the_request_alone(subtests: pytest.Subtests) -> None:
+    for name, body in CUT_STREAMS.items():
+        with subtests.test(name):
+            error = await error_of(answering(200, EVENTS, body))
+            assert type(error) is ConnectionClosed
+            assert error.may_have_run
+            assert str(error) == "http://server.test/mcp: the stream ended before the response"
 
 
 # Sizes
@@ -239,20 +264,21 @@ async def test_a_message_past_the_limit_fails_its_request(kind: dict[str, str], 
 
 
 @pytest.mark.parametrize("kind", [JSON, EVENTS], ids=["json", "stream"])
-async def test_one_cap_holds_for_bodies_and_events(kind: dict[str, str]) -> None:
-    body = DONE_JSON.replace(b"[]", b'["%s"]' % (b"x" * 4 * 1024 * 1024))
-    content = event(body) if kind is EVENTS else body
+@pytest.mark.fault("E24", "H32")
+async def test_one_cap_holds_for_bodies_and_events_to_the_byte(kind: dict[str, str]) -> None:
+    content = event(DONE_JSON) if kind is EVENTS else DONE_JSON
 
-    async with mocked(answering(200, kind, content), limits=Limits(max_message=len(body))) as channel:
-        (message,) = await ask(channel)
-
-    assert isinstance(message, Success)
-    assert len(message.result["content"][0]) == 4 * 1024 * 1024
+    async with mocked(answering(200, kind, content), limits=Limits(max_message=len(DONE_JSON))) as channel:
+        assert await ask(channel) == [DONE]
+    async with mocked(answering(200, kind, content), limits=Limits(max_message=len(DONE_JSON) - 1)) as channel:
+        with pytest.raises(MessageTooLarge):
+            await ask(channel)
 
 
 # Messages without a response
 
 
+@in_memory
 @pytest.mark.parametrize("status", [200, 202, 204])
 async def test_a_message_without_a_response_is_delivered_when_the_server_accepts_it(status: int) -> None:
     heard: list[httpx.Request] = []
@@ -267,6 +293,7 @@ async def test_a_message_without_a_response_is_delivered_when_the_server_accepts
     assert json.loads(heard[0].content) == {"jsonrpc": "2.0", "id": 3, "result": {"ok": True}}
 
 
+@in_memory
 async def test_a_message_that_is_refused_is_an_error_of_that_message() -> None:
     async with mocked(answering(500)) as channel:
         with pytest.raises(HttpStatusError, match="HTTP 500"):

@@ -29,49 +29,60 @@ from tests.transports.http_peers import (
     serving,
 )
 
+CLOSING = {**JSON, "connection": "close"}
+STREAMED = head(200, {**EVENTS, **CHUNKED})
+BROKEN = {
+    "nothing at all": b"",
+    "half a status line": b"HTTP/1.1 200 O",
+    "half a head": b"HTTP/1.1 200 OK\r\ncontent-type: appl",
+    "no status": b"HTTP/1.1 OK\r\n\r\n",
+    "another protocol": b"SSH-2.0-OpenSSH_9.6\r\n",
+    "noise": bytes(range(256)),
+    "no body": head(200, {**JSON, **LENGTH}),
+    "half a body": head(200, {**JSON, **LENGTH}) + DONE_JSON,
+    "a bad chunk": head(200, {**JSON, **CHUNKED}) + b"zz\r\n" + DONE_JSON,
+    "half a chunk": head(200, {**JSON, **CHUNKED}) + b"5\r\n{",
+    "two lengths": b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n",
+    "a negative length": head(200, {**JSON, "content-length": "-1"}) + DONE_JSON,
+    "a header without a colon": b"HTTP/1.1 200 OK\r\nwhatever\r\n\r\n",
+    "a huge header": head(200, {"x": "y" * 4 * 1024 * 1024}),
+    "headers without an end": b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 100_000,
+    "corrupt gzip": head(200, {**JSON, "content-encoding": "gzip"}) + b"no gzip",
+    "a stream's head": STREAMED,
+    "a bad chunk in a stream": STREAMED + b"zz\r\n",
+    "a stream cut after an event": STREAMED + b"%x\r\n%s\r\n" % (len(event(NOTE_JSON)), event(NOTE_JSON)),
+    "a stream cut inside a field's name": STREAMED + b"2\r\nda\r\n",
+    "a stream cut inside an id": STREAMED + b"7\r\nid: e-1\r\n",
+    "a stream cut inside an event": head(200, {**EVENTS, **LENGTH}) + event(NOTE_JSON) + b"data: {",
+    "corrupt gzip in a stream": head(200, {**EVENTS, "content-encoding": "gzip"}) + b"no gzip",
+}
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        pytest.param(b"", id="nothing at all"),
-        pytest.param(b"HTTP/1.1 200 O", id="half a status line"),
-        pytest.param(b"SSH-2.0-OpenSSH_9.6\r\n", id="another protocol"),
-        pytest.param(head(200, {**JSON, **LENGTH}), id="no body"),
-        pytest.param(head(200, {**JSON, **LENGTH}) + DONE_JSON, id="half a body"),
-        pytest.param(head(200, {**JSON, **CHUNKED}) + b"zz\r\n" + DONE_JSON, id="a bad chunk"),
-        pytest.param(head(200, {**JSON, **CHUNKED}) + b"5\r\n{", id="half a chunk"),
-        pytest.param(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n", id="two lengths"),
-        pytest.param(head(200, {"x": "y" * 4 * 1024 * 1024}), id="a huge header"),
-        pytest.param(head(200, {**JSON, "content-encoding": "gzip"}) + b"no gzip", id="corrupt gzip"),
-        pytest.param(head(200, {**EVENTS, **CHUNKED}) + b"zz\r\n", id="a bad chunk in a stream"),
-        pytest.param(
-            head(200, {**EVENTS, **LENGTH}) + event(NOTE_JSON) + b"data: {", id="a stream cut inside an event"
-        ),
-        pytest.param(head(200, {**EVENTS, "content-encoding": "gzip"}) + b"no gzip", id="corrupt gzip in a stream"),
-    ],
-)
-@pytest.mark.parametrize("end", ["close", "reset"])
-async def test_a_broken_answer_fails_its_request_and_nothing_else(raw: bytes, end: str) -> None:
-    broken = False
+
+@pytest.mark.parametrize("reset", [False, True], ids=["close", "reset"])
+@pytest.mark.fault("E01", "H19", "H21", "H22")
+async def test_a_broken_answer_fails_its_request_and_nothing_else(reset: bool, subtests: pytest.Subtests) -> None:
+    raw: bytes | None = None
 
     async def script(wire: Wire) -> None:
-        nonlocal broken
         await wire.hear()
-        if broken:
-            await wire.reply(200, JSON, DONE_JSON)
+        if raw is None:
+            await wire.reply(200, CLOSING, DONE_JSON)
             return
-        broken = True
         await wire.say(raw)
-        if end == "reset":
+        if reset:
             await wire.reset()
 
     async with serving(script) as peer, opened(peer.url) as channel:
-        with pytest.raises(ConnectionClosed) as caught:
-            await ask(channel)
-        assert await ask(channel) == [DONE]
-
-    assert type(caught.value) is ConnectionClosed
-    assert caught.value.may_have_run
+        for name, spoiled in BROKEN.items():
+            with subtests.test(name):
+                raw = spoiled
+                with pytest.raises(ConnectionClosed) as caught:
+                    await ask(channel)
+                raw = None
+                assert await ask(channel) == [DONE]
+                assert type(caught.value) is ConnectionClosed
+                assert caught.value.may_have_run
+    assert len(peer.heard) == 2 * len(BROKEN)
 
 
 async def test_a_complete_reply_counts_although_the_connection_breaks_after_it() -> None:
@@ -83,22 +94,34 @@ async def test_a_complete_reply_counts_although_the_connection_breaks_after_it()
         assert await ask(channel) == [DONE]
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        pytest.param(b"HTTP/1.0 200 OK\r\ncontent-type: application/json\r\n\r\n" + DONE_JSON, id="HTTP/1.0"),
-        pytest.param(head(103, {"link": "</a>"}) + head(200, {**JSON, "connection": "close"}) + DONE_JSON, id="103"),
-    ],
-)
-async def test_unusual_http_is_accepted(raw: bytes) -> None:
+UNUSUAL = {
+    "HTTP/1.0": b"HTTP/1.0 200 OK\r\ncontent-type: application/json\r\n\r\n" + DONE_JSON,
+    "HTTP/1.0 events": b"HTTP/1.0 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + event(DONE_JSON),
+    "without a length": head(200, CLOSING) + DONE_JSON,
+    "100": head(100, {}) + head(200, CLOSING) + DONE_JSON,
+    "103": head(103, {"link": "</a>"}) * 5 + head(200, CLOSING) + DONE_JSON,
+    "no phrase": b"HTTP/1.1 200\r\nContent-Type:application/json;charset=utf-8\r\nConnection:CLOSE\r\n\r\n" + DONE_JSON,
+    "extensions and trailers": head(200, {**CLOSING, **CHUNKED})
+    + b"%X;name=value\r\n%s\r\n0\r\nx: y\r\n\r\n" % (len(DONE_JSON), DONE_JSON),
+}
+
+
+@pytest.mark.fault("H26")
+async def test_unusual_http_is_accepted(subtests: pytest.Subtests) -> None:
+    raw = b""
+
     async def script(wire: Wire) -> None:
         await wire.hear()
         await wire.say(raw)
 
     async with serving(script) as peer, opened(peer.url) as channel:
-        assert await ask(channel) == [DONE]
+        for name, unusual in UNUSUAL.items():
+            with subtests.test(name):
+                raw = unusual
+                assert await ask(channel) == [DONE]
 
 
+@pytest.mark.fault("H22")
 async def test_an_encoding_that_was_not_requested_is_a_protocol_error() -> None:
     async def script(wire: Wire) -> None:
         await wire.hear()
@@ -124,12 +147,14 @@ async def test_a_server_that_is_not_there_certainly_did_not_run_the_request() ->
     assert not caught.value.may_have_run
 
 
+@pytest.mark.fault("H01")
 async def test_a_host_without_an_address_is_a_server_that_is_not_there() -> None:
     async with opened("http://nowhere.invalid/") as channel:
         with pytest.raises(ConnectFailed):
             await ask(channel)
 
 
+@pytest.mark.fault("H01")
 async def test_a_server_without_tls_cannot_be_reached_by_https() -> None:
     async def script(wire: Wire) -> None:
         await wire.say(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -206,6 +231,7 @@ async def test_a_cookie_that_no_header_can_carry_fails_the_requests_of_a_client_
             await ask(channel)
 
 
+@pytest.mark.fault("H24")
 async def test_a_kept_connection_that_the_server_has_closed_is_not_used_again() -> None:
     async def script(wire: Wire) -> None:
         await wire.hear()
@@ -219,6 +245,7 @@ async def test_a_kept_connection_that_the_server_has_closed_is_not_used_again() 
     assert peer.connections == 3
 
 
+@pytest.mark.fault("H24")
 async def test_a_kept_connection_that_breaks_under_a_request_does_not_repeat_it() -> None:
     async def script(wire: Wire) -> None:
         await wire.hear()

@@ -35,6 +35,7 @@ from tests.transports.http_peers import (
 )
 
 
+@pytest.mark.fault("E26")
 @pytest.mark.parametrize(
     "beginning",
     [
@@ -86,6 +87,7 @@ async def test_a_request_that_is_cancelled_inside_a_callback_hangs_up() -> None:
         gc.collect()
 
 
+@pytest.mark.fault("E26")
 async def test_a_stream_that_stays_open_after_the_response_is_closed_without_being_waited_for() -> None:
     hung_up = anyio.Event()
 
@@ -102,6 +104,7 @@ async def test_a_stream_that_stays_open_after_the_response_is_closed_without_bei
         gc.collect()
 
 
+@pytest.mark.fault("E26")
 async def test_a_stream_that_babbles_after_the_response_is_closed() -> None:
     hung_up = anyio.Event()
 

@@ -33,6 +33,7 @@ from tests.transports.legacy_peers import Answer, hang, in_turn, legacy, listeni
 # A lost session
 
 
+@pytest.mark.fault("H05", "H07")
 @pytest.mark.parametrize(
     "answer",
     [
@@ -62,6 +63,7 @@ async def test_a_notification_may_be_the_first_to_hear_of_a_lost_session() -> No
     assert not caught.value.may_have_run
 
 
+@pytest.mark.fault("H07")
 @pytest.mark.parametrize("body", [b"", b'{"error":"Session not found"}'])
 async def test_without_a_session_id_there_is_no_session_to_lose(body: bytes) -> None:
     async def answer(wire: Wire, heard: Heard) -> None:
@@ -79,6 +81,7 @@ async def test_without_a_session_id_there_is_no_session_to_lose(body: bytes) -> 
 # Resumption
 
 
+@pytest.mark.fault("E01", "E04", "E05")
 async def test_a_response_whose_stream_is_cut_is_fetched_from_where_it_was_cut(pauses: list[float]) -> None:
     get = in_turn(
         refuse,
@@ -99,6 +102,7 @@ async def test_a_response_whose_stream_is_cut_is_fetched_from_where_it_was_cut(p
     assert pauses == [0.5, 0.5]
 
 
+@pytest.mark.fault("E05")
 @pytest.mark.parametrize("cut", ["end", "reset"])
 async def test_a_reset_is_a_cut_like_any_other(cut: str, pauses: list[float]) -> None:
     async def post(wire: Wire, heard: Heard) -> None:
@@ -132,6 +136,7 @@ async def test_callbacks_are_awaited_on_a_resumed_stream_and_their_errors_come_o
     assert handle.received == [NOTE]
 
 
+@pytest.mark.fault("E05")
 async def test_resuming_outlives_a_restart_of_the_server(pauses: list[float]) -> None:
     get = in_turn(
         *[lambda w, h: w.reply(503)] * 3, lambda w, h: w.reply(429), lambda w, h: w.reset(), stream(event(DONE_JSON))
@@ -147,8 +152,18 @@ async def test_resuming_outlives_a_restart_of_the_server(pauses: list[float]) ->
     assert pauses == [1.0, 1.0, 1.0, 1.0, 1.5]  # after the reset of a kept connection, a GET is sent again at once
 
 
-async def test_resuming_ends_after_consecutive_failures(pauses: list[float]) -> None:
-    script = legacy(post=stream(event(b"", id="e")), get=lambda w, h: w.reply(503))
+FAILURES: list[Answer] = [
+    lambda wire, heard: wire.reply(503),
+    lambda wire, heard: wire.end(),
+    lambda wire, heard: wire.reset(),
+    lambda wire, heard: wire.say(b"SSH-2.0\r\n\r\n"),
+]
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=["503", "end", "reset", "noise"])
+@pytest.mark.fault("E06", "E08")
+async def test_resuming_ends_after_consecutive_failures(failure: Answer, pauses: list[float]) -> None:
+    script = legacy(post=stream(event(b"", id="e")), get=failure)
 
     async with serving(script) as peer, opened(peer.url, sleep=pauses) as channel:
         await shake_hands(channel)
@@ -156,7 +171,21 @@ async def test_resuming_ends_after_consecutive_failures(pauses: list[float]) -> 
             await ask(channel)
 
     assert caught.value.may_have_run
-    assert peer.methods().count("GET") == 8
+    assert pauses == [1.0, 1.0, 1.0, 1.0, 1.5, 2.25, 3.375, 5.0]
+
+
+@pytest.mark.fault("E08")
+async def test_a_message_on_a_resumed_stream_resets_the_pauses(pauses: list[float]) -> None:
+    get = in_turn(*[stream(event(NOTE_JSON, id="e"))] * 6, stream(event(DONE_JSON)))
+
+    async with (
+        serving(legacy(post=stream(event(b"", id="e")), get=get)) as peer,
+        opened(peer.url, sleep=pauses) as channel,
+    ):
+        await shake_hands(channel)
+        assert await ask(channel) == [NOTE] * 6 + [DONE]
+
+    assert pauses == [1.0] * 7
 
 
 async def test_a_server_that_is_polled_in_silence_answers_in_the_end(pauses: list[float]) -> None:
@@ -174,6 +203,7 @@ async def test_a_server_that_is_polled_in_silence_answers_in_the_end(pauses: lis
     assert max(pauses) == 5.0
 
 
+@pytest.mark.fault("E08")
 async def test_polling_without_events_ends_after_some_attempts(pauses: list[float]) -> None:
     def backoff() -> Backoff:
         return Backoff(flat_failures=3, max_delay=5.0, max_failures=10)
@@ -188,31 +218,42 @@ async def test_polling_without_events_ends_after_some_attempts(pauses: list[floa
     assert len(pauses) == 10
 
 
-@pytest.mark.parametrize(
-    ("answer", "complaint"),
-    [
-        (refuse, "cannot be resumed: HTTP 405 Method Not Allowed"),
-        (lambda wire, heard: wire.reply(401), "cannot be resumed: HTTP 401 Unauthorized"),
-        (lambda wire, heard: wire.reply(200, JSON, b"{}"), "cannot be resumed: the answer to GET is application/json"),
-        (lambda wire, heard: wire.reply(200), "cannot be resumed: the answer to GET is of no type"),
-    ],
-)
+def refusing(code: int) -> Answer:
+    return lambda wire, heard: wire.reply(code)
+
+
+NOT_RESUMED: dict[str, Answer] = {
+    "HTTP 400 Bad Request": refusing(400),
+    "HTTP 401 Unauthorized": refusing(401),
+    "HTTP 403 Forbidden": refusing(403),
+    "HTTP 405 Method Not Allowed": refuse,
+    "HTTP 406 Not Acceptable": refusing(406),
+    "the answer to GET is application/json": lambda wire, heard: wire.reply(200, JSON, b"{}"),
+    "the answer to GET is of no type": refusing(200),
+}
+
+
+@pytest.mark.fault("E06")
 async def test_a_server_that_cannot_resume_fails_the_request_at_once(
-    answer: Answer, complaint: str, pauses: list[float]
+    pauses: list[float], subtests: pytest.Subtests
 ) -> None:
-    async with (
-        serving(legacy(post=stream(event(b"", id="e")), get=answer)) as peer,
-        opened(peer.url, sleep=pauses) as channel,
-    ):
-        await shake_hands(channel)
-        with pytest.raises(ConnectionClosed, match=complaint) as caught:
-            await ask(channel)
+    for complaint, answer in NOT_RESUMED.items():
+        pauses.clear()
+        with subtests.test(complaint):
+            async with (
+                serving(legacy(post=stream(event(b"", id="e")), get=answer)) as peer,
+                opened(peer.url, sleep=pauses) as channel,
+            ):
+                await shake_hands(channel)
+                with pytest.raises(ConnectionClosed, match=f"cannot be resumed: {complaint}") as caught:
+                    await ask(channel)
 
-    assert type(caught.value) is ConnectionClosed
-    assert caught.value.may_have_run
-    assert len(pauses) == 1
+            assert type(caught.value) is ConnectionClosed
+            assert caught.value.may_have_run
+            assert len(pauses) == 1
 
 
+@pytest.mark.fault("E06")
 async def test_a_session_lost_during_resumption_may_have_run_the_request(pauses: list[float]) -> None:
     script = legacy(post=stream(event(b"", id="e")), get=lambda w, h: w.reply(404))
 

@@ -15,8 +15,10 @@ from mcp_host.limits import Limits
 from mcp_host.protocol.backoff import Backoff
 from mcp_host.protocol.jsonrpc import Incoming, Request, Success
 from tests.transports.http_peers import (
+    CHUNKED,
     DONE,
     DONE_JSON,
+    EVENTS,
     INITIALIZE,
     JSON,
     NOTE,
@@ -29,6 +31,7 @@ from tests.transports.http_peers import (
     Wire,
     ask,
     event,
+    head,
     mocked,
     opened,
     serving,
@@ -64,6 +67,23 @@ class Records(logging.Handler):
 
     def __exit__(self, *exc_info: object) -> None:
         logging.getLogger("mcp_host").removeHandler(self)
+
+
+def status(code: int) -> Answer:
+    async def answer(wire: Wire, heard: Heard) -> None:
+        await wire.reply(code)
+
+    return answer
+
+
+def cut(raw: bytes) -> Answer:
+    """These very bytes, and the end of the connection."""
+
+    async def answer(wire: Wire, heard: Heard) -> None:
+        await wire.say(raw)
+        await wire.end()
+
+    return answer
 
 
 # The id
@@ -132,6 +152,7 @@ async def test_an_id_in_any_other_reply_means_nothing() -> None:
     assert peer.heard[-2].headers["mcp-session-id"] == "s-1"
 
 
+@pytest.mark.fault("H39")
 async def test_a_session_id_that_is_not_visible_ascii_fails_the_handshake() -> None:
     async with serving(legacy(ids=iter(["s 1"]))) as peer, opened(peer.url) as channel:
         with pytest.raises(ProtocolError, match="the server's session id is not visible ASCII: 's 1'"):
@@ -161,28 +182,37 @@ async def test_the_servers_stream_is_open_before_the_first_call(id: str | None) 
     assert "last-event-id" not in get.headers
 
 
-@pytest.mark.parametrize(
-    "get",
-    [
-        pytest.param(lambda wire, heard: wire.reply(404), id="404"),
-        pytest.param(lambda wire, heard: wire.reply(405), id="405"),
-        pytest.param(lambda wire, heard: wire.reply(403), id="403"),
-        pytest.param(lambda wire, heard: wire.reply(500), id="500"),
-        pytest.param(lambda wire, heard: wire.reply(302, {"location": "/login"}), id="a redirect"),
-        pytest.param(lambda wire, heard: wire.reply(200, JSON, b"{}"), id="JSON"),
-        pytest.param(lambda wire, heard: wire.reset(), id="a reset"),
-        pytest.param(stream(), id="an end at once"),
-        pytest.param(stream(event(b"not json"), event(b"{}")), id="nonsense"),
-        pytest.param(stream(b"data: x"), id="half an event"),
-    ],
-)
-async def test_no_fault_of_the_servers_stream_fails_a_call(get: Answer, pauses: list[float]) -> None:
-    async with serving(legacy(get=get)) as peer, listening(peer, sleep=pauses) as channel:
-        await shake_hands(channel)
-        for _ in range(3):
-            assert await ask(channel) == [DONE]
+NO_STREAM: dict[str, Answer] = {
+    **{str(code): status(code) for code in (202, 204, 400, 401, 403, 404, 405, 406, 500, 501, 503)},
+    "a redirect": lambda wire, heard: wire.reply(302, {"location": "/login"}),
+    "JSON": lambda wire, heard: wire.reply(200, JSON, b"{}"),
+    "HTML": lambda wire, heard: wire.reply(200, {"content-type": "text/html"}, b"<html>"),
+    "an end": cut(b""),
+    "a reset": lambda wire, heard: wire.reset(),
+    "another protocol": cut(b"SSH-2.0\r\n\r\n"),
+    "corrupt gzip": lambda wire, heard: wire.reply(200, {**EVENTS, "content-encoding": "gzip"}, b"no gzip"),
+    "a bad chunk": cut(head(200, {**EVENTS, **CHUNKED}) + b"zz\r\n"),
+    "an end at once": stream(),
+    "nonsense": stream(event(b"not json"), event(b"{}"), event(b"[]"), b"\xff\xff\n\n"),
+    "half an event": stream(b"data: x"),
+    "a reply to nothing": stream(event(b'{"jsonrpc":"2.0","id":4711,"result":{}}'), stay=True),
+    "a retry of centuries": stream(b"retry: " + b"9" * 5000 + b"\n\n"),
+    "a negative retry": stream(b"retry: -1\n\n"),
+    "an id that is no header": stream(event(NOTE_JSON, id="\u00e9")),
+}
 
 
+@pytest.mark.fault("E10", "E14", "E25")
+async def test_no_fault_of_the_servers_stream_fails_a_call(pauses: list[float], subtests: pytest.Subtests) -> None:
+    for name, get in NO_STREAM.items():
+        with subtests.test(name):
+            async with serving(legacy(get=get)) as peer, listening(peer, sleep=pauses) as channel:
+                await shake_hands(channel)
+                for _ in range(3):
+                    assert await ask(channel) == [DONE]
+
+
+@pytest.mark.fault("E14")
 @pytest.mark.adjustable_clock
 async def test_a_server_that_does_not_answer_the_get_is_waited_for_briefly() -> None:
     async with serving(legacy(get=hang_for(1))) as peer, listening(peer) as channel:
@@ -227,6 +257,7 @@ async def test_the_first_call_opens_the_stream_of_a_server_that_fumbled_the_hand
         await received.reaches(lambda messages: messages == [NOTE])
 
 
+@pytest.mark.fault("E12")
 async def test_a_stream_that_ends_is_opened_again_from_where_it_ended(pauses: list[float]) -> None:
     received = Log[Incoming]()
     get = in_turn(
@@ -244,6 +275,7 @@ async def test_a_stream_that_ends_is_opened_again_from_where_it_ended(pauses: li
     assert pauses == [0.375, 0.562]
 
 
+@pytest.mark.fault("E08", "E12", "E13")
 async def test_a_stream_that_keeps_failing_is_reopened_more_slowly_then_only_by_the_next_call(
     pauses: list[float],
 ) -> None:
@@ -302,13 +334,6 @@ async def grown(logged: Log[tuple[int, str]], size: int) -> None:
     await logged.reaches(lambda records: len(records) == size)
 
 
-def status(code: int) -> Answer:
-    async def answer(wire: Wire, heard: Heard) -> None:
-        await wire.reply(code)
-
-    return answer
-
-
 unauthorized = pytest.mark.parametrize(
     ("code", "auth", "why"),
     [
@@ -350,6 +375,7 @@ async def test_a_stream_that_a_client_may_no_longer_have_is_opened_again_when_a_
     assert logged == [(logging.WARNING, refusal)] * 2
 
 
+@pytest.mark.fault("H11")
 @pytest.mark.parametrize("code", [401, 403])
 async def test_a_stream_that_a_client_may_not_have_is_not_asked_for_again(code: int) -> None:
     async with serving(legacy(get=status(code))) as peer, listening(peer) as channel:
@@ -404,6 +430,7 @@ async def test_a_stream_that_a_client_may_no_longer_have_is_given_up_in_the_end(
     assert logged[-1] == (logging.WARNING, f"{peer.url}: no stream for server messages: {why.format(url=peer.url)}")
 
 
+@pytest.mark.fault("E12")
 async def test_a_server_message_past_the_limit_is_reported_and_the_stream_opened_again(
     pauses: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -469,27 +496,31 @@ async def test_a_server_may_answer_a_call_on_its_own_stream() -> None:
 # The end
 
 
-@pytest.mark.parametrize(
-    "delete",
-    [
-        pytest.param(lambda wire, heard: wire.reply(200), id="200"),
-        pytest.param(refuse, id="405"),
-        pytest.param(lambda wire, heard: wire.reply(302, {"location": "/"}), id="a redirect"),
-        pytest.param(lambda wire, heard: wire.reset(), id="a reset"),
-        pytest.param(lambda wire, heard: wire.say(b"SSH-2.0\r\n\r\n"), id="another protocol"),
-        pytest.param(stream(event(b"x"), stay=True), id="a stream"),
-    ],
-)
-async def test_the_session_is_deleted_at_the_end_even_if_the_server_refuses(delete: Answer) -> None:
-    async with serving(legacy(delete=delete)) as peer:
-        async with listening(peer) as channel:
-            await shake_hands(channel)
-            await peer.hears("GET", 1)
-
-        assert peer.methods()[:4] == ["POST", "POST", "GET", "DELETE"]
-        assert peer.methods()[4:] in ([], ["DELETE"])  # once more, where a kept connection was reset
+DELETES: dict[str, Answer] = {
+    **{str(code): status(code) for code in (200, 204, 401, 404, 405, 500)},
+    "a redirect": lambda wire, heard: wire.reply(302, {"location": "/"}),
+    "an end": cut(b""),
+    "a reset": lambda wire, heard: wire.reset(),
+    "half a head": cut(b"HTTP/1.1 202 Acc"),
+    "another protocol": cut(b"SSH-2.0\r\n\r\n"),
+    "a stream": stream(event(b"x"), stay=True),
+}
 
 
+@pytest.mark.fault("H38")
+async def test_the_session_is_deleted_at_the_end_even_if_the_server_refuses(subtests: pytest.Subtests) -> None:
+    for name, delete in DELETES.items():
+        with subtests.test(name):
+            async with serving(legacy(delete=delete)) as peer:
+                async with listening(peer) as channel:
+                    await shake_hands(channel)
+                    await peer.hears("GET", 1)
+
+                assert peer.methods()[:4] == ["POST", "POST", "GET", "DELETE"]
+                assert peer.methods()[4:] in ([], ["DELETE"])  # once more, where a kept connection was reset
+
+
+@pytest.mark.fault("H37")
 @pytest.mark.adjustable_clock
 async def test_a_server_that_never_answers_the_delete_is_not_waited_for() -> None:
     async with serving(legacy(delete=hang_for(2))) as peer:
@@ -500,6 +531,7 @@ async def test_a_server_that_never_answers_the_delete_is_not_waited_for() -> Non
         assert peer.methods()[-1] == "DELETE"
 
 
+@pytest.mark.fault("H37")
 @pytest.mark.fake_clock
 async def test_the_end_of_the_session_gets_half_of_the_time_for_closing() -> None:
     left: list[float] = []
@@ -519,6 +551,7 @@ async def test_the_end_of_the_session_gets_half_of_the_time_for_closing() -> Non
     assert left == [pytest.approx(0.1)]
 
 
+@pytest.mark.fault("H37")
 @pytest.mark.adjustable_clock
 async def test_closing_keeps_to_the_limit_even_when_cancelled() -> None:
     async with serving(legacy(delete=hang_for(1.5))) as peer:

@@ -9,18 +9,17 @@ import anyio
 import httpx
 import pytest
 
-from mcp_host.errors import (
-    ConnectionClosed,
-    HttpStatusError,
-    Unauthorized,
-)
+from mcp_host.errors import ConnectionClosed, HttpStatusError, Unauthorized
+from mcp_host.protocol.jsonrpc import Request
 from tests.transports.http_contract import libraries
 from tests.transports.http_peers import (
+    CALL,
     DONE,
     DONE_JSON,
     EVENTS,
     INITIALIZE,
     JSON,
+    Script,
     Wire,
     answering,
     ask,
@@ -34,25 +33,49 @@ from tests.transports.http_peers import (
 REFUSAL = b'{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"no such tool","data":{"name":"tides"}}}'
 
 
+in_memory = pytest.mark.backends("trio")  # the server is a function: no event loop can change what comes of it
+
+
+async def status_error(answer: Callable[[httpx.Request], httpx.Response], request: Request = CALL) -> HttpStatusError:
+    error = await error_of(answer, request)
+    assert isinstance(error, HttpStatusError)
+    return error
+
+
 # Statuses
 
 
-@pytest.mark.parametrize("status", [400, 404, 405, 406, 409, 415, 429, 500, 502, 503, 304, 101])
-async def test_every_other_status_is_a_typed_error(status: int) -> None:
-    error = await error_of(answering(status))
-
-    assert type(error) is HttpStatusError
-    assert (error.status, error.retry_after, error.body, error.code, error.data) == (status, None, "", None, None)
+STATUSES = (101, 304, 400, 402, 404, 405, 406, 409, 413, 415, 422, 429, 500, 501, 502, 503, 504, 599)
 
 
+@in_memory
+@pytest.mark.fault("H02")
+async def test_every_other_status_is_a_typed_error() -> None:
+    found = {status: await status_error(answering(status)) for status in STATUSES}
+
+    assert {
+        status: (type(error), error.status, error.retry_after, error.body, error.code, error.data)
+        for status, error in found.items()
+    } == {status: (HttpStatusError, status, None, "", None, None) for status in STATUSES}
+
+
+@in_memory
 @pytest.mark.parametrize("status", [401, 403])
-async def test_missing_credentials_raise_unauthorized(status: int) -> None:
-    error = await error_of(answering(status))
+@pytest.mark.fault("H10")
+async def test_missing_credentials_raise_unauthorized_at_the_first_response(status: int) -> None:
+    asked: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return httpx.Response(status)
+
+    error = await error_of(answer)
 
     assert isinstance(error, Unauthorized)
-    assert (error.status, error.challenges) == (status, ())
+    assert (error.status, error.challenges, len(asked)) == (status, (), 1)
 
 
+@in_memory
 async def test_challenges_are_kept_and_appear_in_no_message() -> None:
     bearer = 'Bearer realm="tides", resource_metadata="https://server.test/meta", nonce="hunter2"'
 
@@ -67,6 +90,7 @@ async def test_challenges_are_kept_and_appear_in_no_message() -> None:
     assert "hunter2" not in str(error) + repr(error)
 
 
+@in_memory
 @pytest.mark.parametrize(
     ("url", "text"),
     [
@@ -86,24 +110,35 @@ async def test_a_status_error_names_the_url_and_what_it_probably_lacks(url: str,
     assert str(caught.value) == text
 
 
-async def test_a_status_error_has_the_servers_message_and_retry_after() -> None:
-    error = await error_of(answering(503, {"content-type": "text/plain", "retry-after": "30"}, b"Back soon\n"))
-
-    assert isinstance(error, HttpStatusError)
-    assert (str(error), error.retry_after, error.body) == (
-        "HTTP 503 Service Unavailable from http://server.test/mcp: Back soon",
-        30.0,
-        "Back soon\n",
-    )
-
-
-async def test_a_page_of_html_is_kept_but_not_quoted() -> None:
-    error = await error_of(answering(502, {"content-type": "text/html"}, b"<h1>Bad Gateway</h1>"))
-
-    assert isinstance(error, HttpStatusError)
-    assert (str(error), error.body) == ("HTTP 502 Bad Gateway from http://server.test/mcp", "<h1>Bad Gateway</h1>")
+TEXT, HTML = {"content-type": "text/plain"}, {"content-type": "text/html; charset=utf-8"}
+TEXTS: list[tuple[int, dict[str, str], bytes, str]] = [
+    (401, TEXT, b"No token", "HTTP 401 Unauthorized from http://server.test/mcp: No token"),
+    (403, TEXT, b"Not yours\n", "HTTP 403 Forbidden from http://server.test/mcp: Not yours"),
+    (429, {}, b"", "HTTP 429 Too Many Requests from http://server.test/mcp"),
+    (502, HTML, b"<h1>Bad Gateway</h1>", "HTTP 502 Bad Gateway from http://server.test/mcp"),
+    (503, TEXT, b"\x1b[2J\xff", "HTTP 503 Service Unavailable from http://server.test/mcp: \\x1b[2J\ufffd"),
+    (599, {}, b"", "HTTP 599 from http://server.test/mcp"),
+]
 
 
+@in_memory
+@pytest.mark.fault("H03")
+async def test_a_status_error_has_the_servers_text_and_quotes_it_unless_it_is_html(subtests: pytest.Subtests) -> None:
+    for status, headers, body, text in TEXTS:
+        with subtests.test(status=status):
+            error = await status_error(answering(status, headers, body))
+            assert (str(error), error.body) == (text, body.decode(errors="replace"))
+
+
+@in_memory
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.fault("H04")
+async def test_a_status_error_has_the_time_to_retry_after(status: int) -> None:
+    assert (await status_error(answering(status, {"retry-after": "30"}))).retry_after == 30.0
+
+
+@in_memory
+@pytest.mark.fault("H03")
 @pytest.mark.parametrize("id", [b"7", b"null", b'"server-error"'])
 async def test_a_json_rpc_error_in_the_body_comes_with_the_status(id: bytes) -> None:
     error = await error_of(answering(400, JSON, REFUSAL.replace(b"7", id)))
@@ -117,10 +152,15 @@ async def test_a_json_rpc_error_in_the_body_comes_with_the_status(id: bytes) -> 
     )
 
 
-async def test_an_unknown_status_has_no_phrase() -> None:
-    assert str(await error_of(answering(599))) == "HTTP 599 from http://server.test/mcp"
+async def error_from(script: Script) -> HttpStatusError:
+    """What a request ends with at a server down to the bytes."""
+    async with serving(script) as peer, opened(peer.url) as channel:
+        with pytest.raises(HttpStatusError) as caught:
+            await ask(channel)
+    return caught.value
 
 
+@pytest.mark.fault("H32")
 async def test_an_endless_error_body_is_read_no_further_than_an_error_is_worth() -> None:
     async def script(wire: Wire) -> None:
         await wire.hear()
@@ -128,11 +168,7 @@ async def test_an_endless_error_body_is_read_no_further_than_an_error_is_worth()
         while True:
             await wire.say(b"x" * 1024)
 
-    async with serving(script) as peer, opened(peer.url) as channel:
-        with pytest.raises(HttpStatusError) as caught:
-            await ask(channel)
-
-    assert caught.value.body == "x" * 64 * 1024
+    assert (await error_from(script)).body == "x" * 64 * 1024
 
 
 async def test_a_hanging_error_body_is_not_waited_for() -> None:
@@ -141,23 +177,32 @@ async def test_a_hanging_error_body_is_not_waited_for() -> None:
         await wire.say(head(500, {"content-type": "text/plain", "content-length": "100"}) + b"It all")
         await wire.hung_up()
 
-    async with serving(script) as peer, opened(peer.url) as channel:
-        with pytest.raises(HttpStatusError) as caught:
-            await ask(channel)
-
-    assert caught.value.body == "It all"
+    assert (await error_from(script)).body == "It all"
 
 
-async def test_an_error_body_that_breaks_off_leaves_its_beginning() -> None:
+@pytest.mark.parametrize("reset", [False, True], ids=["end", "reset"])
+@pytest.mark.fault("H20")
+async def test_an_error_body_that_breaks_off_leaves_its_beginning(reset: bool) -> None:
     async def script(wire: Wire) -> None:
         await wire.hear()
         await wire.say(head(500, {"content-type": "text/plain", "content-length": "100"}) + b"It all")
+        await (wire.reset() if reset else wire.end())
 
-    async with serving(script) as peer, opened(peer.url) as channel:
-        with pytest.raises(HttpStatusError) as caught:
-            await ask(channel)
+    error = await error_from(script)
 
-    assert (caught.value.status, caught.value.body) == (500, "It all")
+    assert (error.status, error.body) in [(500, "It all")] + [(500, "")] * reset  # a reset may overtake what was said
+
+
+@pytest.mark.parametrize("body", [b"", b"no gzip"], ids=["empty", "corrupt"])
+@pytest.mark.fault("H20")
+async def test_a_compressed_error_body_that_cannot_be_inflated_is_empty(body: bytes) -> None:
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.reply(500, {"content-encoding": "gzip"}, body)
+
+    error = await error_from(script)
+
+    assert (error.status, error.body) == (500, "")
 
 
 # The transport of 2024
@@ -182,6 +227,7 @@ async def test_a_server_of_2024_is_called_one(status: int) -> None:
     assert caught.value.status == status
 
 
+@in_memory
 @pytest.mark.parametrize(
     "answer_to_get",
     [
@@ -222,6 +268,8 @@ async def test_a_server_that_is_silent_about_its_transport_is_waited_for_no_long
 # Redirects
 
 
+@in_memory
+@pytest.mark.fault("H34")
 @pytest.mark.parametrize("status", [307, 308])
 async def test_a_redirect_within_the_origin_is_followed_with_method_and_body(status: int) -> None:
     heard: list[httpx.Request] = []
@@ -240,6 +288,7 @@ async def test_a_redirect_within_the_origin_is_followed_with_method_and_body(sta
     assert {request.headers["x-key"] for request in heard} == {"1"}
 
 
+@in_memory
 @libraries
 async def test_user_and_password_of_the_url_survive_a_redirect_but_none_are_taken_from_one(library: Any) -> None:
     heard: list[Any] = []
@@ -259,25 +308,35 @@ async def test_user_and_password_of_the_url_survive_a_redirect_but_none_are_take
     assert [request.headers["authorization"] for request in heard] == ["Basic bWU6bWluZQ=="] * 2
 
 
+REDIRECTS = [
+    *(
+        (307, location, f"refused to follow a redirect to {shown}, another origin")
+        for location, shown in (
+            ("https://server.test/mcp", "https://server.test/mcp"),
+            ("http://evil.test/?token=1", "http://evil.test/"),
+            ("//evil.test/", "http://evil.test/"),
+            ("http://server.test:81/", "http://server.test:81/"),
+            ("http://server.test:80@evil.test/mcp", "http://evil.test/mcp"),
+            ("http://server.test.evil.test/mcp", "http://server.test.evil.test/mcp"),
+            ("http://[::1]/mcp", "http://[::1]/mcp"),
+            ("http://169.254.169.254/latest", "http://169.254.169.254/latest"),
+            ("file:///etc/passwd", "file:/etc/passwd"),
+            ("gopher://server.test/", "gopher://server.test/"),
+        )
+    ),
+    *((status, "/login", "refused to follow a redirect to http://server.test/login, which would change the method") for status in (301, 302, 303)),
+    (308, "http://server.test:81/", "refused to follow a redirect to http://server.test:81/, another origin"),
+    (307, "", "refused to follow a redirect to nowhere"),
+    (307, "/mcp", "gave up after 5 redirects"),
+]  # fmt: skip
+
+
+@in_memory
 @libraries
-@pytest.mark.parametrize(
-    ("status", "location", "complaint"),
-    [
-        (307, "https://server.test/mcp", "HTTP 307 Temporary Redirect from http://server.test/mcp: refused to follow a redirect to https://server.test/mcp, another origin"),
-        (307, "http://evil.test/?token=1", "HTTP 307 Temporary Redirect from http://server.test/mcp: refused to follow a redirect to http://evil.test/, another origin"),
-        (307, "//evil.test/", "HTTP 307 Temporary Redirect from http://server.test/mcp: refused to follow a redirect to http://evil.test/, another origin"),
-        (308, "http://server.test:81/", "HTTP 308 Permanent Redirect from http://server.test/mcp: refused to follow a redirect to http://server.test:81/, another origin"),
-        (307, "file:///etc/passwd", "HTTP 307 Temporary Redirect from http://server.test/mcp: refused to follow a redirect to file:/etc/passwd, another origin"),
-        (301, "/other", "HTTP 301 Moved Permanently from http://server.test/mcp: refused to follow a redirect to http://server.test/other, which would change the method"),
-        (302, "/login", "HTTP 302 Found from http://server.test/mcp: refused to follow a redirect to http://server.test/login, which would change the method"),
-        (303, "/other", "HTTP 303 See Other from http://server.test/mcp: refused to follow a redirect to http://server.test/other, which would change the method"),
-        (307, "", "HTTP 307 Temporary Redirect from http://server.test/mcp: refused to follow a redirect to nowhere"),
-        (307, "/mcp", "HTTP 307 Temporary Redirect from http://server.test/mcp: gave up after 5 redirects"),
-    ],
-)  # fmt: skip
 @pytest.mark.parametrize("follow", [True, False], ids=["a client that follows", "a client that does not"])
+@pytest.mark.fault("H33", "H34")
 async def test_no_other_redirect_is_followed_even_if_the_client_would(
-    library: Any, status: int, location: str, complaint: str, follow: bool
+    library: Any, follow: bool, subtests: pytest.Subtests
 ) -> None:
     visited: list[str] = []
 
@@ -289,26 +348,28 @@ async def test_no_other_redirect_is_followed_even_if_the_client_would(
         library.AsyncClient(transport=library.MockTransport(answer), follow_redirects=follow) as client,
         opened("http://server.test/mcp", client=client) as channel,
     ):
-        with pytest.raises(HttpStatusError) as caught:
-            await ask(channel)
-
-    assert (caught.value.status, str(caught.value)) == (status, complaint)
-    assert set(visited) == {"http://server.test/mcp"}
-    assert len(visited) <= 6
-
-
-@pytest.mark.parametrize("location", ["http://server.test:x/", "x" * 65_530], ids=["no URL", "too long to be joined"])
-async def test_a_redirect_that_makes_no_sense_is_a_broken_answer(location: str) -> None:
-    assert type(await error_of(answering(307, {"location": location}))) is ConnectionClosed
+        for status, location, complaint in REDIRECTS:
+            visited.clear()
+            with subtests.test(status=status, location=location):
+                with pytest.raises(HttpStatusError) as caught:
+                    await ask(channel)
+                assert caught.value.status == status
+                assert str(caught.value).partition(" from http://server.test/mcp: ")[2] == complaint
+                assert visited == ["http://server.test/mcp"] * (6 if location == "/mcp" else 1)
 
 
-async def test_an_empty_body_need_not_be_compressed() -> None:
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.say(head(500, {"content-encoding": "gzip", "content-length": "0"}))
+NONSENSE = (
+    "http://server.test:x/",
+    "http://:x/",
+    "javascript:alert(1)",
+    "data:application/json,{}",
+    "x" * 65_530,
+)
 
-    async with serving(script) as peer, opened(peer.url) as channel:
-        with pytest.raises(HttpStatusError) as caught:
-            await ask(channel)
 
-    assert (caught.value.status, caught.value.body) == (500, "")
+@in_memory
+@pytest.mark.fault("H34")
+async def test_a_redirect_that_makes_no_sense_is_a_broken_answer() -> None:
+    found = {location: type(await error_of(answering(307, {"location": location}))) for location in NONSENSE}
+
+    assert found == dict.fromkeys(NONSENSE, ConnectionClosed)

@@ -123,6 +123,7 @@ async def test_an_answer_that_is_ready_while_the_server_is_away_reaches_it_when_
     assert server.heard() == [["discover", "call"], ["call"]]
 
 
+@pytest.mark.fault("H23")
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 async def test_any_call_of_a_server_that_was_there_before_is_made_when_it_is_back(era: Any, pauses: Pauses) -> None:
     async with restartable() as server:
@@ -136,6 +137,7 @@ async def test_any_call_of_a_server_that_was_there_before_is_made_when_it_is_bac
     assert [about for about in server.heard()[1] if about != "delete"] == ["call", "call"]
 
 
+@pytest.mark.fault("H23")
 async def test_a_server_that_stays_unreachable_fails_the_call_which_has_not_run(pauses: Pauses) -> None:
     async with restartable() as server, Client(timed(server.url, sleep_unsent=pauses), era="modern") as client:
         await server.stop()

@@ -225,6 +225,7 @@ async def test_an_idle_connection_expires(kind: Kind) -> None:
 # Not kept by the server
 
 
+@pytest.mark.fault("H24")
 @pytest.mark.parametrize("how", ["close", "reset", "408"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @both
@@ -277,6 +278,7 @@ def forgetful(reset: bool) -> Callable[[Wire], Awaitable[None]]:
     return script
 
 
+@pytest.mark.fault("H24")
 @pytest.mark.parametrize("reset", [False, True], ids=["close", "reset"])
 @both
 async def test_a_post_that_may_have_been_read_is_not_sent_again(reset: bool, kind: Kind) -> None:
