@@ -182,10 +182,10 @@ def over_httpx2(
     return HttpxBackend(url, headers, name, client, auth)
 
 
-def not_with_httpx(kind: Kind, reason: str) -> None:
-    """Skip where httpx is wrong, or does less than we do; *reason* says which."""
-    if not kind.ours:
-        pytest.skip(f"httpx: {reason}")
+def ours(instead: str) -> pytest.MarkDecorator:
+    """A test of our pool alone, for httpx is wrong there, or does less; what it does *instead*."""
+    assert instead
+    return pytest.mark.parametrize("kind", [Kind("ours")], ids=["ours"])
 
 
 @cache

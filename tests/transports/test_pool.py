@@ -6,7 +6,7 @@ import anyio
 import httpx
 import pytest
 
-from tests.transports.http_contract import Kind, both, not_with_httpx
+from tests.transports.http_contract import Kind, both, ours
 from tests.transports.http_peers import Wire, head, serving
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -78,9 +78,8 @@ async def test_a_response_has_the_fields_of_its_head(kind: Kind) -> None:
     assert response.headers.raw == [(b"Set-Cookie", b"a"), (b"set-cookie", b"b"), (b"content-length", b"0")]
 
 
-@both
+@ours("it parses all that has arrived in one go")
 async def test_chunks_of_one_byte_do_not_block_the_event_loop(kind: Kind) -> None:
-    not_with_httpx(kind, "it parses all that has arrived in one go")
     turns = 0
 
     async def take_turns() -> None:
@@ -197,10 +196,8 @@ async def test_both_write_the_same_bytes(method: str, options: dict[str, object]
     assert ours == httpxs
 
 
-@both
+@ours("it hands the connection over to the caller")
 async def test_no_connection_changes_to_another_protocol(kind: Kind) -> None:
-    not_with_httpx(kind, "it hands the connection over to the caller")
-
     async def script(wire: Wire) -> None:
         await wire.hear()
         await wire.say(head(101, {"upgrade": "websocket", "connection": "upgrade"}))
@@ -214,10 +211,8 @@ async def test_no_connection_changes_to_another_protocol(kind: Kind) -> None:
 # An answer that comes early
 
 
-@both
+@ours("it writes to the end before it reads, and then the answer may be lost")
 async def test_an_answer_before_the_end_of_the_body_counts(kind: Kind) -> None:
-    not_with_httpx(kind, "it writes to the end before it reads, and then the answer may be lost")
-
     async def script(wire: Wire) -> None:
         await wire.hear_until(b"\r\n\r\n")
         await wire.reply(413, body=b"too large")
@@ -231,10 +226,8 @@ async def test_an_answer_before_the_end_of_the_body_counts(kind: Kind) -> None:
     assert peer.connections == 2
 
 
-@both
+@ours("it leaves the generator of a body to the garbage collector")
 async def test_a_server_that_hangs_up_during_the_body_ends_the_request(kind: Kind) -> None:
-    not_with_httpx(kind, "it leaves the generator of a body to the garbage collector")
-
     async def script(wire: Wire) -> None:
         await wire.hear_until(b"\r\n\r\n")
 

@@ -10,7 +10,7 @@ import pytest
 from anyio.abc import SocketAttribute, SocketListener
 
 from mcp_host.transports._http.pool import Pool
-from tests.transports.http_contract import Kind, PoolTransport, both, not_with_httpx, untrusting
+from tests.transports.http_contract import Kind, both, ours, untrusting
 from tests.transports.http_peers import CHUNKED, Log, Wire, head, serving
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -84,10 +84,8 @@ async def test_after_some_answers_a_connection_is_not_used_again(raw: bytes, kin
         pytest.param(OK + b"content-length: 65494\r\n\r\n" + b"x" * 65_494 + EMPTY, id="a second answer behind 64 KiB"),
     ],
 )  # fmt: skip
-@both
+@ours("it uses such a connection again, and waits on it without end")
 async def test_an_answer_with_something_behind_it_is_the_last_of_its_connection(raw: bytes, kind: Kind) -> None:
-    not_with_httpx(kind, "it uses such a connection again, and waits on it without end")
-
     await three_times_anew(raw, kind)
 
 
@@ -173,10 +171,8 @@ async def test_every_request_in_flight_has_its_own_connection(kind: Kind) -> Non
     assert (len(peer.heard), peer.connections) == (90, 30)
 
 
-@both
+@ours("it counts the connections in use among the idle ones")
 async def test_no_more_idle_connections_are_kept_than_was_said(kind: Kind) -> None:
-    not_with_httpx(kind, "it counts the connections in use among the idle ones")
-
     together = Together()
     opened = []
     async with serving(together) as peer, kind.client(max_idle=2) as client:
@@ -187,10 +183,8 @@ async def test_no_more_idle_connections_are_kept_than_was_said(kind: Kind) -> No
     assert opened == [5, 5, 6, 6]
 
 
-@both
+@ours("it counts the connections in use among the idle ones")
 async def test_streams_that_stay_open_take_no_place_among_the_idle(kind: Kind) -> None:
-    not_with_httpx(kind, "it counts the connections in use among the idle ones")
-
     async def script(wire: Wire) -> None:
         while (await wire.hear()).method == "POST":
             await wire.say(EMPTY)
@@ -292,12 +286,10 @@ async def test_a_post_that_may_have_been_read_is_not_sent_again(reset: bool, kin
 
 @pytest.mark.parametrize("reset", [False, True], ids=["close", "reset"])
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE"])
-@both
+@ours("it leaves the repetition to its caller")
 async def test_a_request_that_may_run_twice_is_sent_again_on_a_new_connection(
     method: str, reset: bool, kind: Kind
 ) -> None:
-    not_with_httpx(kind, "it leaves the repetition to its caller")
-
     async with serving(forgetful(reset)) as peer, kind.client() as client:
         for _ in range(2):
             assert (await client.request(method, peer.url)).status_code == 200
@@ -379,7 +371,7 @@ async def test_after_one_kept_connection_was_closed_a_retry_gets_a_new_one() -> 
         await wire.hear()
         await (wire.reset() if forgetful else wire.say(EMPTY))
 
-    async with serving(script) as peer, httpx.AsyncClient(transport=PoolTransport(untrusting())) as client:
+    async with serving(script) as peer, Kind("ours").client() as client:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.post, peer.url)
             tasks.start_soon(client.post, peer.url)
@@ -421,7 +413,7 @@ async def posted(client: httpx.AsyncClient, url: str) -> bool:
 async def test_a_server_that_closes_each_connection_after_one_response_loses_two_requests_at_most() -> None:
     async with (
         serving(closing(1, unheard=True)) as peer,
-        httpx.AsyncClient(transport=PoolTransport(untrusting())) as client,
+        Kind("ours").client() as client,
     ):
         answered = [await posted(client, peer.url) for _ in range(9)]
 
@@ -437,7 +429,7 @@ async def test_if_closed_connections_are_noticed_in_time_no_request_is_lost_and_
         if not forgets:
             await wire.hung_up()
 
-    async with serving(script) as peer, httpx.AsyncClient(transport=PoolTransport(untrusting())) as client:
+    async with serving(script) as peer, Kind("ours").client() as client:
         answered = [await posted(client, peer.url) for _ in range(6)]
 
     assert answered == [True] * 6
@@ -452,7 +444,7 @@ async def test_if_closed_connections_are_noticed_in_time_no_request_is_lost_and_
 async def test_several_requests_are_sent_over_each_connection_that_a_server_keeps(
     server: Callable[[Wire], Awaitable[None]], opened: int
 ) -> None:
-    async with serving(server) as peer, httpx.AsyncClient(transport=PoolTransport(untrusting())) as client:
+    async with serving(server) as peer, Kind("ours").client() as client:
         for _ in range(12):
             await posted(client, peer.url)
 
@@ -471,7 +463,7 @@ async def test_connections_that_serve_again_in_between_are_kept_on() -> None:
             return
         await wire.say(EMPTY)
 
-    async with serving(script) as peer, httpx.AsyncClient(transport=PoolTransport(untrusting())) as client:
+    async with serving(script) as peer, Kind("ours").client() as client:
         answered = [await posted(client, peer.url) for _ in range(12)]
 
     assert answered == [True, False, True, True] * 3
@@ -495,7 +487,7 @@ async def test_a_server_that_exits_with_several_requests_in_flight_counts_as_one
             await wire.hear()
             await wire.say(EMPTY)
 
-    async with serving(script) as peer, httpx.AsyncClient(transport=PoolTransport(untrusting())) as client:
+    async with serving(script) as peer, Kind("ours").client() as client:
         answered: list[bool] = []
 
         async def post() -> None:
@@ -527,7 +519,7 @@ async def test_a_request_that_cannot_be_sent_again_fails_as_it_did_at_first() ->
 
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     url = f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}/"
-    async with anyio.create_task_group() as tasks, httpx.AsyncClient(transport=PoolTransport(untrusting())) as client:
+    async with anyio.create_task_group() as tasks, Kind("ours").client() as client:
         tasks.start_soon(serve)
         with anyio.fail_after(5):
             await client.get(url)

@@ -19,7 +19,7 @@ from tests.transports.http_contract import (
     PoolTransport,
     both,
     certified,
-    not_with_httpx,
+    ours,
     trusting,
     untrusting,
 )
@@ -52,10 +52,8 @@ class Halting:
 # Deadlines
 
 
-@both
+@ours("it leaves the generator of a body to the garbage collector")
 async def test_a_server_that_reads_nothing_is_a_write_timeout(kind: Kind) -> None:
-    not_with_httpx(kind, "it leaves the generator of a body to the garbage collector")
-
     server = Halting(reads=False)
     async with serving(server) as peer, kind.client(timeout=httpx.Timeout(None, write=0.05)) as client:
         with pytest.raises(httpx.WriteTimeout):
@@ -119,10 +117,8 @@ async def test_a_cancelled_request_hangs_up(server: Callable[[], Halting], kind:
         gc.collect()
 
 
-@both
+@ours("it leaves the generator of a body to the garbage collector")
 async def test_a_request_that_is_cancelled_while_it_is_written_hangs_up(kind: Kind) -> None:
-    not_with_httpx(kind, "it leaves the generator of a body to the garbage collector")
-
     begun, release, hung_up = anyio.Event(), anyio.Event(), anyio.Event()
 
     async def script(wire: Wire) -> None:
@@ -142,10 +138,8 @@ async def test_a_request_that_is_cancelled_while_it_is_written_hangs_up(kind: Ki
         await hung_up.wait()
 
 
-@both
+@ours("it leaves the socket to the garbage collector")
 async def test_a_request_that_is_cancelled_while_it_connects_hangs_up(kind: Kind) -> None:
-    not_with_httpx(kind, "it leaves the socket to the garbage collector")
-
     there, hung_up = anyio.Event(), anyio.Event()
 
     async def script(wire: Wire) -> None:

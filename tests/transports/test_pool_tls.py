@@ -11,7 +11,7 @@ import httpx
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
-from tests.transports.http_contract import Kind, authority, both, certified, not_with_httpx, trusting, untrusting
+from tests.transports.http_contract import Kind, authority, both, certified, ours, trusting, untrusting
 from tests.transports.http_peers import CHUNKED, Wire, head, serving
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -97,10 +97,9 @@ async def test_a_connection_that_is_cut_off_ends_a_body_only_where_nothing_else_
             assert (await client.get(peer.url)).content == b"tide"
 
 
-@both
+@ours("it takes such a record for the answer")
 async def test_unsolicited_bytes_are_not_the_response_to_the_next_request(kind: Kind) -> None:
     """The second record waits behind the first, where no look at the socket finds it."""
-    not_with_httpx(kind, "it takes such a record for the answer")
 
     async def script(wire: Wire) -> None:
         await wire.hear()
@@ -156,10 +155,8 @@ async def test_bytes_that_are_not_tls_after_a_response_end_the_use_of_its_connec
     assert connections == 2
 
 
-@both
+@ours("it writes to the end before it reads")
 async def test_an_early_response_is_read_over_tls(kind: Kind) -> None:
-    not_with_httpx(kind, "it writes to the end before it reads")
-
     async def script(wire: Wire) -> None:
         await wire.hear_until(b"\r\n\r\n")
         await wire.reply(413)
