@@ -14,6 +14,7 @@ from typing import Any
 import anyio
 import httpx
 import pytest
+from anyio.abc import SocketStream
 from anyio.streams.tls import TLSStream
 from hypothesis import given
 from hypothesis import strategies as st
@@ -350,13 +351,22 @@ async def test_a_private_server_leads_to_nothing_more_private(address: str, kind
         await client("https://10.0.0.1/mcp", resolve=Names([address])).get_json("https://as.test/x")
 
 
-async def test_addresses_that_are_refused_are_left_out() -> None:
+async def test_addresses_that_are_refused_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are not dialled: whether they would answer has no say in it."""
+    dialled: list[str] = []
+
+    async def connect(host: str, port: int) -> SocketStream:
+        dialled.append(host)
+        return await anyio.connect_tcp(host, port)
+
+    monkeypatch.setattr("mcp_host.auth.requests.client.connect_tcp", connect)
+    names = Names(["169.254.169.254", "127.0.0.1", "224.0.0.1"])
     async with serving(says(), tls=certified("as.test")) as peer:
         with anyio.fail_after(SOON):
-            names = Names(["169.254.169.254", "127.0.0.1", "224.0.0.1"])
             answer = await client(resolve=names).get_json(at(peer.url, "as.test"))
 
     assert answer.status == 200
+    assert dialled == ["127.0.0.1"]
 
 
 # Redirects
