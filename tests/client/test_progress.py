@@ -128,7 +128,7 @@ async def test_no_callback_runs_or_begins_after_the_timeout(era: Era, closed: bo
 
     began = anyio.Event()
     seen: list[float] = []
-    async with connected(ScriptedPeer(script), within=5) as client, anyio.create_task_group() as tasks:
+    async with connected(ScriptedPeer(script)) as client, anyio.create_task_group() as tasks:
         tasks.start_soon(call_slow)
         await began.wait()
         if closed:

@@ -114,7 +114,7 @@ REQUESTS: list[tuple[Ask, str, dict[str, Any], dict[str, Any], object]] = [
 
 async def test_each_request_is_written_and_its_result_read(era: Era) -> None:
     peer = answering(era, *[result for *_, result, _ in REQUESTS])
-    async with connected(peer, within=5) as client:
+    async with connected(peer) as client:
         answers = [await ask(client) for ask, *_ in REQUESTS]
 
     assert answers == [value for *_, value in REQUESTS]
@@ -126,7 +126,7 @@ async def test_each_request_is_written_and_its_result_read(era: Era) -> None:
 
 async def test_requests_of_handshake_revisions_are_sent_and_have_no_result() -> None:
     peer = answering(HANDSHAKE, *[{}] * 4)
-    async with connected(peer, era="legacy", within=5) as client:
+    async with connected(peer, era="legacy") as client:
         await client.subscribe_resource("a:b")
         await client.unsubscribe_resource("a:b")
         await client.set_log_level("warning")
@@ -148,7 +148,7 @@ async def test_a_list_is_followed_through_all_its_pages(era: Era) -> None:
         {"tools": []},
     )
 
-    async with connected(peer, within=5) as client:
+    async with connected(peer) as client:
         tools = await client.list_tools()
 
     assert tools == [Tool(name="a", input_schema={}), Tool(name="b", input_schema={})]
@@ -160,7 +160,7 @@ async def test_a_list_is_followed_through_all_its_pages(era: Era) -> None:
 async def test_a_list_that_leads_nowhere_ends_with_what_was_read(era: Era) -> None:
     async def listed(*cursors: object) -> tuple[list[str], str]:
         pages = [{"tools": [{"name": f"t{n}", "inputSchema": {}}], "nextCursor": c} for n, c in enumerate(cursors)]
-        async with connected(answering(era, *pages), limits=Limits(max_pages=3), within=5) as client:
+        async with connected(answering(era, *pages), limits=Limits(max_pages=3)) as client:
             tools = await client.list_tools()
             (warning,) = client.warnings
         return [tool.name for tool in tools], warning.partition("tools/list ends early: ")[2]
@@ -176,14 +176,14 @@ async def test_a_client_that_bounds_no_pages_reads_them_all() -> None:
     pages: list[dict[str, Any]] = [{"tools": [{"name": name, "inputSchema": {}}]} for name in ("a", "b", "c")]
     chained = [page | {"nextCursor": str(number)} for number, page in enumerate(pages[:-1])]
     unbounded = Limits(max_pages=math.inf)  # type: ignore[arg-type]  # which works at run time
-    async with connected(answering(HANDSHAKE, *chained, pages[-1]), limits=unbounded, within=5) as client:
+    async with connected(answering(HANDSHAKE, *chained, pages[-1]), limits=unbounded) as client:
         tools = await client.list_tools()
 
     assert [tool.name for tool in tools] == ["a", "b", "c"]
 
 
 async def test_a_page_without_its_list_is_a_protocol_error() -> None:
-    async with connected(answering(HANDSHAKE, {"tools": {}}), within=5) as client:
+    async with connected(answering(HANDSHAKE, {"tools": {}})) as client:
         with pytest.raises(ProtocolError, match="has no list 'tools'"):
             await client.list_tools()
 
@@ -200,7 +200,7 @@ async def test_a_schema_that_nests_deeply_hides_no_other_tool() -> None:
         answer = {"jsonrpc": "2.0", "id": request["id"], "result": {"tools": listed}}
         await peer.send_raw(json.dumps(answer).encode())
 
-    async with connected(ScriptedPeer(script), within=5) as client:
+    async with connected(ScriptedPeer(script)) as client:
         tools = await client.list_tools()
 
     assert [tool.name for tool in tools] == ["deep", "plain"]
@@ -235,7 +235,7 @@ WRONG: list[tuple[Callable[[Any], Awaitable[object]], str]] = [
 
 async def test_arguments_of_the_wrong_type_are_refused_by_name_and_not_sent(era: Era) -> None:
     peer, refusals = answering(era), list[str]()
-    async with connected(peer, within=5) as client:
+    async with connected(peer) as client:
         for ask, _ in WRONG:
             with pytest.raises(TypeError) as refusal:
                 await ask(client)
@@ -248,7 +248,7 @@ async def test_arguments_of_the_wrong_type_are_refused_by_name_and_not_sent(era:
 async def test_a_log_level_that_there_is_not_is_refused_and_not_sent(era: Era) -> None:
     peer = answering(era)
     levels: list[Any] = ["loud", "INFO", 5]
-    async with connected(peer, within=5) as client:
+    async with connected(peer) as client:
         for level in levels:
             with pytest.raises(ValueError, match=rf"^level must be one of debug, info, .*, emergency, not {level!r}$"):
                 await client.set_log_level(level)
@@ -259,7 +259,7 @@ async def test_a_log_level_that_there_is_not_is_refused_and_not_sent(era: Era) -
 async def test_one_malformed_tool_hides_no_other() -> None:
     peer = answering(HANDSHAKE, {"tools": [{"name": 5}, {"name": "good", "inputSchema": {"type": "object"}}]})
 
-    async with connected(peer, within=5) as client:
+    async with connected(peer) as client:
         tools = await client.list_tools()
         (warning,) = client.warnings
 
@@ -281,7 +281,7 @@ async def test_a_listed_tools_output_is_held_to_its_schema(era: Era) -> None:
         ({"content": [], "structuredContent": {"celsius": "cold"}}, "celsius"),
         ({"content": []}, "no structuredContent"),
     ]
-    async with connected(answering(era, {"tools": [WEATHER]}, *[result for result, _ in results]), within=5) as client:
+    async with connected(answering(era, {"tools": [WEATHER]}, *[result for result, _ in results])) as client:
         await client.list_tools()
         for result, problem in results:
             if problem is None:
@@ -296,7 +296,7 @@ async def test_a_pattern_that_no_safe_engine_knows_costs_the_check_and_not_the_r
     strong = {"type": "object", "properties": {"password": {"type": "string", "pattern": "^(?=.*[A-Z]).+$"}}}
     tool = {"name": "make", "inputSchema": {}, "outputSchema": strong}
     made = {"content": [], "structuredContent": {"password": "Abc"}}
-    async with connected(answering(HANDSHAKE, {"tools": [tool]}, made, made), within=5) as client:
+    async with connected(answering(HANDSHAKE, {"tools": [tool]}, made, made)) as client:
         await client.list_tools()
         for _ in range(2):
             assert (await client.call_tool("make")).to_wire() == made
@@ -308,7 +308,7 @@ async def test_a_pattern_that_no_safe_engine_knows_costs_the_check_and_not_the_r
 async def test_a_schema_that_is_a_trap_is_an_error_that_carries_the_result() -> None:
     tool = {"name": "x", "inputSchema": {}, "outputSchema": {"$ref": "http://169.254.169.254/schema"}}
     result: dict[str, Any] = {"content": [], "structuredContent": {}}
-    async with connected(answering(HANDSHAKE, {"tools": [tool]}, result), within=5) as client:
+    async with connected(answering(HANDSHAKE, {"tools": [tool]}, result)) as client:
         await client.list_tools()
         with pytest.raises(InvalidToolOutput, match="its schema cannot be checked") as failure:
             await client.call_tool("x")
@@ -319,7 +319,7 @@ async def test_a_schema_that_is_a_trap_is_an_error_that_carries_the_result() -> 
 async def test_an_unlisted_tools_output_is_not_checked_and_nothing_is_listed_behind_our_back() -> None:
     peer = answering(HANDSHAKE, {"content": [], "structuredContent": {"celsius": "cold"}})
 
-    async with connected(peer, within=5) as client:
+    async with connected(peer) as client:
         await client.call_tool("weather")
 
     assert [message["method"] for message in HANDSHAKE.said_to(peer)] == ["tools/call"]
@@ -329,7 +329,7 @@ async def test_a_tool_that_runs_only_as_a_task_is_refused_here(era: Era) -> None
     tool = {"name": "long", "inputSchema": {}, "execution": {"taskSupport": "required"}}
     peer = answering(era, {"tools": [tool]})
 
-    async with connected(peer, within=5) as client:
+    async with connected(peer) as client:
         await client.list_tools()
         with pytest.raises(CallerError, match="runs only as a task"):
             await client.call_tool("long")
@@ -358,7 +358,7 @@ async def test_errors_with_a_known_code_are_typed(era: Era) -> None:
         for _, code, data, _ in errors:
             await peer.reply_error(await peer.receive(), code, "no", data)
 
-    async with connected(ScriptedPeer(script), within=5) as client:
+    async with connected(ScriptedPeer(script)) as client:
         for ask, _, data, error in errors:
             with pytest.raises(ServerError) as failure:
                 await ask(client)
@@ -371,7 +371,7 @@ async def test_the_urls_that_a_server_requires_come_with_the_error(era: Era) -> 
         wanted = {"mode": "url", "message": "sign in", "url": "https://a.example/x", "elicitationId": "e1"}
         await peer.reply_error(await peer.receive(), -32042, "sign in first", {"elicitations": [wanted]})
 
-    async with connected(ScriptedPeer(script), within=5) as client:
+    async with connected(ScriptedPeer(script)) as client:
         with pytest.raises(UrlElicitationRequired) as failure:
             await client.call_tool("x")
 
@@ -385,7 +385,7 @@ async def test_a_server_that_does_not_know_ping_is_alive() -> None:
         await peer.reply_error(await peer.receive("ping"), -32601, "what?")
 
     peer = ScriptedPeer(script)
-    async with connected(peer, era="legacy", within=5) as client:
+    async with connected(peer, era="legacy") as client:
         await client.ping()
 
     assert peer.received[-1]["method"] == "ping"
@@ -396,7 +396,7 @@ async def test_a_ping_that_is_refused_for_another_reason_is_an_error() -> None:
         await peer.answer_initialize()
         await peer.reply_error(await peer.receive("ping"), -32600, "no")
 
-    async with connected(ScriptedPeer(script), era="legacy", within=5) as client:
+    async with connected(ScriptedPeer(script), era="legacy") as client:
         with pytest.raises(ServerError) as failure:
             await client.ping()
 
@@ -406,7 +406,7 @@ async def test_a_ping_that_is_refused_for_another_reason_is_an_error() -> None:
 
 async def test_an_unknown_content_block_is_kept_as_it_came() -> None:
     block = {"type": "hologram", "depth": 3}
-    async with connected(answering(HANDSHAKE, {"content": [block, {"type": "text", "text": "t"}]}), within=5) as client:
+    async with connected(answering(HANDSHAKE, {"content": [block, {"type": "text", "text": "t"}]})) as client:
         result = await client.call_tool("x")
 
     assert result.to_wire() == {"content": [block, {"type": "text", "text": "t"}]}
@@ -421,7 +421,7 @@ async def test_roots_may_change_and_the_server_is_notified() -> None:
         roots.append((await peer.request("roots/list"))["result"])
 
     roots: list[Any] = []
-    async with connected(ScriptedPeer(script), era="legacy", roots=["/tmp"], within=5) as client:
+    async with connected(ScriptedPeer(script), era="legacy", roots=["/tmp"]) as client:
         await anyio.wait_all_tasks_blocked()
         await client.set_roots(["/home", "file:///srv/x"])
         await anyio.wait_all_tasks_blocked()

@@ -77,7 +77,7 @@ async def test_a_server_that_answers_before_it_dies_is_started_again_at_once_and
     peer = Mortal(good_for_one_call)
     took: list[float] = []
 
-    async with connected(peer, within=5) as client:
+    async with connected(peer) as client:
         for _ in range(20):
             took.append(await seconds_of_call(client))
             await anyio.wait_all_tasks_blocked()  # until its end is known
@@ -89,7 +89,7 @@ async def test_a_server_that_answers_before_it_dies_is_started_again_at_once_and
 async def test_an_answer_resets_the_count_of_failed_restarts() -> None:
     lives = [good_for_nothing, good_for_nothing, good_for_one_call, good_for_nothing, good_for_one_call]
 
-    async with connected(Mortal(lambda peer: lives.pop(0)(peer)), within=5) as client:
+    async with connected(Mortal(lambda peer: lives.pop(0)(peer))) as client:
         took = [await die_over_a_call(client), await die_over_a_call(client), await seconds_of_call(client)]
         await anyio.wait_all_tasks_blocked()  # until its end is known
         took += [await die_over_a_call(client), await seconds_of_call(client)]
@@ -116,7 +116,7 @@ async def test_a_server_that_keeps_ending_stays_down_until_connect_and_the_error
 async def test_many_calls_at_once_start_a_server_again_once() -> None:
     lives = [good_for_one_call, good_for_many]
     peer = Mortal(lambda peer: lives.pop(0)(peer))
-    async with connected(peer, within=5) as client:
+    async with connected(peer) as client:
         await client.call_tool("x")
         await anyio.wait_all_tasks_blocked()  # until its end is known
         async with anyio.create_task_group() as tasks:
@@ -131,7 +131,7 @@ async def test_a_server_that_cannot_be_started_again_fails_the_call_and_may_come
         raise RuntimeError("out of order")
 
     lives = [good_for_one_call, out_of_order, good_for_many]
-    async with connected(Mortal(lambda peer: lives.pop(0)(peer)), era="modern", within=5) as client:
+    async with connected(Mortal(lambda peer: lives.pop(0)(peer)), era="modern") as client:
         await client.call_tool("x")
         await anyio.wait_all_tasks_blocked()  # until its end is known
         with pytest.raises(ConnectFailed, match="out of order"):
@@ -235,7 +235,7 @@ async def test_with_on_change_a_dead_server_is_restarted_without_a_call() -> Non
         changed.set()
 
     peer = Mortal(life)
-    async with connected(peer, on_change=on_change, within=5):
+    async with connected(peer, on_change=on_change):
         opened.set()
         await changed.wait()
 
@@ -343,7 +343,7 @@ async def test_a_call_while_the_application_connects_again_waits_for_that_and_re
         await good_for_one_call(peer)
 
     peer = Mortal(life)
-    async with connected(peer, within=5) as client:
+    async with connected(peer) as client:
         await client.call_tool("x")
         await anyio.wait_all_tasks_blocked()  # until its end is known
         async with anyio.create_task_group() as tasks:

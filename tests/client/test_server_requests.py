@@ -34,7 +34,7 @@ async def test_progress_that_was_not_asked_for_keeps_no_call_alive(era: Era) -> 
                 await peer.notify("notifications/progress", {"progressToken": token, "progress": 1})
             await anyio.sleep(0.01)
 
-    async with connected(ScriptedPeer(script), within=5) as client:
+    async with connected(ScriptedPeer(script)) as client:
         with pytest.raises(RequestTimeout, match="idle_timeout"):
             await client.call_tool("x", idle_timeout=0.2)
         assert client.counters["progress for nothing"] > 0
@@ -210,7 +210,7 @@ async def test_what_is_asked_within_the_calls_of_a_request_between_calls_counts_
 
     refused, done = list[dict[str, Any]](), anyio.Event()
     async with connected(
-        ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model), limits=Limits(max_inputs=2), within=5
+        ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model), limits=Limits(max_inputs=2)
     ) as client:
         await done.wait()
 
@@ -329,7 +329,7 @@ async def test_a_call_of_the_innermost_handler_may_be_made_again_without_a_quest
 
     seen = list[str]()
     limits = Limits(max_nesting=1)
-    async with connected(ScriptedPeer(script), sampling=sampling(with_tools=model), limits=limits, within=5) as client:
+    async with connected(ScriptedPeer(script), sampling=sampling(with_tools=model), limits=limits) as client:
         assert (await client.call_tool("outer")).content == []
 
     assert seen == ["inner"]
@@ -388,9 +388,7 @@ async def test_a_request_between_calls_has_no_nesting() -> None:
         answered.set()
 
     answers, answered = list[dict[str, Any]](), anyio.Event()
-    async with connected(
-        ScriptedPeer(script), era="legacy", sampling=sampling(), limits=Limits(max_nesting=1), within=5
-    ):
+    async with connected(ScriptedPeer(script), era="legacy", sampling=sampling(), limits=Limits(max_nesting=1)):
         await answered.wait()
 
     assert [answer["result"]["content"] for answer in answers] == [{"type": "text", "text": "Paris"}]
@@ -451,7 +449,7 @@ async def test_a_handler_ends_with_the_last_of_the_calls_that_it_may_belong_to()
 
     first, second = anyio.CancelScope(), anyio.CancelScope()
     async with (
-        connected(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model), within=5) as client,
+        connected(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client,
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(call, "a", first)
@@ -487,7 +485,7 @@ async def test_a_request_between_calls_does_not_end_with_a_call() -> None:
 
     begun, called, answered = anyio.Event(), anyio.Event(), anyio.Event()
     answers: list[dict[str, Any]] = []
-    async with connected(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model), within=5) as client:
+    async with connected(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
         await begun.wait()
         await client.call_tool("x")
         called.set()
@@ -704,7 +702,7 @@ async def test_the_last_1024_requests_that_were_answered_are_known_again() -> No
         done.set()
 
     answered, done = list[int](), anyio.Event()
-    async with connected(StreamPerRequest(script), era="legacy", limits=Limits(max_answers=2000), within=5) as client:
+    async with connected(StreamPerRequest(script), era="legacy", limits=Limits(max_answers=2000)) as client:
         await done.wait()
         assert client.counters == {"repeated requests": 2}
 

@@ -62,7 +62,7 @@ async def test_with_on_change_the_client_subscribes_to_the_lists_that_the_server
         await peer.notify_subscription(listen, "notifications/tools/list_changed")
 
     peer, heard = ScriptedPeer(script), Heard()
-    async with connected(peer, on_change=heard, within=5):
+    async with connected(peer, on_change=heard):
         assert await heard.count(1) == [ToolListChangedNotification()]
 
     assert filters(peer) == [{"toolsListChanged": True}]
@@ -79,7 +79,7 @@ async def test_the_subscription_has_only_what_the_server_can_announce() -> None:
             await peer.reply(request, EMPTY)
 
         peer = ScriptedPeer(script)
-        async with connected(peer, on_change=Heard(), within=5) as client:
+        async with connected(peer, on_change=Heard()) as client:
             await client.call_tool("x")
         return filters(peer)
 
@@ -94,7 +94,7 @@ async def test_without_on_change_no_stream_is_opened() -> None:
         await peer.reply(await peer.receive(), EMPTY)
 
     peer = ScriptedPeer(script)
-    async with connected(peer, within=5) as client:
+    async with connected(peer) as client:
         await client.call_tool("x")
 
     assert filters(peer) == []
@@ -121,7 +121,7 @@ async def test_a_resource_is_subscribed_to_when_the_server_agrees() -> None:
         await peer.acknowledge(third)
 
     peer, heard = ScriptedPeer(script), Heard()
-    async with connected(peer, on_change=heard, within=5) as client:
+    async with connected(peer, on_change=heard) as client:
         await client.subscribe_resource("a:1")
         changes = await heard.count(1)
         await client.unsubscribe_resource("a:1")
@@ -139,7 +139,7 @@ async def test_a_resource_that_was_unsubscribed_is_not_asked_for_with_the_next()
             await peer.acknowledge(await peer.receive(LISTEN))
 
     peer = ScriptedPeer(script)
-    async with connected(peer, within=5) as client:
+    async with connected(peer) as client:
         await client.subscribe_resource("a:1")
         await client.unsubscribe_resource("a:1")
         await client.subscribe_resource("a:2")
@@ -154,7 +154,7 @@ async def test_a_stream_that_was_never_acknowledged_is_closed_when_the_next_is_o
         await peer.acknowledge(await peer.receive(LISTEN))
 
     peer = ScriptedPeer(script)
-    async with connected(peer, on_change=Heard(), within=5) as client:
+    async with connected(peer, on_change=Heard()) as client:
         await client.subscribe_resource("a:1")
         await anyio.wait_all_tasks_blocked()
 
@@ -194,7 +194,7 @@ async def test_unsubscribing_from_a_resource_without_a_subscription_changes_noth
         await peer.acknowledge(await peer.receive(LISTEN))
 
     peer = ScriptedPeer(script)
-    async with connected(peer, within=5) as client:
+    async with connected(peer) as client:
         await client.subscribe_resource("a:1")
         await client.unsubscribe_resource("a:2")
 
@@ -220,7 +220,7 @@ async def test_a_subscription_that_fails_because_the_server_ends_is_not_restored
     for _ in range(20):
         lives = [ends, stays]
         peer = ScriptedPeer(script)
-        async with connected(peer, within=5) as client:
+        async with connected(peer) as client:
             try:
                 await client.subscribe_resource("a:1")
                 kept = ["a:1"]
@@ -253,7 +253,7 @@ async def test_a_change_on_a_stream_that_was_just_replaced_is_not_reported() -> 
         await peer.notify_subscription(second, "notifications/resources/updated", {"uri": "a:2"})
 
     heard = Heard()
-    async with connected(ScriptedPeer(script), on_change=heard, within=5) as client:
+    async with connected(ScriptedPeer(script), on_change=heard) as client:
         await client.subscribe_resource("a:1")
         assert await heard.count(1) == [ResourceUpdatedNotification.from_wire(updated("a:2"))]
 
@@ -267,7 +267,7 @@ async def test_a_change_has_its_metadata_without_the_id_of_the_subscription() ->
         await peer.notify("notifications/tools/list_changed", {"_meta": meta})
 
     heard = Heard()
-    async with connected(ScriptedPeer(script), on_change=heard, within=5):
+    async with connected(ScriptedPeer(script), on_change=heard):
         [change] = await heard.count(1)
 
     assert change.to_wire() == {
@@ -403,7 +403,7 @@ async def test_a_subscription_that_the_server_does_not_grant_is_an_error(
         await answer(peer, await peer.receive(LISTEN))
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
-    async with connected(ScriptedPeer(script), within=5) as client:
+    async with connected(ScriptedPeer(script)) as client:
         with pytest.raises(error):
             await client.subscribe_resource("a:1", timeout=0.1)
         await client.call_tool("x")
@@ -430,7 +430,7 @@ async def test_a_stream_that_the_server_ends_is_opened_again(
         await peer.notify_subscription(listen, "notifications/tools/list_changed")
 
     peer, heard = ScriptedPeer(script), Heard()
-    async with connected(peer, on_change=heard, within=5):
+    async with connected(peer, on_change=heard):
         await heard.count(1)
 
     assert filters(peer) == [ALL_LISTS, ALL_LISTS]
@@ -444,7 +444,7 @@ async def test_a_server_that_sends_no_requests_cancels_no_call_of_ours_either() 
             await peer.notify("notifications/cancelled", {"requestId": id})
         await peer.reply(call, EMPTY)
 
-    async with connected(ScriptedPeer(script), within=5) as client:
+    async with connected(ScriptedPeer(script)) as client:
         await client.call_tool("x")
 
 
@@ -478,7 +478,7 @@ async def test_a_server_without_subscriptions_can_be_called() -> None:
         await peer.reply_error(await peer.receive(LISTEN), -32601, "Method not found")
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
-    async with connected(ScriptedPeer(script, name="quiet"), on_change=Heard(), within=5) as client:
+    async with connected(ScriptedPeer(script, name="quiet"), on_change=Heard()) as client:
         await client.call_tool("x")
         assert client.warnings == ["quiet refuses the subscription to changes: Method not found (-32601)"]
 
@@ -491,7 +491,7 @@ async def test_the_clock_of_a_subscription_never_runs_out() -> None:
         await peer.acknowledge(await peer.receive(LISTEN))
 
     peer = ScriptedPeer(script)
-    async with connected(peer, on_change=Heard(), limits=Limits(idle_timeout=0.05, timeout=0.05), within=5) as client:
+    async with connected(peer, on_change=Heard(), limits=Limits(idle_timeout=0.05, timeout=0.05)) as client:
         with pytest.raises(RequestTimeout):
             await client.list_tools()
 
@@ -517,7 +517,7 @@ async def test_with_on_log_every_request_has_the_log_level(level: Any, asked: st
         logged.set()
 
     peer = ScriptedPeer(script)
-    async with connected(peer, on_log=on_log, within=5) as client:
+    async with connected(peer, on_log=on_log) as client:
         if level is not None:
             await client.set_log_level(level)
         await client.call_tool("x")
@@ -533,7 +533,7 @@ async def test_without_on_log_no_request_has_a_log_level() -> None:
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
     peer = ScriptedPeer(script)
-    async with connected(peer, within=5) as client:
+    async with connected(peer) as client:
         await client.call_tool("x")
 
     assert "io.modelcontextprotocol/logLevel" not in peer.received[-1]["params"]["_meta"]
@@ -547,7 +547,7 @@ async def test_notifications_that_a_revision_does_not_have_are_not_sent() -> Non
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
     peer = ScriptedPeer(script)
-    async with connected(peer, roots=[], within=5) as client:
+    async with connected(peer, roots=[]) as client:
         with pytest.raises(CallerError, match="2026-07-28 has no ping"):
             await client.ping()
         await client.set_roots(["/srv"])
@@ -563,7 +563,7 @@ async def test_a_feature_that_was_not_advertised_is_requested_from_a_modern_serv
         await peer.answer_discover(capabilities={})
         await peer.reply(await peer.receive("prompts/list"), {"prompts": []})
 
-    async with connected(ScriptedPeer(script), within=5) as client:
+    async with connected(ScriptedPeer(script)) as client:
         assert await client.list_prompts() == []
 
 
@@ -576,7 +576,7 @@ async def test_an_abandoned_call_without_its_own_stream_sends_a_cancelled_notifi
         assert (await peer.receive("notifications/cancelled"))["params"] == {"requestId": call["id"]}
         cancelled.set()
 
-    async with connected(ScriptedPeer(script), within=5) as client:
+    async with connected(ScriptedPeer(script)) as client:
         with pytest.raises(RequestTimeout):
             await client.call_tool("x", timeout=0.05)
         await cancelled.wait()
