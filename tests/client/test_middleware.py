@@ -14,7 +14,7 @@ import anyio
 import httpx
 import pytest
 
-from mcp_host import Client, Limits, OuterCall, Stdio, StreamableHttp
+from mcp_host import Client, Limits, OuterCall, StreamableHttp
 from mcp_host.errors import (
     CallerError,
     ConnectionClosed,
@@ -53,9 +53,9 @@ from tests.client.support import (
     sampling,
     text,
 )
+from tests.client.test_restart_backoff import Mortal, good_for_nothing, good_for_one_call
 from tests.extent import on_both
 from tests.testing.test_with_client import ConnectBy, connect_by, over_http_in_json
-from tests.transports.children import python
 
 __all__ = ["connect_by"]  # a fixture
 
@@ -353,20 +353,9 @@ async def test_middleware_may_send_a_request_several_times_at_once() -> None:
     assert cancelled[0] == cancelled[1]
 
 
-DIES_ONCE = """
-import pathlib, sys
-first = pathlib.Path(sys.argv[1])
-reply(read(), {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}})
-call = read()
-if not first.exists():
-    first.write_text("was here")
-    sys.exit(3)
-reply(call, text("alive"))
-"""
-
-
-async def test_a_repeated_call_goes_to_the_restarted_server(tmp_path: Any) -> None:
+async def test_a_repeated_call_goes_to_the_restarted_server() -> None:
     errors: list[ConnectionClosed] = []
+    lives = [good_for_nothing, good_for_one_call]
 
     async def again(request: ClientRequest, call_next: CallNext) -> Wire:
         try:
@@ -375,12 +364,12 @@ async def test_a_repeated_call_goes_to_the_restarted_server(tmp_path: Any) -> No
             errors.append(exc)
             return await call_next(request)
 
-    command = [*python(DIES_ONCE, hands=False), str(tmp_path / "mark")]
-    async with connected(Stdio(command), middleware=[ours(again)]) as client:
+    server = Mortal(lambda peer: lives.pop(0)(peer))
+    async with connected(server, middleware=[ours(again)]) as client:
         result = await client.call_tool("x")
 
-    assert result.content == [text("alive")]
-    assert [error.exit_code for error in errors] == [3]
+    assert result.content == []
+    assert [error.may_have_run for error in errors] == [True]
 
 
 async def test_a_second_attempt_that_was_not_sent_does_not_hide_that_the_first_may_have_run() -> None:
@@ -718,44 +707,31 @@ def asks(era: Era, method: str, params: Wire) -> tuple[ScriptedPeer, list[Wire]]
     return ScriptedPeer(script, name="the peer"), got
 
 
-async def test_middleware_is_around_requests_of_the_server(era: Era) -> None:
+async def test_middleware_is_around_requests_of_the_server_and_may_change_what_the_handler_gets_and_gives(
+    era: Era,
+) -> None:
     seen: list[ServerRequest] = []
-
-    async def look(request: ServerRequest, call_next: CallNext) -> Wire:
-        seen.append(request)
-        result = await call_next(request)
-        return {**result, "model": "renamed"}
-
-    caller = object()
-    peer, got = asks(era, "sampling/createMessage", QUESTION)
-    async with connected(peer, middleware=[theirs(look)], sampling=sampling()) as client:
-        await client.call_tool("x", caller=caller)
-
-    assert got == [{**PARIS, "model": "renamed"}]
-    assert [(request.method, request.params, request.server) for request in seen] == [
-        ("sampling/createMessage", QUESTION, "the peer")
-    ]
-    assert seen[0].protocol_version == era.version
-    assert seen[0].id == ("peer-1" if era is HANDSHAKE else None)
-    assert isinstance(seen[0].outer, OuterCall)
-    assert seen[0].outer.caller is caller
-
-
-async def test_middleware_may_change_what_the_handler_gets(era: Era) -> None:
     asked: list[int] = []
 
     async def fewer(request: ServerRequest, call_next: CallNext) -> Wire:
-        return await call_next(request.with_params(maxTokens=3))
+        seen.append(request)
+        return {**await call_next(request.with_params(maxTokens=3)), "model": "renamed"}
 
     async def model(request: Any) -> Any:
         asked.append(request.max_tokens)
         return request.reply("Paris", model="m")
 
+    caller = object()
     peer, got = asks(era, "sampling/createMessage", QUESTION)
     async with connected(peer, middleware=[theirs(fewer)], sampling=sampling(with_tools=model)) as client:
-        await client.call_tool("x")
+        await client.call_tool("x", caller=caller)
 
-    assert (asked, got) == ([3], [PARIS])
+    [request] = seen
+    assert (asked, got) == ([3], [{**PARIS, "model": "renamed"}])
+    assert (request.method, request.params, request.server) == ("sampling/createMessage", QUESTION, "the peer")
+    assert (request.protocol_version, request.id) == (era.version, "peer-1" if era is HANDSHAKE else None)
+    assert isinstance(request.outer, OuterCall)
+    assert request.outer.caller is caller
 
 
 async def test_middleware_may_answer_a_method_that_the_client_does_not_know(era: Era) -> None:

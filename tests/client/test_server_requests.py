@@ -381,20 +381,7 @@ async def test_a_second_request_for_the_innermost_call_is_as_deep_as_the_first()
     ]
 
 
-async def test_a_request_between_calls_has_no_nesting() -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_initialize()
-        answers.append(await peer.request("sampling/createMessage", QUESTION))
-        answered.set()
-
-    answers, answered = list[dict[str, Any]](), anyio.Event()
-    async with connected(ScriptedPeer(script), era="legacy", sampling=sampling(), limits=Limits(max_nesting=1)):
-        await answered.wait()
-
-    assert [answer["result"]["content"] for answer in answers] == [{"type": "text", "text": "Paris"}]
-
-
-async def test_between_calls_a_server_may_ask_as_much_in_an_hour_as_within_a_call() -> None:
+async def test_between_calls_a_server_may_ask_as_much_in_an_hour_as_within_a_call_and_that_has_no_nesting() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize()
         for pause in [10, 10, 10, 10, 3559.9, 0.1, 0, 0]:
@@ -403,10 +390,9 @@ async def test_between_calls_a_server_may_ask_as_much_in_an_hour_as_within_a_cal
             await anyio.sleep(pause)
         asked.set()
 
+    limits = Limits(max_inputs=3, max_nesting=1)
     refusals, asked = list[str | None](), anyio.Event()
-    async with connected(
-        ScriptedPeer(script), era="legacy", sampling=sampling(), limits=Limits(max_inputs=3), within=5000
-    ):
+    async with connected(ScriptedPeer(script), era="legacy", sampling=sampling(), limits=limits, within=5000):
         await asked.wait()
 
     too_much = "-32013 this client's limit max_inputs is 3 in 3600 seconds without a call"

@@ -275,22 +275,6 @@ async def test_a_handshake_that_fails_fails_the_call_and_the_next_call_tries_aga
     assert (failure.value.status, failure.value.retry_after) == (503, 7)
 
 
-async def test_a_registered_handler_serves_the_new_session_too() -> None:
-    server = asking_server()
-
-    with anyio.fail_after(20):
-        async with server.http() as url:
-            sampling = Sampling(with_tools=say_paris, approve=always)
-            async with Client(StreamableHttp(url), era="legacy", sampling=sampling) as client:
-                first = await client.call_tool("ask")
-                await server.expire_sessions()
-                second = await client.call_tool("ask")
-                assert client.sampling_mode == "with_tools"
-
-    assert first == second
-    assert first.is_error is not True
-
-
 async def test_an_approval_for_a_session_ends_with_it() -> None:
     server = asking_server()
 

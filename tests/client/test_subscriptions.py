@@ -15,7 +15,7 @@ from mcp_host import Change
 from mcp_host.errors import CallerError, ConnectionClosed, McpError, RequestTimeout, ServerError
 from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
-from mcp_host.types import ResourceUpdatedNotification, ToolListChangedNotification
+from mcp_host.types import LoggingMessageNotificationParams, ResourceUpdatedNotification, ToolListChangedNotification
 from tests.client.sites import Site
 from tests.client.support import EMPTY, connected
 from tests.extent import on_both
@@ -69,7 +69,7 @@ async def test_with_on_change_the_client_subscribes_to_the_lists_that_the_server
 
 
 async def test_the_subscription_has_only_what_the_server_can_announce() -> None:
-    async def filters_for(capabilities: dict[str, Any]) -> list[dict[str, Any]]:
+    async def filters_for(capabilities: dict[str, Any], on_change: Heard | None) -> list[dict[str, Any]]:
         async def script(peer: ScriptedPeer) -> None:
             await peer.answer_discover(capabilities=capabilities)
             request = await peer.receive()
@@ -79,25 +79,14 @@ async def test_the_subscription_has_only_what_the_server_can_announce() -> None:
             await peer.reply(request, EMPTY)
 
         peer = ScriptedPeer(script)
-        async with connected(peer, on_change=Heard()) as client:
+        async with connected(peer, on_change=on_change) as client:
             await client.call_tool("x")
         return filters(peer)
 
-    assert await filters_for({}) == [ALL_LISTS]
-    assert await filters_for(CHANGING) == [ALL_LISTS]
-    assert await filters_for({"tools": {}}) == []
-
-
-async def test_without_on_change_no_stream_is_opened() -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_discover(capabilities=CHANGING)
-        await peer.reply(await peer.receive(), EMPTY)
-
-    peer = ScriptedPeer(script)
-    async with connected(peer) as client:
-        await client.call_tool("x")
-
-    assert filters(peer) == []
+    assert await filters_for({}, Heard()) == [ALL_LISTS]
+    assert await filters_for(CHANGING, Heard()) == [ALL_LISTS]
+    assert await filters_for({"tools": {}}, Heard()) == []
+    assert await filters_for(CHANGING, None) == []
 
 
 async def test_a_resource_is_subscribed_to_when_the_server_agrees() -> None:
@@ -501,42 +490,31 @@ async def test_the_clock_of_a_subscription_never_runs_out() -> None:
 # Logs and what else left with this revision
 
 
-@pytest.mark.parametrize(("level", "asked"), [(None, "info"), ("warning", "warning")])
-async def test_with_on_log_every_request_has_the_log_level(level: Any, asked: str) -> None:
+async def test_with_on_log_every_request_has_the_log_level() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_discover()
-        call = await peer.receive("tools/call")
-        await peer.notify("notifications/message", {"level": "error", "data": "oh"})
-        await peer.reply(call, EMPTY)
+        for _ in range(2):
+            call = await peer.receive("tools/call")
+            await peer.notify("notifications/message", {"level": "error", "data": "oh"})
+            await peer.reply(call, EMPTY)
 
-    logs: list[Any] = []
-    logged = anyio.Event()
+    async def levels(on_log: Callable[[LoggingMessageNotificationParams], Awaitable[None]] | None) -> list[object]:
+        peer = ScriptedPeer(script)
+        async with connected(peer, on_log=on_log) as client:
+            await client.call_tool("x")
+            await client.set_log_level("warning")
+            await client.call_tool("x")
+            await anyio.wait_all_tasks_blocked()
+        metas = [message["params"]["_meta"] for message in peer.received[1:]]
+        return [meta.get("io.modelcontextprotocol/logLevel") for meta in metas]
 
-    async def on_log(entry: Any) -> None:
+    async def on_log(entry: LoggingMessageNotificationParams) -> None:
         logs.append(entry.data)
-        logged.set()
 
-    peer = ScriptedPeer(script)
-    async with connected(peer, on_log=on_log) as client:
-        if level is not None:
-            await client.set_log_level(level)
-        await client.call_tool("x")
-        await logged.wait()
-
-    assert logs == ["oh"]
-    assert peer.received[-1]["params"]["_meta"]["io.modelcontextprotocol/logLevel"] == asked
-
-
-async def test_without_on_log_no_request_has_a_log_level() -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_discover()
-        await peer.reply(await peer.receive("tools/call"), EMPTY)
-
-    peer = ScriptedPeer(script)
-    async with connected(peer) as client:
-        await client.call_tool("x")
-
-    assert "io.modelcontextprotocol/logLevel" not in peer.received[-1]["params"]["_meta"]
+    logs: list[object] = []
+    assert await levels(on_log) == ["info", "warning"]
+    assert logs == ["oh", "oh"]
+    assert await levels(None) == [None, None]
 
 
 async def test_notifications_that_a_revision_does_not_have_are_not_sent() -> None:
