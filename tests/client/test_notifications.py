@@ -21,6 +21,7 @@ from mcp_host.types import (
     ToolListChangedNotification,
 )
 from tests.client.support import EMPTY, HANDSHAKE, Era, connected
+from tests.extent import on_both
 
 
 def telling(era: Era, *notifications: tuple[str, dict[str, Any]]) -> ScriptedPeer:
@@ -40,6 +41,7 @@ def log(number: int) -> tuple[str, dict[str, Any]]:
     return ("notifications/message", {"level": "info", "data": number})
 
 
+@on_both
 async def test_changes_come_typed_and_in_order_and_one_that_waits_already_is_not_repeated() -> None:
     said = [
         ("notifications/tools/list_changed", {}),
@@ -91,6 +93,7 @@ async def test_log_messages_come_in_order_and_a_malformed_one_is_skipped(era: Er
     assert client.counters == {"malformed notifications": 1}
 
 
+@on_both
 async def test_callbacks_may_be_plain_functions(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
@@ -111,6 +114,7 @@ async def test_callbacks_may_be_plain_functions(era: Era) -> None:
     assert heard == ["one", "two"]
 
 
+@on_both
 async def test_a_callback_may_call_the_client() -> None:
     async def on_change(change: Change) -> None:
         results.append((await client.call_tool("x")).content)
@@ -140,6 +144,7 @@ async def test_a_callback_that_fails_is_logged_and_the_next_message_comes(
     assert "the callback for notifications/message failed" in caplog.text
 
 
+@on_both
 async def test_past_the_bound_the_oldest_log_message_gives_way_and_no_change_is_lost() -> None:
     peer = telling(HANDSHAKE, ("notifications/tools/list_changed", {}), *(log(n) for n in range(10)))
     seen: list[object] = []
@@ -189,12 +194,11 @@ async def test_notifications_without_a_callback_are_ignored(era: Era) -> None:
     assert client.counters == {}
 
 
+@pytest.mark.backends("asyncio")
 async def test_a_callback_that_awaits_a_cancelled_task_ends_nothing_else(
-    era: Era, anyio_backend_name: str, caplog: pytest.LogCaptureFixture
+    era: Era, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """On asyncio that looks just like our own cancellation."""
-    if anyio_backend_name != "asyncio":
-        pytest.skip("only asyncio has tasks that others can await")
+    """On asyncio, where tasks can await others, that looks just like our own cancellation."""
 
     async def on_log(message: LoggingMessageNotificationParams) -> None:
         seen.append(message.data)

@@ -30,8 +30,10 @@ from mcp_host.types import ProgressNotificationParams
 from tests.client.rounds import DONE, SAMPLE, wants
 from tests.client.sites import MIRRORED, Site
 from tests.client.support import EMPTY, Era, connected, sampling
+from tests.extent import on_both
 
 
+@on_both
 async def test_a_progress_callback_may_be_a_plain_function(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
@@ -59,6 +61,7 @@ async def test_a_progress_callback_that_could_not_be_called_is_refused_before_an
     assert era.said_to(peer) == []
 
 
+@on_both
 @pytest.mark.parametrize("error", [ValueError("mine"), ServerError(5, "of another call")], ids=["any", "one of ours"])
 @pytest.mark.parametrize("answered", [False, True], ids=["before the answer", "after the answer"])
 async def test_an_exception_of_a_progress_callback_ends_only_its_call(
@@ -94,6 +97,7 @@ async def test_an_exception_of_a_progress_callback_ends_only_its_call(
     assert [message["method"] for message in era.said_to(peer)] == ["tools/call", *cancelled]
 
 
+@on_both
 @pytest.mark.fake_clock
 @pytest.mark.parametrize("closed", [False, True], ids=["connected", "closed meanwhile"])
 async def test_no_callback_runs_or_begins_after_the_timeout(era: Era, closed: bool) -> None:
@@ -124,6 +128,7 @@ async def test_no_callback_runs_or_begins_after_the_timeout(era: Era, closed: bo
     assert seen == [1]
 
 
+@on_both
 async def test_progress_that_came_with_the_answer_is_delivered_after_the_timeout() -> None:
     async def note(params: dict[str, Any]) -> None:
         seen.append(params["progress"])
@@ -163,10 +168,7 @@ OF_ANOTHER_CLIENT = [
 ]
 
 
-@pytest.mark.parametrize("error", OF_ANOTHER_CLIENT, ids=str)
-async def test_an_error_that_a_progress_callback_raises_repeats_nothing_and_drops_no_cached_result(
-    error: McpError,
-) -> None:
+async def test_an_error_that_a_progress_callback_raises_repeats_nothing_and_drops_no_cached_result() -> None:
     def answer_with_progress(request: dict[str, Any]) -> httpx.Response:
         report = {"progressToken": request["params"]["_meta"]["progressToken"], "progress": 1}
         messages: list[dict[str, Any]] = [
@@ -176,18 +178,19 @@ async def test_an_error_that_a_progress_callback_raises_repeats_nothing_and_drop
         lines = [f"data: {json.dumps({'jsonrpc': '2.0', **message})}\n\n" for message in messages]
         return httpx.Response(200, headers={"content-type": "text/event-stream"}, text="".join(lines))
 
-    before = dict(vars(error))
     listed = {"tools": [MIRRORED | {"annotations": {"idempotentHint": True}}], "ttlMs": 60_000, "cacheScope": "private"}
     site = Site(tools_list=listed, tools_call=answer_with_progress)
     async with site.connected() as client:
         await client.list_tools()
-        with pytest.raises(type(error)) as caught:
-            await client.call_tool("query", on_progress=fails_with(error))
-        await client.list_tools()
+        for error in OF_ANOTHER_CLIENT:
+            before = dict(vars(error))
+            with pytest.raises(type(error)) as caught:
+                await client.call_tool("query", on_progress=fails_with(error))
+            await client.list_tools()
 
-    assert caught.value is error
-    assert vars(error) == before
-    assert site.methods() == ["server/discover", "tools/list", "tools/call"]
+            assert caught.value is error
+            assert vars(error) == before
+    assert site.methods() == ["server/discover", "tools/list", *["tools/call"] * len(OF_ANOTHER_CLIENT)]
 
 
 async def test_a_progress_callback_that_raises_session_lost_begins_no_new_session() -> None:
@@ -209,29 +212,26 @@ async def test_a_progress_callback_that_raises_session_lost_begins_no_new_sessio
     assert [message["method"] for message in peer.received].count("initialize") == 1
 
 
-@pytest.mark.parametrize("asked", [wants("again"), wants(None, k=SAMPLE)], ids=["nothing", "a sampling request"])
-@pytest.mark.parametrize(
-    "error",
-    [CallerError("mine"), NotConnected("another client"), ConnectionClosed("another", may_have_run=False)],
-    ids=lambda error: type(error).__name__,
-)
-async def test_an_error_of_a_progress_callback_during_a_repeated_call_reaches_the_caller(
-    asked: dict[str, Any], error: McpError
-) -> None:
+async def test_an_error_of_a_progress_callback_during_a_repeated_call_reaches_the_caller() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_discover(capabilities={"tools": {}})
-        await peer.reply(await peer.receive("tools/call"), asked)
-        call = await peer.receive("tools/call")
-        await peer.notify("notifications/progress", {"progressToken": call["id"], "progress": 1})
-        await peer.reply(call, DONE)
+        while True:
+            for asked in (wants("again"), wants(None, k=SAMPLE)):
+                await peer.reply(await peer.receive("tools/call"), asked)
+                call = await peer.receive("tools/call")
+                await peer.notify("notifications/progress", {"progressToken": call["id"], "progress": 1})
+                await peer.reply(call, DONE)
 
-    before = dict(vars(error))
+    errors = [CallerError("mine"), NotConnected("another client"), ConnectionClosed("another", may_have_run=False)]
     async with connected(ScriptedPeer(script), sampling=sampling()) as client:
-        with pytest.raises(type(error)) as caught:
-            await client.call_tool("x", on_progress=fails_with(error))
+        for error in errors:
+            for _ in range(2):
+                before = dict(vars(error))
+                with pytest.raises(type(error)) as caught:
+                    await client.call_tool("x", on_progress=fails_with(error))
 
-    assert caught.value is error
-    assert vars(error) == before
+                assert caught.value is error
+                assert vars(error) == before
 
 
 async def test_an_error_of_a_progress_callback_keeps_its_cause_and_where_it_was_raised(era: Era) -> None:
@@ -258,6 +258,7 @@ async def test_an_error_of_a_progress_callback_keeps_its_cause_and_where_it_was_
     assert caught.traceback[-1].name == "on_progress"
 
 
+@on_both
 async def test_progress_that_comes_with_the_answer_but_after_it_is_not_delivered() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities={"tools": {}})

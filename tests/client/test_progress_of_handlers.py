@@ -17,6 +17,7 @@ from mcp_host.types import CreateMessageResult, ElicitResult
 from tests.client.rounds import DONE, SAMPLE, answering, wants
 from tests.client.sites import handshake
 from tests.client.support import EMPTY, PARIS, QUESTION, connected, sampling
+from tests.extent import on_both
 
 FORM = {"message": "sure?", "requestedSchema": {"type": "object", "properties": {}}}
 
@@ -59,30 +60,25 @@ def reports(token: object) -> list[object]:
     ]
 
 
-@pytest.mark.parametrize("token", ["t", 7, 0])
-async def test_a_server_that_gave_a_token_gets_the_progress_of_its_sampling(token: str | int) -> None:
-    script = Asking("sampling/createMessage", QUESTION, token)
-    async with connected(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
-        await client.call_tool("x")
+@on_both
+async def test_a_server_that_gave_a_token_gets_the_progress_of_its_sampling() -> None:
+    tokens: list[str | int] = ["t", 7, 0]
+    for token in tokens:
+        script = Asking("sampling/createMessage", QUESTION, token)
+        async with connected(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
+            await client.call_tool("x")
 
-    assert script.heard == [*reports(token), PARIS]
-
-
-async def test_without_a_token_nothing_is_said() -> None:
-    script = Asking("sampling/createMessage", QUESTION, None)
-    async with connected(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
-        await client.call_tool("x")
-
-    assert script.heard == [PARIS]
+        assert script.heard == [*reports(token), PARIS]
 
 
-@pytest.mark.parametrize("token", [True, 1.5, ["t"]])
-async def test_an_invalid_progress_token_is_ignored(token: object) -> None:
-    script = Asking("roots/list", {}, token)
-    async with connected(ScriptedPeer(script), era="legacy", roots=[]) as client:
-        await client.call_tool("x")
+async def test_without_a_token_that_is_one_nothing_is_said() -> None:
+    tokens: list[object] = [None, True, 1.5, ["t"]]
+    for token in tokens:
+        script = Asking("sampling/createMessage", QUESTION, token)
+        async with connected(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
+            await client.call_tool("x")
 
-    assert script.heard == [{"roots": []}]
+        assert script.heard == [PARIS]
 
 
 async def test_a_stateless_server_gets_no_progress() -> None:
@@ -107,6 +103,7 @@ async def test_a_form_reports_as_well() -> None:
     assert script.heard == [{"progressToken": "t", "progress": 0.5, "message": "asking"}, {"action": "decline"}]
 
 
+@on_both
 async def test_after_the_answer_nothing_is_reported() -> None:
     requests: list[SamplingRequest] = []
 
@@ -123,22 +120,12 @@ async def test_after_the_answer_nothing_is_reported() -> None:
     assert script.heard == [PARIS]
 
 
-@pytest.mark.parametrize("numbers", [(math.nan, None), (math.inf, None), (1, math.inf)])
-async def test_progress_that_is_not_a_number_raises_in_the_handler(numbers: tuple[float, float | None]) -> None:
+async def test_a_report_that_is_no_progress_raises_in_the_handler_and_does_not_count_as_the_last_one() -> None:
     async def count(request: SamplingRequest) -> CreateMessageResult:
-        with pytest.raises(ValueError, match="finite"):
-            await request.report_progress(*numbers)
-        return request.reply("Paris", model="m")
-
-    script = Asking("sampling/createMessage", QUESTION, "t")
-    async with connected(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=count)) as client:
-        await client.call_tool("x")
-
-    assert script.heard == [PARIS]
-
-
-async def test_a_report_that_is_refused_does_not_count_as_the_last_one() -> None:
-    async def count(request: SamplingRequest) -> CreateMessageResult:
+        numbers: list[tuple[float, float | None]] = [(math.nan, None), (math.inf, None), (1, math.inf)]
+        for progress, total in numbers:
+            with pytest.raises(ValueError, match="finite"):
+                await request.report_progress(progress, total)
         with pytest.raises(ValueError, match="progress"):
             await request.report_progress(True)
         with pytest.raises(ValueError, match="message"):
@@ -153,6 +140,7 @@ async def test_a_report_that_is_refused_does_not_count_as_the_last_one() -> None
     assert script.heard == [{"progressToken": "t", "progress": 1}, PARIS]
 
 
+@on_both
 async def test_over_http_reports_are_posts_that_come_before_the_answer() -> None:
     class Stream(httpx.AsyncByteStream):
         def __init__(self, call: dict[str, Any]) -> None:

@@ -514,7 +514,7 @@ async def test_with_on_log_every_request_has_the_log_level() -> None:
     logs: list[object] = []
     assert await levels(on_log) == ["info", "warning"]
     assert logs == ["oh", "oh"]
-    assert await levels(None) == [None, None]
+    assert await levels(None) == [None, "warning"]
 
 
 async def test_notifications_that_a_revision_does_not_have_are_not_sent() -> None:
