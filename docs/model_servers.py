@@ -11,12 +11,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the tests are no part of the package
 
+from tests.interop.providers.scripted import Called, Said
+from tests.interop.providers.servers.anthropic import AnthropicServer
+from tests.interop.providers.servers.base import Heard, ModelServer
 from tests.interop.providers.servers.gemini import GeminiServer
 from tests.interop.providers.servers.ollama import OllamaServer
 from tests.interop.providers.servers.openai_responses import OpenAIResponsesServer
-from tests.providers.scripted import Called, Said
-from tests.providers.servers.anthropic import AnthropicServer
-from tests.providers.servers.base import Heard, ModelServer
 
 
 def answer(heard: Heard) -> Said:

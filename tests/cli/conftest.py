@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.providers.conftest import Kind, Serve, _servers
-from tests.providers.conftest import serve as _serve
-from tests.providers.scripted import Turn
-from tests.providers.sdks import anthropic
-from tests.providers.servers.base import Heard
+from tests.cli.sdks import anthropic
+from tests.interop.providers.scripted import Turn
+from tests.interop.providers.serve import Kind, Serve, _servers
+from tests.interop.providers.serve import serve as _serve
+from tests.interop.providers.servers.base import Heard
 from tests.terminal.screens import screen
 
 __all__ = ["_serve", "_servers", "screen"]

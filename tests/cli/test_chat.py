@@ -27,9 +27,9 @@ from mcp_host.types import CreateMessageResult, ToolResultContent
 from tests.cli import desk
 from tests.cli.terminals import IN_TIME, ROOT, running, standard_streams
 from tests.elicitation.asking import FIELD, SEND
-from tests.providers.conftest import Serve
-from tests.providers.scripted import Called, Failed, Said, Stalled
-from tests.providers.servers.anthropic import AnthropicServer
+from tests.interop.providers.scripted import Called, Failed, Said, Stalled
+from tests.interop.providers.serve import Serve
+from tests.interop.providers.servers.anthropic import AnthropicServer
 from tests.terminal.screens import Screen
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")

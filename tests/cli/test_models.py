@@ -13,9 +13,9 @@ from mcp_host.errors import ProviderError
 from mcp_host.sampling import SamplingRequest
 from mcp_host.types import CreateMessageRequestParams, UserMessage
 from tests.cli.terminals import ROOT
-from tests.providers.conftest import Serve
-from tests.providers.scripted import Failed
-from tests.providers.servers.anthropic import AnthropicServer
+from tests.interop.providers.scripted import Failed
+from tests.interop.providers.serve import Serve
+from tests.interop.providers.servers.anthropic import AnthropicServer
 
 MODEL = "anthropic:claude-sonnet-5"
 DESK = ["-e", f"PYTHONPATH={ROOT}", "--", sys.executable, "-c", "from tests.cli.desk import server; server.run_stdio()"]

@@ -10,7 +10,7 @@ from mcp_host.providers import OpenAIChatModel
 from mcp_host.types import CreateMessageRequestParams
 from tests.faults.asking import ask, tool
 from tests.faults.fault import fault
-from tests.providers.sdks.openai_chat import ChatClient
+from tests.providers.chat_client import ChatClient
 
 TOWN = "Aix" * 20_000
 

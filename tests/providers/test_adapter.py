@@ -1,4 +1,4 @@
-"""What all adapters share, shown with Anthropic's, against a local server."""
+"""What all adapters share, shown with Anthropic's."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ import json
 import logging
 import math
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from functools import partial
+from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
 import anyio
-import httpx
 import pytest
-from anyio import create_task_group, fail_after, to_thread
+from anyio import create_task_group, fail_after
 from anyio.lowlevel import checkpoint
 from pydantic_core import from_json
 
@@ -30,25 +27,13 @@ from mcp_host.sampling.repeated import RepeatedTools
 from mcp_host.server_requests import ProgressReporter
 from mcp_host.testing import Context, Server
 from mcp_host.types import CreateMessageResult, TextContent, ToolUseContent
-from tests.providers.conftest import Serve
+from tests.extent import on_both
+from tests.providers.exchange.test_failures import SECRET, of_anthropic
 from tests.providers.prompts import names_of
-from tests.providers.scripted import Broken, Called, Failed, Said, Stalled, Turn
-from tests.providers.sdks.anthropic import AsyncAnthropic
-from tests.providers.servers.anthropic import AnthropicServer
 from tests.sampling.asking import ADD, assistant, request, result, text, use, user, wire
 
 MODEL = "claude-sonnet-5"
 THINKING = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
-
-in_both_eras = pytest.mark.parametrize("era", ["legacy", "modern"])
-
-
-@asynccontextmanager
-async def model_of(server: AnthropicServer, **arguments: Any) -> AsyncIterator[AnthropicModel]:
-    client = AsyncAnthropic(base_url=server.url, api_key=server.key)
-    with fail_after(20):
-        async with AnthropicModel(client, MODEL, **arguments) as model:
-            yield model
 
 
 # The answer
@@ -86,17 +71,13 @@ async def test_a_character_of_which_two_texts_have_a_half_each_is_the_same_as_in
     assert "".join(pieces) == "".join(filter(None, texts))
 
 
-@pytest.mark.parametrize(
-    ("count", "read"),
-    [
-        *((12, 12), (12.0, 12), (0, 0), (-0.0, 0)),
-        *((count, None) for count in (12.5, -1, -1.0, True, "12", None, math.inf, math.nan)),
-    ],
-)
-def test_a_count_of_tokens_is_a_whole_number_however_json_has_it(count: object, read: int | None) -> None:
+def test_a_count_of_tokens_is_a_whole_number_however_json_has_it() -> None:
     """JSON knows no difference between 12 and 12.0."""
-    assert repr(count_of(count)) == repr(read)
-    assert read_counts({"in": count}, {"in": "inputTokens"}) == ({} if read is None else {"inputTokens": read})
+    for count, read in ((12, 12), (12.0, 12), (0, 0), (-0.0, 0)):
+        assert repr(count_of(count)) == repr(read)
+        assert read_counts({"in": count}, {"in": "inputTokens"}) == {"inputTokens": read}
+    for wrong in (12.5, -1, -1.0, True, "12", None, math.inf, math.nan):
+        assert (count_of(wrong), read_counts({"in": wrong}, {"in": "inputTokens"})) == (None, {})
 
 
 @pytest.mark.parametrize(
@@ -115,9 +96,9 @@ def test_counts_are_read_by_the_names_of_the_provider(usage: dict[str, object]) 
     assert read_counts(usage, {"in": "inputTokens", **hit, "details": hit}) == {"inputTokens": 3, "cacheReadTokens": 1}
 
 
-@pytest.mark.parametrize("usage", [None, [], "12", {"in": {"in": 1}, "details": 7}, {"in": {}}])
-def test_what_is_no_usage_has_no_counts(usage: object) -> None:
-    assert read_counts(usage, {"in": "inputTokens", "details": {"in": "inputTokens"}}) == {}
+def test_what_is_no_usage_has_no_counts() -> None:
+    for usage in (None, list[int](), "12", {"in": {"in": 1}, "details": 7}, {"in": {}}):
+        assert read_counts(usage, {"in": "inputTokens", "details": {"in": "inputTokens"}}) == {}
 
 
 def prompt(*messages: dict[str, Any], tools: tuple[str, ...] = ("add",)) -> Prompt:
@@ -198,49 +179,32 @@ def test_broken_arguments_are_an_error_that_names_the_tool(arguments: object, pr
 # Asking
 
 
-async def test_an_answer_comes_with_and_without_a_stream(serve: Serve) -> None:
-    said = Said(text="Two words", calls=[Called("add", {"a": 1})], thinking="hm")
-    answers = []
-    for stream in (False, True):
-        server = serve(AnthropicServer, said)
-        async with model_of(server, stream=stream, options=THINKING) as model:
-            answer = await model(request(tools=[ADD]))
-        assert bool(server.last.get("stream")) is stream
-        assert isinstance(answer, ModelAnswer)
-        answers.append((answer.text, [use.input for use in answer.tool_uses], answer.stop_reason, answer.usage))
+async def test_an_answer_that_may_take_long_is_streamed_because_the_sdk_refuses_otherwise() -> None:
+    client = Events(*BEGIN, text_delta("ok"), *END)
 
-    usage = {"inputTokens": 11, "outputTokens": 7, "reasoningTokens": 3, "cacheReadTokens": 0, "cacheWriteTokens": 0}
-    assert answers == [("Two words", [{"a": 1}], "toolUse", usage)] * 2
+    answer = await AnthropicModel(client, MODEL)(request(maxTokens=30_000))
+
+    assert (answer.text, client.bodies[0]["stream"]) == ("ok", True)
 
 
-async def test_an_answer_that_may_take_long_is_streamed_because_the_sdk_refuses_otherwise(serve: Serve) -> None:
-    server = serve(AnthropicServer, Said(text="ok"))
-    async with model_of(server) as model:
-        answer = await model(request(maxTokens=30_000))
+async def test_options_win_and_none_leaves_a_field_out() -> None:
+    client = Answering()
+    model = AnthropicModel(client, MODEL, options={"max_tokens": 7, "system": None, "service_tier": "auto"})
 
-    assert (answer.text, server.last["stream"]) == ("ok", True)
+    await model(request(systemPrompt="Be brief"))
 
-
-async def test_options_win_and_none_leaves_a_field_out(serve: Serve) -> None:
-    server = serve(AnthropicServer, Said(text="ok"))
-    async with model_of(server, options={"max_tokens": 7, "system": None, "service_tier": "auto"}) as model:
-        await model(request(systemPrompt="Be brief"))
-
-    assert {name: server.last.get(name) for name in ("max_tokens", "system", "service_tier")} == {
-        "max_tokens": 7,
-        "system": None,
-        "service_tier": "auto",
-    }
+    [body] = client.bodies
+    del body["messages"]
+    assert body == {"model": MODEL, "max_tokens": 7, "service_tier": "auto"}
 
 
-async def test_metadata_is_refused_where_the_api_does_not_take_it_or_ignored(serve: Serve) -> None:
-    server = serve(AnthropicServer, Said(text="ok"))
-    async with model_of(server) as strict, model_of(server, metadata="ignore") as model:
-        with pytest.raises(InputRefused):
-            await strict(request(metadata={"trace": 1}))
-        assert (await model(request(metadata={"trace": 1}))).text == "ok"
+async def test_metadata_is_refused_where_the_api_does_not_take_it_or_ignored() -> None:
+    client = Answering()
+    with pytest.raises(InputRefused):
+        await AnthropicModel(client, MODEL)(request(metadata={"trace": 1}))
+    await AnthropicModel(client, MODEL, metadata="ignore")(request(metadata={"trace": 1}))
 
-    assert "metadata" not in server.last
+    assert ["metadata" in body for body in client.bodies] == [False]
 
 
 @pytest.mark.parametrize(
@@ -265,29 +229,29 @@ def test_wrong_arguments_are_refused(arguments: dict[str, Any], kind: type[Excep
 # Streams
 
 
-async def test_on_delta_gets_the_text_as_it_comes(serve: Serve) -> None:
-    server = serve(AnthropicServer, Said(text="A long answer, in pieces", thinking="hm", calls=[Called("add")]))
+async def test_on_delta_gets_the_text_as_it_comes_and_the_server_none_without_consent() -> None:
+    async def send(params: dict[str, Any]) -> None:
+        raise NotImplementedError
+
     deltas: list[Delta] = []
-    asked = request(tools=[ADD])
-    async with model_of(server, on_delta=deltas.append, options=THINKING) as model:
-        await model(asked)
+    asked = reporting(request(tools=[ADD]), ProgressReporter("t", send))
+    thinking = {"type": "content_block_start", "index": 1, "content_block": {"type": "thinking", "thinking": ""}}
+    thought = {"type": "content_block_delta", "index": 1, "delta": {"type": "thinking_delta", "thinking": "hm"}}
+    client = Events(*BEGIN, thinking, thought, text_delta("A long "), text_delta("answer"), *END)
 
-    assert len(deltas) > 1
-    assert "".join(delta.text for delta in deltas) == "A long answer, in pieces"
-    assert {id(delta.request) for delta in deltas} == {id(asked)}
+    await AnthropicModel(client, MODEL, on_delta=deltas.append)(asked)
+
+    assert deltas == [Delta("A long ", asked), Delta("answer", asked)]
 
 
-async def test_a_failing_on_delta_is_logged_once_and_the_answer_comes(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_failing_on_delta_is_logged_once_and_the_answer_comes(caplog: pytest.LogCaptureFixture) -> None:
     def on_delta(delta: Delta) -> None:
         raise ValueError("broken display")
 
-    server = serve(AnthropicServer, Said(text="A long answer, in pieces"))
-    async with model_of(server, on_delta=on_delta) as model:
-        answer = await model(request())
+    client = Events(*BEGIN, text_delta("A long "), text_delta("answer"), *END)
+    answer = await AnthropicModel(client, MODEL, on_delta=on_delta)(request())
 
-    assert answer.text == "A long answer, in pieces"
+    assert answer.text == "A long answer"
     assert [record.message for record in caplog.records if record.levelno == logging.ERROR] == [
         "on_delta failed; it is not called again for this answer"
     ]
@@ -297,26 +261,7 @@ def reporting(asked: SamplingRequest, reporter: ProgressReporter | None) -> Samp
     return SamplingRequest(params=asked.params, server=asked.server, reporter=reporter)
 
 
-async def test_with_consent_the_server_gets_the_text_as_progress(serve: Serve) -> None:
-    sent: list[dict[str, Any]] = []
-    first = anyio.Event()
-
-    async def send(params: dict[str, Any]) -> None:
-        sent.append(params)
-        first.set()
-
-    server = serve(AnthropicServer, Stalled(said=Said(text="A long answer, in pieces"), events=6))
-    async with model_of(server, progress=True) as model, anyio.create_task_group() as tasks:
-        tasks.start_soon(model, reporting(request(), ProgressReporter("t", send)))
-        await to_thread.run_sync(partial(server.stalled.wait, 10))
-        await first.wait()
-        tasks.cancel_scope.cancel()
-
-    assert sent[0]["progressToken"] == "t"
-    assert "A long answer, in pieces".startswith("".join(report["message"] for report in sent))
-    assert sent[-1]["progress"] == sum(len(report["message"]) for report in sent)
-
-
+@on_both
 async def test_the_answer_waits_until_the_server_has_its_whole_text() -> None:
     """While the first report is under way, the rest of the text comes. It is the second report."""
     reports: list[dict[str, Any]] = []
@@ -433,224 +378,142 @@ async def test_an_answer_that_turns_out_unusable_when_it_is_read_waits_for_no_pr
     assert anyio.current_time() == begin
 
 
-async def test_progress_that_cannot_be_sent_neither_delays_nor_fails_the_answer(serve: Serve) -> None:
+async def test_progress_that_cannot_be_sent_neither_delays_nor_fails_the_answer() -> None:
     async def broken(params: dict[str, Any]) -> None:
         raise OSError("gone")
 
-    server = serve(AnthropicServer, Said(text="A long answer, in pieces"))
-    async with model_of(server, progress=True) as model:
-        answer = await model(reporting(request(), ProgressReporter("t", broken)))
-    assert answer.text == "A long answer, in pieces"
+    model = AnthropicModel(Events(*BEGIN, text_delta("Hello"), *END), MODEL, progress=True)
+
+    with fail_after(1):
+        assert (await model(reporting(request(), ProgressReporter("t", broken)))).text == "Hello"
 
 
+@on_both
 @pytest.mark.parametrize("progress", [False, True])
-async def test_cancelling_closes_the_stream_of_the_provider(serve: Serve, progress: bool) -> None:
+async def test_cancelling_closes_the_stream_of_the_provider(progress: bool) -> None:
+    waiting = anyio.Event()
+
     async def send(params: dict[str, Any]) -> None:
         """The server gets it."""
 
-    server = serve(AnthropicServer, Stalled(said=Said(text="A long answer, in pieces"), events=4))
-    async with model_of(server, stream=True, progress=progress) as model:
-        async with anyio.create_task_group() as tasks:
+    class Stalled(Events):
+        async def __anext__(self) -> dict[str, Any]:
+            if not self.left:
+                waiting.set()
+                await anyio.sleep_forever()
+            return await super().__anext__()
+
+    client = Stalled(*BEGIN, text_delta("Hello"))
+    with fail_after(20):
+        async with create_task_group() as tasks:
+            model = AnthropicModel(client, MODEL, stream=True, progress=progress)
             tasks.start_soon(model, reporting(request(), ProgressReporter("t", send)))
-            await to_thread.run_sync(partial(server.stalled.wait, 10))
+            await waiting.wait()
             tasks.cancel_scope.cancel()
 
-        assert await to_thread.run_sync(partial(server.unfinished.wait, 10))
+    assert client.is_left
 
 
 # Failures
 
 
-@pytest.mark.parametrize("progress", [False, True])
-@pytest.mark.parametrize("events", [0, 1, 3, 5])
-async def test_a_stream_that_is_cut_is_an_error_and_no_short_answer(serve: Serve, events: int, progress: bool) -> None:
-    async def send(params: dict[str, Any]) -> None:
-        """The server gets it."""
-
-    server = serve(AnthropicServer, Broken(said=Said(text="A long answer, in pieces"), events=events))
-    async with model_of(server, stream=True, progress=progress) as model:
-        with pytest.raises(ProviderError) as caught:
-            await model(reporting(request(), ProgressReporter("t", send)))
-
-    assert (caught.value.provider, caught.value.status, caught.value.transient) == ("anthropic", None, True)
-
-
-def answering(content: str, kind: str) -> AsyncAnthropic:
-    def answer(request: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, headers={"content-type": kind}, content=content.encode())
-
-    http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
-    return AsyncAnthropic(api_key="k", http_client=http)
-
-
-async def test_an_error_in_the_middle_of_a_stream_is_an_error() -> None:
-    start = '{"type":"message_start","message":{"id":"m","content":[],"model":"c","usage":{"input_tokens":1}}}'
-    error = '{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
-    stream = f"event: message_start\ndata: {start}\n\nevent: error\ndata: {error}\n\n"
-
-    async with AnthropicModel(answering(stream, "text/event-stream"), MODEL, stream=True) as model:
-        with pytest.raises(ProviderError) as caught:
-            await model(request())
-
-    assert (caught.value.code, caught.value.status, caught.value.transient) == ("overloaded_error", None, True)
-
-
-@pytest.mark.parametrize("body", ["{}", "[]", '{"stop_reason":"end_turn","content":[{"type":"text"}],"model":"m"}'])
-async def test_a_reply_that_is_none_of_the_api_is_an_error(body: str) -> None:
-    async with AnthropicModel(answering(body, "application/json"), MODEL) as model:
-        with pytest.raises(ProviderError):
-            await model(request())
+async def test_a_reply_that_is_none_of_the_api_is_an_error() -> None:
+    replies: list[object] = [{}, [], {"stop_reason": "end_turn", "content": [{"type": "text"}], "model": "m"}]
+    for reply in replies:
+        with pytest.raises(ProviderError, match=r"^anthropic: the reply "):
+            await AnthropicModel(Answering(reply), MODEL)(request())
 
 
 async def test_a_rate_limit_says_when_to_come_back_and_the_server_of_it_nothing(
-    serve: Serve, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    server = serve(AnthropicServer, *[Failed(status=429, retry_after="7")] * 2)
-    async with model_of(server) as model:
-        with pytest.raises(ProviderError) as caught:
-            await model(request(user(text("a secret prompt"))))
-        sampling = Sampling(with_tools=model, approve=always)
-        params = {"messages": [user(text("a secret prompt"))], "maxTokens": 9}
-        with pytest.raises(InputRefused) as refusal:
-            await sampling.session(server="s", knows_tools=True).answer(params, None)
+    model = AnthropicModel(Answering(*[of_anthropic(429, retry_after="7")] * 2), MODEL)
+    with pytest.raises(ProviderError) as caught:
+        await model(request(user(text("a secret prompt"))))
+    with pytest.raises(InputRefused) as refusal:
+        await asking(model)()
 
     error = caught.value
     assert (error.status, error.code, error.retry_after, error.transient) == (429, "rate_limit_error", 7.0, True)
     assert (refusal.value.code, str(refusal.value)) == (-32603, "this client's model failed")
     why = "ProviderError: anthropic: RateLimitError (HTTP 429), rate_limit_error, try again after 7 seconds"
-    failed = f"sampling for s: this client's model failed: {why}"
+    failed = f"sampling for calculator: this client's model failed: {why}"
     assert [(line.getMessage(), line.exc_info) for line in caplog.records if line.name == "mcp_host.handlers"] == [
         (failed, None)  # no traceback: it would lead to no defect
     ]
-    assert server.key not in caplog.text
     assert "secret prompt" not in caplog.text
 
 
 @pytest.mark.parametrize("progress", [False, True], ids=["whole", "with progress"])
 async def test_what_a_provider_says_of_a_failure_is_in_no_text_no_traceback_and_no_log(
-    serve: Serve, caplog: pytest.LogCaptureFixture, progress: bool
+    caplog: pytest.LogCaptureFixture, progress: bool
 ) -> None:
     async def send(params: dict[str, Any]) -> None:
         """The server gets it."""
 
     words = user(text("a secret prompt"))  # tracebacks show the lines of this test: the words are not in those
-    said = '{"type": "error", "error": {"type": "invalid_request_error", "message": "sk-leaked: a secret prompt"}}'
-    server = serve(AnthropicServer, *[Failed(status=400, body=said)] * 2)
     caplog.set_level(logging.DEBUG, logger="mcp_host")
-    async with model_of(server, progress=progress) as model:
-        with pytest.raises(ProviderError) as caught:
-            await model(reporting(request(words), ProgressReporter("t", send)))
-        sampling = Sampling(with_tools=model, approve=always)
-        with pytest.raises(InputRefused) as refusal:
-            await sampling.session(server="s", knows_tools=True).answer(wire(words), None)
+    model = AnthropicModel(Answering(*[of_anthropic(400)] * 2), MODEL, progress=progress)
+    with pytest.raises(ProviderError) as caught:
+        await model(reporting(request(words), ProgressReporter("t", send)))
+    sampling = Sampling(with_tools=model, approve=always)
+    with pytest.raises(InputRefused) as refusal:
+        await sampling.session(server="s", knows_tools=True).answer(wire(words), None)
     error = caught.value
     for level in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL):
         logging.getLogger("mcp_host").log(level, "%s %r", error, error, exc_info=error)
     printed = "".join([caplog.text, str(refusal.value), *traceback.format_exception(error)])
 
-    assert "sk-leaked: a secret prompt" in str(error.original)  # so it can be known, and it is nowhere else
-    assert (error.status, error.code, error.__cause__) == (400, "invalid_request_error", None)
-    assert "anthropic: BadRequestError (HTTP 400), invalid_request_error" in printed
-    assert [secret for secret in ("sk-leaked", "secret prompt", server.key) if secret in printed] == []
+    assert SECRET in str(error.original)  # so it can be known, and it is nowhere else
+    assert (error.status, error.code, error.__cause__) == (400, "rate_limit_error", None)
+    assert "anthropic: RateLimitError (HTTP 400), rate_limit_error" in printed
+    assert [secret for secret in (SECRET, "secret prompt") if secret in printed] == []
 
 
-# Reasoning, in loops of servers
-
-
-def looping_server(turns: int, *, drops_meta: bool) -> Server:
-    """Its tool runs a loop by hand, so that it may drop ``_meta``."""
-    server = Server("looping")
-
-    @server.tool
-    async def add_up(ctx: Context) -> str:
-        messages: list[dict[str, Any]] = [user(text("Add up"))]
-        for _ in range(turns):
-            params = {"messages": messages, "maxTokens": 100, "tools": [ADD]}
-            answer = await ctx.request("sampling/createMessage", params)
-            content = answer["content"] if isinstance(answer["content"], list) else [answer["content"]]
-            assert "usage" not in answer
-            calls = [block for block in content if block["type"] == "tool_use"]
-            if not calls:
-                return str(content[0]["text"])
-            for block in calls if drops_meta else ():
-                del block["_meta"]
-            messages = [*messages, assistant(*content), user(*[result(call["id"], text("3")) for call in calls])]
-        return "no answer"
-
-    return server
-
-
-def calling(number: int) -> Turn:
-    """The ids repeat, as those of some servers that speak this API do."""
-    return Said(thinking=f"thought {number}", calls=[Called("add", {"a": number}), Called("add", {"b": number})])
-
-
-@in_both_eras
-@pytest.mark.parametrize("drops_meta", [False, True], ids=["keeps _meta", "drops _meta"])
-async def test_a_loop_of_twenty_turns_has_its_thinking_in_each(serve: Serve, era: Any, drops_meta: bool) -> None:
-    model_server = serve(AnthropicServer, *[calling(number) for number in range(19)], Said(text="57"))
-    async with model_of(model_server, options=THINKING, altered_history="refuse") as model:
-        sampling = Sampling(with_tools=model, approve=always)
-        async with Client(looping_server(20, drops_meta=drops_meta), era=era, sampling=sampling) as client:
-            assert (await client.call_tool("add_up")).text == "57"
-
-    assert model_server.last["thinking"] == THINKING["thinking"]
-    thoughts = [message["content"][0]["thinking"] for message in model_server.last["messages"][1::2]]
-    assert thoughts == [f"thought {number}" for number in range(19)]
-
-
-@in_both_eras
-async def test_two_loops_at_once_have_their_own_thinking(serve: Serve, era: Any) -> None:
-    def decide(heard: Any) -> Turn:
-        turns = len(heard.body["messages"]) // 2
-        return Said(text="done") if turns == 5 else calling(turns)
-
-    model_server = serve(AnthropicServer, decide=decide)
-    store = ReasoningStore()
-    async with model_of(model_server, options=THINKING, altered_history="refuse", reasoning=store) as model:
-        sampling = Sampling(with_tools=model, approve=always)
-        async with (
-            Client(looping_server(6, drops_meta=True), era=era, sampling=sampling) as client,
-            anyio.create_task_group() as tasks,
-        ):
-            for _ in range(2):
-                tasks.start_soon(client.call_tool, "add_up")
-
-    assert [len(heard.body["messages"]) for heard in model_server.heard].count(11) == 2
-
-
-async def test_a_loop_goes_on_without_thinking_that_was_forgotten(serve: Serve) -> None:
+async def test_a_loop_goes_on_without_thinking_that_was_forgotten() -> None:
     now = 0.0
-    server = serve(AnthropicServer, calling(1), calling(2), Said(text="ok"))
-    store = ReasoningStore(max_age=10, clock=lambda: now)
-    async with model_of(server, options=THINKING, reasoning=store) as model:
-        history = [user(text())]
-        for _ in range(2):
-            answer = (await model(request(*history, tools=[ADD]))).to_wire()["content"]
-            assert isinstance(answer, list)
-            history += [assistant(*answer), user(*[result(call["id"], text("3")) for call in answer])]
-            now += 11
-        answer = await model(request(*history, tools=[ADD]))
 
-    assert (answer.text, server.last["thinking"]) == ("ok", {"type": "disabled"})
+    def calling(number: int) -> dict[str, Any]:
+        """The ids repeat, as those of some servers that speak this API do."""
+        thinking = {"type": "thinking", "thinking": f"thought {number}", "signature": "s"}
+        called = {"type": "tool_use", "id": "c1", "name": "add", "input": {"a": number}}
+        return {"content": [thinking, called], "model": MODEL, "stop_reason": "tool_use"}
+
+    client = Answering(calling(1), calling(2))
+    store = ReasoningStore(max_age=10, clock=lambda: now)
+    model = AnthropicModel(client, MODEL, options=THINKING, reasoning=store)
+    history = [user(text())]
+    for _ in range(2):
+        [called] = (await model(request(*history, tools=[ADD]))).tool_uses
+        history += [assistant(called.to_wire()), user(result(called.id, text("3")))]
+        now += 11
+    await model(request(*history, tools=[ADD]))
+
+    assert client.bodies[2]["thinking"] == {"type": "disabled"}
+    assert "thought" not in str(client.bodies[2]["messages"])
 
 
 # Usage
 
 
-async def test_the_usage_of_a_loop_is_the_sum_of_its_answers(serve: Serve) -> None:
+def spending(input_tokens: int, output_tokens: int, *content: dict[str, Any], cached: int = 0) -> dict[str, Any]:
+    usage = {"input_tokens": input_tokens, "output_tokens": output_tokens, "cache_read_input_tokens": cached}
+    return {"content": content, "model": MODEL, "stop_reason": "end_turn", "usage": usage}
+
+
+async def test_the_usage_of_a_loop_is_the_sum_of_its_answers() -> None:
     def add(a: int) -> int:
         return a
 
-    server = serve(AnthropicServer, Said(calls=[Called("add", {"a": 1})]), Said(text="ok", tokens=(20, 5), cached=10))
-    async with model_of(server) as model:
-        done = await run_tool_loop(model, "Add", tools=[add])
+    called = {"type": "tool_use", "id": "c1", "name": "add", "input": {"a": 1}}
+    client = Answering(spending(11, 7, called), spending(10, 5, {"type": "text", "text": "ok"}, cached=10))
+    done = await run_tool_loop(AnthropicModel(client, MODEL), "Add", tools=[add])
 
-    assert done.usage == {"inputTokens": 31, "outputTokens": 12, "cacheReadTokens": 10, "cacheWriteTokens": 0}
+    assert done.usage == {"inputTokens": 31, "outputTokens": 12, "cacheReadTokens": 10}
 
 
-@in_both_eras
-async def test_usage_reaches_middleware_and_never_the_server(serve: Serve, era: Any) -> None:
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_usage_reaches_middleware_and_never_the_server(era: Any) -> None:
     usages: list[object] = []
 
     async def around(asked: SamplingRequest, call_model: CallModel) -> CreateMessageResult | str:
@@ -664,14 +527,21 @@ async def test_usage_reaches_middleware_and_never_the_server(serve: Serve, era: 
         assert "usage" not in passed
         return passed
 
-    model_server = serve(AnthropicServer, Said(text="ok"))
-    async with model_of(model_server) as model:
-        sampling = Sampling(with_tools=model, approve=always)
-        server = looping_server(1, drops_meta=False)
-        async with Client(server, era=era, sampling=sampling, middleware=[middleware]) as client:
-            assert (await client.call_tool("add_up")).text == "seen"
+    server = Server("asking")
 
-    assert usages == [{"inputTokens": 11, "outputTokens": 7, "cacheReadTokens": 0, "cacheWriteTokens": 0}]
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        answer = await ctx.request("sampling/createMessage", {"messages": [user(text())], "maxTokens": 100})
+        assert "usage" not in answer
+        return str(answer["content"])
+
+    model = AnthropicModel(Answering(spending(11, 7, {"type": "text", "text": "ok"})), MODEL)
+    sampling = Sampling(with_tools=model, approve=always)
+    with fail_after(20):
+        async with Client(server, era=era, sampling=sampling, middleware=[middleware]) as client:
+            assert "'seen'" in (await client.call_tool("ask")).text
+
+    assert usages == [{"inputTokens": 11, "outputTokens": 7, "cacheReadTokens": 0}]
 
 
 def test_usage_is_part_of_the_answer_and_never_of_its_json() -> None:
@@ -689,16 +559,19 @@ class Events:
 
     def __init__(self, *events: dict[str, Any]) -> None:
         self.messages: Any = self
+        self.bodies: list[dict[str, Any]] = []
         self.left: list[dict[str, Any]] = list(reversed(events))
+        self.is_left = False
 
-    async def create(self, **body: object) -> Self:
+    async def create(self, **body: Any) -> Self:
+        self.bodies.append(body)
         return self
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        pass
+        self.is_left = True
 
     def __aiter__(self) -> Self:
         return self
@@ -753,15 +626,19 @@ async def test_other_tasks_run_while_a_stream_has_many_events_at_once() -> None:
 
 
 class Answering:
-    """The SDK's client: says nothing, and keeps the *bodies* of its requests."""
+    """The SDK's client. Answers with *answers*, or raises them, then says nothing. Keeps the *bodies* of its requests."""
 
-    def __init__(self) -> None:
+    def __init__(self, *answers: object) -> None:
         self.messages: Any = self
         self.bodies: list[Any] = []
+        self._answers = iter(answers)
 
     async def create(self, **body: Any) -> Any:
         self.bodies.append(body)
-        return {"content": [], "model": MODEL, "stop_reason": "end_turn"}
+        answer = next(self._answers, {"content": [], "model": MODEL, "stop_reason": "end_turn"})
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
 async def test_the_tools_that_a_server_repeats_are_written_once() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from mcp_host.providers import model
 from mcp_host.providers.lookup import PROVIDERS
-from tests.providers.sdks import anthropic
+from tests.cli.sdks import anthropic
 
 VARIABLES = [variable for provider in PROVIDERS.values() for variable in provider.keys]
 

@@ -23,8 +23,8 @@ from mcp_host.providers.openai import NAME_RULE
 from mcp_host.providers.openai_chat import Dialect, chunks, dialect_of, read_event, read_reply, write_request
 from mcp_host.types import AudioContent, ImageContent
 from tests.providers import prompts
+from tests.providers.chat_client import ChatClient
 from tests.providers.prompts import ADD, NOW, PNG, SCHEMA, STRICT, USER, pieces, result, text, used
-from tests.providers.sdks.openai_chat import ChatClient
 from tests.robustness.dialogue import THOROUGH
 
 ADD_FUNCTION = {"type": "function", "function": {"name": "add", "parameters": SCHEMA, "description": "Adds"}}

@@ -28,12 +28,12 @@ from mcp_host.providers.ollama import OllamaModel
 from mcp_host.providers.openai_chat import OpenAIChatModel
 from mcp_host.providers.openai_responses import OpenAIModel
 from mcp_host.providers.pydantic_ai import PydanticAIModel
+from tests.interop.providers.servers.anthropic import AnthropicServer
+from tests.interop.providers.servers.base import Heard, ModelServer
 from tests.interop.providers.servers.gemini import GeminiServer
 from tests.interop.providers.servers.ollama import OllamaServer
 from tests.interop.providers.servers.openai_chat import CompatibleChatServer, OpenAIChatServer
 from tests.interop.providers.servers.openai_responses import OpenAIResponsesServer
-from tests.providers.servers.anthropic import AnthropicServer
-from tests.providers.servers.base import Heard, ModelServer
 from tests.sampling.asking import Wire, assistant, request, result, text, use, user
 
 EXAMPLES = 5000 if os.environ.get("THOROUGH") else 60

@@ -16,9 +16,9 @@ from google import genai
 from mcp_host.providers.gemini import GeminiModel
 from mcp_host.testing import Cassette, CassetteError
 from tests.interop.providers.contract import asking
+from tests.interop.providers.scripted import Said
 from tests.interop.providers.servers.gemini import GeminiServer
 from tests.interop.providers.servers.openai_chat import OpenAIChatServer
-from tests.providers.scripted import Said
 from tests.testing.cassettes.provider import Provider
 from tests.testing.test_cassettes_http import client_of
 

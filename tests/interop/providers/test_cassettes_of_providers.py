@@ -31,13 +31,13 @@ from mcp_host.providers.openai_chat import OpenAIChatModel
 from mcp_host.providers.openai_responses import OpenAIModel
 from mcp_host.testing import Cassette
 from mcp_host.types import ElicitResult
+from tests.interop.providers.scripted import Called, Said
+from tests.interop.providers.servers.anthropic import AnthropicServer
+from tests.interop.providers.servers.base import Heard, ModelServer
 from tests.interop.providers.servers.gemini import GeminiServer
 from tests.interop.providers.servers.ollama import OllamaServer
 from tests.interop.providers.servers.openai_chat import OpenAIChatServer
 from tests.interop.providers.servers.openai_responses import OpenAIResponsesServer
-from tests.providers.scripted import Called, Said
-from tests.providers.servers.anthropic import AnthropicServer
-from tests.providers.servers.base import Heard, ModelServer
 
 ROOT = Path(__file__).parent
 RECORDS = "RECORD_CASSETTES" in os.environ

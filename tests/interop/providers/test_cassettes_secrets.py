@@ -21,13 +21,13 @@ from mcp_host.providers.ollama import OllamaModel
 from mcp_host.providers.openai_chat import OpenAIChatModel
 from mcp_host.providers.openai_responses import OpenAIModel
 from mcp_host.testing import Cassette, Context, RecordMode, Server
+from tests.interop.providers.scripted import Called, Said
+from tests.interop.providers.servers.anthropic import AnthropicServer
+from tests.interop.providers.servers.base import ModelServer
 from tests.interop.providers.servers.gemini import GeminiServer
 from tests.interop.providers.servers.ollama import OllamaServer
 from tests.interop.providers.servers.openai_chat import CompatibleChatServer
 from tests.interop.providers.servers.openai_responses import OpenAIResponsesServer
-from tests.providers.scripted import Called, Said
-from tests.providers.servers.anthropic import AnthropicServer
-from tests.providers.servers.base import ModelServer
 
 OF_ENVIRONMENT = "sk-QZXJVKWYBQPGF"
 OF_LINES = 'JQZV"XWKQ\nÄÖÜß\\\tÖÄßÜ\nVQXJZKWY\n'

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.test_chat import CHAT, Piped, keys_of, piped, url
+from tests.interop.providers.scripted import Called, Failed, Said
+from tests.interop.providers.serve import Serve
+from tests.interop.providers.servers.anthropic import AnthropicServer
 from tests.interop.providers.servers.openai_chat import OpenAIChatServer
-from tests.providers.conftest import Serve
-from tests.providers.scripted import Called, Failed, Said
-from tests.providers.servers.anthropic import AnthropicServer
 
 __all__ = ["piped", "url"]
 

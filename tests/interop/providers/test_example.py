@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.examples.test_examples import backend, in_terminal, needs_terminals
-from tests.providers.conftest import Serve
-from tests.providers.scripted import Called, Said
-from tests.providers.servers.anthropic import AnthropicServer
+from tests.interop.providers.scripted import Called, Said
+from tests.interop.providers.serve import Serve
+from tests.interop.providers.servers.anthropic import AnthropicServer
 
 __all__ = ["backend"]
 

@@ -10,9 +10,9 @@ import pytest
 from mcp_host.providers.exchange.failures import (
     provider_error,
 )
-from tests.providers.conftest import Serve
+from tests.interop.providers.serve import Serve
+from tests.interop.providers.servers.anthropic import AnthropicServer
 from tests.providers.exchange.test_failures import SECRET
-from tests.providers.servers.anthropic import AnthropicServer
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from mcp_host.providers.exchange.requests import Prompt
 from mcp_host.providers.gemini import GeminiModel, read_reply, write_request
 from mcp_host.sampling.request import ModelAnswer
 from mcp_host.types import JSONObject
+from tests.interop.providers.scripted import Failed, Said, Stalled
+from tests.interop.providers.serve import Serve
 from tests.interop.providers.servers.gemini import GeminiServer
-from tests.providers.conftest import Serve
-from tests.providers.scripted import Failed, Said, Stalled
 from tests.providers.test_gemini import ASKED, prompt
 
 

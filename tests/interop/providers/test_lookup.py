@@ -10,14 +10,14 @@ from mcp_host.errors import ProviderError
 from mcp_host.providers import PydanticAIModel, model
 from mcp_host.providers.lookup import PROVIDERS
 from mcp_host.types import CreateMessageResult
+from tests.interop.providers.scripted import Failed, Said
+from tests.interop.providers.serve import Serve
+from tests.interop.providers.servers.anthropic import AnthropicServer
+from tests.interop.providers.servers.base import ModelServer
 from tests.interop.providers.servers.gemini import GeminiServer
 from tests.interop.providers.servers.ollama import OllamaServer
 from tests.interop.providers.servers.openai_chat import CompatibleChatServer
 from tests.interop.providers.servers.openai_responses import OpenAIResponsesServer
-from tests.providers.conftest import Serve
-from tests.providers.scripted import Failed, Said
-from tests.providers.servers.anthropic import AnthropicServer
-from tests.providers.servers.base import ModelServer
 from tests.providers.test_lookup import no_keys
 from tests.sampling.asking import request
 

@@ -12,9 +12,9 @@ import pytest
 
 from mcp_host.errors import ProviderError
 from mcp_host.providers.ollama import OllamaModel
+from tests.interop.providers.scripted import Failed, Said
+from tests.interop.providers.serve import Serve
 from tests.interop.providers.servers.ollama import OllamaServer
-from tests.providers.conftest import Serve
-from tests.providers.scripted import Failed, Said
 from tests.providers.test_ollama import ASKED, ONE, PNG, prompt, said
 
 

@@ -8,10 +8,10 @@ import httpx
 import ollama
 import pytest
 
+from tests.interop.providers.scripted import Called, Failed, Said
+from tests.interop.providers.serve import Serve
+from tests.interop.providers.servers.base import JSON
 from tests.interop.providers.servers.ollama import OllamaServer
-from tests.providers.conftest import Serve
-from tests.providers.scripted import Called, Failed, Said
-from tests.providers.servers.base import JSON
 
 USER = {"role": "user", "content": "Add."}
 CALL = {"function": {"name": "add", "arguments": {"a": 1, "b": 2}}}

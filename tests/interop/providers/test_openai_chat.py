@@ -14,10 +14,10 @@ from mcp_host.errors import ProviderError
 from mcp_host.providers import OpenAIChatModel
 from mcp_host.providers.exchange.replies import Call
 from mcp_host.providers.openai_chat import Dialect
+from tests.interop.providers.scripted import Broken, Called, Said
+from tests.interop.providers.serve import Serve
 from tests.interop.providers.servers.openai_chat import CompatibleChatServer, OpenAIChatServer
-from tests.providers.conftest import Serve
 from tests.providers.prompts import ADD, NOW, PNG, USER, result
-from tests.providers.scripted import Broken, Called, Said
 from tests.providers.test_openai_chat import DIALECTS, prompt
 
 

@@ -11,10 +11,10 @@ from mcp_host.providers import OpenAIModel
 from mcp_host.providers.exchange.replies import Call, Reply
 from mcp_host.providers.exchange.requests import Prompt
 from mcp_host.providers.openai_responses import read_event, read_reply
+from tests.interop.providers.scripted import Called, Said
+from tests.interop.providers.serve import Serve
 from tests.interop.providers.servers.openai_responses import OpenAIResponsesServer
-from tests.providers.conftest import Serve
 from tests.providers.prompts import ADD, NOW, PNG, USER, result
-from tests.providers.scripted import Called, Said
 from tests.providers.test_openai_responses import prompt
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import openai
 import pytest
 
+from tests.interop.providers.scripted import Called, Failed, Said
+from tests.interop.providers.serve import Serve
+from tests.interop.providers.servers.base import JSON, ModelServer
 from tests.interop.providers.servers.openai_chat import CompatibleChatServer, OpenAIChatServer
 from tests.interop.providers.servers.openai_responses import OpenAIResponsesServer
-from tests.providers.conftest import Serve
-from tests.providers.scripted import Called, Failed, Said
-from tests.providers.servers.base import JSON, ModelServer
 
 # The SDK leaves its generators to the garbage collector after ``[DONE]``; trio warns of it.
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator '(openai|httpx2|httpcore2):ResourceWarning")

@@ -42,13 +42,13 @@ from mcp_host.providers.pydantic_ai import read_event, read_reply, with_options,
 from mcp_host.sampling import Sampling, always, run_tool_loop
 from mcp_host.sampling.request import ModelAnswer
 from mcp_host.types import AudioContent, CreateMessageResult, ImageContent, TextContent, ToolUseContent
+from tests.interop.providers.scripted import Broken, Called, Failed, Said, Stalled
+from tests.interop.providers.serve import Serve
+from tests.interop.providers.servers.anthropic import AnthropicServer
+from tests.interop.providers.servers.base import ModelServer
 from tests.interop.providers.servers.openai_chat import OpenAIChatServer
 from tests.interop.providers.servers.openai_responses import OpenAIResponsesServer
-from tests.providers.conftest import Serve
 from tests.providers.prompts import names_of
-from tests.providers.scripted import Broken, Called, Failed, Said, Stalled
-from tests.providers.servers.anthropic import AnthropicServer
-from tests.providers.servers.base import ModelServer
 from tests.sampling.asking import ADD, MULTIPLY, Wire, assistant, request, result, text, use, user, wire
 
 IMAGE = {"type": "image", "data": "aGVsbG8=", "mimeType": "image/png"}

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.providers.conftest import Serve
-from tests.providers.scripted import Broken, Failed, Said, Stalled
-from tests.providers.servers.base import JSON, Heard, ModelServer, Refusal, only, sse
+from tests.interop.providers.scripted import Broken, Failed, Said, Stalled
+from tests.interop.providers.serve import Serve
+from tests.interop.providers.servers.base import JSON, Heard, ModelServer, Refusal, only, sse
 
 
 class EchoServer(ModelServer):

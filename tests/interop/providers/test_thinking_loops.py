@@ -27,12 +27,12 @@ from mcp_host.sampling import SamplingRequest
 from mcp_host.testing import Context, Server
 from mcp_host.types import ToolUseContent
 from mcp_host.types.sampling import SamplingMessageContentBlock
+from tests.interop.providers.scripted import Called, Said
+from tests.interop.providers.serve import Serve
+from tests.interop.providers.servers.anthropic import AnthropicServer
+from tests.interop.providers.servers.base import JSON, Heard, ModelServer
 from tests.interop.providers.servers.gemini import GeminiServer
 from tests.interop.providers.servers.openai_responses import OpenAIResponsesServer
-from tests.providers.conftest import Serve
-from tests.providers.scripted import Called, Said
-from tests.providers.servers.anthropic import AnthropicServer
-from tests.providers.servers.base import JSON, Heard, ModelServer
 
 TURNS = 20
 IN_TIME = 60  # seconds for some forty requests to servers on this machine

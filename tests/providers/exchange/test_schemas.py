@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mcp_host.providers.exchange.schemas import anthropic, anthropic_names, function, gemini, strict
-from tests.providers.servers import openai_rules
+from tests.interop.providers.servers import openai_rules
 from tests.providers.test_any_reply import variants
 
 TEXT = {"type": "string"}

@@ -24,13 +24,13 @@ from mcp_host.providers.openai_chat import OpenAIChatModel
 from mcp_host.providers.openai_responses import OpenAIModel
 from mcp_host.providers.pydantic_ai import PydanticAIModel
 from tests.interop.providers.contract.matrix import MATRIX, Cell
+from tests.interop.providers.scripted import Called, Said
+from tests.interop.providers.servers.anthropic import AnthropicServer
+from tests.interop.providers.servers.base import JSON, ModelServer, sse
 from tests.interop.providers.servers.gemini import GeminiServer
 from tests.interop.providers.servers.ollama import OllamaServer
 from tests.interop.providers.servers.openai_chat import CompatibleChatServer, OpenAIChatServer
 from tests.interop.providers.servers.openai_responses import OpenAIResponsesServer
-from tests.providers.scripted import Called, Said
-from tests.providers.servers.anthropic import AnthropicServer
-from tests.providers.servers.base import JSON, ModelServer, sse
 
 Opened: TypeAlias = AbstractAsyncContextManager[Callable[..., ProviderModel]]
 

@@ -13,7 +13,7 @@ from mcp_host.providers.adapter import ProviderModel
 from mcp_host.sampling import SamplingRequest
 from mcp_host.sampling.request import ModelAnswer
 from mcp_host.types import CreateMessageRequestParams
-from tests.providers.servers.base import ModelServer
+from tests.interop.providers.servers.base import ModelServer
 
 Wire = dict[str, Any]
 

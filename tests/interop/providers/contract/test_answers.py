@@ -21,9 +21,9 @@ from mcp_host.sampling.request import ModelAnswer
 from mcp_host.server_requests import ProgressReporter
 from tests.interop.providers.contract.adapters import ADAPTERS, Adapter, exchanges, reached, thoughts
 from tests.interop.providers.contract.asking import ADD, LOOK, Wire, ask, assistant, request, result, used, user
-from tests.providers.conftest import Serve
-from tests.providers.scripted import Broken, Called, Failed, Said, Stalled
-from tests.providers.servers.base import Heard, sse
+from tests.interop.providers.scripted import Broken, Called, Failed, Said, Stalled
+from tests.interop.providers.serve import Serve
+from tests.interop.providers.servers.base import Heard, sse
 
 THOROUGH = bool(os.environ.get("THOROUGH"))
 

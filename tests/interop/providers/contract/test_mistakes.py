@@ -10,8 +10,8 @@ from mcp_host.errors import ProviderError
 from mcp_host.providers import Model, Models
 from tests.interop.providers.contract.adapters import Adapter
 from tests.interop.providers.contract.asking import ask, request
-from tests.providers.conftest import Serve
-from tests.providers.scripted import Failed
+from tests.interop.providers.scripted import Failed
+from tests.interop.providers.serve import Serve
 
 NO_SERVER = "http://127.0.0.1:9"  # nothing gets as far as a connection
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from tests.interop.providers.contract.adapters import Adapter
 from tests.interop.providers.contract.asking import ask, assistant, refused, user
-from tests.providers.conftest import Serve
-from tests.providers.scripted import Said
+from tests.interop.providers.scripted import Said
+from tests.interop.providers.serve import Serve
 
 REFUSING = {"anthropic", "gemini"}  # the former for its present models
 

@@ -13,9 +13,9 @@ from mcp_host.sampling import run_tool_loop
 from tests.interop.providers.contract.adapters import ADAPTERS, Adapter, reached, tools_of
 from tests.interop.providers.contract.asking import ADD, LOOK, Wire, after, ask, assistant, refused, result, used, user
 from tests.interop.providers.contract.matrix import FEATURES, MATRIX
-from tests.providers.conftest import Serve
-from tests.providers.scripted import Called, Said
-from tests.providers.servers.base import Heard
+from tests.interop.providers.scripted import Called, Said
+from tests.interop.providers.serve import Serve
+from tests.interop.providers.servers.base import Heard
 
 
 def encoded(raw: bytes) -> str:

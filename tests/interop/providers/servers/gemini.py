@@ -24,8 +24,8 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from tests.providers.scripted import Called, Failed, Said
-from tests.providers.servers.base import JSON, Answer, Heard, ModelServer, Refusal
+from tests.interop.providers.scripted import Called, Failed, Said
+from tests.interop.providers.servers.base import JSON, Answer, Heard, ModelServer, Refusal
 
 REQUEST = (
     "contents", "tools", "toolConfig", "safetySettings", "systemInstruction", "generationConfig", "cachedContent",

@@ -12,8 +12,8 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
-from tests.providers.scripted import Said, Turn
-from tests.providers.servers.base import JSON, Heard, ModelServer, Refusal, only
+from tests.interop.providers.scripted import Said, Turn
+from tests.interop.providers.servers.base import JSON, Heard, ModelServer, Refusal, only
 
 # spec: ChatRequest
 REQUEST = (

@@ -17,9 +17,9 @@ from openai.types.chat.completion_create_params import (
     CompletionCreateParamsStreaming,
 )
 
-from tests.providers.scripted import Called, Said, Turn
-from tests.providers.servers import openai_rules as rules
-from tests.providers.servers.base import JSON, Heard, ModelServer, Refusal, sse
+from tests.interop.providers.scripted import Called, Said, Turn
+from tests.interop.providers.servers import openai_rules as rules
+from tests.interop.providers.servers.base import JSON, Heard, ModelServer, Refusal, sse
 
 LONGEST_NAME = 64  # spec: FunctionObject.name, "with a maximum length of 64"
 MISTRAL_CALL_ID = re.compile(

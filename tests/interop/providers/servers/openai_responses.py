@@ -17,9 +17,9 @@ from openai.types.responses.response_create_params import (
     ResponseCreateParamsStreaming,
 )
 
-from tests.providers.scripted import Said, Turn
-from tests.providers.servers import openai_rules as rules
-from tests.providers.servers.base import JSON, Heard, ModelServer, Refusal, sse
+from tests.interop.providers.scripted import Said, Turn
+from tests.interop.providers.servers import openai_rules as rules
+from tests.interop.providers.servers.base import JSON, Heard, ModelServer, Refusal, sse
 
 LONGEST_NAME = 128  # spec: FunctionToolParam.name.maxLength
 LONGEST_CALL_ID = 64  # spec: FunctionCallOutputItemParam.call_id.maxLength

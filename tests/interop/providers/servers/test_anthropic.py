@@ -8,9 +8,9 @@ from typing import Any
 import anthropic
 import pytest
 
-from tests.providers.conftest import Serve
-from tests.providers.scripted import Called, Failed, Said
-from tests.providers.servers.anthropic import AnthropicServer
+from tests.interop.providers.scripted import Called, Failed, Said
+from tests.interop.providers.serve import Serve
+from tests.interop.providers.servers.anthropic import AnthropicServer
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n...").decode()
 TOOL = {"name": "add", "input_schema": {"type": "object", "properties": {"a": {"type": "integer"}}}}

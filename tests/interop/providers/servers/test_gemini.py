@@ -10,9 +10,9 @@ import pytest
 from google import genai
 from google.genai import errors, types
 
+from tests.interop.providers.scripted import Called, Failed, Said
+from tests.interop.providers.serve import Serve
 from tests.interop.providers.servers.gemini import GeminiServer
-from tests.providers.conftest import Serve
-from tests.providers.scripted import Called, Failed, Said
 
 MODEL = "gemini-3-pro"
 

@@ -8,8 +8,8 @@ from typing import Protocol, TypeVar
 
 import pytest
 
-from tests.providers.scripted import Turn
-from tests.providers.servers.base import Heard, ModelServer
+from tests.interop.providers.scripted import Turn
+from tests.interop.providers.servers.base import Heard, ModelServer
 
 Kind = TypeVar("Kind", bound=ModelServer)
 

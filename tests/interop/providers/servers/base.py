@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self, assert_never
 
 from tests.asgi import serving
-from tests.providers.scripted import Broken, Failed, Said, Stalled, Turn
+from tests.interop.providers.scripted import Broken, Failed, Said, Stalled, Turn
 
 JSON = dict[str, Any]
 

@@ -17,8 +17,8 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import SchemaValidator
 
-from tests.providers.scripted import Said
-from tests.providers.servers.base import JSON, ModelServer, Refusal
+from tests.interop.providers.scripted import Said
+from tests.interop.providers.servers.base import JSON, ModelServer, Refusal
 
 NAME = re.compile(r"[a-zA-Z0-9_-]+")  # spec: FunctionToolParam.name, FunctionObject.name, ResponseFormatJsonSchema
 

@@ -25,8 +25,8 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
-from tests.providers.scripted import Said
-from tests.providers.servers.base import JSON, Heard, ModelServer, Refusal, only, sse
+from tests.interop.providers.scripted import Said
+from tests.interop.providers.servers.base import JSON, Heard, ModelServer, Refusal, only, sse
 
 # [messages]
 FIELDS = (
