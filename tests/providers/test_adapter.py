@@ -97,7 +97,8 @@ def test_counts_are_read_by_the_names_of_the_provider(usage: dict[str, object]) 
 
 
 def test_what_is_no_usage_has_no_counts() -> None:
-    for usage in (None, list[int](), "12", {"in": {"in": 1}, "details": 7}, {"in": {}}):
+    wrong: list[object] = [None, [], "12", {"in": {"in": 1}, "details": 7}, {"in": {}}]
+    for usage in wrong:
         assert read_counts(usage, {"in": "inputTokens", "details": {"in": "inputTokens"}}) == {}
 
 
