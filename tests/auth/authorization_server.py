@@ -6,6 +6,7 @@ What a client has to prove is verified: a test fails where that is wrong.
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
 from base64 import b64decode
@@ -35,6 +36,7 @@ from tests.auth.verifying import (
 DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
 
 App = Callable[..., Awaitable[None]]
+Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 @dataclass
@@ -79,7 +81,11 @@ class AuthorizationServer:
     clock: Callable[[], float] = time.time
     rotates: bool = True
     gives_refresh_tokens: bool = True
-    answers: dict[str, Callable[[Request], Awaitable[Response]]] = field(default_factory=dict)
+    default_scope: str = ""
+    """What a login gets that asks for no scope."""
+    grants: str | None = None
+    """What each login gets, if it is not what it asked for."""
+    answers: dict[str, Endpoint] = field(default_factory=dict)
     """Other answers, by the name of the endpoint: metadata, openid, register, authorize, token."""
 
     polls: list[str] = field(default_factory=list)
@@ -122,26 +128,46 @@ class AuthorizationServer:
         }
         return {name: value for name, value in document.items() if value is not None}
 
-    def app(self) -> App:
-        endpoints = {"metadata": self._metadata, "register": self._register}
-        endpoints |= {"authorize": self._authorize, "token": self._token, "device": self._device}
-        endpoints |= {"openid": self._openid, "revoke": self._revocation}
-        paths = {
-            "metadata": f"/.well-known/oauth-authorization-server{self.path}",
-            "openid": f"/.well-known/openid-configuration{self.path}",
-            **{name: f"{self.path}/{name}" for name in ("register", "authorize", "token", "device", "revoke")},
+    @property
+    def endpoints(self) -> dict[str, Endpoint]:
+        return {
+            "metadata": self._metadata,
+            "openid": self._openid,
+            "register": self._register,
+            "authorize": self._authorize,
+            "device": self._device,
+            "token": self._token,
+            "revoke": self._revocation,
         }
 
-        def routed(name: str) -> Callable[[Request], Awaitable[Response]]:
+    def refuse(self, name: str, status: int, **document: object) -> None:
+        """Let the endpoint *name* refuse all requests from now on."""
+
+        async def answer(request: Request) -> Response:
+            return JSONResponse(document, status)
+
+        self.answers[name] = answer
+
+    def change(self, name: str, change: Callable[[dict[str, Any]], dict[str, object]]) -> None:
+        """Let answers of the endpoint *name* have what *change* makes of them."""
+
+        async def answer(request: Request) -> Response:
+            response = await self.endpoints[name](request)
+            return JSONResponse(change(json.loads(bytes(response.body))), response.status_code)
+
+        self.answers[name] = answer
+
+    def app(self) -> App:
+        well_known = {"metadata": "oauth-authorization-server", "openid": "openid-configuration"}
+
+        def routed(name: str) -> Route:
             async def endpoint(request: Request) -> Response:
-                return await self.answers.get(name, endpoints[name])(request)
+                return await self.answers.get(name, self.endpoints[name])(request)
 
-            return endpoint
+            path = f"/.well-known/{well_known[name]}{self.path}" if name in well_known else f"{self.path}/{name}"
+            return Route(path, endpoint, methods=["GET" if name in (*well_known, "authorize") else "POST"])
 
-        methods = {"metadata": "GET", "openid": "GET", "authorize": "GET"}
-        return Starlette(
-            routes=[Route(path, routed(name), methods=[methods.get(name, "POST")]) for name, path in paths.items()]
-        )
+        return Starlette(routes=[routed(name) for name in self.endpoints])
 
     async def _metadata(self, request: Request) -> Response:
         self.log.append(("metadata", {}))
@@ -179,7 +205,8 @@ class AuthorizationServer:
             answer["error"] = "invalid_request"
         else:
             answer["code"] = code = secrets.token_urlsafe()
-            grant = Grant(asked["client_id"], asked.get("scope", ""), asked["resource"])
+            scope = asked.get("scope", self.default_scope) if self.grants is None else self.grants
+            grant = Grant(asked["client_id"], scope, asked["resource"])
             grant.redirect_uri, grant.challenge, grant.family = asked["redirect_uri"], asked["code_challenge"], code
             self.codes[code] = grant
         return RedirectResponse(f"{asked['redirect_uri']}?{urlencode(answer)}", 302)

@@ -12,7 +12,6 @@ from starlette.types import Receive, Scope, Send
 
 from mcp_host.auth import (
     AuthError,
-    AuthorizationNeeded,
     ClientSecret,
     DiscoveryFailed,
     LoginFailed,
@@ -24,9 +23,7 @@ from mcp_host.auth import (
 from mcp_host.auth.registration import OAuthClient
 from mcp_host.auth.storage.entry import Entry
 from mcp_host.auth.storage.saved import CLIENT
-from tests.auth.world import CALLBACK, Gate, World
-
-SOON = 10.0  # seconds, on a busy machine
+from tests.auth.world import CALLBACK, Gate, World, soon
 
 
 class Thief:
@@ -62,12 +59,6 @@ def client(world: World, secret: str) -> Registered:
     return Registered("mine", secret)
 
 
-async def needed_login(world: World, auth: OAuth, body: str = "") -> AuthorizationNeeded:
-    with pytest.raises(AuthorizationNeeded) as needed:
-        await world.call(auth, body)
-    return needed.value
-
-
 # Secrets
 
 
@@ -85,8 +76,7 @@ async def test_a_server_without_metadata_gets_no_secret_of_a_client_for_another_
 
 async def test_a_server_that_takes_back_its_metadata_gets_no_secret_of_the_client_of_before() -> None:
     world, thief = World(), Thief()
-    auth = world.oauth(registration=client(world, "secret"))
-    assert await world.call(auth) == 200
+    auth = await world.log_in(registration=client(world, "secret"))
     world.apps[1002] = thief
 
     with pytest.raises(DiscoveryFailed, match="is its own authorization server, not"):
@@ -156,10 +146,10 @@ async def test_two_wants_of_a_web_host_have_a_login_each() -> None:
     world = World()
     world.site.needs = lambda body: body.decode()
     auth = world.oauth(login=None)
-    needed = await needed_login(world, auth)
-    await auth.finish(needed.state, await world.person(needed.url))
+    needed = await world.needed(auth)
+    await world.finish(auth, needed)
 
-    urls = {(await needed_login(world, auth, scope)).url for _ in range(5) for scope in ("read", "write")}
+    urls = {(await world.needed(auth, scope)).url for _ in range(5) for scope in ("read", "write")}
 
     assert len(urls) == 2
 
@@ -167,11 +157,11 @@ async def test_two_wants_of_a_web_host_have_a_login_each() -> None:
 async def test_a_redirect_that_is_not_the_answer_leaves_the_login() -> None:
     world = World()
     auth = world.oauth(login=None)
-    needed = await needed_login(world, auth)
+    needed = await world.needed(auth)
 
     with pytest.raises(LoginFailed, match="another state"):
         await auth.finish(needed.state, f"{CALLBACK}?code=x&state=of-an-attacker")
-    await auth.finish(needed.state, await world.person(needed.url))
+    await world.finish(auth, needed)
 
     assert await world.call(auth) == 200
 
@@ -189,11 +179,10 @@ async def test_a_login_whose_listing_is_cancelled_is_not_left_in_the_store() -> 
     world, store = World(), Slow()
     store.reached = anyio.Event()
 
-    with anyio.fail_after(SOON):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(world.call, world.oauth(login=None, tokens=store))
-            await store.reached.wait()
-            tasks.cancel_scope.cancel()
+    async with soon() as tasks:
+        tasks.start_soon(world.call, world.oauth(login=None, tokens=store))
+        await store.reached.wait()
+        tasks.cancel_scope.cancel()
 
     assert not any(key.startswith("login") for key in store._tokens)
 
@@ -204,10 +193,10 @@ async def test_a_login_whose_listing_is_cancelled_is_not_left_in_the_store() -> 
 async def test_a_token_that_a_process_cannot_compare_is_kept_in_memory_and_used() -> None:
     world, store = World(lifetime=100, gives_refresh_tokens=False), Failing()
     asking, finishing = (world.oauth(login=None, tokens=store) for _ in range(2))
-    first = await needed_login(world, asking)
-    await asking.finish(first.state, await world.person(first.url))
+    first = await world.needed(asking)
+    await world.finish(asking, first)
     world.now += 200
-    second = await needed_login(world, asking)
+    second = await world.needed(asking)
     redirected = await world.person(second.url)
 
     store.failing = "token"
@@ -288,12 +277,11 @@ async def test_a_logout_during_discovery_gives_up_the_login() -> None:
         with pytest.raises(LoginFailed, match="logged out before there was a token"):
             await world.call(auth)
 
-    with anyio.fail_after(SOON):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(given_up)
-            await gate.reached.wait()
-            assert not await auth.logout(world.site.url)
-            gate.is_open.set()
+    async with soon() as tasks:
+        tasks.start_soon(given_up)
+        await gate.reached.wait()
+        assert not await auth.logout(world.site.url)
+        gate.is_open.set()
 
     assert (world.logins, store._tokens) == (0, {})
 
@@ -301,8 +289,7 @@ async def test_a_logout_during_discovery_gives_up_the_login() -> None:
 async def test_a_logout_that_failed_can_be_repeated_and_revokes_then() -> None:
     world, store = World(), Failing()
     world.server.metadata["revocation_endpoint"] = f"{world.server.issuer}/revoke"
-    auth = world.oauth(tokens=store)
-    await world.call(auth)
+    auth = await world.log_in(tokens=store)
 
     store.failing = "logins"
     with pytest.raises(TokensError):

@@ -9,11 +9,10 @@ import anyio
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from mcp_host.auth import AuthorizationNeeded, LoginFailed, MemoryTokens, OAuth, OnDevice, TokenRequestFailed
+from mcp_host.auth import LoginFailed, MemoryTokens, OAuth, OnDevice, TokenRequestFailed
 from mcp_host.auth.login.limits import LOGINS_TIME
 from tests.auth.authorization_server import parameters
-from tests.auth.test_oauth_flow import failing
-from tests.auth.world import Gate, World
+from tests.auth.world import Gate, World, soon
 
 
 class Denying(World):
@@ -94,8 +93,7 @@ async def test_scopes_that_were_denied_are_not_asked_for_again_for_ten_minutes(w
 async def test_scopes_that_the_server_refuses_are_not_asked_for_again_either() -> None:
     world = Denying()
     world.error = "invalid_scope"
-    auth = world.oauth()
-    await world.call(auth)
+    auth = await world.log_in()
 
     assert (await world.denied(auth)).code == "invalid_scope"
     assert "needs scopes that were denied" in str(await world.denied(auth))
@@ -104,8 +102,7 @@ async def test_scopes_that_the_server_refuses_are_not_asked_for_again_either() -
 
 async def test_scopes_that_another_process_was_given_meanwhile_are_used() -> None:
     world, store = Denying(), MemoryTokens()
-    auth = world.oauth(tokens=store)
-    await world.call(auth)
+    auth = await world.log_in(tokens=store)
     await world.denied(auth)
     world.denies.clear()
 
@@ -116,8 +113,7 @@ async def test_scopes_that_another_process_was_given_meanwhile_are_used() -> Non
 
 async def test_other_scopes_are_asked_for_all_the_same() -> None:
     world = Denying()
-    auth = world.oauth()
-    await world.call(auth)
+    auth = await world.log_in()
     await world.denied(auth)
 
     assert await world.call(auth, "read") == 200
@@ -132,8 +128,7 @@ async def test_after_a_login_or_a_logout_a_request_asks_again(
     again: Callable[[OAuth, str], Awaitable[object]],
 ) -> None:
     world = Denying()
-    auth = world.oauth()
-    await world.call(auth)
+    auth = await world.log_in()
     await world.denied(auth)
 
     await again(auth, world.site.url)
@@ -169,21 +164,19 @@ async def test_a_url_is_not_denied_what_another_of_the_same_resource_was_denied(
     async def granted() -> None:
         assert (await client.post(two, content="write")).status_code == 200
 
-    with anyio.fail_after(10):
-        async with anyio.create_task_group() as tasks:
-            for each in (denied, granted):
-                tasks.start_soon(each)
-                await anyio.wait_all_tasks_blocked()
-            gate.is_open.set()
+    async with soon() as tasks:
+        for each in (denied, granted):
+            tasks.start_soon(each)
+            await anyio.wait_all_tasks_blocked()
+        gate.is_open.set()
 
     assert world.logins == 3
 
 
 async def test_a_login_that_fails_otherwise_is_no_denial() -> None:
     world = Denying()
-    auth = world.oauth()
-    await world.call(auth)
-    world.server.answers["token"] = failing(503)
+    auth = await world.log_in()
+    world.server.refuse("token", 503)
     for _ in range(2):
         with pytest.raises(TokenRequestFailed):
             await world.call(auth, "read")
@@ -196,15 +189,13 @@ async def test_a_web_host_gets_a_url_after_each_denial() -> None:
     world = Denying()
     auth = world.oauth(login=None)
     states = set()
-    with pytest.raises(AuthorizationNeeded) as needed:
-        await world.call(auth)
-    await auth.finish(needed.value.state, await world.person(needed.value.url))
+    needed = await world.needed(auth)
+    await world.finish(auth, needed)
 
     for _ in range(2):
-        with pytest.raises(AuthorizationNeeded) as needed:
-            await world.call(auth, "write")
-        states.add(needed.value.state)
+        needed = await world.needed(auth, "write")
+        states.add(needed.state)
         with pytest.raises(LoginFailed, match="denied"):
-            await auth.finish(needed.value.state, await world.person(needed.value.url))
+            await world.finish(auth, needed)
 
     assert len(states) == 2

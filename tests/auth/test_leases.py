@@ -20,9 +20,7 @@ from mcp_host.auth.registration import OAuthClient
 from mcp_host.auth.requests.client import AuthClient
 from mcp_host.auth.requests.metadata import AuthorizationServer
 from mcp_host.auth.requests.steps import Steps
-from tests.auth.world import Gate, World
-
-SOON = 10.0  # seconds, on a busy machine
+from tests.auth.world import SOON, Gate, World, soon
 
 
 class SlowKeyring(MemoryTokens):
@@ -54,8 +52,7 @@ async def test_a_claim_that_is_stored_too_late_gives_way_to_another_process() ->
         assert await world.call(world.restarted(tokens=store)) == 200
 
     store = SlowKeyring(another)
-    auth = world.oauth(tokens=store)
-    await world.call(auth)
+    auth = await world.log_in(tokens=store)
     world.now += 200
 
     assert await world.call(auth) == 200
@@ -76,8 +73,7 @@ async def test_a_claim_that_is_stored_too_late_is_renewed_before_the_refresh_tok
         return await world.server._token(request)
 
     store = SlowKeyring(slowly)
-    auth = world.oauth(tokens=store)
-    await world.call(auth)
+    auth = await world.log_in(tokens=store)
     world.server.answers["token"] = noted
     world.now += 200
 
@@ -200,17 +196,16 @@ async def test_a_refresh_that_fails_late_leaves_the_claim_of_another_process() -
         with pytest.raises(TokenRequestFailed):
             await late.world.call(first)
 
-    with anyio.fail_after(SOON):
-        async with anyio.create_task_group() as tasks:
-            async with anyio.create_task_group() as failing:
-                failing.start_soon(fails)
-                await late.first.wait()
-                late.world.now += LEASE + 1
-                tasks.start_soon(late.world.call, second)
-                await gate.reached.wait()
-                late.answer_first.set()
-            claims.append(claim(await late.store.load(late.world.token_key)))
-            gate.is_open.set()
+    async with soon() as tasks:
+        async with anyio.create_task_group() as failing:
+            failing.start_soon(fails)
+            await late.first.wait()
+            late.world.now += LEASE + 1
+            tasks.start_soon(late.world.call, second)
+            await gate.reached.wait()
+            late.answer_first.set()
+        claims.append(claim(await late.store.load(late.world.token_key)))
+        gate.is_open.set()
 
     assert claims == [late.world.now + LEASE]
     assert late.world.refreshes == 1

@@ -16,6 +16,7 @@ from mcp_host.auth.errors import AddressRefused, LoginFailed
 from mcp_host.auth.login.loopback import LoopbackListener, LoopbackUri
 from mcp_host.auth.login.ways import Login, Redirection, by_function, in_browser, paste
 from mcp_host.terminal import device
+from tests.auth.world import soon
 from tests.terminal.screens import Screen
 
 SERVER = "https://mcp.example/mcp"
@@ -51,9 +52,8 @@ class Browser:
 
 @asynccontextmanager
 async def browsing(**options: object) -> AsyncIterator[Browser]:
-    with fail_after(20):
-        async with create_task_group() as tasks:
-            yield Browser(tasks, **options)  # type: ignore[arg-type]  # they are those of a browser
+    async with soon() as tasks:
+        yield Browser(tasks, **options)  # type: ignore[arg-type]  # they are those of a browser
 
 
 @asynccontextmanager
@@ -378,11 +378,10 @@ class Pasting:
 @asynccontextmanager
 async def pasting(screen: Screen, login: Login) -> AsyncIterator[Pasting]:
     outcome = Pasting(login)
-    with fail_after(20):
-        async with create_task_group() as tasks:
-            tasks.start_soon(outcome)
-            await screen.shows(PASTE)
-            yield outcome
+    async with soon() as tasks:
+        tasks.start_soon(outcome)
+        await screen.shows(PASTE)
+        yield outcome
     screen.rest()
 
 

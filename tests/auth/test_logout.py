@@ -13,9 +13,7 @@ from starlette.responses import JSONResponse, Response
 from mcp_host.auth import FileTokens, LoginFailed, MemoryTokens, OAuth
 from mcp_host.auth.storage.saved import Saved
 from tests.auth.authorization_server import Protected
-from tests.auth.world import Gate, World, call, oauth
-
-SOON = 10.0  # seconds, on a busy machine
+from tests.auth.world import SOON, Gate, World, call, oauth, soon
 
 
 @pytest.fixture
@@ -160,12 +158,11 @@ async def test_a_login_that_is_open_is_given_up() -> None:
         return ""
 
     auth = world.oauth(login=person, tokens=store)
-    with anyio.fail_after(SOON):
-        async with anyio.create_task_group() as tasks:
-            for _ in range(3):
-                tasks.start_soon(given_up, world, auth)
-            await reached.wait()
-            assert await auth.logout(world.site.url) is False
+    async with soon() as tasks:
+        for _ in range(3):
+            tasks.start_soon(given_up, world, auth)
+        await reached.wait()
+        assert await auth.logout(world.site.url) is False
 
     assert (gone, store._tokens) == ([True], {})
 
@@ -179,13 +176,12 @@ async def test_a_code_that_is_being_exchanged_gives_a_token_that_is_forgotten() 
     async def log_out() -> None:
         revoked.append(await auth.logout(world.site.url))
 
-    with anyio.fail_after(SOON):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(given_up, world, auth)
-            await gate.reached.wait()
-            tasks.start_soon(log_out)
-            await anyio.wait_all_tasks_blocked()
-            gate.is_open.set()
+    async with soon() as tasks:
+        tasks.start_soon(given_up, world, auth)
+        await gate.reached.wait()
+        tasks.start_soon(log_out)
+        await anyio.wait_all_tasks_blocked()
+        gate.is_open.set()
 
     assert revoked == [True]
     assert (store._tokens, world.server.tokens) == ({}, {})
@@ -250,11 +246,10 @@ async def test_what_is_saved_can_be_seen_while_a_server_is_discovered() -> None:
     assert await store.swap(f"server {world.site.url}", text, None)
     gate, auth = Gate(world.server, "metadata"), world.oauth(tokens=store)
 
-    with anyio.fail_after(SOON):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(world.call, auth)
-            await gate.reached.wait()
-            assert await auth.saved(world.site.url) is None
-            gate.is_open.set()
+    async with soon() as tasks:
+        tasks.start_soon(world.call, auth)
+        await gate.reached.wait()
+        assert await auth.saved(world.site.url) is None
+        gate.is_open.set()
 
     assert await auth.saved(world.site.url) is not None

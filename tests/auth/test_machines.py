@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import anyio
 import pytest
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,9 +12,7 @@ from mcp_host.auth import ClientSecret, EnterpriseManaged, MemoryTokens, OAuth, 
 from mcp_host.auth.registration import TokenAuthMethod
 from mcp_host.auth.requests.metadata import AuthorizationServer as Metadata
 from tests.auth.authorization_server import AuthorizationServer, Grant
-from tests.auth.world import Gate, World
-
-SOON = 10.0  # seconds, on a busy machine
+from tests.auth.world import Gate, World, soon
 
 
 def knows(server: AuthorizationServer) -> None:
@@ -58,12 +55,11 @@ async def is_revoked_meanwhile(world: World, store: MemoryTokens) -> bool:
     world.now += 200
     gate = Gate(world.server, "token")
 
-    with anyio.fail_after(SOON):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(world.call, machine(world, store))
-            await gate.reached.wait()
-            is_revoked = await machine(world, store).logout(world.site.url)
-            gate.is_open.set()
+    async with soon() as tasks:
+        tasks.start_soon(world.call, machine(world, store))
+        await gate.reached.wait()
+        is_revoked = await machine(world, store).logout(world.site.url)
+        gate.is_open.set()
     return is_revoked
 
 

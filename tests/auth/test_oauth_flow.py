@@ -32,9 +32,7 @@ from mcp_host.auth import (
 from mcp_host.auth.refreshing import RETRY_TIME
 from mcp_host.auth.storage.file_tokens import FileTokens
 from tests.auth.authorization_server import AuthorizationServer, parameters
-from tests.auth.world import CALLBACK, Gate, World
-
-SOON = 10.0  # seconds, on a busy machine
+from tests.auth.world import CALLBACK, SOON, Gate, World, soon
 
 
 async def calls(world: World, auth: OAuth, count: int) -> list[int]:
@@ -44,32 +42,37 @@ async def calls(world: World, auth: OAuth, count: int) -> list[int]:
     async def one() -> None:
         statuses.append(await world.call(auth))
 
-    with anyio.fail_after(SOON):
-        async with anyio.create_task_group() as tasks:
-            for _ in range(count):
-                tasks.start_soon(one)
+    async with soon() as tasks:
+        for _ in range(count):
+            tasks.start_soon(one)
     return statuses
 
 
 async def cancel_first_of_two(world: World, auth: OAuth, reached: anyio.Event, is_open: anyio.Event) -> None:
     """Call twice at once; cancel the first when it has *reached* what both wait for, before that *is_open*."""
-    with anyio.fail_after(SOON):
-        async with anyio.create_task_group() as tasks:
-            with anyio.CancelScope() as first:
-                async with anyio.create_task_group() as calling:
-                    calling.start_soon(world.call, auth)
-                    await reached.wait()
-                    tasks.start_soon(world.call, auth)
-                    await wait_all_tasks_blocked()
-                    first.cancel()
-            is_open.set()
+    async with soon() as tasks:
+        with anyio.CancelScope() as first:
+            async with anyio.create_task_group() as calling:
+                calling.start_soon(world.call, auth)
+                await reached.wait()
+                tasks.start_soon(world.call, auth)
+                await wait_all_tasks_blocked()
+                first.cancel()
+        is_open.set()
 
 
-def failing(status: int, **document: str) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(request: Request) -> Response:
-        return JSONResponse(document, status)
+def refuse_refreshes(world: World, code: str) -> list[bytes]:
+    """Let the token endpoint refuse to refresh with *code*. Returns the requests that it has refused."""
+    refused: list[bytes] = []
 
-    return answer
+    async def token(request: Request) -> Response:
+        if b"grant_type=refresh_token" not in await request.body():
+            return await world.server._token(request)
+        refused.append(await request.body())
+        return JSONResponse({"error": code}, 400)
+
+    world.server.answers["token"] = token
+    return refused
 
 
 # Logging in
@@ -88,8 +91,7 @@ async def test_the_person_visits_a_url_with_the_parameters_of_the_application() 
 
 async def test_a_token_is_refreshed_before_it_ends() -> None:
     world = World(lifetime=100)
-    auth = world.oauth()
-    assert await world.call(auth) == 200
+    auth = await world.log_in()
     world.now += 89
     assert await world.call(auth) == 200
     assert world.refreshes == 0
@@ -103,8 +105,7 @@ async def test_a_token_is_refreshed_before_it_ends() -> None:
 
 async def test_a_refresh_without_a_new_refresh_token_keeps_the_old_one() -> None:
     world = World(lifetime=100, rotates=False)
-    auth = world.oauth()
-    await world.call(auth)
+    auth = await world.log_in()
     world.server.gives_refresh_tokens = False
 
     for _ in range(3):
@@ -129,8 +130,7 @@ async def test_each_refresh_uses_the_newest_refresh_token() -> None:
 
 async def test_a_token_that_ends_without_a_refresh_token_needs_a_login() -> None:
     world = World(lifetime=100, gives_refresh_tokens=False)
-    auth = world.oauth()
-    await world.call(auth)
+    auth = await world.log_in()
 
     world.now += 101
 
@@ -140,8 +140,7 @@ async def test_a_token_that_ends_without_a_refresh_token_needs_a_login() -> None
 
 async def test_a_refresh_token_that_is_refused_leads_to_a_login() -> None:
     world = World(lifetime=100)
-    auth = world.oauth()
-    await world.call(auth)
+    auth = await world.log_in()
     world.server.refresh_tokens.clear()
 
     world.now += 200
@@ -150,49 +149,25 @@ async def test_a_refresh_token_that_is_refused_leads_to_a_login() -> None:
     assert (world.logins, world.refreshes, world.server.count("register")) == (2, 1, 1)
 
 
-async def test_a_refresh_that_is_refused_for_any_reason_leads_to_a_login() -> None:
-    world = World()
-    auth = world.oauth()
-    await world.call(auth)
-
-    async def refreshes_none(request: Request) -> Response:
-        if b"grant_type=refresh_token" in await request.body():
-            return JSONResponse({"error": "invalid_scope"}, 400)
-        return await world.server._token(request)
-
-    world.server.tokens.clear()
-    world.server.answers["token"] = refreshes_none
-
-    with anyio.fail_after(SOON):
-        assert await world.call(auth) == 200
-    assert world.logins == 2
-
-
-@pytest.mark.parametrize("code", ["bad_refresh_token", "invalid_scope"])
-async def test_a_refresh_that_is_refused_is_not_tried_again_before_the_login(code: str) -> None:
-    world, refreshes = World(lifetime=100), 0
-    auth = world.oauth()
-    await world.call(auth)
-
-    async def refreshes_none(request: Request) -> Response:
-        nonlocal refreshes
-        if b"grant_type=refresh_token" in await request.body():
-            refreshes += 1
-            return JSONResponse({"error": code}, 400)
-        return await world.server._token(request)
-
-    world.server.answers["token"] = refreshes_none
-    world.now += 200
+@pytest.mark.parametrize(("code", "ended"), [("bad_refresh_token", True), ("invalid_scope", True), ("other", False)])
+async def test_a_refresh_that_is_refused_leads_to_a_login_and_is_not_tried_again(code: str, ended: bool) -> None:
+    world = World(lifetime=100)
+    auth = await world.log_in()
+    refused = refuse_refreshes(world, code)
+    if ended:
+        world.now += 200
+    else:
+        world.server.tokens.clear()
 
     assert await world.call(auth) == 200
-    assert (world.logins, refreshes) == (2, 1)
+    assert (world.logins, len(refused)) == (2, 1)
 
 
 async def test_a_refresh_that_was_refused_is_tried_again_for_a_later_request() -> None:
     world, store = World(lifetime=100), MemoryTokens()
     await world.call(world.oauth(tokens=store))
     auth = world.restarted(tokens=store)
-    world.server.answers["token"] = failing(400, error="invalid_scope")
+    world.server.refuse("token", 400, error="invalid_scope")
     world.now += 200
     with pytest.raises(LoginFailed):
         await world.call(auth)
@@ -208,8 +183,7 @@ async def test_a_refresh_that_was_refused_is_tried_again_for_a_later_request() -
 
 async def test_a_token_that_the_server_revokes_is_refreshed() -> None:
     world = World()
-    auth = world.oauth()
-    await world.call(auth)
+    auth = await world.log_in()
     world.server.tokens.clear()
 
     assert await world.call(auth) == 200
@@ -218,8 +192,7 @@ async def test_a_token_that_the_server_revokes_is_refreshed() -> None:
 
 async def test_if_refreshed_tokens_are_refused_there_is_one_refresh_one_login_and_then_the_error() -> None:
     world = World()
-    auth = world.oauth()
-    await world.call(auth)
+    auth = await world.log_in()
     world.site.server = AuthorizationServer(origin=world.server.origin)  # it accepts no token of the other
 
     assert await world.call(auth) == 401
@@ -229,9 +202,8 @@ async def test_if_refreshed_tokens_are_refused_there_is_one_refresh_one_login_an
 @pytest.mark.parametrize("status", [500, 503, 429])
 async def test_while_the_token_endpoint_is_down_a_good_token_is_used_and_no_one_has_to_log_in(status: int) -> None:
     world = World(lifetime=100)
-    auth = world.oauth()
-    await world.call(auth)
-    world.server.answers["token"] = failing(status)
+    auth = await world.log_in()
+    world.server.refuse("token", status)
 
     world.now += 95
     assert await world.call(auth) == 200
@@ -245,9 +217,8 @@ async def test_while_the_token_endpoint_is_down_a_good_token_is_used_and_no_one_
 
 
 async def test_a_good_token_is_not_refreshed_again_and_again_while_that_fails() -> None:
-    world = World(lifetime=1000)
-    auth, asked = world.oauth(), 0
-    await world.call(auth)
+    world, asked = World(lifetime=1000), 0
+    auth = await world.log_in()
 
     async def refuse(request: Request) -> Response:
         nonlocal asked
@@ -270,8 +241,7 @@ async def test_a_good_token_is_not_refreshed_again_and_again_while_that_fails() 
 @pytest.mark.fake_clock
 async def test_a_good_token_is_sent_while_the_token_endpoint_hangs_and_the_next_one_is_kept() -> None:
     world = World(lifetime=1000)
-    auth = world.oauth()
-    await world.call(auth)
+    auth = await world.log_in()
     gate = Gate(world.server, "token")
     world.now += 975
     begun = anyio.current_time()
@@ -299,8 +269,7 @@ async def test_after_a_restart_a_token_that_has_ended_is_refreshed_without_a_log
 
 async def test_many_calls_that_need_a_refresh_cause_one() -> None:
     world = World(lifetime=100)
-    auth = world.oauth()
-    await world.call(auth)
+    auth = await world.log_in()
     world.now += 200
 
     assert await calls(world, auth, 100) == [200] * 100
@@ -309,8 +278,7 @@ async def test_many_calls_that_need_a_refresh_cause_one() -> None:
 
 async def test_many_calls_whose_token_is_refused_cause_one_refresh() -> None:
     world = World()
-    auth = world.oauth()
-    await world.call(auth)
+    auth = await world.log_in()
     world.server.tokens.clear()
 
     assert await calls(world, auth, 100) == [200] * 100
@@ -319,8 +287,7 @@ async def test_many_calls_whose_token_is_refused_cause_one_refresh() -> None:
 
 async def test_a_token_whose_first_answer_was_lost_is_refreshed_like_any_other() -> None:
     world = World(lifetime=100)
-    auth = world.oauth()
-    await world.call(auth)
+    auth = await world.log_in()
     world.now += 200
 
     async def loses(scope: Scope, receive: Receive, send: Send) -> None:
@@ -339,8 +306,7 @@ async def test_a_token_whose_first_answer_was_lost_is_refreshed_like_any_other()
 
 async def test_a_refresh_outlives_the_call_that_began_it() -> None:
     world = World(lifetime=100)
-    auth = world.oauth()
-    await world.call(auth)
+    auth = await world.log_in()
     world.now += 200
     gate = Gate(world.server, "token")
 
@@ -352,8 +318,7 @@ async def test_a_refresh_outlives_the_call_that_began_it() -> None:
 
 async def test_a_token_endpoint_that_hangs_holds_up_no_call_that_is_cancelled_and_its_answer_is_kept() -> None:
     world = World(lifetime=100)
-    auth = world.oauth()
-    await world.call(auth)
+    auth = await world.log_in()
     world.now += 200
     gate = Gate(world.server, "token")
 
@@ -371,8 +336,7 @@ async def test_a_token_endpoint_that_hangs_holds_up_no_call_that_is_cancelled_an
 async def test_a_call_that_is_cancelled_before_its_refresh_begins_leaves_no_one_waiting(tmp_path: Path) -> None:
     """The store's write goes on in its thread when its caller is cancelled."""
     world = World(lifetime=100)
-    auth = world.oauth(tokens=FileTokens(tmp_path / "tokens.json"))
-    await world.call(auth)
+    auth = await world.log_in(tokens=FileTokens(tmp_path / "tokens.json"))
     world.now += 200
 
     with anyio.CancelScope() as leader:
@@ -391,12 +355,11 @@ async def test_a_call_does_not_wait_for_another_process_while_its_token_is_good(
     world.now += 95
     gate = Gate(world.server, "token")
 
-    with anyio.fail_after(SOON):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(world.call, world.restarted(tokens=store))
-            await gate.reached.wait()
-            assert await world.call(world.restarted(tokens=store)) == 200
-            gate.is_open.set()
+    async with soon() as tasks:
+        tasks.start_soon(world.call, world.restarted(tokens=store))
+        await gate.reached.wait()
+        assert await world.call(world.restarted(tokens=store)) == 200
+        gate.is_open.set()
 
     assert world.refreshes == 1
 
@@ -409,10 +372,9 @@ async def test_processes_with_one_file_refresh_once_and_lose_no_refresh_token(tm
 
     for _ in range(3):
         world.now += 200
-        with anyio.fail_after(SOON):
-            async with anyio.create_task_group() as tasks:
-                for auth in processes * 3:
-                    tasks.start_soon(world.call, auth)
+        async with soon() as tasks:
+            for auth in processes * 3:
+                tasks.start_soon(world.call, auth)
 
     assert (world.logins, world.refreshes, world.server.revoked) == (1, 3, [])
     assert world.site.seen.count("") == 1
@@ -470,10 +432,9 @@ async def test_a_login_that_fails_fails_for_all_that_wait_for_it_and_asks_no_one
             await world.call(auth)
         errors.append(failed.value)
 
-    with anyio.fail_after(SOON):
-        async with anyio.create_task_group() as tasks:
-            for _ in range(20):
-                tasks.start_soon(one)
+    async with soon() as tasks:
+        for _ in range(20):
+            tasks.start_soon(one)
 
     assert (asked, len(errors)) == (1, 20)
     await one()
@@ -511,17 +472,11 @@ async def test_a_server_that_refuses_every_token_causes_one_login_and_then_the_e
 
 
 async def test_after_a_refresh_and_a_login_the_headers_of_requests_are_ready_again() -> None:
-    world = World()
-    auth = world.oauth()
-    await world.call(auth)
-
-    async def refreshes_in_vain(request: Request) -> Response:
-        if b"grant_type=refresh_token" in await request.body():
-            return JSONResponse({"access_token": "refused", "token_type": "Bearer"})
-        return await world.server._token(request)
+    world, lost = World(), [{"access_token": "refused"}]
+    auth = await world.log_in()
 
     world.server.tokens.clear()
-    world.server.answers["token"] = refreshes_in_vain
+    world.server.change("token", lambda answer: answer | (lost.pop() if lost else {}))
     assert await world.call(auth) == 200
 
     assert "Bearer refused" in world.site.seen
@@ -530,8 +485,7 @@ async def test_after_a_refresh_and_a_login_the_headers_of_requests_are_ready_aga
 
 async def test_who_changes_the_headers_of_a_request_changes_those_of_no_other() -> None:
     world = World()
-    auth = world.oauth()
-    await world.call(auth)
+    auth = await world.log_in()
 
     for _ in range(3):
         headers: Any = auth.ready("POST", world.site.url)
@@ -560,8 +514,7 @@ async def test_a_refresh_that_fails_for_any_reason_fails_no_call_whose_token_is_
 
 async def test_a_registration_of_another_process_is_not_forgotten_with_an_older_one() -> None:
     world, store = World(lifetime=100), MemoryTokens()
-    auth = world.oauth(tokens=store)
-    await world.call(auth)
+    auth = await world.log_in(tokens=store)
     key = f"client {world.server.issuer}"
     text = await store.load(key)
     assert text is not None
@@ -577,8 +530,7 @@ async def test_a_registration_of_another_process_is_not_forgotten_with_an_older_
 
 async def test_a_client_that_the_server_no_longer_knows_registers_again_once() -> None:
     world = World(lifetime=100)
-    auth = world.oauth()
-    await world.call(auth)
+    auth = await world.log_in()
     world.server.clients.clear()
     world.now += 200
 
@@ -588,10 +540,9 @@ async def test_a_client_that_the_server_no_longer_knows_registers_again_once() -
 
 async def test_a_client_that_is_unknown_only_when_its_code_is_exchanged_registers_again_once() -> None:
     world = World(lifetime=100, gives_refresh_tokens=False)
-    auth = world.oauth()
-    await world.call(auth)
+    auth = await world.log_in()
     world.now += 200
-    world.server.answers["token"] = failing(401, error="invalid_client")
+    world.server.refuse("token", 401, error="invalid_client")
 
     with pytest.raises(TokenRequestFailed, match="invalid_client"):
         await world.call(auth)
@@ -604,7 +555,7 @@ async def test_a_client_that_is_unknown_just_after_its_registration_is_not_repla
     world, store = World(), MemoryTokens()
     world.site.scope = "a"
     await world.call(world.oauth(tokens=store))
-    world.server.answers["token"] = failing(401, error="invalid_client")
+    world.server.refuse("token", 401, error="invalid_client")
 
     with pytest.raises(TokenRequestFailed, match="invalid_client"):
         await world.oauth(tokens=store, scopes=["b"]).login(world.site.url)
@@ -614,13 +565,8 @@ async def test_a_client_that_is_unknown_just_after_its_registration_is_not_repla
 
 async def test_a_registration_that_has_ended_is_renewed() -> None:
     world = World(lifetime=100, gives_refresh_tokens=False, methods=["client_secret_basic"])
-    auth, answer = world.oauth(), world.server._register
-
-    async def ends(request: Request) -> Response:
-        response = json.loads(bytes((await answer(request)).body))
-        return JSONResponse({**response, "client_secret_expires_at": world.now + 150}, 201)
-
-    world.server.answers["register"] = ends
+    auth = world.oauth()
+    world.server.change("register", lambda client: client | {"client_secret_expires_at": world.now + 150})
     for _ in range(3):
         assert await world.call(auth) == 200
         world.now += 101
@@ -698,7 +644,7 @@ async def test_a_client_whose_login_got_no_answer_is_used_again_if_no_other_can_
 
     with pytest.raises(LoginFailed):
         await world.call(world.oauth(login=gives_up, tokens=store))
-    world.server.answers["register"] = failing(429)
+    world.server.refuse("register", 429)
     auth = world.oauth(tokens=store)
 
     assert await world.call(auth) == 200
@@ -729,8 +675,7 @@ async def test_a_token_of_a_client_that_is_not_passed_any_more_is_not_refreshed(
     await world.call(world.oauth(tokens=store, registration=Registered("one", issuer=world.server.issuer)))
     world.now += 200
 
-    auth = world.oauth(tokens=store, registration=Registered("two", issuer=world.server.issuer))
-    assert await world.call(auth) == 200
+    await world.log_in(tokens=store, registration=Registered("two", issuer=world.server.issuer))
 
     assert (world.logins, world.refreshes) == (2, 0)
     assert [fields["client_id"] for name, fields in world.server.log if name == "authorize"] == ["one", "two"]
@@ -784,21 +729,8 @@ async def test_a_request_that_needs_another_scope_gets_a_token_with_the_union() 
     assert scopes == ["read", "read write", "read write admin"]
 
 
-def granting(world: World, default: str) -> None:
-    """Each login at the authorization server gets the scope *default*, unless it asks for others."""
-
-    async def authorize(request: Request) -> Response:
-        response = await world.server._authorize(request)
-        grant = world.server.codes[parameters(response.headers["location"])["code"]]
-        grant.scope = grant.scope or default
-        return response
-
-    world.server.answers["authorize"] = authorize
-
-
 async def test_a_request_that_needs_another_scope_keeps_those_that_were_granted_unasked() -> None:
-    world = World()
-    granting(world, "default")
+    world = World(default_scope="default")
     world.site.needs = lambda body: body.decode()
     auth = world.oauth()
 
@@ -812,10 +744,7 @@ async def test_scopes_that_are_granted_by_other_names_are_not_asked_for_by_these
     world.site.scope = "api://my-api/read"
     auth = world.oauth()
 
-    async def shortens(request: Request) -> Response:
-        return JSONResponse({**json.loads(bytes((await world.server._token(request)).body)), "scope": "read"})
-
-    world.server.answers["token"] = shortens
+    world.server.change("token", lambda answer: answer | {"scope": "read"})
     assert await world.call(auth) == 200
     world.server.forget()
 
@@ -827,7 +756,7 @@ async def test_another_login_without_scopes_gets_what_the_server_gives_by_defaul
     world = World()
     auth = world.oauth()
     for default in ("read", "read write"):
-        granting(world, default)
+        world.server.default_scope = default
         saved = await auth.login(world.site.url)
 
     assert saved is not None
@@ -836,8 +765,7 @@ async def test_another_login_without_scopes_gets_what_the_server_gives_by_defaul
 
 
 async def test_the_scopes_that_a_login_has_to_add_are_without_those_that_were_granted() -> None:
-    world, store = World(), MemoryTokens()
-    granting(world, "default")
+    world, store = World(default_scope="default"), MemoryTokens()
     await world.call(world.oauth(tokens=store))
     world.site.needs = lambda body: "write"
 
@@ -848,39 +776,22 @@ async def test_the_scopes_that_a_login_has_to_add_are_without_those_that_were_gr
 
 
 async def test_a_server_that_wants_what_it_was_asked_for_gets_no_second_login() -> None:
-    world = World()
+    world = World(grants="read")
+    world.site.needs = lambda body: "write"
     auth = world.oauth()
 
-    async def grants_less(request: Request) -> Response:
-        document = json.loads(bytes((await world.server._token(request)).body))
-        token = world.server.tokens[document["access_token"]]
-        token.scope = "read"
-        return JSONResponse({**document, "scope": "read"})
-
-    world.server.answers["token"] = grants_less
-    world.site.needs = lambda body: "write"
-
-    assert await world.call(auth) == 403
-    assert await world.call(auth) == 403
+    assert [await world.call(auth), await world.call(auth)] == [403, 403]
     assert world.logins == 2  # for a token, and for the scope
 
 
 @pytest.mark.parametrize(("gives_later", "status"), [(True, 200), (False, 403)])
 async def test_a_person_is_asked_once_more_for_a_scope_that_was_not_granted(gives_later: bool, status: int) -> None:
     """A person may leave out a scope that no call needs yet, and the server grants the others."""
-    world = World()
+    world = World(grants="read")
     world.site.scope = "read"
-    auth = world.oauth(scopes=["write"])
+    auth = await world.log_in(scopes=["write"])
+    world.server.grants = None if gives_later else "read"
 
-    async def grants_less(request: Request) -> Response:
-        document = json.loads(bytes((await world.server._token(request)).body))
-        if world.logins == 1 or not gives_later:
-            document["scope"] = world.server.tokens[document["access_token"]].scope = "read"
-        return JSONResponse(document)
-
-    world.server.answers["token"] = grants_less
-
-    assert await world.call(auth) == 200
     world.site.needs = lambda body: "write"
     assert [await world.call(auth) for _ in range(3)] == [status] * 3
     assert world.logins == 2
@@ -890,16 +801,9 @@ async def test_a_person_is_asked_once_more_for_a_scope_that_was_not_granted(give
 async def test_a_login_that_is_asked_for_and_a_logout_forget_which_scopes_were_not_granted(
     again: Callable[[OAuth, str], Awaitable[object]],
 ) -> None:
-    world = World()
+    world = World(grants="read")
     world.site.scope = "read"
     auth = world.oauth(scopes=["write"])
-
-    async def grants_less(request: Request) -> Response:
-        document = json.loads(bytes((await world.server._token(request)).body))
-        document["scope"] = world.server.tokens[document["access_token"]].scope = "read"
-        return JSONResponse(document)
-
-    world.server.answers["token"] = grants_less
     world.site.needs = lambda body: body.decode()
     assert await world.call(auth, "write") == 403
     assert world.logins == 2
@@ -912,19 +816,10 @@ async def test_a_login_that_is_asked_for_and_a_logout_forget_which_scopes_were_n
 
 async def test_a_web_host_is_not_asked_once_more_for_a_scope_that_was_not_granted() -> None:
     """Its user would be redirected without end."""
-    world = World()
+    world = World(grants="read")
     world.site.scope = "read"
     auth = world.oauth(login=None, scopes=["write"])
-
-    async def grants_less(request: Request) -> Response:
-        document = json.loads(bytes((await world.server._token(request)).body))
-        world.server.tokens[document["access_token"]].scope = "read"
-        return JSONResponse({**document, "scope": "read"})
-
-    world.server.answers["token"] = grants_less
-    with pytest.raises(AuthorizationNeeded) as needed:
-        await world.call(auth)
-    await auth.finish(needed.value.state, await world.person(needed.value.url))
+    await world.finish(auth, await world.needed(auth))
     world.site.needs = lambda body: "write"
 
     assert await world.call(auth) == 403
@@ -944,7 +839,7 @@ async def test_a_server_may_want_five_logins_in_ten_minutes() -> None:
     wanted = iter(f"scope-{number}" for number in range(100))
     world.site.needs = lambda body: next(wanted)
     auth = world.oauth()
-    await world.call(auth)
+    assert await world.call(auth) == 403
 
     with pytest.raises(LoginFailed) as raised:
         await world.call(auth)
@@ -972,17 +867,9 @@ async def test_a_server_that_wants_too_many_scopes_gets_no_login() -> None:
 
 async def test_scopes_that_were_granted_unasked_do_not_make_a_login_too_long() -> None:
     world = World(metadata={"scopes_supported": ["offline_access"]})
-    unasked = [f"{number}{'x' * 2000}" for number in range(4)]
-
-    async def grants_more(request: Request) -> Response:
-        document = json.loads(bytes((await world.server._token(request)).body))
-        token = world.server.tokens[document["access_token"]]
-        document["scope"] = token.scope = " ".join([token.scope, *unasked])
-        return JSONResponse(document)
-
-    world.server.answers["token"] = grants_more
-    auth = world.oauth()
-    assert await world.call(auth) == 200
+    world.server.grants = " ".join(["offline_access", *(f"{number}{'x' * 2000}" for number in range(4))])
+    auth = await world.log_in()
+    world.server.grants = None
     world.site.needs = lambda body: "y" * 2000
 
     assert await world.call(auth) == 200
@@ -1008,16 +895,14 @@ async def test_web_hosts_get_five_urls_for_a_server_that_wants_ever_more_scopes(
 async def test_a_call_with_a_good_token_does_not_wait_for_the_login_of_another() -> None:
     world = World()
     world.site.needs = lambda body: body.decode()
-    auth = world.oauth()
-    await world.call(auth)
+    auth = await world.log_in()
     gate = Gate(world.server, "authorize")
 
-    with anyio.fail_after(SOON):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(world.call, auth, "write")
-            await gate.reached.wait()
-            assert await world.call(auth) == 200
-            gate.is_open.set()
+    async with soon() as tasks:
+        tasks.start_soon(world.call, auth, "write")
+        await gate.reached.wait()
+        assert await world.call(auth) == 200
+        gate.is_open.set()
 
     assert world.logins == 2
 
@@ -1029,9 +914,7 @@ async def test_a_web_host_is_told_where_to_send_the_person_and_any_process_can_f
     world, store = World(), MemoryTokens()
     asking, finishing = (world.oauth(login=None, tokens=store) for _ in range(2))
 
-    with pytest.raises(AuthorizationNeeded) as needed:
-        await world.call(asking)
-    await finishing.finish(needed.value.state, await world.person(needed.value.url))
+    await world.finish(finishing, await world.needed(asking))
 
     assert [await world.call(auth) for auth in (finishing, asking)] == [200, 200]
     assert (world.logins, world.server.count("token")) == (1, 1)
@@ -1042,14 +925,11 @@ async def test_many_calls_need_one_visit() -> None:
     auth, urls = world.oauth(login=None), set()
 
     async def one() -> None:
-        with pytest.raises(AuthorizationNeeded) as needed:
-            await world.call(auth)
-        urls.add(needed.value.url)
+        urls.add((await world.needed(auth)).url)
 
-    with anyio.fail_after(SOON):
-        async with anyio.create_task_group() as tasks:
-            for _ in range(20):
-                tasks.start_soon(one)
+    async with soon() as tasks:
+        for _ in range(20):
+            tasks.start_soon(one)
 
     assert (len(urls), world.server.count("register")) == (1, 1)
 
@@ -1057,13 +937,12 @@ async def test_many_calls_need_one_visit() -> None:
 async def test_a_login_is_finished_once() -> None:
     world, store = World(), MemoryTokens()
     auth = world.oauth(login=None, tokens=store)
-    with pytest.raises(AuthorizationNeeded) as needed:
-        await world.call(auth)
-    redirected = await world.person(needed.value.url)
-    await auth.finish(needed.value.state, redirected)
+    needed = await world.needed(auth)
+    redirected = await world.person(needed.url)
+    await auth.finish(needed.state, redirected)
 
     with pytest.raises(LoginFailed, match="no login waits with this state"):
-        await world.oauth(login=None, tokens=store).finish(needed.value.state, redirected)
+        await world.oauth(login=None, tokens=store).finish(needed.state, redirected)
 
     assert world.server.count("token") == 1
 
@@ -1071,12 +950,11 @@ async def test_a_login_is_finished_once() -> None:
 async def test_a_login_of_one_user_is_none_of_another() -> None:
     world = World()
     one, other = (world.oauth(login=None, tokens=MemoryTokens()) for _ in range(2))
-    with pytest.raises(AuthorizationNeeded) as needed:
-        await world.call(one)
-    redirected = await world.person(needed.value.url)
+    needed = await world.needed(one)
+    redirected = await world.person(needed.url)
 
     with pytest.raises(LoginFailed, match="no login waits with this state"):
-        await other.finish(needed.value.state, redirected)
+        await other.finish(needed.state, redirected)
 
     assert world.server.count("token") == 0
     with pytest.raises(AuthorizationNeeded):
@@ -1086,14 +964,10 @@ async def test_a_login_of_one_user_is_none_of_another() -> None:
 async def test_a_redirect_of_another_login_finishes_none() -> None:
     world = World()
     attacker, user = (world.oauth(login=None, tokens=MemoryTokens()) for _ in range(2))
-    needed = []
-    for auth in (attacker, user):
-        with pytest.raises(AuthorizationNeeded) as raised:
-            await world.call(auth)
-        needed.append(raised.value)
+    needed, other = await world.needed(user), await world.needed(attacker)
 
     with pytest.raises(LoginFailed, match="another state"):
-        await user.finish(needed[1].state, await world.person(needed[0].url))
+        await user.finish(needed.state, await world.person(other.url))
 
     assert world.server.count("token") == 0
 
@@ -1101,31 +975,27 @@ async def test_a_redirect_of_another_login_finishes_none() -> None:
 async def test_a_login_that_took_too_long_is_not_finished() -> None:
     world = World()
     auth = world.oauth(login=None)
-    with pytest.raises(AuthorizationNeeded) as needed:
-        await world.call(auth)
-    redirected = await world.person(needed.value.url)
+    needed = await world.needed(auth)
+    redirected = await world.person(needed.url)
 
     world.now += 601
 
     with pytest.raises(LoginFailed, match="took too long"):
-        await auth.finish(needed.value.state, redirected)
-    with pytest.raises(AuthorizationNeeded) as again:
-        await world.call(auth)
-    assert again.value.state != needed.value.state
+        await auth.finish(needed.state, redirected)
+    again = await world.needed(auth)
+    assert again.state != needed.state
 
 
 async def test_a_url_whose_login_another_process_has_finished_is_not_given_again() -> None:
     world, store = World(gives_refresh_tokens=False), MemoryTokens()
     asking, finishing = (world.oauth(login=None, tokens=store) for _ in range(2))
-    with pytest.raises(AuthorizationNeeded) as needed:
-        await world.call(asking)
-    await finishing.finish(needed.value.state, await world.person(needed.value.url))
+    needed = await world.needed(asking)
+    await world.finish(finishing, needed)
     world.server.tokens.clear()
 
-    with pytest.raises(AuthorizationNeeded) as again:
-        await world.call(asking)
+    again = await world.needed(asking)
 
-    assert again.value.state != needed.value.state
+    assert again.state != needed.state
 
 
 async def test_a_login_that_is_denied_leaves_the_authorization_server_of_before() -> None:
@@ -1135,9 +1005,7 @@ async def test_a_login_that_is_denied_leaves_the_authorization_server_of_before(
     auth, needed = world.oauth(login=None), []
     for server in (other, world.server):
         world.site.server = server
-        with pytest.raises(AuthorizationNeeded) as raised:
-            await world.call(auth)
-        needed.append(raised.value)
+        needed.append(await world.needed(auth))
     await auth.finish(needed[1].state, await world.person(needed[1].url))
     denied = {"state": needed[0].state, "iss": other.issuer, "error": "access_denied"}
 
@@ -1165,11 +1033,10 @@ async def test_logins_that_no_one_has_finished_in_time_are_deleted() -> None:
     world, store = World(), MemoryTokens()
 
     for _ in range(3):
-        with pytest.raises(AuthorizationNeeded) as needed:
-            await world.call(world.oauth(login=None, tokens=store))  # as in a process that began again
+        needed = await world.needed(world.oauth(login=None, tokens=store))  # as in a process that began again
         world.now += 601
 
-    assert [key for key in store._tokens if key.startswith("login ")] == [f"login {needed.value.state}"]
+    assert [key for key in store._tokens if key.startswith("login ")] == [f"login {needed.state}"]
 
 
 async def test_a_web_host_registers_again_after_a_login_that_no_one_has_finished() -> None:
@@ -1179,14 +1046,11 @@ async def test_a_web_host_registers_again_after_a_login_that_no_one_has_finished
     world.server.forget()
     world.server.clients.clear()
     auth = world.oauth(login=None, tokens=store)
-    with pytest.raises(AuthorizationNeeded) as needed:
-        await world.call(auth)
-    assert (await world.client().get(needed.value.url)).text == "unknown client"
+    needed = await world.needed(auth)
+    assert (await world.client().get(needed.url)).text == "unknown client"
     world.now += 601
 
-    with pytest.raises(AuthorizationNeeded) as needed:
-        await world.call(auth)
-    await auth.finish(needed.value.state, await world.person(needed.value.url))
+    await world.finish(auth, await world.needed(auth))
 
     assert await world.call(auth) == 200
 
@@ -1195,9 +1059,8 @@ async def test_all_processes_of_a_web_host_send_a_user_to_the_same_url() -> None
     world, store, urls = World(), MemoryTokens(), []
 
     for redirect_uri in (CALLBACK, CALLBACK, f"{CALLBACK}/2"):
-        with pytest.raises(AuthorizationNeeded) as needed:
-            await world.call(world.oauth(login=None, redirect_uri=redirect_uri, tokens=store))
-        urls.append(needed.value.url)
+        auth = world.oauth(login=None, redirect_uri=redirect_uri, tokens=store)
+        urls.append((await world.needed(auth)).url)
 
     assert urls[0] == urls[1] != urls[2]
 
@@ -1208,21 +1071,19 @@ async def test_all_processes_of_a_web_host_send_a_user_to_the_same_url() -> None
 async def test_after_a_logout_a_url_of_before_finishes_no_login() -> None:
     world, store = World(), MemoryTokens()
     auth, other = (world.oauth(login=None, tokens=store) for _ in range(2))
-    with pytest.raises(AuthorizationNeeded) as needed:
-        await world.call(auth)
-    redirected = await world.person(needed.value.url)
+    needed = await world.needed(auth)
+    redirected = await world.person(needed.url)
 
     await other.logout(world.site.url)
 
     with pytest.raises(LoginFailed, match="no login waits with this state"):
-        await auth.finish(needed.value.state, redirected)
+        await auth.finish(needed.state, redirected)
     assert not any(key.startswith("login") for key in store._tokens)
 
 
 async def test_after_a_logout_nothing_is_left_and_the_next_call_logs_in() -> None:
     world, store = World(), MemoryTokens()
-    auth = world.oauth(tokens=store)
-    await world.call(auth)
+    auth = await world.log_in(tokens=store)
 
     await auth.logout(world.site.url)
 
@@ -1241,8 +1102,7 @@ async def test_a_logout_that_the_store_fails_can_be_repeated() -> None:
             return await super().swap(key, old, new)
 
     world, store = World(), Failing()
-    auth = world.oauth(tokens=store)
-    await world.call(auth)
+    auth = await world.log_in(tokens=store)
     store.fails = True
     with pytest.raises(TokensError):
         await auth.logout(world.site.url)
@@ -1277,12 +1137,11 @@ async def test_a_logout_in_another_process_during_a_refresh_is_not_undone() -> N
         with pytest.raises(LoginFailed, match="needs a login"):
             await world.call(world.restarted(tokens=store))
 
-    with anyio.fail_after(SOON):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(refreshing)
-            await gate.reached.wait()
-            await world.restarted(tokens=store).logout(world.site.url)
-            gate.is_open.set()
+    async with soon() as tasks:
+        tasks.start_soon(refreshing)
+        await gate.reached.wait()
+        await world.restarted(tokens=store).logout(world.site.url)
+        gate.is_open.set()
 
     assert not [key for key in store._tokens if key.startswith("token")]
 

@@ -12,7 +12,6 @@ from starlette.responses import JSONResponse, Response
 
 from mcp_host import Client, StreamableHttp
 from mcp_host.auth import (
-    AuthorizationNeeded,
     DiscoveryFailed,
     LoginFailed,
     MemoryTokens,
@@ -22,9 +21,7 @@ from mcp_host.auth import (
 )
 from mcp_host.auth.storage.saved import Saved
 from tests.auth.authorization_server import Protected
-from tests.auth.world import CALLBACK, World, person
-
-SOON = 10.0  # seconds, on a busy machine
+from tests.auth.world import CALLBACK, SOON, World, person
 
 
 @pytest.mark.parametrize("issuer", ["http://[", "https://℀.com"])
@@ -131,11 +128,10 @@ async def test_a_refresh_that_began_by_a_clock_that_was_wrong_is_not_waited_for(
 async def test_a_redirect_that_cannot_be_read_is_a_login_that_fails(redirected: str, text: str) -> None:
     world = World()
     auth = world.oauth(login=None)
-    with pytest.raises(AuthorizationNeeded) as needed:
-        await world.call(auth)
+    needed = await world.needed(auth)
 
     with pytest.raises(LoginFailed, match=text) as failed:
-        await auth.finish(needed.value.state, redirected)
+        await auth.finish(needed.state, redirected)
 
     assert "secret" not in str(failed.value)
 

@@ -10,11 +10,8 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mcp_host.auth import AuthorizationNeeded, DiscoveryFailed, LoginFailed, MemoryTokens, OAuth
-from tests.auth.authorization_server import parameters
-from tests.auth.world import CALLBACK, Gate, World
-
-SOON = 10.0  # seconds, on a busy machine
+from mcp_host.auth import DiscoveryFailed, LoginFailed, MemoryTokens, OAuth
+from tests.auth.world import CALLBACK, SOON, Gate, World, soon
 
 
 class Bound(World):
@@ -56,16 +53,12 @@ async def test_each_token_is_sent_with_a_proof_by_its_own_key() -> None:
 async def test_a_login_that_is_denied_leaves_the_token_of_before_and_its_key() -> None:
     world = Bound()
     one, other = (world.bound(login=None, redirect_uri=f"{CALLBACK}/{name}") for name in "ab")
-    needed = []
-    for auth in (one, other):
-        with pytest.raises(AuthorizationNeeded) as raised:
-            await world.call(auth)
-        needed.append(raised.value)
-    await one.finish(needed[0].state, await world.person(needed[0].url))
-    denied = {"state": parameters(needed[1].url)["state"], "iss": world.server.issuer, "error": "access_denied"}
+    first, second = await world.needed(one), await world.needed(other)
+    await world.finish(one, first)
+    denied = {"state": second.state, "iss": world.server.issuer, "error": "access_denied"}
 
     with pytest.raises(LoginFailed, match="denied"):
-        await one.finish(needed[1].state, f"{CALLBACK}?{urlencode(denied)}")
+        await one.finish(second.state, f"{CALLBACK}?{urlencode(denied)}")
 
     assert await world.call(one) == 200
 
@@ -77,14 +70,13 @@ async def test_the_token_of_another_process_that_has_logged_in_during_a_refresh_
     world.now += 200
     gate = Gate(world.server, "token")
 
-    with anyio.fail_after(SOON):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(world.call, refreshing)
-            await gate.reached.wait()
-            del world.server.answers["token"]
-            await other.logout(world.site.url)
-            assert await world.call(other) == 200
-            gate.is_open.set()
+    async with soon() as tasks:
+        tasks.start_soon(world.call, refreshing)
+        await gate.reached.wait()
+        del world.server.answers["token"]
+        await other.logout(world.site.url)
+        assert await world.call(other) == 200
+        gate.is_open.set()
 
     assert await world.call(refreshing) == 200
     assert world.logins == 2

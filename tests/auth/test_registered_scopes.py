@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from mcp_host.auth import AuthorizationNeeded, Dynamic, LoginFailed, MemoryTokens, OAuth, Registered
 from mcp_host.auth.clients import MAX_SCOPES
 from tests.auth.authorization_server import Protected
-from tests.auth.world import Gate, World, _empty
+from tests.auth.world import Gate, World, _empty, soon
 
 SECOND = "http://127.0.0.1:1003"
 
@@ -211,8 +211,7 @@ async def test_a_client_that_was_registered_without_its_scopes_may_still_ask_for
         return await world.server._register(request)
 
     world.server.answers["register"] = registers
-    auth = world.oauth()
-    assert await world.call(auth) == 200
+    auth = await world.log_in()
     world.server.forget()
     world.site.scope = "b"
 
@@ -224,8 +223,7 @@ async def test_a_client_that_was_registered_without_its_scopes_may_still_ask_for
 async def test_the_client_that_there_is_asks_if_it_cannot_be_registered_again(gone: bool) -> None:
     """Many authorization servers do not mind."""
     world = World()
-    auth = world.oauth(scopes=["a"])
-    assert await world.call(auth) == 200
+    auth = await world.log_in(scopes=["a"])
 
     async def refuses(request: Request) -> Response:
         return Response(status_code=429)
@@ -249,12 +247,11 @@ async def test_processes_that_register_at_once_agree_on_one_client() -> None:
     async def process() -> None:
         told.append(await world.logged_in(world.oauth(tokens=world.store, scopes=["b"])))
 
-    with anyio.fail_after(10):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(process)
-            tasks.start_soon(process)
-            await anyio.wait_all_tasks_blocked()
-            gate.is_open.set()
+    async with soon() as tasks:
+        tasks.start_soon(process)
+        tasks.start_soon(process)
+        await anyio.wait_all_tasks_blocked()
+        gate.is_open.set()
 
     clients = [fields["client_id"] for name, fields in world.server.log if name == "authorize"]
     assert told == [("a", "b")] * 2

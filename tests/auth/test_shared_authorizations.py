@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from mcp_host.auth import LoginFailed, MemoryTokens, OAuth, TokensError
 from mcp_host.auth.oauth import MAX_KNOWN
 from tests.auth.authorization_server import AuthorizationServer
-from tests.auth.world import World
+from tests.auth.world import World, soon
 
 ORIGIN = "http://127.0.0.1:1002"
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
@@ -83,10 +83,9 @@ async def test_requests_to_them_at_once_need_one_login() -> None:
     async def one(path: str) -> None:
         assert await statuses(world, auth, [path]) == [200]
 
-    with anyio.fail_after(10):
-        async with anyio.create_task_group() as tasks:
-            for path in [*tenants.paths] * 10:
-                tasks.start_soon(one, path)
+    async with soon() as tasks:
+        for path in [*tenants.paths] * 10:
+            tasks.start_soon(one, path)
 
     assert (world.logins, world.server.count("register")) == (1, 1)
 
@@ -129,8 +128,7 @@ async def test_resources_of_one_authorization_server_share_a_registration_and_no
 
 async def test_the_token_of_a_url_that_is_written_otherwise_is_at_hand_too() -> None:
     world = World()
-    auth = world.oauth()
-    await world.call(auth)
+    auth = await world.log_in()
     client, url = world.client(auth), f"{world.site.url}?query=1"
 
     assert auth.ready("POST", url) is None
@@ -176,8 +174,7 @@ class FailingTokens(MemoryTokens):
 
 async def test_a_token_that_cannot_be_stored_is_used_and_stored_later(caplog: pytest.LogCaptureFixture) -> None:
     world, store = World(lifetime=100), FailingTokens()
-    auth = world.oauth(tokens=store)
-    await world.call(auth)
+    auth = await world.log_in(tokens=store)
     world.now += 200
     store.full = True
 

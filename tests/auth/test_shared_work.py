@@ -16,9 +16,8 @@ from mcp_host.auth import AuthError
 from mcp_host.auth.shared_work import GRACE, SharedWork
 from mcp_host.concurrency import backends
 from mcp_host.errors import CallerError
+from tests.auth.world import SOON, soon
 from tests.clock import with_fake_clock
-
-SOON = 10.0  # seconds, on a busy machine
 
 
 class Counted:
@@ -54,13 +53,12 @@ async def ask(shared: SharedWork, work: Callable[[], Awaitable[int]], results: l
 async def test_many_callers_get_the_result_of_one_piece_of_work() -> None:
     shared, work, results = SharedWork(), Counted(), list[int]()
 
-    with anyio.fail_after(SOON):
-        async with anyio.create_task_group() as tasks:
-            for _ in range(100):
-                tasks.start_soon(ask, shared, work, results)
-            await wait_all_tasks_blocked()
-            assert shared.is_busy
-            work.may_end.set()
+    async with soon() as tasks:
+        for _ in range(100):
+            tasks.start_soon(ask, shared, work, results)
+        await wait_all_tasks_blocked()
+        assert shared.is_busy
+        work.may_end.set()
 
     assert results == [1] * 100
     assert not shared.is_busy
@@ -92,16 +90,15 @@ async def test_a_failure_is_raised_to_all_and_the_next_caller_begins_anew() -> N
 async def test_work_with_another_key_waits_for_its_turn() -> None:
     shared, first, second, results = SharedWork(), Counted(), Counted(), list[int]()
 
-    with anyio.fail_after(SOON):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(ask, shared, first, results, "first")
-            await first.reached.wait()
-            tasks.start_soon(ask, shared, second, results, "second")
-            await wait_all_tasks_blocked()
-            assert second.begun == 0
-            first.may_end.set()
-            await second.reached.wait()
-            second.may_end.set()
+    async with soon() as tasks:
+        tasks.start_soon(ask, shared, first, results, "first")
+        await first.reached.wait()
+        tasks.start_soon(ask, shared, second, results, "second")
+        await wait_all_tasks_blocked()
+        assert second.begun == 0
+        first.may_end.set()
+        await second.reached.wait()
+        second.may_end.set()
 
     assert results == [1, 1]
 
@@ -109,16 +106,15 @@ async def test_work_with_another_key_waits_for_its_turn() -> None:
 async def test_the_caller_that_began_may_be_cancelled_and_the_others_get_the_result() -> None:
     shared, work, results = SharedWork(), Counted(), list[int]()
 
-    with anyio.fail_after(SOON):
-        async with anyio.create_task_group() as tasks:
-            with anyio.CancelScope() as leader:
-                async with anyio.create_task_group() as leading:
-                    leading.start_soon(ask, shared, work, results)
-                    await work.reached.wait()
-                    tasks.start_soon(ask, shared, work, results)
-                    await wait_all_tasks_blocked()
-                    leader.cancel()
-            work.may_end.set()
+    async with soon() as tasks:
+        with anyio.CancelScope() as leader:
+            async with anyio.create_task_group() as leading:
+                leading.start_soon(ask, shared, work, results)
+                await work.reached.wait()
+                tasks.start_soon(ask, shared, work, results)
+                await wait_all_tasks_blocked()
+                leader.cancel()
+        work.may_end.set()
 
     assert (results, work.begun, work.cancelled) == ([1], 1, 0)
 
@@ -210,12 +206,11 @@ async def test_work_of_another_event_loop_that_goes_on_is_an_error(anyio_backend
         with pytest.raises(CallerError, match="make one for each thread"):
             await shared.do("key", work)
 
-    with anyio.fail_after(SOON):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(ask, shared, work, results)
-            await work.reached.wait()
-            await anyio.to_thread.run_sync(partial(anyio.run, elsewhere, backend=anyio_backend))
-            work.may_end.set()
+    async with soon() as tasks:
+        tasks.start_soon(ask, shared, work, results)
+        await work.reached.wait()
+        await anyio.to_thread.run_sync(partial(anyio.run, elsewhere, backend=anyio_backend))
+        work.may_end.set()
 
     assert results == [1]
 
@@ -249,12 +244,11 @@ async def fails(shared: SharedWork, work: Counted) -> None:
 async def test_work_is_done_instead_of_other_work() -> None:
     shared, work, results = SharedWork(), Counted(), list[int]()
 
-    with anyio.fail_after(SOON):
-        async with anyio.create_task_group() as tasks:
-            for _ in range(3):
-                tasks.start_soon(fails, shared, work)
-            await work.reached.wait()
-            await ask_instead(shared, results)
+    async with soon() as tasks:
+        for _ in range(3):
+            tasks.start_soon(fails, shared, work)
+        await work.reached.wait()
+        await ask_instead(shared, results)
 
     assert (results, work.begun, work.cancelled) == ([7], 1, 1)
 
@@ -263,14 +257,13 @@ async def test_work_is_done_instead_of_other_work_when_what_is_uncancelled_has_e
     shared, results = SharedWork(), list[int]()
     held = Counted(shared)
 
-    with anyio.fail_after(SOON):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(fails, shared, held)
-            await held.reached.wait()
-            tasks.start_soon(ask_instead, shared, results)
-            await wait_all_tasks_blocked()
-            assert results == []
-            held.may_end.set()
+    async with soon() as tasks:
+        tasks.start_soon(fails, shared, held)
+        await held.reached.wait()
+        tasks.start_soon(ask_instead, shared, results)
+        await wait_all_tasks_blocked()
+        assert results == []
+        held.may_end.set()
 
     assert results == [7]
 

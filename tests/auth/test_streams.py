@@ -317,8 +317,7 @@ async def test_no_person_is_asked_to_log_in_for_a_cancellation_or_a_ping() -> No
 
 async def test_a_call_asks_a_person_if_work_that_no_one_waits_for_may_not() -> None:
     world = World()
-    auth = world.oauth()
-    await world.call(auth)
+    auth = await world.log_in()
     world.server.forget()
     gate = Gate(world.server, "token")
 

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
 import pytest
-from anyio import Event, fail_after
+from anyio import Event, create_task_group, fail_after
+from anyio.abc import TaskGroup
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from mcp_host import Client, StreamableHttp
-from mcp_host.auth import OAuth
+from mcp_host.auth import AuthorizationNeeded, OAuth
 from mcp_host.testing import Server
 from tests.auth.authorization_server import AuthorizationServer, Protected, protected
 
 CALLBACK = "http://127.0.0.1:1/callback"
 START = 1_000_000.0
+SOON = 20.0  # seconds, on a busy machine
+
+
+@asynccontextmanager
+async def soon() -> AsyncIterator[TaskGroup]:
+    """Tasks that end soon."""
+    with fail_after(SOON):
+        async with create_task_group() as tasks:
+            yield tasks
+
 
 # Over HTTP
 
@@ -57,7 +69,7 @@ def site() -> Iterator[Protected]:
 
 
 async def call(site: Protected, auth: OAuth) -> None:
-    with fail_after(20):
+    with fail_after(SOON):
         async with Client(StreamableHttp(site.url, auth=auth)) as client:
             assert (await client.call_tool("add", {"a": 2, "b": 3})).structured_content == {"result": 5}
 
@@ -69,9 +81,7 @@ class Gate:
     """An endpoint whose answers wait until it is open."""
 
     def __init__(self, server: AuthorizationServer, name: str) -> None:
-        endpoints = {"metadata": server._metadata, "token": server._token, "authorize": server._authorize}
-        endpoints["register"] = server._register
-        self._answer = server.answers.get(name, endpoints[name])
+        self._answer = server.answers.get(name, server.endpoints[name])
         self.is_open = Event()
         self.reached = Event()
         server.answers[name] = self
@@ -114,6 +124,21 @@ class World(httpx.AsyncBaseTransport):
     def restarted(self, **options: Any) -> OAuth:
         """Of a process in which no one can log in."""
         return self.oauth(login=None, redirect_uri=None, **options)
+
+    async def log_in(self, **options: Any) -> OAuth:
+        """As `oauth`, of a person who has logged in."""
+        auth = self.oauth(**options)
+        assert await self.call(auth) == 200
+        return auth
+
+    async def needed(self, auth: OAuth, body: str = "") -> AuthorizationNeeded:
+        """What a call raises where no one can log in."""
+        with pytest.raises(AuthorizationNeeded) as needed:
+            await self.call(auth, body)
+        return needed.value
+
+    async def finish(self, auth: OAuth, needed: AuthorizationNeeded) -> None:
+        await auth.finish(needed.state, await self.person(needed.url))
 
     async def call(self, auth: OAuth, body: str = "") -> int:
         """The status of a request to the protected server."""
