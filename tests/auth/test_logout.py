@@ -12,96 +12,83 @@ from starlette.responses import JSONResponse, Response
 
 from mcp_host.auth import FileTokens, LoginFailed, MemoryTokens, OAuth
 from mcp_host.auth.storage.saved import Saved
-from tests.auth.authorization_server import Protected
-from tests.auth.world import SOON, Gate, World, call, oauth, soon
+from tests.auth.world import SOON, Gate, World, soon
 
 
 @pytest.fixture
-def revoking(site: Protected) -> Protected:
-    site.server.metadata["revocation_endpoint"] = f"{site.server.issuer}/revoke"
-    return site
+def world() -> World:
+    """Its authorization server revokes tokens."""
+    world = World()
+    world.server.metadata["revocation_endpoint"] = f"{world.server.issuer}/revoke"
+    return world
 
 
-async def test_both_tokens_are_revoked_and_nothing_is_kept(revoking: Protected) -> None:
-    auth, site = oauth(), revoking
-    await call(site, auth)
-    saved = await auth.saved(site.url)
+async def test_both_tokens_are_revoked_and_nothing_is_kept(world: World) -> None:
+    auth = await world.log_in()
+    saved = await auth.saved(world.site.url)
     assert saved is not None
     assert saved.token is not None
 
-    assert await auth.logout(site.url) is True
+    assert await auth.logout(world.site.url) is True
 
-    asked = [fields for name, fields in site.server.log if name == "revoke"]
+    asked = [fields for name, fields in world.server.log if name == "revoke"]
     assert asked == [
         {"token": saved.token.refresh_token, "token_type_hint": "refresh_token", "client_id": saved.client.id},
         {"token": saved.token.access_token, "token_type_hint": "access_token", "client_id": saved.client.id},
     ]
-    assert (site.server.tokens, await auth.saved(site.url)) == ({}, None)
+    assert (world.server.tokens, await auth.saved(world.site.url)) == ({}, None)
 
 
-async def test_after_it_a_login_is_needed(revoking: Protected) -> None:
-    auth = oauth()
-    await call(revoking, auth)
-    await auth.logout(revoking.url)
-    await call(revoking, auth)
+@pytest.mark.parametrize("url", [None, "", "/revoke", "http://login.example.com/revoke"])
+async def test_a_server_that_revokes_nothing_says_so_in_the_steps(url: str | None) -> None:
+    world = World(metadata={"revocation_endpoint": url})
+    auth = await world.log_in()
 
-    assert revoking.server.count("authorize") == 2
+    assert await auth.logout(world.site.url) is False
 
-
-async def test_a_server_that_revokes_nothing_says_so_in_the_steps(site: Protected) -> None:
-    auth = oauth()
-    await call(site, auth)
-
-    assert await auth.logout(site.url) is False
-
-    assert str(auth.steps[-1]) == f"revocation at {site.server.issuer}: not offered"
-    assert await auth.saved(site.url) is None
+    assert str(auth.steps[-1]) == f"revocation at {world.server.issuer}: not offered"
+    assert await auth.saved(world.site.url) is None
 
 
-async def test_a_revocation_that_fails_keeps_nothing_either(revoking: Protected) -> None:
-    async def refuse(request: Request) -> Response:
-        return JSONResponse({"error": "server_error"}, 503)
+async def test_a_revocation_that_fails_keeps_nothing_either(world: World) -> None:
+    world.server.refuse("revoke", 503, error="server_error")
+    auth = await world.log_in()
 
-    auth, site = oauth(), revoking
-    site.server.answers["revoke"] = refuse
-    await call(site, auth)
-
-    assert await auth.logout(site.url) is False
+    assert await auth.logout(world.site.url) is False
 
     kinds = ("refresh_token", "access_token")
-    where = f"at {site.server.issuer}/revoke: HTTP 503 (server_error)"
+    where = f"at {world.server.issuer}/revoke: HTTP 503 (server_error)"
     assert [str(step) for step in auth.steps[-2:]] == [f"revocation ({kind}) {where}" for kind in kinds]
-    assert await auth.saved(site.url) is None
+    assert await auth.saved(world.site.url) is None
 
 
-async def test_a_server_that_wants_a_secret_of_a_public_client_gets_an_empty_one(revoking: Protected) -> None:
+async def test_a_server_that_wants_a_secret_of_a_public_client_gets_an_empty_one(world: World) -> None:
     """Servers of the official SDK do."""
 
     async def strict(request: Request) -> Response:
         if b"client_secret=" not in await request.body():
-            site.server.log.append(("refused", {}))
+            world.server.log.append(("refused", {}))
             return JSONResponse({"error": "invalid_request"}, 400)
-        return await site.server._revocation(request)
+        return await world.server._revocation(request)
 
-    auth, site = oauth(), revoking
-    site.server.answers["revoke"] = strict
-    await call(site, auth)
+    world.server.answers["revoke"] = strict
+    auth = await world.log_in()
 
-    assert await auth.logout(site.url) is True
+    assert await auth.logout(world.site.url) is True
 
-    assert [name for name, _ in site.server.log[-4:]] == ["refused", "revoke", "refused", "revoke"]
-    assert site.server.tokens == {}
-
-
-async def test_without_a_login_there_is_nothing_to_revoke(site: Protected) -> None:
-    auth = oauth()
-
-    assert await auth.logout(site.url) is False
-    assert await auth.saved(site.url) is None
-    assert site.server.log == []
+    assert [name for name, _ in world.server.log[-4:]] == ["refused", "revoke", "refused", "revoke"]
+    assert world.server.tokens == {}
 
 
-async def test_what_another_process_has_gotten_meanwhile_is_forgotten_too(revoking: Protected) -> None:
+async def test_without_a_login_there_is_nothing_to_revoke(world: World) -> None:
+    auth = world.oauth()
+
+    assert await auth.logout(world.site.url) is False
+    assert await auth.saved(world.site.url) is None
+    assert world.server.log == []
+
+
+async def test_what_another_process_has_gotten_meanwhile_is_forgotten_too(world: World) -> None:
     class Busy(MemoryTokens):
         """Another process swaps first, once."""
 
@@ -114,30 +101,26 @@ async def test_what_another_process_has_gotten_meanwhile_is_forgotten_too(revoki
             return await super().swap(key, old, new)
 
     tokens, other = Busy(), MemoryTokens()
-    site = revoking
-    await call(site, oauth(tokens=other))
-    auth = oauth(tokens=tokens)
-    await call(site, auth)
-    key = f"token {site.url} {site.server.issuer}"
-    tokens.others = await other.load(key)
+    await world.log_in(tokens=other)
+    auth = await world.log_in(tokens=tokens)
+    tokens.others = await other.load(world.token_key)
 
-    assert await auth.logout(site.url) is True
+    assert await auth.logout(world.site.url) is True
 
-    assert await tokens.load(key) is None
-    assert len(site.server.tokens) == 1  # the one that was replaced in the store
+    assert await tokens.load(world.token_key) is None
+    assert len(world.server.tokens) == 1  # the one that was replaced in the store
 
 
-async def test_what_is_saved_shows_no_secret(site: Protected, tmp_path: Path) -> None:
-    auth = oauth(tokens=FileTokens(tmp_path / "tokens.json"))
-    await call(site, auth)
-    saved = await auth.saved(site.url)
+async def test_what_is_saved_shows_no_secret(world: World, tmp_path: Path) -> None:
+    auth = await world.log_in(tokens=FileTokens(tmp_path / "tokens.json"))
+    saved = await auth.saved(world.site.url)
     assert saved is not None
     assert saved.token is not None
     shown = repr(replace(saved, key={"d": "s3cret"}, client=replace(saved.client, secret="s3cret")))
 
-    assert "s3cret" not in shown
-    assert saved.token.access_token not in shown
-    assert str(saved.token.refresh_token) not in shown
+    assert [
+        text for text in ("s3cret", saved.token.access_token, str(saved.token.refresh_token)) if text in shown
+    ] == []
 
 
 async def given_up(world: World, auth: OAuth) -> None:
@@ -167,9 +150,8 @@ async def test_a_login_that_is_open_is_given_up() -> None:
     assert (gone, store._tokens) == ([True], {})
 
 
-async def test_a_code_that_is_being_exchanged_gives_a_token_that_is_forgotten() -> None:
-    world, store = World(), MemoryTokens()
-    world.server.metadata["revocation_endpoint"] = f"{world.server.issuer}/revoke"
+async def test_a_code_that_is_being_exchanged_gives_a_token_that_is_forgotten(world: World) -> None:
+    store = MemoryTokens()
     gate, auth = Gate(world.server, "token"), world.oauth(tokens=store)
     revoked = []
 
@@ -188,16 +170,13 @@ async def test_a_code_that_is_being_exchanged_gives_a_token_that_is_forgotten() 
 
 
 @pytest.mark.fake_clock
-async def test_a_revocation_that_hangs_holds_up_a_logout_for_10_seconds_at_most() -> None:
-    world = World()
-    world.server.metadata["revocation_endpoint"] = f"{world.server.issuer}/revoke"
-
+async def test_a_revocation_that_hangs_holds_up_a_logout_for_10_seconds_at_most(world: World) -> None:
     async def hang(request: Request) -> Response:
         await anyio.sleep_forever()
         raise AssertionError
 
-    world.server.answers["revoke"], auth = hang, world.oauth()
-    await world.call(auth)
+    world.server.answers["revoke"] = hang
+    auth = await world.log_in()
     begun = anyio.current_time()
 
     assert not await auth.logout(world.site.url)

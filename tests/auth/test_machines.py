@@ -111,7 +111,7 @@ async def test_a_machine_whose_token_is_refused_fails() -> None:
         await world.call(auth)
 
 
-METHODS = [
+METHODS: list[tuple[TokenAuthMethod | None, list[str] | None, str]] = [
     (None, None, "basic"),  # RFC 8414, section 2
     (None, ["client_secret_post", "client_secret_basic"], "basic"),
     (None, ["none", "client_secret_post"], "post"),
@@ -144,24 +144,17 @@ async def test_a_machine_sends_its_secret_as_the_server_takes_it(
     assert saved.client.method == f"client_secret_{sent}"
 
 
-def test_a_client_of_an_enterprise_sends_its_secret_as_the_server_takes_it() -> None:
-    machine = EnterpriseManaged(
+def test_clients_of_an_enterprise_or_registered_by_hand_send_their_secrets_as_the_server_takes_them() -> None:
+    enterprise = EnterpriseManaged(
         "id", "secret", idp_token_endpoint="https://idp.test", idp_client_id="at-idp", get_id_token=lambda _: "jwt"
     )
-    server = Metadata("https://as.test", None, "https://as.test/token", token_auth_methods=("client_secret_post",))
+    for method, offered, sent in METHODS:
+        methods = None if offered is None else tuple(offered)
+        server = Metadata("https://as.test", None, "https://as.test/token", token_auth_methods=methods)
 
-    assert machine.client_at(server).method == "client_secret_post"
+        registered = Registered("id", "secret", method=method).client(server, None)
 
-
-@pytest.mark.parametrize(("method", "offered", "sent"), METHODS)
-def test_a_registered_client_sends_its_secret_as_the_server_takes_it(
-    method: TokenAuthMethod | None, offered: list[str] | None, sent: str
-) -> None:
-    server = Metadata(
-        "https://as.test", None, "https://as.test/token", token_auth_methods=None if offered is None else tuple(offered)
-    )
-
-    client = Registered("id", "secret", method=method).client(server, None)
-
-    assert client is not None
-    assert (client.secret, client.method) == ("secret", f"client_secret_{sent}")
+        assert registered is not None
+        assert (registered.secret, registered.method) == ("secret", f"client_secret_{sent}")
+        if method is None:
+            assert enterprise.client_at(server).method == f"client_secret_{sent}"

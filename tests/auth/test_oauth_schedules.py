@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 from mcp_host.auth import AuthError, MemoryTokens
 from tests.auth.world import World
 from tests.clock import with_fake_clock
+from tests.extent import THOROUGH
 
 LIFETIME = 40.0
 HOUR = 3600.0  # on the fake clock: no wait is as long
@@ -156,7 +157,7 @@ class Schedule:
 @example(actions=BOTH)
 @example(actions=[("call", 0), ("turns", 8), ("pass", 25), ("pass", 25)])  # the answer with the token comes late
 @given(actions=st.lists(ACTIONS, max_size=30))
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=200 if THOROUGH else 25)
 def test_no_token_is_used_after_its_end_no_refresh_token_twice_and_no_call_hangs(
     backend: str, actions: list[Action]
 ) -> None:

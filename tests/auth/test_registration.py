@@ -33,49 +33,37 @@ class Endpoint(AuthClient):
         return self._answer
 
 
-@pytest.mark.parametrize(
-    ("answer", "client"),
-    [
-        ({"client_id": "a"}, OAuthClient("a", None, "none", (CALLBACK,), None, ("read",))),
-        (
-            {"client_id": "a", "client_secret": None, "token_endpoint_auth_method": None, "scope": None},
-            OAuthClient("a", None, "none", (CALLBACK,), None, ("read",)),
-        ),
-        ({"client_id": "a", "client_secret": ""}, OAuthClient("a", None, "none", (CALLBACK,), None, ("read",))),
-        (
-            {"client_id": "a", "client_secret": "s", "token_endpoint_auth_method": "client_secret_post"},
-            OAuthClient("a", "s", "client_secret_post", (CALLBACK,), None, ("read",)),
-        ),
-        (
-            {"client_id": "a", "client_secret_expires_at": 0},
-            OAuthClient("a", None, "none", (CALLBACK,), None, ("read",)),
-        ),
-        (
-            {"client_id": "a", "client_secret_expires_at": 5},
-            OAuthClient("a", None, "none", (CALLBACK,), 5.0, ("read",)),
-        ),
-        (
-            {"client_id": "a", "client_secret_expires_at": "soon"},
-            OAuthClient("a", None, "none", (CALLBACK,), None, ("read",)),
-        ),
-        (
-            {"client_id": "a", "scope": "write read"},
-            OAuthClient("a", None, "none", (CALLBACK,), None, ("read", "write")),
-        ),
-        ({"client_id": "a", "scope": None}, OAuthClient("a", None, "none", (CALLBACK,), None, ("read",))),
-        (
-            {"client_id": "a", "client_secret_expires_at": True},
-            OAuthClient("a", None, "none", (CALLBACK,), None, ("read",)),
-        ),
-    ],
-)
-async def test_the_answer_has_the_client(answer: JSONObject, client: OAuthClient) -> None:
-    assert await Dynamic().register(Endpoint(answer), server(), CALLBACK, ["read"], Steps()) == client
+def registered(
+    secret: str | None = None, method: TokenAuthMethod = "none", *, scopes: str = "read", **more: Any
+) -> OAuthClient:
+    return OAuthClient("a", secret, method, (CALLBACK,), scopes=tuple(scopes.split()), **more)
 
 
-@pytest.mark.parametrize(
-    ("answer", "status", "problem"),
-    [
+async def test_the_answer_has_the_client() -> None:
+    rows: list[tuple[JSONObject, OAuthClient]] = [
+        ({}, registered()),
+        (dict.fromkeys(["client_secret", "token_endpoint_auth_method", "scope"]), registered()),
+        ({"client_secret": ""}, registered()),
+        (
+            {"client_secret": "s", "token_endpoint_auth_method": "client_secret_post"},
+            registered("s", "client_secret_post"),
+        ),
+        ({"client_secret_expires_at": 0}, registered()),
+        ({"client_secret_expires_at": 5}, registered(expires_at=5.0)),
+        ({"client_secret_expires_at": "soon"}, registered()),
+        ({"client_secret_expires_at": True}, registered()),
+        ({"client_secret_expires_at": 10**400}, registered()),
+        ({"scope": "write read"}, registered(scopes="read write")),
+    ]
+
+    for answer, client in rows:
+        endpoint = Endpoint({"client_id": "a", **answer})
+        assert await Dynamic().register(endpoint, server(), CALLBACK, ["read"], Steps()) == client, answer
+
+
+async def test_an_answer_without_a_client_says_why() -> None:
+    by_hand = "register a client there by hand, and pass Registered(...)"
+    rows: list[tuple[JSONObject | None, int, str]] = [
         (None, 201, "HTTP 201"),
         ({"client_id": "a"}, 202, "HTTP 202"),
         ({"error": "invalid_client_metadata", "error_description": "canary"}, 400, "(invalid_client_metadata)"),
@@ -85,17 +73,16 @@ async def test_the_answer_has_the_client(answer: JSONObject, client: OAuthClient
         ({"client_id": ""}, 201, "has no client_id"),
         ({"client_id": "a", "token_endpoint_auth_method": "canary"}, 201, "does not know"),
         ({"client_id": "a", "token_endpoint_auth_method": "client_secret_basic"}, 201, "has no client_secret"),
-        (None, 403, "HTTP 403: register a client there by hand, and pass Registered(...)"),
+        (None, 403, f"HTTP 403: {by_hand}"),
         ({"error": "invalid_request"}, 400, "(invalid_request): register a client there by hand"),
-    ],
-)
-async def test_an_answer_without_a_client_says_why(answer: JSONObject | None, status: int, problem: str) -> None:
-    with pytest.raises(RegistrationFailed) as raised:
-        await Dynamic().register(Endpoint(answer, status), server(), CALLBACK, [], Steps())
+    ]
 
-    assert str(raised.value).startswith("registration at https://as.test/register: ")
-    assert problem in str(raised.value)
-    assert "canary" not in str(raised.value)
+    for answer, status, problem in rows:
+        with pytest.raises(RegistrationFailed) as raised:
+            await Dynamic().register(Endpoint(answer, status), server(), CALLBACK, [], Steps())
+        assert str(raised.value).startswith("registration at https://as.test/register: ")
+        assert problem in str(raised.value)
+        assert "canary" not in str(raised.value)
 
 
 async def test_a_server_without_metadata_that_registers_no_client_may_have_no_clients_at_all() -> None:

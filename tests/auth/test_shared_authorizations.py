@@ -138,14 +138,15 @@ async def test_the_token_of_a_url_that_is_written_otherwise_is_at_hand_too() -> 
 
 async def test_a_server_may_have_any_number_of_urls_and_none_needs_another_login() -> None:
     world, store = World(), MemoryTokens()
-    tenants = Tenants({f"/api/{number}": (world.server, f"{ORIGIN}/api") for number in range(300)})
+    tenants = Tenants({f"/api/{number}": (world.server, f"{ORIGIN}/api") for number in range(MAX_KNOWN + 20)})
     world.apps[1002] = tenants
     auth = world.oauth(tokens=store)
 
-    assert await statuses(world, auth, [*tenants.paths] * 2) == [200] * 600
+    paths = [*tenants.paths, *[*tenants.paths][:30]]
+    assert await statuses(world, auth, paths) == [200] * len(paths)
 
     assert len(auth._servers) == MAX_KNOWN
-    assert [seen.count("") for seen in tenants.seen.values()] == [1] * 300
+    assert {seen.count("") for seen in tenants.seen.values()} == {1}
     assert world.logins == 1
 
 

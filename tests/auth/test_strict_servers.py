@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from base64 import b64encode
 from typing import Any
 
 import anyio
@@ -14,9 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from mcp_host.auth import OAuth, RegistrationFailed
-from mcp_host.auth.grants import authenticated
 from mcp_host.auth.login.ways import LoginFunction
-from mcp_host.auth.registration import OAuthClient
 from tests.asgi import serving
 from tests.auth.authorization_server import AuthorizationServer, Protected, protected
 from tests.auth.world import call, oauth, person, server
@@ -89,15 +86,6 @@ async def test_a_client_with_a_secret_names_itself_in_the_body_too() -> None:
 
     assert authority.count("token", client_id="client-0") == 1
     assert [fields for name, fields in authority.log if name == "token" and "client_secret" in fields] == []
-
-
-def test_a_secret_is_encoded_as_every_server_reads_it() -> None:
-    client = OAuthClient("an id", "a+b: c%", "client_secret_basic")
-
-    fields, headers = authenticated(client, {"grant_type": "client_credentials"}, "https://as.example.com")
-
-    assert fields == {"grant_type": "client_credentials", "client_id": "an id"}
-    assert headers == {"Authorization": f"Basic {b64encode(b'an%20id:a%2Bb%3A%20c%25').decode()}"}
 
 
 async def test_a_person_consents_to_access_while_they_are_away() -> None:
