@@ -316,6 +316,7 @@ async def test_a_refresh_outlives_the_call_that_began_it() -> None:
     assert await world.call(auth) == 200
 
 
+@pytest.mark.fake_clock
 async def test_a_token_endpoint_that_hangs_holds_up_no_call_that_is_cancelled_and_its_answer_is_kept() -> None:
     world = World(lifetime=100)
     auth = await world.log_in()

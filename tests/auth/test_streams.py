@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import pytest
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from mcp_host import Change, Client, OAuth, StreamableHttp
@@ -17,6 +18,7 @@ from mcp_host.auth import AuthorizationNeeded, ClientSecret, LoginFailed
 from mcp_host.concurrency.asking import unattended
 from mcp_host.errors import RequestTimeout
 from tests.auth.authorization_server import Grant
+from tests.auth.mcp_server import Answers
 from tests.auth.test_proofs import Bound
 from tests.auth.world import Gate, World
 
@@ -26,40 +28,26 @@ ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
 
 LATER = 200.0  # seconds in which a stream that broke is opened again, if nothing keeps it from that
 ACKNOWLEDGED, CHANGED = "notifications/subscriptions/acknowledged", "notifications/tools/list_changed"
-OPENING = {
-    "capabilities": {"tools": {"listChanged": True}},
-    "supportedVersions": ["2026-07-28"],
-    "protocolVersion": "2025-11-25",
-    "serverInfo": {"name": "streams", "version": "0"},
-}
-RESULTS = {"server/discover": OPENING, "initialize": OPENING, "tools/call": {"content": []}}
 
 
-class Streams:
+class Streams(Answers):
     """A server whose first stream tells of a change and breaks, *meanwhile* something else happens. The second stays open."""
 
     def __init__(self, meanwhile: Callable[[], object]) -> None:
+        super().__init__()
         self.opened = 0
         self._meanwhile = meanwhile
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
-        message = json.loads(await request.body() or b"{}")
-        if request.method == "GET" or message.get("method") == "subscriptions/listen":
-            response = await self._stream(message.get("id"))
-        elif (result := RESULTS.get(message.get("method"))) is not None:
-            response = JSONResponse({"jsonrpc": "2.0", "id": message["id"], "result": result})
-        else:
-            response = Response(status_code=202)
-        await response(scope, receive, send)
-
-    async def _stream(self, id: int | None) -> Response:
+    async def respond(self, method: str, message: dict[str, Any]) -> Response | None:
+        if method not in ("GET", "subscriptions/listen"):
+            return None
         self.opened += 1
         if self.opened == 2:
             await anyio.sleep_forever()
         self._meanwhile()
-        params = {"_meta": {"io.modelcontextprotocol/subscriptionId": id}, "notifications": {"toolsListChanged": True}}
-        methods = [CHANGED] if id is None else [ACKNOWLEDGED, CHANGED]
+        meta = {"io.modelcontextprotocol/subscriptionId": message.get("id")}
+        params = {"_meta": meta, "notifications": {"toolsListChanged": True}}
+        methods = [CHANGED] if method == "GET" else [ACKNOWLEDGED, CHANGED]
         messages = [{"jsonrpc": "2.0", "method": method, "params": params} for method in methods]
         events = "".join(f"data: {json.dumps(message)}\n\n" for message in messages)
         return Response(events, media_type="text/event-stream")
@@ -131,25 +119,18 @@ async def test_no_person_is_asked_to_log_in_for_a_stream(era: str) -> None:
     assert (streams.opened, world.logins) == (2, 2)
 
 
-class Refuses:
+class Refuses(Answers):
     """A server of the handshake revisions that takes every POST, with or without a token, and refuses its stream with *status*."""
 
     def __init__(self, status: int) -> None:
-        self.refused = 0
+        super().__init__()
         self._status = status
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
-        message = json.loads(await request.body() or b"{}")
-        if request.method == "GET":
-            self.refused += 1
-            challenge = 'Bearer error="insufficient_scope", scope="stream"' if self._status == 403 else "Bearer"
-            response = Response(status_code=self._status, headers={"www-authenticate": challenge})
-        elif (result := RESULTS.get(message.get("method"))) is not None:
-            response = JSONResponse({"jsonrpc": "2.0", "id": message["id"], "result": result})
-        else:
-            response = Response(status_code=202)
-        await response(scope, receive, send)
+    async def respond(self, method: str, message: dict[str, Any]) -> Response | None:
+        if method != "GET":
+            return None
+        challenge = 'Bearer error="insufficient_scope", scope="stream"' if self._status == 403 else "Bearer"
+        return Response(status_code=self._status, headers={"www-authenticate": challenge})
 
 
 @pytest.mark.parametrize(
@@ -165,7 +146,7 @@ async def test_no_person_is_asked_to_log_in_for_a_stream_that_was_never_open(sta
             await anyio.sleep(LATER)
 
     assert world.logins == 1
-    assert server.refused <= asked
+    assert server.methods.count("GET") <= asked
 
 
 @pytest.mark.parametrize(("dpop", "of_httpx"), [(True, False), (False, True), (True, True)])
@@ -181,7 +162,7 @@ async def test_a_stream_that_needs_a_login_is_asked_for_once_with_each_kind_of_a
             await client.call_tool("x")
             await anyio.sleep(LATER)
 
-    assert (server.refused, world.logins) == (1, 1)
+    assert (server.methods.count("GET"), world.logins) == (1, 1)
 
 
 async def test_the_timeouts_of_a_call_are_paused_while_a_person_logs_in_for_a_client_of_httpx() -> None:
@@ -278,23 +259,18 @@ async def test_a_stream_whose_token_could_not_be_had_for_a_moment_is_opened_afte
     assert streams.opened == 2
 
 
-class Hangs:
-    """A server of the handshake revisions whose first call never ends. All tokens are taken back meanwhile."""
+class Hangs(Answers):
+    """A server whose first call never ends. All tokens are taken back meanwhile."""
 
     def __init__(self, world: World) -> None:
-        self.methods: list[str] = []
+        super().__init__()
         self._world = world
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        message = json.loads(await Request(scope, receive).body() or b"{}")
-        method = message.get("method", "GET")
-        self.methods.append(method)
+    async def respond(self, method: str, message: dict[str, Any]) -> Response | None:
         if method == "tools/call" and self.methods.count(method) == 1:
             self._world.server.forget()
             await anyio.sleep_forever()
-        result = RESULTS.get(method, {})
-        response = JSONResponse({"jsonrpc": "2.0", "id": message["id"], "result": result}) if "id" in message else None
-        await (response or Response(status_code=405 if method == "GET" else 202))(scope, receive, send)
+        return None
 
 
 async def test_no_person_is_asked_to_log_in_for_a_cancellation_or_a_ping() -> None:
@@ -312,7 +288,7 @@ async def test_no_person_is_asked_to_log_in_for_a_cancellation_or_a_ping() -> No
             await client.call_tool("x")
             await anyio.sleep(LATER)
 
-    assert (server.methods[-1], world.logins) == ("ping", 2)
+    assert (server.methods[-2:], world.logins) == (["ping", "DELETE"], 2)
 
 
 async def test_a_call_asks_a_person_if_work_that_no_one_waits_for_may_not() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -10,57 +9,39 @@ from typing import Any
 import anyio
 import pytest
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from mcp_host import Client, Limits, StreamableHttp
 from mcp_host.auth import AuthorizationNeeded, DeviceCode, MemoryTokens, OAuth, OnDevice
 from mcp_host.auth.shared_work import GRACE
 from mcp_host.errors import ConnectTimeout, HttpStatusError, RequestTimeout
+from tests.auth.mcp_server import Answers
 from tests.auth.world import Gate, World
 
 pytestmark = pytest.mark.fake_clock
 
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
 
-OPENING = {
-    "capabilities": {"tools": {}},
-    "supportedVersions": ["2026-07-28"],
-    "protocolVersion": "2025-11-25",
-    "serverInfo": {"name": "waited for", "version": "0"},
-}
-RESULTS = {"server/discover": OPENING, "initialize": OPENING, "tools/call": {"content": []}}
 LONG = 1000.0  # seconds, which take no time
 
 
-class Answers:
-    """A server that answers at once. A call gets *response*, if there is one."""
+class Server(Answers):
+    """A call gets *response*, if there is one."""
 
-    def __init__(self) -> None:
-        self.methods: list[str] = []
-        self.response: Callable[[], Response] | None = None
+    response: Callable[[], Response] | None = None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        message = json.loads(await Request(scope, receive).body() or b"{}")
-        method = message.get("method", "GET")
-        self.methods.append(method)
-        if method == "tools/call" and self.response is not None:
-            response = self.response()
-        elif (result := RESULTS.get(method)) is not None:
-            answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
-            response = JSONResponse(answer, headers={"mcp-session-id": "s"})
-        else:
-            response = Response(status_code=405 if method == "GET" else 202)
-        await response(scope, receive, send)
+    async def respond(self, method: str, message: dict[str, Any]) -> Response | None:
+        return self.response() if method == "tools/call" and self.response is not None else None
 
 
 @pytest.fixture
-def server() -> Answers:
-    return Answers()
+def server() -> Server:
+    return Server()
 
 
 @pytest.fixture
-def world(server: Answers) -> World:
+def world(server: Server) -> World:
     world = World(lifetime=100)
     world.site.app = server
     return world
@@ -180,7 +161,7 @@ async def test_connecting_times_out_while_the_authorization_server_is_silent(wor
     assert took == 3
 
 
-async def test_a_slow_authorization_is_no_silence_of_the_server(world: World, server: Answers) -> None:
+async def test_a_slow_authorization_is_no_silence_of_the_server(world: World, server: Server) -> None:
     """Neither while it is probed, nor during a call."""
 
     async def slowly(request: Request) -> Response:
@@ -198,7 +179,7 @@ async def test_a_slow_authorization_is_no_silence_of_the_server(world: World, se
 
 
 async def test_a_call_that_times_out_while_its_stream_gets_its_authorization_may_have_run(
-    world: World, server: Answers
+    world: World, server: Server
 ) -> None:
     def broken_off() -> Response:
         world.now += 200
@@ -260,7 +241,7 @@ async def test_the_timeouts_of_all_calls_are_paused_while_a_person_logs_in_for_t
 
 
 async def test_the_timeouts_of_a_call_are_paused_while_a_person_logs_in_for_a_new_session(
-    world: World, server: Answers
+    world: World, server: Server
 ) -> None:
     def lost() -> Response:
         server.response = None
