@@ -1,7 +1,7 @@
-"""``python -m tests.auth.killed file|keyring PLACE``: kill a process at each line of a change, and print what is left.
+"""``python -m tests.auth.killed file|keyring PLACE STEP``: kill a process at each line of a change, and print what is left.
 
 For each change and each line of the code that makes it, a new process makes the change and kills itself with SIGKILL
-before that line. Then another one prints ``[change, line, value, whether it could change the value]``. Processes are
+before that line; with a STEP, at each STEPth line. Then another one prints ``[change, line, value, whether it could change the value]``. Processes are
 forked, since a new Python takes a hundred times as long. So this process itself uses no store, and has no threads, but
 it imports what a change imports: else each child would.
 """
@@ -91,7 +91,7 @@ async def look(store: TokenStore, name: str, line: int) -> None:
     print(json.dumps([name, line, value, goes_on]), flush=True)
 
 
-def main(kind: str, place: str) -> None:
+def main(kind: str, place: str, step: str) -> None:
     store = open_store(kind, place)
     keyring.get_keyring()  # tries all that are installed
 
@@ -101,9 +101,9 @@ def main(kind: str, place: str) -> None:
 
     for name, (old, _) in CHANGES.items():
         assert in_child(partial(anyio.run, set_to, store, old))
-        line, survived = 0, False
+        line, survived = 1 - int(step), False
         while not survived:
-            line += 1
+            line += int(step)
             survived = in_child(partial(change_until, line, name))
             assert in_child(partial(anyio.run, look, store, name, line))
     assert in_child(partial(anyio.run, set_to, store, None))

@@ -16,6 +16,7 @@ import pytest
 
 from tests.auth.file_keyring import entries
 from tests.auth.killed import CHANGES
+from tests.extent import THOROUGH
 
 
 @pytest.fixture(params=["file", "keyring"])
@@ -50,17 +51,18 @@ def rotate_once(store: tuple[str, str]) -> int:
 
 
 def test_processes_that_rotate_at_the_same_time_lose_no_rotation(store: tuple[str, str]) -> None:
+    count, times = (4, 25) if THOROUGH else (2, 10)
     with ExitStack() as stack:
-        processes = [stack.enter_context(start("rotating", *store, "25")) for _ in range(4)]
+        processes = [stack.enter_context(start("rotating", *store, str(times))) for _ in range(count)]
         printed = [int(line) for process in processes for line in rest_of(process)]
 
-    assert sorted(printed) == list(range(1, 101))
-    assert rotate_once(store) == 101
+    assert sorted(printed) == list(range(1, count * times + 1))
+    assert rotate_once(store) == count * times + 1
 
 
 def test_processes_that_are_killed_while_they_rotate_lose_no_rotation(store: tuple[str, str]) -> None:
     """A rotation whose process has printed it is stored; that of a killed one is stored whole or not at all."""
-    chance, stored, kills = random.Random(14), set[int](), 8
+    chance, stored, kills = random.Random(14), set[int](), 8 if THOROUGH else 2
     with ExitStack() as stack:
         for _ in range(kills // 2):
             processes = [stack.enter_context(start("rotating", *store, "1000000")) for _ in range(2)]
@@ -78,7 +80,8 @@ def test_processes_that_are_killed_while_they_rotate_lose_no_rotation(store: tup
 def test_a_process_that_is_killed_at_any_line_leaves_the_old_value_or_the_new_one(
     store: tuple[str, str], tmp_path: Path
 ) -> None:
-    with start("killed", *store) as process:
+    step = 1 if THOROUGH else 13
+    with start("killed", *store, str(step)) as process:
         outcomes = [json.loads(line) for line in rest_of(process)]
     assert process.returncode == 0
 
@@ -89,7 +92,7 @@ def test_a_process_that_is_killed_at_any_line_leaves_the_old_value_or_the_new_on
         values = seen[change]
         changed = values.index(new)
         assert values == [old] * changed + [new] * (len(values) - changed)
-        assert changed >= 10
+        assert changed * step >= 10
     if store[0] == "file":
         assert sorted(os.listdir(tmp_path)) == ["ring", "tokens.json", "tokens.json.lock"]
         assert (tmp_path / "tokens.json").stat().st_mode & 0o777 == 0o600

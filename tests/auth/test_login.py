@@ -16,7 +16,7 @@ from mcp_host.auth.errors import AddressRefused, LoginFailed
 from mcp_host.auth.login.loopback import LoopbackListener, LoopbackUri
 from mcp_host.auth.login.ways import Login, Redirection, by_function, in_browser, paste
 from mcp_host.terminal import device
-from tests.auth.world import soon
+from tests.auth.world import SOON, new_browser, soon
 from tests.terminal.screens import Screen
 
 SERVER = "https://mcp.example/mcp"
@@ -46,7 +46,7 @@ class Browser:
         return self._opens is True
 
     async def visit(self) -> None:
-        async with httpx.AsyncClient() as client:
+        async with new_browser() as client:
             self.pages.append(await client.get(f"{self.redirect_uri}?{self._answer}"))
 
 
@@ -97,12 +97,12 @@ async def test_an_opener_that_returns_when_its_window_closes_is_not_waited_for(s
     redirect_uri = ""
 
     async def open_and_stay(url: str) -> bool:
-        async with httpx.AsyncClient() as client:
+        async with new_browser() as client:
             pages.append(await client.get(f"{redirect_uri}?code=c0de&state={STATE}"))
         await closed.wait()
         return True
 
-    with fail_after(20):
+    with fail_after(SOON):
         async with in_browser(open=open_and_stay).open(None) as redirection:
             redirect_uri = redirection.redirect_uri
             redirect = await redirection.authorize(URL, STATE, server=SERVER)
@@ -178,7 +178,7 @@ async def open_elsewhere(url: str) -> bool:
 
 async def test_a_login_that_takes_too_long_fails_and_says_what_to_do(screen: Screen) -> None:
     async with in_browser(open=open_elsewhere, timeout=0.01).open(None) as redirection:
-        with fail_after(20), pytest.raises(LoginFailed) as failed:
+        with fail_after(SOON), pytest.raises(LoginFailed) as failed:
             await redirection.authorize(URL, STATE, server=SERVER)
 
     assert str(failed.value) == (
@@ -195,7 +195,7 @@ async def test_a_busy_terminal_does_not_keep_the_browser_waiting(screen: Screen)
 
 
 async def test_a_cancelled_login_leaves_no_socket(screen: Screen) -> None:
-    with fail_after(20):
+    with fail_after(SOON):
         async with create_task_group() as tasks, in_browser(open=open_elsewhere).open(None) as redirection:
             with CancelScope() as scope:
                 tasks.start_soon(cancel_when_idle, scope)
@@ -273,7 +273,7 @@ async def test_a_second_login_at_a_fixed_port_waits_for_the_first(monkeypatch: p
         async with login.open(None) as redirection:
             assert redirection.redirect_uri == first.redirect_uri
 
-    with fail_after(20):
+    with fail_after(SOON):
         async with create_task_group() as tasks, login.open(None) as first:
             tasks.start_soon(second)
             await wait_all_tasks_blocked()
@@ -323,41 +323,41 @@ LOGINS: dict[str, Callable[[], Login]] = {
 NO_WEB_URL = "the URL of the login is not opened: it is no plain https URL, and begins with "
 
 
-@pytest.mark.parametrize("login", LOGINS.values(), ids=LOGINS)
-@pytest.mark.parametrize(
-    ("url", "problem"),
-    [
-        ("javascript:alert(1)", f"{NO_WEB_URL}'javascript'"),
-        ("data:text/html,<script>", f"{NO_WEB_URL}'data'"),
-        ("file:///etc/passwd", f"{NO_WEB_URL}'file'"),
-        ("vscode://open?secret", f"{NO_WEB_URL}'vscode'"),
-        ("--new-window=https://login.example/", f"{NO_WEB_URL}'--new-window=https'"),
-        ("\x1b[2J:", f"{NO_WEB_URL}'\\x1b[2J'"),
-        ("", f"{NO_WEB_URL}''"),
-        ("https://login.example/a b", f"{NO_WEB_URL}'https'"),
-        ("https://login.example\\@evil.example/", f"{NO_WEB_URL}'https'"),
-        ("http://login.example/?secret", "the login at login.example is not opened: its URL is not https"),
-        ("HTTP://login.example/?secret", "the login at login.example is not opened: its URL is not https"),
-        ("http://127.0.0.1.evil.example/", "the login at 127.0.0.1.evil.example is not opened: its URL is not https"),
-        ("http://192.168.0.1/", "the login at 192.168.0.1 is not opened: its URL is not https"),
-    ],
-)
-async def test_a_url_that_is_not_for_a_browser_is_refused(
-    login: Callable[[], Login], url: str, problem: str, screen: Screen
-) -> None:
-    with fail_after(20), pytest.raises(AddressRefused) as refused:
-        await log_in(login(), url=url)
+REFUSED = {
+    "javascript:alert(1)": f"{NO_WEB_URL}'javascript'",
+    "data:text/html,<script>": f"{NO_WEB_URL}'data'",
+    "file:///etc/passwd": f"{NO_WEB_URL}'file'",
+    "vscode://open?secret": f"{NO_WEB_URL}'vscode'",
+    "--new-window=https://login.example/": f"{NO_WEB_URL}'--new-window=https'",
+    "\x1b[2J:": f"{NO_WEB_URL}'\\x1b[2J'",
+    "": f"{NO_WEB_URL}''",
+    "https://login.example/a b": f"{NO_WEB_URL}'https'",
+    "https://login.example\\@evil.example/": f"{NO_WEB_URL}'https'",
+    **{
+        f"{scheme}{rest}": f"the login at {rest.partition('/')[0]} is not opened: its URL is not https"
+        for scheme, rest in (
+            *(("http://", "login.example/?secret"), ("HTTP://", "login.example/?secret")),
+            *(("http://", "127.0.0.1.evil.example/"), ("http://", "192.168.0.1/")),
+        )
+    },
+}
 
-    assert str(refused.value) == problem
+
+@pytest.mark.parametrize("login", LOGINS.values(), ids=LOGINS)
+async def test_a_url_that_is_not_for_a_browser_is_refused(login: Callable[[], Login], screen: Screen) -> None:
+    problems = {}
+    for url in REFUSED:
+        with fail_after(SOON), pytest.raises(AddressRefused) as refused:
+            await log_in(login(), url=url)
+        problems[url] = str(refused.value)
+
+    assert problems == REFUSED
     assert screen.rest() == ""
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:9000", "localhost:9000", "[::1]:9000", "127.8.8.8"])
-async def test_a_login_on_this_machine_needs_no_https(host: str) -> None:
-    async def visit(url: str) -> str:
-        return f"app://callback?state={STATE}&code=1"
-
-    assert await log_in(by_function(visit, "app://callback"), url=f"http://{host}/") == await visit("")
+async def test_a_login_on_this_machine_needs_no_https() -> None:
+    for host in ("127.0.0.1:9000", "localhost:9000", "[::1]:9000", "127.8.8.8"):
+        assert await log_in(by_function(visit, "app://callback"), url=f"http://{host}/") == await visit("")
 
 
 class Pasting:
@@ -411,75 +411,49 @@ async def test_the_url_is_shown_and_the_redirect_is_pasted(screen: Screen, caplo
     assert "c0de" not in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("pasted", "problem"),
-    [
-        ("", "Paste the URL, or press Ctrl-D to give up."),
-        (URL, "This is the URL to open. Paste the one that you are sent to after the login."),
-        ("c0de", f"The URL begins with {REDIRECT}, and then has a code."),
-        ("https://[c0de", f"The URL begins with {REDIRECT}, and then has a code."),
-        (
-            f"{REDIRECT.replace('://', '://user@')}?state={STATE}&code=1",
-            f"The URL begins with {REDIRECT}, and then has a code.",
-        ),
-        (f"{REDIRECT}/?state={STATE}&code=1", f"The URL begins with {REDIRECT}, and then has a code."),
-        (f"{REDIRECT}?code=1", "This URL is not whole, or from another login: its state is not that of this one."),
-        (
-            f"{REDIRECT}?code=1&state=other",
-            "This URL is not whole, or from another login: its state is not that of this one.",
-        ),
-        (f"{REDIRECT}?state={STATE}", "This URL is not whole: it has no code."),
-        (f"{REDIRECT}?\x1b[A", "This has a control character, such as that of an arrow key."),
-        (f"{REDIRECT}?{'x' * 5000}", "This is too long for one line of the terminal, which has cut it."),
-    ],
-    ids=[
-        "nothing",
-        "the wrong one",
-        "a code",
-        "no URL",
-        "a user",
-        "elsewhere",
-        "no state",
-        "another state",
-        "no code",
-        "keys",
-        "too long",
-    ],
-)
-async def test_anything_else_is_asked_for_again(pasted: str, problem: str, screen: Screen) -> None:
+BEGINS = f"The URL begins with {REDIRECT}, and then has a code."
+OF_ANOTHER = "This URL is not whole, or from another login: its state is not that of this one."
+PROBLEMS = {
+    "": "Paste the URL, or press Ctrl-D to give up.",
+    URL: "This is the URL to open. Paste the one that you are sent to after the login.",
+    "c0de": BEGINS,
+    "https://[c0de": BEGINS,
+    f"{REDIRECT.replace('://', '://user@')}?state={STATE}&code=1": BEGINS,
+    f"{REDIRECT}/?state={STATE}&code=1": BEGINS,
+    f"{REDIRECT}?code=1": OF_ANOTHER,
+    f"{REDIRECT}?code=1&state=other": OF_ANOTHER,
+    f"{REDIRECT}?state={STATE}": "This URL is not whole: it has no code.",
+    f"{REDIRECT}?\x1b[A": "This has a control character, such as that of an arrow key.",
+    f"{REDIRECT}?{'x' * 5000}": "This is too long for one line of the terminal, which has cut it.",
+}
+
+
+async def test_anything_else_is_asked_for_again(screen: Screen) -> None:
     async with pasting(screen, paste(redirect_uri=REDIRECT)) as outcome:
-        await screen.paste(f"{pasted}\n")
-        said = (await screen.shows(PASTE)).replace("\r\n", " ")
+        for pasted, problem in PROBLEMS.items():
+            await screen.paste(f"{pasted}\n")
+            assert problem in (await screen.shows(PASTE)).replace("\r\n", " "), pasted
         screen.press(f"{REDIRECT}?error=access_denied&state={STATE}\n")
 
-    assert problem in said
     assert outcome.redirect == f"{REDIRECT}?error=access_denied&state={STATE}"
 
 
 @pytest.mark.parametrize(
     ("redirect_uri", "shown"),
     [
-        ("http://127.0.0.1:80/callback", "http://127.0.0.1/callback"),
-        ("https://Host.example:443", "https://host.example/"),
-        ("com.example.app:/callback", "com.example.app:/callback"),
+        ("http://127.0.0.1:80/callback", "http://127.0.0.1/callback?"),
+        ("https://Host.example:443", "https://host.example/?"),
+        ("com.example.app:/callback", "com.example.app:/callback?"),
+        (f"{REDIRECT}?tenant=1", f"{REDIRECT}?tenant=1&"),
     ],
 )
 async def test_a_browser_may_write_the_redirect_uri_in_another_way(
     redirect_uri: str, shown: str, screen: Screen
 ) -> None:
-    pasted = f"{shown}?code=1&state={STATE}"
-
     async with pasting(screen, paste(redirect_uri=redirect_uri)) as outcome:
-        screen.press(f"{pasted}\n")
+        screen.press(f"{shown}code=1&state={STATE}\n")
 
-    assert outcome.redirect == pasted
-
-
-async def test_a_redirect_uri_may_have_a_query(screen: Screen) -> None:
-    async with pasting(screen, paste(redirect_uri=f"{REDIRECT}?tenant=1")) as outcome:
-        screen.press(f"{REDIRECT}?tenant=1&code=1&state={STATE}\n")
-
-    assert outcome.redirect == f"{REDIRECT}?tenant=1&code=1&state={STATE}"
+    assert outcome.redirect == f"{shown}code=1&state={STATE}"
 
 
 async def test_ctrl_d_gives_the_login_up(screen: Screen) -> None:
@@ -501,17 +475,15 @@ async def test_without_a_terminal_nothing_can_be_pasted() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("given", "preferred", "used"),
-    [
+async def test_pasting_can_use_any_redirect_uri() -> None:
+    earlier = "http://127.0.0.1:5/callback"
+    for given, preferred, used in (
         (None, None, "http://127.0.0.1:50517/callback"),
-        (None, "http://127.0.0.1:5/callback", "http://127.0.0.1:5/callback"),
-        (REDIRECT, "http://127.0.0.1:5/callback", REDIRECT),
-    ],
-)
-async def test_pasting_can_use_any_redirect_uri(given: str | None, preferred: str | None, used: str) -> None:
-    async with paste(redirect_uri=given).open(preferred) as redirection:
-        assert redirection.redirect_uri == used
+        (None, earlier, earlier),
+        (REDIRECT, earlier, REDIRECT),
+    ):
+        async with paste(redirect_uri=given).open(preferred) as redirection:
+            assert redirection.redirect_uri == used
 
 
 async def visit(url: str) -> str:

@@ -24,6 +24,8 @@ from anyio import (
 from anyio.abc import SocketAttribute, SocketListener, SocketStream
 
 from mcp_host.auth.login.loopback import LoopbackListener, LoopbackUri
+from tests.auth.world import new_browser
+from tests.extent import on_both
 
 STATE = "st4te-of-this-login"
 FINE = f"?code=c0de&state={STATE}"
@@ -44,13 +46,14 @@ class Waiting:
         return await self.get(f"/callback{FINE}")
 
     async def get(self, target: str) -> httpx.Response:
-        async with httpx.AsyncClient() as browser:
+        async with new_browser() as browser:
             return await browser.get(f"http://127.0.0.1:{self.port}{target}")
 
     async def says(self, sent: bytes) -> bytes:
         """All that comes back for some bytes."""
         async with await self.connect() as stream:
-            await stream.send(sent)
+            if sent:
+                await stream.send(sent)
             return await rest(stream)
 
     async def connect(self) -> SocketStream:
@@ -91,6 +94,7 @@ def request(
     return f"{method} {target} HTTP/1.1\r\nHost: {host}\r\n{more}\r\n".encode("latin-1")
 
 
+@on_both
 async def test_the_redirect_comes_back_whole_and_the_person_sees_a_page() -> None:
     async with waiting() as login:
         page = await login.end()
@@ -139,55 +143,59 @@ async def test_a_refusal_is_an_answer_too_and_its_page_repeats_nothing(query: st
     assert "access_denied" not in pages[0].text
 
 
-@pytest.mark.parametrize(
-    ("sent", "status"),
-    [
-        ({"target": "/"}, 404),
-        ({"target": "/favicon.ico"}, 404),
-        ({"target": f"/callback/{FINE}"}, 404),
-        ({"target": f"//callback{FINE}"}, 404),
-        ({"target": f"/CALLBACK{FINE}"}, 404),
-        ({"target": f"http://127.0.0.1/callback{FINE}"}, 404),
-        ({"target": "/callback"}, 400),
-        ({"target": "/callback?code=c0de"}, 400),
-        ({"target": "/callback?code=c0de&state="}, 400),
-        ({"target": f"/callback?code=c0de&state={STATE[:-1]}"}, 400),
-        ({"target": f"/callback?code=c0de&state={STATE}x"}, 400),
-        ({"target": f"/callback?code=c0de&state={STATE.upper()}"}, 400),
-        ({"target": "/callback?code=c0de&state=%ff%00"}, 400),
-        ({"target": f"/callback{FINE}&state={STATE}"}, 400),
-        ({"target": f"/callback?state=other&code=c0de&state={STATE}"}, 400),
-        ({"target": f"/callback?code=c0de#state={STATE}"}, 400),
-        ({"target": f"/callback{FINE}{'&a=b' * 63}"}, 400),
-        ({"method": "POST", "more": "Content-Length: 3\r\n"}, 405),
-        ({"method": "HEAD"}, 405),
-        ({"method": "OPTIONS", "more": "Access-Control-Request-Private-Network: true\r\n"}, 405),
-        ({"method": "get"}, 405),
-        ({"host": "evil.example"}, 421),
-        ({"host": "evil.example:PORT"}, 421),
-        ({"host": "localhost:PORT"}, 421),
-        ({"host": "0.0.0.0:PORT"}, 421),
-        ({"host": "127.0.0.1"}, 421),
-        ({"host": "127.0.0.1:1"}, 421),
-        ({"host": ""}, 421),
-        ({"more": "Host: 127.0.0.1\r\n"}, 400),
-        ({"more": f"Cookie: {'x' * 30_000}\r\n"}, 431),
-        ({"more": "Transfer-Encoding: gzip\r\n"}, 501),
-        ({"target": "/callback?\xe9"}, 400),
+OTHERS: dict[int, list[dict[str, str]]] = {
+    404: [
+        {"target": "/"},
+        {"target": "/favicon.ico"},
+        {"target": f"/callback/{FINE}"},
+        {"target": f"//callback{FINE}"},
+        {"target": f"/CALLBACK{FINE}"},
+        {"target": f"http://127.0.0.1/callback{FINE}"},
     ],
-    ids=lambda sent: str(sent)[:60],
-)
+    400: [
+        {"target": "/callback"},
+        {"target": "/callback?code=c0de"},
+        {"target": "/callback?code=c0de&state="},
+        {"target": f"/callback?code=c0de&state={STATE[:-1]}"},
+        {"target": f"/callback?code=c0de&state={STATE}x"},
+        {"target": f"/callback?code=c0de&state={STATE.upper()}"},
+        {"target": "/callback?code=c0de&state=%ff%00"},
+        {"target": f"/callback{FINE}&state={STATE}"},
+        {"target": f"/callback?state=other&code=c0de&state={STATE}"},
+        {"target": f"/callback?code=c0de#state={STATE}"},
+        {"target": f"/callback{FINE}{'&a=b' * 63}"},
+        {"target": "/callback?\xe9"},
+        {"more": "Host: 127.0.0.1\r\n"},
+    ],
+    405: [
+        {"method": "POST", "more": "Content-Length: 3\r\n"},
+        {"method": "HEAD"},
+        {"method": "OPTIONS", "more": "Access-Control-Request-Private-Network: true\r\n"},
+        {"method": "get"},
+    ],
+    421: [
+        *({"host": f"{host}:PORT"} for host in ("evil.example", "localhost", "0.0.0.0")),
+        *({"host": host} for host in ("evil.example", "127.0.0.1", "127.0.0.1:1", "")),
+    ],
+    431: [{"more": f"Cookie: {'x' * 30_000}\r\n"}],
+    501: [{"more": "Transfer-Encoding: gzip\r\n"}],
+}
+
+
+@on_both
+@pytest.mark.parametrize("status", OTHERS)
 async def test_any_other_request_is_an_error_and_the_wait_goes_on(
-    sent: dict[str, str], status: int, caplog: pytest.LogCaptureFixture
+    status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "mcp_host")
     async with waiting() as login:
-        answer = await login.says(request(**sent, port=login.port))
+        for sent in OTHERS[status]:
+            answer = await login.says(request(**sent, port=login.port))
 
-        assert answer.startswith(f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode())
-        assert (b"\r\nAllow: GET\r\n" in answer) is (status == 405)
-        assert STATE.encode() not in answer
-        assert login.redirects == []
+            assert answer.startswith(f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode()), sent
+            assert (b"\r\nAllow: GET\r\n" in answer) is (status == 405)
+            assert STATE.encode() not in answer
+            assert login.redirects == []
 
     assert STATE not in caplog.text
     assert "c0de" not in caplog.text
@@ -202,28 +210,26 @@ async def test_a_person_with_the_page_of_an_earlier_login_is_told_so() -> None:
         assert "earlier</" not in page.text
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [
+async def test_garbage_is_an_error_and_the_wait_goes_on() -> None:
+    garbage = [
         b"\r\n\r\n",
         b"hello\r\n\r\n",
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS
         b"\x00" * 20_000,
         b"GET " + b"a" * 20_000,
         b"GET /callback" + FINE.encode() + b" HTTP/1.1\r\n\r\n",
         b"GET /callback" + FINE.encode() + b"\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-    ],
-    ids=["blank", "words", "TLS", "zeros", "no end", "no host", "HTTP/0.9", "HTTP/2"],
-)
-async def test_garbage_is_an_error_and_the_wait_goes_on(sent: bytes) -> None:
+    ]
     async with waiting() as login:
-        answer = await login.says(sent)
+        for sent in garbage:
+            answer = await login.says(sent)
 
-        assert answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 421", b"HTTP/1.1 405", b"HTTP/1.1 431"))
-        assert login.redirects == []
+            assert answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 421", b"HTTP/1.1 405", b"HTTP/1.1 431")), sent
+            assert login.redirects == []
 
 
+@on_both
 async def test_clients_that_leave_do_not_end_the_wait() -> None:
     async with waiting() as login:
         for sent in (b"", b"GET /callb"):
@@ -241,20 +247,18 @@ async def test_clients_that_leave_do_not_end_the_wait() -> None:
         assert login.redirects == []
 
 
+@on_both
 @pytest.mark.parametrize("sent", [b"", b"GET", b"GET /callback HTTP/1.1\r\nHost: "], ids=["nothing", "a word", "half"])
 async def test_a_request_without_an_end_is_answered_when_its_time_is_over(sent: bytes) -> None:
     async with waiting(request_time=0.01) as login:
-        stream = await login.connect()
-        if sent:
-            await stream.send(sent)
-        answer = await rest(stream)
-        await stream.aclose()
+        answer = await login.says(sent)
 
         assert answer.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
         while not login.is_over:  # its time may be over, too
             login.is_over = b" 200 OK" in await login.says(request(port=login.port))
 
 
+@on_both
 async def test_a_flood_of_connections_leaves_room_for_the_redirect() -> None:
     async with waiting() as login:
         flood = [await login.connect() for _ in range(100)]
@@ -270,6 +274,7 @@ async def test_a_flood_of_connections_leaves_room_for_the_redirect() -> None:
             await stream.aclose()
 
 
+@on_both
 async def test_what_a_client_still_sends_does_not_cost_it_the_answer() -> None:
     """The system would reset a connection that is closed while bytes are unread."""
     async with waiting() as login, await login.connect() as stream:
@@ -282,6 +287,7 @@ async def test_what_a_client_still_sends_does_not_cost_it_the_answer() -> None:
         assert answer.startswith(b"HTTP/1.1 404 Not Found\r\n")
 
 
+@on_both
 async def test_a_client_that_sends_without_end_gets_its_answer_and_is_cut_off() -> None:
     async with waiting() as login:
         stream = await login.connect()
@@ -314,6 +320,7 @@ class Failing(SocketListener):
         return self._listener._raw_socket
 
 
+@on_both
 async def test_connections_that_cannot_be_accepted_do_not_end_the_wait() -> None:
     with fail_after(20):
         async with await create_tcp_listener(local_host="127.0.0.1") as listeners, create_task_group() as tasks:
@@ -356,6 +363,7 @@ async def test_a_browser_may_leave_out_the_default_port(host: str) -> None:
     assert answers[0].startswith(b"HTTP/1.1 200 ")
 
 
+@on_both
 async def test_of_two_redirects_the_first_is_taken() -> None:
     """The second is refused, or finds the listener closed."""
     with fail_after(20):
@@ -381,6 +389,7 @@ async def test_the_listener_is_on_the_loopback_address_alone() -> None:
                 assert client.connect_ex((other, login.port)) != 0
 
 
+@on_both
 async def test_after_the_redirect_the_port_is_closed() -> None:
     async with waiting() as login:
         await login.end()
@@ -389,6 +398,7 @@ async def test_after_the_redirect_the_port_is_closed() -> None:
         await login.get(f"/callback{FINE}")
 
 
+@on_both
 async def test_a_cancelled_wait_leaves_no_socket() -> None:
     """Warnings about sockets that nobody closed are errors here."""
     with fail_after(20), CancelScope() as scope:
@@ -406,47 +416,31 @@ async def test_a_cancelled_wait_leaves_no_socket() -> None:
         await login.get("/")
 
 
-@pytest.mark.parametrize(
-    ("uri", "port"),
-    [
-        ("http://127.0.0.1:50123/callback", 50123),
-        ("http://127.0.0.1:65535/callback", 65535),
-        ("http://127.0.0.1:65536/callback", 0),
-        ("http://127.0.0.1:0/callback", 0),
-        ("http://127.0.0.1:050123/callback", 0),
-        ("http://127.0.0.1:5\u0660/callback", 0),
-        ("http://127.0.0.1:-1/callback", 0),
-        ("http://127.0.0.1/callback", 0),
-        ("http://localhost:50123/callback", 0),
-        ("https://127.0.0.1:50123/callback", 0),
-        ("http://127.0.0.1:50123/other", 0),
-        ("http://127.0.0.1:50123@evil.example/callback", 0),
-        ("app://callback", 0),
-        ("50123", 0),
-        ("", 0),
-    ],
-)
-def test_the_port_of_an_earlier_redirect_uri_is_found(uri: str, port: int) -> None:
-    assert LoopbackUri().find_port(uri) == port
+def test_the_port_of_an_earlier_redirect_uri_is_found() -> None:
+    others = [
+        *(f"http://127.0.0.1{port}/callback" for port in (":65536", ":0", ":050123", ":5\u0660", ":-1", "")),
+        *("http://localhost:50123/callback", "https://127.0.0.1:50123/callback", "http://127.0.0.1:50123/other"),
+        *("http://127.0.0.1:50123@evil.example/callback", "app://callback", "50123", ""),
+    ]
+
+    assert [LoopbackUri().find_port(f"http://127.0.0.1:{port}/callback") for port in (1, 65535)] == [1, 65535]
+    assert [uri for uri in others if LoopbackUri().find_port(uri) != 0] == []
 
 
-@pytest.mark.parametrize(
-    ("uri", "parts"),
-    [
-        ("http://localhost:8080/oauth/callback", ("localhost", 8080, "/oauth/callback")),
-        ("http://localhost", ("localhost", 0, "")),
-        ("http://127.0.0.1/", ("127.0.0.1", 0, "/")),
-        ("http://[::1]:8080/callback", ("[::1]", 8080, "/callback")),
-    ],
-)
-def test_a_redirect_uri_of_this_machine_is_used_as_it_is_written(uri: str, parts: tuple[str, int, str]) -> None:
-    assert LoopbackUri.of(uri) == LoopbackUri(*parts)
-    assert str(LoopbackUri.of(uri)) == uri
+def test_a_redirect_uri_of_this_machine_is_used_as_it_is_written() -> None:
+    expected = {
+        "http://localhost:8080/oauth/callback": LoopbackUri("localhost", 8080, "/oauth/callback"),
+        "http://localhost": LoopbackUri("localhost", 0, ""),
+        "http://127.0.0.1/": LoopbackUri("127.0.0.1", 0, "/"),
+        "http://[::1]:8080/callback": LoopbackUri("[::1]", 8080, "/callback"),
+    }
+
+    assert {uri: LoopbackUri.of(uri) for uri in expected} == expected
+    assert [str(uri) for uri in expected.values()] == [*expected]
 
 
-@pytest.mark.parametrize(
-    "uri",
-    [
+def test_a_redirect_uri_of_elsewhere_is_refused() -> None:
+    for uri in (
         "https://localhost:8080/callback",
         "http://my-app.example/callback",
         "http://localhost:8080/callback?a=b",
@@ -456,8 +450,6 @@ def test_a_redirect_uri_of_this_machine_is_used_as_it_is_written(uri: str, parts
         "http://localhost:65536/callback",
         "http://localhost:8080/callback#fragment",
         "com.example.app:/callback",
-    ],
-)
-def test_a_redirect_uri_of_elsewhere_is_refused(uri: str) -> None:
-    with pytest.raises(ValueError, match=r"^redirect_uri has to be|^Port out of range"):
-        LoopbackUri.of(uri)
+    ):
+        with pytest.raises(ValueError, match=r"^redirect_uri has to be|^Port out of range"):
+            LoopbackUri.of(uri)

@@ -20,7 +20,7 @@ import keyring
 import keyring.errors
 import pytest
 from anyio.lowlevel import checkpoint
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from keyring.core import load_keyring
 
@@ -33,6 +33,7 @@ from mcp_host.concurrency.asking import paused_by_asking
 from mcp_host.locked_file import file_lock
 from tests.auth.file_keyring import FileKeyring, entries
 from tests.auth.rotating import KEY, rotate
+from tests.extent import THOROUGH, on_both
 
 SECRET = '{"access_token": "canary-\u00e9\U0001f511"}'
 LONG = json.dumps({"access_token": "canary" * 1_000})
@@ -93,6 +94,7 @@ async def test_a_value_changes_only_if_it_still_is_the_old_one(open_store: Open)
         assert await open_store().load("another key") is None
 
 
+@on_both
 async def test_a_value_is_taken_once(open_store: Open) -> None:
     store, taken = open_store(), list[str | None]()
     assert await store.take(KEY) is None
@@ -109,6 +111,7 @@ async def test_a_value_is_taken_once(open_store: Open) -> None:
     assert await store.load(KEY) is None
 
 
+@on_both
 async def test_tasks_that_rotate_at_the_same_time_lose_no_rotation(open_store: Open) -> None:
     store = open_store()
     async with anyio.create_task_group() as tasks:
@@ -143,6 +146,7 @@ VALUES = st.none() | st.text(max_size=5)
 
 
 @given(st.lists(st.tuples(KEYS, VALUES, VALUES, st.booleans()), max_size=12))
+@settings(max_examples=200 if THOROUGH else 20)
 def test_a_file_and_memory_are_as_a_dictionary(changes: list[tuple[str, str | None, str | None, bool]]) -> None:
     async def compare(store: TokenStore) -> None:
         expected = dict[str, str]()
@@ -238,35 +242,38 @@ async def test_a_link_stays_and_the_file_it_leads_to_is_replaced(tmp_path: Path,
     assert await FileTokens(dotfiles / "tokens.json").load(KEY) == SECRET
 
 
-UNUSABLE = {
-    "cut": (b'{"version": 1, "tokens": {"key": "canary', "it is not a JSON object"),
-    "no text": (b"\xff\xfe\x00canary", "it is not a JSON object"),
-    "deep": (b"[" * 100_000, "it is not a JSON object"),
-    "a long number": (b'{"version": ' + b"1" * 10_000 + b"}", "it is not a JSON object"),
-    "a list": (b'["canary"]', "it is not a JSON object"),
-    "of another program": (b'{"name": "canary"}', "it does not say that its version is 1"),
-    "a later version": (b'{"version": 2, "tokens": {"key": "canary"}}', "it does not say that its version is 1"),
-    "a list of tokens": (b'{"version": 1, "tokens": ["canary"]}', "'tokens' is not a JSON object"),
-}
-
-
-@pytest.mark.parametrize(("content", "reason"), UNUSABLE.values(), ids=UNUSABLE)
-async def test_a_file_with_something_else_in_it_is_refused_and_stays(
-    tmp_path: Path, content: bytes, reason: str
-) -> None:
-    file = tmp_path / "tokens.json"
-    file.write_bytes(content)
-    file.chmod(0o600)
-    store = FileTokens(file)
-    for call in (lambda: store.load("key"), lambda: store.swap("key", None, "x"), lambda: store.take("key")):
-        with pytest.raises(TokensError) as caught:
-            await call()
-        assert str(caught.value) == (
-            f"{file} is no file of tokens that this program reads ({reason}): "
-            "nothing was changed; restore the file, or delete it and log in again"
+UNUSABLE = [
+    *(
+        (content, "it is not a JSON object")
+        for content in (
+            *(b'{"version": 1, "tokens": {"key": "canary', b"\xff\xfe\x00canary", b"[" * 100_000, b'["canary"]'),
+            b'{"version": ' + b"1" * 10_000 + b"}",
         )
-        assert (caught.value.__cause__, caught.value.__context__) == (None, None)  # they would have the text in them
-    assert file.read_bytes() == content
+    ),
+    (b'{"name": "canary"}', "it does not say that its version is 1"),
+    (b'{"version": 2, "tokens": {"key": "canary"}}', "it does not say that its version is 1"),
+    (b'{"version": 1, "tokens": ["canary"]}', "'tokens' is not a JSON object"),
+]
+
+
+async def test_a_file_with_something_else_in_it_is_refused_and_stays(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.json"
+    store = FileTokens(file)
+    for content, reason in UNUSABLE:
+        file.write_bytes(content)
+        file.chmod(0o600)
+        for call in (lambda: store.load("key"), lambda: store.swap("key", None, "x"), lambda: store.take("key")):
+            with pytest.raises(TokensError) as caught:
+                await call()
+            assert str(caught.value) == (
+                f"{file} is no file of tokens that this program reads ({reason}): "
+                "nothing was changed; restore the file, or delete it and log in again"
+            )
+            assert (caught.value.__cause__, caught.value.__context__) == (
+                None,
+                None,
+            )  # they would have the text in them
+        assert file.read_bytes() == content
 
 
 async def test_what_is_too_large_is_neither_read_nor_written(tmp_path: Path) -> None:
@@ -412,6 +419,7 @@ async def test_a_swap_that_changes_nothing_writes_nothing(tmp_path: Path) -> Non
     assert (file.stat().st_ino, file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
+@on_both
 async def test_a_caller_that_waits_for_another_process_blocks_no_task_and_no_reader(tmp_path: Path) -> None:
     file = tmp_path / "tokens.json"
     store = FileTokens(file, lock_wait=60)
@@ -431,6 +439,7 @@ async def test_a_caller_that_waits_for_another_process_blocks_no_task_and_no_rea
     assert swapped == [True]
 
 
+@on_both
 async def test_a_cancelled_waiter_leaves_nothing_locked_and_nothing_written(tmp_path: Path) -> None:
     async def cancel(seconds: float) -> None:
         scope.cancel()
@@ -586,6 +595,7 @@ async def test_a_lock_of_the_keyring_that_cannot_be_made_is_an_error(ring: Path,
     assert said.endswith(".lock cannot be used: File exists")
 
 
+@on_both
 async def test_a_caller_that_is_cancelled_does_not_wait_for_the_person_any_longer(
     ring: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
