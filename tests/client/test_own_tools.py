@@ -9,7 +9,6 @@ from contextvars import ContextVar
 from typing import Any, Literal
 
 import pytest
-from anyio import Event
 
 from mcp_host import (
     Allow,
@@ -27,9 +26,8 @@ from mcp_host import (
 from mcp_host.errors import CallerError, InputNotGiven
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, Middleware, approve_tool_calls
 from mcp_host.testing import Context, ScriptedModel, Server
-from mcp_host.types import CreateMessageResult, Tool, ToolResultContent, ToolUseContent
+from mcp_host.types import Tool, ToolResultContent
 from tests.client.support import Era, connected
-from tests.extent import on_both
 from tests.test_end_to_end import everywhere, reached
 
 USER: ContextVar[str] = ContextVar("USER", default="none")
@@ -175,56 +173,6 @@ async def test_the_last_answer_is_asked_for_without_tools(era: Era) -> None:
 
     assert result == "enough: none"
     assert [mode(request) for request in model.requests] == ["auto", "auto", "none"]
-
-
-async def test_a_model_that_calls_tools_in_the_last_answer_is_not_asked_again(
-    era: Era, caplog: pytest.LogCaptureFixture
-) -> None:
-    model = ScriptedModel(*[ToolCall("add", {"a": 1, "b": 2})] * 5)
-
-    illegal = "this client's model gave an answer that the request does not allow"
-    if era.version == "2026-07-28":
-        with pytest.raises(InputNotGiven, match=illegal):
-            await solved(model, era, run_own_tools=OwnTools(max_turns=2))
-    else:
-        refused = f"the client refused sampling/createMessage: {illegal} (-32603)"
-        assert await solved(model, era, run_own_tools=OwnTools(max_turns=2)) == refused
-
-    assert len(model.requests) == 2
-    assert "the handler's answer is not legal: it calls 'add', but the request allows no tools" in caplog.text
-
-
-async def test_ids_that_the_model_repeats_are_made_fresh(era: Era) -> None:
-    def again(request: SamplingRequest) -> CreateMessageResult:
-        use = ToolUseContent(id="call_0", name="add", input={"a": 1, "b": 2})
-        return CreateMessageResult(content=use, model="m", stop_reason="toolUse")
-
-    model = ScriptedModel(again, again, "done")
-
-    assert await solved(model, era) == "done"
-    ids = [use.id for message in model.requests[2].messages for use in message.tool_uses]
-    assert len(set(ids)) == 2
-
-
-@on_both
-async def test_calls_of_one_answer_run_at_the_same_time(era: Era) -> None:
-    server = asking("meet")
-    running: list[int] = []
-    everyone = Event()
-
-    @server.tool
-    async def meet() -> str:
-        running.append(1)
-        if len(running) == 3:
-            everyone.set()
-        await everyone.wait()
-        return "met"
-
-    model = ScriptedModel([ToolCall("meet")] * 3, lambda request: str(results(request)))
-    async with running_tools(server, model, era) as client:
-        result = await client.call_tool("ask")
-
-    assert result.text == str([("met", False)] * 3)
 
 
 # Approval, identity, policy

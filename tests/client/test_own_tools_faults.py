@@ -309,22 +309,6 @@ async def test_a_tool_that_runs_only_as_a_task_goes_to_the_server() -> None:
 # Results and limits
 
 
-async def test_images_and_structured_content_of_a_result_reach_the_model() -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.reply(await peer.receive(), listing({"name": "t"}))
-        await peer.reply(await peer.receive(), result)
-
-    image = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
-    result = {"content": [image, {"type": "new", "x": 1}], "structuredContent": {"a": 1}, "isError": True}
-    model = ScriptedModel(ToolCall("t"), "seen")
-    await asked(script, model)
-
-    [block] = model.requests[1].messages[-1].content
-    wire: Any = block.to_wire()
-    assert (wire["content"][0], wire["structuredContent"], wire["isError"]) == (image, {"a": 1}, True)
-    assert wire["content"][1]["type"] == "text"  # no model can read an unknown block
-
-
 async def test_the_model_gets_the_head_and_the_tail_of_a_long_result(era: Era) -> None:
     server = asking("long")
     server.tool(name="long")(lambda: "head " + "x" * 1_000_000 + " tail")
