@@ -1,35 +1,54 @@
-"""A terminal to run the command in, and local servers of models' APIs, with a stand-in for Anthropic's SDK."""
+"""The command in this process: with a person at a terminal, and without one."""
+
+from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from pathlib import Path
+from io import BytesIO, TextIOWrapper
+from typing import NamedTuple, Protocol
 
 import pytest
 
-from tests.cli.sdks import anthropic
-from tests.interop.providers.scripted import Turn
-from tests.interop.providers.serve import Kind, Serve, _servers
-from tests.interop.providers.serve import serve as _serve
-from tests.interop.providers.servers.base import Heard
-from tests.terminal.screens import screen
+from tests.cli.bounded import main
+from tests.cli.models import Provider
+from tests.cli.terminals import Sitting
+from tests.terminal.screens import Screen, screen
 
-__all__ = ["_serve", "_servers", "screen"]
+__all__ = ["screen"]
+
+
+class Done(NamedTuple):
+    """How the command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Run(Protocol):
+    """`run("tools", url)` runs the command without a terminal. Its stdin has the *prompt*."""
+
+    def __call__(self, *argv: str, prompt: str | bytes = ...) -> Done: ...  # pragma: no cover
 
 
 @pytest.fixture
-def sdk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command finds a small stand-in for Anthropic's SDK, in this process and in others."""
-    monkeypatch.setitem(sys.modules, "anthropic", anthropic)
-    monkeypatch.setenv("PYTHONPATH", str(Path(anthropic.__file__).parent))
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*argv: str, prompt: str | bytes = "") -> Done:
+        data = prompt.encode() if isinstance(prompt, str) else prompt
+        monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(data), encoding="utf-8"))
+        return Done(main(argv), *capsys.readouterr())
+
+    return run
 
 
 @pytest.fixture
-def serve(_serve: Serve, sdk: None) -> Serve:
-    """Servers that keep no connection: the command leaves its own to the end of the process, which may be that of the tests."""
+def sit(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> Sitting:
+    monkeypatch.setenv("TERM", "dumb")  # readline and the line of the status write no escapes there
+    return Sitting(screen)
 
-    def serving(kind: type[Kind], *turns: Turn, decide: Callable[[Heard], Turn] | None = None) -> Kind:
-        server = _serve(kind, *turns, decide=decide)
-        server.keeps_connections = False
-        return server
 
-    return serving
+@pytest.fixture
+def provider(monkeypatch: pytest.MonkeyPatch) -> Provider:
+    """A provider that the command knows, whose model says what a test scripts."""
+    provider = Provider()
+    monkeypatch.setattr("mcp_host.providers.lookup.model", provider.model)
+    return provider

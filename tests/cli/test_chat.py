@@ -1,23 +1,21 @@
-"""`mcp-host chat` at real terminals, with a local server of Anthropic's API."""
+"""`mcp-host chat`: at a terminal, and without one. Its model is of a provider."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
-from io import BytesIO, StringIO, TextIOWrapper
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from io import StringIO
 from pathlib import Path
-from typing import Any, Protocol
+from threading import Event
+from typing import Protocol
 
 import pytest
 from anyio import create_task_group, fail_after, to_thread, wait_all_tasks_blocked
-from anyio.abc import Process
 from anyio.from_thread import start_blocking_portal
 
 from mcp_host import Client
-from mcp_host.cli import main
 from mcp_host.cli.arguments import parse
 from mcp_host.cli.chat import Chat, next_line
 from mcp_host.cli.output import Printer
@@ -25,27 +23,21 @@ from mcp_host.cli.transcript import Transcript
 from mcp_host.sampling import SamplingRequest, ToolCall
 from mcp_host.types import CreateMessageResult, ToolResultContent
 from tests.cli import desk
-from tests.cli.terminals import IN_TIME, ROOT, running, standard_streams
+from tests.cli.bounded import IN_TIME, ctrl_c
+from tests.cli.conftest import Run
+from tests.cli.models import MODEL, WITH_MODEL, Provider, Turn, conversation, refused, says, stalls
+from tests.cli.terminals import ROOT, Sitting, running
 from tests.elicitation.asking import FIELD, SEND
-from tests.interop.providers.scripted import Called, Failed, Said, Stalled
-from tests.interop.providers.serve import Serve
-from tests.interop.providers.servers.anthropic import AnthropicServer
 from tests.terminal.screens import Screen
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
 
-MODEL = "claude-sonnet-5"
 PROMPT, TOOL, ANSWER = "> ", "May your client call it? [y/s/v/N] ", "May your model answer? [y/a/s/v/N] "
 CLEAR = "\x1b[2J"  # clears a terminal
-CTRL_C = "\x03"
-PYTHON = Path(sys.executable).name
-KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "OPENAI_BASE_URL", "GEMINI_API_KEY")
+CTRL_C, CTRL_D = "\x03", "\x04"
 DESK = ["-e", f"PYTHONPATH={ROOT}", "--", sys.executable, "-c", "from tests.cli.desk import server; server.run_stdio()"]
-WITH_MODEL = ["--model", f"anthropic:{MODEL}"]
-
-
 CHAT, CALL = ["chat", *WITH_MODEL], ["call", *WITH_MODEL]
-
+ADD = ToolCall("add", {"a": 1, "b": 2})
 
 # The event loop's thread gets the signal while the main thread waits: the kernel may choose any thread.
 ELSEWHERE = """\
@@ -72,120 +64,79 @@ sys.exit(main(["chat", "--model", "arithmetic", "http://localhost/mcp"]))
 """
 
 
-def command_of(*argv: str) -> list[str]:
-    return [*CHAT, *argv, *DESK]
-
-
-def keys_of(api: AnthropicServer) -> dict[str, str]:
-    return {"ANTHROPIC_BASE_URL": api.url, "ANTHROPIC_API_KEY": api.key}
-
-
-def environment_of(api: AnthropicServer) -> dict[str, str]:
-    ours = {name: value for name, value in os.environ.items() if name not in KEYS}
-    return {**ours, "TERM": "dumb", **keys_of(api)}  # readline writes no escapes there
-
-
-@asynccontextmanager
-async def chatting(screen: Screen, api: AnthropicServer, *argv: str) -> AsyncIterator[Process]:
-    """The command `chat` in a process of its own, when it has asked for the first prompt."""
-    async with running(screen, *command_of(*argv), environment=environment_of(api)) as process:
-        await screen.asks(PROMPT)
-        yield process
-        screen.press("\x04")  # Ctrl-D
-        assert await process.wait() == 0
-
-
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """The same server in this process, which imports too much to start for each test."""
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(desk.server.http()) as url:
         yield url
 
 
+@pytest.fixture
+def own_url() -> Iterator[str]:
+    """For calls that the client gives up: the server waits for it, and ends with the test."""
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(desk.server.http()) as url:
+        yield url
+
+
+@pytest.fixture
+def chat(sit: Sitting, screen: Screen, url: str) -> Callable[[Callable[[], Awaitable[None]]], None]:
+    """`chat(person)` is a conversation, which *person* begins at its first prompt and leaves at the last one."""
+
+    def chat(person: Callable[[], Awaitable[None]], *argv: str) -> None:
+        async def whole() -> None:
+            await screen.asks(PROMPT)
+            await person()
+            screen.press(CTRL_D)
+
+        assert sit(whole, *CHAT, *argv, url) == 0
+
+    return chat
+
+
 class Talk(Protocol):
-    """`talk(api, "Add.", "y")` is the command `chat` in this process, and what it has shown.
+    """`talk("Add.", "y")` is a conversation, and what it has shown.
 
     A person types a line at each prompt and question, and then Ctrl-D, unless the last line is /quit. *server* is by default that of `url`.
     """
 
     def __call__(
-        self, api: AnthropicServer, *lines: str, argv: Sequence[str] = ..., server: Sequence[str] = ...
+        self, *lines: str, argv: Sequence[str] = ..., server: Sequence[str] = ...
     ) -> str: ...  # pragma: no cover
 
 
 @pytest.fixture
-def talk(screen: Screen, url: str, monkeypatch: pytest.MonkeyPatch) -> Talk:
-    def talk(api: AnthropicServer, *lines: str, argv: Sequence[str] = (), server: Sequence[str] = (url,)) -> str:
-        end = [] if lines[-1] == "/quit" else ["\x04"]
+def talk(sit: Sitting, screen: Screen, url: str) -> Talk:
+    def talk(*lines: str, argv: Sequence[str] = (), server: Sequence[str] = (url,)) -> str:
+        shown = ""
 
-        async def person() -> str:
-            shown = ""
-            try:
-                with fail_after(IN_TIME):
-                    for keys in [*(f"{line}\n" for line in lines), *end]:
-                        shown += await screen.asks(PROMPT, TOOL)
-                        screen.press(keys)
-            except BaseException:
-                screen.unplug()  # else the command would wait
-                raise
-            return shown
+        async def person() -> None:
+            nonlocal shown
+            for keys in [*(f"{line}\n" for line in lines), *([] if lines[-1] == "/quit" else [CTRL_D])]:
+                shown += await screen.asks(PROMPT, TOOL)
+                screen.press(keys)
 
-        set_environment(monkeypatch, TERM="dumb", **keys_of(api))
-        with standard_streams(screen), start_blocking_portal() as portal:
-            sitting = portal.start_task_soon(person)
-            code = main([*CHAT, *argv, *server])
-            if code != 0:
-                sitting.cancel()
-            assert code == 0
-            return sitting.result()
+        assert sit(person, *CHAT, *argv, *server) == 0
+        screen.rest()
+        return shown
 
     return talk
 
 
-def set_environment(monkeypatch: pytest.MonkeyPatch, **environment: str) -> None:
-    """An environment with these variables, and no other keys of providers."""
-    for name in KEYS:
-        monkeypatch.delenv(name, raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
+def test_an_answer_streams_and_a_call_is_approved_and_shown(
+    screen: Screen, talk: Talk, url: str, provider: Provider
+) -> None:
+    provider.say(says("Let me see.", ADD), says("It is 3."))
 
-
-def conversation(body: dict[str, Any]) -> list[tuple[str, list[Any]]]:
-    """Roles and texts, calls and results of a request."""
-    return [(message["role"], list(map(_block, message["content"]))) for message in body["messages"]]
-
-
-def _block(block: dict[str, Any]) -> object:
-    match block["type"]:
-        case "text":
-            return block["text"]
-        case "tool_use":
-            return block["name"], block["input"]
-        case "tool_result":
-            return [part["text"] for part in block["content"]]
-    return block
-
-
-async def test_an_answer_streams_and_a_call_is_approved_and_shown(screen: Screen, serve: Serve) -> None:
-    api = serve(
-        AnthropicServer, Said(text="Let me see.", calls=[Called("add", {"a": 1, "b": 2})]), Said(text="It is 3.")
-    )
-
-    async with chatting(screen, api, "--system", "Be brief.", "--max-tokens", "99"):
-        screen.press("What is 1 + 2?\n")
-        await screen.asks(TOOL)
-        screen.press("y\n")
-        await screen.asks(PROMPT)
+    talk("What is 1 + 2?", "y", argv=["--system", "Be brief.", "--max-tokens", "99"])
 
     assert screen.rows == [
-        "anthropic:claude-sonnet-5, with the tools of 'desk'. Ctrl-C stops an answer.",
-        "/clear forgets the conversation. /quit and Ctrl-D end it.",
+        f"{MODEL}, with the tools of 'desk'. Ctrl-C stops an answer. /clear",
+        "forgets the conversation. /quit and Ctrl-D end it.",
         "> What is 1 + 2?",
         "    Let me see.",
         '    calls         add {"a": 1, "b": 2}',
         "",
         "Your client wants to call a tool of",
-        f"  | {PYTHON}",
+        f"  | {url}",
         "tool, as the server lists it",
         "  | add(a: integer, b: integer)",
         "arguments",
@@ -203,79 +154,90 @@ async def test_an_answer_streams_and_a_call_is_approved_and_shown(screen: Screen
         "",
         ">",
     ]
-    assert (api.last["system"], api.last["max_tokens"], api.last["stream"]) == ("Be brief.", 99, True)
-    assert conversation(api.last) == [
+    asked = provider.requests[-1]
+    assert (asked.params.system_prompt, asked.params.max_tokens) == ("Be brief.", 99)
+    assert conversation(asked) == [
         ("user", ["What is 1 + 2?"]),
         ("assistant", ["Let me see.", ("add", {"a": 1, "b": 2})]),
         ("user", [["3"]]),
     ]
 
 
-def test_the_next_turn_has_the_conversation_and_what_was_allowed_for_the_session(talk: Talk, serve: Serve) -> None:
-    adds = Said(calls=[Called("add", {"a": 1, "b": 2})])
-    api = serve(AnthropicServer, adds, Said(text="3"), adds, Said(text="3 again"), Said(text="What conversation?"))
+def test_the_next_turn_has_the_conversation_and_what_was_allowed_for_the_session(
+    talk: Talk, provider: Provider
+) -> None:
+    provider.say(says("", ADD), says("3"), says("", ADD), says("3 again"), says("What conversation?"))
 
-    talk(api, "Add.", "s", "Again.", "/clear", "Where were we?")
+    talk("Add.", "s", "Again.", "/clear", "Where were we?")
 
     call = ("assistant", [("add", {"a": 1, "b": 2})])
     first = [("user", ["Add."]), call, ("user", [["3"]]), ("assistant", ["3"])]
-    assert [conversation(heard.body) for heard in api.heard[-2:]] == [
+    assert list(map(conversation, provider.requests[-2:])) == [
         [*first, ("user", ["Again."]), call, ("user", [["3"]])],
         [("user", ["Where were we?"])],
     ]
 
 
-def test_a_call_that_the_person_refuses_is_a_result_for_the_model(screen: Screen, talk: Talk, serve: Serve) -> None:
-    api = serve(AnthropicServer, Said(calls=[Called("add", {"a": 1, "b": 2})]), Said(text="As you like."))
+def test_a_call_that_the_person_refuses_is_a_result_for_the_model(
+    screen: Screen, talk: Talk, provider: Provider
+) -> None:
+    provider.say(says("", ADD), says("As you like."))
 
-    talk(api, "Add.", "")
+    talk("Add.", "")
 
     assert screen.rows[-6:-4] == [TOOL.strip(), "    error         add: This call was denied: the user refused it"]
-    assert conversation(api.last)[-1] == ("user", [["This call was denied: the user refused it"]])
+    assert conversation(provider.requests[-1])[-1] == ("user", [["This call was denied: the user refused it"]])
 
 
-async def test_ctrl_c_in_the_middle_of_an_answer_stops_the_turn_and_keeps_what_was_said(
-    screen: Screen, serve: Serve
+Chatting = Callable[..., None]
+
+
+def test_ctrl_c_in_the_middle_of_an_answer_stops_the_turn_and_keeps_what_was_said(
+    screen: Screen, chat: Chatting, provider: Provider
 ) -> None:
-    api = serve(AnthropicServer, Stalled(said=Said(text="Once upon a time there was a very long story."), events=6))
+    asked = Event()
+    provider.say(stalls("Once upon a time "), stalls(reached=asked), says("Ada, there was a story."))
 
-    async with chatting(screen, api):
+    async def person() -> None:
         screen.press("Tell me a story.\n")
-        await screen.shows("    Once")
-        screen.press(CTRL_C)
+        await screen.shows("    Once upon a time")
+        ctrl_c()
+        await screen.shows("Stopped.")
         await screen.asks(PROMPT)
-        assert await to_thread.run_sync(api.unfinished.wait, 10.0)
-
-        api.say(Said(text="Sure."))
-        screen.press("Shorter, please.\n")
+        screen.press("My name is Ada.\n")
+        assert await to_thread.run_sync(asked.wait, IN_TIME)
+        ctrl_c()
+        await screen.asks(PROMPT)
+        screen.press("What is it?\n")
         await screen.asks(PROMPT)
 
-    story, answer, reply = conversation(api.last)
-    assert story == ("user", ["Tell me a story."])
-    assert answer[0] == "assistant"
-    (said,) = answer[1]
-    assert said.startswith("Once")
-    assert said.endswith("\n(The user stopped this answer.)")
-    assert reply == ("user", ["Shorter, please."])
-    assert "Stopped." in screen.rows
+    chat(person)
+
+    assert conversation(provider.requests[-1]) == [
+        ("user", ["Tell me a story."]),
+        ("assistant", ["Once upon a time \n(The user stopped this answer.)"]),
+        ("user", ["My name is Ada."]),
+        ("assistant", ["(The user stopped this answer.)"]),
+        ("user", ["What is it?"]),
+    ]
 
 
-async def test_ctrl_c_in_the_middle_of_a_call_stops_the_turn_and_the_conversation_stays_balanced(
-    screen: Screen, serve: Serve
+def test_ctrl_c_in_the_middle_of_a_call_stops_the_turn_and_the_conversation_stays_balanced(
+    screen: Screen, chat: Chatting, provider: Provider
 ) -> None:
-    api = serve(AnthropicServer, Said(text="Wait.", calls=[Called("hang", {})]))
+    provider.say(says("Wait.", ToolCall("hang")), says("", ToolCall("until_hang_ends")), says("It has ended."))
 
-    async with chatting(screen, api, "--yes", "--verbose"):
+    async def person() -> None:
         screen.press("Hang.\n")
         await screen.shows("info: hanging")
-        screen.press(CTRL_C)
+        ctrl_c()
         await screen.asks(PROMPT)
-
-        api.say(Said(calls=[Called("until_hang_ends", {})]), Said(text="It has ended."))
         screen.press("Has it ended?\n")
         await screen.asks(PROMPT)
 
-    assert conversation(api.last) == [
+    chat(person, "--yes", "--verbose")
+
+    assert conversation(provider.requests[-1]) == [
         ("user", ["Hang."]),
         ("assistant", ["Wait.", ("hang", {})]),
         ("user", [["The user stopped this call, which may have run."]]),
@@ -286,48 +248,34 @@ async def test_ctrl_c_in_the_middle_of_a_call_stops_the_turn_and_the_conversatio
     ]
 
 
-async def test_ctrl_c_at_a_question_stops_the_turn_and_nothing_is_called(screen: Screen, serve: Serve) -> None:
-    api = serve(AnthropicServer, Said(calls=[Called("add", {"a": 1, "b": 2})]))
-
-    async with chatting(screen, api):
-        screen.press("Add.\n")
-        await screen.asks(TOOL)
-        screen.press(CTRL_C)
-        await screen.asks(PROMPT)
-
-    assert screen.rows[-6:] == [
-        f"{TOOL}^C",
-        "(the question was withdrawn)",
-        "    error         add: This call was denied: the user stopped this answer",
-        "Stopped.",
-        "",
-        ">",
-    ]
-    assert len(api.heard) == 1
-
-
-async def test_after_ctrl_c_the_model_learns_which_calls_may_have_run_and_which_were_not_made(
-    screen: Screen, serve: Serve
+def test_after_ctrl_c_at_a_question_the_model_learns_which_calls_may_have_run_and_which_were_not_made(
+    screen: Screen, chat: Chatting, provider: Provider
 ) -> None:
-    api = serve(AnthropicServer, Said(text="Wait.", calls=[Called("hang"), Called("die"), Called("order")]))
+    provider.say(says("Wait.", ToolCall("hang"), ToolCall("die"), ToolCall("order")), says("I see."))
 
-    async with chatting(screen, api):
+    async def person() -> None:
         screen.press("Do all of it.\n")
         await screen.asks(TOOL)
         screen.press("y\n")
         await screen.asks(TOOL)
-        screen.press(CTRL_C)
+        ctrl_c()
+        await screen.shows("(the question was withdrawn)")
         await screen.asks(PROMPT)
-
-        api.say(Said(text="I see."))
         screen.press("What did you do?\n")
         await screen.asks(PROMPT)
 
-    denied = ["This call was denied: the user stopped this answer"]
-    assert conversation(api.last) == [
+    chat(person)
+
+    denied = "This call was denied: the user stopped this answer"
+    assert [row for row in screen.rows if row.startswith("    error")] == [
+        "    error         hang: The user stopped this call, which may have run.",
+        f"    error         die: {denied}",
+        f"    error         order: {denied}",
+    ]
+    assert conversation(provider.requests[-1]) == [
         ("user", ["Do all of it."]),
         ("assistant", ["Wait.", ("hang", {}), ("die", {}), ("order", {})]),
-        ("user", [["The user stopped this call, which may have run."], denied, denied]),
+        ("user", [["The user stopped this call, which may have run."], [denied], [denied]]),
         ("assistant", ["(The user stopped this answer.)"]),
         ("user", ["What did you do?"]),
     ]
@@ -335,7 +283,7 @@ async def test_after_ctrl_c_the_model_learns_which_calls_may_have_run_and_which_
 
 async def test_calls_that_have_ended_before_the_turn_is_stopped_keep_their_results() -> None:
     async def model(request: SamplingRequest) -> CreateMessageResult:
-        return request.calls(ToolCall("add", {"a": 1, "b": 2}), ToolCall("hang"))
+        return request.calls(ADD, ToolCall("hang"))
 
     options = parse(["chat", "http://localhost/mcp", *WITH_MODEL, "--yes"])
     chat = Chat(lambda **options: model, Transcript(StringIO(), Printer(StringIO())), options)
@@ -352,49 +300,35 @@ async def test_calls_that_have_ended_before_the_turn_is_stopped_keep_their_resul
     assert chat.messages[-1].text == "(The user stopped this answer.)"
 
 
-async def test_a_prompt_that_is_stopped_before_any_answer_stays_in_the_conversation(
-    screen: Screen, serve: Serve
-) -> None:
-    api = serve(AnthropicServer, Stalled(said=Said(text="Yes."), events=1))
-
-    async with chatting(screen, api):
-        screen.press("My name is Ada.\n")
-        assert await to_thread.run_sync(api.stalled.wait, 10.0)
+async def test_at_a_real_terminal_ctrl_c_withdraws_a_question_and_drops_a_line(screen: Screen) -> None:
+    """The terminal sends the signal to the command, and readline reads the lines."""
+    command = ["chat", "--model", "arithmetic", *DESK]
+    async with running(screen, *command, environment={**os.environ, "TERM": "dumb"}) as process:
+        await screen.asks(PROMPT)
+        screen.press("What is 1 + 2?\n")
+        await screen.asks(TOOL)
         screen.press(CTRL_C)
+        await screen.shows("(the question was withdrawn)")
         await screen.asks(PROMPT)
-
-        api.say(Said(text="Ada."))
-        screen.press("What is it?\n")
-        await screen.asks(PROMPT)
-
-    assert conversation(api.last) == [
-        ("user", ["My name is Ada."]),
-        ("assistant", ["(The user stopped this answer.)"]),
-        ("user", ["What is it?"]),
-    ]
-
-
-async def test_ctrl_c_at_the_prompt_drops_the_line(screen: Screen, serve: Serve) -> None:
-    api = serve(AnthropicServer, Said(text="Yes."))
-
-    async with chatting(screen, api):
         screen.press("Never min")
         await screen.shows("Never min")
         screen.press(f"{CTRL_C}\n")  # Python may miss a signal between two reads: then the next key tells it
         await screen.shows("Ctrl-C again or Ctrl-D ends the conversation.")
-        screen.press("Hello?\n")
-        await screen.shows("    Yes.")
+        screen.press("What is 4 + 5?\n")
+        await screen.asks(TOOL)
+        screen.press("y\n")
+        await screen.shows("    4 + 5 = 9")
         await screen.asks(PROMPT)
+        screen.press(CTRL_D)
+        assert await process.wait() == 0
 
-    assert [conversation(heard.body) for heard in api.heard] == [[("user", ["Hello?"])]]
 
-
-async def test_ctrl_c_while_the_command_still_connects_ends_it(screen: Screen, serve: Serve) -> None:
+async def test_ctrl_c_while_the_command_still_connects_ends_it(screen: Screen) -> None:
     """Its server tells on the terminal that it has started, and never answers."""
     silent = f"import sys; open({screen.path!r}, 'w').write('started'); sys.stdin.read()"
-    command = [*CHAT, "--", sys.executable, "-c", silent]
+    command = ["chat", "--model", "arithmetic", "--", sys.executable, "-c", silent]
 
-    async with running(screen, *command, environment=environment_of(serve(AnthropicServer))) as process:
+    async with running(screen, *command, environment={**os.environ, "TERM": "dumb"}) as process:
         await screen.shows("started")
         screen.press(CTRL_C)
         assert await process.wait() == 130
@@ -438,95 +372,90 @@ def test_ctrl_c_twice_or_ctrl_d_at_the_prompt_is_the_end(
     assert capsys.readouterr().err.count("Ctrl-C again or Ctrl-D ends the conversation.") == hints
 
 
-async def test_stdout_that_is_no_terminal_has_the_answers_alone(screen: Screen, serve: Serve) -> None:
+def test_stdout_that_is_no_terminal_has_the_answers_alone(
+    screen: Screen, sit: Sitting, url: str, provider: Provider
+) -> None:
     """The prompt is on the terminal nonetheless."""
-    api = serve(AnthropicServer, Said(text="Yes."))
+    answers = StringIO()
+    provider.say(says("Yes."))
 
-    async with running(screen, *command_of(), environment=environment_of(api), stdout=subprocess.PIPE) as process:
+    async def person() -> None:
         await screen.asks(PROMPT)
         screen.press("Hello?\n")
         await screen.asks(PROMPT)
-        screen.press("\x04")
-        assert process.stdout is not None
-        answers = [piece async for piece in process.stdout]
+        screen.press(CTRL_D)
 
-    assert b"".join(answers) == b"Yes.\n"
+    assert sit(person, *CHAT, url, stdout=answers) == 0
 
-
-def test_quit_ends_the_conversation(talk: Talk, serve: Serve) -> None:
-    talk(serve(AnthropicServer), "/quit")
+    assert answers.getvalue() == "Yes.\n"
 
 
-def test_an_unknown_command_shows_those_that_there_are_and_asks_no_model(talk: Talk, serve: Serve) -> None:
-    api = serve(AnthropicServer)
-
-    shown = talk(api, "/help", "/Quit")
+def test_an_unknown_command_shows_those_that_there_are_and_asks_no_model(talk: Talk, provider: Provider) -> None:
+    shown = talk("/help", "/Quit", "/quit")
 
     assert " ".join(shown.split()).count("/clear forgets the conversation. /quit and Ctrl-D end it.") == 3
-    assert api.heard == []
+    assert provider.requests == []
 
 
 def test_a_failure_of_the_provider_is_a_line_and_the_turn_is_forgotten(
-    screen: Screen, talk: Talk, serve: Serve
+    screen: Screen, talk: Talk, provider: Provider
 ) -> None:
-    api = serve(AnthropicServer, Failed(status=400), Said(text="Better."))
+    provider.say(refused(400, "Your credit balance is too low."), says("Better."))
 
-    talk(api, "One.", "Two.")
+    talk("One.", "Two.")
 
-    (failure,) = [row for row in screen.rows if row.startswith("mcp-host: ")]
-    assert "anthropic" in failure
-    assert conversation(api.last) == [("user", ["Two."])]
+    failures = [row for row in screen.rows if "400" in row or "credit" in row]
+    assert failures == ["mcp-host: scripted: Error (HTTP 400)"]
+    assert conversation(provider.requests[-1]) == [("user", ["Two."])]
 
 
-def test_verbose_shows_what_the_provider_says_of_a_failure(screen: Screen, talk: Talk, serve: Serve) -> None:
-    api = serve(AnthropicServer, Failed(status=400, body='{"error": {"message": "Your credit balance is too low."}}'))
+def test_verbose_shows_what_the_provider_says_of_a_failure(screen: Screen, talk: Talk, provider: Provider) -> None:
+    provider.say(refused(400, "Your credit balance is too low."))
 
-    talk(api, "Hello?", argv=["--verbose"])
+    talk("Hello?", argv=["--verbose"])
 
-    assert "'Your credit balance is too low.'" in " ".join(screen.rows)
+    assert "scripted: RuntimeError: Your credit balance is too low." in screen.rows
 
 
 def test_a_provider_that_says_when_to_ask_again_is_asked_once_more_if_that_is_soon(
-    screen: Screen, talk: Talk, serve: Serve
+    screen: Screen, talk: Talk, provider: Provider
 ) -> None:
-    api = serve(AnthropicServer, Failed(status=429, retry_after="0.001"), Said(text="Here I am."))
+    provider.say(refused(429, retry_after=0.001), says("Here I am."))
 
-    talk(api, "Hello?")
+    talk("Hello?")
 
-    waiting = "anthropic: RateLimitError (HTTP 429), rate_limit_error, try again after 0.001 seconds. Waiting."
-    assert waiting in " ".join(screen.rows)
+    assert "scripted: Error (HTTP 429), try again after 0.001 seconds. Waiting." in screen.rows
     assert "    Here I am." in screen.rows
-    assert len(api.heard) == 2
+    assert len(provider.requests) == 2
 
 
 @pytest.mark.parametrize(
     ("failures", "heard"),
     [
-        ([Failed(status=429, retry_after="3600")], 1),
-        ([Failed(status=529)], 1),
-        ([Failed(status=429, retry_after="0.001")] * 2, 2),
+        ([refused(429, retry_after=3600)], 1),
+        ([refused(429)], 1),
+        ([refused(400, retry_after=0.001)], 1),
+        ([refused(429, retry_after=0.001)] * 2, 2),
     ],
-    ids=["in an hour", "at some time", "again and again"],
+    ids=["in an hour", "at some time", "in vain", "again and again"],
 )
 def test_a_provider_that_does_not_answer_soon_is_an_error_at_once(
-    failures: list[Failed], heard: int, url: str, piped: Piped, serve: Serve
+    failures: list[Turn], heard: int, url: str, run: Run, provider: Provider
 ) -> None:
-    """The SDK would wait without a word."""
-    api = serve(AnthropicServer, *failures, Said(text="Here I am."))
+    provider.say(*failures, says("Here I am."))
 
-    code, out, err = piped(*CHAT, url, prompt="Hello?", **keys_of(api))
+    done = run(*CHAT, url, prompt="Hello?")
 
-    assert (code, out, len(api.heard)) == (9, "", heard)
-    assert f"(HTTP {failures[0].status})" in err.splitlines()[-1]
+    assert (done.code, done.out, len(provider.requests)) == (9, "", heard)
+    assert done.err.splitlines()[-1].startswith("mcp-host: scripted: Error (HTTP 4")
 
 
-def test_what_was_done_before_a_failure_stays_in_the_conversation(talk: Talk, serve: Serve) -> None:
-    adds = Said(calls=[Called("add", {"a": 1, "b": 2})])
-    api = serve(AnthropicServer, adds, Failed(status=400), Said(text="3, as I wanted to say."))
+def test_what_was_done_before_a_failure_stays_in_the_conversation(talk: Talk, provider: Provider) -> None:
+    provider.say(says("", ADD), refused(400), says("3, as I wanted to say."))
 
-    talk(api, "Add.", "Well?", argv=["--yes"])
+    talk("Add.", "Well?", argv=["--yes"])
 
-    assert conversation(api.last) == [
+    assert conversation(provider.requests[-1]) == [
         ("user", ["Add."]),
         ("assistant", [("add", {"a": 1, "b": 2})]),
         ("user", [["3"]]),
@@ -536,23 +465,23 @@ def test_what_was_done_before_a_failure_stays_in_the_conversation(talk: Talk, se
 
 
 def test_a_server_that_dies_in_a_call_is_restarted_and_the_conversation_goes_on(
-    screen: Screen, talk: Talk, serve: Serve
+    screen: Screen, talk: Talk, provider: Provider
 ) -> None:
-    adds = Said(calls=[Called("add", {"a": 1, "b": 2})])
-    api = serve(AnthropicServer, Said(calls=[Called("die")]), Said(text="It is dead."), adds, Said(text="3"))
+    provider.say(says("", ToolCall("die")), says("It is dead."), says("", ADD), says("3"))
 
-    talk(api, "Die.", "Add.", argv=["--yes"], server=DESK)
+    talk("Die.", "Add.", argv=["--yes"], server=DESK)
 
     assert "    error         die: the tool die failed: its server is not available" in screen.rows
     assert "    result        add: 3" in screen.rows
-    assert conversation(api.last)[-1] == ("user", [["3"]])
+    assert conversation(provider.requests[-1])[-1] == ("user", [["3"]])
 
 
-async def test_a_form_and_a_request_for_the_model_are_asked_about_within_the_call(screen: Screen, serve: Serve) -> None:
-    calls = [Said(calls=[Called("order")]), Said(calls=[Called("opinion")])]
-    api = serve(AnthropicServer, *calls, Said(text="I think not."), Said(text="Done."))
+def test_a_form_and_a_request_for_the_model_are_asked_about_within_the_call(
+    screen: Screen, chat: Chatting, provider: Provider
+) -> None:
+    provider.say(says("", ToolCall("order")), says("", ToolCall("opinion")), says("I think not."), says("Done."))
 
-    async with chatting(screen, api):
+    async def person() -> None:
         screen.press("Order, and think.\n")
         for question, key in ((TOOL, "y"), (FIELD, "7"), (SEND, "y"), (TOOL, "y")):
             await screen.asks(question)
@@ -561,6 +490,8 @@ async def test_a_form_and_a_request_for_the_model_are_asked_about_within_the_cal
         assert "  | What do you think?" in shown
         screen.press("y\n")
         await screen.asks(PROMPT)
+
+    chat(person)
 
     assert [row for row in screen.rows if row.startswith("    ")] == [
         "    calls         order {}",
@@ -574,9 +505,11 @@ async def test_a_form_and_a_request_for_the_model_are_asked_about_within_the_cal
 
 @pytest.mark.parametrize("hostile", [f"a{CLEAR}b", "a\x9b2Jb", "a\rb"], ids=["CSI", "C1", "a return"])
 def test_what_the_model_says_cannot_control_the_terminal(
-    hostile: str, screen: Screen, talk: Talk, serve: Serve
+    hostile: str, screen: Screen, talk: Talk, provider: Provider
 ) -> None:
-    shown = talk(serve(AnthropicServer, Said(text=hostile)), "Clear.")
+    provider.say(says(hostile))
+
+    shown = talk("Clear.")
 
     assert hostile not in shown
     assert f"    {hostile.encode('unicode_escape').decode()}" in screen.rows
@@ -584,206 +517,158 @@ def test_what_the_model_says_cannot_control_the_terminal(
 
 # Without a terminal
 
-
-class Piped(Protocol):
-    """`piped("tools", url)` runs the command in this process, and returns its exit code and what it has printed.
-
-    Stdin is no terminal, and has the *prompt*. The *environment* has no other keys of providers.
-    """
-
-    def __call__(
-        self, *argv: str, prompt: str = ..., **environment: str
-    ) -> tuple[int, str, str]: ...  # pragma: no cover
-
-
-@pytest.fixture
-def piped(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Piped:
-    def piped(*argv: str, prompt: str = "", **environment: str) -> tuple[int, str, str]:
-        set_environment(monkeypatch, **environment)
-        monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(prompt.encode())))
-        return main(argv), *capsys.readouterr()
-
-    return piped
-
-
 CALLS = '    calls         add {"a": 1, "b": 2}\n'
 
 
-def test_stdin_that_is_no_terminal_is_one_prompt_and_stdout_is_the_answer(serve: Serve) -> None:
-    adds = Said(text="I add.", calls=[Called("add", {"a": 1, "b": 2})])
-    api = serve(AnthropicServer, adds, Said(text=f"It is\n3{CLEAR}."))
+def test_stdin_that_is_no_terminal_is_one_prompt_and_stdout_is_the_answer(
+    url: str, run: Run, provider: Provider
+) -> None:
+    provider.say(says("I add.", ADD), says(f"It is\n3{CLEAR}."))
 
-    done = subprocess.run(
-        [sys.executable, "-m", "mcp_host", *command_of("--yes")],
-        input="Add one\nand two.\n",
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env=environment_of(api),
-        timeout=IN_TIME,
-        check=False,
-        start_new_session=True,
-    )
-
-    assert (done.returncode, done.stdout, done.stderr) == (
+    assert run(*CHAT, "--yes", url, prompt="Add one\nand two.\n") == (
         0,
         "I add.\nIt is\n3\\x1b[2J.\n",
         f"{CALLS}    result        add: 3\n(22 tokens in, 14 out)\n",
     )
-    assert conversation(api.heard[0].body) == [("user", ["Add one\nand two."])]
+    assert conversation(provider.requests[0]) == [("user", ["Add one\nand two."])]
 
 
 @pytest.mark.parametrize(
-    ("said", "note"),
+    ("text", "stop_reason", "note"),
     [
-        (Said(text="Half", stop="max_tokens"), "The answer is cut off: it has as many tokens as --max-tokens allows."),
-        (Said(text="No.", stop="refusal"), "The model refused to answer."),
-        (Said(), "The model gave no answer."),
+        ("Half", "maxTokens", "The answer is cut off: it has as many tokens as --max-tokens allows."),
+        ("No.", "refusal", "The model refused to answer."),
+        ("", "endTurn", "The model gave no answer."),
     ],
     ids=["cut off", "a refusal", "nothing"],
 )
 def test_an_answer_that_is_none_has_a_note_and_is_no_success(
-    said: Said, note: str, url: str, piped: Piped, serve: Serve
+    text: str, stop_reason: str, note: str, url: str, run: Run, provider: Provider
 ) -> None:
-    code, out, err = piped(*CHAT, url, prompt="Tell me.", **keys_of(serve(AnthropicServer, said)))
+    provider.say(says(text, stop_reason=stop_reason))
 
-    assert (code, out) == (9, f"{said.text}\n" if said.text else "")
-    assert err == f"{note}\n(11 tokens in, 7 out)\n"
+    assert run(*CHAT, url, prompt="Tell me.") == (9, f"{text}\n" if text else "", f"{note}\n(11 tokens in, 7 out)\n")
 
 
 def test_without_a_terminal_a_denied_call_ends_the_turn_and_the_flag_that_allows_it_is_named(
-    url: str, piped: Piped, serve: Serve
+    url: str, run: Run, provider: Provider
 ) -> None:
     """The model is not asked again: a script would take its excuse for the answer."""
-    adds = Said(text="I add.", calls=[Called("add", {"a": 1, "b": 2})])
-    api = serve(AnthropicServer, adds, Said(text="I cannot."))
+    provider.say(says("I add.", ADD), says("I cannot."))
 
-    done = piped(*CHAT, url, prompt="Add.", **keys_of(api))
+    done = run(*CHAT, url, prompt="Add.")
 
     denied = "the call of 'add' is denied, because there is no terminal to ask in; --yes allows it"
     assert done == (7, "I add.\n", f"{CALLS}mcp-host: {denied}\n")
-    assert len(api.heard) == 1
+    assert len(provider.requests) == 1
 
 
-def test_a_failure_of_the_provider_is_the_exit_code(url: str, piped: Piped, serve: Serve) -> None:
-    api = serve(AnthropicServer, Failed(status=400))
-
-    code, out, err = piped(*CHAT, url, prompt="Hello.", **keys_of(api))
-
-    assert (code, out) == (9, "")
-    assert err.startswith("mcp-host: anthropic")
-    assert err.count("\n") == 1
-
-
-def test_an_empty_stdin_is_an_error_of_usage(url: str, piped: Piped) -> None:
-    assert piped(*CHAT, url, prompt=" \n") == (
+def test_an_empty_stdin_is_an_error_of_usage(url: str, run: Run) -> None:
+    assert run(*CHAT, url, prompt=" \n") == (
         2,
         "",
         "mcp-host: stdin is empty: pipe the prompt to it, or run the command at a terminal\n",
     )
 
 
-# Other commands, and other providers
+# Other commands that have a model
 
 
 @pytest.mark.parametrize(
-    ("key", "code", "says"),
+    ("key", "code", "says_"),
     [("y", 0, "I think not."), ("n", 7, "mcp-host: tools/call: the server asks for")],
     ids=["yes", "no"],
 )
-async def test_a_model_of_a_provider_answers_a_server_after_a_yes(
-    key: str, code: int, says: str, screen: Screen, serve: Serve
+def test_a_model_of_a_provider_answers_a_server_after_a_yes(
+    key: str, code: int, says_: str, screen: Screen, sit: Sitting, own_url: str, provider: Provider
 ) -> None:
-    api = serve(AnthropicServer, Said(text="I think not."))
+    provider.say(says("I think not."))
 
-    async with running(screen, *CALL, "opinion", *DESK, environment=environment_of(api)) as process:
+    async def person() -> None:
         await screen.asks(ANSWER)
         screen.press(f"{key}\n")
-        await screen.shows(says)
-        assert await process.wait() == code
+        await screen.shows(says_)
 
-    assert len(api.heard) == (key == "y")
+    assert sit(person, *CALL, own_url, "opinion") == code
+
+    assert len(provider.requests) == (key == "y")
 
 
-def test_without_a_terminal_a_server_gets_the_model_by_a_flag_only(piped: Piped, serve: Serve) -> None:
-    api = serve(AnthropicServer, Said(text="I think not."))
+def test_without_a_terminal_a_server_gets_the_model_by_a_flag_only(own_url: str, run: Run, provider: Provider) -> None:
+    provider.say(says("I think not."))
 
-    code, out, err = piped(*CALL, "opinion", *DESK, **keys_of(api))
-    assert (code, out, len(api.heard)) == (7, "", 0)
+    done = run(*CALL, own_url, "opinion")
+    assert (done.code, done.out, len(provider.requests)) == (7, "", 0)
     denied = "mcp-host: the request of 'desk' for the model is denied, because there is no terminal to ask in; --yes allows it"
-    assert err.splitlines()[0] == denied
+    assert done.err.splitlines()[0] == denied
 
-    assert piped(*CALL, "--yes", "opinion", *DESK, **keys_of(api)) == (0, "I think not.\n", "")
-
-
-def test_a_model_that_fails_while_it_answers_a_server_is_the_exit_code(piped: Piped, serve: Serve) -> None:
-    api = serve(AnthropicServer, Failed(status=400))
-
-    code, out, err = piped(*CALL, "--yes", "opinion", *DESK, **keys_of(api))
-
-    assert (code, out) == (9, "")
-    failed = "the model that answers the server failed: anthropic: BadRequestError (HTTP 400), invalid_request_error"
-    assert err == f"mcp-host: {failed}\n"
+    assert run(*CALL, "--yes", own_url, "opinion") == (0, "I think not.\n", "")
 
 
-def test_the_demo_shows_a_server_that_asks_a_model_of_a_provider(piped: Piped, serve: Serve) -> None:
-    api = serve(AnthropicServer, Said(text="It is 21."), Said(text="It is 21."))
+def test_a_server_gets_no_model_unless_one_is_given(own_url: str, run: Run) -> None:
+    note = "mcp-host: a server that asks for a model gets one by --model, such as --model anthropic:claude-sonnet-5\n"
+    opinion = ["call", own_url, "opinion"]
 
-    code, out, _ = piped("demo", "--yes", *WITH_MODEL, **keys_of(api))
-
-    assert (code, len(api.heard)) == (0, 2)
-    assert out.count(f"    model         {MODEL}") == 2
-    assert out.count("    content       It is 21.") == 2
-
-
-def test_the_demo_without_a_terminal_denies_the_requests_for_a_model_of_a_provider(piped: Piped, serve: Serve) -> None:
-    api = serve(AnthropicServer, Said(text="It is 21."))
-
-    code, _, err = piped("demo", *WITH_MODEL, **keys_of(api))
-
-    denied = "mcp-host: the request of 'calculator' for the model is denied, because there is no terminal to ask in; --yes allows it"
-    assert (code, len(api.heard)) == (7, 0)
-    assert err.splitlines()[0] == denied
+    undeclared = "mcp-host: the client did not declare sampling (-32021)\n"
+    assert run(*opinion) == (5, "", undeclared + note)
+    failed = "mcp-host: the tool reported an error\n  | the client did not declare sampling\n"
+    assert run(*opinion, "--era", "legacy") == (1, "", failed + note)
+    assert run(*opinion, "--model", "arithmetic").code == 0
 
 
-async def test_the_demo_asks_in_the_terminal_before_each_request_for_a_model_of_a_provider(
-    screen: Screen, serve: Serve
+def test_a_model_that_fails_while_it_answers_a_server_is_the_exit_code(
+    own_url: str, run: Run, provider: Provider
 ) -> None:
-    api = serve(AnthropicServer, Said(text="It is 21."))
+    provider.say(refused(400, "No credit."), refused(400, "No credit."))
 
-    async with running(screen, "demo", *WITH_MODEL, environment=environment_of(api)) as process:
-        await screen.asks(ANSWER)
-        assert len(api.heard) == 0
-        screen.press("y\n")
-        await screen.asks(ANSWER)
-        assert len(api.heard) == 1
-        screen.press("n\n")
-        assert await process.wait() == 7
+    failed = "mcp-host: the model that answers the server failed: scripted: Error (HTTP 400)\n"
+    said = "  | scripted: RuntimeError: No credit.\n"
+    assert run(*CALL, "--yes", own_url, "opinion") == (9, "", failed)
+    assert run(*CALL, "--yes", own_url, "opinion", "--verbose") == (9, "", said + failed)
 
-    assert len(api.heard) == 1
+
+def test_the_demo_without_a_terminal_denies_the_requests_for_a_model_of_a_provider(
+    run: Run, provider: Provider
+) -> None:
+    done = run("demo", *WITH_MODEL)
+
+    assert (done.code, provider.requests) == (7, [])
+    assert done.err.splitlines()[0].startswith("mcp-host: the request of 'calculator' for the model is denied")
+
+
+def test_the_demo_asks_in_the_terminal_before_each_request_for_a_model_of_a_provider(
+    screen: Screen, sit: Sitting, provider: Provider
+) -> None:
+    provider.say(says("It is 21."))
+    asked: list[int] = []
+
+    async def person() -> None:
+        for key in ("y\n", "n\n"):
+            await screen.asks(ANSWER)
+            asked.append(len(provider.requests))
+            screen.press(key)
+
+    assert sit(person, "demo", *WITH_MODEL) == 7
+
+    assert asked == [0, 1]
+    assert len(provider.requests) == 1
 
 
 @pytest.mark.parametrize("verb", ["demo", "call", "chat"])
-@pytest.mark.parametrize(
-    ("model", "says"),
-    [
-        (
-            "anthropic:claude",
-            "mcp-host: the SDK anthropic finds no key: set the environment variable ANTHROPIC_API_KEY",
-        ),
-        ("athropic:claude", "mcp-host: there is no provider 'athropic'; did you mean 'anthropic'?"),
-        ("anthropic:", "mcp-host: 'anthropic:' names no model: write anthropic:NAME"),
-    ],
-    ids=["no key", "no provider", "no name"],
-)
 def test_a_model_that_cannot_be_made_is_an_error_of_usage_before_a_server_is_started(
-    model: str, says: str, verb: str, tmp_path: Path, piped: Piped, sdk: None
+    verb: str, tmp_path: Path, run: Run
 ) -> None:
     started = tmp_path / "started"
     server = [] if verb == "demo" else ["--", sys.executable, "-c", f"open({str(started)!r}, 'w')"]
+    problems = {
+        "athropic:claude": "there is no provider 'athropic'; did you mean 'anthropic'?",
+        "anthropic:": "'anthropic:' names no model: write anthropic:NAME",
+    }
 
-    code, out, err = piped(verb, "--model", model, *["opinion"][: verb == "call"], *server, prompt="Hello.")
+    done = {
+        model: run(verb, "--model", model, *["opinion"][: verb == "call"], *server, prompt="Hello.")
+        for model in problems
+    }
 
-    assert (code, out, started.exists()) == (2, "", False)
-    assert err.startswith(says)
-    assert err.count("\n") == 1
+    assert done == {model: (2, "", f"mcp-host: {problem}\n") for model, problem in problems.items()}
+    assert not started.exists()

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
-from io import StringIO
+from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +18,20 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from mcp_host import errors
-from mcp_host.cli import main
 from mcp_host.cli.commands import COMMANDS, progress_line
 from mcp_host.cli.output import ExitCode
 from mcp_host.types import ProgressNotificationParams
-from tests.cli import everything, scripted_child
+from tests.cli import desk, everything, scripted_child
+from tests.cli.bounded import IN_TIME, main
+from tests.cli.conftest import Run
+from tests.cli.models import WITH_MODEL, Provider, fails
 from tests.cli.terminals import Terminal
 
 SERVER = ["--", sys.executable, str(everything.__file__)]
 MCP_HOST = [sys.executable, "-m", "mcp_host"]
 PYTHON = Path(sys.executable).name  # what a server is called that it runs
-TIMEOUT = 30.0  # seconds for a child process that has to import everything, on a busy machine
+
+URL = "URL"  # in a table, where `everything` is
 
 NO_METHOD = {"error": {"code": -32601, "message": "Method not found"}}
 UNKNOWN = {"error": {"code": -32602, "message": "no\x1b[2J such tool"}}
@@ -38,7 +41,7 @@ Captured = pytest.CaptureFixture[str]
 
 def python(program: str) -> list[str]:
     """A server that is one line of Python."""
-    return ["--", sys.executable, "-c", program]
+    return ["--", sys.executable, "-I", "-S", "-c", program]
 
 
 def scripted(capabilities: object, **answers: object) -> list[str]:
@@ -49,7 +52,11 @@ def scripted(capabilities: object, **answers: object) -> list[str]:
     script.setdefault("server/discover", NO_METHOD)
     script.setdefault("tools/list", {"result": {"tools": [{"name": "t", "inputSchema": {}}]}})
     script.setdefault("initialize", {"result": initialized})
-    return ["--", sys.executable, str(scripted_child.__file__), json.dumps(script)]
+    return ["--", sys.executable, "-I", "-S", str(scripted_child.__file__), json.dumps(script)]
+
+
+def at(url: str, argv: list[str]) -> list[str]:
+    return [url if word == URL else word for word in argv]
 
 
 @pytest.fixture(scope="module")
@@ -257,14 +264,14 @@ DATA = {"error": {"code": -32000, "message": "no\x1b[2J", "data": {"why": "\x9b"
         (["tools", "--json", *scripted({"tools": {}}, tools_list=UNKNOWN)], {"type": "ServerError", "message": "no\\x1b[2J such tool (-32602)", "exitCode": 5, "code": -32602}),
         (["tools", "--json", "--", "/no/such"], {"type": "ConnectFailed", "message": "cannot start '/no/such': [Errno 2] No such file or directory: '/no/such'", "exitCode": 3}),
         (["call", "--json"], {"type": "UsageError", "message": "there is no server: give its URL, or the command that starts it after -- (see mcp-host call --help)", "exitCode": 2}),
-        (["call", "add", "a=x", "--json", *SERVER], {"type": "UsageError", "message": "a: 'x' is not of type 'integer'\na: integer, required\nb: integer, default 1", "exitCode": 2}),
+        (["call", URL, "add", "a=x", "--json"], {"type": "UsageError", "message": "a: 'x' is not of type 'integer'\na: integer, required\nb: integer, default 1", "exitCode": 2}),
     ],
     ids=["a server's", "without data", "no connection", "usage", "arguments"],
 )  # fmt: skip  # one case on each line
 def test_an_error_is_a_document_and_its_sentence_is_on_stderr(
-    argv: list[str], error: dict[str, Any], capsys: Captured
+    argv: list[str], error: dict[str, Any], url: str, capsys: Captured
 ) -> None:
-    assert main(argv) == error["exitCode"]
+    assert main(at(url, argv)) == error["exitCode"]
 
     out, err = capsys.readouterr()
     assert json.loads(out) == {"error": error}
@@ -314,94 +321,75 @@ def test_options_may_stand_anywhere_before_the_command(url: str, capsys: Capture
     ("era", "revision"),
     [("auto", "2026-07-28"), ("modern", "2026-07-28"), ("legacy", "2025-11-25"), ("2025-06-18", "2025-06-18")],
 )
-def test_the_era_can_be_chosen(era: str, revision: str, capsys: Captured) -> None:
-    assert main(["inspect", "--json", "--era", era, *SERVER]) == 0
+def test_the_era_can_be_chosen(era: str, revision: str, url: str, capsys: Captured) -> None:
+    assert main(["inspect", "--json", "--era", era, url]) == 0
 
     assert json.loads(capsys.readouterr().out)["protocolVersion"] == revision
-
-
-def test_a_server_gets_no_model_unless_one_is_given(capsys: Captured) -> None:
-    calculator = ["--", sys.executable, str(Path(__file__).parents[2] / "examples" / "calculator_server.py")]
-    solve = ["call", "solve", '{"problem": "2 * (3 + 4)"}']
-
-    assert main([*solve, *calculator]) == 5
-    assert main([*solve, "--model", "arithmetic", *calculator]) == 0
-
-    note = "mcp-host: a server that asks for a model gets one by --model, such as --model anthropic:claude-sonnet-5\n"
-    undeclared = "mcp-host: the client did not declare sampling (-32021)\n"
-    assert capsys.readouterr() == ("2 * (3 + 4) = 14\n", f"{undeclared}{note}")
-
-    assert main([*solve, "--era", "legacy", *calculator]) == 1
-
-    failed = "mcp-host: the tool reported an error\n  | the client did not declare sampling\n"
-    assert capsys.readouterr() == ("", f"{failed}{note}")
 
 
 # How it ends
 
 
-@pytest.mark.parametrize(
-    ("argv", "code", "sentence"),
-    [
-        ([], 2, "a command is missing (demo, tools, call, read, prompt, complete, chat, inspect, login, logout, whoami, pins) (see mcp-host --help)"),
-        (["frob"], 2, "'frob' is no command (demo, tools, call, read, prompt, complete, chat, inspect, login, logout, whoami, pins) (see mcp-host --help)"),
-        (["list-tools"], 2, "'list-tools' is no command (demo, tools, call, read, prompt, complete, chat, inspect, login, logout, whoami, pins); did you mean 'tools'? (see mcp-host --help)"),
-        (["--era", "tools"], 2, "'--era' stands before the command: options come after it (demo, tools, call, read, prompt, complete, chat, inspect, login, logout, whoami, pins) (see mcp-host --help)"),
-        (["tools"], 2, "there is no server: give its URL, or the command that starts it after --"),
-        (["tools", "python"], 2, "'python' is no http(s) URL; a command that starts a server comes after --"),
-        (["tools", "--"], 2, "there is no command after --"),
-        (["tools", "--", "python server.py"], 2, "command[0] has a space in it, and there is no such program. "),
-        (["tools", "http://x", "y"], 2, "unexpected argument 'y'; a command for the server comes after --"),
-        (["tools", "http://"], 2, "not the URL of an HTTP server: "),
-        (["tools", "http://x", "-H", "secret"], 2, "argument -H/--header: not of the form NAME=VALUE"),
-        (["tools", "http://x", "-e", "A=b"], 2, "--env is for a command; a URL takes --header"),
-        (["tools", "-H", "A=b", *SERVER], 2, "headers are for a URL; a command takes --env"),
-        (["tools", "--timeout", "soon", *SERVER], 2, "argument --timeout: 'soon' is not a number of seconds"),
-        (["tools", "--timeout", "nan", *SERVER], 2, "argument --timeout: 'nan' is not a number of seconds"),
-        (["tools", "--era", "1999", *SERVER], 2, "argument --era: invalid choice: '1999'"),
-        (["tools", "--era", "modern", *scripted({"tools": {}})], 6, f"{PYTHON} does not support 2026-07-28"),
-        (["call", *SERVER], 2, "TOOL is missing"),
-        (["call", "add", '{"a": 1,}', *SERVER], 2, "the arguments are not JSON: trailing comma at line 1 column 9"),
-        (["call", "add", '{"a": NaN}', *SERVER], 2, "the arguments are not JSON: expected value at line 1 column 7"),
-        (["call", "add", "[" * 9999, *SERVER], 2, "the arguments are not JSON: recursion limit exceeded at line 1"),
-        (["call", "add", "[1]", *SERVER], 2, 'the arguments must be a JSON object, like {"name": "value"}'),
-        (["call", "add", "null", *SERVER], 2, "'null' is no argument: write key=text, key:=JSON or one JSON object"),
-        (["call", "add", "=1", *SERVER], 2, "'=1' is no argument: "),
-        (["call", "add", "a=\udcff", *SERVER], 2, r"'a=\udcff' is not UTF-8"),
-        (["call", "add", "a:=x", *SERVER], 2, "'a' is not JSON: expected value at line 1 column 1"),
-        (["call", "add", "a=@/no/such", *SERVER], 2, "'a' is to be read from a file, which fails: [Errno 2] No such file"),
-        (["call", "add", "a=@-", "b:=@-", *SERVER], 2, "only one argument can be read from stdin"),
-        (["call", "ad", *SERVER], 2, "the server has no tool 'ad'; did you mean 'add'?"),
-        (["call", "add", "a=1", "bb=2", *SERVER], 2, "'add' takes no argument 'bb'; did you mean 'b'?"),
-        (["call", "add", '{"bb": 2}', *SERVER], 2, "'add' takes no argument 'bb'; did you mean 'b'?"),
-        (["call", "add", *SERVER], 2, "'add' needs 'a'"),
-        (["call", "add", "a=1", "b=two", *SERVER], 2, "b: 'two' is not of type 'integer'"),
-        (["call", "add", "a=1", "a=2", *SERVER], 2, "'a' is given 2 times, and is no array"),
-        (["call", "add", "--model", "gpt-5", *SERVER], 2, "argument --model: there is no model 'gpt-5'; a model is arithmetic (built in), or PROVIDER:NAME"),
-        (["demo", "--model", "gpt-5"], 2, "argument --model: there is no model 'gpt-5'; a model is arithmetic (built in), or PROVIDER:NAME"),
-        (["tools", *scripted({"prompts": {}})], 2, f"{PYTHON} did not advertise tools, which tools/list needs"),
-        (["tools", "--", "/no/such\x1b[2J/program"], 3, r"cannot start '/no/such\x1b[2J/program'"),
-        (["--", "tools"], 2, "'--' is no command (demo, tools, call, read, prompt, complete, chat, inspect, login, logout, whoami, pins)"),
-        (["tools", *python("print('\x1b[2Jhello')")], 3, rf"{PYTHON} exited with code 0; it seems to be no MCP server: its stdout begins with '\x1b[2Jhello'"),
-        (["tools", *python("raise SystemExit('\x1b[2Jno')")], 3, f"{PYTHON} exited with code 1; its stderr ends:"),
-        (["tools", "--timeout", "0.2", *python("import sys; sys.stdin.read()")], 4, f"{PYTHON} was not ready within 0.2 s"),
-        (["call", "t", *scripted({"tools": {}}, tools_call=UNKNOWN)], 5, r"no\x1b[2J such tool (-32602)"),
-        (["inspect", *scripted({"tools": {}}, tools_list=UNKNOWN)], 5, r"no\x1b[2J such tool (-32602)"),
-        (["tools", *scripted({}, initialize={"result": {}})], 6, "malformed InitializeResult: "),
-    ],
-    ids=lambda value: " ".join(value[:3])[:40] if isinstance(value, list) else "",
-)  # fmt: skip  # one case on each line
-def test_each_error_has_an_exit_code_and_one_sentence(
-    argv: list[str], code: int, sentence: str, capsys: Captured
-) -> None:
-    assert main(argv) == code
+NO_SERVER = ["--", "/no/such/program"]
+ERRORS: list[tuple[list[str], int, str]] = [
+    ([], 2, "a command is missing (demo, tools, call, read, prompt, complete, chat, inspect, login, logout, whoami, pins) (see mcp-host --help)"),
+    (["frob"], 2, "'frob' is no command (demo, tools, call, read, prompt, complete, chat, inspect, login, logout, whoami, pins) (see mcp-host --help)"),
+    (["list-tools"], 2, "'list-tools' is no command (demo, tools, call, read, prompt, complete, chat, inspect, login, logout, whoami, pins); did you mean 'tools'? (see mcp-host --help)"),
+    (["--era", "tools"], 2, "'--era' stands before the command: options come after it (demo, tools, call, read, prompt, complete, chat, inspect, login, logout, whoami, pins) (see mcp-host --help)"),
+    (["tools"], 2, "there is no server: give its URL, or the command that starts it after --"),
+    (["tools", "python"], 2, "'python' is no http(s) URL; a command that starts a server comes after --"),
+    (["tools", "--"], 2, "there is no command after --"),
+    (["tools", "--", "python server.py"], 2, "command[0] has a space in it, and there is no such program. "),
+    (["tools", "http://x", "y"], 2, "unexpected argument 'y'; a command for the server comes after --"),
+    (["tools", "http://"], 2, "not the URL of an HTTP server: "),
+    (["tools", "http://x", "-H", "secret"], 2, "argument -H/--header: not of the form NAME=VALUE"),
+    (["tools", "http://x", "-e", "A=b"], 2, "--env is for a command; a URL takes --header"),
+    (["tools", "-H", "A=b", *NO_SERVER], 2, "headers are for a URL; a command takes --env"),
+    (["tools", "--timeout", "soon", *NO_SERVER], 2, "argument --timeout: 'soon' is not a number of seconds"),
+    (["tools", "--timeout", "nan", *NO_SERVER], 2, "argument --timeout: 'nan' is not a number of seconds"),
+    (["tools", "--era", "1999", *NO_SERVER], 2, "argument --era: invalid choice: '1999'"),
+    (["tools", "--era", "modern", *scripted({"tools": {}})], 6, f"{PYTHON} does not support 2026-07-28"),
+    (["call", *NO_SERVER], 2, "TOOL is missing"),
+    (["call", URL, "add", '{"a": 1,}'], 2, "the arguments are not JSON: trailing comma at line 1 column 9"),
+    (["call", URL, "add", '{"a": NaN}'], 2, "the arguments are not JSON: expected value at line 1 column 7"),
+    (["call", URL, "add", "[" * 9999], 2, "the arguments are not JSON: recursion limit exceeded at line 1"),
+    (["call", URL, "add", "[1]"], 2, 'the arguments must be a JSON object, like {"name": "value"}'),
+    (["call", URL, "add", "null"], 2, "'null' is no argument: write key=text, key:=JSON or one JSON object"),
+    (["call", URL, "add", "=1"], 2, "'=1' is no argument: "),
+    (["call", URL, "add", "a=\udcff"], 2, r"'a=\udcff' is not UTF-8"),
+    (["call", URL, "add", "a:=x"], 2, "'a' is not JSON: expected value at line 1 column 1"),
+    (["call", URL, "add", "a=@/no/such"], 2, "'a' is to be read from a file, which fails: [Errno 2] No such file"),
+    (["call", URL, "add", "a=@-", "b:=@-"], 2, "only one argument can be read from stdin"),
+    (["call", URL, "ad"], 2, "the server has no tool 'ad'; did you mean 'add'?"),
+    (["call", URL, "add", "a=1", "bb=2"], 2, "'add' takes no argument 'bb'; did you mean 'b'?"),
+    (["call", URL, "add", '{"bb": 2}'], 2, "'add' takes no argument 'bb'; did you mean 'b'?"),
+    (["call", URL, "add"], 2, "'add' needs 'a'"),
+    (["call", URL, "add", "a=1", "b=two"], 2, "b: 'two' is not of type 'integer'"),
+    (["call", URL, "add", "a=1", "a=2"], 2, "'a' is given 2 times, and is no array"),
+    (["call", "add", "--model", "gpt-5", *NO_SERVER], 2, "argument --model: there is no model 'gpt-5'; a model is arithmetic (built in), or PROVIDER:NAME"),
+    (["demo", "--model", "gpt-5"], 2, "argument --model: there is no model 'gpt-5'; a model is arithmetic (built in), or PROVIDER:NAME"),
+    (["tools", *scripted({"prompts": {}})], 2, f"{PYTHON} did not advertise tools, which tools/list needs"),
+    (["tools", "--", "/no/such\x1b[2J/program"], 3, r"cannot start '/no/such\x1b[2J/program'"),
+    (["--", "tools"], 2, "'--' is no command (demo, tools, call, read, prompt, complete, chat, inspect, login, logout, whoami, pins)"),
+    (["tools", *python("print('\x1b[2Jhello')")], 3, rf"{PYTHON} exited with code 0; it seems to be no MCP server: its stdout begins with '\x1b[2Jhello'"),
+    (["tools", *python("raise SystemExit('\x1b[2Jno')")], 3, f"{PYTHON} exited with code 1; its stderr ends:"),
+    (["tools", "--timeout", "0.2", *python("import sys; sys.stdin.read()")], 4, f"{PYTHON} was not ready within 0.2 s"),
+    (["call", "t", *scripted({"tools": {}}, tools_call=UNKNOWN)], 5, r"no\x1b[2J such tool (-32602)"),
+    (["inspect", *scripted({"tools": {}}, tools_list=UNKNOWN)], 5, r"no\x1b[2J such tool (-32602)"),
+    (["tools", *scripted({}, initialize={"result": {}})], 6, "malformed InitializeResult: "),
+]  # fmt: skip  # one case on each line
 
-    out, err = capsys.readouterr()
-    first, *rest = err.splitlines()
-    assert out == ""
-    assert first.startswith(f"mcp-host: {sentence}")
-    assert all(line.startswith("  | ") for line in rest)
-    assert all(char.isprintable() or char == "\n" for char in err)
+
+def test_each_error_has_an_exit_code_and_one_sentence(url: str, run: Run, subtests: pytest.Subtests) -> None:
+    for argv, expected, sentence in ERRORS:
+        with subtests.test(" ".join(argv)[:60]):
+            code, out, err = run(*at(url, argv))
+
+            first, *rest = err.splitlines()
+            assert (code, out) == (expected, "")
+            assert first.startswith(f"mcp-host: {sentence}")
+            assert all(line.startswith("  | ") for line in rest)
+            assert all(char.isprintable() or char == "\n" for char in err)
 
 
 def test_a_failed_tool_is_exit_code_1_and_its_text_is_indented(url: str, capsys: Captured) -> None:
@@ -513,9 +501,9 @@ sys.exit(main())
     try:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             try:
-                assert select.select([reading], [], [], TIMEOUT)[0], "the tool was never called"
+                assert select.select([reading], [], [], IN_TIME)[0], "the tool was never called"
                 process.send_signal(signal.SIGINT)
-                out, err = process.communicate(timeout=TIMEOUT)
+                out, err = process.communicate(timeout=IN_TIME)
             finally:
                 process.kill()  # which means nothing to one that has ended
     finally:
@@ -531,61 +519,65 @@ def test_a_reader_that_closes_the_output_early_is_no_error() -> None:
         process.stdout.close()
         assert process.stderr is not None
         err = process.stderr.read()
-        process.wait(TIMEOUT)
+        process.wait(IN_TIME)
 
     assert (process.returncode, err) == (141, b"")
 
 
-def test_a_reader_that_closes_the_output_during_a_sampling_handler_is_no_error() -> None:
+def test_a_reader_that_closes_the_output_during_a_sampling_handler_is_no_error(
+    run: Run, provider: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In 2026 the handler runs inside of the call, so the call fails."""
-    program = """
-import sys
-from mcp_host.cli import demo, main
-from mcp_host.cli.demo import STATELESS
+    provider.say(fails(BrokenPipeError()))
 
-original = demo.PrintingModel.__call__
-async def print_request(self, request):
-    if self._headings is STATELESS:
-        raise BrokenPipeError
-    return await original(self, request)
-demo.PrintingModel.__call__ = print_request
-sys.exit(main(["demo"]))
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=TIMEOUT, check=False)
-
-    assert (done.returncode, done.stderr) == (141, b"")
+    with (
+        open(tmp_path / "output", "w") as output,
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(desk.server.http()) as url,
+    ):
+        monkeypatch.setattr(sys, "stdout", output)
+        assert run("call", url, "opinion", "--yes", *WITH_MODEL) == (141, "", "")
 
 
-def test_a_character_that_the_console_cannot_show_is_escaped() -> None:
+def test_a_character_that_the_console_cannot_show_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     result = {"result": {"content": [{"type": "text", "text": "\N{SNOWMAN}"}]}}
-    command = [*MCP_HOST, "call", "t", *scripted({"tools": {}}, tools_call=result)]
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    console = TextIOWrapper(BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", console)
 
-    done = subprocess.run(command, capture_output=True, env=environment, timeout=TIMEOUT, check=False)
+    assert main(["call", "t", *scripted({"tools": {}}, tools_call=result)]) == 0
 
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"\\u2603\n", b"")
+    assert console.buffer.getvalue() == b"\\u2603\n"
+
+
+@pytest.mark.parametrize("name", ["stdin", "stdout", "stderr"])
+def test_each_stream_may_be_closed(name: str, url: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python has None for it."""
+    monkeypatch.setattr(sys, name, None)
+
+    try:
+        assert main(["call", url, "add", "a=1", "b=2"]) == 0
+    finally:
+        getattr(sys, name).close()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the shell is POSIX's")
-@pytest.mark.parametrize(
-    ("closed", "out"), [("<&-", b"3\n"), (">&-", b""), ("2>&-", b"3\n"), ("<&- >&- 2>&-", b"")], ids=str
-)
-def test_streams_may_be_closed_where_the_command_is_started(closed: str, out: bytes) -> None:
-    command = [*MCP_HOST, "call", "add", "a=1", "b=2", *SERVER]
+def test_streams_may_be_closed_where_the_command_is_started(url: str) -> None:
+    command = [*MCP_HOST, "call", url, "add", "a=1", "b=2"]
+    everything_closed = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"]
 
-    done = subprocess.run(
-        ["sh", "-c", f'exec "$@" {closed}', "sh", *command], capture_output=True, timeout=TIMEOUT, check=False
-    )
+    done = subprocess.run([*everything_closed, *command], capture_output=True, timeout=IN_TIME, check=False)
 
-    assert (done.returncode, done.stdout, done.stderr) == (0, out, b"")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-def test_the_text_of_an_argument_can_come_from_stdin() -> None:
-    command = [*MCP_HOST, "call", "environment", "name=@-", *SERVER]
+def test_the_text_of_an_argument_can_come_from_stdin(
+    url: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO("Grüße".encode()), encoding="latin-1"))
 
-    done = subprocess.run(command, input="Grüße".encode(), capture_output=True, timeout=TIMEOUT, check=False)
+    assert main(["prompt", url, "greet", "name=@-"]) == 0
 
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"not set\n", b"")
+    assert capsys.readouterr().out.endswith("Be glad to see Grüße.\n")
 
 
 def test_a_server_that_cannot_list_its_tools_gets_the_arguments_as_they_are(capsys: Captured) -> None:
@@ -599,7 +591,7 @@ def test_a_server_that_cannot_list_its_tools_gets_the_arguments_as_they_are(caps
 def test_parsing_a_command_does_not_import_httpx() -> None:
     program = "import sys; from mcp_host.cli.arguments import parse; parse(['tools', '--', 'x']); print('httpx' in sys.modules)"
 
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=TIMEOUT, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=IN_TIME, check=True)
 
     assert done.stdout == b"False\n"
 

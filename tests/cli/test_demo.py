@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from mcp_host.cli import demo, main
+from mcp_host.cli import demo
 from mcp_host.cli.demo import server_script
 from mcp_host.errors import ConnectFailed
+from tests.cli.bounded import main
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT = 60.0  # seconds for three processes that import everything, on a busy machine

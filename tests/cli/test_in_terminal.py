@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from contextlib import AbstractAsyncContextManager
-from pathlib import Path
-from subprocess import DEVNULL
+from collections.abc import Iterator
 
 import pytest
-from anyio import run_process
-from anyio.abc import Process
+from anyio.from_thread import start_blocking_portal
 from pydantic import BaseModel
 
 from mcp_host.testing import Context, Server
-from tests.cli.terminals import ROOT, running
+from tests.cli.conftest import Run
+from tests.cli.terminals import Sitting
 from tests.elicitation.asking import FIELD, SEND
 from tests.terminal.screens import Screen
 
@@ -43,53 +40,60 @@ async def order(context: Context) -> str:
     return f"ordered: {answer.content and answer.content['size']}"
 
 
-def command_of(*argv: str) -> list[str]:
-    """The command with these arguments. Its server is this module."""
-    target = ["--", sys.executable, "-c", "from tests.cli.test_in_terminal import server; server.run_stdio()"]
-    return [*argv, "-e", f"PYTHONPATH={ROOT}", *target]
-
-
-def calling(screen: Screen, *argv: str) -> AbstractAsyncContextManager[Process]:
-    return running(screen, *command_of("call", *argv), environment={**os.environ, "TERM": "xterm"})
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(server.http()) as url:
+        yield url
 
 
 @pytest.mark.parametrize("columns", [40, 80])
-async def test_progress_is_one_line_that_is_gone_when_the_call_ends(columns: int, screen: Screen) -> None:
+def test_progress_is_one_line_that_is_gone_when_the_call_ends(
+    columns: int, url: str, screen: Screen, sit: Sitting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     screen.resize(columns)
-    async with calling(screen, "count") as process:
-        name = Path(sys.executable).name
-        assert await screen.shows(f"starting {name} ...") == "\r\x1b[K"
-        shown = await screen.shows("counted")
-        assert await process.wait() == 0
+    shown: list[str] = []
 
-    rest = shown.replace("\r\x1b[K", "|")
+    async def person() -> None:
+        shown.append(await screen.shows("counted"))
+
+    assert sit(person, "call", url, "count") == 0
+
     longer = "2 of 3 a message that is longer than a narrow terminal has columns for it"
-    assert rest == f"||1 of 3 reading\\x1b[2J|{longer if columns == 80 else '2 of 3 a message that is longer than a'}|"
+    assert shown[0].split("\r\x1b[K") == [
+        "",
+        f"connecting to {url} ..." if columns == 80 else "connecting to",
+        "",
+        "1 of 3 reading\\x1b[2J",
+        longer if columns == 80 else "2 of 3 a message that is longer than a",
+        "",
+    ]
     assert screen.rows == ["counted"]
 
 
-async def test_log_messages_are_lines_above_the_progress(screen: Screen) -> None:
-    async with calling(screen, "count", "--verbose") as process:
+def test_log_messages_are_lines_above_the_progress(
+    url: str, screen: Screen, sit: Sitting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+
+    async def person() -> None:
         await screen.shows("counted")
-        assert await process.wait() == 0
+
+    assert sit(person, "call", url, "count", "--verbose") == 0
 
     assert screen.rows == ["  | info: half\\x1b[2J", "  | way", "counted"]
 
 
-async def test_a_tool_that_asks_gets_the_form_of_the_terminal(screen: Screen) -> None:
-    async with calling(screen, "order") as process:
+def test_a_tool_that_asks_gets_the_form_of_the_terminal(url: str, screen: Screen, sit: Sitting) -> None:
+    async def person() -> None:
         await screen.asks(FIELD)
         screen.press("7\n")
         await screen.asks(SEND)
         screen.press("y\n")
         await screen.shows("ordered: 7")
-        assert await process.wait() == 0
+
+    assert sit(person, "call", url, "order") == 0
 
 
-async def test_without_a_terminal_servers_cannot_ask() -> None:
-    done = await run_process(
-        [sys.executable, "-m", "mcp_host", *command_of("call", "order")], cwd=ROOT, stdin=DEVNULL, check=False
-    )
-
-    assert (done.returncode, done.stdout) == (5, b"")
-    assert done.stderr == b"mcp-host: the client did not declare elicitation.form (-32021)\n"
+def test_without_a_terminal_servers_cannot_ask(url: str, run: Run) -> None:
+    assert run("call", url, "order") == (5, "", "mcp-host: the client did not declare elicitation.form (-32021)\n")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcp_host.cli import main
+from tests.cli.bounded import main
 from tests.cli.test_command import Captured, scripted
 
 

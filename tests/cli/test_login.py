@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import stat
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager
 from functools import partial
 from io import StringIO
 from pathlib import Path
-from subprocess import DEVNULL
 from threading import Event
 
+import httpx
 import pytest
-from anyio import create_task_group, fail_after, run_process, sleep_forever, to_thread, wait_all_tasks_blocked
-from anyio.abc import Process
+from anyio import create_task_group, fail_after, sleep_forever, to_thread, wait_all_tasks_blocked
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
@@ -32,13 +29,14 @@ from mcp_host.cli.transcript import Transcript
 from tests.asgi import serving
 from tests.auth.authorization_server import AuthorizationServer, Protected, protected, read_body
 from tests.auth.world import person, server
-from tests.cli.terminals import IN_TIME, running
+from tests.cli.bounded import IN_TIME, ctrl_c
+from tests.cli.conftest import Run
+from tests.cli.terminals import Sitting, running
 from tests.terminal.screens import Screen
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
 
-MCP_HOST = (sys.executable, "-m", "mcp_host")
-PROMPT, PASTE, CTRL_C = "> ", "The URL that you were sent to: ", "\x03"
+PROMPT, PASTE, CTRL_D = "> ", "The URL that you were sent to: ", "\x04"
 TOOLS = "add(a: integer, b: integer)"
 
 # A browser that follows the redirects to their end, as a person's does.
@@ -50,20 +48,33 @@ with urllib.request.urlopen(sys.argv[1], timeout=30) as page:
 """
 
 
+class Browser:
+    """In the place of that of this machine: it visits what it opens, unless it only *opens*, or not even that."""
+
+    def __init__(self) -> None:
+        self.opens = True
+        self.visits = True
+
+    def open(self, url: str) -> bool:
+        if self.opens and self.visits:
+            httpx.get(url, follow_redirects=True).raise_for_status()
+        return self.opens
+
+
+@pytest.fixture(autouse=True)
+def browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Browser:
+    browser = Browser()
+    monkeypatch.setattr("webbrowser.get", lambda: browser)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("no_proxy", "*")
+    return browser
+
+
 @pytest.fixture
 def site() -> Iterator[Protected]:
     with protected(server().asgi(), AuthorizationServer()) as site:
         site.server.metadata["revocation_endpoint"] = f"{site.server.issuer}/revoke"
         yield site
-
-
-@pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    browser = tmp_path / "browser"
-    browser.write_text(BROWSER.format(python=sys.executable))
-    browser.chmod(0o700)
-    ours = {"TERM": "xterm", "BROWSER": str(browser), "XDG_STATE_HOME": str(tmp_path / "state"), "no_proxy": "*"}
-    return {**os.environ, **ours}
 
 
 class Anywhere(list[str]):
@@ -73,25 +84,14 @@ class Anywhere(list[str]):
         return str(uri).startswith("http://127.0.0.1:")
 
 
-class Done:
-    """How the command ended."""
-
-    def __init__(self, code: int, out: bytes, err: bytes) -> None:
-        self.code, self.out, self.err = code, out.decode(), err.decode()
-
-
-async def run(environment: dict[str, str], *argv: str) -> Done:
-    """Run the command without a terminal."""
-    with fail_after(IN_TIME):
-        done = await run_process(
-            [*MCP_HOST, *argv], stdin=DEVNULL, env=environment, check=False, start_new_session=True
-        )
-    return Done(done.returncode, done.stdout, done.stderr)
-
-
 async def test_a_command_logs_in_where_a_person_is_there_and_later_ones_need_no_login(
-    site: Protected, screen: Screen, environment: dict[str, str]
+    site: Protected, screen: Screen, tmp_path: Path
 ) -> None:
+    program = tmp_path / "browser"
+    program.write_text(BROWSER.format(python=sys.executable))
+    program.chmod(0o700)
+    environment = {**os.environ, "TERM": "xterm", "BROWSER": str(program)}
+
     for _ in range(2):
         async with running(screen, "tools", site.url, environment=environment) as process:
             await screen.shows(TOOLS)
@@ -108,30 +108,31 @@ async def test_a_command_logs_in_where_a_person_is_there_and_later_ones_need_no_
     assert site.server.count("authorize") == 1
 
 
-async def test_without_a_terminal_it_says_what_to_do(site: Protected, environment: dict[str, str]) -> None:
-    done = await run(environment, "tools", site.url)
+def test_without_a_terminal_it_says_what_to_do(site: Protected, run: Run) -> None:
+    done = run("tools", site.url)
 
     hint = f"mcp-host: {site.url} needs a login, and there is no terminal to ask in: run mcp-host login {site.url}\n"
     assert (done.code, done.out, done.err) == (10, "", hint)
     assert site.server.count("authorize") == 0
 
 
-async def test_no_login_asks_no_one(site: Protected, screen: Screen, environment: dict[str, str]) -> None:
-    async with running(screen, "tools", site.url, "--no-login", environment=environment) as process:
+def test_no_login_asks_no_one(site: Protected, screen: Screen, sit: Sitting) -> None:
+    async def person() -> None:
         await screen.shows("--no-login was given: run mcp-host login ")
-        assert await process.wait() == 10
+
+    assert sit(person, "tools", site.url, "--no-login") == 10
 
     assert site.server.count("authorize") == 0
 
 
-async def test_login_whoami_and_logout_tell_the_whole_story(site: Protected, environment: dict[str, str]) -> None:
+def test_login_whoami_and_logout_tell_the_whole_story(site: Protected, run: Run) -> None:
     site.scope = "files"
-    login = await run(environment, "login", site.url)
-    whoami = await run(environment, "whoami", site.url)
-    tools = await run(environment, "tools", site.url)
-    logout = await run(environment, "logout", site.url)
-    after = await run(environment, "whoami", site.url)
-    again = await run(environment, "logout", site.url)
+    login = run("login", site.url)
+    whoami = run("whoami", site.url)
+    tools = run("tools", site.url)
+    logout = run("logout", site.url)
+    after = run("whoami", site.url)
+    again = run("logout", site.url)
 
     lines = login.out.splitlines()
     assert (login.code, login.err) == (0, "")
@@ -156,11 +157,11 @@ async def test_login_whoami_and_logout_tell_the_whole_story(site: Protected, env
 
 
 @pytest.mark.parametrize("way", [[], ["--paste"], ["--use-device-code"]], ids=["browser", "paste", "device"])
-async def test_a_login_that_works_stays_and_the_command_says_how_to_begin_anew(
-    way: list[str], site: Protected, environment: dict[str, str]
+def test_a_login_that_works_stays_and_the_command_says_how_to_begin_anew(
+    way: list[str], site: Protected, run: Run
 ) -> None:
-    first = await run(environment, "login", site.url)
-    second = await run(environment, "login", site.url, *way)
+    first = run("login", site.url)
+    second = run("login", site.url, *way)
 
     heading = f"Already logged in. To log in anew, run mcp-host logout {site.url} first.".split()
     assert first.out.startswith("Logged in.\n")
@@ -169,16 +170,16 @@ async def test_a_login_that_works_stays_and_the_command_says_how_to_begin_anew(
     assert site.server.count("authorize") == 1
 
 
-async def test_a_login_for_further_scopes_is_asked_for_by_name_and_takes_the_place_of_the_first(
-    site: Protected, environment: dict[str, str]
+def test_a_login_for_further_scopes_is_asked_for_by_name_and_takes_the_place_of_the_first(
+    site: Protected, run: Run
 ) -> None:
     site.scope = "a"
     site.needs = lambda body: "b" if b"tools/call" in body else ""
     add = ("call", site.url, "add", "a=1", "b=2")
-    await run(environment, "login", site.url)
-    refused = await run(environment, *add)
-    login = await run(environment, "login", site.url, "--scope", "b")
-    done = await run(environment, *add)
+    run("login", site.url)
+    refused = run(*add)
+    login = run("login", site.url, "--scope", "b")
+    done = run(*add)
 
     why = f"{site.url} needs a login, and there is no terminal to ask in: run mcp-host login {site.url} --scope b"
     assert (refused.code, refused.err) == (10, f"mcp-host: {why}\n")
@@ -187,24 +188,22 @@ async def test_a_login_for_further_scopes_is_asked_for_by_name_and_takes_the_pla
     assert done.code == 0
 
 
-async def test_what_a_server_names_as_scopes_is_quoted_for_a_shell(
-    site: Protected, environment: dict[str, str]
-) -> None:
+def test_what_a_server_names_as_scopes_is_quoted_for_a_shell(site: Protected, run: Run) -> None:
     site.needs = lambda body: "$(touch x)" if b"tools/call" in body else ""
-    await run(environment, "login", site.url)
-    refused = await run(environment, "call", site.url, "add", "a=1", "b=2")
+    run("login", site.url)
+    refused = run("call", site.url, "add", "a=1", "b=2")
 
     assert refused.err.endswith(f"run mcp-host login {site.url} --scope '$(touch x)'\n")
 
 
-async def test_a_login_as_another_client_takes_the_place_of_the_first_only_when_it_succeeds(
-    site: Protected, environment: dict[str, str]
+def test_a_login_as_another_client_takes_the_place_of_the_first_only_when_it_succeeds(
+    site: Protected, run: Run
 ) -> None:
-    await run(environment, "login", site.url)
-    failed = await run(environment, "login", site.url, "--client-id", "unknown")
-    kept = await run(environment, "whoami", site.url)
+    run("login", site.url)
+    failed = run("login", site.url, "--client-id", "unknown")
+    kept = run("whoami", site.url)
     site.server.clients["mine"] = {**site.server.clients["client-0"], "redirect_uris": Anywhere()}
-    login = await run(environment, "login", site.url, "--client-id", "mine")
+    login = run("login", site.url, "--client-id", "mine")
 
     assert failed.code == 10
     assert "    client        client-0\n" in kept.out
@@ -212,19 +211,19 @@ async def test_a_login_as_another_client_takes_the_place_of_the_first_only_when_
     assert "    client        mine\n" in login.out
 
 
-async def test_a_client_is_redirected_to_where_it_is_registered(site: Protected, environment: dict[str, str]) -> None:
-    await run(environment, "login", site.url)
+def test_a_client_is_redirected_to_where_it_is_registered(site: Protected, run: Run) -> None:
+    run("login", site.url)
     client = site.server.clients["client-0"]
     uri = client["redirect_uris"][0].replace("127.0.0.1", "localhost").replace("/callback", "/oauth/callback")
     site.server.clients["mine"] = {**client, "redirect_uris": [uri]}
 
-    login = await run(environment, "login", site.url, "--client-id", "mine", "--redirect-uri", uri)
+    login = run("login", site.url, "--client-id", "mine", "--redirect-uri", uri)
 
     assert (login.code, login.err) == (0, "")
     assert "    client        mine\n" in login.out
 
 
-async def test_login_logs_in_where_only_some_tools_want_it(environment: dict[str, str]) -> None:
+def test_login_logs_in_where_only_some_tools_want_it(run: Run) -> None:
     mcp = server().asgi()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -237,9 +236,9 @@ async def test_login_logs_in_where_only_some_tools_want_it(environment: dict[str
 
     with protected(mcp, AuthorizationServer()) as site, serving(app) as site.origin:
         add = ("call", site.url, "add", "a=1", "b=2")
-        refused = await run(environment, *add)
-        login = await run(environment, "login", site.url)
-        done = await run(environment, *add)
+        refused = run(*add)
+        login = run("login", site.url)
+        done = run(*add)
 
     assert refused.err.endswith(f": run mcp-host login {site.url}\n")
     assert login.out.startswith("Logged in.\n")
@@ -249,60 +248,62 @@ async def test_login_logs_in_where_only_some_tools_want_it(environment: dict[str
 LEGACY = ("--era", "legacy")  # has a stream for messages of the server, which is opened again
 
 
-def chatting(
-    screen: Screen, site: Protected, environment: dict[str, str], *argv: str
-) -> AbstractAsyncContextManager[Process]:
-    return running(screen, "chat", "--model", "arithmetic", site.url, *argv, environment=environment)
+CHAT = ("chat", "--model", "arithmetic")
 
 
-async def test_a_conversation_begins_with_the_login(
-    site: Protected, screen: Screen, environment: dict[str, str]
-) -> None:
-    async with chatting(screen, site, environment) as process:
+def test_a_conversation_begins_with_the_login(site: Protected, screen: Screen, sit: Sitting) -> None:
+    async def person() -> None:
         shown = await screen.asks(PROMPT)
-        screen.press("\x04")
-        assert await process.wait() == 0
+        assert f"{site.url} asks you to log in at 127.0.0.1: see your browser" in shown
+        screen.press(CTRL_D)
 
-    assert f"{site.url} asks you to log in at 127.0.0.1: see your browser" in shown
+    assert sit(person, *CHAT, site.url) == 0
 
 
 @pytest.mark.parametrize(("argv", "asked"), [([], "see your browser"), (["--paste"], PASTE)], ids=["browser", "paste"])
-async def test_ctrl_c_gives_up_the_login_that_a_conversation_begins_with(
-    argv: list[str], asked: str, site: Protected, screen: Screen, environment: dict[str, str]
+def test_ctrl_c_gives_up_the_login_that_a_conversation_begins_with(
+    argv: list[str], asked: str, site: Protected, screen: Screen, sit: Sitting, browser: Browser
 ) -> None:
-    async with chatting(screen, site, {**environment, "BROWSER": "true"}, *argv) as process:
+    browser.visits = False
+
+    async def person() -> None:
         await screen.shows(asked)
-        screen.press(CTRL_C)
-        assert await process.wait() == 130
+        ctrl_c()
+
+    assert sit(person, *CHAT, site.url, *argv) == 130
 
     assert "Traceback" not in screen.rest()
 
 
+@pytest.mark.usefixtures("pauses")
 @pytest.mark.parametrize(("argv", "asked"), [([], "see your browser"), (["--paste"], PASTE)], ids=["browser", "paste"])
-async def test_a_login_that_the_connection_needs_waits_while_a_prompt_is_typed_and_ctrl_c_stops_it(
-    argv: list[str], asked: str, screen: Screen, environment: dict[str, str]
+def test_a_login_that_the_connection_needs_waits_while_a_prompt_is_typed_and_ctrl_c_stops_it(
+    argv: list[str], asked: str, screen: Screen, sit: Sitting, run: Run, browser: Browser
 ) -> None:
     refused = Event()
     mcp = server()
+
+    async def refuse(request: Request) -> Response:
+        refused.set()
+        return JSONResponse({"error": "invalid_grant"}, 400)
+
     with protected(mcp.asgi(), AuthorizationServer()) as site:
 
-        async def refuse(request: Request) -> Response:
-            refused.set()
-            return JSONResponse({"error": "invalid_grant"}, 400)
-
-        await run(environment, "login", site.url)
-        async with chatting(screen, site, {**environment, "BROWSER": "true"}, *LEGACY, *argv) as process:
+        async def person() -> None:
             await screen.asks(PROMPT)
+            browser.visits = False
             site.server.tokens.clear()
             site.server.answers["token"] = refuse
             await mcp.drop_streams()
-            await to_thread.run_sync(refused.wait)  # for the stream that is opened again
+            assert await to_thread.run_sync(refused.wait, IN_TIME)  # for the stream that is opened again
             screen.press("What is 1 + 2?\n")
             await screen.shows(asked)
-            screen.press(CTRL_C)
+            ctrl_c()
             await screen.asks(PROMPT)
-            screen.press("\x04")
-            assert await process.wait() == 0
+            screen.press(CTRL_D)
+
+        run("login", site.url)
+        assert sit(person, *CHAT, site.url, *LEGACY, *argv) == 0
 
 
 async def test_a_login_waits_while_a_prompt_is_typed_and_a_prompt_waits_for_a_login_that_can_be_stopped() -> None:
@@ -336,14 +337,12 @@ async def test_a_login_waits_while_a_prompt_is_typed_and_a_prompt_waits_for_a_lo
     assert events == ["asked", "the login was stopped (access_denied)", "next prompt"]
 
 
-async def test_with_json_the_three_print_one_document_and_never_a_token(
-    site: Protected, environment: dict[str, str]
-) -> None:
-    login = await run(environment, "login", "--json", site.url)
+def test_with_json_the_three_print_one_document_and_never_a_token(site: Protected, run: Run) -> None:
+    login = run("login", "--json", site.url)
     (token,) = site.server.tokens
-    whoami = await run(environment, "whoami", "--json", site.url)
-    logout = await run(environment, "logout", "--json", site.url)
-    missing = await run(environment, "whoami", "--json", site.url)
+    whoami = run("whoami", "--json", site.url)
+    logout = run("logout", "--json", site.url)
+    missing = run("whoami", "--json", site.url)
 
     document = json.loads(whoami.out)
     assert json.loads(login.out).keys() == document.keys()
@@ -356,25 +355,25 @@ async def test_with_json_the_three_print_one_document_and_never_a_token(
     assert token not in "".join([text for done in (login, whoami, logout) for text in (done.out, done.err)])
 
 
-async def test_a_server_that_revokes_nothing_is_told_of(site: Protected, environment: dict[str, str]) -> None:
+def test_a_server_that_revokes_nothing_is_told_of(site: Protected, run: Run) -> None:
     del site.server.metadata["revocation_endpoint"]
-    await run(environment, "login", site.url)
+    run("login", site.url)
 
-    done = await run(environment, "logout", site.url)
+    done = run("logout", site.url)
 
     text = "Logged out. The token is forgotten, but not revoked (revocation: not offered).\n"
     assert (done.code, done.out, done.err) == (0, text, "")
 
 
-async def test_a_server_that_wants_no_login_is_told_of(environment: dict[str, str]) -> None:
-    async with server().http() as url:
-        done = await run(environment, "login", url)
+def test_a_server_that_wants_no_login_is_told_of(run: Run) -> None:
+    with serving(server().asgi()) as origin:
+        done = run("login", f"{origin}/mcp")
 
-    assert (done.code, done.out, done.err) == (0, f"{url} wants no login.\n", "")
+    assert done == (0, f"{origin}/mcp wants no login.\n", "")
 
 
-async def test_the_tokens_are_for_this_user_alone(site: Protected, environment: dict[str, str], tmp_path: Path) -> None:
-    await run(environment, "login", site.url)
+def test_the_tokens_are_for_this_user_alone(site: Protected, run: Run, tmp_path: Path) -> None:
+    run("login", site.url)
 
     file = tmp_path / "state" / "mcp-host" / "tokens.json"
     assert [stat.S_IMODE(path.stat().st_mode) for path in (file, file.parent)] == [0o600, 0o700]
@@ -383,20 +382,20 @@ async def test_the_tokens_are_for_this_user_alone(site: Protected, environment: 
 @pytest.mark.parametrize(
     ("offered", "method"), [("none", "client_secret_basic"), ("client_secret_post", "client_secret_post")]
 )
-async def test_a_registered_client_has_its_secret_from_the_environment(
-    site: Protected, environment: dict[str, str], offered: str, method: str
+def test_a_registered_client_has_its_secret_from_the_environment(
+    site: Protected, run: Run, offered: str, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.server.methods = [offered]
     client = {"redirect_uris": [], "client_secret": "s3cret", "token_endpoint_auth_method": method}
     site.server.clients["mine"] = client
     asked = ["login", site.url, "--client-id", "mine", "--client-secret-env", "MINE", "--scope", "a b", "--scope", "c"]
-    missing = await run(environment, *asked)
+    missing = run(*asked)
 
     client["redirect_uris"] = Anywhere()
-    secret = {**environment, "MINE": "s3cret"}
-    elsewhere = await run(secret, *asked, "--issuer", "https://login.example")
+    monkeypatch.setenv("MINE", "s3cret")
+    elsewhere = run(*asked, "--issuer", "https://login.example")
     assert site.server.count("authorize") == site.server.count("token") == 0
-    done = await run(secret, *asked, "--issuer", site.server.issuer)
+    done = run(*asked, "--issuer", site.server.issuer)
 
     why = "there is no environment variable MINE, which is to have the client's secret"
     assert (missing.code, missing.err) == (2, f"mcp-host: {why}\n")
@@ -406,12 +405,10 @@ async def test_a_registered_client_has_its_secret_from_the_environment(
     assert site.server.count("register") == 0
 
 
-async def test_where_no_client_can_register_the_command_names_its_option(
-    site: Protected, environment: dict[str, str]
-) -> None:
+def test_where_no_client_can_register_the_command_names_its_option(site: Protected, run: Run) -> None:
     site.server.metadata["registration_endpoint"] = None
 
-    done = await run(environment, "login", "--json", site.url)
+    done = run("login", "--json", site.url)
 
     assert done.err == (
         f"mcp-host: {site.server.issuer} registers no clients by itself: "
@@ -421,12 +418,12 @@ async def test_where_no_client_can_register_the_command_names_its_option(
     assert json.loads(done.out)["error"]["type"] == "RegistrationFailed"
 
 
-async def test_an_issuer_by_another_name_is_passed(site: Protected, environment: dict[str, str]) -> None:
+def test_an_issuer_by_another_name_is_passed(site: Protected, run: Run) -> None:
     issuer = site.server.issuer
     site.resource = {"authorization_servers": [f"{issuer}/"]}
 
-    refused = await run(environment, "login", site.url)
-    done = await run(environment, "login", site.url, "--issuer-alias", f"{issuer}/={issuer}")
+    refused = run("login", site.url)
+    done = run("login", site.url, "--issuer-alias", f"{issuer}/={issuer}")
 
     assert refused.code == 10
     assert f"its issuer is {issuer}, not {issuer}/: if you know that they are one, pass issuer_aliases=" in refused.err
@@ -434,12 +431,12 @@ async def test_an_issuer_by_another_name_is_passed(site: Protected, environment:
     assert (done.code, done.err) == (0, "")
 
 
-async def test_parameters_are_added_to_the_url_of_the_login(site: Protected, environment: dict[str, str]) -> None:
+def test_parameters_are_added_to_the_url_of_the_login(site: Protected, run: Run) -> None:
     login = ("login", site.url, "--authorization-param")
 
-    done = await run(environment, *login, "audience=https://api.example/?a=b", "--authorization-param", "prompt=login")
-    refused = await run(environment, *login, "state=mine")
-    other_way = await run(environment, *login, "a=b", "--use-device-code")
+    done = run(*login, "audience=https://api.example/?a=b", "--authorization-param", "prompt=login")
+    refused = run(*login, "state=mine")
+    other_way = run(*login, "a=b", "--use-device-code")
 
     assert (done.code, done.err) == (0, "")
     assert site.server.count("authorize", audience="https://api.example/?a=b", prompt="login") == 1
@@ -448,25 +445,22 @@ async def test_parameters_are_added_to_the_url_of_the_login(site: Protected, env
     assert "--use-device-code has no URL that takes it" in other_way.err
 
 
-async def test_on_a_machine_without_a_browser_the_url_is_pasted(
-    site: Protected, screen: Screen, environment: dict[str, str]
-) -> None:
-    async with running(screen, "tools", site.url, "--paste", environment=environment) as process:
+def test_on_a_machine_without_a_browser_the_url_is_pasted(site: Protected, screen: Screen, sit: Sitting) -> None:
+    async def visit() -> None:
         shown = await screen.asks(PASTE)
         url = next(line for line in shown.splitlines() if line.startswith(f"{site.server.issuer}/authorize?"))
         screen.press(f"{await person(url)}\n")
         await screen.shows(TOOLS)
-        assert await process.wait() == 0
+
+    assert sit(visit, "tools", site.url, "--paste") == 0
 
 
-async def test_without_a_browser_and_a_terminal_the_person_logs_in_on_another_device(
-    site: Protected, environment: dict[str, str]
-) -> None:
+def test_without_a_browser_and_a_terminal_the_person_logs_in_on_another_device(site: Protected, run: Run) -> None:
     site.server.metadata["device_authorization_endpoint"] = f"{site.server.issuer}/device"
     site.server.polls[:] = ["authorization_pending", ""]
     site.server.interval = 0.01
 
-    done = await run(environment, "login", site.url, "--use-device-code")
+    done = run("login", site.url, "--use-device-code")
 
     assert done.err.splitlines() == [
         f"{site.url} asks you to log in. Open this URL on any device:",
@@ -478,10 +472,8 @@ async def test_without_a_browser_and_a_terminal_the_person_logs_in_on_another_de
     assert done.out.startswith("Logged in.\n")
 
 
-async def test_a_server_without_codes_for_devices_says_what_else_there_is(
-    site: Protected, environment: dict[str, str]
-) -> None:
-    done = await run(environment, "login", site.url, "--use-device-code")
+def test_a_server_without_codes_for_devices_says_what_else_there_is(site: Protected, run: Run) -> None:
+    done = run("login", site.url, "--use-device-code")
 
     problem = f"{site.server.issuer} has no device_authorization_endpoint: without a browser, log in with --paste"
     assert (done.code, done.out, done.err) == (10, "", f"mcp-host: {problem}\n")
@@ -490,32 +482,39 @@ async def test_a_server_without_codes_for_devices_says_what_else_there_is(
 ELSEWHERE = "If your browser is on another machine, log in with --use-device-code or --paste."
 
 
-async def test_where_no_browser_opens_the_person_is_told_what_to_do(
-    site: Protected, screen: Screen, environment: dict[str, str]
+def test_where_no_browser_opens_the_person_is_told_what_to_do(
+    site: Protected, screen: Screen, sit: Sitting, browser: Browser
 ) -> None:
-    async with running(screen, "login", site.url, environment={**environment, "BROWSER": "false"}) as process:
-        shown = await screen.shows(f"\r\n{ELSEWHERE}\r\n")
-        process.send_signal(signal.SIGINT)
-        assert await process.wait() == 130
+    browser.opens = False
+    rows: list[str] = []
 
-    *_, opened, url = shown.splitlines()
+    async def person() -> None:
+        shown = await screen.shows(f"\r\n{ELSEWHERE}\r\n")
+        rows.extend(shown.splitlines())
+        ctrl_c()
+
+    assert sit(person, "login", site.url) == 130
+
+    *_, opened, url = rows
     assert opened == "No browser opened. Open this URL in a browser of this machine:"
     assert url.startswith(f"{site.server.issuer}/authorize?")
 
 
-async def test_where_no_browser_opens_and_there_is_no_terminal_the_error_says_what_to_do(
-    site: Protected, environment: dict[str, str]
+def test_where_no_browser_opens_and_there_is_no_terminal_the_error_says_what_to_do(
+    site: Protected, run: Run, browser: Browser
 ) -> None:
-    done = await run({**environment, "BROWSER": "false"}, "login", site.url)
+    browser.opens = False
+
+    done = run("login", site.url)
 
     problem = "no browser opens for the login at 127.0.0.1, and there is no terminal to show its URL in"
     assert (done.code, done.err) == (10, f"mcp-host: {problem}. {ELSEWHERE}\n")
 
 
 @pytest.mark.parametrize("verb", ["login", "tools"])
-async def test_a_server_that_wants_a_password_is_one_to_pass_that_to(verb: str, environment: dict[str, str]) -> None:
+def test_a_server_that_wants_a_password_is_one_to_pass_that_to(verb: str, run: Run) -> None:
     with serving(Response(status_code=401, headers={"www-authenticate": "Basic realm=x"})) as origin:
-        done = await run(environment, verb, f"{origin}/mcp")
+        done = run(verb, f"{origin}/mcp")
 
     first, *_, last = done.err.splitlines()
     assert done.code == 10
@@ -525,11 +524,9 @@ async def test_a_server_that_wants_a_password_is_one_to_pass_that_to(verb: str, 
 
 
 @pytest.mark.parametrize("verb", ["login", "tools"])
-async def test_a_server_that_refuses_and_has_no_oauth_is_one_to_pass_a_token_to(
-    verb: str, environment: dict[str, str]
-) -> None:
+def test_a_server_that_refuses_and_has_no_oauth_is_one_to_pass_a_token_to(verb: str, run: Run) -> None:
     with serving(Response(status_code=401)) as origin:
-        done = await run(environment, verb, f"{origin}/mcp")
+        done = run(verb, f"{origin}/mcp")
 
     first, rest = done.err.splitlines()
     assert done.code == 10
@@ -540,11 +537,11 @@ async def test_a_server_that_refuses_and_has_no_oauth_is_one_to_pass_a_token_to(
     assert rest.startswith({"login": "  | registration at ", "tools": f"  | {origin}/mcp needs a login"}[verb])
 
 
-async def test_what_may_be_secret_in_a_url_is_not_shown(site: Protected, environment: dict[str, str]) -> None:
+def test_what_may_be_secret_in_a_url_is_not_shown(site: Protected, run: Run) -> None:
     secret = site.url.replace("http://", "http://me:s3cret@") + "?key=s3cret"
     verbs = ("whoami", "tools", "login", "whoami", "logout", "logout")
-    dones = [await run(environment, verb, "--json", secret) for verb in verbs]
-    missing = await run(environment, "whoami", secret)
+    dones = [run(verb, "--json", secret) for verb in verbs]
+    missing = run("whoami", secret)
 
     assert [done.code for done in dones] == [10, 10, 0, 0, 0, 0]
     assert [done for done in dones if "s3cret" in done.out + done.err] == []
@@ -552,19 +549,17 @@ async def test_what_may_be_secret_in_a_url_is_not_shown(site: Protected, environ
     assert missing.err == f"mcp-host: there is no login for {site.url}: run mcp-host login {site.url}\n"
 
 
-async def test_an_invalid_url_is_one_sentence(environment: dict[str, str]) -> None:
-    done = await run(environment, "whoami", "http://[::1")
+def test_an_invalid_url_is_one_sentence(run: Run) -> None:
+    done = run("whoami", "http://[::1")
 
     assert (done.code, done.err) == (2, "mcp-host: not a URL\n")
 
 
 @pytest.mark.parametrize("verbose", [[], ["--verbose"]])
-async def test_a_login_that_fails_says_why_and_verbose_shows_each_step(
-    verbose: list[str], site: Protected, environment: dict[str, str]
-) -> None:
+def test_a_login_that_fails_says_why_and_verbose_shows_each_step(verbose: list[str], site: Protected, run: Run) -> None:
     site.server.metadata["code_challenge_methods_supported"] = ["plain"]
 
-    done = await run(environment, "login", site.url, *verbose)
+    done = run("login", site.url, *verbose)
 
     error = f"mcp-host: {site.server.issuer} does not offer PKCE with S256, without which no code is safe"
     *steps, last = done.err.splitlines()
@@ -575,39 +570,39 @@ async def test_a_login_that_fails_says_why_and_verbose_shows_each_step(
     assert bool(steps) == bool(verbose)
 
 
-async def test_a_header_of_the_persons_own_is_used_in_the_place_of_a_login(
-    site: Protected, screen: Screen, environment: dict[str, str]
+def test_a_header_of_the_persons_own_is_used_in_the_place_of_a_login(
+    site: Protected, screen: Screen, sit: Sitting
 ) -> None:
-    async with running(
-        screen, "tools", site.url, "-H", "authorization=Bearer mine", environment=environment
-    ) as process:
+    async def person() -> None:
         await screen.shows("401")
-        assert await process.wait() == 5
+
+    assert sit(person, "tools", site.url, "-H", "authorization=Bearer mine") == 5
 
     assert site.server.log == []
 
 
-@pytest.mark.parametrize(
-    ("argv", "problem"),
-    [
-        (["login"], "there is no server: give its URL"),
-        (["whoami", "--", "ls"], "only a URL needs a login; a program gets its secrets by --env"),
-        (["login", "http://x", "--client-secret-env", "A"], "--client-secret-env and --issuer are for a --client-id"),
-        (
-            ["login", "http://x", "--redirect-uri", "http://localhost/", "--use-device-code"],
-            "--redirect-uri is for a login in a browser: --use-device-code redirects to nowhere",
-        ),
-        (
-            ["tools", "http://x", "--paste", "--no-login"],
-            "--no-login and --paste contradict each other: use one of them",
-        ),
-        (
-            ["login", "http://x", "--paste", "--use-device-code"],
-            "--paste and --use-device-code contradict each other: use one of them",
-        ),
-    ],
-)
-async def test_wrong_options_are_one_sentence(argv: list[str], problem: str, environment: dict[str, str]) -> None:
-    done = await run(environment, *argv)
+WRONG = [
+    (["login"], "there is no server: give its URL"),
+    (["whoami", "--", "ls"], "only a URL needs a login; a program gets its secrets by --env"),
+    (["login", "http://x", "--client-secret-env", "A"], "--client-secret-env and --issuer are for a --client-id"),
+    (
+        ["login", "http://x", "--redirect-uri", "http://localhost/", "--use-device-code"],
+        "--redirect-uri is for a login in a browser: --use-device-code redirects to nowhere",
+    ),
+    (
+        ["tools", "http://x", "--paste", "--no-login"],
+        "--no-login and --paste contradict each other: use one of them",
+    ),
+    (
+        ["login", "http://x", "--paste", "--use-device-code"],
+        "--paste and --use-device-code contradict each other: use one of them",
+    ),
+]
 
-    assert (done.code, done.err) == (2, f"mcp-host: {problem} (see mcp-host {argv[0]} --help)\n")
+
+def test_wrong_options_are_one_sentence(run: Run) -> None:
+    done = {" ".join(argv): run(*argv) for argv, _ in WRONG}
+
+    assert done == {
+        " ".join(argv): (2, "", f"mcp-host: {problem} (see mcp-host {argv[0]} --help)\n") for argv, problem in WRONG
+    }

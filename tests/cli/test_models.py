@@ -2,103 +2,55 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Protocol
-
 import pytest
 
-from mcp_host.cli import main
 from mcp_host.cli.models import make_model
 from mcp_host.errors import ProviderError
 from mcp_host.sampling import SamplingRequest
 from mcp_host.types import CreateMessageRequestParams, UserMessage
-from tests.cli.terminals import ROOT
-from tests.interop.providers.scripted import Failed
-from tests.interop.providers.serve import Serve
-from tests.interop.providers.servers.anthropic import AnthropicServer
+from tests.cli.models import MODEL, Provider, fails
 
-MODEL = "anthropic:claude-sonnet-5"
-DESK = ["-e", f"PYTHONPATH={ROOT}", "--", sys.executable, "-c", "from tests.cli.desk import server; server.run_stdio()"]
-SAID = '{"error": {"type": "invalid_request_error", "message": "Your credit balance is too low, %s."}}'
+KEY = "sk-ant-" + "k3y" * 12
 
 
-KEY = AnthropicServer.key
-
-
-class Answering(Protocol):
-    def __call__(self, status: int, body: str) -> None: ...  # pragma: no cover
-
-
-@pytest.fixture
-def answering(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Answering:
-    """Lets the provider answer so. Its URL and key are in the environment."""
-
-    def answer(status: int, body: str) -> None:
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", serve(AnthropicServer, Failed(status=status, body=body)).url)
-
-    monkeypatch.delenv("ANTHROPIC_AUTH_TOKEN", raising=False)
-    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
-    monkeypatch.setenv("SHORT_KEY", "low")
-    return answer
-
-
-async def shown() -> list[str]:
-    """What the model's failure shows."""
+async def shown(provider: Provider, failure: Exception | None) -> list[str]:
+    """What the failure of the model shows, if the SDK raised *failure*."""
+    error = ProviderError("anthropic", "Error", status=400, original=failure)
+    provider.say(fails(error))
     lines: list[str] = []
     request = CreateMessageRequestParams(messages=[UserMessage("Hello")], max_tokens=10)
     model = make_model(MODEL, show=lines.append, verbose=True)
-    with pytest.raises(ProviderError):
+    with pytest.raises(ProviderError) as caught:
         await model(SamplingRequest(params=request, server="desk"))
+    assert caught.value is error
     return lines
 
 
-async def test_a_failure_shows_what_the_provider_says_without_the_key(answering: Answering) -> None:
-    answering(400, SAID % KEY)
+@pytest.mark.parametrize("key", [KEY, "abc123"], ids=["", "short"])
+async def test_a_failure_shows_what_the_provider_says_without_the_key(
+    key: str, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", key)
+    monkeypatch.setenv("SHORT_KEY", "low")
 
-    (line,) = await shown()
+    lines = await shown(provider, RuntimeError(f"Your credit balance is too low, {key}."))
 
-    assert line.startswith("anthropic: BadRequestError: Error code: 400 - {")
-    assert "'Your credit balance is too low, <redacted>.'" in line
-
-
-async def test_a_short_key_of_the_provider_is_not_shown(answering: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
-    answering(401, '{"error": {"type": "authentication_error", "message": "Incorrect API key: abc123."}}')
-    monkeypatch.setattr(AnthropicServer, "key", "abc123")
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "abc123")
-
-    (line,) = await shown()
-
-    assert "'Incorrect API key: <redacted>.'" in line
+    assert lines == ["anthropic: RuntimeError: Your credit balance is too low, <redacted>."]
 
 
-async def test_a_reply_that_cannot_be_read_shows_why(answering: Answering) -> None:
-    answering(200, "[]")
+async def test_a_failure_without_a_text_shows_its_cause(provider: Provider) -> None:
+    failure = RuntimeError()
+    failure.__cause__ = AttributeError("'list' object has no attribute 'content'")
 
-    (line,) = await shown()
-
-    assert line.startswith("anthropic: Unreadable: 'list' object ")
-
-
-async def test_a_failure_of_which_the_error_says_all_shows_nothing_more(answering: Answering) -> None:
-    answering(200, '{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}')
-
-    assert await shown() == []
+    assert await shown(provider, failure) == ["anthropic: RuntimeError: 'list' object has no attribute 'content'"]
 
 
-async def test_a_long_text_of_the_provider_is_cut(answering: Answering) -> None:
-    answering(400, SAID % ("no " * 1000))
+async def test_a_failure_of_which_the_error_says_all_shows_nothing_more(provider: Provider) -> None:
+    assert await shown(provider, None) == []
 
-    (line,) = await shown()
+
+async def test_a_long_text_of_the_provider_is_cut(provider: Provider) -> None:
+    (line,) = await shown(provider, RuntimeError("no " * 1000))
 
     assert len(line) < 2100
-    assert line.endswith("characters)")
-
-
-@pytest.mark.parametrize("verbose", [[], ["--verbose"]], ids=["", "verbose"])
-def test_verbose_shows_what_the_provider_says(
-    answering: Answering, capfd: pytest.CaptureFixture[str], verbose: list[str]
-) -> None:
-    answering(400, SAID % "Ada")
-
-    assert main(["call", "opinion", "--yes", "--model", MODEL, *verbose, *DESK]) == 9
-    assert ("  | anthropic: BadRequestError: Error code: 400" in capfd.readouterr().err) == bool(verbose)
+    assert line.endswith("(3000 characters)")

@@ -12,15 +12,16 @@ from pathlib import Path
 import pytest
 from anyio.from_thread import start_blocking_portal
 
-from mcp_host.cli import main
 from mcp_host.testing import Server
 from mcp_host.types import BlobResourceContents, ImageContent, PromptMessage, TextContent, TextResourceContents
+from tests.cli.bounded import IN_TIME, main
+from tests.cli.conftest import Run
 from tests.cli.terminals import Terminal
 from tests.cli.test_command import scripted
 
-TIMEOUT = 30.0  # seconds for a child process that has to import everything, on a busy machine
 PNG = b"\x89PNG\r\n\x1a\n\x00\xff"
 CLEAR = "\x1b[2J"  # clears a terminal
+FULL = "mcp-host: cannot write the output: [Errno 28] No space left on device\n"
 VERBATIM = f"Grüße\r\n{CLEAR}\tend"
 
 Captured = pytest.CaptureFixture[str]
@@ -258,25 +259,24 @@ def test_completing_needs_an_argument(url: str, capsys: Captured) -> None:
     assert capsys.readouterr() == ("", "mcp-host: what to complete is missing: key=beginning\n")
 
 
-def test_the_command_itself_writes_bytes_into_a_pipe(tmp_path: Path) -> None:
-    script = tmp_path / "server.py"
-    script.write_text("from tests.cli.test_reading import server\nserver.run_stdio()\n")
-    command = [sys.executable, "-m", "mcp_host", "read", "image:1", "-e", f"PYTHONPATH={Path(__file__).parents[2]}"]
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is full")
+@pytest.mark.parametrize("arguments", ["inspect", "inspect --json", "read image:1"])
+def test_a_full_disk_is_told_in_one_sentence(
+    arguments: str, url: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verb, *rest = arguments.split()
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        done = run(verb, url, *rest)
 
-    done = subprocess.run(
-        [*command, "--", sys.executable, str(script)], capture_output=True, timeout=TIMEOUT, check=False
-    )
-
-    assert (done.returncode, done.stdout, done.stderr) == (0, PNG, b"")
+    assert done == (2, "", FULL)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is full")
-@pytest.mark.parametrize("arguments", ["inspect", "inspect --json", "read image:1"])
-def test_a_full_disk_is_told_in_one_sentence(arguments: str, url: str) -> None:
-    verb, *rest = arguments.split()
-    command = [sys.executable, "-m", "mcp_host", verb, url, *rest]
+def test_nothing_else_is_told_when_the_process_ends(url: str) -> None:
+    """Python flushes stdout once more."""
+    command = [sys.executable, "-m", "mcp_host", "read", url, "image:1"]
     with open("/dev/full", "wb") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=TIMEOUT, check=False)
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=IN_TIME, check=False)
 
-    assert done.stderr.decode() == "mcp-host: cannot write the output: [Errno 28] No space left on device\n"
-    assert done.returncode == 2
+    assert (done.returncode, done.stderr.decode()) == (2, FULL)

@@ -10,7 +10,6 @@ import pytest
 
 from mcp_host.providers import model
 from mcp_host.providers.lookup import PROVIDERS
-from tests.cli.sdks import anthropic
 
 VARIABLES = [variable for provider in PROVIDERS.values() for variable in provider.keys]
 
@@ -95,7 +94,8 @@ def test_an_unknown_name_is_an_error_that_lists_the_known_ones(name: str, says: 
 
 def test_an_argument_that_the_adapter_does_not_have_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test")
-    monkeypatch.setitem(sys.modules, "anthropic", anthropic)
+    sdk = SimpleNamespace(AsyncAnthropic=lambda: SimpleNamespace(api_key="key"))
+    monkeypatch.setitem(sys.modules, "anthropic", sdk)
 
     with pytest.raises(TypeError, match="temprature"):
         model("anthropic:claude-sonnet-5", temprature=1)
