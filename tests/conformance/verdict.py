@@ -7,6 +7,7 @@ and a client that was killed by a signal.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,6 +34,11 @@ class Run:
     def __str__(self) -> str:
         return f"{self.version} {self.scenario}"
 
+    @property
+    def listed_as(self) -> str:
+        """As `listed` names it."""
+        return f"{'extension' if self.is_extension else self.version} {self.scenario}"
+
 
 @dataclass(frozen=True)
 class Check:
@@ -41,6 +47,15 @@ class Check:
     name: str
     status: str
     message: str = ""
+
+
+def listed(text: str) -> set[str]:
+    """What the suite's ``list --client`` prints, as names like "2025-11-25 sse-retry" or "extension auth/dpop"."""
+    return {
+        f"{version.strip()} {scenario}"
+        for scenario, versions in re.findall(r"^ +- (\S+) \[(.+)\]$", text, re.MULTILINE)
+        for version in versions.split(",")
+    }
 
 
 def read_checks(text: str) -> list[Check]:

@@ -62,7 +62,8 @@ def test(arguments: Sequence[str]) -> int:
     """Run pytest on this folder, which collects nothing unless told where the servers are."""
     chosen = any(Path(argument.partition("::")[0]).exists() for argument in arguments)
     where = [] if chosen else [str(HERE)]
-    command = [sys.executable, "-m", "pytest", "--quiet", "--tb=short", "--durations=5", *arguments, *where]
+    run = ["-m", "coverage", "run", "-m"] if os.environ.get("COVERAGE") else ["-m"]
+    command = [sys.executable, *run, "pytest", "--quiet", "--tb=short", "--durations=5", *arguments, *where]
     process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "MCP_INTEROP": str(CACHE.folder)})
     try:
         return process.wait(TESTING)

@@ -2,7 +2,7 @@
 
 Arguments are the names of releases: ``.venv/bin/python -m tests.machines.run trixie``. A system is made
 by debootstrap in ``.machines/`` from Debian's own mirror, gets the checkout as it stands, without what git
-ignores, and an empty HOME, and is removed afterwards. From the machine around it, it has the network, where
+ignores, and an empty HOME, and is removed afterwards; what COVERAGE=1 lets it measure comes back. From the machine around it, it has the network, where
 pip finds packages and whose certificates to trust, and the folder that MCP_SPEC_DIR names: nothing cached.
 """
 
@@ -74,6 +74,8 @@ def machine(name: str) -> bool:
     try:
         make(name, root)
         passed = run(root)
+        for measured in (root / CHECKOUT).glob(".coverage.*"):
+            shutil.move(measured, ROOT)
     finally:
         shutil.rmtree(root, ignore_errors=True)  # one that was interrupted may still be writing
     took = time.monotonic() - begun

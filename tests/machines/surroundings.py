@@ -9,14 +9,15 @@ from pathlib import Path
 
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+OF_THE_TESTS = ("BACKENDS", "COVERAGE", "THOROUGH")
 PIP = frozenset(
     ("index-url", "extra-index-url", "no-index", "find-links", "constraint", "trusted-host", "cert", "client-cert")
 ) | {"proxy", "retries", "timeout", "default-timeout"}
 
 
 def surroundings(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables for trusted certificates, the way to the network, and the folder of the official schemas."""
-    wanted = {*CERTIFICATES, *PROXIES, *map(str.upper, PROXIES)}
+    """The variables for certificates, the way to the network, the folder of the official schemas, and `make test`."""
+    wanted = {*CERTIFICATES, *PROXIES, *map(str.upper, PROXIES), *OF_THE_TESTS}
     found = {name: value for name, value in environment.items() if name in wanted}
     if "MCP_SPEC_DIR" in environment:
         found["MCP_SPEC_DIR"] = os.path.realpath(environment["MCP_SPEC_DIR"])

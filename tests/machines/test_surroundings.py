@@ -24,12 +24,13 @@ def test_the_settings_of_pips_files_become_variables_and_the_environment_comes_f
     }
 
 
-def test_only_certificates_proxies_and_the_schemas_are_handed_on(tmp_path: Path) -> None:
+def test_only_certificates_proxies_the_schemas_and_variables_of_the_tests_are_handed_on(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     environment = {
         "SSL_CERT_FILE": "/etc/ca.pem",
         "https_proxy": "http://proxy.example:3128",
         "NO_PROXY": "localhost",
+        "COVERAGE": "1",
         "MCP_SPEC_DIR": f"{tmp_path}/link",
         "HOME": "/root",
         "PIP_CACHE_DIR": "/root/.cache/pip",
@@ -40,6 +41,7 @@ def test_only_certificates_proxies_and_the_schemas_are_handed_on(tmp_path: Path)
         "SSL_CERT_FILE": "/etc/ca.pem",
         "https_proxy": "http://proxy.example:3128",
         "NO_PROXY": "localhost",
+        "COVERAGE": "1",
         "MCP_SPEC_DIR": str(tmp_path),
     }
 
