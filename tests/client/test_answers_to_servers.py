@@ -274,6 +274,7 @@ async def test_a_handler_that_fails_on_its_way_out_of_a_call_that_has_ended_ends
         await client.call_tool("geo")
 
 
+@pytest.mark.fault("J08")
 async def test_a_second_request_with_an_id_in_use_is_refused_and_the_first_continues() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities=TOOLS)
@@ -404,6 +405,7 @@ async def test_early_messages_are_kept_up_to_a_limit() -> None:
     assert seen == list(range(64))
 
 
+@pytest.mark.fault("J03")
 async def test_an_error_without_an_id_answers_no_call_when_several_wait(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)

@@ -99,6 +99,7 @@ async def test_progress_is_awaited_in_order_before_the_call_returns(era: Era) ->
         assert seen == [1, 2.5, 3]
 
 
+@pytest.mark.fault("J22")
 async def test_unknown_and_malformed_progress_is_counted_and_ignored(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
@@ -238,6 +239,7 @@ BROKEN: list[tuple[bytes, type[Exception], str]] = [
 ]
 
 
+@pytest.mark.fault("J10", "J11", "J12", "J13")
 async def test_a_broken_answer_fails_its_call_at_once_and_no_other(era: Era, subtests: pytest.Subtests) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
@@ -254,6 +256,7 @@ async def test_a_broken_answer_fails_its_call_at_once_and_no_other(era: Era, sub
                 assert (await client.call_tool("whole")).content == []
 
 
+@pytest.mark.fault("J01", "J02")
 async def test_an_id_that_came_back_in_another_spelling_is_still_ours(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)

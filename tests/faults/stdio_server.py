@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from textwrap import dedent
 from typing import Any
@@ -92,11 +92,20 @@ async def unharmed(client: Client) -> bool:
 
 async def error_of(*words: bytes, **options: Any) -> McpError:
     """How a call fails that is answered with *words*: that call alone, for the next one works."""
+    (error,) = (await errors_of({"": b"".join(words)}, **options)).values()
+    return error
+
+
+async def errors_of(replies: Mapping[str, bytes], **options: Any) -> dict[str, McpError]:
+    """How a call fails that gets each of the *replies*, one after the other from the same process."""
+    errors = {}
     async with connected(**options) as client:
-        with pytest.raises(McpError) as caught:
-            await hear(client, *words)
-        assert await unharmed(client)
-    return caught.value
+        for name, words in replies.items():
+            with pytest.raises(McpError) as caught:
+                await hear(client, words)
+            errors[name] = caught.value
+            assert await unharmed(client), name
+    return errors
 
 
 async def said_to(client: Client, *tools: str) -> dict[str, str]:

@@ -14,34 +14,37 @@ from tests.clock import advance
 from tests.faults.fault import fault
 from tests.faults.measure import busy, peak
 from tests.faults.processes import SOON, client_of, says
-from tests.faults.stdio_server import GOOD, connected, error_of, hear, unharmed
+from tests.faults.stdio_server import GOOD, connected, errors_of, hear, unharmed
 
 # What is no message
 
 
-@pytest.mark.parametrize(
-    "noise",
-    [
-        b"Starting up...\n",
-        b"\x1b[2J\x1b[32mREADY\x1b[0m\n",
-        b"42\n",
-        b'"ready"\n',
-        b"null\n",
-        b"[]\n",
-        b"{}\n",
-        b'{"level":"info","msg":"listening"}\n',
-        b"\x00\x01\x02\n",
-        b"\xff\xfe garbage\n",
-    ],
-    ids=["text", "colours", "number", "string", "null", "no batch", "object", "log line", "binary", "not UTF-8"],
-)
-@fault("F01", "F08")
-async def test_an_invalid_line_is_skipped_counted_and_logged(noise: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    async with connected() as client:
-        assert (await hear(client, noise, GOOD, noise)).text == "good"
-        assert await unharmed(client)
+NOISE = [
+    b"Starting up...\n",
+    b"\x1b[2J\x1b[32mREADY\x1b[0m\n",
+    b"42\n",
+    b'"ready"\n',
+    b"null\n",
+    b"[]\n",
+    b"{}\n",
+    b'{"level":"info","msg":"listening"}\n',
+    b"\x00\x01\x02\n",
+    b"\xff\xfe garbage\n",
+    bytes(range(14, 256)) * 50 + b"\n",
+    b"\0" + GOOD,
+    b"\x7fELF\x02\x01\x01\n",
+    b"\x1f\x8b\x08\n",
+]
 
-    assert client.counters == {"malformed messages": 2}
+
+@fault("F01", "F08", "J18")
+async def test_an_invalid_line_is_skipped_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async with connected() as client:
+        for noise in NOISE:
+            assert (await hear(client, noise, GOOD, noise)).text == "good", noise
+            assert await unharmed(client)
+
+    assert client.counters == {"malformed messages": 2 * len(NOISE)}
     assert "skipped something that is no message (1 so far): " in caplog.text
     assert caplog.text.replace("\n", "").isprintable()
 
@@ -80,7 +83,7 @@ async def test_blank_lines_are_ignored() -> None:
 ODD = "a\u2028b\u2029c\x85d\u00e9\U0001f600\x0b\x0c\x1c"
 
 
-@pytest.mark.parametrize("read_size", [1, 2, 3, 5, 7, 64])
+@pytest.mark.parametrize("read_size", [1, 3, 64])
 @fault("F02", "F13")
 async def test_a_message_may_come_in_chunks_that_split_characters(read_size: int) -> None:
     raw = json.dumps({"content": [{"type": "text", "text": ODD * 5}]}, ensure_ascii=False)
@@ -148,21 +151,17 @@ async def test_a_byte_order_mark_before_the_first_message_is_ignored(read_size: 
     assert client.counters == {}
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        b'{"jsonrpc":"2.0","id":@id,"result":{"content":[{"type":"text","text":"caf\xe9"}]}}\n',
-        b'{"jsonrpc":"2.0","result":{"content":[{"type":"text","text":"\xff\xfe"}]},"id":@id}\n',
-        b'{"jsonrpc":"2.0","id":@id,"result":{"content":[{"type":"text","text":"\xed\xa0\x80"}]}}\n',
-    ],
-    ids=["Latin-1", "the id comes last", "half a character"],
-)
 @fault("F09")
-async def test_a_reply_that_is_not_utf_8_fails_its_call_and_no_other(words: bytes) -> None:
-    error = await error_of(words)
+async def test_a_reply_that_is_not_utf_8_fails_its_call_and_no_other() -> None:
+    replies = {
+        "Latin-1": b'{"jsonrpc":"2.0","id":@id,"result":{"content":[{"type":"text","text":"caf\xe9"}]}}\n',
+        "the id comes last": b'{"jsonrpc":"2.0","result":{"content":[{"type":"text","text":"\xff\xfe"}]},"id":@id}\n',
+        "half a character": b'{"jsonrpc":"2.0","id":@id,"result":{"content":[{"type":"text","text":"\xed\xa0\x80"}]}}\n',
+    }
 
-    assert type(error) is ProtocolError
-    assert "the server's answer is no JSON-RPC response: not JSON" in str(error)
+    for name, error in (await errors_of(replies)).items():
+        assert type(error) is ProtocolError, name
+        assert "the server's answer is no JSON-RPC response: not JSON" in str(error)
 
 
 @fault("F14")

@@ -83,6 +83,7 @@ def read(body: object) -> object:
     return message
 
 
+@pytest.mark.fault("J09")
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -92,23 +93,39 @@ def read(body: object) -> object:
         ({"id": 1, "method": "ping", "params": None}, Request(1, "ping", {})),
         ({"method": "x", "params": {"a": 1}}, Notification("x", {"a": 1})),
         ({"id": 1, "result": {}, "error": {"code": 5, "message": "m"}}, Failure(1, 5, "m")),
+        ({"id": 1, "result": None, "error": {"code": 5, "message": "m"}}, Failure(1, 5, "m")),
         ({"error": {"code": 5, "message": "m", "data": [1]}}, Failure(None, 5, "m", [1])),
         ({"id": None, "error": {"code": 5, "message": "m"}}, Failure(None, 5, "m")),
     ],
-    ids=["float-id", "text-id", "id-zero", "null-params", "note", "result-and-error", "no-id", "null-id"],
+    ids=[
+        "float-id",
+        "text-id",
+        "id-zero",
+        "null-params",
+        "note",
+        "result-and-error",
+        "null-and-error",
+        "no-id",
+        "null-id",
+    ],
 )
 def test_common_deviations_of_peers_are_accepted(body: dict[str, object], message: object) -> None:
     assert read({"jsonrpc": "2.0"} | body) == message
 
 
+@pytest.mark.fault("J10", "J11", "J12")
 @pytest.mark.parametrize(
     ("body", "malformed"),
     [
         ({"jsonrpc": "1.0", "id": 7, "result": {}}, Malformed('jsonrpc is not "2.0"', 7)),
         ({"id": 7, "result": {}}, Malformed('jsonrpc is not "2.0"', 7)),
+        ({"jsonrpc": 2.0, "id": 7, "result": {}}, Malformed('jsonrpc is not "2.0"', 7)),
         ({"jsonrpc": "2.0", "id": 7}, Malformed("neither result nor error", 7)),
         ({"jsonrpc": "2.0", "id": 7, "result": [1]}, Malformed("result is not an object", 7)),
+        ({"jsonrpc": "2.0", "id": 7, "result": None}, Malformed("result is not an object", 7)),
         ({"jsonrpc": "2.0", "id": 7, "error": "no"}, Malformed("error is not an error object", 7)),
+        ({"jsonrpc": "2.0", "id": 7, "error": None}, Malformed("error is not an error object", 7)),
+        ({"jsonrpc": "2.0", "id": 7, "error": {"code": 1}}, Malformed("error is not an error object", 7)),
         (
             {"jsonrpc": "2.0", "id": 7, "error": {"code": "1", "message": "m"}},
             Malformed("error is not an error object", 7),
