@@ -208,9 +208,8 @@ async def test_metadata_is_refused_where_the_api_does_not_take_it_or_ignored() -
     assert ["metadata" in body for body in client.bodies] == [False]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "kind", "said"),
-    [
+def test_wrong_arguments_are_refused(subtests: pytest.Subtests) -> None:
+    table: list[tuple[dict[str, Any], type[Exception], str]] = [
         ({"metadata": "drop"}, ValueError, 'metadata is "write" or "ignore", not \'drop\''),
         ({"altered_history": "ask"}, ValueError, 'altered_history is "continue" or "refuse", not \'ask\''),
         ({"progress": True, "stream": False}, ValueError, "on_delta and progress need a stream: leave stream out"),
@@ -218,13 +217,13 @@ async def test_metadata_is_refused_where_the_api_does_not_take_it_or_ignored() -
         ({"options": "x"}, TypeError, "options has to be a dict of fields of the request, not str"),
         ({"options": ["x"]}, TypeError, "options has to be a dict of fields of the request, not list"),
         ({"on_delta": anyio.sleep}, TypeError, "on_delta must be a plain function: it is not awaited"),
-    ],
-)
-def test_wrong_arguments_are_refused(arguments: dict[str, Any], kind: type[Exception], said: str) -> None:
-    with pytest.raises(kind) as caught:
-        AnthropicModel(Events(), MODEL, **arguments)
+    ]
+    for arguments, kind, said in table:
+        with subtests.test(arguments=arguments):
+            with pytest.raises(kind) as caught:
+                AnthropicModel(Events(), MODEL, **arguments)
 
-    assert str(caught.value) == said
+            assert str(caught.value) == said
 
 
 # Streams
@@ -356,8 +355,7 @@ async def test_an_answer_that_fails_or_is_cancelled_waits_for_no_progress() -> N
 
 @pytest.mark.fake_clock
 @pytest.mark.parametrize(
-    ("end", "error"),
-    [("broken call", SamplingError), ("no end", ProviderError), ("none of the API", ProviderError)],
+    ("end", "error"), [("broken call", SamplingError), ("no end", ProviderError), ("none of the API", ProviderError)]
 )
 async def test_an_answer_that_turns_out_unusable_when_it_is_read_waits_for_no_progress(
     end: str, error: type[Exception]
@@ -712,7 +710,7 @@ async def test_each_request_of_a_connection_gets_its_own_tools() -> None:
         await ask(const=value)
 
     assert [json.dumps(body["tools"][0]["input_schema"]["const"]) for body in sdk.bodies] == [
-        *("1", "1", "true", "true", "1.0", "1"),
+        *("1", "1", "true", "true", "1.0", "1")
     ]
     assert sdk.bodies[0]["tools"] is sdk.bodies[1]["tools"]
     assert sdk.bodies[2]["tools"] is sdk.bodies[3]["tools"]
@@ -748,9 +746,8 @@ async def test_a_handler_that_changes_tools_before_it_asks_a_model_changes_one_r
     assert offered == [{}, {"description": "again"}, {}]
 
 
-@pytest.mark.parametrize(
-    ("where", "value"),
-    [
+async def test_what_json_cannot_have_is_refused_before_a_provider_is_asked(subtests: pytest.Subtests) -> None:
+    table: list[tuple[str, Any]] = [
         ("temperature", -math.inf),
         ("temperature", math.nan),
         ("metadata", math.inf),
@@ -759,26 +756,24 @@ async def test_a_handler_that_changes_tools_before_it_asks_a_model_changes_one_r
         ("messages[1]", "\ud800"),
         ("messages[2]", math.inf),
         ("messages[2]", "\ud800"),
-    ],
-)
-async def test_what_json_cannot_have_is_refused_before_a_provider_is_asked(where: str, value: Any) -> None:
-    def value_in(place: str) -> Any:
-        return value if where == place else 1
+    ]
+    for where, value in table:
+        values: dict[str, Any] = {where: value}
+        with subtests.test(where=where):
+            asked = request(
+                user(text()),
+                assistant(use("c1", a=values.get("messages[1]", 1))),
+                user(result("c1", text("3"), structuredContent={"a": values.get("messages[2]", 1)})),
+                tools=[{"name": "add", "inputSchema": {"minimum": values.get("the tool 'add'", 1)}}],
+                temperature=values.get("temperature", 1),
+                metadata={"user_id": values.get("metadata", 1)},
+            )
 
-    asked = request(
-        user(text()),
-        assistant(use("c1", a=value_in("messages[1]"))),
-        user(result("c1", text("3"), structuredContent={"a": value_in("messages[2]")})),
-        tools=[{"name": "add", "inputSchema": {"minimum": value_in("the tool 'add'")}}],
-        temperature=value_in("temperature"),
-        metadata={"user_id": value_in("metadata")},
-    )
+            with pytest.raises(InputRefused) as refusal:
+                await AnthropicModel(Events(), MODEL)(asked)
 
-    with pytest.raises(InputRefused) as refusal:
-        await AnthropicModel(Events(), MODEL)(asked)
-
-    says = f"{where}: this model takes no numbers and no texts that JSON cannot have"
-    assert (refusal.value.code, str(refusal.value)) == (-32602, says)
+            says = f"{where}: this model takes no numbers and no texts that JSON cannot have"
+            assert (refusal.value.code, str(refusal.value)) == (-32602, says)
 
 
 async def test_a_temperature_that_no_sdk_can_write_is_refused() -> None:

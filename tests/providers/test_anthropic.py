@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
@@ -14,17 +13,16 @@ from typing import Any
 
 import pytest
 
-from mcp_host.errors import InputRefused, ProviderError
+from mcp_host.errors import InputRefused, ProviderError, SamplingError
 from mcp_host.providers import ModelAnswer
 from mcp_host.providers.anthropic import AnthropicModel, read_event, read_reply, write_request
 from mcp_host.providers.exchange.failures import Unfinished
-from mcp_host.providers.exchange.replies import Call, Reply
+from mcp_host.providers.exchange.replies import Call, Reply, answer_of
 from mcp_host.providers.exchange.streams import Delta
 from mcp_host.types import TextContent
+from tests.extent import THOROUGH
 from tests.providers import prompts
 from tests.providers.prompts import USER
-
-THOROUGH = bool(os.environ.get("THOROUGH"))
 
 ADD = {"name": "add", "inputSchema": {"type": "object"}}
 
@@ -60,13 +58,13 @@ def test_a_plain_request_has_the_model_the_tokens_and_the_text() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("content", "written"),
-    [
-        ([text("3")], [text("3")]),
-        ([text(""), text(" \n")], None),
-        ([PNG], [PNG_BLOCK]),
+def test_what_a_tool_result_has_is_written(subtests: pytest.Subtests) -> None:
+    table: list[tuple[str, list[dict[str, Any]], object]] = [
+        ("text", [text("3")], [text("3")]),
+        ("empty", [text(""), text(" \n")], None),
+        ("image", [PNG], [PNG_BLOCK]),
         (
+            "text resource",
             [resource(text="words", mimeType="text/x-python")],
             [
                 {
@@ -76,8 +74,9 @@ def test_a_plain_request_has_the_model_the_tokens_and_the_text() -> None:
                 }
             ],
         ),
-        ([resource(text="")], [text("[file:///a is empty]")]),
+        ("empty resource", [resource(text="")], [text("[file:///a is empty]")]),
         (
+            "pdf",
             [resource(blob="JVBERi0=", mimeType="application/pdf")],
             [
                 {
@@ -88,6 +87,7 @@ def test_a_plain_request_has_the_model_the_tokens_and_the_text() -> None:
             ],
         ),
         (
+            "text blob",
             [resource(blob="aGk=", mimeType="text/csv; charset=utf-8")],
             [
                 {
@@ -98,6 +98,7 @@ def test_a_plain_request_has_the_model_the_tokens_and_the_text() -> None:
             ],
         ),
         (
+            "JSON blob",
             [resource(blob="e30=", mimeType="application/json")],
             [
                 {
@@ -107,33 +108,22 @@ def test_a_plain_request_has_the_model_the_tokens_and_the_text() -> None:
                 }
             ],
         ),
-        ([resource(blob="aGk=", mimeType="image/png")], [PNG_BLOCK]),
+        ("image blob", [resource(blob="aGk=", mimeType="image/png")], [PNG_BLOCK]),
         (
+            "link",
             [{"type": "resource_link", "uri": "file:///b", "name": "b", "description": "B"}],
             [text('{"name":"b","uri":"file:///b","description":"B","type":"resource_link"}')],
         ),
-    ],
-    ids=[
-        "text",
-        "empty",
-        "image",
-        "text resource",
-        "empty resource",
-        "pdf",
-        "text blob",
-        "JSON blob",
-        "image blob",
-        "link",
-    ],
-)
-def test_what_a_tool_result_has_is_written(content: list[dict[str, Any]], written: object) -> None:
-    body = write_request(prompt(USER, used(a=1), result(*content), tools=[ADD]))
-
-    block = {"type": "tool_result", "tool_use_id": "c1"}
-    assert body["messages"][1:] == [
-        {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "add", "input": {"a": 1}}]},
-        {"role": "user", "content": [block if written is None else {**block, "content": written}]},
     ]
+    for case, content, written in table:
+        with subtests.test(case):
+            body = write_request(prompt(USER, used(a=1), result(*content), tools=[ADD]))
+
+            block = {"type": "tool_result", "tool_use_id": "c1"}
+            assert body["messages"][1:] == [
+                {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "add", "input": {"a": 1}}]},
+                {"role": "user", "content": [block if written is None else {**block, "content": written}]},
+            ]
 
 
 def test_structured_content_is_written_unless_the_text_says_it() -> None:
@@ -262,19 +252,14 @@ def test_system_stop_sequences_and_the_user_are_written_and_the_temperature_is_l
     )
 
     rest = {name: value for name, value in body.items() if name not in ("model", "max_tokens", "messages")}
-    assert rest == {
-        "system": "Be brief",
-        "stop_sequences": ["END"],
-        "metadata": {"user_id": "u"},
-    }
+    assert rest == {"system": "Be brief", "stop_sequences": ["END"], "metadata": {"user_id": "u"}}
 
 
 AUDIO = {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}
 
 
-@pytest.mark.parametrize(
-    ("messages", "params", "sentence"),
-    [
+def test_what_the_api_does_not_take_is_refused(subtests: pytest.Subtests) -> None:
+    table: list[tuple[Sequence[dict[str, Any]], dict[str, Any], str]] = [
         ([{"role": "user", "content": [AUDIO]}], {}, "messages[0]: this model takes no audio"),
         ([USER, used(), result(AUDIO)], {}, "messages[2]: this model takes no audio"),
         (
@@ -312,25 +297,15 @@ AUDIO = {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}
             {},
             "messages: this model takes no empty text, and there is nothing else",
         ),
-        (
-            [USER],
-            {"stopSequences": ["a", "\n"]},
-            "stopSequences[1]: this model takes no stop sequence of white space",
-        ),
-        (
-            [USER],
-            {"metadata": {"trace": 1}},
-            "metadata: this model takes only a user_id, which is a text",
-        ),
-    ],
-)
-def test_what_the_api_does_not_take_is_refused(
-    messages: Sequence[dict[str, Any]], params: dict[str, Any], sentence: str
-) -> None:
-    with pytest.raises(InputRefused) as caught:
-        write_request(prompt(*messages, **params))
+        ([USER], {"stopSequences": ["a", "\n"]}, "stopSequences[1]: this model takes no stop sequence of white space"),
+        ([USER], {"metadata": {"trace": 1}}, "metadata: this model takes only a user_id, which is a text"),
+    ]
+    for messages, params, sentence in table:
+        with subtests.test(messages=messages):
+            with pytest.raises(InputRefused) as caught:
+                write_request(prompt(*messages, **params))
 
-    assert (caught.value.code, str(caught.value)) == (-32602, sentence)
+            assert (caught.value.code, str(caught.value)) == (-32602, sentence)
 
 
 def test_an_answer_goes_on_from_a_last_message_without_white_space_at_its_end() -> None:
@@ -346,43 +321,49 @@ ADAPTIVE = {"thinking": {"type": "adaptive"}}
 OFF = {"type": "disabled"}
 
 
-@pytest.mark.parametrize(
-    ("options", "conversation", "turns", "params", "fields"),
-    [
-        (ENABLED, [USER], {}, {}, (2100, ENABLED["thinking"])),
-        ({**ENABLED, "max_tokens": 9}, [USER], {}, {}, (9, ENABLED["thinking"])),
-        (ENABLED, [USER], {}, {"tools": [ADD], "toolChoice": {"mode": "required"}}, (100, OFF)),
-        (ENABLED, [USER, used(), result()], {}, {}, (100, OFF)),
-        (ENABLED, [USER, used(), result()], {1: [THOUGHT, TOOL_USE]}, {}, (2100, ENABLED["thinking"])),
+def test_thinking_is_on_where_the_api_takes_it(subtests: pytest.Subtests) -> None:
+    table: list[
+        tuple[str, dict[str, Any], list[dict[str, Any]], dict[int, object], dict[str, Any], tuple[object, ...]]
+    ] = [
+        ("a budget is added", ENABLED, [USER], {}, {}, (2100, ENABLED["thinking"])),
+        ("the host's tokens", {**ENABLED, "max_tokens": 9}, [USER], {}, {}, (9, ENABLED["thinking"])),
         (
+            "not with a forced tool",
+            ENABLED,
+            [USER],
+            {},
+            {"tools": [ADD], "toolChoice": {"mode": "required"}},
+            (100, OFF),
+        ),
+        ("lost", ENABLED, [USER, used(), result()], {}, {}, (100, OFF)),
+        ("restored", ENABLED, [USER, used(), result()], {1: [THOUGHT, TOOL_USE]}, {}, (2100, ENABLED["thinking"])),
+        (
+            "once for several calls",
             ENABLED,  # without interleaved thinking, the model thinks once before several calls
             [USER, used("1"), result(id="1"), used("2"), result(id="2")],
             {1: [THOUGHT, TOOL_USE]},
             {},
             (2100, ENABLED["thinking"]),
         ),
-        (ENABLED, [USER, used(), result(), USER], {}, {}, (2100, ENABLED["thinking"])),
-        (ADAPTIVE, [USER, used(), result()], {}, {}, (100, ADAPTIVE["thinking"])),
-        (ADAPTIVE, [USER], {}, {"tools": [ADD], "toolChoice": {"mode": "required"}}, (100, ADAPTIVE["thinking"])),
-        ({**ENABLED, "thinking": None}, [USER], {}, {}, (100, None)),
-    ],
-    ids=[
-        *("a budget is added", "the host's tokens", "not with a forced tool", "lost", "restored"),
-        *("once for several calls", "a new turn", "adaptive", "adaptive and forced", "None leaves out"),
-    ],
-)
-def test_thinking_is_on_where_the_api_takes_it(
-    options: dict[str, Any],
-    conversation: list[dict[str, Any]],
-    turns: dict[int, object],
-    params: dict[str, Any],
-    fields: tuple[object, ...],
-) -> None:
-    asked = prompt(*conversation, options=options, turns=turns, **params)
+        ("a new turn", ENABLED, [USER, used(), result(), USER], {}, {}, (2100, ENABLED["thinking"])),
+        ("adaptive", ADAPTIVE, [USER, used(), result()], {}, {}, (100, ADAPTIVE["thinking"])),
+        (
+            "adaptive and forced",
+            ADAPTIVE,
+            [USER],
+            {},
+            {"tools": [ADD], "toolChoice": {"mode": "required"}},
+            (100, ADAPTIVE["thinking"]),
+        ),
+        ("None leaves out", {**ENABLED, "thinking": None}, [USER], {}, {}, (100, None)),
+    ]
+    for case, options, conversation, turns, params, fields in table:
+        with subtests.test(case):
+            asked = prompt(*conversation, options=options, turns=turns, **params)
 
-    body = AnthropicModel.with_options(write_request(asked), asked)
+            body = AnthropicModel.with_options(write_request(asked), asked)
 
-    assert (body["max_tokens"], body.get("thinking")) == fields
+            assert (body["max_tokens"], body.get("thinking")) == fields
 
 
 def test_thinking_is_off_where_a_later_part_of_the_turn_is_lost() -> None:
@@ -405,9 +386,8 @@ def message(*content: dict[str, Any], stop: str | None = "end_turn", **usage: An
     }
 
 
-@pytest.mark.parametrize(
-    ("native", "stop"),
-    [
+def test_stop_reasons_are_those_of_mcp_where_it_has_them(subtests: pytest.Subtests) -> None:
+    table: list[tuple[str, str]] = [
         ("end_turn", "endTurn"),
         ("max_tokens", "maxTokens"),
         ("model_context_window_exceeded", "maxTokens"),
@@ -416,12 +396,12 @@ def message(*content: dict[str, Any], stop: str | None = "end_turn", **usage: An
         ("refusal", "refusal"),
         ("pause_turn", "pause_turn"),
         ("of_next_year", "of_next_year"),
-    ],
-)
-def test_stop_reasons_are_those_of_mcp_where_it_has_them(native: str, stop: str) -> None:
-    assert read_reply(message(text("ok"), stop=native), prompt()) == Reply(
-        ["ok"], "claude-x", stop, usage={"inputTokens": 11, "outputTokens": 7}
-    )
+    ]
+    for native, stop in table:
+        with subtests.test(native=native):
+            assert read_reply(message(text("ok"), stop=native), prompt()) == Reply(
+                ["ok"], "claude-x", stop, usage={"inputTokens": 11, "outputTokens": 7}
+            )
 
 
 def test_a_reply_with_thinking_is_kept_as_a_turn_without_empty_texts() -> None:
@@ -614,9 +594,10 @@ async def test_a_turn_that_is_paused_too_often_ends_so() -> None:
     assert (len(client.bodies), len(answer.content), answer.stop_reason) == (9, 9, "pause_turn")
 
 
-@pytest.mark.parametrize(
-    ("model", "is_refused"),
-    [
+def test_a_conversation_that_ends_with_the_assistant_is_refused_for_models_that_do_not_go_on(
+    subtests: pytest.Subtests,
+) -> None:
+    table: list[tuple[str, bool]] = [
         ("claude-3-haiku-20240307", False),
         ("claude-opus-4-20250514", False),
         ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", False),
@@ -627,20 +608,18 @@ async def test_a_turn_that_is_paused_too_often_ends_so() -> None:
         ("claude-sonnet-4-6@20260217", True),
         ("claude-sonnet-5", True),
         ("claude-haiku-5-20261001", True),
-    ],
-)
-def test_a_conversation_that_ends_with_the_assistant_is_refused_for_models_that_do_not_go_on(
-    model: str, is_refused: bool
-) -> None:
-    asked = replace(prompt(USER, {"role": "assistant", "content": [text("It is")]}), model=model)
+    ]
+    for model, is_refused in table:
+        with subtests.test(model=model):
+            asked = replace(prompt(USER, {"role": "assistant", "content": [text("It is")]}), model=model)
 
-    if not is_refused:
-        assert write_request(asked)["messages"][1]["content"] == [text("It is")]
-        return
-    with pytest.raises(InputRefused) as refusal:
-        write_request(asked)
-    said = "messages: this model takes no conversation that ends with an assistant's message"
-    assert (refusal.value.code, str(refusal.value)) == (-32602, said)
+            if not is_refused:
+                assert write_request(asked)["messages"][1]["content"] == [text("It is")]
+                return
+            with pytest.raises(InputRefused) as refusal:
+                write_request(asked)
+            said = "messages: this model takes no conversation that ends with an assistant's message"
+            assert (refusal.value.code, str(refusal.value)) == (-32602, said)
 
 
 def folded(*events: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -728,12 +707,31 @@ def test_a_stream_that_ends_early_is_an_error(events: int) -> None:
         read_reply(reply, prompt())
 
 
-@pytest.mark.parametrize("arguments", ['{"a', "[]", "null", "0", " "])
-def test_arguments_that_are_no_object_stay_text(arguments: str) -> None:
-    start_, stop = STREAM[0], STREAM[-1]
-    reply, _ = folded(start_, start(0, TOOL_USE), delta(0, type="input_json_delta", partial_json=arguments), stop)
-
-    assert reply["content"] == [{**TOOL_USE, "input": arguments}]
+def test_the_arguments_of_a_streamed_call_are_an_object_or_stay_text_that_is_an_error(
+    subtests: pytest.Subtests,
+) -> None:
+    """A character may be cut in two. Without its other half, it is in no JSON."""
+    no_json, no_object = "arguments that are not JSON", "arguments that are no JSON object"
+    table: list[tuple[list[str], object, object]] = [
+        (['{"a": "\ud83d', '\ude00"}'], {"a": "\N{GRINNING FACE}"}, {"a": "\N{GRINNING FACE}"}),
+        (['{"a": "\ud83d', '"}'], '{"a": "\ud83d"}', no_json),
+        (['{"a'], '{"a', no_json),
+        (["[]"], "[]", no_object),
+        (["0"], "0", no_object),
+        (["null"], "null", no_object),
+        ([" "], " ", no_json),
+    ]
+    asked = prompt(tools=[ADD])
+    for pieces, written, read in table:
+        with subtests.test(pieces=pieces):
+            deltas = [delta(0, type="input_json_delta", partial_json=piece) for piece in pieces]
+            reply, _ = folded(STREAM[0], start(0, {**TOOL_USE, "input": {}}), *deltas, STREAM[-3], STREAM[-1])
+            assert reply["content"] == [{**TOOL_USE, "input": written}]
+            if isinstance(read, dict):
+                assert [use.input for use in answer_of(read_reply(reply, asked), asked).tool_uses] == [read]
+            else:
+                with pytest.raises(SamplingError, match=f"^the model called 'add' with {read}$"):
+                    answer_of(read_reply(reply, asked), asked)
 
 
 # Any split

@@ -6,7 +6,6 @@ Each field of a recorded reply, and of each event of a recorded stream, is repla
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from copy import deepcopy
@@ -32,9 +31,9 @@ from mcp_host.providers.openai_chat import Dialect, OpenAIChatModel
 from mcp_host.providers.openai_responses import OpenAIModel
 from mcp_host.providers.pydantic_ai import PydanticAIModel
 from mcp_host.types import CreateMessageResult, TextContent
+from tests.extent import THOROUGH
 from tests.sampling.asking import Wire, request
 
-THOROUGH = bool(os.environ.get("THOROUGH"))
 PAIRS = 3000 if THOROUGH else 100  # of changes at once
 STREAMS = 20_000 if THOROUGH else 400
 
@@ -479,18 +478,20 @@ async def test_wrong_counts_of_tokens_are_no_counts_and_no_reason_to_lose_an_ans
                 assert (await said(streamed))[0] == content
 
 
-@pytest.mark.parametrize("wrong", [None, "7", -1, 1.5, True, [7], {}], ids=repr)
 @pytest.mark.parametrize("name", COUNTED)
-async def test_beside_a_wrong_count_the_others_are_told(name: str, wrong: object) -> None:
-    recorded = RECORDED[name]
-    model = recorded.make(stream=False)
-    [path] = [path for path in paths(recorded.reply) if path[-1] in INPUTS]
-    model.reply = changed(recorded.reply, (path, partial(put, lambda: wrong)))
-    _, counts = await said(model)
+async def test_beside_a_wrong_count_the_others_are_told(subtests: pytest.Subtests, name: str) -> None:
+    table: list[object] = [None, "7", -1, 1.5, True, [7], {}]
+    for wrong in table:
+        with subtests.test(wrong=wrong):
+            recorded = RECORDED[name]
+            model = recorded.make(stream=False)
+            [path] = [path for path in paths(recorded.reply) if path[-1] in INPUTS]
+            model.reply = changed(recorded.reply, (path, partial(put, iter([wrong]).__next__)))
+            _, counts = await said(model)
 
-    assert counts is not None
-    assert "inputTokens" not in counts
-    assert counts["outputTokens"] == 7
+            assert counts is not None
+            assert "inputTokens" not in counts
+            assert counts["outputTokens"] == 7
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -539,21 +540,7 @@ async def test_a_stream_may_cut_a_character_in_two(name: str) -> None:
 
 
 WORDS = [
-    "<think>",
-    "</think>",
-    "<",
-    "think>",
-    "</",
-    " ",
-    "\n",
-    "\u2003",
-    "Yes.",
-    "EN",
-    "D",
-    "ND",
-    "\ud83d",
-    "\ude00",
-    "",
+    *("<think>", "</think>", "<", "think>", "</", " ", "\n", "\u2003", "Yes.", "EN", "D", "ND", "\ud83d", "\ude00", "")
 ]
 
 

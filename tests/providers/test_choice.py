@@ -38,9 +38,8 @@ def chosen(preferences: Wire | None, *models: Model) -> str:
     return Models(models or ALL).choose(asked).why
 
 
-@pytest.mark.parametrize(
-    ("preferences", "why"),
-    [
+def test_the_first_hint_that_matches_decides_then_the_priorities_then_the_order(subtests: pytest.Subtests) -> None:
+    table: list[tuple[Wire | None, str]] = [
         (None, "claude-sonnet-5: the first in the list, as the server states no priorities"),
         ({}, "claude-sonnet-5: the first in the list, as the server states no priorities"),
         (hints("haiku"), "claude-haiku-5: the server's hint 'haiku' matches"),
@@ -58,30 +57,25 @@ def chosen(preferences: Wire | None, *models: Model) -> str:
             "claude-haiku-5: the server's hint 'claude' matches; of 2 such models, best for speed 0.8",
         ),
         ({**hints("gemini"), "costPriority": 1}, "gemini-4-pro: the server's hint 'gemini' matches"),
+        ({**hints("llama"), "costPriority": 1}, "claude-haiku-5: no model matches the server's hints; best for cost 1"),
+        (hints("", None, " "), "claude-sonnet-5: the first in the list, as the server states no priorities"),
         (
-            {**hints("llama"), "costPriority": 1},
-            "claude-haiku-5: no model matches the server's hints; best for cost 1",
+            hints("claude-haiku-5-20990101"),
+            "claude-sonnet-5: no model matches the server's hints; the first in the list,"
+            " as the server states no priorities",
         ),
         (
-            hints("", None, " "),
-            "claude-sonnet-5: the first in the list, as the server states no priorities",
+            hints("haiku\x1b[2J"),
+            "claude-sonnet-5: no model matches the server's hints; the first in the list,"
+            " as the server states no priorities",
         ),
-        (hints("claude-haiku-5-20990101"), "claude-sonnet-5: no model matches the server's hints; the first in the list,"
-         " as the server states no priorities"),
-        (hints("haiku\x1b[2J"), "claude-sonnet-5: no model matches the server's hints; the first in the list,"
-         " as the server states no priorities"),
         ({"costPriority": 0.8, "speedPriority": 0.5}, "claude-haiku-5: best for cost 0.8, speed 0.5"),
         ({"intelligencePriority": 1}, "gemini-4-pro: best for intelligence 1"),
-        (
-            {"costPriority": 0.4, "intelligencePriority": 0.6},
-            "claude-sonnet-5: best for cost 0.4, intelligence 0.6",
-        ),
-    ],
-)  # fmt: skip
-def test_the_first_hint_that_matches_decides_then_the_priorities_then_the_order(
-    preferences: Wire | None, why: str
-) -> None:
-    assert chosen(preferences) == why
+        ({"costPriority": 0.4, "intelligencePriority": 0.6}, "claude-sonnet-5: best for cost 0.4, intelligence 0.6"),
+    ]
+    for preferences, why in table:
+        with subtests.test(preferences=preferences):
+            assert chosen(preferences) == why
 
 
 @pytest.mark.parametrize(
@@ -234,9 +228,7 @@ async def test_a_tool_loop_stays_with_its_model_when_the_server_adds_a_text_afte
 
 
 @pytest.mark.parametrize(
-    ("allowed", "kind"),
-    [("gpt-mini", "str"), (None, "NoneType"), ([SMALL], "Model")],
-    ids=["a text", "None", "models"],
+    ("allowed", "kind"), [("gpt-mini", "str"), (None, "NoneType"), ([SMALL], "Model")], ids=["a text", "None", "models"]
 )
 def test_what_allow_returns_is_a_list_of_names(allowed: Any, kind: str) -> None:
     models = Models([SMALL], allow=lambda request: allowed)
@@ -280,9 +272,8 @@ async def test_the_oldest_of_4096_tool_calls_is_forgotten() -> None:
     assert models.choose(with_results("call_1")).model.name == "caller"
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "says"),
-    [
+def test_what_is_no_list_of_models_is_an_error_at_once(subtests: pytest.Subtests) -> None:
+    table: list[tuple[object, type[Exception], str]] = [
         (
             lambda: Models([]),
             ValueError,
@@ -302,12 +293,12 @@ async def test_the_oldest_of_4096_tool_calls_is_forgotten() -> None:
         (lambda: Models(SMALL), TypeError, r"^Models takes a list of Model, such as Models\(.*\), not Model$"),  # type: ignore[arg-type]  # as above
         (lambda: Models("m"), TypeError, r"^Models takes a list of Model, such as Models\(.*\), not str$"),  # type: ignore[arg-type]  # as above
         (lambda: Models([SMALL], allow=["m"]), TypeError, r"^allow has to be a plain function, not list$"),  # type: ignore[arg-type]  # as above
-    ],
-)
-def test_what_is_no_list_of_models_is_an_error_at_once(make: object, error: type[Exception], says: str) -> None:
-    assert callable(make)
-    with pytest.raises(error, match=says):
-        make()
+    ]
+    for make, error, says in table:
+        with subtests.test(make=make):
+            assert callable(make)
+            with pytest.raises(error, match=says):
+                make()
 
 
 def failing(name: str, *, status: int = 529) -> Model:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator, Sequence
 from functools import partial
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
+import anyio
 import pytest
 
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
@@ -16,11 +17,12 @@ from mcp_host.providers.exchange.failures import Unfinished
 from mcp_host.providers.exchange.replies import Call, Reply, answer_of
 from mcp_host.providers.gemini import GeminiModel, _path, read_event, read_reply, with_options, write_request
 from mcp_host.types import AudioContent, ImageContent
+from tests.extent import THOROUGH
 from tests.providers import prompts
 from tests.providers.prompts import USER
 
 ADD = {"name": "add", "inputSchema": {"type": "object"}}
-SPLITS = 100_000 if os.environ.get("THOROUGH") else 2_000
+SPLITS = 100_000 if THOROUGH else 2_000
 
 
 prompt = partial(prompts.prompt, rule=GeminiModel.name_rule, model="gemini-3-pro")
@@ -145,49 +147,43 @@ def test_messages_of_one_role_are_joined_and_empty_texts_left_out() -> None:
 CALLED = (USER, said("assistant", use("c1", a=1)))
 
 
-@pytest.mark.parametrize(
-    ("content", "fields", "response"),
-    [
-        ([text("3"), text("4")], {}, {"response": {"output": "3\n4"}}),
-        ([], {}, {"response": {"output": ""}}),
-        ([text("no")], {"isError": True}, {"response": {"error": "no"}}),
-        ([text('{"a": 1}')], {"structuredContent": {"a": 1}}, {"response": {"output": '{"a": 1}'}}),
-        ([text("see")], {"structuredContent": {"$ref": "x"}}, {"response": {"output": 'see\n{"$ref":"x"}'}}),
-        ([text("see"), PNG], {}, {"response": {"output": "see"}, "parts": [file("image/png")]}),
-        ([blob("application/pdf")], {}, {"response": {"output": ""}, "parts": [file("application/pdf")]}),
+def test_what_a_tool_result_has_is_written(subtests: pytest.Subtests) -> None:
+    table: list[tuple[str, list[Any], dict[str, Any], object]] = [
+        ("texts", [text("3"), text("4")], {}, {"response": {"output": "3\n4"}}),
+        ("nothing", [], {}, {"response": {"output": ""}}),
+        ("error", [text("no")], {"isError": True}, {"response": {"error": "no"}}),
+        ("structured once", [text('{"a": 1}')], {"structuredContent": {"a": 1}}, {"response": {"output": '{"a": 1}'}}),
         (
+            "structured",
+            [text("see")],
+            {"structuredContent": {"$ref": "x"}},
+            {"response": {"output": 'see\n{"$ref":"x"}'}},
+        ),
+        ("image", [text("see"), PNG], {}, {"response": {"output": "see"}, "parts": [file("image/png")]}),
+        ("pdf", [blob("application/pdf")], {}, {"response": {"output": ""}, "parts": [file("application/pdf")]}),
+        (
+            "resource",
             [{"type": "resource", "resource": {"uri": "file:///a", "text": "words"}}],
             {},
             {"response": {"output": "file:///a:\nwords"}},
         ),
-        ([blob("application/json")], {}, {"response": {"output": "file:///a:\nhi"}}),
+        ("file of JSON", [blob("application/json")], {}, {"response": {"output": "file:///a:\nhi"}}),
         (
+            "link",
             [{"type": "resource_link", "uri": "file:///b", "name": "b", "description": "B"}],
             {},
             {"response": {"output": '{"name":"b","uri":"file:///b","description":"B","type":"resource_link"}'}},
         ),
-    ],
-    ids=[
-        "texts",
-        "nothing",
-        "error",
-        "structured once",
-        "structured",
-        "image",
-        "pdf",
-        "resource",
-        "file of JSON",
-        "link",
-    ],
-)
-def test_what_a_tool_result_has_is_written(content: list[Any], fields: dict[str, Any], response: object) -> None:
-    written = contents(*CALLED, said("user", result("c1", *content, **fields)), USER, tools=[ADD])
-
-    assert written[1:] == [
-        {"role": "model", "parts": [{"functionCall": {"name": "add", "args": {"a": 1}}}]},
-        {"role": "user", "parts": [{"functionResponse": {"name": "add", **response}}]},  # type: ignore[dict-item]
-        {"role": "user", "parts": [{"text": "Hi"}]},
     ]
+    for case, content, fields, response in table:
+        with subtests.test(case):
+            written = contents(*CALLED, said("user", result("c1", *content, **fields)), USER, tools=[ADD])
+
+            assert written[1:] == [
+                {"role": "model", "parts": [{"functionCall": {"name": "add", "args": {"a": 1}}}]},
+                {"role": "user", "parts": [{"functionResponse": {"name": "add", **response}}]},  # type: ignore[dict-item]
+                {"role": "user", "parts": [{"text": "Hi"}]},
+            ]
 
 
 def test_files_that_a_result_cannot_hold_follow_in_a_message_of_their_own() -> None:
@@ -202,9 +198,7 @@ def test_files_that_a_result_cannot_hold_follow_in_a_message_of_their_own() -> N
                 {
                     "functionResponse": {
                         "name": "add",
-                        "response": {
-                            "output": "see\n[file 1 of those that follow]\n[file 2 of those that follow]",
-                        },
+                        "response": {"output": "see\n[file 1 of those that follow]\n[file 2 of those that follow]"},
                     }
                 }
             ],
@@ -305,10 +299,7 @@ def test_a_call_without_its_signature_is_text_in_the_current_turn_of_gemini_3() 
         {"role": "model", "parts": [{"text": "well"}, {"text": '[I call the tool add with {"a":2}]'}]},
         {
             "role": "user",
-            "parts": [
-                {"text": "[the tool add failed: 2\n[file 1 of those that follow]]"},
-                file("image/png"),
-            ],
+            "parts": [{"text": "[the tool add failed: 2\n[file 1 of those that follow]]"}, file("image/png")],
         },
     ]
 
@@ -340,43 +331,54 @@ def test_a_call_at_the_very_beginning_is_text() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("messages", "params", "problem"),
-    [
-        ((said("user", {**PNG, "mimeType": "model/obj"}),), {}, "messages[0]: this model takes no model/obj"),
+def test_what_gemini_cannot_take_is_refused(subtests: pytest.Subtests) -> None:
+    table: list[tuple[str, Sequence[dict[str, Any]], dict[str, Any], str]] = [
+        ("file", (said("user", {**PNG, "mimeType": "model/obj"}),), {}, "messages[0]: this model takes no model/obj"),
         (
+            "file of a result",
             (*CALLED, said("user", result("c1", blob("application/zip")))),
             {},
             "messages[2]: this model takes no application/zip",
         ),
         (
+            "file without a type",
             (*CALLED, said("user", result("c1", blob(None)))),
             {},
             "messages[2]: this model takes no files of an unknown type",
         ),
-        ((said("user", text("")),), {}, "messages: this model takes no empty text, and there is nothing else"),
         (
+            "nothing",
+            (said("user", text("")),),
+            {},
+            "messages: this model takes no empty text, and there is nothing else",
+        ),
+        (
+            "ends with the assistant",
             (USER, said("assistant", text("a"))),
             {},
             "messages: this model takes no conversation that ends with an assistant's message",
         ),
-        ((), {"stopSequences": list("abcdef")}, "stopSequences: this model takes at most 5, and no empty one"),
-        ((), {"stopSequences": ["a", ""]}, "stopSequences: this model takes at most 5, and no empty one"),
-        ((), {"temperature": 2.5}, "temperature: this model takes 0 to 2, not 2.5"),
-        ((), {"metadata": {"a": 1}}, "metadata: this model takes labels only, which are texts"),
-    ],
-    ids=[
-        *("file", "file of a result", "file without a type", "nothing", "ends with the assistant", "stop sequences"),
-        *("empty stop sequence", "temperature", "metadata"),
-    ],
-)
-def test_what_gemini_cannot_take_is_refused(
-    messages: Sequence[dict[str, Any]], params: dict[str, Any], problem: str
-) -> None:
-    with pytest.raises(InputRefused) as refused:
-        write_request(prompt(*messages, **params))
+        (
+            "stop sequences",
+            (),
+            {"stopSequences": list("abcdef")},
+            "stopSequences: this model takes at most 5, and no empty one",
+        ),
+        (
+            "empty stop sequence",
+            (),
+            {"stopSequences": ["a", ""]},
+            "stopSequences: this model takes at most 5, and no empty one",
+        ),
+        ("temperature", (), {"temperature": 2.5}, "temperature: this model takes 0 to 2, not 2.5"),
+        ("metadata", (), {"metadata": {"a": 1}}, "metadata: this model takes labels only, which are texts"),
+    ]
+    for case, messages, params, problem in table:
+        with subtests.test(case):
+            with pytest.raises(InputRefused) as refused:
+                write_request(prompt(*messages, **params))
 
-    assert (refused.value.code, str(refused.value)) == (-32602, problem)
+            assert (refused.value.code, str(refused.value)) == (-32602, problem)
 
 
 def test_options_are_merged_in_the_spelling_of_the_sdk_or_of_the_api() -> None:
@@ -478,11 +480,7 @@ def test_arguments_that_are_no_object_are_an_error_that_names_the_tool(arguments
 
 @pytest.mark.parametrize(
     ("model", "part", "kept"),
-    [
-        ("gemini-2.5-pro", {}, False),
-        ("gemini-2.5-pro", {"thoughtSignature": "AA=="}, True),
-        ("gemini-3-pro", {}, True),
-    ],
+    [("gemini-2.5-pro", {}, False), ("gemini-2.5-pro", {"thoughtSignature": "AA=="}, True), ("gemini-3-pro", {}, True)],
     ids=["older, unsigned", "older, signed", "newer, unsigned"],
 )
 def test_a_turn_with_calls_is_kept_where_it_must_go_back(model: str, part: dict[str, Any], kept: bool) -> None:
@@ -513,9 +511,8 @@ def test_of_several_calls_the_first_is_kept_if_the_server_wants_one() -> None:
     assert reply.turn == {"role": "model", "parts": [first, {"text": "!"}]}
 
 
-@pytest.mark.parametrize(
-    ("finish", "stop_reason"),
-    [
+def test_finish_reasons(subtests: pytest.Subtests) -> None:
+    table: list[tuple[str, str]] = [
         ("STOP", "endTurn"),
         ("MAX_TOKENS", "maxTokens"),
         ("CONTINUATION", "maxTokens"),
@@ -525,12 +522,12 @@ def test_of_several_calls_the_first_is_kept_if_the_server_wants_one() -> None:
         ("IMAGE_SAFETY", "content_filter"),
         ("OTHER", "OTHER"),
         ("NEWER_THAN_US", "NEWER_THAN_US"),
-    ],
-)
-def test_finish_reasons(finish: str, stop_reason: str) -> None:
-    expected = Reply(["a"], "gemini-3-pro-001", stop_reason, usage=USAGE)
+    ]
+    for finish, stop_reason in table:
+        with subtests.test(finish=finish):
+            expected = Reply(["a"], "gemini-3-pro-001", stop_reason, usage=USAGE)
 
-    assert read_reply(reply_of({"text": "a"}, finish=finish), ASKED) == expected
+            assert read_reply(reply_of({"text": "a"}, finish=finish), ASKED) == expected
 
 
 def test_a_blocked_prompt_is_a_content_filter() -> None:
@@ -543,10 +540,7 @@ def test_a_blocked_prompt_is_a_content_filter() -> None:
 @pytest.mark.parametrize(
     ("finish", "problem"),
     [
-        (
-            "MALFORMED_FUNCTION_CALL",
-            "the model called a tool in a way that cannot be read (MALFORMED_FUNCTION_CALL)",
-        ),
+        ("MALFORMED_FUNCTION_CALL", "the model called a tool in a way that cannot be read (MALFORMED_FUNCTION_CALL)"),
         ("UNEXPECTED_TOOL_CALL", "the model called a tool that it was not offered (UNEXPECTED_TOOL_CALL)"),
         (
             "MISSING_THOUGHT_SIGNATURE",
@@ -685,9 +679,8 @@ def test_other_candidates_are_not_read() -> None:
     assert read_reply(reply, ASKED).content == ["a"]
 
 
-@pytest.mark.parametrize(
-    ("model", "is_vertex", "path"),
-    [
+def test_the_path_of_a_model(subtests: pytest.Subtests) -> None:
+    table: list[tuple[str, bool, str]] = [
         ("gemini-3-pro", False, "models/gemini-3-pro"),
         ("models/gemini-3-pro", False, "models/gemini-3-pro"),
         ("tunedModels/mine", False, "tunedModels/mine"),
@@ -695,10 +688,32 @@ def test_other_candidates_are_not_read() -> None:
         ("meta/llama-4", True, "publishers/meta/models/llama-4"),
         ("publishers/meta/models/llama-4", True, "publishers/meta/models/llama-4"),
         ("projects/p/locations/l/endpoints/1", True, "projects/p/locations/l/endpoints/1"),
-    ],
-)
-def test_the_path_of_a_model(model: str, is_vertex: bool, path: str) -> None:
-    assert _path(model, is_vertex=is_vertex) == path
+    ]
+    for model, is_vertex, path in table:
+        with subtests.test(model=model):
+            assert _path(model, is_vertex=is_vertex) == path
+
+
+@pytest.mark.backends("trio")  # where the adapter uses the blocking side of the SDK, in a thread
+async def test_a_response_that_comes_after_the_request_was_cancelled_is_hung_up() -> None:
+    asked, answered, closed = Event(), Event(), Event()
+
+    def ask(request: object, *, stream: bool) -> object:
+        asked.set()
+        assert answered.wait(20)
+        return SimpleNamespace(response_stream=SimpleNamespace(close=closed.set))
+
+    api = SimpleNamespace(_build_request=lambda *request: request, _request=ask)
+    aio = SimpleNamespace(models=SimpleNamespace(generate_content=print))
+    model = GeminiModel(SimpleNamespace(vertexai=False, aio=aio, _api_client=api), "gemini-3-pro", stream=True)
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(model, prompt().request)
+            assert await anyio.to_thread.run_sync(asked.wait, 10)
+            tasks.cancel_scope.cancel()
+        assert not closed.is_set()
+        answered.set()
+        assert await anyio.to_thread.run_sync(closed.wait, 10)
 
 
 async def test_an_sdk_without_the_method_below_its_streams_is_one_error_that_says_so() -> None:

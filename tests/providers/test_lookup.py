@@ -67,9 +67,8 @@ def test_a_missing_key_is_named_also_by_an_older_sdk(monkeypatch: pytest.MonkeyP
 KNOWN = "anthropic, openai, openai-chat, gemini, ollama, pydantic-ai"
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
+def test_an_unknown_name_is_an_error_that_lists_the_known_ones(subtests: pytest.Subtests) -> None:
+    table: list[tuple[str, str]] = [
         ("antropic:claude-sonnet-5", "there is no provider 'antropic'; did you mean 'anthropic'?"),
         ("openai_chat:gpt-6", "there is no provider 'openai_chat'; did you mean 'openai-chat'?"),
         ("nope:x", f"there is no provider 'nope': the providers are {KNOWN}"),
@@ -83,13 +82,13 @@ KNOWN = "anthropic, openai, openai-chat, gemini, ollama, pydantic-ai"
         (":m", f"':m' names no provider: write anthropic:m, for instance; the providers are {KNOWN}"),
         ("anthropic:", "'anthropic:' names no model: write anthropic:NAME"),
         ("pydantic-ai:", "'pydantic-ai:' names no model: write pydantic-ai:NAME"),
-    ],
-)
-def test_an_unknown_name_is_an_error_that_lists_the_known_ones(name: str, says: str) -> None:
-    with pytest.raises(ValueError) as error:  # noqa: PT011  # the whole text is compared
-        model(name)
+    ]
+    for name, says in table:
+        with subtests.test(name=name):
+            with pytest.raises(ValueError) as error:  # noqa: PT011  # the whole text is compared
+                model(name)
 
-    assert str(error.value) == says
+            assert str(error.value) == says
 
 
 def test_an_argument_that_the_adapter_does_not_have_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,6 +17,7 @@ from mcp_host.providers.exchange.failures import Unfinished
 from mcp_host.providers.exchange.replies import Call, Reply, answer_of
 from mcp_host.providers.exchange.requests import Offer, Prompt
 from mcp_host.providers.ollama import OllamaModel, read_event, read_reply, with_options, write_request
+from tests.extent import THOROUGH
 from tests.providers import prompts
 from tests.providers.prompts import USER
 
@@ -31,7 +31,7 @@ READ = {
         "$defs": {"place": {"type": "object"}},
     },
 }
-SPLITS = 100_000 if os.environ.get("THOROUGH") else 2_000
+SPLITS = 100_000 if THOROUGH else 2_000
 
 
 prompt = partial(prompts.prompt, rule=OllamaModel.name_rule, model="qwen3")
@@ -86,11 +86,7 @@ def test_a_request_with_everything() -> None:
             {"type": "function", "function": {"name": "add", "parameters": ADD["inputSchema"]}},
             {
                 "type": "function",
-                "function": {
-                    "name": "files/read text",
-                    "description": "Reads.",
-                    "parameters": READ["inputSchema"],
-                },
+                "function": {"name": "files/read text", "description": "Reads.", "parameters": READ["inputSchema"]},
             },
         ],
     }
@@ -123,27 +119,33 @@ def test_the_conversation_with_images_calls_and_results_in_the_order_of_the_call
     ]
 
 
-@pytest.mark.parametrize(
-    ("content", "fields", "written"),
-    [
-        ([], {}, ""),
-        ([text('{"a": 1}')], {"structuredContent": {"a": 1}}, '{"a": 1}'),
-        ([text("see")], {"structuredContent": {"a": 1}}, 'see\n{"a":1}'),
-        ([{"type": "resource", "resource": {"uri": "file:///a", "text": "words"}}], {}, "file:///a:\nwords"),
+def test_what_a_tool_result_has_is_written(subtests: pytest.Subtests) -> None:
+    table: list[tuple[str, list[Any], dict[str, Any], str]] = [
+        ("nothing", [], {}, ""),
+        ("structured once", [text('{"a": 1}')], {"structuredContent": {"a": 1}}, '{"a": 1}'),
+        ("structured", [text("see")], {"structuredContent": {"a": 1}}, 'see\n{"a":1}'),
         (
+            "resource",
+            [{"type": "resource", "resource": {"uri": "file:///a", "text": "words"}}],
+            {},
+            "file:///a:\nwords",
+        ),
+        (
+            "link",
             [{"type": "resource_link", "uri": "file:///b", "name": "b"}],
             {},
             '{"name":"b","uri":"file:///b","type":"resource_link"}',
         ),
-        ([blob("text/csv; charset=utf-8", "w7w7MQ==")], {}, "file:///a:\nü;1"),
-        ([blob("application/json", "eyJhIjoxfQ==")], {}, 'file:///a:\n{"a":1}'),
-    ],
-    ids=["nothing", "structured once", "structured", "resource", "link", "file of text", "file of JSON"],
-)
-def test_what_a_tool_result_has_is_written(content: list[Any], fields: dict[str, Any], written: str) -> None:
-    body = write_request(prompt(USER, said("assistant", use("c1")), said("user", result("c1", *content, **fields))))
+        ("file of text", [blob("text/csv; charset=utf-8", "w7w7MQ==")], {}, "file:///a:\nü;1"),
+        ("file of JSON", [blob("application/json", "eyJhIjoxfQ==")], {}, 'file:///a:\n{"a":1}'),
+    ]
+    for case, content, fields, written in table:
+        with subtests.test(case):
+            body = write_request(
+                prompt(USER, said("assistant", use("c1")), said("user", result("c1", *content, **fields)))
+            )
 
-    assert body["messages"][2] == {"role": "tool", "tool_name": "add", "content": written}
+            assert body["messages"][2] == {"role": "tool", "tool_name": "add", "content": written}
 
 
 def test_a_turn_of_the_model_goes_back_as_it_came() -> None:
@@ -381,9 +383,8 @@ def test_arguments_that_are_no_object_are_an_error_that_names_the_tool(arguments
         answer_of(read_reply(reply_of(tool_calls=[call]), ASKED), ASKED)
 
 
-@pytest.mark.parametrize(
-    ("content", "asked", "problem"),
-    [
+def test_a_required_call_that_cannot_be_read_is_an_error(subtests: pytest.Subtests) -> None:
+    table: list[tuple[str, Prompt, str]] = [
         ("", ONE, "the model called 'add' with arguments that are not JSON"),
         ('{"name": "add", "arguments": ""}', ANY, "the model called 'add' with arguments that are not JSON"),
         ("{'a': 1}", ONE, "the model called 'add' with arguments that are not JSON"),
@@ -393,13 +394,13 @@ def test_arguments_that_are_no_object_are_an_error_that_names_the_tool(arguments
         ('{"name": 1, "arguments": {}}', ANY, "the model answered a required call with something else"),
         ("[]", ANY, "the model answered a required call with something else"),
         ("well", ANY, "the model answered a required call with something else"),
-    ],
-)
-def test_a_required_call_that_cannot_be_read_is_an_error(content: str, asked: Prompt, problem: str) -> None:
-    with pytest.raises(SamplingError) as raised:
-        read_reply(reply_of(content), asked)
+    ]
+    for content, asked, problem in table:
+        with subtests.test(content=content):
+            with pytest.raises(SamplingError) as raised:
+                read_reply(reply_of(content), asked)
 
-    assert str(raised.value) == problem
+            assert str(raised.value) == problem
 
 
 def test_of_several_calls_the_first_is_kept_if_the_server_wants_one() -> None:

@@ -22,10 +22,10 @@ from mcp_host.providers.exchange.replies import Call, answer_of
 from mcp_host.providers.openai import NAME_RULE
 from mcp_host.providers.openai_chat import Dialect, chunks, dialect_of, read_event, read_reply, write_request
 from mcp_host.types import AudioContent, ImageContent
+from tests.extent import THOROUGH
 from tests.providers import prompts
 from tests.providers.chat_client import ChatClient
 from tests.providers.prompts import ADD, NOW, PNG, SCHEMA, STRICT, USER, pieces, result, text, used
-from tests.robustness.dialogue import THOROUGH
 
 ADD_FUNCTION = {"type": "function", "function": {"name": "add", "parameters": SCHEMA, "description": "Adds"}}
 NOW_FUNCTION = {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}
@@ -208,8 +208,7 @@ def tools_of(body: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("dialect", "written"),
-    [("openai", {"tools": [ADD_FUNCTION], "tool_choice": "none"}), ("compatible", {})],
+    ("dialect", "written"), [("openai", {"tools": [ADD_FUNCTION], "tool_choice": "none"}), ("compatible", {})]
 )
 def test_no_tool_is_offered_where_none_may_be_called_and_the_choice_may_be_ignored(
     dialect: Dialect, written: dict[str, object]
@@ -368,90 +367,71 @@ def completion(
 ONE = Call("c1", "add", "{}")
 
 
-@pytest.mark.parametrize(
-    ("reply", "content", "stop_reason"),
-    [
-        (completion(content="3"), ["3"], "endTurn"),
-        (completion(content=""), [], "endTurn"),
-        (completion("tool_calls", content="a", tool_calls=[call()]), ["a", ONE], "toolUse"),
-        (completion("stop", tool_calls=[call()]), [ONE], "toolUse"),
-        (completion("length", content="a", tool_calls=[call()]), ["a", ONE], "maxTokens"),
-        (completion("content_filter", content="a"), ["a"], "content_filter"),
-        (completion(refusal="No."), ["No."], "refusal"),
-        (completion(content="a", choice={"stop_reason": "END"}), ["a"], "stopSequence"),
-        (completion(content="a", choice={"stop_reason": 128009}), ["a"], "endTurn"),
-        (completion("eos", content="a"), ["a"], "endTurn"),
-        (completion("STOP", content="a", tool_calls=[call()]), ["a", ONE], "toolUse"),
-        (completion("MAX_TOKENS", content="a"), ["a"], "maxTokens"),
-        (completion("recitation", content="a"), ["a"], "recitation"),
+def test_a_reply_is_read(subtests: pytest.Subtests) -> None:
+    table: list[tuple[str, dict[str, Any], list[object], str]] = [
+        ("text", completion(content="3"), ["3"], "endTurn"),
+        ("empty", completion(content=""), [], "endTurn"),
+        ("calls", completion("tool_calls", content="a", tool_calls=[call()]), ["a", ONE], "toolUse"),
+        ("calls with stop", completion("stop", tool_calls=[call()]), [ONE], "toolUse"),
+        ("cut off", completion("length", content="a", tool_calls=[call()]), ["a", ONE], "maxTokens"),
+        ("filtered", completion("content_filter", content="a"), ["a"], "content_filter"),
+        ("refusal", completion(refusal="No."), ["No."], "refusal"),
+        ("stop sequence", completion(content="a", choice={"stop_reason": "END"}), ["a"], "stopSequence"),
+        ("stop token", completion(content="a", choice={"stop_reason": 128009}), ["a"], "endTurn"),
+        ("of Together", completion("eos", content="a"), ["a"], "endTurn"),
+        ("in capitals", completion("STOP", content="a", tool_calls=[call()]), ["a", ONE], "toolUse"),
+        ("cut off in capitals", completion("MAX_TOKENS", content="a"), ["a"], "maxTokens"),
+        ("another reason", completion("recitation", content="a"), ["a"], "recitation"),
+        ("parts", completion(content=[{"type": "thinking", "thinking": []}, text("a"), text("b")]), ["ab"], "endTurn"),
         (
-            completion(content=[{"type": "thinking", "thinking": []}, text("a"), text("b")]),
-            ["ab"],
-            "endTurn",
-        ),
-        (
+            "a part without its text",
             completion(content=[{"type": "text", "text": None}, {"type": "output_text", "text": "a"}]),
             ["a"],
             "endTurn",
         ),
+        ("a part", completion(content={"type": "output_text", "text": "a"}), ["a"], "endTurn"),
         (
-            completion(content={"type": "output_text", "text": "a"}),
-            ["a"],
-            "endTurn",
-        ),
-        (
+            "audio",
             completion(audio={"id": "a", "data": "aGk=", "transcript": "hi", "expires_at": 1}),
             [AudioContent(data="aGk=", mime_type="audio/wav"), "hi"],
             "endTurn",
         ),
+        ("images", completion(images=[IMAGE]), [ImageContent(data="aGk=", mime_type="image/png")], "endTurn"),
+        ("bare call", completion(tool_calls=[{"function": {"name": "now"}}]), [Call(None, "now", None)], "toolUse"),
         (
-            completion(images=[IMAGE]),
-            [ImageContent(data="aGk=", mime_type="image/png")],
-            "endTurn",
-        ),
-        (
-            completion(tool_calls=[{"function": {"name": "now"}}]),
-            [Call(None, "now", None)],
-            "toolUse",
-        ),
-        (
+            "the call of 2023",
             completion("function_call", function_call={"name": "now", "arguments": "{}"}),
             [Call(None, "now", "{}")],
             "toolUse",
         ),
-        (completion("tool_calls", content="a", tool_calls=[]), ["a"], "endTurn"),
-        ({**completion(None, content="a"), "usage": {"completion_tokens": 1}}, ["a"], "endTurn"),
-        ({**completion("", tool_calls=[call()]), "usage": {"completion_tokens": 1}}, [ONE], "toolUse"),
-        ({**completion(None, content="a"), "usage": {"completion_tokens": 100}}, ["a"], "maxTokens"),
-        (completion(content="a", function_call={"name": "", "arguments": ""}), ["a"], "endTurn"),
-        (completion(content="a", audio={"id": "", "data": "", "transcript": ""}), ["a"], "endTurn"),
-    ],
-    ids=[
-        *("text", "empty", "calls", "calls with stop", "cut off", "filtered", "refusal", "stop sequence", "stop token"),
-        *(
-            "of Together",
-            "in capitals",
-            "cut off in capitals",
-            "another reason",
-            "parts",
-            "a part without its text",
-            "a part",
-        ),
-        *("audio", "images"),
-        *("bare call", "the call of 2023", "calls without calls", "no reason", "calls and no reason"),
-        *("cut off and no reason", "an empty call", "empty audio"),
-    ],
-)
-def test_a_reply_is_read(reply: dict[str, Any], content: list[object], stop_reason: str) -> None:
-    read = read_reply(reply, prompt())
-
-    assert (read.content, read.stop_reason, read.model) == (content, stop_reason, "gpt-x")
-
-
-@pytest.mark.parametrize(
-    ("usage", "counts"),
-    [
+        ("calls without calls", completion("tool_calls", content="a", tool_calls=[]), ["a"], "endTurn"),
+        ("no reason", {**completion(None, content="a"), "usage": {"completion_tokens": 1}}, ["a"], "endTurn"),
         (
+            "calls and no reason",
+            {**completion("", tool_calls=[call()]), "usage": {"completion_tokens": 1}},
+            [ONE],
+            "toolUse",
+        ),
+        (
+            "cut off and no reason",
+            {**completion(None, content="a"), "usage": {"completion_tokens": 100}},
+            ["a"],
+            "maxTokens",
+        ),
+        ("an empty call", completion(content="a", function_call={"name": "", "arguments": ""}), ["a"], "endTurn"),
+        ("empty audio", completion(content="a", audio={"id": "", "data": "", "transcript": ""}), ["a"], "endTurn"),
+    ]
+    for case, reply, content, stop_reason in table:
+        with subtests.test(case):
+            read = read_reply(reply, prompt())
+
+            assert (read.content, read.stop_reason, read.model) == (content, stop_reason, "gpt-x")
+
+
+def test_tokens_are_counted(subtests: pytest.Subtests) -> None:
+    table: list[tuple[str, object, object]] = [
+        (
+            "OpenAI",
             {
                 "prompt_tokens": 30,
                 "completion_tokens": 9,
@@ -462,10 +442,12 @@ def test_a_reply_is_read(reply: dict[str, Any], content: list[object], stop_reas
             {"inputTokens": 30, "outputTokens": 9, "reasoningTokens": 4, "cacheReadTokens": 20, "cacheWriteTokens": 5},
         ),
         (
+            "DeepSeek",
             {"prompt_tokens": 30, "completion_tokens": 9, "prompt_cache_hit_tokens": 20, "prompt_tokens_details": None},
             {"inputTokens": 30, "outputTokens": 9, "cacheReadTokens": 20},
         ),
         (
+            "xAI",
             {
                 "prompt_tokens": 30,
                 "completion_tokens": 5,
@@ -475,10 +457,12 @@ def test_a_reply_is_read(reply: dict[str, Any], content: list[object], stop_reas
             {"inputTokens": 30, "outputTokens": 9, "reasoningTokens": 4},
         ),
         (
+            "Gemini",
             {"prompt_tokens": 30, "completion_tokens": 5, "total_tokens": 39},
             {"inputTokens": 30, "outputTokens": 9},
         ),
         (
+            "a total of more",
             {
                 "prompt_tokens": 30,
                 "completion_tokens": 5,
@@ -487,65 +471,60 @@ def test_a_reply_is_read(reply: dict[str, Any], content: list[object], stop_reas
             },
             {"inputTokens": 30, "outputTokens": 9, "reasoningTokens": 4},
         ),
-        ({"prompt_tokens": 30, "completion_tokens": 9, "total_tokens": 9}, {"inputTokens": 30, "outputTokens": 9}),
         (
+            "a wrong total",
+            {"prompt_tokens": 30, "completion_tokens": 9, "total_tokens": 9},
+            {"inputTokens": 30, "outputTokens": 9},
+        ),
+        (
+            "Moonshot",
             {"prompt_tokens": 30, "cached_tokens": 20, "prompt_tokens_details": {"cached_tokens": None}},
             {"inputTokens": 30, "cacheReadTokens": 20},
         ),
-        ({"prompt_tokens": 30, "num_cached_tokens": 20}, {"inputTokens": 30, "cacheReadTokens": 20}),
+        ("Mistral", {"prompt_tokens": 30, "num_cached_tokens": 20}, {"inputTokens": 30, "cacheReadTokens": 20}),
         (
+            "Alibaba",
             {"prompt_tokens": 30, "prompt_tokens_details": {"cached_tokens": 0, "cache_creation_input_tokens": 20}},
             {"inputTokens": 30, "cacheReadTokens": 0, "cacheWriteTokens": 20},
         ),
-        (None, None),
-    ],
-    ids=[
-        "OpenAI",
-        "DeepSeek",
-        "xAI",
-        "Gemini",
-        "a total of more",
-        "a wrong total",
-        "Moonshot",
-        "Mistral",
-        "Alibaba",
-        "none",
-    ],
-)
-def test_tokens_are_counted(usage: object, counts: object) -> None:
-    assert read_reply({**completion(content="a"), "usage": usage}, prompt()).usage == counts
+        ("none", None, None),
+    ]
+    for case, usage, counts in table:
+        with subtests.test(case):
+            assert read_reply({**completion(content="a"), "usage": usage}, prompt()).usage == counts
 
 
 DETAILS = [{"type": "reasoning.text", "text": "Sums.", "signature": "s", "index": 0}]
 SIGNED = {**call(), "extra_content": {"google": {"thought_signature": "s"}}}
 
 
-@pytest.mark.parametrize(
-    ("message", "turn"),
-    [
+def test_reasoning_is_kept_with_its_calls(subtests: pytest.Subtests) -> None:
+    table: list[tuple[str, dict[str, Any], dict[str, Any] | None]] = [
         (
+            "reasoning_content",
             {"reasoning_content": "Sums.", "tool_calls": [call()]},
             {"reasoning_content": "Sums.", "tool_calls": [call()]},
         ),
-        ({"reasoning": "Sums.", "tool_calls": [call()]}, {"reasoning": "Sums.", "tool_calls": [call()]}),
+        ("reasoning", {"reasoning": "Sums.", "tool_calls": [call()]}, {"reasoning": "Sums.", "tool_calls": [call()]}),
         (
+            "details",
             {"reasoning": "Sums.", "reasoning_details": DETAILS, "tool_calls": [{**call(), "index": 0}]},
             {"reasoning_details": DETAILS, "tool_calls": [call()]},
         ),
-        ({"tool_calls": [SIGNED]}, {"tool_calls": [SIGNED]}),
+        ("signature", {"tool_calls": [SIGNED]}, {"tool_calls": [SIGNED]}),
         (
+            "no arguments",
             {"reasoning": "Sums.", "tool_calls": [call(arguments="null")]},
             {"reasoning": "Sums.", "tool_calls": [call()]},
         ),
-        ({"tool_calls": [call()], "reasoning_content": None, "reasoning_details": []}, None),
-        ({"reasoning_content": "Sums."}, None),
-    ],
-    ids=["reasoning_content", "reasoning", "details", "signature", "no arguments", "none", "no calls"],
-)
-def test_reasoning_is_kept_with_its_calls(message: dict[str, Any], turn: dict[str, Any] | None) -> None:
-    read = read_reply(completion("tool_calls", content="a", **message), prompt())
+        ("none", {"tool_calls": [call()], "reasoning_content": None, "reasoning_details": []}, None),
+        ("no calls", {"reasoning_content": "Sums."}, None),
+    ]
+    for case, message, turn in table:
+        with subtests.test(case):
+            read = read_reply(completion("tool_calls", content="a", **message), prompt())
 
-    assert read.turn == (None if turn is None else {"role": "assistant", "content": "a", **turn})
+            assert read.turn == (None if turn is None else {"role": "assistant", "content": "a", **turn})
 
 
 @pytest.mark.parametrize(
@@ -649,10 +628,10 @@ def piece(arguments: object = None, name: str | None = None, **fields: Any) -> d
     return {"function": {"name": name, "arguments": arguments}, **fields}
 
 
-@pytest.mark.parametrize(
-    ("deltas", "calls"),
-    [
+def test_deltas_of_calls_go_to_their_call(subtests: pytest.Subtests) -> None:
+    table: list[tuple[str, list[dict[str, Any]], list[tuple[object, str, object]]]] = [
         (
+            "interleaved",
             [
                 piece("", "add", index=0, id="c1"),
                 piece("", "now", index=1, id="c2"),
@@ -664,50 +643,50 @@ def piece(arguments: object = None, name: str | None = None, **fields: Any) -> d
             [("c1", "add", '{"a":1}'), ("c2", "now", "{}")],
         ),
         (
+            "whole, no index",
             [piece('{"a":1}', "add", id="c1"), piece("{}", "now", id="c2"), piece("{}", "now", id="c3")],
             [("c1", "add", '{"a":1}'), ("c2", "now", "{}"), ("c3", "now", "{}")],
         ),
         (
+            "interleaved by id",
             [piece("{", "add", id="c1"), piece("{", "now", id="c2"), piece("}", id="c1"), piece("}", id="c2")],
             [("c1", "add", "{}"), ("c2", "now", "{}")],
         ),
         (
+            "one index for all",
             [piece("{}", "add", index=0, id="c1"), piece("{}", "add", index=0, id="c2")],
             [("c1", "add", "{}"), ("c2", "add", "{}")],
         ),
         (
+            "repeated name and id",
             [piece("{", "add", index=0, id="c1"), piece("}", "add", index=0, id="c1")],
             [("c1", "add", "{}")],
         ),
         (
+            "another id each time",
             [piece("{", "add", index=0, id="c1"), piece("}", "", index=0, id="other")],
             [("c1", "add", "{}")],
         ),
+        ("neither index nor id", [piece("{", "add", id="c1"), piece("}")], [("c1", "add", "{}")]),
+        ("only names", [piece("{}", "add"), piece("{}", "add")], [(None, "add", "{}"), (None, "add", "{}")]),
+        ("an object", [piece({"a": 1}, "add", index=0, id="c1")], [("c1", "add", '{"a": 1}')]),
         (
-            [piece("{", "add", id="c1"), piece("}")],
-            [("c1", "add", "{}")],
-        ),
-        (
-            [piece("{}", "add"), piece("{}", "add")],
-            [(None, "add", "{}"), (None, "add", "{}")],
-        ),
-        (
-            [piece({"a": 1}, "add", index=0, id="c1")],
-            [("c1", "add", '{"a": 1}')],
-        ),
-        (
+            "a name in pieces",
             [piece("{}", "get_", index=0, id="c1"), piece(None, "weather", index=0)],
             [("c1", "get_weather", "{}")],
         ),
         (
+            "one index and no ids",
             [piece('{"a":1}', "add", index=0), piece('{"a":2}', "add", index=0), piece({}, "now", index=0)],
             [(None, "add", '{"a":1}'), (None, "add", '{"a":2}'), (None, "now", "{}")],
         ),
         (
+            "one index, no ids, a repeated name",
             [piece("", "add", index=0), piece('{"a":', "add", index=0), piece("{}}", "add", index=0)],
             [(None, "add", '{"a":{}}')],
         ),
         (
+            "one index, no ids, pieces",
             [
                 piece("", "add", index=0),
                 piece('{"a":', index=0),
@@ -719,34 +698,29 @@ def piece(arguments: object = None, name: str | None = None, **fields: Any) -> d
             [(None, "add", '{"a":1}'), (None, "add", '{"a":2}'), (None, "now", None)],
         ),
         (
+            "a repeated name to the end",
             [piece('{"a":', "add", index=0), piece("1}", "add", index=0), piece("", "add", index=0)],
             [(None, "add", '{"a":1}')],
         ),
         (
+            "a repeated name at the end",
             [piece('{"a":1}', "add", index=0), piece("", "add", index=0)],
             [(None, "add", '{"a":1}')],
         ),
         (
+            "two without arguments",
             [piece("", "now", index=0), piece("", "now", index=1)],
             [(None, "now", None), (None, "now", None)],
         ),
         (
+            "two without arguments or index",
             [piece("", "now"), piece("", "now")],
             [(None, "now", None), (None, "now", None)],
         ),
-    ],
-    ids=[
-        *("interleaved", "whole, no index", "interleaved by id", "one index for all", "repeated name and id"),
-        *("another id each time", "neither index nor id", "only names", "an object", "a name in pieces"),
-        *("one index and no ids", "one index, no ids, a repeated name"),
-        *("one index, no ids, pieces", "a repeated name to the end", "a repeated name at the end"),
-        *("two without arguments", "two without arguments or index"),
-    ],
-)
-def test_deltas_of_calls_go_to_their_call(
-    deltas: list[dict[str, Any]], calls: list[tuple[object, str, object]]
-) -> None:
-    assert calls_of(*deltas) == calls
+    ]
+    for case, deltas, calls in table:
+        with subtests.test(case):
+            assert calls_of(*deltas) == calls
 
 
 def test_the_call_of_2023_is_folded() -> None:
@@ -796,32 +770,23 @@ def test_deltas_after_the_finish_reason_count() -> None:
     assert read.usage == {"inputTokens": 1, "outputTokens": 2}
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        folded(chunk({"content": "a"})),
-        folded(chunk({"content": "a"}, usage={"completion_tokens": 1}), {"_not_done": True}),
-        folded(chunk({"content": ""}, usage={"completion_tokens": 1})),
-        folded(chunk({}, usage={"completion_tokens": 0}), chunk({"content": "a"}, usage={"completion_tokens": 1})),
-        completion(None, content="a"),
-        {**completion(None, tool_calls=[call(arguments='{"a')]), "usage": {"completion_tokens": 1}},
-        {"choices": []},
-        {},
-    ],
-    ids=[
-        "stream",
-        "not done",
-        "nothing said",
-        "counted with each delta",
-        "not counted",
-        "half a call",
-        "no choice",
-        "nothing",
-    ],
-)
-def test_a_reply_that_nothing_says_is_whole_is_unfinished(reply: dict[str, Any]) -> None:
-    with pytest.raises(Unfinished):
-        read_reply(reply, prompt())
+def test_a_reply_that_nothing_says_is_whole_is_unfinished(subtests: pytest.Subtests) -> None:
+    table: list[tuple[str, dict[str, Any]]] = [
+        ("stream", folded(chunk({"content": "a"}))),
+        ("not done", folded(chunk({"content": "a"}, usage={"completion_tokens": 1}), {"_not_done": True})),
+        ("nothing said", folded(chunk({"content": ""}, usage={"completion_tokens": 1}))),
+        (
+            "counted with each delta",
+            folded(chunk({}, usage={"completion_tokens": 0}), chunk({"content": "a"}, usage={"completion_tokens": 1})),
+        ),
+        ("not counted", completion(None, content="a")),
+        ("half a call", {**completion(None, tool_calls=[call(arguments='{"a')]), "usage": {"completion_tokens": 1}}),
+        ("no choice", {"choices": []}),
+        ("nothing", {}),
+    ]
+    for case, reply in table:
+        with subtests.test(case), pytest.raises(Unfinished):
+            read_reply(reply, prompt())
 
 
 def test_a_call_of_a_custom_tool_is_an_error() -> None:
@@ -836,36 +801,34 @@ def test_a_chunk_with_an_error_is_an_error_without_its_text() -> None:
         folded({"error": {"code": "overloaded", "message": "secret"}})
 
 
-@pytest.mark.parametrize(
-    ("error", "sentence", "transient"),
-    [
-        ({"error": {"code": 502, "message": "secret"}}, "openai: the model failed (HTTP 502)", True),
-        ({"error": {"code": "429", "message": "secret"}}, "openai: the model failed (HTTP 429)", True),
-        ({"error": {"code": 401, "message": "secret"}}, "openai: the model failed (HTTP 401)", False),
-        ({"error": {"code": None, "type": "server_error"}}, "openai: the model failed, server_error", True),
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_an_error_behind_http_200_says_whether_to_ask_again(subtests: pytest.Subtests, stream: bool) -> None:
+    table: list[tuple[str, dict[str, Any], str, bool]] = [
+        ("number", {"error": {"code": 502, "message": "secret"}}, "openai: the model failed (HTTP 502)", True),
+        ("digits", {"error": {"code": "429", "message": "secret"}}, "openai: the model failed (HTTP 429)", True),
+        ("a key", {"error": {"code": 401, "message": "secret"}}, "openai: the model failed (HTTP 401)", False),
+        ("type", {"error": {"code": None, "type": "server_error"}}, "openai: the model failed, server_error", True),
         (
+            "rate",
             {"error": {"code": "rate_limit_exceeded", "type": "requests"}},
             "openai: the model failed, rate_limit_exceeded",
             True,
         ),
-        ({"error": {"code": "invalid_prompt"}}, "openai: the model failed, invalid_prompt", False),
-        ({"error": "secret"}, "openai: the model failed", False),
+        ("prompt", {"error": {"code": "invalid_prompt"}}, "openai: the model failed, invalid_prompt", False),
+        ("text", {"error": "secret"}, "openai: the model failed", False),
         (
+            "vLLM",
             {"object": "error", "message": "secret", "type": "InternalServerError", "code": 500},
             "openai: the model failed (HTTP 500), InternalServerError",
             True,
         ),
-    ],
-    ids=["number", "digits", "a key", "type", "rate", "prompt", "text", "vLLM"],
-)
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_an_error_behind_http_200_says_whether_to_ask_again(
-    error: dict[str, Any], sentence: str, transient: bool, stream: bool
-) -> None:
-    with pytest.raises(ProviderError) as caught:
-        folded(error) if stream else read_reply(error, prompt())
+    ]
+    for case, error, sentence, transient in table:
+        with subtests.test(case):
+            with pytest.raises(ProviderError) as caught:
+                folded(error) if stream else read_reply(error, prompt())
 
-    assert (str(caught.value), caught.value.transient) == (sentence, transient)
+            assert (str(caught.value), caught.value.transient) == (sentence, transient)
 
 
 @pytest.mark.parametrize(
@@ -1146,42 +1109,45 @@ async def test_a_stream_that_is_whole_is_an_answer(body: str, kind: str) -> None
     assert await streamed(body, kind) == ("Hello", "Hello")
 
 
-@pytest.mark.parametrize(
-    ("body", "kind", "sentence", "transient"),
-    [
-        (sse(*HELLO[:2]), "text/event-stream", CUT, True),
-        (sse(*HELLO)[:-9], "text/event-stream", CUT, True),
-        (sse(*HELLO[:2]) + "data: {", "text/event-stream", CUT, True),
-        ("data: {", "text/event-stream", CUT, True),
-        (sse(chunk({"content": "I'll add."}, "tool_calls")), "text/event-stream", CUT, True),
-        (sse(chunk({"content": "I'll add."}, "tool_calls", **USED)), "text/event-stream", CUT, True),
-        (sse(CALLING, chunk({}, "tool_calls")), "text/event-stream", CUT, True),
-        (sse(*HELLO[:1]) + "data: null\n\n", "text/event-stream", NO_CHUNK, False),
-        ("data: []\n\n", "text/event-stream", NO_CHUNK, False),
+async def test_a_stream_that_is_no_answer_says_what_it_is(subtests: pytest.Subtests) -> None:
+    """Calls may come after the finish reason."""
+    table: list[tuple[str, str, str, str, bool]] = [
+        ("no finish reason", sse(*HELLO[:2]), "text/event-stream", CUT, True),
+        ("in the last chunk", sse(*HELLO)[:-9], "text/event-stream", CUT, True),
+        ("in the second chunk", sse(*HELLO[:2]) + "data: {", "text/event-stream", CUT, True),
+        ("in the first chunk", "data: {", "text/event-stream", CUT, True),
+        ("calls to come", sse(chunk({"content": "I'll add."}, "tool_calls")), "text/event-stream", CUT, True),
         (
+            "calls to come after usage",
+            sse(chunk({"content": "I'll add."}, "tool_calls", **USED)),
+            "text/event-stream",
+            CUT,
+            True,
+        ),
+        ("a call to go on", sse(CALLING, chunk({}, "tool_calls")), "text/event-stream", CUT, True),
+        ("null", sse(*HELLO[:1]) + "data: null\n\n", "text/event-stream", NO_CHUNK, False),
+        ("a list", "data: []\n\n", "text/event-stream", NO_CHUNK, False),
+        (
+            "error event",
             'event: error\ndata: {"message": "secret", "code": 500}\n\n',
             "text/event-stream",
             "openai: the model failed (HTTP 500)",
             True,
         ),
         (
+            "error instead of a stream",
             '{"error": {"code": 503, "message": "secret"}}',
             "application/json",
             "openai: the model failed (HTTP 503)",
             True,
         ),
-    ],
-    ids=[
-        *("no finish reason", "in the last chunk", "in the second chunk", "in the first chunk", "calls to come"),
-        *("calls to come after usage", "a call to go on", "null", "a list", "error event", "error instead of a stream"),
-    ],
-)
-async def test_a_stream_that_is_no_answer_says_what_it_is(body: str, kind: str, sentence: str, transient: bool) -> None:
-    """Calls may come after the finish reason."""
-    with pytest.raises(ProviderError) as caught:
-        await streamed(body, kind)
+    ]
+    for case, body, kind, sentence, transient in table:
+        with subtests.test(case):
+            with pytest.raises(ProviderError) as caught:
+                await streamed(body, kind)
 
-    assert (str(caught.value), caught.value.transient) == (sentence, transient)
+            assert (str(caught.value), caught.value.transient) == (sentence, transient)
 
 
 async def test_a_stream_that_says_that_it_is_done_has_no_call_to_come() -> None:

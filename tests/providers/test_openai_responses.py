@@ -16,9 +16,9 @@ from mcp_host.providers.exchange.replies import Call, answer_of
 from mcp_host.providers.openai import NAME_RULE
 from mcp_host.providers.openai_responses import read_event, read_reply, write_request
 from mcp_host.types import ImageContent, ToolUseContent
+from tests.extent import THOROUGH
 from tests.providers import prompts
 from tests.providers.prompts import ADD, NOW, PNG, SCHEMA, STRICT, USER, pieces, result, text, used
-from tests.robustness.dialogue import THOROUGH
 
 FUNCTION = {"type": "function", "name": "add", "description": "Adds", "parameters": SCHEMA, "strict": False}
 IMAGE = {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,aGk="}
@@ -57,33 +57,33 @@ def test_a_model_that_does_not_reason_takes_a_temperature_and_no_encrypted_reaso
     }
 
 
-@pytest.mark.parametrize(
-    ("content", "written"),
-    [
-        ([text("3")], "3"),
-        ([], ""),
-        ([text("3"), text("4")], "3\n4"),
-        ([text("3"), PNG], [{"type": "input_text", "text": "3"}, IMAGE]),
-        ([{**PNG, "mimeType": "image/JPG"}], [{**IMAGE, "image_url": "data:image/jpeg;base64,aGk="}]),
-        ([resource(text="words")], "Contents of file:///a/b%20c:\nwords"),
-        ([resource(blob="aGk=", mimeType="text/csv; charset=utf-8")], "Contents of file:///a/b%20c:\nhi"),
-        ([resource(blob="aGk=", mimeType="image/png")], [IMAGE]),
+def test_what_a_tool_result_has_is_written(subtests: pytest.Subtests) -> None:
+    table: list[tuple[str, list[dict[str, Any]], object]] = [
+        ("text", [text("3")], "3"),
+        ("none", [], ""),
+        ("texts", [text("3"), text("4")], "3\n4"),
+        ("image", [text("3"), PNG], [{"type": "input_text", "text": "3"}, IMAGE]),
+        ("jpg", [{**PNG, "mimeType": "image/JPG"}], [{**IMAGE, "image_url": "data:image/jpeg;base64,aGk="}]),
+        ("resource", [resource(text="words")], "Contents of file:///a/b%20c:\nwords"),
+        ("text blob", [resource(blob="aGk=", mimeType="text/csv; charset=utf-8")], "Contents of file:///a/b%20c:\nhi"),
+        ("image blob", [resource(blob="aGk=", mimeType="image/png")], [IMAGE]),
         (
+            "pdf",
             [resource(blob="JVBERi0=", mimeType="application/pdf")],
             [{"type": "input_file", "filename": "b c.pdf", "file_data": "data:application/pdf;base64,JVBERi0="}],
         ),
         (
+            "link",
             [{"type": "resource_link", "uri": "file:///b", "name": "b"}],
             '{"name":"b","uri":"file:///b","type":"resource_link"}',
         ),
-    ],
-    ids=["text", "none", "texts", "image", "jpg", "resource", "text blob", "image blob", "pdf", "link"],
-)
-def test_what_a_tool_result_has_is_written(content: list[dict[str, Any]], written: object) -> None:
-    assert write_request(prompt(USER, used(a=1), result(*content)))["input"][1:] == [
-        {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a": 1}'},
-        {"type": "function_call_output", "call_id": "c1", "output": written},
     ]
+    for case, content, written in table:
+        with subtests.test(case):
+            assert write_request(prompt(USER, used(a=1), result(*content)))["input"][1:] == [
+                {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a": 1}'},
+                {"type": "function_call_output", "call_id": "c1", "output": written},
+            ]
 
 
 @pytest.mark.parametrize(
@@ -121,26 +121,35 @@ def test_an_id_that_is_too_long_is_the_same_other_one_in_call_and_result() -> No
     assert len(items[1]["call_id"]) <= 40
 
 
-@pytest.mark.parametrize(
-    ("choice", "written"),
-    [
-        (None, {}),
-        ({"mode": "auto"}, {"tool_choice": "auto"}),
-        ({}, {"tool_choice": "auto"}),
-        ({"mode": "required"}, {"tool_choice": "required"}),
-        ({"mode": "none"}, {"tool_choice": "none"}),
-        ({"mode": "auto", "disable_parallel_tool_use": True}, {"tool_choice": "auto", "parallel_tool_calls": False}),
-        ({"mode": "none", "disable_parallel_tool_use": True}, {"tool_choice": "none"}),
-    ],
-    ids=["absent", "auto", "empty", "required", "none", "not parallel", "none, not parallel"],
-)
-def test_the_tool_choice_is_written(choice: object, written: dict[str, object]) -> None:
-    params: dict[str, Any] = {} if choice is None else {"toolChoice": choice}
-    body = write_request(prompt(tools=[ADD, NOW], **params))
+def test_the_tool_choice_is_written(subtests: pytest.Subtests) -> None:
+    table: list[tuple[str, object, dict[str, object]]] = [
+        ("absent", None, {}),
+        ("auto", {"mode": "auto"}, {"tool_choice": "auto"}),
+        ("empty", {}, {"tool_choice": "auto"}),
+        ("required", {"mode": "required"}, {"tool_choice": "required"}),
+        ("none", {"mode": "none"}, {"tool_choice": "none"}),
+        (
+            "not parallel",
+            {"mode": "auto", "disable_parallel_tool_use": True},
+            {"tool_choice": "auto", "parallel_tool_calls": False},
+        ),
+        ("none, not parallel", {"mode": "none", "disable_parallel_tool_use": True}, {"tool_choice": "none"}),
+    ]
+    for case, choice, written in table:
+        with subtests.test(case):
+            params: dict[str, Any] = {} if choice is None else {"toolChoice": choice}
+            body = write_request(prompt(tools=[ADD, NOW], **params))
 
-    now = {"type": "function", "name": "now", "parameters": {"type": "object", "properties": {}}, "strict": False}
-    found = {name: body[name] for name in ("tools", "tool_choice", "parallel_tool_calls", "text") if name in body}
-    assert found == {"tools": [FUNCTION, now], **written}
+            now = {
+                "type": "function",
+                "name": "now",
+                "parameters": {"type": "object", "properties": {}},
+                "strict": False,
+            }
+            found = {
+                name: body[name] for name in ("tools", "tool_choice", "parallel_tool_calls", "text") if name in body
+            }
+            assert found == {"tools": [FUNCTION, now], **written}
 
 
 @pytest.mark.parametrize(
@@ -186,9 +195,8 @@ def test_a_turn_with_reasoning_goes_back_as_it_was() -> None:
     assert body["input"] == [{"role": "user", "content": "Hi"}, *turn, output]
 
 
-@pytest.mark.parametrize(
-    ("messages", "params", "sentence"),
-    [
+def test_what_the_api_does_not_take_is_refused(subtests: pytest.Subtests) -> None:
+    table: list[tuple[Sequence[dict[str, Any]], dict[str, Any], str]] = [
         ([{"role": "user", "content": [WAV]}], {}, "messages[0]: this model takes no audio at the Responses API"),
         ([USER, used(), result(WAV)], {}, "messages[2]: this model takes no audio at the Responses API"),
         (
@@ -229,15 +237,13 @@ def test_a_turn_with_reasoning_goes_back_as_it_was() -> None:
             {"tools": [{"name": "t", "inputSchema": {"$ref": "#/x"}}]},
             "the tool 't': this model takes no such schema: the schema refers to '#/x', which it does not have",
         ),
-    ],
-)
-def test_what_the_api_does_not_take_is_refused(
-    messages: Sequence[dict[str, Any]], params: dict[str, Any], sentence: str
-) -> None:
-    with pytest.raises(InputRefused) as caught:
-        write_request(prompt(*messages, **params))
+    ]
+    for messages, params, sentence in table:
+        with subtests.test(messages=messages):
+            with pytest.raises(InputRefused) as caught:
+                write_request(prompt(*messages, **params))
 
-    assert (caught.value.code, str(caught.value)) == (-32602, sentence)
+            assert (caught.value.code, str(caught.value)) == (-32602, sentence)
 
 
 # Replies
@@ -255,53 +261,53 @@ def response(*output: dict[str, Any], status: str = "completed", **fields: Any) 
 ONE = Call("c1", "add", '{"a":1}')
 
 
-@pytest.mark.parametrize(
-    ("reply", "content", "stop_reason"),
-    [
-        (response(said("3")), ["3"], "endTurn"),
-        (response(), [], "endTurn"),
-        (response(said("")), [], "endTurn"),
-        (response(said("a", "b"), CALL), ["a", "b", ONE], "toolUse"),
+def test_a_reply_is_read(subtests: pytest.Subtests) -> None:
+    table: list[tuple[str, dict[str, Any], list[object], str]] = [
+        ("text", response(said("3")), ["3"], "endTurn"),
+        ("nothing", response(), [], "endTurn"),
+        ("empty", response(said("")), [], "endTurn"),
+        ("calls", response(said("a", "b"), CALL), ["a", "b", ONE], "toolUse"),
+        ("refusal", response(said({"type": "refusal", "refusal": "No."}), CALL), ["No.", ONE], "refusal"),
         (
-            response(said({"type": "refusal", "refusal": "No."}), CALL),
-            ["No.", ONE],
-            "refusal",
-        ),
-        (
+            "cut off",
             response(said("a"), status="incomplete", incomplete_details={"reason": "max_output_tokens"}),
             ["a"],
             "maxTokens",
         ),
         (
+            "filtered",
             response(CALL, status="incomplete", incomplete_details={"reason": "content_filter"}),
             [ONE],
             "content_filter",
         ),
-        (response(CALL, status="incomplete"), [ONE], "maxTokens"),
+        ("incomplete", response(CALL, status="incomplete"), [ONE], "maxTokens"),
         (
+            "image",
             response({"type": "image_generation_call", "id": "ig_1", "result": "aGk=", "output_format": "webp"}),
             [ImageContent(data="aGk=", mime_type="image/webp")],
             "endTurn",
         ),
-        (response({"type": "web_search_call", "id": "ws_1"}, said("3")), ["3"], "endTurn"),
+        ("search", response({"type": "web_search_call", "id": "ws_1"}, said("3")), ["3"], "endTurn"),
         (
+            "a text alone",
             response({"type": "message"}, {"type": "message", "content": None}, {"type": "message", "content": "3"}),
             ["3"],
             "endTurn",
         ),
-        (response(said({"type": "of_next_year"}, "3")), ["3"], "endTurn"),
-        (response({name: CALL[name] for name in ("type", "name", "arguments")}), [replace(ONE, id=None)], "toolUse"),
-        (response({"type": "function_call", "name": "add"}), [Call(None, "add", None)], "toolUse"),
-    ],
-    ids=[
-        *("text", "nothing", "empty", "calls", "refusal", "cut off", "filtered", "incomplete", "image", "search"),
-        *("a text alone", "a newer part", "a call without an id", "a bare call"),
-    ],
-)
-def test_a_reply_is_read(reply: dict[str, Any], content: list[object], stop_reason: str) -> None:
-    read = read_reply(reply, prompt())
+        ("a newer part", response(said({"type": "of_next_year"}, "3")), ["3"], "endTurn"),
+        (
+            "a call without an id",
+            response({name: CALL[name] for name in ("type", "name", "arguments")}),
+            [replace(ONE, id=None)],
+            "toolUse",
+        ),
+        ("a bare call", response({"type": "function_call", "name": "add"}), [Call(None, "add", None)], "toolUse"),
+    ]
+    for case, reply, content, stop_reason in table:
+        with subtests.test(case):
+            read = read_reply(reply, prompt())
 
-    assert (read.content, read.stop_reason, read.model) == (content, stop_reason, "gpt-x")
+            assert (read.content, read.stop_reason, read.model) == (content, stop_reason, "gpt-x")
 
 
 def test_tokens_are_counted() -> None:

@@ -105,9 +105,8 @@ def of_anthropic(status: int, kind: object = "rate_limit_error", **headers: str)
     return RateLimitError(response(status, **headers), body)
 
 
-@pytest.mark.parametrize(
-    ("exc", "status", "code", "retry_after", "transient", "said"),
-    [
+def test_what_an_sdk_raises_becomes_an_error_that_says_what_to_do(subtests: pytest.Subtests) -> None:
+    table: list[tuple[Exception, int | None, str | None, float | None, bool, str]] = [
         (
             of_anthropic(429, retry_after="7"),
             *(429, "rate_limit_error", 7.0, True),
@@ -144,11 +143,7 @@ def of_anthropic(status: int, kind: object = "rate_limit_error", **headers: str)
             *(429, "insufficient_quota", None, True),
             "RateLimitError (HTTP 429), insufficient_quota",
         ),
-        (
-            APIError(body={"code": "server_error"}),
-            *(None, "server_error", None, True),
-            "APIError, server_error",
-        ),
+        (APIError(body={"code": "server_error"}), *(None, "server_error", None, True), "APIError, server_error"),
         (
             google(),
             *(429, "RESOURCE_EXHAUSTED", 38.5, True),
@@ -156,28 +151,21 @@ def of_anthropic(status: int, kind: object = "rate_limit_error", **headers: str)
         ),
         (OfOllama(404), 404, None, None, False, f"not found: {NOT_FOUND} (HTTP 404)"),
         (OfOllama(-1), None, None, None, True, "the model failed"),
-        (
-            APIConnectionError(),
-            *(None, None, None, True),
-            "APIConnectionError at api:443",
-        ),
+        (APIConnectionError(), *(None, None, None, True), "APIConnectionError at api:443"),
         (ReadTimeout(SECRET), None, None, None, True, "ReadTimeout"),
         (httpx.RemoteProtocolError(SECRET), None, None, None, True, "RemoteProtocolError"),
         (ConnectionResetError(SECRET), None, None, None, True, "ConnectionResetError"),
         (TimeoutError(SECRET), None, None, None, True, "TimeoutError"),
         (ValueError(SECRET), None, None, None, False, "ValueError"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_what_an_sdk_raises_becomes_an_error_that_says_what_to_do(
-    exc: Exception, status: int | None, code: str | None, retry_after: float | None, transient: bool, said: str
-) -> None:
-    error = provider_error(exc, "anthropic")
+    ]
+    for exc, status, code, retry_after, transient, said in table:
+        with subtests.test(exc=exc):
+            error = provider_error(exc, "anthropic")
 
-    assert (error.provider, error.status, error.code) == ("anthropic", status, code)
-    assert (error.retry_after, error.transient, error.original) == (retry_after, transient, exc)
-    assert str(error) == f"anthropic: {said}"
-    assert SECRET not in repr(error)
+            assert (error.provider, error.status, error.code) == ("anthropic", status, code)
+            assert (error.retry_after, error.transient, error.original) == (retry_after, transient, exc)
+            assert str(error) == f"anthropic: {said}"
+            assert SECRET not in repr(error)
 
 
 REFUSED = ConnectionRefusedError(errno.ECONNREFUSED, SECRET)
@@ -371,38 +359,25 @@ ENDED = "gemini: the stream ended before the answer was complete"
 UNREADABLE = "gemini: the reply cannot be read"
 
 
-@pytest.mark.parametrize(
-    ("exc", "of_a_stream", "of_a_body"),
-    [
-        (Unfinished(), (ENDED, True), ("gemini: the reply has no complete answer", False)),
-        (unreadable_json('{"message": {"content": "h\u00e9'), (ENDED, True), (UNREADABLE, False)),
-        (unreadable_json("dat"), (ENDED, True), (UNREADABLE, False)),
-        (unreadable_json(""), (ENDED, True), (UNREADABLE, False)),
-        (in_a_character(), (ENDED, True), (UNREADABLE, False)),
-        (unreadable_json("<html>502</html>"), (UNREADABLE, False), (UNREADABLE, False)),
-        (unreadable_bytes(b"\xff\xff"), (UNREADABLE, False), (UNREADABLE, False)),
-        (KeyError(SECRET), ("gemini: KeyError", False), ("gemini: KeyError", False)),
-    ],
-    ids=[
-        "no end",
-        "in an event",
-        "in the name of a field",
-        "before the data",
-        "in a character",
-        "a page",
-        "no UTF-8",
-        "something else",
-    ],
-)
-def test_a_stream_that_is_cut_may_be_asked_for_again(
-    exc: Exception, of_a_stream: tuple[str, bool], of_a_body: tuple[str, bool]
-) -> None:
-    error = provider_error(exc, "gemini", is_stream=True)
-    assert (str(error), error.transient) == of_a_stream
+def test_a_stream_that_is_cut_may_be_asked_for_again(subtests: pytest.Subtests) -> None:
+    table: list[tuple[str, Exception, tuple[str, bool], tuple[str, bool]]] = [
+        ("no end", Unfinished(), (ENDED, True), ("gemini: the reply has no complete answer", False)),
+        ("in an event", unreadable_json('{"message": {"content": "h\u00e9'), (ENDED, True), (UNREADABLE, False)),
+        ("in the name of a field", unreadable_json("dat"), (ENDED, True), (UNREADABLE, False)),
+        ("before the data", unreadable_json(""), (ENDED, True), (UNREADABLE, False)),
+        ("in a character", in_a_character(), (ENDED, True), (UNREADABLE, False)),
+        ("a page", unreadable_json("<html>502</html>"), (UNREADABLE, False), (UNREADABLE, False)),
+        ("no UTF-8", unreadable_bytes(b"\xff\xff"), (UNREADABLE, False), (UNREADABLE, False)),
+        ("something else", KeyError(SECRET), ("gemini: KeyError", False), ("gemini: KeyError", False)),
+    ]
+    for case, exc, of_a_stream, of_a_body in table:
+        with subtests.test(case):
+            error = provider_error(exc, "gemini", is_stream=True)
+            assert (str(error), error.transient) == of_a_stream
 
-    error = provider_error(exc, "gemini")
-    assert (str(error), error.transient) == of_a_body
-    assert error.original is exc
+            error = provider_error(exc, "gemini")
+            assert (str(error), error.transient) == of_a_body
+            assert error.original is exc
 
 
 def test_what_fails_while_a_reply_is_read_is_the_replys_fault() -> None:
@@ -440,9 +415,8 @@ def test_a_code_is_kept(code: str) -> None:
     assert code_among([None, 7, code]) == code
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_what_does_not_look_like_a_code_is_not_repeated(subtests: pytest.Subtests) -> None:
+    table: list[str] = [
         "AIzaSyDUMMYKEY0123456789abcdefABCDEF",
         "skaBcDeFgHiJkLmNoP",
         "sk_live_51H8xyz",
@@ -453,10 +427,10 @@ def test_a_code_is_kept(code: str) -> None:
         "bad\n",
         "error",
         "",
-    ],
-)
-def test_what_does_not_look_like_a_code_is_not_repeated(text: str) -> None:
-    assert code_among([text]) is None
+    ]
+    for text in table:
+        with subtests.test(text=text):
+            assert code_among([text]) is None
 
 
 def test_an_error_that_was_taken_out_of_a_group_has_an_end() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -20,10 +19,9 @@ from mcp_host.providers.exchange.reasoning import MAX_TURNS, META_KEY, AlteredHi
 from mcp_host.sampling import OuterCall, SamplingRequest
 from mcp_host.types import ImageContent, SamplingMessage, TextContent, ToolUseContent
 from mcp_host.types.sampling import SamplingMessageContentBlock
+from tests.extent import THOROUGH
 from tests.providers.prompts import names_of
 from tests.sampling.asking import Wire, assistant, request, result, text, user
-
-THOROUGH = bool(os.environ.get("THOROUGH"))
 
 OWNER = ("anthropic", "claude")
 TURN = [{"type": "thinking", "signature": "s"}, {"type": "tool_use", "id": "call_0"}]
@@ -145,30 +143,28 @@ FORGOTTEN = (
 )
 
 
-@pytest.mark.parametrize(
-    "alter",
-    [
-        lambda sent: [text("So!"), *sent[1:]],
-        lambda sent: sent[1:],
-        lambda sent: [text("More."), *sent],
-        lambda sent: [*sent[:2], {**sent[2], "input": {"a": 2, "b": [2]}}, sent[3]],
-        lambda sent: [*sent[:2], {**sent[2], "name": "sub"}, sent[3]],
-        lambda sent: sent[:3],
-        lambda sent: [*sent[:2], sent[3], sent[2]],
-        lambda sent: [*sent, {"type": "tool_use", "id": "mine", "name": "add", "input": {}}],
-        lambda sent: [*sent, {"type": "image", "data": "", "mimeType": "image/png"}],
-    ],
-    ids=["text", "no text", "more text", "input", "name", "fewer calls", "other order", "more calls", "an image"],
-)
-def test_an_altered_turn_is_not_restored(alter: Callable[[list[Wire]], list[Wire]]) -> None:
-    store = ReasoningStore()
-    blocks = alter(keep(store))
-    history = [user(text()), assistant(*blocks), results(blocks)]
+def test_an_altered_turn_is_not_restored(subtests: pytest.Subtests) -> None:
+    table: list[tuple[str, Callable[[list[Wire]], list[Wire]]]] = [
+        ("text", lambda sent: [text("So!"), *sent[1:]]),
+        ("no text", lambda sent: sent[1:]),
+        ("more text", lambda sent: [text("More."), *sent]),
+        ("input", lambda sent: [*sent[:2], {**sent[2], "input": {"a": 2, "b": [2]}}, sent[3]]),
+        ("name", lambda sent: [*sent[:2], {**sent[2], "name": "sub"}, sent[3]]),
+        ("fewer calls", lambda sent: sent[:3]),
+        ("other order", lambda sent: [*sent[:2], sent[3], sent[2]]),
+        ("more calls", lambda sent: [*sent, {"type": "tool_use", "id": "mine", "name": "add", "input": {}}]),
+        ("an image", lambda sent: [*sent, {"type": "image", "data": "", "mimeType": "image/png"}]),
+    ]
+    for case, alter in table:
+        with subtests.test(case):
+            store = ReasoningStore()
+            blocks = alter(keep(store))
+            history = [user(text()), assistant(*blocks), results(blocks)]
 
-    assert restore(store, *history) == Restored(request(*history), {}, frozenset({1}))
-    with pytest.raises(InputRefused) as refusal:
-        restore(store, *history, altered="refuse")
-    assert (refusal.value.code, str(refusal.value).split(": ")[0]) == (-32602, "messages[1]")
+            assert restore(store, *history) == Restored(request(*history), {}, frozenset({1}))
+            with pytest.raises(InputRefused) as refusal:
+                restore(store, *history, altered="refuse")
+            assert (refusal.value.code, str(refusal.value).split(": ")[0]) == (-32602, "messages[1]")
 
 
 def history(sent: list[Wire]) -> list[Wire]:
@@ -296,29 +292,27 @@ def outer(caller: object = ALICE) -> OuterCall:
     return OuterCall("tools/call", "t", 1, call_id=1, caller=caller)
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"server": "another"},
-        {"owner": ("anthropic", "another")},
-        {"owner": ("gemini", "claude")},
-        {"outer": outer(BOB)},
-        {"outer": outer(None)},
-        {"outer": None},
-        {"session": object()},
-        {"session": None},
-    ],
-    ids=["server", "model", "provider", "caller", "no caller", "no call", "connection", "no connection"],
-)
 def test_a_turn_works_only_for_the_connection_the_server_the_caller_and_the_model_that_it_was_made_for(
-    other: dict[str, Any],
+    subtests: pytest.Subtests,
 ) -> None:
-    store, call, session = ReasoningStore(), outer(), object()
-    sent = keep(store, asked=request(outer=call, session=session))
-    same: dict[str, Any] = {"outer": replace(call, request_id=2), "session": session}
+    table: list[tuple[str, dict[str, Any]]] = [
+        ("server", {"server": "another"}),
+        ("model", {"owner": ("anthropic", "another")}),
+        ("provider", {"owner": ("gemini", "claude")}),
+        ("caller", {"outer": outer(BOB)}),
+        ("no caller", {"outer": outer(None)}),
+        ("no call", {"outer": None}),
+        ("connection", {"session": object()}),
+        ("no connection", {"session": None}),
+    ]
+    for case, other in table:
+        with subtests.test(case):
+            store, call, session = ReasoningStore(), outer(), object()
+            sent = keep(store, asked=request(outer=call, session=session))
+            same: dict[str, Any] = {"outer": replace(call, request_id=2), "session": session}
 
-    assert restore(store, *history(sent), **{**same, **other}).lost == {1}
-    assert restore(store, *history(sent), **same).turns == {1: TURN}
+            assert restore(store, *history(sent), **{**same, **other}).lost == {1}
+            assert restore(store, *history(sent), **same).turns == {1: TURN}
 
 
 def test_a_turn_without_a_caller_is_not_that_of_a_later_one() -> None:

@@ -27,44 +27,47 @@ def said(**schema: object) -> str:
     return f"The arguments also have to conform to this JSON Schema: {json.dumps(schema)}"
 
 
-@pytest.mark.parametrize(
-    ("schema", "written"),
-    [
-        ({"type": "object"}, {"type": "object", "properties": {}}),
-        ({}, {"type": "object", "properties": {}}),
+def test_a_function_has_an_object_at_its_root(subtests: pytest.Subtests) -> None:
+    table: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+        ("no properties", {"type": "object"}, {"type": "object", "properties": {}}),
+        ("no type", {}, {"type": "object", "properties": {}}),
         (
+            "dialect",
             {"$schema": "http://json-schema.org/draft-07/schema#", **an_object(a=TEXT), "title": "T"},
             {"title": "T", **an_object(a=TEXT)},
         ),
         (
+            "no items",
             an_object(a={"type": "array"}, b={"type": ["array", "null"], "prefixItems": [TEXT]}),
             an_object(
                 a={"type": "array", "items": {}}, b={"type": ["array", "null"], "prefixItems": [TEXT], "items": {}}
             ),
         ),
         (
+            "tuple",
             an_object(a={"type": "array", "items": [TEXT], "additionalItems": False}),
             an_object(a={"type": "array", "prefixItems": [TEXT], "items": {"not": {}}}),
         ),
         (
+            "draft 4",
             an_object(a={"type": "number", "minimum": 1, "exclusiveMinimum": True, "exclusiveMaximum": False}),
             an_object(a={"type": "number", "exclusiveMinimum": 1}),
         ),
-        (an_object(a=True, b=False), an_object(a={}, b={"not": {}})),
-        (an_object(a={"type": "string", "required": True}), an_object(a=TEXT)),
+        ("booleans", an_object(a=True, b=False), an_object(a={}, b={"not": {}})),
+        ("draft 3", an_object(a={"type": "string", "required": True}), an_object(a=TEXT)),
         (
+            "closed",
             {"type": "object", "properties": {"a": TEXT}, "additionalProperties": False},
             {"type": "object", "properties": {"a": TEXT}, "additionalProperties": False},
         ),
+        ("all", {"allOf": [an_object(a=TEXT), {"properties": {"b": NUMBER}}]}, an_object(["a"], a=TEXT, b=NUMBER)),
         (
-            {"allOf": [an_object(a=TEXT), {"properties": {"b": NUMBER}}]},
-            an_object(["a"], a=TEXT, b=NUMBER),
-        ),
-        (
+            "all of one name",
             {"allOf": [an_object(a=TEXT), an_object(a={"minLength": 1})]},
             an_object(a={"allOf": [TEXT, {"minLength": 1}]}),
         ),
         (
+            "any",
             {"description": "D", "anyOf": [an_object(a=TEXT, b=TEXT), an_object(a=NUMBER)]},
             {
                 "description": "D\n" + said(anyOf=[an_object(a=TEXT, b=TEXT), an_object(a=NUMBER)]),
@@ -72,6 +75,7 @@ def said(**schema: object) -> str:
             },
         ),
         (
+            "one of",
             {**an_object([], a=TEXT, b=TEXT), "oneOf": [{"required": ["a"]}, {"required": ["b"]}]},
             {
                 "description": said(oneOf=[{"required": ["a"]}, {"required": ["b"]}]),
@@ -79,23 +83,17 @@ def said(**schema: object) -> str:
                 "properties": {"a": TEXT, "b": TEXT},
             },
         ),
+        ("reference", {"$ref": "#/$defs/T", "$defs": {"T": an_object(a=TEXT)}}, an_object(a=TEXT)),
         (
-            {"$ref": "#/$defs/T", "$defs": {"T": an_object(a=TEXT)}},
-            an_object(a=TEXT),
-        ),
-        (
+            "definitions",
             {**an_object(a={"$ref": "#/$defs/T"}), "$defs": {"T": TEXT}},
             {**an_object(a={"$ref": "#/$defs/T"}), "$defs": {"T": TEXT}},
         ),
-    ],
-    ids=[
-        *("no properties", "no type", "dialect", "no items", "tuple", "draft 4", "booleans", "draft 3", "closed"),
-        *("all", "all of one name", "any", "one of", "reference", "definitions"),
-    ],
-)
-def test_a_function_has_an_object_at_its_root(schema: dict[str, Any], written: dict[str, Any]) -> None:
-    assert function(schema) == written
-    openai_rules.check_parameters(function(schema), "t", strict=False)
+    ]
+    for case, schema, written in table:
+        with subtests.test(case):
+            assert function(schema) == written
+            openai_rules.check_parameters(function(schema), "t", strict=False)
 
 
 def test_a_reference_to_nowhere_is_an_error() -> None:
@@ -106,26 +104,30 @@ def test_a_reference_to_nowhere_is_an_error() -> None:
 CLOSED = {"additionalProperties": False}
 
 
-@pytest.mark.parametrize(
-    ("schema", "written"),
-    [
-        (an_object(a=TEXT), {**an_object(a=TEXT), **CLOSED}),
-        ({"type": "object"}, {**an_object(), **CLOSED}),
-        (an_object(a={"enum": ["x", 1]}), {**an_object(a={"enum": ["x", 1], "type": ["string", "integer"]}), **CLOSED}),
+def test_a_schema_for_the_strict_mode(subtests: pytest.Subtests) -> None:
+    table: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+        ("closed", an_object(a=TEXT), {**an_object(a=TEXT), **CLOSED}),
+        ("empty", {"type": "object"}, {**an_object(), **CLOSED}),
         (
+            "enum",
+            an_object(a={"enum": ["x", 1]}),
+            {**an_object(a={"enum": ["x", 1], "type": ["string", "integer"]}), **CLOSED},
+        ),
+        (
+            "annotations",
             {"$schema": "x", **an_object(a={"type": "string", "default": "d", "examples": ["e"], "title": "A"})},
             {**an_object(a={"type": "string", "title": "A"}), **CLOSED},
         ),
         (
+            "nullable",
             an_object(a={"type": ["object", "null"], **{k: v for k, v in an_object(b=TEXT).items() if k != "type"}}),
             {
-                **an_object(
-                    a={"type": ["object", "null"], "properties": {"b": TEXT}, "required": ["b"], **CLOSED},
-                ),
+                **an_object(a={"type": ["object", "null"], "properties": {"b": TEXT}, "required": ["b"], **CLOSED}),
                 **CLOSED,
             },
         ),
         (
+            "nested",
             an_object(a={"type": "array", "items": an_object(b={"anyOf": [TEXT, {"type": "null"}]})}),
             {
                 **an_object(
@@ -135,10 +137,12 @@ CLOSED = {"additionalProperties": False}
             },
         ),
         (
+            "inlined",
             {**an_object(a={"$ref": "#/$defs/T", "description": "d"}), "$defs": {"T": TEXT}},
             {**an_object(a={**TEXT, "description": "d"}), **CLOSED},
         ),
         (
+            "recursive",
             {
                 **an_object(a={"$ref": "#/$defs/T"}),
                 "$defs": {"T": an_object(n={"anyOf": [{"$ref": "#/$defs/T"}, {"type": "null"}]})},
@@ -149,17 +153,15 @@ CLOSED = {"additionalProperties": False}
                 "$defs": {"T": {**an_object(n={"anyOf": [{"$ref": "#/$defs/T"}, {"type": "null"}]}), **CLOSED}},
             },
         ),
-    ],
-    ids=["closed", "empty", "enum", "annotations", "nullable", "nested", "inlined", "recursive"],
-)
-def test_a_schema_for_the_strict_mode(schema: dict[str, Any], written: dict[str, Any]) -> None:
-    assert strict(schema) == written
-    openai_rules.check_strict(strict(schema), "t")
+    ]
+    for case, schema, written in table:
+        with subtests.test(case):
+            assert strict(schema) == written
+            openai_rules.check_strict(strict(schema), "t")
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
+def test_what_the_strict_mode_cannot_say_is_none(subtests: pytest.Subtests) -> None:
+    table: list[dict[str, Any]] = [
         an_object([], a=TEXT),
         {**an_object(a=TEXT), "additionalProperties": True},
         {**an_object(a=TEXT), "additionalProperties": TEXT},
@@ -179,10 +181,10 @@ def test_a_schema_for_the_strict_mode(schema: dict[str, Any], written: dict[str,
         an_object(**{f"p{number}": TEXT for number in range(101)}),
         an_object(a={"enum": [f"v{number}" for number in range(501)]}),
         an_object(a={"const": "x" * 15_001}),
-    ],
-)
-def test_what_the_strict_mode_cannot_say_is_none(schema: dict[str, Any]) -> None:
-    assert strict(schema) is None
+    ]
+    for schema in table:
+        with subtests.test(schema=schema):
+            assert strict(schema) is None
 
 
 @pytest.mark.parametrize(
@@ -206,10 +208,7 @@ def test_what_the_strict_mode_cannot_say_is_none(schema: dict[str, Any]) -> None
         ),
         (
             an_object(a={"$ref": "#", "description": "d"}),
-            {
-                **an_object(a={"$ref": "#/$defs/root"}),
-                "$defs": {"root": an_object(a={"$ref": "#/$defs/root"})},
-            },
+            {**an_object(a={"$ref": "#/$defs/root"}), "$defs": {"root": an_object(a={"$ref": "#/$defs/root"})}},
         ),
     ],
     ids=["no properties", "const", "other keywords", "reference", "a reference to itself"],

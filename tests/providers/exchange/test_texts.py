@@ -26,9 +26,8 @@ def in_pieces(pieces: Pieces, text: str, cuts: set[int]) -> str:
     return "".join([pieces.add(text[start:end]) for start, end in pairwise(places)])
 
 
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [
+def test_the_thinking_that_a_text_begins_with_is_no_part_of_it(subtests: pytest.Subtests) -> None:
+    table: list[tuple[str, str]] = [
         ("<think>Easy: 4.</think>\n\nIt is 4.", "It is 4."),
         ("\n<think>\n\n</think>\n\nIt is 4.", "It is 4."),
         ("<think>Easy: 4.</think>", ""),
@@ -41,11 +40,11 @@ def in_pieces(pieces: Pieces, text: str, cuts: set[int]) -> str:
         ("", ""),
         (" " * MAX_SPACES + "<think>a</think>b", "b"),
         (" " * (MAX_SPACES + 1) + "<think>a</think>b", " " * (MAX_SPACES + 1) + "<think>a</think>b"),
-    ],
-)
-def test_the_thinking_that_a_text_begins_with_is_no_part_of_it(text: str, answer: str) -> None:
-    assert without_thinking(text) == answer
-    assert answer.startswith(in_pieces(PiecesWithoutThinking(), text, set(range(len(text)))))
+    ]
+    for text, answer in table:
+        with subtests.test(text=text):
+            assert without_thinking(text) == answer
+            assert answer.startswith(in_pieces(PiecesWithoutThinking(), text, set(range(len(text)))))
 
 
 @pytest.mark.parametrize(
