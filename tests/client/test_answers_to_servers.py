@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_host import Elicitation, FormRequest, OuterCall, SamplingRequest
+from mcp_host import Elicitation, FormRequest, SamplingRequest
 from mcp_host.limits import Limits
 from mcp_host.session.session import Session
 from mcp_host.testing import ScriptedPeer
@@ -26,6 +26,7 @@ from tests.client.support import (
     sampling,
     text,
 )
+from tests.extent import on_both
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
@@ -57,23 +58,6 @@ async def test_a_sampling_request_is_answered_while_the_call_waits() -> None:
     assert await asked(Asking("sampling/createMessage", QUESTION), sampling=sampling()) == {"result": PARIS}
 
 
-async def test_the_handler_learns_which_server_and_which_call_asked() -> None:
-    seen: list[tuple[str, OuterCall | None]] = []
-
-    async def model(request: SamplingRequest) -> CreateMessageResult:
-        seen.append((request.server, request.outer))
-        return request.reply("x", model="m")
-
-    await asked(Asking("sampling/createMessage", QUESTION), sampling=sampling(with_tools=model))
-
-    [(server, outer)] = seen
-    assert outer is not None
-    assert (server, outer) == (
-        "the scripted peer",
-        OuterCall("tools/call", "geo", 2, call_id=outer.call_id, inferred=True),
-    )
-
-
 async def test_tools_and_parallel_tool_use_travel_in_both_directions() -> None:
     async def model(request: SamplingRequest) -> CreateMessageResult:
         assert [tool.name for tool in request.tools] == ["add"]
@@ -94,15 +78,11 @@ async def test_tools_and_parallel_tool_use_travel_in_both_directions() -> None:
     }
 
 
-async def test_without_a_handler_a_request_is_refused() -> None:
-    answer = await asked(Asking("sampling/createMessage", QUESTION))
+@pytest.mark.parametrize("method", ["sampling/createMessage", "elicitation/create", "roots/list"])
+async def test_without_a_handler_a_request_is_refused(method: str) -> None:
+    answer = await asked(Asking(method, QUESTION))
 
-    assert answer == {"error": {"code": -32601, "message": "this client does not offer sampling/createMessage"}}
-
-
-@pytest.mark.parametrize("method", ["elicitation/create", "roots/list"])
-async def test_other_inputs_without_a_handler_are_refused_alike(method: str) -> None:
-    assert (await asked(Asking(method, {})))["error"]["code"] == -32601
+    assert answer == {"error": {"code": -32601, "message": f"this client does not offer {method}"}}
 
 
 async def test_tools_in_basic_mode_are_refused_and_not_stripped() -> None:
@@ -201,6 +181,7 @@ async def test_a_ping_is_answered_at_any_time() -> None:
     assert [answer["result"] for answer in answers] == [{}, {}]
 
 
+@on_both
 async def test_when_a_call_ends_what_it_caused_is_cancelled_and_answered() -> None:
     async def script(peer: ScriptedPeer) -> None:
         call = await ask_during_call(peer)
@@ -218,6 +199,7 @@ async def test_when_a_call_ends_what_it_caused_is_cancelled_and_answered() -> No
     assert [answer["error"]["code"] for answer in answers] == [-32012]
 
 
+@on_both
 async def test_an_answer_that_was_found_although_its_call_had_ended_waits_until_it_can_be_sent() -> None:
     pings = [{"jsonrpc": "2.0", "id": n, "method": "ping"} for n in range(1024)]  # what the transport takes
 
@@ -249,6 +231,7 @@ async def test_an_answer_that_was_found_although_its_call_had_ended_waits_until_
     assert [message for message in heard if message["id"] == "q"] == [{"jsonrpc": "2.0", "id": "q", "result": PARIS}]
 
 
+@on_both
 async def test_a_handler_that_fails_on_its_way_out_of_a_call_that_has_ended_ends_nothing_else() -> None:
     async def script(peer: ScriptedPeer) -> None:
         call = await ask_during_call(peer)
@@ -275,6 +258,7 @@ async def test_a_handler_that_fails_on_its_way_out_of_a_call_that_has_ended_ends
 
 
 @pytest.mark.fault("J08")
+@on_both
 async def test_a_second_request_with_an_id_in_use_is_refused_and_the_first_continues() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities=TOOLS)
@@ -303,6 +287,7 @@ async def test_a_second_request_with_an_id_in_use_is_refused_and_the_first_conti
     assert [answer.get("error", {}).get("code", answer.get("result")) for answer in answers] == [-32600, PARIS]
 
 
+@on_both
 async def test_the_idle_timeout_stops_while_the_server_waits_for_us() -> None:
     """The clock of the call stands still while our side answers, and starts anew afterwards."""
 
@@ -317,6 +302,7 @@ async def test_the_idle_timeout_stops_while_the_server_waits_for_us() -> None:
     assert peer.answer == {"result": PARIS}
 
 
+@on_both
 async def test_a_flood_of_requests_is_held_to_its_bound_and_counted() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities=TOOLS)
@@ -388,6 +374,7 @@ async def test_a_fault_of_our_own_while_answering_is_an_error_to_the_server(
     assert "ZeroDivisionError: ours" in caplog.text
 
 
+@on_both
 async def test_early_messages_are_kept_up_to_a_limit() -> None:
     async def script(peer: ScriptedPeer) -> None:
         request = await peer.receive("initialize")
@@ -406,6 +393,7 @@ async def test_early_messages_are_kept_up_to_a_limit() -> None:
 
 
 @pytest.mark.fault("J03")
+@on_both
 async def test_an_error_without_an_id_answers_no_call_when_several_wait(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
@@ -421,6 +409,7 @@ async def test_an_error_without_an_id_answers_no_call_when_several_wait(era: Era
     assert client.counters == {"errors without an id": 1}
 
 
+@on_both
 async def test_a_flood_of_pings_is_held_to_its_bound_and_counted() -> None:
     """What the transport takes is answered; of the rest, five wait for it, and no more."""
     flood = 1024 + 20

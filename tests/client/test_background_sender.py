@@ -123,11 +123,10 @@ async def test_an_auth_that_fails_for_an_answer_does_not_end_the_connection() ->
         return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=events)
 
     site = Site(initialize=handshake, notifications_initialized=lambda message: httpx.Response(202), tools_call=ping)
-    with anyio.fail_after(5):
-        async with site.client(auth=Defective(), era="legacy") as client:
-            for _ in range(3):
-                await client.call_tool("x")
-                await anyio.wait_all_tasks_blocked()
+    async with site.connected(auth=Defective(), era="legacy") as client:
+        for _ in range(3):
+            await client.call_tool("x")
+            await anyio.wait_all_tasks_blocked()
 
     assert client.counters == {"undelivered messages": 3}
 

@@ -6,7 +6,6 @@ import gc
 import json
 import logging
 import traceback
-import tracemalloc
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
@@ -31,12 +30,12 @@ from mcp_host import (
 )
 from mcp_host.errors import InputNotGiven, RequestTimeout
 from mcp_host.roots import RootLike, RootsRequest
-from mcp_host.session import dispatcher
 from mcp_host.session.call import Call, CallTimeouts
 from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import CreateMessageRequestParams, CreateMessageResult, ElicitRequestURLParams, ElicitResult
 from tests.client.rounds import DONE, FORM, ROOTS, SAMPLE, answering, wants
-from tests.client.support import EMPTY, INFO, PARIS, TOOLS, connected, sampling, say_paris
+from tests.client.support import EMPTY, HANDSHAKE, INFO, PARIS, TOOLS, Era, connected, sampling, say_paris
+from tests.extent import on_both
 from tests.transports.children import python
 from tests.transports.http_peers import JSON, Wire, event, serving
 
@@ -70,6 +69,7 @@ class Handlers:
 
     def __init__(self) -> None:
         self.outers: list[OuterCall | None] = []
+        self.servers: list[str] = []
         self.users: list[str] = []
         self.requests: list[object] = []
         self.options: dict[str, Any] = {
@@ -81,6 +81,7 @@ class Handlers:
     def _note(self, request: SamplingRequest | FormRequest | RootsRequest) -> None:
         self.requests.append(request)
         self.outers.append(request.outer)
+        self.servers.append(request.server)
         self.users.append(USER.get())
         USER.set("another, in a copy of the context")
 
@@ -126,42 +127,45 @@ def asking_in_rounds(method: str = "tools/call", rounds: int = 1) -> ScriptedPee
     return ScriptedPeer(script, name="the peer")
 
 
-@pytest.mark.parametrize(("method", "name", "ask"), REQUESTS, ids=[method for method, *_ in REQUESTS])
-async def test_over_a_pipe_each_handler_learns_who_made_the_only_call_in_flight(
-    method: str, name: str, ask: Callable[..., Awaitable[object]]
-) -> None:
-    user, seen = Caller(), Handlers()
-    async with connected(asking_in_turn(), era="legacy", **seen.options) as client:
-        await ask(client, caller=user)
-
-    assert [outer and outer.caller is user for outer in seen.outers] == [True] * 3
-    first = seen.outers[0]
-    assert first is not None
-    assert seen.outers == [OuterCall(method, name, 2, call_id=first.call_id, inferred=True)] * 3
+def asking(era: Era) -> ScriptedPeer:
+    return asking_in_turn() if era is HANDSHAKE else asking_in_rounds()
 
 
-@pytest.mark.parametrize(("method", "name", "ask"), REQUESTS, ids=[method for method, *_ in REQUESTS])
+async def test_over_a_pipe_each_handler_learns_who_made_the_only_call_in_flight(subtests: pytest.Subtests) -> None:
+    for method, name, ask in REQUESTS:
+        user, seen = Caller(), Handlers()
+        with subtests.test(method=method):
+            async with connected(asking_in_turn(), era="legacy", **seen.options) as client:
+                await ask(client, caller=user)
+
+            assert [outer and outer.caller is user for outer in seen.outers] == [True] * 3
+            first = seen.outers[0]
+            assert first is not None
+            assert seen.outers == [OuterCall(method, name, 2, call_id=first.call_id, inferred=True)] * 3
+            assert seen.servers == ["the peer"] * 3
+
+
 async def test_since_2026_each_handler_learns_who_made_the_call_and_every_round_is_of_one_call(
-    method: str, name: str, ask: Callable[..., Awaitable[object]]
+    subtests: pytest.Subtests,
 ) -> None:
-    user, seen = Caller(), Handlers()
-    async with connected(asking_in_rounds(method, rounds=2), **seen.options) as client:
-        await ask(client, caller=user)
+    for method, name, ask in REQUESTS:
+        user, seen = Caller(), Handlers()
+        with subtests.test(method=method):
+            async with connected(asking_in_rounds(method, rounds=2), **seen.options) as client:
+                await ask(client, caller=user)
 
-    assert [outer and outer.caller is user for outer in seen.outers] == [True] * 6
-    first = seen.outers[0]
-    assert first is not None
-    assert seen.outers == [
-        *[OuterCall(method, name, 2, call_id=first.call_id)] * 3,
-        *[OuterCall(method, name, 3, call_id=first.call_id)] * 3,
-    ]
+            assert [outer and outer.caller is user for outer in seen.outers] == [True] * 6
+            first = seen.outers[0]
+            assert first is not None
+            assert seen.outers == [
+                *[OuterCall(method, name, 2, call_id=first.call_id)] * 3,
+                *[OuterCall(method, name, 3, call_id=first.call_id)] * 3,
+            ]
 
 
-@pytest.mark.parametrize("modern", [False, True], ids=["2025-11-25", "2026-07-28"])
-async def test_each_call_has_a_unique_id_and_no_caller_by_default(modern: bool) -> None:
+async def test_each_call_has_a_unique_id_and_no_caller_by_default(era: Era) -> None:
     seen = Handlers()
-    peer = asking_in_rounds() if modern else asking_in_turn()
-    async with connected(peer, era="auto" if modern else "legacy", **seen.options) as client:
+    async with connected(asking(era), **seen.options) as client:
         await client.call_tool("x")
         await client.call_tool("x")
 
@@ -171,6 +175,7 @@ async def test_each_call_has_a_unique_id_and_no_caller_by_default(modern: bool) 
     assert ids[0] != ids[3]
 
 
+@on_both
 async def test_with_two_calls_in_flight_over_a_pipe_no_caller_is_guessed() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities=TOOLS)
@@ -197,6 +202,7 @@ async def test_with_two_calls_in_flight_over_a_pipe_no_caller_is_guessed() -> No
     assert seen.users == ["the one who connects"] * 3
 
 
+@on_both
 @pytest.mark.fake_clock
 @pytest.mark.parametrize("how", ["answers late", "answers late to a text", "never answers"])
 async def test_a_request_is_not_attributed_to_the_next_call_while_an_abandoned_one_may_run(how: str) -> None:
@@ -230,6 +236,7 @@ async def test_a_request_is_not_attributed_to_the_next_call_while_an_abandoned_o
     assert callers == ([None, None, "bob"] if how == "never answers" else [None, "bob"])
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_each_abandoned_call_counts_for_its_idle_timeout() -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -261,21 +268,18 @@ async def test_abandoned_calls_are_forgotten_without_further_requests() -> None:
         while True:
             await peer.receive()
 
-    tracemalloc.start()
-    try:
-        async with connected(
-            ScriptedPeer(script), era="legacy", limits=Limits(idle_timeout=10), within=10000
-        ) as client:
-            for _ in range(1000):
-                with anyio.move_on_after(1):
-                    await client.call_tool("x")
-            held = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, dispatcher.__file__)])
-    finally:
-        tracemalloc.stop()
+    limits = Limits(idle_timeout=10)
+    async with connected(ScriptedPeer(script), era="legacy", limits=limits, within=1000) as client:
+        for _ in range(30):
+            with anyio.move_on_after(1):
+                await client.call_tool("x")
+        assert client._lifetime.connection is not None
+        remembered = client._lifetime.connection.dispatcher._inbound.abandoned
 
-    assert sum(trace.size for trace in held.traces) < 10_000  # bytes: a thousand numbers alone are more than twice that
+    assert len(remembered) == 10
 
 
+@on_both
 @pytest.mark.parametrize("era", ["legacy", "auto"], ids=["2025-11-25", "2026-07-28"])
 async def test_over_http_each_of_many_calls_in_flight_has_its_own_caller_and_context(era: str) -> None:
     server = Server("geo")
@@ -313,6 +317,7 @@ async def test_over_http_each_of_many_calls_in_flight_has_its_own_caller_and_con
     assert len({call_id for *_, call_id in seen}) == 3
 
 
+@on_both
 async def test_over_http_a_request_on_the_servers_own_stream_belongs_to_no_call() -> None:
     """What comes there "SHOULD be unrelated to any concurrently-running JSON-RPC request"."""
     called, answered = anyio.Event(), anyio.Event()
@@ -321,8 +326,9 @@ async def test_over_http_a_request_on_the_servers_own_stream_belongs_to_no_call(
         while True:
             heard = await wire.hear()
             if heard.method == "GET":
+                await wire.events()
                 await called.wait()
-                await wire.events(event(json.dumps({"jsonrpc": "2.0", "id": "q", **SAMPLE}).encode()))
+                await wire.say(event(json.dumps({"jsonrpc": "2.0", "id": "q", **SAMPLE}).encode()))
                 await wire.hung_up()
             elif heard.method != "POST":
                 await wire.reply(405)
@@ -354,16 +360,15 @@ async def test_over_http_a_request_on_the_servers_own_stream_belongs_to_no_call(
     assert (seen.outers, seen.users) == ([None], ["the one who connects"])
 
 
-@pytest.mark.parametrize("modern", [False, True], ids=["2025-11-25", "2026-07-28"])
-async def test_a_handler_runs_in_a_copy_of_the_context_that_called(modern: bool) -> None:
+@on_both
+async def test_a_handler_runs_in_a_copy_of_the_context_that_called(era: Era) -> None:
     async def call(user: str) -> None:
         USER.set(user)
         await client.call_tool("x")
         after.append(USER.get())
 
     seen, after = Handlers(), list[str]()
-    peer = asking_in_rounds() if modern else asking_in_turn()
-    async with connected(peer, era="auto" if modern else "legacy", **seen.options) as client:
+    async with connected(asking(era), **seen.options) as client:
         for user in ("ann", "bob"):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(call, user)
@@ -372,9 +377,8 @@ async def test_a_handler_runs_in_a_copy_of_the_context_that_called(modern: bool)
     assert after == ["ann", "bob"]
 
 
-@pytest.mark.parametrize("modern", [False, True], ids=["2025-11-25", "2026-07-28"])
 async def test_the_caller_is_in_nothing_that_is_sent_shown_or_logged(
-    modern: bool, caplog: pytest.LogCaptureFixture
+    era: Era, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail(request: FormRequest) -> ElicitResult:
         shown.append(repr(request))
@@ -384,10 +388,8 @@ async def test_the_caller_is_in_nothing_that_is_sent_shown_or_logged(
     shown: list[str] = []
     caplog.set_level(logging.DEBUG)
     seen = Handlers()
-    peer = asking_in_rounds() if modern else asking_in_turn()
-    async with connected(
-        peer, era="auto" if modern else "legacy", **{**seen.options, "elicitation": Elicitation(form=fail)}
-    ) as client:
+    peer = asking(era)
+    async with connected(peer, **{**seen.options, "elicitation": Elicitation(form=fail)}) as client:
         try:
             await client.call_tool("x", caller=name)
         except InputNotGiven as exc:
@@ -399,16 +401,15 @@ async def test_the_caller_is_in_nothing_that_is_sent_shown_or_logged(
     assert [text for text in shown if name in text] == []
 
 
-@pytest.mark.parametrize("modern", [False, True], ids=["2025-11-25", "2026-07-28"])
-async def test_the_caller_object_is_released_after_its_call(modern: bool) -> None:
+@on_both
+async def test_the_caller_object_is_released_after_its_call(era: Era) -> None:
     async def call() -> weakref.ref[Caller]:
         user = Caller()
         await client.call_tool("x", caller=user)
         return weakref.ref(user)
 
     seen = Handlers()
-    peer = asking_in_rounds() if modern else asking_in_turn()
-    async with connected(peer, era="auto" if modern else "legacy", **seen.options) as client:
+    async with connected(asking(era), **seen.options) as client:
         gone = await call()
         seen.outers.clear()
         seen.requests.clear()
@@ -417,6 +418,7 @@ async def test_the_caller_object_is_released_after_its_call(modern: bool) -> Non
         assert gone() is None
 
 
+@on_both
 async def test_a_request_right_after_the_response_of_a_call_does_not_belong_to_that_call() -> None:
     """In one piece with it, so that the caller has had no time to go on."""
     body = f"""
@@ -445,6 +447,7 @@ async def test_a_call_that_needs_no_input_is_made_as_before() -> None:
     assert peer.received[-1]["params"]["arguments"] == {"n": 1}
 
 
+@on_both
 async def test_two_questions_of_one_round_need_one_yes_if_that_is_for_the_whole_call() -> None:
     """Both are asked at once. When the first is answered, the second is withdrawn, and its handler runs."""
 

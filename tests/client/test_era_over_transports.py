@@ -143,10 +143,9 @@ async def test_a_session_id_that_a_modern_server_offers_is_ignored() -> None:
             return response
 
     site = Offering(tools_list={"tools": []}, tools_call=EMPTY)
-    with anyio.fail_after(5):
-        async with site.client() as client:
-            await client.list_tools()
-            await client.call_tool("x")
+    async with site.connected() as client:
+        await client.list_tools()
+        await client.call_tool("x")
 
     assert heard == 3 * [("POST", None)]
 

@@ -90,10 +90,9 @@ async def test_every_round_repeats_in_headers_what_the_first_did() -> None:
     results: list[dict[str, Any]] = [wants("s", k=ROOTS), wants("s", k=ROOTS), DONE]
     site = Site(tools_list={"tools": [MIRRORED]}, tools_call=lambda message: results.pop(0))
 
-    with anyio.fail_after(5):
-        async with site.client(roots=[]) as client:
-            await client.list_tools()
-            await client.call_tool("query", {"region": "eu", "deep": {"n": 42}})
+    async with site.connected(roots=[]) as client:
+        await client.list_tools()
+        await client.call_tool("query", {"region": "eu", "deep": {"n": 42}})
 
     first, *others = (mirrored_headers(post) for post in site.posts[-3:])
     assert first == {

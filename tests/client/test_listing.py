@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from itertools import product
 from typing import Any
 
-import anyio
 import httpx
 import pytest
 
@@ -108,10 +107,9 @@ async def test_a_status_that_says_nothing_of_the_cursor_starts_nothing_over() ->
     answers: list[object] = [page("a", "1", **FRESH), httpx.Response(429)]
     site = Site(tools_list=lambda message: answers.pop(0))
 
-    with anyio.fail_after(5):
-        async with site.client() as client:
-            with pytest.raises(HttpStatusError, match="429"):
-                await client.list_tools()
+    async with site.connected() as client:
+        with pytest.raises(HttpStatusError, match="429"):
+            await client.list_tools()
 
     assert site.methods() == ["server/discover", "tools/list", "tools/list"]
 
@@ -291,10 +289,9 @@ def test_a_call_may_be_repeated_where_either_hint_says_that_it_does_no_harm() ->
 async def test_a_call_that_is_refused_for_its_headers_stays_that_when_the_list_cannot_be_had() -> None:
     site = Site(tools_list=refused(200, -32601), tools_call=refused(400, -32020))
 
-    with anyio.fail_after(5):
-        async with site.client() as client:
-            with pytest.raises(HeaderMismatch) as raised:
-                await client.call_tool("query")
+    async with site.connected() as client:
+        with pytest.raises(HeaderMismatch) as raised:
+            await client.call_tool("query")
 
     assert isinstance(raised.value.__cause__, ServerError)
     assert raised.value.__cause__.code == -32601
