@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from mcp_host.types import (
 )
 from tests.client.support import EMPTY, HANDSHAKE, INFO, QUESTION, TOOLS, Era, connected, sampling, say_paris
 from tests.clock import advance
+from tests.extent import on_both
 from tests.faults.http_server import drop, mcp, welcome
 from tests.transports.children import python, running
 from tests.transports.http_peers import Heard, Wire, serving
@@ -86,6 +87,7 @@ async def test_the_handshake_says_who_we_are_and_what_we_answer() -> None:
     ]
 
 
+@on_both
 async def test_clients_close_in_the_order_they_came_from_a_task_that_did_not_bring_them(era: Era) -> None:
     first, second = Client(echo(era)), Client(echo(era))
 
@@ -99,6 +101,7 @@ async def test_clients_close_in_the_order_they_came_from_a_task_that_did_not_bri
         await second.aclose()
 
 
+@on_both
 async def test_connecting_and_closing_may_be_done_more_than_once(era: Era) -> None:
     peer = echo(era)
     client = Client(peer)
@@ -123,13 +126,14 @@ async def test_connecting_and_closing_may_be_done_more_than_once(era: Era) -> No
     ]
 
 
+@on_both
 async def test_an_error_in_the_callers_own_block_arrives_bare(era: Era) -> None:
-    with anyio.fail_after(5):
-        with pytest.raises(ValueError, match="mine"):
-            async with Client(echo(era)):
-                raise ValueError("mine")
+    with anyio.fail_after(5), pytest.raises(ValueError, match="mine"):
+        async with Client(echo(era)):
+            raise ValueError("mine")
 
 
+@on_both
 async def test_closing_ends_the_calls_in_flight(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
@@ -151,11 +155,15 @@ async def test_closing_ends_the_calls_in_flight(era: Era) -> None:
     assert ended == [True]
 
 
-@pytest.mark.parametrize("answers", [{}, {"sampling": sampling()}], ids=["no sampling", "sampling with tools"])
-@pytest.mark.parametrize(("era", "first"), FIRST.items())
-async def test_closing_while_another_task_connects_ends_the_connecting(
-    era: str, first: str, answers: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize(
+    ("era", "answers"),
+    [("auto", {}), ("auto", {"sampling": sampling()}), ("legacy", {"sampling": sampling()}), ("modern", {})],
+    ids=["auto", "auto with sampling", "legacy with sampling", "modern"],
+)
+@on_both
+async def test_closing_while_another_task_connects_ends_the_connecting(era: str, answers: dict[str, Any]) -> None:
+    first = FIRST[era]
+
     async def script(peer: ScriptedPeer) -> None:
         await peer.receive(first)
 
@@ -181,6 +189,7 @@ async def test_closing_while_another_task_connects_ends_the_connecting(
     assert client.warnings == []
 
 
+@on_both
 async def test_closing_during_a_second_attempt_is_not_the_failure_of_the_first() -> None:
     second = anyio.Event()
 
@@ -207,6 +216,7 @@ async def test_closing_during_a_second_attempt_is_not_the_failure_of_the_first()
     assert may_have_run == [False]
 
 
+@on_both
 @pytest.mark.fake_clock
 @pytest.mark.parametrize(("era", "first"), FIRST.items())
 async def test_a_cancelled_connect_leaves_nothing_behind(era: str, first: str) -> None:
@@ -230,6 +240,7 @@ async def test_a_cancelled_connect_leaves_nothing_behind(era: str, first: str) -
         ("legacy", ["initialize"]),
     ],
 )
+@on_both
 async def test_a_server_that_never_answers_costs_one_bounded_wait(era: str, said: list[str]) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.receive(said[-1])
@@ -287,6 +298,7 @@ async def test_a_server_too_strict_for_sampling_tools_is_tried_once_more_without
     assert offers == [{"sampling": {"tools": {}}}, {"sampling": {}}]
 
 
+@on_both
 async def test_a_server_that_dies_of_sampling_tools_is_started_once_more_without_them() -> None:
     strict = """
         request = read()
@@ -325,56 +337,37 @@ SHAKEN = ["initialize"]
 
 
 @pytest.mark.parametrize(
-    ("era", "status", "posts"),
+    ("era", "posts"),
     [
-        ("legacy", 400, SHAKEN * 2),
-        ("legacy", 500, SHAKEN * 2),
-        ("legacy", 401, SHAKEN),
-        ("legacy", 404, SHAKEN),
-        ("legacy", 503, SHAKEN),
-        ("auto", 400, (PROBED + SHAKEN) * 2),
-        ("auto", 500, (PROBED + SHAKEN) * 2),
-        ("auto", 401, PROBED),
-        ("auto", 404, PROBED + SHAKEN),
-        ("auto", 503, PROBED),
+        ("legacy", {400: SHAKEN * 2, 500: SHAKEN * 2, 401: SHAKEN, 404: SHAKEN, 503: SHAKEN}),
+        (
+            "auto",
+            {400: (PROBED + SHAKEN) * 2, 500: (PROBED + SHAKEN) * 2, 401: PROBED, 404: PROBED + SHAKEN, 503: PROBED},
+        ),
     ],
 )
 async def test_only_what_a_strict_server_might_say_by_http_is_tried_again(
-    era: str, status: int, posts: list[str]
+    era: str, posts: dict[int, list[str]]
 ) -> None:
-    def answer(request: httpx.Request) -> httpx.Response:
-        if request.method != "POST":
-            return httpx.Response(405)
-        heard.append(json.loads(request.content)["method"])
-        return httpx.Response(status)
+    async def heard_by_server(status: int) -> list[str]:
+        def answer(request: httpx.Request) -> httpx.Response:
+            if request.method != "POST":
+                return httpx.Response(405)
+            heard.append(json.loads(request.content)["method"])
+            return httpx.Response(status)
 
-    heard: list[str] = []
-    with anyio.fail_after(5):
+        heard: list[str] = []
         async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as http:
             client = Client(StreamableHttp("http://mcp.test/mcp", client=http), era=era, sampling=sampling())
-            with pytest.raises(HttpStatusError) as failure:
+            with anyio.fail_after(5), pytest.raises(HttpStatusError) as failure:
                 await client.connect()
+        assert failure.value.status == status
+        return heard
 
-    assert failure.value.status == status
-    assert heard == posts
-
-
-@pytest.mark.parametrize("wrong", [{"timeout": -1}, {"max_message": 0}, {"connect_timeout": float("nan")}])
-def test_limits_that_allow_nothing_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=f"Limits.{next(iter(wrong))} must be at least"):
-        Limits(**wrong)
+    assert {status: await heard_by_server(status) for status in posts} == posts
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(Limits)])
-def test_a_limit_can_be_as_small_as_leaves_something_and_no_smaller(name: str) -> None:
-    """One message or item at least; no seconds at all mean that there is no waiting."""
-    least = 1 if name.startswith("max_") else 0
-
-    assert getattr(Limits(**{name: least}), name) == least
-    with pytest.raises(ValueError, match=f"^Limits.{name} must be at least {least}, not {least - 1}$"):
-        Limits(**{name: least - 1})
-
-
+@on_both
 async def test_a_client_whose_server_ended_can_be_connected_again(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
@@ -444,6 +437,7 @@ async def test_when_a_server_closes_at_every_offer_the_first_failure_is_raised()
     assert client.warnings == []
 
 
+@on_both
 async def test_callers_let_go_before_the_transport_is_closed_even_where_closing_may_take_no_time(era: Era) -> None:
     """What a caller still does in its stream is not torn away from it."""
     order: list[str] = []
@@ -490,6 +484,7 @@ async def test_completion_of_2024_needs_no_capability_for_there_was_none() -> No
     assert result.completion.values == ["Oslo"]
 
 
+@on_both
 async def test_a_bug_in_a_transport_ends_the_calls_and_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -531,6 +526,7 @@ async def test_roots_may_be_replaced_before_there_is_a_connection() -> None:
     assert answers == [{"roots": [{"uri": "file:///tmp"}]}]
 
 
+@on_both
 async def test_a_callback_may_close_its_own_client() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities=TOOLS)
@@ -552,6 +548,7 @@ async def test_a_callback_may_close_its_own_client() -> None:
     assert not client.connected
 
 
+@on_both
 async def test_a_handler_may_close_its_own_client() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities=TOOLS)
@@ -572,6 +569,7 @@ async def test_a_handler_may_close_its_own_client() -> None:
         await client.aclose()
 
 
+@on_both
 @pytest.mark.adjustable_clock
 async def test_closing_continues_if_its_caller_is_cancelled() -> None:
     client = Client(Stdio(python("reply(read(), text(str(os.getpid()))); time.sleep(60)")))
@@ -581,6 +579,7 @@ async def test_closing_continues_if_its_caller_is_cancelled() -> None:
         pid = int((await client.call_tool("pid")).text)
         with anyio.move_on_after(0):
             await client.aclose()
+        await anyio.wait_all_tasks_blocked()
         assert running(pid)
         advance(2)  # in which a server may end by itself
         await client.aclose()
@@ -588,6 +587,7 @@ async def test_closing_continues_if_its_caller_is_cancelled() -> None:
     assert not running(pid)
 
 
+@on_both
 async def test_a_handler_that_cannot_be_cancelled_does_not_keep_the_server_alive() -> None:
     body = """
     print(os.getpid(), file=sys.stderr, flush=True)
@@ -616,9 +616,11 @@ async def test_a_handler_that_cannot_be_cancelled_does_not_keep_the_server_alive
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call)
             await asked.wait()
-            await client.aclose()
-            assert not running(pids[0])
-            go_on.set()
+            try:
+                await client.aclose()
+                assert not running(pids[0])
+            finally:
+                go_on.set()
 
 
 @pytest.mark.parametrize(("first", "second"), [("asyncio", "trio"), ("trio", "asyncio"), ("asyncio", "asyncio")])
