@@ -27,7 +27,6 @@ from mcp_host.errors import (
 )
 from mcp_host.limits import Limits
 from mcp_host.protocol import backoff
-from mcp_host.protocol.backoff import Backoff
 from mcp_host.protocol.eras import Complete
 from mcp_host.protocol.jsonrpc import Request
 from mcp_host.testing import ScriptedPeer
@@ -35,6 +34,7 @@ from mcp_host.transports.base import Headers, RequestHandle
 from mcp_host.transports.in_process import MemoryChannel
 from mcp_host.types import CreateMessageResult
 from tests.client.support import EMPTY, QUESTION, connected, sampling
+from tests.extent import on_both
 from tests.transports.children import counted, python
 
 LISTEN = "subscriptions/listen"
@@ -50,6 +50,7 @@ async def ignore(change: object) -> None:
 # Finding the era
 
 
+@on_both
 @pytest.mark.fake_clock
 @pytest.mark.parametrize("code", [-32601, -32602, -32020, -32022])
 async def test_a_slow_server_that_shakes_no_hands_is_waited_for(code: int) -> None:
@@ -72,6 +73,7 @@ async def test_a_silent_server_that_refuses_the_handshake_fails_with_that() -> N
         await Client(ScriptedPeer(script)).connect()
 
 
+@on_both
 async def test_a_server_that_says_what_is_wrong_with_the_probe_and_exits_is_started_once_more() -> None:
     body = f"""
     request = read()
@@ -96,6 +98,7 @@ async def test_a_short_connect_timeout_leaves_a_silent_server_time_for_the_hands
         assert client.protocol_version == "2025-11-25"
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_a_wrong_era_that_ends_in_a_timeout_is_forgotten() -> None:
     """The server is modern, and says nothing to a handshake."""
@@ -144,6 +147,7 @@ async def test_a_pinned_client_teaches_the_others_nothing() -> None:
             assert client.protocol_version == "2026-07-28"
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_a_server_known_to_be_modern_gets_no_handshake_however_slow_it_is() -> None:
     async def slow(peer: ScriptedPeer) -> None:
@@ -235,11 +239,12 @@ async def test_a_header_mismatch_in_a_later_round_does_not_restart_the_call() ->
     assert raised.value.may_have_run
 
 
+def break_off(message: dict[str, Any]) -> httpx.Response:
+    raise httpx.ReadError("reset")
+
+
 @pytest.mark.fake_clock
 async def test_a_repeated_request_may_have_run_if_an_earlier_attempt_was_sent() -> None:
-    def break_off(message: dict[str, Any]) -> httpx.Response:
-        raise httpx.ReadError("reset")
-
     with anyio.fail_after(5):
         async with site(break_off, *5 * [refuse_connection]) as client:
             with pytest.raises(ConnectFailed) as raised:
@@ -248,26 +253,24 @@ async def test_a_repeated_request_may_have_run_if_an_earlier_attempt_was_sent() 
     assert raised.value.may_have_run
 
 
-def breaking_off(message: dict[str, Any]) -> httpx.Response:
-    raise httpx.ReadError("reset")
-
-
+@on_both
 @pytest.mark.fake_clock
 async def test_the_pause_before_a_request_is_made_again_counts() -> None:
     with anyio.fail_after(5):
-        async with site(breaking_off, breaking_off) as client:
+        async with site(break_off, break_off) as client:
             with pytest.raises(RequestTimeout, match=r"took longer than 0.05 s \(timeout\)$"):
                 await client.read_resource("a:1", timeout=0.05)
 
 
+@on_both
 async def test_closing_ends_the_pause_before_a_request_is_made_again() -> None:
     broken = anyio.Event()
 
-    def break_off(message: dict[str, Any]) -> httpx.Response:
+    def note_and_break_off(message: dict[str, Any]) -> httpx.Response:
         broken.set()
-        raise httpx.ReadError("reset")
+        return break_off(message)
 
-    client = site(break_off, break_off)
+    client = site(note_and_break_off)
     client._state.retry_delays = (60.0,)
 
     async def read() -> None:
@@ -287,6 +290,7 @@ async def test_closing_ends_the_pause_before_a_request_is_made_again() -> None:
 # Subscriptions
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_subscriptions_that_are_never_acknowledged_do_not_pile_up() -> None:
     open_streams: set[object] = set()
@@ -317,6 +321,7 @@ async def test_subscriptions_that_are_never_acknowledged_do_not_pile_up() -> Non
         assert open_streams == {2}  # the one that was acknowledged: it goes on
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_a_subscription_waits_for_another_no_longer_than_it_may_take() -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -374,13 +379,7 @@ async def test_an_error_without_an_id_fails_the_only_call_besides_a_subscription
 # Starting again
 
 
-def restarting(server: Stdio, *, pause: float = 0.0, **options: Any) -> Client:
-    """A client that waits for so long before it starts the server again, and longer each time."""
-    client = Client(server, **options)
-    client._state.restart_backoff = lambda: Backoff(max_failures=8, min_delay=pause)
-    return client
-
-
+@on_both
 async def test_a_client_that_is_closed_while_its_dead_server_is_let_go_stays_closed(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     lingering = f"""
@@ -410,23 +409,82 @@ async def test_a_client_that_is_closed_while_its_dead_server_is_let_go_stays_clo
     assert (tmp_path / "starts").read_text() == "x"
 
 
-async def test_closing_wakes_those_who_wait_for_a_server_that_is_started_again(tmp_path: Path) -> None:
-    body = "\n    discovered()\n    read()\n    sys.exit(1)"
-    client = restarting(counted(tmp_path / "starts", body), pause=60)
+class Restarted(ScriptedPeer):
+    restart = True
+
+
+@on_both
+@pytest.mark.fake_clock
+async def test_closing_wakes_those_who_wait_for_a_server_that_is_started_again() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_discover()
+        await peer.receive()
+        await peer.aclose()
 
     async def call() -> None:
         with pytest.raises(ConnectionClosed, match="closed"):
             await client.call_tool("x")
 
-    with anyio.fail_after(20):
-        await client.connect()
-        for _ in range(2):  # the second start comes at once, the third after a minute
+    async with connected(Restarted(script)) as client:
+        for _ in range(2):  # the second start comes at once, the third after a second
             with pytest.raises(ConnectionClosed):
                 await client.call_tool("x")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call)
             await anyio.wait_all_tasks_blocked()
             await client.aclose()
+
+
+@on_both
+@pytest.mark.fake_clock
+async def test_a_server_that_worked_once_is_not_restarted_endlessly() -> None:
+    starts: list[int] = []
+
+    async def script(peer: ScriptedPeer) -> None:
+        starts.append(1)
+        if len(starts) > 1:
+            raise RuntimeError("out of order")
+        await peer.answer_discover()
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+        await peer.aclose()
+
+    async with connected(Restarted(script), era="modern", within=200) as client:
+        await client.call_tool("x")
+        await anyio.wait_all_tasks_blocked()  # until its end is known
+        for _ in range(20):
+            with pytest.raises(ConnectionClosed) as raised:
+                await client.call_tool("x")
+            assert not raised.value.may_have_run
+
+    (warning,) = client.warnings
+    assert "and stays down until you await client.connect()" in warning
+    assert len(starts) == 1 + backoff.restart_backoff().max_failures
+
+
+@on_both
+@pytest.mark.fake_clock
+async def test_restored_subscriptions_do_not_reset_the_count_of_failures() -> None:
+    """It answers that and dies, again and again, without a single call answered."""
+    starts: list[int] = []
+
+    async def script(peer: ScriptedPeer) -> None:
+        starts.append(1)
+        await peer.answer_initialize(capabilities={"tools": {}, "resources": {"subscribe": True}})
+        await peer.reply(await peer.receive("resources/subscribe"), {})
+        if len(starts) == 1:
+            await peer.receive("tools/call")
+        await peer.aclose()
+
+    async with connected(Restarted(script), era="legacy", on_change=ignore, within=200) as client:
+        await client.subscribe_resource("a:1")
+        with pytest.raises(ConnectionClosed):
+            await client.call_tool("x")
+        for _ in range(20):
+            with suppress(ConnectionClosed):
+                await client.call_tool("x")
+
+    assert "times in a row and stays down until you await client.connect()" in client.warnings[-1]
+    assert len(starts) == 1 + backoff.restart_backoff().max_failures
 
 
 # Callbacks
@@ -456,68 +514,7 @@ async def test_a_callback_whose_own_tasks_exit_ends_no_host() -> None:
         await client.call_tool("x")
 
 
-def after_its_first_start(body: str) -> str:
-    """A server that answers one call in its first life, and does *body* in every other."""
-    return f"""
-    if start > 1:
-        {body}
-    discovered()
-    reply(read(), text(str(start)))
-    sys.exit(1)
-    """
-
-
-async def test_a_server_that_worked_once_is_not_restarted_endlessly(tmp_path: Path) -> None:
-    client = restarting(counted(tmp_path / "starts", after_its_first_start("sys.exit(2)")), era="modern")
-
-    with anyio.fail_after(30):
-        await client.connect()
-        await client.call_tool("x")
-        assert client._lifetime.connection is not None
-        await client._lifetime.connection.dispatcher.idle()
-        for _ in range(20):
-            with pytest.raises(ConnectionClosed) as raised:
-                await client.call_tool("x")
-            assert not raised.value.may_have_run
-        await client.aclose()
-
-    assert len((tmp_path / "starts").read_text()) == 1 + backoff.restart_backoff().max_failures
-    assert [
-        warning for warning in client.warnings if "and stays down until you await client.connect()" in warning
-    ] == client.warnings
-    assert len(client.warnings) == 1
-
-
-async def test_restored_subscriptions_do_not_reset_the_count_of_failures(tmp_path: Path) -> None:
-    """It answers that and dies, again and again, without a single call answered."""
-    body = f"""
-    request = read()
-    if request["method"] == "server/discover":
-        say({{"id": request["id"], "error": {{"code": -32601, "message": "no"}}}})
-        request = read()
-    reply(request, {SERVER | {"capabilities": {"tools": {}, "resources": {"subscribe": True}}}!r})
-    read()
-    reply(read(), {{}})
-    if start == 1:
-        read()
-    sys.exit(1)
-    """
-    client = restarting(counted(tmp_path / "starts", body, restart=True), on_change=ignore)
-
-    with anyio.fail_after(30):
-        await client.connect()
-        await client.subscribe_resource("a:1")
-        with pytest.raises(ConnectionClosed):
-            await client.call_tool("x")
-        while not client.warnings:
-            with suppress(ConnectionClosed):
-                await client.call_tool("x")
-        await client.aclose()
-
-    assert "times in a row and stays down until you await client.connect()" in client.warnings[-1]
-    assert len((tmp_path / "starts").read_text()) == 1 + backoff.restart_backoff().max_failures
-
-
+@on_both
 async def test_closing_while_a_subscription_ends_raises_nothing() -> None:
     unsubscribing = anyio.Event()
 
@@ -543,6 +540,7 @@ async def test_closing_while_a_subscription_ends_raises_nothing() -> None:
             await client.aclose()
 
 
+@on_both
 async def test_a_client_that_is_dropped_when_its_server_ends_leaves_nothing() -> None:
     left = anyio.Event()
 
@@ -583,6 +581,7 @@ async def test_any_refusal_clears_the_cached_discovery() -> None:
             assert cache.find("server/discover", {"version": "2026-07-28"}) is None
 
 
+@on_both
 async def test_a_channel_that_fails_a_pending_request_ends_the_call_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
