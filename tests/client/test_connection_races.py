@@ -270,7 +270,7 @@ async def test_closing_ends_the_pause_before_a_request_is_made_again() -> None:
         broken.set()
         return break_off(message)
 
-    client = site(note_and_break_off)
+    client = site(note_and_break_off, note_and_break_off)
     client._state.retry_delays = (60.0,)
 
     async def read() -> None:
