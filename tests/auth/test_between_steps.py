@@ -24,6 +24,7 @@ from mcp_host.auth.registration import OAuthClient
 from mcp_host.auth.storage.entry import Entry
 from mcp_host.auth.storage.saved import CLIENT
 from tests.auth.world import CALLBACK, Gate, World, soon
+from tests.extent import on_both
 
 
 class Thief:
@@ -166,6 +167,7 @@ async def test_a_redirect_that_is_not_the_answer_leaves_the_login() -> None:
     assert await world.call(auth) == 200
 
 
+@on_both
 async def test_a_login_whose_listing_is_cancelled_is_not_left_in_the_store() -> None:
     class Slow(MemoryTokens):
         reached = anyio.Event()
@@ -269,6 +271,7 @@ async def test_a_store_that_can_write_and_not_read_does_not_hang_a_change() -> N
 # Logging out
 
 
+@on_both
 async def test_a_logout_during_discovery_gives_up_the_login() -> None:
     world, store = World(), MemoryTokens()
     auth, gate = world.oauth(tokens=store), Gate(world.server, "metadata")

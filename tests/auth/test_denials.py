@@ -13,6 +13,7 @@ from mcp_host.auth import LoginFailed, MemoryTokens, OAuth, OnDevice, TokenReque
 from mcp_host.auth.login.limits import LOGINS_TIME
 from tests.auth.authorization_server import parameters
 from tests.auth.world import Gate, World, soon
+from tests.extent import on_both
 
 
 class Denying(World):
@@ -139,6 +140,7 @@ async def test_after_a_login_or_a_logout_a_request_asks_again(
     assert world.logins == 4
 
 
+@on_both
 async def test_a_url_is_not_denied_what_another_of_the_same_resource_was_denied() -> None:
     """The two share the work for a token of their resource, and ask at once."""
     world = Denying()

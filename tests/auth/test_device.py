@@ -16,6 +16,7 @@ from mcp_host.auth import DeviceCode, DiscoveryFailed, LoginFailed, OAuth, OnDev
 from mcp_host.auth.shared_work import END_TIME, GRACE
 from tests.auth.world import SOON, Gate, World
 from tests.clock import with_fake_clock
+from tests.extent import on_both
 
 
 class Waits:
@@ -154,6 +155,7 @@ def on_device(world: World) -> OAuth:
     return world.oauth(login=OnDevice(lambda code: None, sleep=waits.sleep, now=waits.now), redirect_uri=None)
 
 
+@on_both
 async def test_the_token_is_kept_if_the_last_caller_is_cancelled_during_the_poll_that_brings_it(world: World) -> None:
     """The person has logged in, and the code works only once."""
     auth, gate = on_device(world), Gate(world.server, "token")
@@ -173,6 +175,7 @@ async def test_the_token_is_kept_if_the_last_caller_is_cancelled_during_the_poll
     assert world.server.count("device") == 1
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_a_poll_that_hangs_holds_up_a_logout_for_a_few_seconds_only(world: World) -> None:
     auth, gate = on_device(world), Gate(world.server, "token")

@@ -21,6 +21,9 @@ from mcp_host.auth.requests.client import AuthClient
 from mcp_host.auth.requests.metadata import AuthorizationServer
 from mcp_host.auth.requests.steps import Steps
 from tests.auth.world import SOON, Gate, World, soon
+from tests.extent import on_both
+
+pytestmark = on_both
 
 
 class SlowKeyring(MemoryTokens):

@@ -17,6 +17,7 @@ from mcp_host.auth.login.loopback import LoopbackListener, LoopbackUri
 from mcp_host.auth.login.ways import Login, Redirection, by_function, in_browser, paste
 from mcp_host.terminal import device
 from tests.auth.world import SOON, new_browser, soon
+from tests.extent import on_both
 from tests.terminal.screens import Screen
 
 SERVER = "https://mcp.example/mcp"
@@ -110,6 +111,7 @@ async def test_an_opener_that_returns_when_its_window_closes_is_not_waited_for(s
     assert redirect == f"{redirect_uri}?code=c0de&state={STATE}"
 
 
+@on_both
 @pytest.mark.parametrize("opens", [False, OSError(f"cannot open {URL}")], ids=["returns False", "raises"])
 async def test_without_a_browser_the_url_is_shown_and_the_wait_goes_on(
     opens: object, screen: Screen, caplog: pytest.LogCaptureFixture
@@ -132,6 +134,7 @@ async def authorize(redirection: Redirection) -> None:
     await redirection.authorize(URL, STATE, server=SERVER)
 
 
+@on_both
 async def test_a_url_with_letters_of_other_alphabets_is_pointed_out(screen: Screen) -> None:
     url = f"https://xn--pple-43d.example/?state={STATE}"
     async with browsing(opens=False) as browser, in_its(browser) as redirection, create_task_group() as tasks:
@@ -194,6 +197,7 @@ async def test_a_busy_terminal_does_not_keep_the_browser_waiting(screen: Screen)
         assert (await log_in(in_browser(open=browser), browser)).endswith(STATE)
 
 
+@on_both
 async def test_a_cancelled_login_leaves_no_socket(screen: Screen) -> None:
     with fail_after(SOON):
         async with create_task_group() as tasks, in_browser(open=open_elsewhere).open(None) as redirection:
@@ -256,6 +260,7 @@ async def test_a_fixed_port_is_the_only_one() -> None:
         assert redirection.redirect_uri == f"http://127.0.0.1:{port}/callback"
 
 
+@on_both
 async def test_a_second_login_at_a_fixed_port_waits_for_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

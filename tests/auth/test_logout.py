@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, Response
 from mcp_host.auth import FileTokens, LoginFailed, MemoryTokens, OAuth
 from mcp_host.auth.storage.saved import Saved
 from tests.auth.world import SOON, Gate, World, soon
+from tests.extent import on_both
 
 
 @pytest.fixture
@@ -128,6 +129,7 @@ async def given_up(world: World, auth: OAuth) -> None:
         await world.call(auth)
 
 
+@on_both
 async def test_a_login_that_is_open_is_given_up() -> None:
     world, store, gone = World(), MemoryTokens(), list[bool]()
     reached = anyio.Event()
@@ -150,6 +152,7 @@ async def test_a_login_that_is_open_is_given_up() -> None:
     assert (gone, store._tokens) == ([True], {})
 
 
+@on_both
 async def test_a_code_that_is_being_exchanged_gives_a_token_that_is_forgotten(world: World) -> None:
     store = MemoryTokens()
     gate, auth = Gate(world.server, "token"), world.oauth(tokens=store)
@@ -169,6 +172,7 @@ async def test_a_code_that_is_being_exchanged_gives_a_token_that_is_forgotten(wo
     assert (store._tokens, world.server.tokens) == ({}, {})
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_a_revocation_that_hangs_holds_up_a_logout_for_10_seconds_at_most(world: World) -> None:
     async def hang(request: Request) -> Response:
@@ -217,6 +221,7 @@ async def test_what_is_saved_can_be_seen_during_a_login() -> None:
     assert second.scopes == ()
 
 
+@on_both
 async def test_what_is_saved_can_be_seen_while_a_server_is_discovered() -> None:
     world, store = World(), MemoryTokens()
     await world.call(world.oauth(tokens=store))

@@ -13,6 +13,7 @@ from mcp_host.auth.registration import TokenAuthMethod
 from mcp_host.auth.requests.metadata import AuthorizationServer as Metadata
 from tests.auth.authorization_server import AuthorizationServer, Grant
 from tests.auth.world import Gate, World, soon
+from tests.extent import on_both
 
 
 def knows(server: AuthorizationServer) -> None:
@@ -63,6 +64,7 @@ async def is_revoked_meanwhile(world: World, store: MemoryTokens) -> bool:
     return is_revoked
 
 
+@on_both
 async def test_a_logout_in_another_process_while_a_machine_gets_its_next_token_is_not_undone() -> None:
     world, store = World(), MemoryTokens()
     knows(world.server)
@@ -71,6 +73,7 @@ async def test_a_logout_in_another_process_while_a_machine_gets_its_next_token_i
     assert (world.site.seen.count(""), world.server.count("token")) == (2, 3)  # it logs in anew, as any process would
 
 
+@on_both
 async def test_a_token_that_a_machine_gets_after_another_process_has_logged_out_is_revoked() -> None:
     world, store = World(), MemoryTokens()
     world.server.metadata["revocation_endpoint"] = f"{world.server.issuer}/revoke"

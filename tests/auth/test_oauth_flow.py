@@ -33,6 +33,7 @@ from mcp_host.auth.refreshing import RETRY_TIME
 from mcp_host.auth.storage.file_tokens import FileTokens
 from tests.auth.authorization_server import AuthorizationServer, parameters
 from tests.auth.world import CALLBACK, SOON, Gate, World, soon
+from tests.extent import on_both
 
 
 async def calls(world: World, auth: OAuth, count: int) -> list[int]:
@@ -216,6 +217,7 @@ async def test_while_the_token_endpoint_is_down_a_good_token_is_used_and_no_one_
     assert world.logins == 1
 
 
+@on_both
 async def test_a_good_token_is_not_refreshed_again_and_again_while_that_fails() -> None:
     world, asked = World(lifetime=1000), 0
     auth = await world.log_in()
@@ -238,6 +240,7 @@ async def test_a_good_token_is_not_refreshed_again_and_again_while_that_fails() 
     assert asked == 3
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_a_good_token_is_sent_while_the_token_endpoint_hangs_and_the_next_one_is_kept() -> None:
     world = World(lifetime=1000)
@@ -267,6 +270,7 @@ async def test_after_a_restart_a_token_that_has_ended_is_refreshed_without_a_log
     assert (world.logins, world.refreshes, world.site.seen.count("")) == (1, 1, 1)
 
 
+@on_both
 async def test_many_calls_that_need_a_refresh_cause_one() -> None:
     world = World(lifetime=100)
     auth = await world.log_in()
@@ -276,6 +280,7 @@ async def test_many_calls_that_need_a_refresh_cause_one() -> None:
     assert (world.logins, world.refreshes) == (1, 1)
 
 
+@on_both
 async def test_many_calls_whose_token_is_refused_cause_one_refresh() -> None:
     world = World()
     auth = await world.log_in()
@@ -304,6 +309,7 @@ async def test_a_token_whose_first_answer_was_lost_is_refreshed_like_any_other()
     assert (world.logins, world.refreshes) == (1, 2)
 
 
+@on_both
 async def test_a_refresh_outlives_the_call_that_began_it() -> None:
     world = World(lifetime=100)
     auth = await world.log_in()
@@ -316,6 +322,7 @@ async def test_a_refresh_outlives_the_call_that_began_it() -> None:
     assert await world.call(auth) == 200
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_a_token_endpoint_that_hangs_holds_up_no_call_that_is_cancelled_and_its_answer_is_kept() -> None:
     world = World(lifetime=100)
@@ -334,6 +341,7 @@ async def test_a_token_endpoint_that_hangs_holds_up_no_call_that_is_cancelled_an
     assert (world.logins, world.refreshes, world.server.revoked) == (1, 1, [])
 
 
+@on_both
 async def test_a_call_that_is_cancelled_before_its_refresh_begins_leaves_no_one_waiting(tmp_path: Path) -> None:
     """The store's write goes on in its thread when its caller is cancelled."""
     world = World(lifetime=100)
@@ -349,6 +357,7 @@ async def test_a_call_that_is_cancelled_before_its_refresh_begins_leaves_no_one_
     assert (world.logins, world.refreshes, world.server.revoked) == (1, 1, [])
 
 
+@on_both
 async def test_a_call_does_not_wait_for_another_process_while_its_token_is_good() -> None:
     world = World(lifetime=100)
     store = MemoryTokens()
@@ -365,6 +374,7 @@ async def test_a_call_does_not_wait_for_another_process_while_its_token_is_good(
     assert world.refreshes == 1
 
 
+@on_both
 async def test_processes_with_one_file_refresh_once_and_lose_no_refresh_token(tmp_path: Path) -> None:
     world = World(lifetime=100)
     path = tmp_path / "tokens.json"
@@ -404,6 +414,7 @@ async def test_a_refresh_that_has_not_ended_in_time_is_done_by_another_process(u
 # Logging in
 
 
+@on_both
 async def test_many_calls_that_need_a_login_cause_one() -> None:
     world = World()
 
@@ -411,6 +422,7 @@ async def test_many_calls_that_need_a_login_cause_one() -> None:
     assert (world.logins, world.server.count("register"), world.server.count("token")) == (1, 1, 1)
 
 
+@on_both
 @pytest.mark.parametrize("defect", [None, RuntimeError("the window was closed")], ids=["denied", "a defect"])
 async def test_a_login_that_fails_fails_for_all_that_wait_for_it_and_asks_no_one_again(
     defect: Exception | None,
@@ -445,6 +457,7 @@ async def test_a_login_that_fails_fails_for_all_that_wait_for_it_and_asks_no_one
     assert asked == 2
 
 
+@on_both
 async def test_a_login_goes_on_while_a_call_waits_for_it() -> None:
     world = World()
     reached, is_open = anyio.Event(), anyio.Event()
@@ -614,6 +627,7 @@ async def test_a_registration_is_kept_if_its_login_fails() -> None:
     assert (world.server.count("register"), world.logins) == (1, 1)
 
 
+@on_both
 @pytest.mark.parametrize("is_left", [True, False])
 async def test_an_old_registration_is_not_used_again_after_a_login_that_got_no_answer(is_left: bool) -> None:
     """A page that says that the client is unknown redirects no one (RFC 6749, section 4.1.2.1)."""
@@ -896,6 +910,7 @@ async def test_web_hosts_get_five_urls_for_a_server_that_wants_ever_more_scopes(
         await wants_more()
 
 
+@on_both
 async def test_a_call_with_a_good_token_does_not_wait_for_the_login_of_another() -> None:
     world = World()
     world.site.needs = lambda body: body.decode()
@@ -924,6 +939,7 @@ async def test_a_web_host_is_told_where_to_send_the_person_and_any_process_can_f
     assert (world.logins, world.server.count("token")) == (1, 1)
 
 
+@on_both
 async def test_many_calls_need_one_visit() -> None:
     world = World()
     auth, urls = world.oauth(login=None), set()
@@ -1131,6 +1147,7 @@ async def test_a_login_in_another_process_is_seen_by_saved_and_by_logout() -> No
     assert store._tokens == {}
 
 
+@on_both
 async def test_a_logout_in_another_process_during_a_refresh_is_not_undone() -> None:
     world, store = World(lifetime=100), MemoryTokens()
     await world.call(world.oauth(tokens=store))

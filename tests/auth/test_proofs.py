@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from mcp_host.auth import DiscoveryFailed, LoginFailed, MemoryTokens, OAuth
 from tests.auth.world import CALLBACK, SOON, Gate, World, soon
+from tests.extent import on_both
 
 
 class Bound(World):
@@ -25,6 +26,7 @@ class Bound(World):
         return self.oauth(tokens=self.store, dpop=True, **options)
 
 
+@on_both
 async def test_each_token_is_sent_with_a_proof_by_its_own_key() -> None:
     """Two processes log in at once, each with a new key. One refreshes the token that the other has stored."""
     world, both = Bound(), anyio.Event()
@@ -63,6 +65,7 @@ async def test_a_login_that_is_denied_leaves_the_token_of_before_and_its_key() -
     assert await world.call(one) == 200
 
 
+@on_both
 async def test_the_token_of_another_process_that_has_logged_in_during_a_refresh_is_sent_with_its_key() -> None:
     world = Bound()
     refreshing, other = world.bound(), world.bound()

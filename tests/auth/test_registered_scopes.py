@@ -13,6 +13,7 @@ from mcp_host.auth import AuthorizationNeeded, Dynamic, LoginFailed, MemoryToken
 from mcp_host.auth.clients import MAX_SCOPES
 from tests.auth.authorization_server import Protected
 from tests.auth.world import Gate, World, _empty, soon
+from tests.extent import on_both
 
 SECOND = "http://127.0.0.1:1003"
 
@@ -238,6 +239,7 @@ async def test_the_client_that_there_is_asks_if_it_cannot_be_registered_again(go
     assert (world.server.count("register"), world.logins) == (1, 2)
 
 
+@on_both
 async def test_processes_that_register_at_once_agree_on_one_client() -> None:
     world = Strict()
     await world.logged_in(world.oauth(tokens=world.store))

@@ -14,6 +14,7 @@ from mcp_host.auth import LoginFailed, MemoryTokens, OAuth, TokensError
 from mcp_host.auth.oauth import MAX_KNOWN
 from tests.auth.authorization_server import AuthorizationServer
 from tests.auth.world import World, soon
+from tests.extent import on_both
 
 ORIGIN = "http://127.0.0.1:1002"
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
@@ -76,6 +77,7 @@ async def test_urls_that_say_that_they_are_one_resource_need_one_login() -> None
     assert world.logins == 1
 
 
+@on_both
 async def test_requests_to_them_at_once_need_one_login() -> None:
     world = World()
     tenants, auth = one_api(world), world.oauth()

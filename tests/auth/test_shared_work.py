@@ -18,6 +18,9 @@ from mcp_host.concurrency import backends
 from mcp_host.errors import CallerError
 from tests.auth.world import SOON, soon
 from tests.clock import with_fake_clock
+from tests.extent import on_both
+
+pytestmark = on_both
 
 
 class Counted:

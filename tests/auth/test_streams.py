@@ -21,8 +21,9 @@ from tests.auth.authorization_server import Grant
 from tests.auth.mcp_server import Answers
 from tests.auth.test_proofs import Bound
 from tests.auth.world import Gate, World
+from tests.extent import on_both
 
-pytestmark = pytest.mark.fake_clock
+pytestmark = [pytest.mark.fake_clock, on_both]
 
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
 

@@ -18,8 +18,9 @@ from mcp_host.auth.shared_work import GRACE
 from mcp_host.errors import ConnectTimeout, HttpStatusError, RequestTimeout
 from tests.auth.mcp_server import Answers
 from tests.auth.world import Gate, World
+from tests.extent import on_both
 
-pytestmark = pytest.mark.fake_clock
+pytestmark = [pytest.mark.fake_clock, on_both]
 
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
 
