@@ -13,8 +13,9 @@ from mcp_host import Client, StreamableHttp
 from mcp_host.errors import ConnectFailed, ConnectionClosed, ServerError
 from mcp_host.testing import ScriptedPeer
 from tests.client.support import HANDSHAKE, STATELESS, Era
+from tests.telemetry.connecting import in_both_eras, recorded
 from tests.telemetry.recorder import Recorder
-from tests.telemetry.servers import in_both_eras, server
+from tests.telemetry.servers import server
 
 OPERATION = "mcp.client.operation.duration"
 SESSION = "mcp.client.session.duration"
@@ -22,9 +23,8 @@ SESSION = "mcp.client.session.duration"
 
 async def test_the_histograms_are_in_seconds_with_the_boundaries_of_the_conventions(recorder: Recorder) -> None:
     begun = time.perf_counter()
-    with anyio.fail_after(10):
-        async with Client(server, middleware=[recorder.middleware()]) as client:
-            await client.call_tool("forecast", {"city": "Oslo"})
+    async with recorded(recorder, server) as client:
+        await client.call_tool("forecast", {"city": "Oslo"})
     elapsed = time.perf_counter() - begun
 
     assert recorder.metrics().keys() == {OPERATION, SESSION}
@@ -38,13 +38,12 @@ async def test_the_histograms_are_in_seconds_with_the_boundaries_of_the_conventi
 
 async def test_the_durations_of_requests_have_few_series(recorder: Recorder) -> None:
     """A URI, an id or content would make a series for each of its values."""
-    with anyio.fail_after(10):
-        async with Client(server, era="legacy", middleware=[recorder.middleware(record_content=True)]) as client:
-            await client.call_tool("forecast", {"city": "Oslo"})
-            await client.call_tool("forecast", {"city": "Oslo"})
-            await client.read_resource("notes://today")
-            with pytest.raises(ServerError):
-                await client.call_tool("tomorrow")
+    async with recorded(recorder, server, era="legacy", record_content=True) as client:
+        await client.call_tool("forecast", {"city": "Oslo"})
+        await client.call_tool("forecast", {"city": "Oslo"})
+        await client.read_resource("notes://today")
+        with pytest.raises(ServerError):
+            await client.call_tool("tomorrow")
 
     version = {"mcp.protocol.version": "2025-11-25"}
     call = {"mcp.method.name": "tools/call", "gen_ai.operation.name": "execute_tool", **version}
@@ -61,10 +60,9 @@ async def test_the_durations_of_requests_have_few_series(recorder: Recorder) -> 
 async def test_a_session_that_the_client_closes_ends_without_an_error(
     era: str, version: str, recorder: Recorder
 ) -> None:
-    with anyio.fail_after(10):
-        async with Client(server, era=era, middleware=[recorder.middleware()]) as client:
-            await client.aclose()
-            await client.connect()
+    async with recorded(recorder, server, era=era) as client:
+        await client.aclose()
+        await client.connect()
 
     assert recorder.series(SESSION) == [({"mcp.protocol.version": version}, 2)]
 
@@ -93,15 +91,14 @@ async def test_a_session_that_the_server_ends_has_an_error_at_once(era: Era, rec
         await peer.aclose()
 
     end = anyio.Event()
-    with anyio.fail_after(10):
-        async with Client(ScriptedPeer(script), middleware=[recorder.middleware()]) as client:
-            assert SESSION not in recorder.metrics()
-            end.set()
-            with pytest.raises(ConnectionClosed):
-                await client.list_tools()
-            with pytest.raises(ConnectionClosed):
-                await client.list_tools()
-            found = recorder.series(SESSION)
+    async with recorded(recorder, script) as client:
+        assert SESSION not in recorder.metrics()
+        end.set()
+        with pytest.raises(ConnectionClosed):
+            await client.list_tools()
+        with pytest.raises(ConnectionClosed):
+            await client.list_tools()
+        found = recorder.series(SESSION)
 
     assert found == [({"mcp.protocol.version": era.version, "error.type": "mcp_host.errors.ConnectionClosed"}, 1)]
     assert recorder.series(SESSION) == found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -17,28 +16,25 @@ from opentelemetry.trace import TraceFlags
 
 from mcp_host import Client, StreamableHttp, telemetry
 from mcp_host.errors import ConnectionClosed, HttpStatusError, NotAdvertised, RequestTimeout, ServerError
-from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, Middleware
+from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
 from mcp_host.telemetry import OpenTelemetry
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import ProgressNotificationParams
 from tests.client.sites import Site
+from tests.extent import on_both
+from tests.telemetry.connecting import address, answering, everywhere, in_both_eras, network, reached, recorded
 from tests.telemetry.recorder import Recorded, Recorder, traceparent
-from tests.telemetry.servers import address, everywhere, in_both_eras, network, reached, server
+from tests.telemetry.servers import server
 
 CALL = {"mcp.method.name": "tools/call", "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "forecast"}
 
 
 @everywhere
-@in_both_eras
 async def test_a_call_has_a_client_span_whose_trace_goes_to_the_server(
     how: str, era: str, version: str, recorder: Recorder
 ) -> None:
-    with anyio.fail_after(20):
-        async with (
-            reached(how) as transport,
-            Client(transport, era=era, middleware=[recorder.middleware()]) as client,
-        ):
-            result = await client.call_tool("forecast", {"city": "Oslo"})
+    async with reached(how) as transport, recorded(recorder, transport, era=era) as client:
+        result = await client.call_tool("forecast", {"city": "Oslo"})
 
     id = "2"  # after `initialize` or `server/discover`
     attributes = {
@@ -54,39 +50,19 @@ async def test_a_call_has_a_client_span_whose_trace_goes_to_the_server(
 
 @in_both_eras
 async def test_every_request_has_a_span_with_its_target(era: str, version: str, recorder: Recorder) -> None:
-    with anyio.fail_after(20):
-        async with Client(server, era=era, middleware=[recorder.middleware()]) as client:
-            await client.list_tools()
-            await client.get_prompt("greet", {"name": "Ada"})
-            await client.read_resource("notes://today")
+    async with recorded(recorder, server, era=era) as client:
+        await client.list_tools()
+        await client.get_prompt("greet", {"name": "Ada"})
+        await client.read_resource("notes://today")
 
-    common = {"mcp.protocol.version": version}
+    def span(id: int, method: str, target: str = "", **more: str) -> Recorded:
+        common = {"mcp.method.name": method, "jsonrpc.request.id": str(id), "mcp.protocol.version": version}
+        return Recorded(name=f"{method} {target}".strip(), kind="CLIENT", attributes=common | more)
+
     assert recorder.spans() == [
-        Recorded(
-            name="tools/list",
-            kind="CLIENT",
-            attributes={"mcp.method.name": "tools/list", "jsonrpc.request.id": "2", **common},
-        ),
-        Recorded(
-            name="prompts/get greet",
-            kind="CLIENT",
-            attributes={
-                "mcp.method.name": "prompts/get",
-                "gen_ai.prompt.name": "greet",
-                "jsonrpc.request.id": "3",
-                **common,
-            },
-        ),
-        Recorded(
-            name="resources/read",
-            kind="CLIENT",
-            attributes={
-                "mcp.method.name": "resources/read",
-                "mcp.resource.uri": "notes://today",
-                "jsonrpc.request.id": "4",
-                **common,
-            },
-        ),
+        span(2, "tools/list"),
+        span(3, "prompts/get", "greet", **{"gen_ai.prompt.name": "greet"}),
+        span(4, "resources/read", **{"mcp.resource.uri": "notes://today"}),
     ]
 
 
@@ -98,10 +74,9 @@ async def test_a_notification_has_a_span_without_an_id_and_carries_the_trace(rec
 
     heard: list[dict[str, Any]] = []
     done = anyio.Event()
-    with anyio.fail_after(10):
-        async with Client(ScriptedPeer(script), era="legacy", middleware=[recorder.middleware()]) as client:
-            await client.notify("notifications/weather", {"rain": True})
-            await done.wait()
+    async with recorded(recorder, script, era="legacy") as client:
+        await client.notify("notifications/weather", {"rain": True})
+        await done.wait()
 
     name = "notifications/weather"
     attributes = {"mcp.method.name": name, "mcp.protocol.version": "2025-11-25"}
@@ -135,14 +110,15 @@ async def test_connecting_has_spans_within_the_span_that_connects(recorder: Reco
     }
 
 
-def failing(**error: str) -> dict[str, str]:
-    return {"mcp.method.name": "tools/call", "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "t", **error}
+def failing(version: str = "2025-11-25", id: str | None = "2", **error: str) -> dict[str, object]:
+    """The attributes of a call of the tool t that fails."""
+    call = {"mcp.method.name": "tools/call", "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "t"}
+    return {**call, "mcp.protocol.version": version, **({} if id is None else {"jsonrpc.request.id": id}), **error}
 
 
 async def test_a_tool_that_failed_is_a_tool_error(recorder: Recorder) -> None:
-    with anyio.fail_after(10):
-        async with Client(server, era="modern", middleware=[recorder.middleware()]) as client:
-            await client.call_tool("forecast", {"city": "Atlantis"})
+    async with recorded(recorder, server, era="modern") as client:
+        await client.call_tool("forecast", {"city": "Atlantis"})
 
     [span] = recorder.spans()
     assert (span.status, span.attributes["error.type"]) == ("ERROR", "tool_error")
@@ -150,23 +126,12 @@ async def test_a_tool_that_failed_is_a_tool_error(recorder: Recorder) -> None:
 
 
 async def test_an_error_response_is_its_code_and_its_message(recorder: Recorder) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_initialize(capabilities={"tools": {}})
-        await peer.reply_error(await peer.receive("tools/call"), -32602, "no tool t\n  at line 3")
+    script = answering(lambda peer, call: peer.reply_error(call, -32602, "no tool t\n  at line 3"))
+    async with recorded(recorder, script, era="legacy") as client:
+        with pytest.raises(ServerError):
+            await client.call_tool("t")
 
-    with anyio.fail_after(10):
-        async with Client(ScriptedPeer(script), era="legacy", middleware=[recorder.middleware()]) as client:
-            with pytest.raises(ServerError):
-                await client.call_tool("t")
-
-    attributes = failing(
-        **{
-            "mcp.protocol.version": "2025-11-25",
-            "jsonrpc.request.id": "2",
-            "error.type": "-32602",
-            "rpc.response.status_code": "-32602",
-        }
-    )
+    attributes = failing(**{"error.type": "-32602", "rpc.response.status_code": "-32602"})
     assert recorder.spans() == [
         Recorded(name="tools/call t", kind="CLIENT", attributes=attributes, status="ERROR: no tool t")
     ]
@@ -179,46 +144,31 @@ async def test_an_http_status_without_a_json_rpc_error_is_the_error(recorder: Re
             with pytest.raises(HttpStatusError):
                 await client.call_tool("t")
 
-    attributes = failing(
-        **{
-            "mcp.protocol.version": "2026-07-28",
-            "jsonrpc.request.id": "2",
-            "network.transport": "tcp",
-            "network.protocol.name": "http",
-            "server.address": "server.test",
-            "error.type": "500",
-        }
-    )
+    where = {"network.transport": "tcp", "network.protocol.name": "http", "server.address": "server.test"}
     [span] = recorder.spans()
-    assert span.attributes == {**attributes, "server.port": 80}
+    assert span.attributes == {**failing("2026-07-28", **{"error.type": "500"}), **where, "server.port": 80}
     assert span.status == "ERROR: HTTP 500 Internal Server Error from http://server.test/mcp: overloaded"
 
 
 @pytest.mark.fake_clock
 async def test_a_timeout_is_one(recorder: Recorder) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_initialize(capabilities={"tools": {}})
-
-    with anyio.fail_after(100):
-        async with Client(ScriptedPeer(script), era="legacy", middleware=[recorder.middleware()]) as client:
-            with pytest.raises(RequestTimeout) as caught:
-                await client.call_tool("t", timeout=5)
+    async with recorded(recorder, answering(lambda peer, call: anyio.sleep(10)), era="legacy") as client:
+        with pytest.raises(RequestTimeout) as caught:
+            await client.call_tool("t", timeout=5)
 
     [span] = recorder.spans()
     assert (span.attributes["error.type"], span.status) == ("timeout", f"ERROR: {caught.value}")
 
 
+@on_both
 async def test_a_cancelled_call_ends_its_span(recorder: Recorder) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_initialize(capabilities={"tools": {}})
-        await peer.receive("tools/call")
+    async def cancel(peer: ScriptedPeer, call: dict[str, Any]) -> None:
         scope.cancel()
 
     scope = anyio.CancelScope()
-    with anyio.fail_after(10):
-        async with Client(ScriptedPeer(script), era="legacy", middleware=[recorder.middleware()]) as client:
-            with scope:
-                await client.call_tool("t")
+    async with recorded(recorder, answering(cancel), era="legacy") as client:
+        with scope:
+            await client.call_tool("t")
 
     assert scope.cancelled_caught
     [span] = recorder.spans()
@@ -233,10 +183,9 @@ async def test_a_lost_connection_is_named_by_its_exception_without_the_servers_s
         "), flush=True); sys.stdin.readline(); "
     )
     command = [sys.executable, "-c", handshake + program]
-    with anyio.fail_after(20):
-        async with Client(command, era="legacy", middleware=[recorder.middleware()]) as client:
-            with pytest.raises(ConnectionClosed, match="token 123"):
-                await client.call_tool("t")
+    async with recorded(recorder, command, era="legacy") as client:
+        with pytest.raises(ConnectionClosed, match="token 123"):
+            await client.call_tool("t")
 
     [span] = recorder.spans()
     assert span.attributes["error.type"] == "mcp_host.errors.ConnectionClosed"
@@ -248,29 +197,27 @@ async def test_a_call_that_is_not_possible_has_a_span_too(recorder: Recorder) ->
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize()
 
-    with anyio.fail_after(10):
-        async with Client(ScriptedPeer(script), era="legacy", middleware=[recorder.middleware()]) as client:
-            with pytest.raises(NotAdvertised):
-                await client.call_tool("t")
+    async with recorded(recorder, script, era="legacy") as client:
+        with pytest.raises(NotAdvertised):
+            await client.call_tool("t")
 
     [span] = recorder.spans()
     assert span.attributes["error.type"] == "mcp_host.errors.NotAdvertised"
     assert "jsonrpc.request.id" not in span.attributes
 
 
-async def test_an_error_in_a_progress_callback_is_named_as_the_application_raised_it(recorder: Recorder) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_initialize(capabilities={"tools": {}})
-        call = await peer.receive("tools/call")
-        await peer.notify("notifications/progress", {"progressToken": call["id"], "progress": 1})
+async def progress(peer: ScriptedPeer, call: dict[str, Any]) -> None:
+    await peer.notify("notifications/progress", {"progressToken": call["id"], "progress": 1})
+    await peer.reply(call, {"content": []})
 
+
+async def test_an_error_in_a_progress_callback_is_named_as_the_application_raised_it(recorder: Recorder) -> None:
     async def on_progress(progress: ProgressNotificationParams) -> None:
         raise KeyError("mine")
 
-    with anyio.fail_after(10):
-        async with Client(ScriptedPeer(script), era="legacy", middleware=[recorder.middleware()]) as client:
-            with pytest.raises(KeyError):
-                await client.call_tool("t", on_progress=on_progress)
+    async with recorded(recorder, answering(progress), era="legacy") as client:
+        with pytest.raises(KeyError):
+            await client.call_tool("t", on_progress=on_progress)
 
     [span] = recorder.spans()
     assert (span.attributes["error.type"], span.status) == ("KeyError", "ERROR: 'mine'")
@@ -279,21 +226,15 @@ async def test_an_error_in_a_progress_callback_is_named_as_the_application_raise
 # Parents
 
 
+@on_both
 async def test_the_callers_span_is_the_parent_and_callbacks_run_within_the_call(recorder: Recorder) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_initialize(capabilities={"tools": {}})
-        call = await peer.receive("tools/call")
-        await peer.notify("notifications/progress", {"progressToken": call["id"], "progress": 1})
-        await peer.reply(call, {"content": []})
-
     def on_progress(progress: ProgressNotificationParams) -> None:
         with recorder.tracer.start_as_current_span("progress"):
             pass
 
-    with anyio.fail_after(10):
-        async with Client(ScriptedPeer(script), era="legacy", middleware=[recorder.middleware()]) as client:
-            with recorder.tracer.start_as_current_span("agent"):
-                await client.call_tool("t", on_progress=on_progress)
+    async with recorded(recorder, answering(progress), era="legacy") as client:
+        with recorder.tracer.start_as_current_span("agent"):
+            await client.call_tool("t", on_progress=on_progress)
 
     assert [(span.name, span.parent) for span in recorder.spans()] == [
         ("agent", None),
@@ -302,6 +243,7 @@ async def test_the_callers_span_is_the_parent_and_callbacks_run_within_the_call(
     ]
 
 
+@on_both
 async def test_two_clients_with_one_middleware_have_separate_traces(recorder: Recorder) -> None:
     async def call(client: Client, agent: str) -> None:
         with recorder.tracer.start_as_current_span(agent):
@@ -326,9 +268,8 @@ async def test_two_clients_with_one_middleware_have_separate_traces(recorder: Re
 
 
 async def test_middleware_outside_is_around_the_span_and_middleware_inside_within_it() -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_initialize(capabilities={"tools": {}})
-        await peer.reply_error(await peer.receive("tools/call"), -32000, "busy")
+    async def busy_once(peer: ScriptedPeer, call: dict[str, Any]) -> None:
+        await peer.reply_error(call, -32000, "busy")
         await peer.reply(await peer.receive("tools/call"), {"content": []})
 
     async def retry(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
@@ -338,7 +279,7 @@ async def test_middleware_outside_is_around_the_span_and_middleware_inside_withi
             return await call_next(request)
 
     outside, inside = Recorder(), Recorder()
-    peer = ScriptedPeer(script)
+    peer = ScriptedPeer(answering(busy_once))
     with anyio.fail_after(10):
         async with Client(peer, era="legacy", middleware=[outside.middleware(), retry]) as client:
             await client.call_tool("t")
@@ -363,44 +304,38 @@ async def offline(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
 
 
 async def test_a_request_that_middleware_answers_has_no_id(recorder: Recorder) -> None:
-    with anyio.fail_after(10):
-        async with Client(server, era="legacy", middleware=[recorder.middleware(), offline]) as client:
-            assert (await client.call_tool("t")).text == "from memory"
+    async with recorded(recorder, server, era="legacy", inside=[offline]) as client:
+        assert (await client.call_tool("t")).text == "from memory"
 
     [span] = recorder.spans()
-    assert span.attributes == failing(**{"mcp.protocol.version": "2025-11-25"})
+    assert span.attributes == failing(id=None)
 
 
 def test_a_unix_socket_and_default_ports_are_addresses_too() -> None:
-    def of(transport: StreamableHttp) -> Mapping[str, object]:
-        request = ClientRequest("ping", transport=transport)
-        return telemetry._attributes(request)
-
+    addresses: list[tuple[StreamableHttp, dict[str, object]]] = [
+        (
+            StreamableHttp("http://localhost/mcp", uds="/tmp/mcp.sock"),
+            {"network.transport": "unix", "server.address": "/tmp/mcp.sock"},
+        ),
+        (
+            StreamableHttp("https://user:secret@example.com/mcp?key=1"),
+            {"network.transport": "tcp", "server.address": "example.com", "server.port": 443},
+        ),
+        (
+            StreamableHttp("http://[::1]:8000/mcp"),
+            {"network.transport": "tcp", "server.address": "::1", "server.port": 8000},
+        ),
+    ]
     common = {"mcp.method.name": "ping", "network.protocol.name": "http"}
-    assert of(StreamableHttp("http://localhost/mcp", uds="/tmp/mcp.sock")) == {
-        **common,
-        "network.transport": "unix",
-        "server.address": "/tmp/mcp.sock",
-    }
-    assert of(StreamableHttp("https://user:secret@example.com/mcp?key=1")) == {
-        **common,
-        "network.transport": "tcp",
-        "server.address": "example.com",
-        "server.port": 443,
-    }
-    assert of(StreamableHttp("http://[::1]:8000/mcp")) == {
-        **common,
-        "network.transport": "tcp",
-        "server.address": "::1",
-        "server.port": 8000,
-    }
+
+    for transport, expected in addresses:
+        assert telemetry._attributes(ClientRequest("ping", transport=transport)) == common | expected
 
 
 async def test_what_the_sampler_drops_is_dropped_by_the_server_too() -> None:
     recorder = Recorder(sampler=ALWAYS_OFF)
-    with anyio.fail_after(10):
-        async with Client(server, middleware=[recorder.middleware()]) as client:
-            told = (await client.call_tool("forecast", {"city": "Oslo"})).text
+    async with recorded(recorder, server) as client:
+        told = (await client.call_tool("forecast", {"city": "Oslo"})).text
 
     assert recorder.raw() == []
     version, trace_id, _, flags = told.split("-")
@@ -434,15 +369,14 @@ async def test_arguments_and_results_are_recorded_only_on_demand(recorder: Recor
         await client.get_prompt("greet", {"name": "Ada"})
 
     secret = Recorder()
-    with anyio.fail_after(10):
-        async with Client(server, era="legacy", middleware=[secret.middleware(record_content=True)]) as client:
-            await use(client)
-        async with Client(server, era="legacy", middleware=[recorder.middleware()]) as client:
-            await use(client)
+    async with recorded(secret, server, era="legacy", record_content=True) as client:
+        await use(client)
+    async with recorded(recorder, server, era="legacy") as client:
+        await use(client)
 
-    for private, recorded in zip(recorder.spans(), secret.spans(), strict=True):
-        content = recorded.attributes.keys() - private.attributes.keys()
-        found = {name: recorded.attributes[name] for name in content}
+    for private, public in zip(recorder.spans(), secret.spans(), strict=True):
+        content = public.attributes.keys() - private.attributes.keys()
+        found = {name: public.attributes[name] for name in content}
         if private.name == "prompts/get greet":
             assert found == {"gen_ai.prompt.variable.name": "Ada"}
         else:
@@ -455,10 +389,8 @@ async def test_arguments_and_results_are_recorded_only_on_demand(recorder: Recor
 
 
 async def test_arguments_that_are_no_json_are_not_recorded_and_harm_no_call(recorder: Recorder) -> None:
-    middleware: list[Middleware] = [recorder.middleware(record_content=True), offline]
-    with anyio.fail_after(10):
-        async with Client(server, era="legacy", middleware=middleware) as client:
-            assert (await client.call_tool("t", {"half": "\ud800"})).text == "from memory"
+    async with recorded(recorder, server, era="legacy", record_content=True, inside=[offline]) as client:
+        assert (await client.call_tool("t", {"half": "\ud800"})).text == "from memory"
 
     [span] = recorder.spans()
     assert span.attributes["gen_ai.tool.call.arguments"] == "(not recorded: it cannot be written as JSON)"
@@ -466,11 +398,10 @@ async def test_arguments_that_are_no_json_are_not_recorded_and_harm_no_call(reco
 
 async def test_long_names_and_uris_are_cut(recorder: Recorder) -> None:
     """The application may have them from a list of the server."""
-    with anyio.fail_after(10):
-        async with Client(server, era="legacy", middleware=[recorder.middleware(), offline]) as client:
-            await client.call_tool("t" * 500)
-            with pytest.raises(ServerError):
-                await client.read_resource("u" * 500)
+    async with recorded(recorder, server, era="legacy", inside=[offline]) as client:
+        await client.call_tool("t" * 500)
+        with pytest.raises(ServerError):
+            await client.read_resource("u" * 500)
 
     call, read = recorder.spans()
     name = "t" * 128 + "… (500 characters)"
@@ -520,38 +451,14 @@ def test_the_global_providers_are_used_even_if_they_are_set_later() -> None:
 # Without an SDK
 
 
-async def test_the_spans_of_older_versions_without_an_sdk_hide_no_trace_from_elsewhere(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("older", [False, True])
+async def test_without_an_sdk_nothing_is_recorded_and_a_trace_from_elsewhere_is_passed_on(
+    older: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without an SDK, newer versions make spans that are those around them, older ones invalid spans."""
-    monkeypatch.setattr(trace.NoOpTracer, "start_span", lambda *args, **options: trace.INVALID_SPAN)
+    if older:
+        monkeypatch.setattr(trace.NoOpTracer, "start_span", lambda *args, **options: trace.INVALID_SPAN)
     context = trace.SpanContext(0x1234, 0x5678, is_remote=True, trace_flags=TraceFlags(1))
-    with anyio.fail_after(10):
-        async with Client(server, middleware=[OpenTelemetry()]) as client:
-            with trace.use_span(trace.NonRecordingSpan(context)):
-                told = (await client.call_tool("forecast", {"city": "Oslo"})).text
-
-    assert told == "00-00000000000000000000000000001234-0000000000005678-01"
-
-
-def test_without_opentelemetry_the_error_names_the_extra() -> None:
-    code = "import sys; sys.modules['opentelemetry'] = None; import mcp_host.telemetry"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-
-    assert ended.stderr.splitlines()[-1] == (
-        "ImportError: mcp_host.telemetry needs opentelemetry-api: pip install 'mcp-host[otel]'"
-    )
-
-
-def test_a_client_with_other_middleware_imports_no_opentelemetry() -> None:
-    code = "import sys; from mcp_host import Client; Client(['server'], middleware=[print]); print('opentelemetry' in sys.modules)"
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-
-    assert printed == "False\n"
-
-
-async def test_without_an_sdk_nothing_is_recorded_and_a_trace_from_elsewhere_is_passed_on() -> None:
-    context = trace.SpanContext(0x1234, 0x5678, is_remote=True, trace_flags=trace.TraceFlags(1))
     with anyio.fail_after(10):
         async with Client(server, middleware=[OpenTelemetry()]) as client:
             alone = await client.call_tool("forecast", {"city": "Oslo"})
@@ -560,3 +467,22 @@ async def test_without_an_sdk_nothing_is_recorded_and_a_trace_from_elsewhere_is_
 
     assert alone.text == "None"
     assert within.text == "00-00000000000000000000000000001234-0000000000005678-01"
+
+
+WITHOUT = """
+import sys
+from mcp_host import Client
+Client(['server'], middleware=[print])
+print('opentelemetry' in sys.modules)
+sys.modules['opentelemetry'] = None
+import mcp_host.telemetry
+"""
+
+
+def test_only_what_needs_opentelemetry_imports_it_and_without_it_the_error_names_the_extra() -> None:
+    ended = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
+
+    assert ended.stdout == "False\n"
+    assert ended.stderr.splitlines()[-1] == (
+        "ImportError: mcp_host.telemetry needs opentelemetry-api: pip install 'mcp-host[otel]'"
+    )

@@ -28,12 +28,21 @@ from mcp_host.types import (
     UserMessage,
 )
 from tests.client.support import QUESTION, HangingModel
+from tests.extent import on_both
+from tests.telemetry.connecting import address, answering, everywhere, in_both_eras, network, reached, recorded
 from tests.telemetry.recorder import Recorded, Recorder
-from tests.telemetry.servers import address, everywhere, in_both_eras, network, reached, server
+from tests.telemetry.servers import server
 
 
 async def say_paris(request: SamplingRequest) -> str:
     return "Paris"
+
+
+PARIS = Sampling(with_tools=say_paris, approve=always)
+
+
+def of_server(method: str, version: str, parent: str, **more: object) -> Recorded:
+    return Recorded(name=method, kind="SERVER", attributes=asked(method, version, **more), parent=parent)
 
 
 def asked(method: str, version: str, **more: object) -> dict[str, Any]:
@@ -42,12 +51,13 @@ def asked(method: str, version: str, **more: object) -> dict[str, Any]:
     return {"mcp.method.name": method, "mcp.protocol.version": version, **id, **more}
 
 
-@pytest.mark.parametrize("threaded", [False, True], ids=["async", "in a thread"])
+@on_both
 @everywhere
-@in_both_eras
 async def test_a_sampling_request_has_a_server_span_with_a_chat_in_which_the_handler_runs(
-    era: str, version: str, how: str, threaded: bool, recorder: Recorder
+    how: str, era: str, version: str, recorder: Recorder
 ) -> None:
+    """Of a function that is async, or runs in a thread: here for servers in this process."""
+
     def answer(request: SamplingRequest) -> CreateMessageResult:
         with recorder.tracer.start_as_current_span("provider"):
             return request.reply("Paris", model="claude-5")
@@ -56,13 +66,9 @@ async def test_a_sampling_request_has_a_server_span_with_a_chat_in_which_the_han
         await checkpoint()
         return answer(request)
 
-    sampling = Sampling(with_tools=answer if threaded else answer_async, approve=always)
-    with anyio.fail_after(20):
-        async with (
-            reached(how) as transport,
-            Client(transport, era=era, sampling=sampling, middleware=[recorder.middleware()]) as client,
-        ):
-            assert (await client.call_tool("ask")).text == "Paris"
+    sampling = Sampling(with_tools=answer if how == "in-process" else answer_async, approve=always)
+    async with reached(how) as transport, recorded(recorder, transport, era=era, sampling=sampling) as client:
+        assert (await client.call_tool("ask")).text == "Paris"
 
     call = {
         "mcp.method.name": "tools/call",
@@ -82,12 +88,7 @@ async def test_a_sampling_request_has_a_server_span_with_a_chat_in_which_the_han
     }
     assert recorder.spans() == [
         Recorded(name="tools/call ask", kind="CLIENT", attributes={**call, **network(transport), **address(transport)}),
-        Recorded(
-            name="sampling/createMessage",
-            kind="SERVER",
-            attributes=asked("sampling/createMessage", version, **network(transport)),
-            parent="tools/call ask",
-        ),
+        of_server("sampling/createMessage", version, "tools/call ask", **network(transport)),
         Recorded(name="chat claude", kind="CLIENT", attributes=chat, parent="sampling/createMessage"),
         Recorded(name="provider", kind="INTERNAL", attributes={}, parent="chat claude"),
     ]
@@ -99,17 +100,8 @@ async def test_waiting_for_approval_is_no_time_of_the_model(era: str, version: s
         with recorder.tracer.start_as_current_span("approval"):
             return Allow()
 
-    async def answer(request: SamplingRequest) -> str:
-        return "Paris"
-
-    with anyio.fail_after(10):
-        async with Client(
-            server,
-            era=era,
-            sampling=Sampling(with_tools=answer, approve=approve),
-            middleware=[recorder.middleware()],
-        ) as client:
-            await client.call_tool("ask_simply")
+    async with recorded(recorder, server, era=era, sampling=Sampling(with_tools=say_paris, approve=approve)) as client:
+        await client.call_tool("ask_simply")
 
     _, sampling, approval, chat = recorder.spans()
     assert (approval.name, approval.parent) == ("approval", sampling.name)
@@ -159,15 +151,12 @@ async def test_a_request_that_gets_no_answer_has_an_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.CRITICAL)
-    with anyio.fail_after(10):
-        async with Client(
-            server, era=era, sampling=Sampling(with_tools=model, approve=approve), middleware=[recorder.middleware()]
-        ) as client:
-            if era == "legacy":
-                assert (await client.call_tool("ask_simply")).text == "refused"
-            else:
-                with pytest.raises(InputNotGiven):
-                    await client.call_tool("ask_simply")
+    async with recorded(recorder, server, era=era, sampling=Sampling(with_tools=model, approve=approve)) as client:
+        if era == "legacy":
+            assert (await client.call_tool("ask_simply")).text == "refused"
+        else:
+            with pytest.raises(InputNotGiven):
+                await client.call_tool("ask_simply")
 
     call, sampling, *found = recorder.spans()
     response = {"rpc.response.status_code": code} if era == "legacy" else {}
@@ -183,22 +172,12 @@ async def test_a_request_that_gets_no_answer_has_an_error(
 async def test_a_request_that_the_server_should_not_have_made_is_no_error_of_ours(
     method: str, code: str, recorder: Recorder
 ) -> None:
-    with anyio.fail_after(10):
-        async with Client(
-            server,
-            era="legacy",
-            sampling=Sampling(with_tools=fail, approve=always, limits=SamplingLimits(max_tokens=10)),
-            middleware=[recorder.middleware()],
-        ) as client:
-            assert (await client.call_tool("send", {"method": method})).text == "refused"
+    sampling = Sampling(with_tools=fail, approve=always, limits=SamplingLimits(max_tokens=10))
+    async with recorded(recorder, server, era="legacy", sampling=sampling) as client:
+        assert (await client.call_tool("send", {"method": method})).text == "refused"
 
     _, span = recorder.spans()
-    assert span == Recorded(
-        name=method,
-        kind="SERVER",
-        attributes=asked(method, "2025-11-25", **{"rpc.response.status_code": code}),
-        parent="tools/call send",
-    )
+    assert span == of_server(method, "2025-11-25", "tools/call send", **{"rpc.response.status_code": code})
 
 
 @in_both_eras
@@ -208,27 +187,14 @@ async def test_elicitation_and_roots_have_a_server_span_and_a_declined_form_is_n
     async def decline(request: FormRequest) -> ElicitResult:
         return ElicitResult(action="decline")
 
-    with anyio.fail_after(10):
-        async with Client(
-            server, era=era, elicitation=Elicitation(form=decline), roots=[], middleware=[recorder.middleware()]
-        ) as client:
-            assert (await client.call_tool("fill")).text == "decline"
-            assert (await client.call_tool("roots")).text == "0"
+    async with recorded(recorder, server, era=era, elicitation=Elicitation(form=decline), roots=[]) as client:
+        assert (await client.call_tool("fill")).text == "decline"
+        assert (await client.call_tool("roots")).text == "0"
 
     _, form, _, listed = recorder.spans()
     second = {"jsonrpc.request.id": "2"} if era == "legacy" else {}
-    assert form == Recorded(
-        name="elicitation/create",
-        kind="SERVER",
-        attributes=asked("elicitation/create", version),
-        parent="tools/call fill",
-    )
-    assert listed == Recorded(
-        name="roots/list",
-        kind="SERVER",
-        attributes=asked("roots/list", version) | second,
-        parent="tools/call roots",
-    )
+    assert form == of_server("elicitation/create", version, "tools/call fill")
+    assert listed == of_server("roots/list", version, "tools/call roots", **second)
 
 
 async def test_input_requests_of_one_round_are_all_within_the_call(recorder: Recorder) -> None:
@@ -240,11 +206,8 @@ async def test_input_requests_of_one_round_are_all_within_the_call(recorder: Rec
         await peer.reply(await peer.receive("tools/call"), {"content": []})
 
     peer = ScriptedPeer(script)
-    with anyio.fail_after(10):
-        async with Client(
-            peer, sampling=Sampling(with_tools=say_paris, approve=always), middleware=[recorder.middleware()]
-        ) as client:
-            await client.call_tool("t")
+    async with recorded(recorder, peer, sampling=PARIS) as client:
+        await client.call_tool("t")
 
     assert sorted((span.name, span.parent) for span in recorder.spans()[1:]) == [
         *[("chat", "sampling/createMessage")] * 2,
@@ -261,9 +224,8 @@ async def test_without_a_call_the_parent_is_the_span_in_which_the_client_connect
         done.set()
 
     done = anyio.Event()
-    sampling = Sampling(with_tools=say_paris, approve=always)
-    with anyio.fail_after(10), recorder.tracer.start_as_current_span("start"):
-        async with Client(ScriptedPeer(script), era="legacy", sampling=sampling, middleware=[recorder.middleware()]):
+    with recorder.tracer.start_as_current_span("start"):
+        async with recorded(recorder, script, era="legacy", sampling=PARIS):
             await done.wait()
 
     assert [(span.name, span.parent) for span in recorder.spans()] == [
@@ -278,27 +240,25 @@ async def test_without_a_call_the_parent_is_the_span_in_which_the_client_connect
 REMOTE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-def asking(meta: Callable[[dict[str, Any]], object]) -> ScriptedPeer:
-    """A server that sends one sampling request within a call, with a ``_meta`` made from that of the call."""
+def asking(meta: object) -> ScriptedPeer:
+    """A server that sends one sampling request within a call, with *meta*, or what that makes of the call's."""
 
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_initialize(capabilities={"tools": {}})
-        call = await peer.receive("tools/call")
-        await peer.request("sampling/createMessage", {**QUESTION, "_meta": meta(call["params"]["_meta"])})
+    async def ask(peer: ScriptedPeer, call: dict[str, Any]) -> None:
+        made = meta(call["params"]["_meta"]) if callable(meta) else meta
+        await peer.request("sampling/createMessage", {**QUESTION, "_meta": made})
         await peer.reply(call, {"content": []})
 
-    return ScriptedPeer(script)
+    return ScriptedPeer(answering(ask))
 
 
 async def call_it(peer: ScriptedPeer, recorder: Recorder, model: Handler = say_paris) -> None:
     sampling = Sampling(with_tools=model, approve=always)
-    with anyio.fail_after(10):
-        async with Client(peer, era="legacy", sampling=sampling, middleware=[recorder.middleware()]) as client:
-            await client.call_tool("t")
+    async with recorded(recorder, peer, era="legacy", sampling=sampling) as client:
+        await client.call_tool("t")
 
 
 async def test_the_span_that_the_server_names_is_the_parent_with_a_link_to_the_call(recorder: Recorder) -> None:
-    peer = asking(lambda meta: {"traceparent": REMOTE, "tracestate": "vendor=1"})
+    peer = asking({"traceparent": REMOTE, "tracestate": "vendor=1"})
     await call_it(peer, recorder)
 
     _, sampling, chat = recorder.raw()[-3:]
@@ -322,16 +282,15 @@ async def test_a_server_that_returns_our_own_span_gets_it_as_the_parent_without_
     assert (sampling.parent, sampling.links) == ("tools/call t", [])
 
 
-@pytest.mark.parametrize(
-    "meta",
-    [None, [], {"traceparent": 7}, {"traceparent": "nonsense"}, {"traceparent": f"00-{'0' * 32}-{'0' * 16}-01"}],
-    ids=["none", "a list", "a number", "nonsense", "zeros"],
-)
-async def test_a_server_that_names_no_valid_span_gets_the_call_as_the_parent(meta: object, recorder: Recorder) -> None:
-    await call_it(asking(lambda _: meta), recorder)
+async def test_a_server_that_names_no_valid_span_gets_the_call_as_the_parent() -> None:
+    texts = (7, "nonsense", f"00-{'0' * 32}-{'0' * 16}-01")
+    metas: list[object] = [None, [], *({"traceparent": text} for text in texts)]
+    for meta in metas:
+        recorder = Recorder()
+        await call_it(asking(meta), recorder)
 
-    _, sampling, *_ = recorder.spans()
-    assert (sampling.name, sampling.parent, sampling.links) == ("sampling/createMessage", "tools/call t", [])
+        _, sampling, *_ = recorder.spans()
+        assert (sampling.name, sampling.parent, sampling.links) == ("sampling/createMessage", "tools/call t", []), meta
 
 
 async def test_a_server_cannot_write_the_baggage_of_our_handlers(recorder: Recorder) -> None:
@@ -340,7 +299,7 @@ async def test_a_server_cannot_write_the_baggage_of_our_handlers(recorder: Recor
         return "Paris"
 
     seen: list[dict[str, object]] = []
-    peer = asking(lambda meta: {"traceparent": REMOTE, "baggage": "user=root,tenant=other"})
+    peer = asking({"traceparent": REMOTE, "baggage": "user=root,tenant=other"})
     token = context.attach(baggage.set_baggage("user", "ada"))
     try:
         await call_it(peer, recorder, answer)
@@ -353,29 +312,23 @@ async def test_a_server_cannot_write_the_baggage_of_our_handlers(recorder: Recor
 # Ends
 
 
+@on_both
 async def test_a_request_whose_call_has_ended_is_cancelled(recorder: Recorder) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_initialize(capabilities={"tools": {}})
-        call = await peer.receive("tools/call")
+    async def end_early(peer: ScriptedPeer, call: dict[str, Any]) -> None:
         await peer.send({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": QUESTION})
         await model.begun.wait()
         await peer.reply(call, {"content": []})
 
     model = HangingModel()
-    with anyio.fail_after(10):
-        async with Client(
-            ScriptedPeer(script),
-            era="legacy",
-            sampling=Sampling(with_tools=model, approve=always),
-            middleware=[recorder.middleware()],
-        ) as client:
-            await client.call_tool("t")
-            await model.ended.wait()
+    sampling = Sampling(with_tools=model, approve=always)
+    async with recorded(recorder, answering(end_early), era="legacy", sampling=sampling) as client:
+        await client.call_tool("t")
+        await model.ended.wait()
 
-    call, sampling, chat = recorder.spans()
+    call, sampled, chat = recorder.spans()
     assert call.status == "UNSET"
-    assert [span.attributes["error.type"] for span in (sampling, chat)] == ["cancelled", "cancelled"]
-    assert [span.status for span in (sampling, chat)] == ["ERROR", "ERROR"]
+    assert [span.attributes["error.type"] for span in (sampled, chat)] == ["cancelled", "cancelled"]
+    assert [span.status for span in (sampled, chat)] == ["ERROR", "ERROR"]
 
 
 async def test_what_a_server_writes_is_cut_and_escaped(recorder: Recorder) -> None:
@@ -389,14 +342,8 @@ async def test_what_a_server_writes_is_cut_and_escaped(recorder: Recorder) -> No
         done.set()
 
     done = anyio.Event()
-    with anyio.fail_after(10):
-        async with Client(
-            ScriptedPeer(script),
-            era="legacy",
-            sampling=Sampling(with_tools=say_paris, approve=always),
-            middleware=[recorder.middleware()],
-        ):
-            await done.wait()
+    async with recorded(recorder, script, era="legacy", sampling=PARIS):
+        await done.wait()
 
     unknown, _, chat = recorder.spans()
     method = "m\\x1b[2J" + "m" * 123 + "… (505 characters)"
@@ -463,13 +410,10 @@ async def test_a_question_with_sound_and_an_answer_of_text_alone_are_recorded_to
         return "Hi."
 
     recorder = Recorder()
-    with anyio.fail_after(10):
-        async with Client(
-            asker,
-            sampling=Sampling(basic=answer, approve=always),
-            middleware=[recorder.middleware(record_content=True)],
-        ) as client:
-            await client.call_tool("listen")
+    async with recorded(
+        recorder, asker, sampling=Sampling(basic=answer, approve=always), record_content=True
+    ) as client:
+        await client.call_tool("listen")
 
     sound = '{"type":"blob","modality":"audio","mime_type":"audio/wav","content":"aGk="}'
     assert recorder.spans()[-1].attributes == {
@@ -484,11 +428,8 @@ async def test_an_answer_without_a_stop_reason_has_no_finish_reason(recorder: Re
     async def answer(request: SamplingRequest) -> CreateMessageResult:
         return CreateMessageResult(content=TextContent(text="Paris"), model="m")
 
-    with anyio.fail_after(10):
-        async with Client(
-            server, sampling=Sampling(basic=answer, approve=always), middleware=[recorder.middleware()]
-        ) as client:
-            await client.call_tool("ask_simply")
+    async with recorded(recorder, server, sampling=Sampling(basic=answer, approve=always)) as client:
+        await client.call_tool("ask_simply")
 
     chat = {"gen_ai.operation.name": "chat", "gen_ai.request.max_tokens": 50, "gen_ai.response.model": "m"}
     assert recorder.spans()[-1].attributes == chat

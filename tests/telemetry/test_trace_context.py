@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import anyio
 import pytest
 from opentelemetry import baggage, context, trace
 
-from mcp_host import Client
 from mcp_host.testing import ScriptedPeer
 from tests.client.support import HANDSHAKE, STATELESS, Era
+from tests.telemetry.connecting import recorded
 from tests.telemetry.recorder import Recorder
 
 in_both_eras = pytest.mark.parametrize("era", [HANDSHAKE, STATELESS], ids=["2025-11-25", "2026-07-28"])
@@ -27,14 +26,13 @@ async def sent(recorder: Recorder, era: Era, meta: dict[str, Any] | None) -> dic
         await peer.reply(await peer.receive("tools/call"), {"content": []})
 
     peer = ScriptedPeer(script)
-    with anyio.fail_after(10):
-        async with Client(peer, middleware=[recorder.middleware()]) as client:
-            token = context.attach(baggage.set_baggage("user", "ada"))
-            try:
-                with trace.use_span(trace.NonRecordingSpan(REMOTE)):
-                    await client.call_tool("t", meta=meta)
-            finally:
-                context.detach(token)
+    async with recorded(recorder, peer) as client:
+        token = context.attach(baggage.set_baggage("user", "ada"))
+        try:
+            with trace.use_span(trace.NonRecordingSpan(REMOTE)):
+                await client.call_tool("t", meta=meta)
+        finally:
+            context.detach(token)
 
     found: dict[str, Any] = peer.received[-1]["params"]["_meta"]
     return {name: value for name, value in found.items() if name not in era.meta}
@@ -70,10 +68,9 @@ async def test_results_are_cached_although_each_request_has_another_trace(record
         await peer.reply(await peer.receive("tools/list"), {"resultType": "complete", "tools": [], "ttlMs": 60_000})
 
     peer = ScriptedPeer(script)
-    with anyio.fail_after(10):
-        async with Client(peer, middleware=[recorder.middleware()]) as client:
-            for _ in range(2):
-                assert await client.list_tools() == []
+    async with recorded(recorder, peer) as client:
+        for _ in range(2):
+            assert await client.list_tools() == []
 
     assert [message["method"] for message in peer.received] == ["server/discover", "tools/list"]
     assert [span.attributes.get("jsonrpc.request.id") for span in recorder.spans()] == ["2", None]
@@ -87,11 +84,8 @@ async def test_a_subscription_has_no_span(recorder: Recorder) -> None:
         heard.append(listen["params"])
 
     heard: list[dict[str, Any]] = []
-    with anyio.fail_after(10):
-        async with Client(
-            ScriptedPeer(script), middleware=[recorder.middleware()], on_change=lambda change: None
-        ) as client:
-            assert client.connected
+    async with recorded(recorder, script, on_change=lambda change: None) as client:
+        assert client.connected
 
     assert [params["notifications"] for params in heard] == [{"toolsListChanged": True}]
     assert [span.name for span in recorder.raw()] == ["server/discover"]
