@@ -78,6 +78,7 @@ async def test_tools_and_parallel_tool_use_travel_in_both_directions() -> None:
     }
 
 
+@pytest.mark.fault("S24")
 @pytest.mark.parametrize("method", ["sampling/createMessage", "elicitation/create", "roots/list"])
 async def test_without_a_handler_a_request_is_refused(method: str) -> None:
     answer = await asked(Asking(method, QUESTION))
@@ -94,6 +95,7 @@ async def test_tools_in_basic_mode_are_refused_and_not_stripped() -> None:
     assert answer["error"]["code"] == -32602
 
 
+@pytest.mark.fault("S25")
 @pytest.mark.parametrize(
     ("version", "declared", "wish", "is_taken"),
     [

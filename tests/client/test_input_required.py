@@ -176,6 +176,7 @@ async def plainly(request: SamplingRequest) -> CreateMessageResult:
     return request.reply("Paris", model="m")
 
 
+@pytest.mark.fault("S15", "S29")
 @pytest.mark.parametrize(
     ("registered", "asked", "why", "cause"),
     [
@@ -241,6 +242,7 @@ LOOSE = {"type": "object", "properties": {"ok": {}}}
 ROUNDS = Limits(max_idle_rounds=2, max_inputs_per_round=3, max_inputs=4)
 
 
+@pytest.mark.fault("S13", "S29")
 @pytest.mark.parametrize(
     ("result", "limit", "requests"),
     [
@@ -407,6 +409,7 @@ async def test_the_error_of_nested_handlers_names_the_failure_once() -> None:
     assert isinstance(raised.value.__cause__, InputNotGiven)
 
 
+@pytest.mark.fault("S31")
 @pytest.mark.parametrize(
     ("result", "error"),
     [

@@ -22,6 +22,7 @@ from tests.client.support import PARIS, connected, sampling, say_paris
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
 
+@pytest.mark.fault("S29")
 async def test_idle_rounds_wait_twice_as_long_each_time_until_the_server_asks_for_something() -> None:
     idle = wants("s")
     asked: list[float] = []

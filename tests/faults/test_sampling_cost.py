@@ -72,53 +72,27 @@ class Gate:
         return request.reply("Paris")
 
 
-@pytest.mark.parametrize(
-    ("wire", "problem"),
-    [
-        (ask(tools=[tool(f"t{n}") for n in range(5_000)]), "this client's limit tools is 64, and the request has 5000"),
-        (
-            ask(tools=[tool(description="x" * 2**20)]),
-            "tools[0]: this client's limit tool_definition is 65536, and the request has 1048639",
-        ),
-        (ask(tools=[tool("x" * 129)]), "tools[0]: this client's limit tool_name is 128, and the request has 129"),
-        (ask(tools=[tool("")]), "tools[0]: '' is no name: it is empty or cannot be printed"),
-        (ask(tools=[tool("\x1b[2J")]), r"tools[0]: '\x1b[2J' is no name: it is empty or cannot be printed"),
-        (ask(tools=[tool("a\u202eb")]), r"tools[0]: 'a\u202eb' is no name: it is empty or cannot be printed"),
-        (ask(tools=[tool(), tool()]), "tools[1]: tools[0] has the name 'add' already"),
-    ],
-    ids=["thousands", "a megabyte", "a long name", "no name", "an escape sequence", "a bidi override", "twice"],
-)
-@fault("S10")
-async def test_tools_over_the_limits_are_refused_before_the_model_is_asked(wire: Wire, problem: str) -> None:
-    await refused(wire, problem)
+GIANTS: dict[str, Wire] = {
+    "tools is 64, and the request has 1000": ask(tools=[tool(f"t{n}") for n in range(1_000)]),
+    "text is 10000, and the request has 10001": ask(user(words("x" * 10_001))),
+    "text is 10000, and the request has 10019": ask(systemPrompt="x" * 10_001),
+    "text is 10000, and the request has 10026": ask(metadata={"x": "x" * 10_000}),
+    "binary is 9000, and the request has 12000": ask(user({"type": "image", "mimeType": "image/png", "data": "AAAA" * 4_000})),
+    "messages is 256, and the request has 1000": ask(*[user(words("a"))] * 1_000),
+    "blocks is 4096, and the request has 5000": ask(user(*[words("a")] * 5_000)),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("wire", "problem"),
-    [
-        (ask(user(words("x" * 1_000_001))), "limit text is 1000000, and the request has 1000001"),
-        (ask(systemPrompt="x" * 1_000_001), "limit text is 1000000, and the request has 1000019"),
-        (ask(metadata={"x": "x" * 1_000_000}), "limit text is 1000000, and the request has 1000026"),
-        (
-            ask(user({"type": "image", "mimeType": "image/png", "data": "AAAA" * 400_000})),
-            "limit binary is 1000000, and the request has 1200000",
-        ),
-        (ask(*[user(words("a"))] * 1_000), "limit messages is 256, and the request has 1000"),
-        (ask(user(*[words("a")] * 10_000)), "limit blocks is 4096, and the request has 10000"),
-    ],
-    ids=["a text", "a system prompt", "metadata", "an image", "messages", "blocks"],
-)
-@fault("S11")
-async def test_giant_prompts_are_refused_before_the_model_is_asked(wire: Wire, problem: str) -> None:
-    await refused(wire, f"this client's {problem}", text=10**6, binary=10**6)
-
-
-async def refused(wire: Wire, problem: str, **limits: Any) -> None:
+@fault("S10", "S11")
+async def test_giant_prompts_are_refused_before_the_model_is_asked() -> None:
+    """Each limit to the byte is in `tests/sampling/test_limits.py`."""
     model = Model()
-    async with asker(sampling=sampling(model, **limits)) as client:
-        assert await answers(client, wire) == [{"error": {"code": -32602, "message": problem}}]
+    async with asker(sampling=sampling(model, text=10_000, binary=9_000)) as client:
+        refused = await answers(client, *GIANTS.values())
         assert model.asked == []
         assert await answers(client, ask()) == [PARIS]
+
+    assert refused == [{"error": {"code": -32602, "message": f"this client's limit {problem}"}} for problem in GIANTS]
 
 
 @fault("S12", "R02")

@@ -209,6 +209,7 @@ def test_sampling_without_a_handler_is_an_error() -> None:
         Sampling(approve=always)
 
 
+@pytest.mark.fault("S01")
 @pytest.mark.parametrize(
     ("params", "problem"),
     [
@@ -318,6 +319,7 @@ async def test_a_handlers_exception_is_logged_and_not_sent(caplog: pytest.LogCap
     assert record.exc_info[1] is mistake
 
 
+@pytest.mark.fault("S17", "S18")
 async def test_a_refusal_by_the_handler_is_passed_on_unchanged() -> None:
     async def model(request: SamplingRequest) -> CreateMessageResult:
         raise InputRefused(-32005, "come back tomorrow", {"retryAfter": 86400})
@@ -330,6 +332,7 @@ async def test_a_refusal_by_the_handler_is_passed_on_unchanged() -> None:
     assert refusal.value.__cause__ is None
 
 
+@pytest.mark.fault("S08")
 async def test_an_illegal_answer_is_not_sent(caplog: pytest.LogCaptureFixture) -> None:
     async def model(request: SamplingRequest) -> CreateMessageResult:
         call = ToolUseContent(id="1", name="format_disk", input={"what": "private words"})

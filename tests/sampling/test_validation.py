@@ -73,6 +73,7 @@ def test_a_legal_answer_is_not_changed(asked: SamplingRequest, given: CreateMess
     assert check_and_correct(given, asked, SamplingLimits()) is given
 
 
+@pytest.mark.fault("S09")
 @pytest.mark.parametrize("reason", [None, "endTurn", "tool_use", "tool_calls", "end_turn", "stop", "of my own"])
 def test_an_answer_that_calls_tools_has_the_stop_reason_tool_use(reason: str | None) -> None:
     """Handlers pass on the stop reason of their model's API. In none of these is the answer cut off."""
@@ -250,6 +251,7 @@ def test_arguments_that_contain_themselves_are_illegal() -> None:
         check_and_correct(illegal, TOOLS, SamplingLimits())
 
 
+@pytest.mark.fault("S08", "S09")
 @pytest.mark.parametrize(
     ("asked", "given", "problem"),
     [
