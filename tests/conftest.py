@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from hypothesis.errors import StopTest
 
 from mcp_host.concurrency import backends
 from tests import spec
@@ -68,16 +69,40 @@ def nothing_left_running() -> Iterator[None]:
     assert left == []
 
 
+@pytest.fixture(autouse=True)
+def no_error_of_asyncio() -> Iterator[None]:
+    """asyncio logs errors that no code has seen, such as an exception of a task that nothing awaited."""
+    errors = Errors()
+    logging.getLogger("asyncio").addHandler(errors)
+    yield
+    logging.getLogger("asyncio").removeHandler(errors)
+
+    assert errors.seen == []
+
+
+class Errors(logging.Handler):
+    """Keeps the text of each error."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.seen: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not (record.exc_info and isinstance(record.exc_info[1], StopTest)):  # hypothesis ends an example with it
+            self.seen.append(logging.Formatter().format(record))
+
+
 @pytest.fixture
 def caplog(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    """Without asyncio's own records, which are about the machine: its kind of selector, and in debug mode what was slow."""
+    """Without what asyncio says about the machine: its kind of selector, and in debug mode what was slow."""
 
-    def is_ours(record: logging.LogRecord) -> bool:
-        return record.name != "asyncio"
+    def is_about_us(record: logging.LogRecord) -> bool:
+        about_machine = record.levelno <= logging.INFO or str(record.msg).startswith("Executing ")
+        return not (record.name == "asyncio" and about_machine)
 
-    caplog.handler.addFilter(is_ours)
+    caplog.handler.addFilter(is_about_us)
     yield caplog
-    caplog.handler.removeFilter(is_ours)
+    caplog.handler.removeFilter(is_about_us)
 
 
 @pytest.fixture

@@ -8,9 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 THOROUGH = bool(os.environ.get("THOROUGH"))
 """Whether random tests take all of their examples, as in `make faults`."""
+
+saturated = settings(max_examples=100 if THOROUGH else 30, deadline=None)
+"""For properties of which 30 examples find what 100 do."""
 
 BACKENDS = ("asyncio", "trio")
 FOLDERS = {"cli": ("asyncio",), "concurrency": BACKENDS, "transports": BACKENDS}

@@ -49,117 +49,101 @@ def tool(name: str) -> Tool:
     return Tool(name=name, input_schema={"type": "object"})
 
 
-@pytest.mark.parametrize(
-    "messages",
-    [
-        pytest.param([user(text())], id="one question"),
-        pytest.param([user(text(), ImageContent(data="AA==", mime_type="image/png"))], id="several kinds of content"),
-        pytest.param([user(text()), user(text())], id="two user messages in a row"),
-        pytest.param([user(text()), assistant(text())], id="the assistant's turn to be continued"),
-        pytest.param([assistant(text()), user(text())], id="the assistant begins"),
-        pytest.param([user(text()), assistant(use("1")), user(result("1"))], id="one tool"),
-        pytest.param([user(text()), assistant(text(), use("1")), user(result("1"))], id="text beside a tool use"),
-        pytest.param([assistant(use("1"), use("2")), user(result("2"), result("1"))], id="results in another order"),
-        pytest.param(
-            [assistant(use("1")), user(result("1")), assistant(use("2")), user(result("2")), user(text())],
-            id="two rounds",
-        ),
-        pytest.param([user(text(""))], id="an empty text"),
-    ],
-)
-def test_a_valid_conversation_passes(messages: Conversation) -> None:
-    conversation.check(messages)
+VALID: dict[str, Conversation] = {
+    "one question": [user(text())],
+    "several kinds of content": [user(text(), ImageContent(data="AA==", mime_type="image/png"))],
+    "two user messages in a row": [user(text()), user(text())],
+    "the assistant's turn to be continued": [user(text()), assistant(text())],
+    "the assistant begins": [assistant(text()), user(text())],
+    "one tool": [user(text()), assistant(use("1")), user(result("1"))],
+    "text beside a tool use": [user(text()), assistant(text(), use("1")), user(result("1"))],
+    "results in another order": [assistant(use("1"), use("2")), user(result("2"), result("1"))],
+    "two rounds": [assistant(use("1")), user(result("1")), assistant(use("2")), user(result("2")), user(text())],
+    "an empty text": [user(text(""))],
+}
+
+
+def test_a_valid_conversation_passes(subtests: pytest.Subtests) -> None:
+    for case, messages in VALID.items():
+        with subtests.test(case):
+            conversation.check(messages)
+
+
+BROKEN: dict[str, tuple[Conversation, str]] = {
+    "no messages": ([], "messages: there is none, and a model needs at least one"),
+    "an empty message": ([user(text()), assistant()], "messages[1]: it has no content"),
+    "tool use by the user": (
+        [user(use("1"))],
+        "messages[0]: tool_use '1' is in a user message; only the assistant asks for tools",
+    ),
+    "tool result by the assistant": (
+        [assistant(use("1")), assistant(result("1"))],
+        "messages[1]: tool_result '1' is in an assistant message; results come from the user",
+    ),
+    "a result beside text": (
+        [assistant(use("1")), user(result("1"), text())],
+        "messages[1]: tool results are mixed with other content; a message with tool results holds nothing else",
+    ),
+    "text instead of a result": (
+        [assistant(use("1")), user(text())],
+        "messages[1]: tool_use '1' of messages[0] has to be answered here, before anything else is said",
+    ),
+    "the assistant goes on": (
+        [assistant(use("1")), assistant(text())],
+        "messages[1]: tool_use '1' of messages[0] has to be answered here, before anything else is said",
+    ),
+    "a missing result": (
+        [assistant(use("1"), use("2")), user(result("1"))],
+        "messages[1]: tool_use '2' of messages[0] has no tool_result here",
+    ),
+    "results in two messages": (
+        [assistant(use("1"), use("2")), user(result("1")), user(result("2"))],
+        "messages[1]: tool_use '2' of messages[0] has no tool_result here",
+    ),
+    "a doubled result": (
+        [assistant(use("1")), user(result("1"), result("1"))],
+        "messages[1]: tool_use '1' has more than one tool_result",
+    ),
+    "an unknown result": (
+        [assistant(use("1")), user(result("1"), result("2"))],
+        "messages[1]: tool_result '2' answers no tool_use of the message before it",
+    ),
+    "an orphan": (
+        [user(text()), user(result("1"))],
+        "messages[1]: tool_result '1' answers no tool_use of the message before it",
+    ),
+    "a result of an earlier round": (
+        [assistant(use("1")), user(result("1")), assistant(text()), user(result("1"))],
+        "messages[3]: tool_result '1' answers no tool_use of the message before it",
+    ),
+    "nothing after a tool use": (
+        [user(text()), assistant(use("1"))],
+        "messages[1]: tool_use '1' has no tool_result in a message after it",
+    ),
+    "one id twice in a message": (
+        [assistant(use("1"), use("1")), user(result("1"))],
+        "messages[0]: the id '1' belongs to an earlier tool_use; each needs its own id",
+    ),
+    "an id of an earlier round": (
+        [assistant(use("1")), user(result("1")), assistant(use("1")), user(result("1"))],
+        "messages[2]: the id '1' belongs to an earlier tool_use; each needs its own id",
+    ),
+    "an id that is not fit to be shown": (
+        [user(use("\x1b[2J" + "x" * 100))],
+        f"messages[0]: tool_use '\\x1b[2J{'x' * 76}… (104 characters)' is in a user message; "
+        "only the assistant asks for tools",
+    ),
+}
 
 
 @pytest.mark.fault("S02", "S03", "S04", "S05", "S06", "S15")
-@pytest.mark.parametrize(
-    ("messages", "problem"),
-    [
-        pytest.param([], "messages: there is none, and a model needs at least one", id="no messages"),
-        pytest.param([user(text()), assistant()], "messages[1]: it has no content", id="an empty message"),
-        pytest.param(
-            [user(use("1"))],
-            "messages[0]: tool_use '1' is in a user message; only the assistant asks for tools",
-            id="tool use by the user",
-        ),
-        pytest.param(
-            [assistant(use("1")), assistant(result("1"))],
-            "messages[1]: tool_result '1' is in an assistant message; results come from the user",
-            id="tool result by the assistant",
-        ),
-        pytest.param(
-            [assistant(use("1")), user(result("1"), text())],
-            "messages[1]: tool results are mixed with other content; a message with tool results holds nothing else",
-            id="a result beside text",
-        ),
-        pytest.param(
-            [assistant(use("1")), user(text())],
-            "messages[1]: tool_use '1' of messages[0] has to be answered here, before anything else is said",
-            id="text instead of a result",
-        ),
-        pytest.param(
-            [assistant(use("1")), assistant(text())],
-            "messages[1]: tool_use '1' of messages[0] has to be answered here, before anything else is said",
-            id="the assistant goes on",
-        ),
-        pytest.param(
-            [assistant(use("1"), use("2")), user(result("1"))],
-            "messages[1]: tool_use '2' of messages[0] has no tool_result here",
-            id="a missing result",
-        ),
-        pytest.param(
-            [assistant(use("1"), use("2")), user(result("1")), user(result("2"))],
-            "messages[1]: tool_use '2' of messages[0] has no tool_result here",
-            id="results in two messages",
-        ),
-        pytest.param(
-            [assistant(use("1")), user(result("1"), result("1"))],
-            "messages[1]: tool_use '1' has more than one tool_result",
-            id="a doubled result",
-        ),
-        pytest.param(
-            [assistant(use("1")), user(result("1"), result("2"))],
-            "messages[1]: tool_result '2' answers no tool_use of the message before it",
-            id="an unknown result",
-        ),
-        pytest.param(
-            [user(text()), user(result("1"))],
-            "messages[1]: tool_result '1' answers no tool_use of the message before it",
-            id="an orphan",
-        ),
-        pytest.param(
-            [assistant(use("1")), user(result("1")), assistant(text()), user(result("1"))],
-            "messages[3]: tool_result '1' answers no tool_use of the message before it",
-            id="a result of an earlier round",
-        ),
-        pytest.param(
-            [user(text()), assistant(use("1"))],
-            "messages[1]: tool_use '1' has no tool_result in a message after it",
-            id="nothing after a tool use",
-        ),
-        pytest.param(
-            [assistant(use("1"), use("1")), user(result("1"))],
-            "messages[0]: the id '1' belongs to an earlier tool_use; each needs its own id",
-            id="one id twice in a message",
-        ),
-        pytest.param(
-            [assistant(use("1")), user(result("1")), assistant(use("1")), user(result("1"))],
-            "messages[2]: the id '1' belongs to an earlier tool_use; each needs its own id",
-            id="an id of an earlier round",
-        ),
-        pytest.param(
-            [user(use("\x1b[2J" + "x" * 100))],
-            f"messages[0]: tool_use '\\x1b[2J{'x' * 76}… (104 characters)' is in a user message; "
-            "only the assistant asks for tools",
-            id="an id that is not fit to be shown",
-        ),
-    ],
-)
-def test_a_broken_rule_is_named_with_its_message(messages: Conversation, problem: str) -> None:
-    with pytest.raises(ProtocolError) as refusal:
-        conversation.check(messages)
+def test_a_broken_rule_is_named_with_its_message(subtests: pytest.Subtests) -> None:
+    for case, (messages, problem) in BROKEN.items():
+        with subtests.test(case):
+            with pytest.raises(ProtocolError) as refusal:
+                conversation.check(messages)
 
-    assert str(refusal.value) == problem
+            assert str(refusal.value) == problem
 
 
 @pytest.mark.parametrize(

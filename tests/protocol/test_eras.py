@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
 
 from mcp_host.errors import CallerError, InputRefused, ProtocolError
-from mcp_host.protocol.eras import (
-    Complete,
-    InputRequest,
-    InputRequired,
-    Legacy,
-    Modern,
-    write_answer,
-)
+from mcp_host.protocol.eras import Complete, InputRequest, InputRequired, Legacy, Modern, write_answer
 from mcp_host.types import CreateMessageResult, TextContent, ToolUseContent
 
 LEGACY = Legacy("2025-11-25")
@@ -82,19 +76,19 @@ def test_a_name_that_cannot_be_a_header_is_a_caller_error() -> None:
         MODERN.headers("tools/call", {"name": "\ud800"})
 
 
-@pytest.mark.parametrize("version", HANDSHAKE_VERSIONS)
-@pytest.mark.parametrize("result", [{}, {"resultType": "input_required"}, {"resultType": 7, "ttlMs": 5}])
-def test_until_2025_11_25_every_result_is_complete(version: str, result: dict[str, Any]) -> None:
-    assert Legacy(version).read("tools/call", result) == Complete(result)
+def test_until_2025_11_25_every_result_is_complete(subtests: pytest.Subtests) -> None:
+    results: list[dict[str, Any]] = [{}, {"resultType": "input_required"}, {"resultType": 7, "ttlMs": 5}]
+    for version, result in product(HANDSHAKE_VERSIONS, results):
+        with subtests.test(version=version, result=result):
+            assert Legacy(version).read("tools/call", result) == Complete(result)
 
 
 def test_a_modern_result_without_a_type_is_complete() -> None:
     assert MODERN.read("tools/call", {"content": []}) == Complete({"content": []})
 
 
-@pytest.mark.parametrize(
-    ("ttl", "seconds"),
-    [
+def test_a_cacheable_result_is_fresh_for_its_ttl(subtests: pytest.Subtests) -> None:
+    for ttl, seconds in (
         (0, 0.0),
         (-5, 0.0),
         (1500, 1.5),
@@ -103,83 +97,81 @@ def test_a_modern_result_without_a_type_is_complete() -> None:
         (True, 0.0),
         (86_400_001, 86_400.0),
         (1e300, 86_400.0),
-        pytest.param(10**400, 86_400.0, id="401 digits"),
-    ],
-)
-def test_a_cacheable_result_is_fresh_for_its_ttl(ttl: object, seconds: float) -> None:
-    result = {"resultType": "complete", "ttlMs": ttl}
+        (10**400, 86_400.0),
+    ):
+        with subtests.test(ttl=ttl):
+            result = {"resultType": "complete", "ttlMs": ttl}
 
-    for method in ("server/discover", *LISTS, "resources/read"):
-        assert MODERN.read(method, result) == Complete(result, seconds)
-    assert MODERN.read("tools/call", result) == Complete(result, 0.0)
+            for method in ("server/discover", *LISTS, "resources/read"):
+                assert MODERN.read(method, result) == Complete(result, seconds)
+            assert MODERN.read("tools/call", result) == Complete(result, 0.0)
 
 
-@pytest.mark.parametrize("method", ["tools/call", "prompts/get", "resources/read"])
-@pytest.mark.parametrize(
-    ("result", "expected"),
-    [
-        ({"requestState": ""}, InputRequired({}, "")),
-        ({"inputRequests": {}, "requestState": "s"}, InputRequired({}, "s")),
-        (
-            {"inputRequests": {"a": {"method": "roots/list"}, "b": {"method": "x", "params": {"y": 1}}}},
-            InputRequired({"a": InputRequest("roots/list", {}), "b": InputRequest("x", {"y": 1})}, None),
-        ),
-    ],
-    ids=["state", "empty", "requests"],
-)
-def test_input_is_required_with_requests_or_a_state(method: str, result: dict[str, Any], expected: object) -> None:
-    assert MODERN.read(method, {"resultType": "input_required"} | result) == expected
+REQUIRED: dict[str, tuple[dict[str, Any], object]] = {
+    "state": ({"requestState": ""}, InputRequired({}, "")),
+    "empty": ({"inputRequests": {}, "requestState": "s"}, InputRequired({}, "s")),
+    "requests": (
+        {"inputRequests": {"a": {"method": "roots/list"}, "b": {"method": "x", "params": {"y": 1}}}},
+        InputRequired({"a": InputRequest("roots/list", {}), "b": InputRequest("x", {"y": 1})}, None),
+    ),
+}
+
+
+def test_input_is_required_with_requests_or_a_state(subtests: pytest.Subtests) -> None:
+    for method, (case1, (result, expected)) in product(
+        ("tools/call", "prompts/get", "resources/read"), REQUIRED.items()
+    ):
+        with subtests.test(case1, method=method):
+            assert MODERN.read(method, {"resultType": "input_required"} | result) == expected
 
 
 def test_the_state_of_a_server_is_not_in_the_repr() -> None:
     assert "secret" not in repr(MODERN.read("tools/call", {"resultType": "input_required", "requestState": "secret"}))
 
 
-@pytest.mark.parametrize(
-    ("method", "result"),
-    [
-        ("tools/list", {"resultType": "input_required", "requestState": "s"}),
-        ("tools/call", {"resultType": "input_required"}),
-        ("tools/call", {"resultType": "input_required", "inputRequests": []}),
-        ("tools/call", {"resultType": "input_required", "requestState": 7}),
-        ("tools/call", {"resultType": "input_required", "inputRequests": {"k": "v"}}),
-        ("tools/call", {"resultType": "input_required", "inputRequests": {"k": {"params": {}}}}),
-        ("tools/call", {"resultType": "input_required", "inputRequests": {"k": {"method": "m", "params": []}}}),
-        ("tools/call", {"resultType": "task"}),
-        ("tools/call", {"resultType": None}),
-        ("tools/call", {"resultType": ["complete"]}),
-    ],
-)
-def test_a_result_of_unknown_type_or_shape_is_invalid(method: str, result: dict[str, Any]) -> None:
-    with pytest.raises(ProtocolError, match=method):
-        MODERN.read(method, result)
+INVALID_RESULTS: list[tuple[str, dict[str, Any]]] = [
+    ("tools/list", {"resultType": "input_required", "requestState": "s"}),
+    ("tools/call", {"resultType": "input_required"}),
+    ("tools/call", {"resultType": "input_required", "inputRequests": []}),
+    ("tools/call", {"resultType": "input_required", "requestState": 7}),
+    ("tools/call", {"resultType": "input_required", "inputRequests": {"k": "v"}}),
+    ("tools/call", {"resultType": "input_required", "inputRequests": {"k": {"params": {}}}}),
+    ("tools/call", {"resultType": "input_required", "inputRequests": {"k": {"method": "m", "params": []}}}),
+    ("tools/call", {"resultType": "task"}),
+    ("tools/call", {"resultType": None}),
+    ("tools/call", {"resultType": ["complete"]}),
+]
 
 
-@pytest.mark.parametrize("version", HANDSHAKE_VERSIONS)
-@pytest.mark.parametrize(
-    ("method", "capabilities", "missing"),
-    [
-        ("tools/list", {}, "tools"),
-        ("tools/call", {}, "tools"),
-        ("tools/call", {"tools": {}}, None),
-        ("prompts/list", {}, "prompts"),
-        ("prompts/get", {"tools": {}}, "prompts"),
-        ("resources/list", {}, "resources"),
-        ("resources/templates/list", {}, "resources"),
-        ("resources/read", {}, "resources"),
-        ("resources/read", {"resources": {}}, None),
-        ("resources/subscribe", {"resources": {}}, "resources.subscribe"),
-        ("resources/subscribe", {"resources": {"subscribe": False}}, "resources.subscribe"),
-        ("resources/subscribe", {"resources": {"subscribe": True}}, None),
-        ("resources/unsubscribe", {"resources": True}, "resources.subscribe"),
-        ("logging/setLevel", {}, "logging"),
-        ("ping", {}, None),
-    ],
-)
-def test_a_legacy_revision_knows_the_missing_capability(
-    version: str, method: str, capabilities: dict[str, Any], missing: str | None
-) -> None:
-    assert Legacy(version).missing(method, capabilities) == missing
+def test_a_result_of_unknown_type_or_shape_is_invalid(subtests: pytest.Subtests) -> None:
+    for method, result in INVALID_RESULTS:
+        with subtests.test(method=method), pytest.raises(ProtocolError, match=method):
+            MODERN.read(method, result)
+
+
+MISSING: list[tuple[str, dict[str, Any], str | None]] = [
+    ("tools/list", {}, "tools"),
+    ("tools/call", {}, "tools"),
+    ("tools/call", {"tools": {}}, None),
+    ("prompts/list", {}, "prompts"),
+    ("prompts/get", {"tools": {}}, "prompts"),
+    ("resources/list", {}, "resources"),
+    ("resources/templates/list", {}, "resources"),
+    ("resources/read", {}, "resources"),
+    ("resources/read", {"resources": {}}, None),
+    ("resources/subscribe", {"resources": {}}, "resources.subscribe"),
+    ("resources/subscribe", {"resources": {"subscribe": False}}, "resources.subscribe"),
+    ("resources/subscribe", {"resources": {"subscribe": True}}, None),
+    ("resources/unsubscribe", {"resources": True}, "resources.subscribe"),
+    ("logging/setLevel", {}, "logging"),
+    ("ping", {}, None),
+]
+
+
+def test_a_legacy_revision_knows_the_missing_capability(subtests: pytest.Subtests) -> None:
+    for version, (method, capabilities, missing) in product(HANDSHAKE_VERSIONS, MISSING):
+        with subtests.test(version=version, method=method):
+            assert Legacy(version).missing(method, capabilities) == missing
 
 
 @pytest.mark.parametrize(

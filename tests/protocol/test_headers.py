@@ -24,31 +24,32 @@ def test_the_standard_headers_are_spelled_as_in_the_specification() -> None:
     assert (MCP_METHOD, MCP_NAME) == ("Mcp-Method", "Mcp-Name")
 
 
-@pytest.mark.parametrize(
-    ("text", "header"),
-    [
-        ("us-west1", "us-west1"),
-        ("", ""),
-        ("us west 1", "us west 1"),
-        ("file:///a%20b?c=d", "file:///a%20b?c=d"),
-        ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
-        (" padded ", "=?base64?IHBhZGRlZCA=?="),
-        (" us-west1", "=?base64?IHVzLXdlc3Qx?="),
-        ("us-west1 ", "=?base64?dXMtd2VzdDEg?="),
-        ("line1\nline2", "=?base64?bGluZTEKbGluZTI=?="),
-        ("line1\r\nline2", "=?base64?bGluZTENCmxpbmUy?="),
-        ("\tindented", "=?base64?CWluZGVudGVk?="),
-        ("in\tside", "=?base64?aW4Jc2lkZQ==?="),
-        ("\x7f", "=?base64?fw==?="),
-        ("é", "=?base64?w6k=?="),
-        ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
-        ("=?base64??=", "=?base64?PT9iYXNlNjQ/Pz0=?="),
-        ("=?base64?=", "=?base64?PT9iYXNlNjQ/PQ==?="),
-    ],
-)
-def test_a_value_is_plain_where_that_is_safe_and_base64_otherwise(text: str, header: str) -> None:
-    assert encode_value(text) == header
-    assert decode_value(header) == text
+VALUES: list[tuple[str, str]] = [
+    ("us-west1", "us-west1"),
+    ("", ""),
+    ("us west 1", "us west 1"),
+    ("file:///a%20b?c=d", "file:///a%20b?c=d"),
+    ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
+    (" padded ", "=?base64?IHBhZGRlZCA=?="),
+    (" us-west1", "=?base64?IHVzLXdlc3Qx?="),
+    ("us-west1 ", "=?base64?dXMtd2VzdDEg?="),
+    ("line1\nline2", "=?base64?bGluZTEKbGluZTI=?="),
+    ("line1\r\nline2", "=?base64?bGluZTENCmxpbmUy?="),
+    ("\tindented", "=?base64?CWluZGVudGVk?="),
+    ("in\tside", "=?base64?aW4Jc2lkZQ==?="),
+    ("\x7f", "=?base64?fw==?="),
+    ("é", "=?base64?w6k=?="),
+    ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
+    ("=?base64??=", "=?base64?PT9iYXNlNjQ/Pz0=?="),
+    ("=?base64?=", "=?base64?PT9iYXNlNjQ/PQ==?="),
+]
+
+
+def test_a_value_is_plain_where_that_is_safe_and_base64_otherwise(subtests: pytest.Subtests) -> None:
+    for text, header in VALUES:
+        with subtests.test(text=text):
+            assert encode_value(text) == header
+            assert decode_value(header) == text
 
 
 @pytest.mark.parametrize("text", ["=?BASE64?YQ==?=", "=?base64?YQ==", "base64?YQ==?=", "=?base65?YQ==?="])
@@ -72,9 +73,8 @@ def test_a_lone_surrogate_cannot_be_sent(text: str) -> None:
         encode_value(text)
 
 
-@pytest.mark.parametrize(
-    "header",
-    [
+def test_a_malformed_header_has_no_value(subtests: pytest.Subtests) -> None:
+    for header in (
         "é",
         "a\nb",
         "\x7f",
@@ -84,39 +84,37 @@ def test_a_lone_surrogate_cannot_be_sent(text: str) -> None:
         "=?base64?Y!==?=",
         "=?base64?YQ==YQ==?=",
         "=?base64?/w==?=",
-    ],
-    ids=["not-ascii", "line-end", "delete", "nul", "one-marker", "no-padding", "alphabet", "two-values", "not-utf-8"],
-)
-def test_a_malformed_header_has_no_value(header: str) -> None:
-    assert decode_value(header) is None
+    ):
+        with subtests.test(header=header):
+            assert decode_value(header) is None
 
 
-@pytest.mark.parametrize(
-    ("argument", "header"),
-    [
-        ("us-west1", "us-west1"),
-        (" padded ", "=?base64?IHBhZGRlZCA=?="),
-        ("", ""),
-        (42, "42"),
-        (-7, "-7"),
-        (0, "0"),
-        (42.0, "42"),
-        (-0.0, "0"),
-        (2**53 - 1, "9007199254740991"),
-        (-(2**53) + 1, "-9007199254740991"),
-        (True, "true"),
-        (False, "false"),
-        (None, None),
-        (1.5, None),
-        (float("nan"), None),
-        (float("inf"), None),
-        (["us"], None),
-        ({"us": 1}, None),
-    ],
-    ids=repr,
-)
-def test_an_argument_is_encoded_by_its_type(argument: object, header: str | None) -> None:
-    assert ParameterHeader("Region", ("region",)).value({"region": argument, "other": "x"}) == header
+ENCODED: list[tuple[object, str | None]] = [
+    ("us-west1", "us-west1"),
+    (" padded ", "=?base64?IHBhZGRlZCA=?="),
+    ("", ""),
+    (42, "42"),
+    (-7, "-7"),
+    (0, "0"),
+    (42.0, "42"),
+    (-0.0, "0"),
+    (2**53 - 1, "9007199254740991"),
+    (-(2**53) + 1, "-9007199254740991"),
+    (True, "true"),
+    (False, "false"),
+    (None, None),
+    (1.5, None),
+    (float("nan"), None),
+    (float("inf"), None),
+    (["us"], None),
+    ({"us": 1}, None),
+]
+
+
+def test_an_argument_is_encoded_by_its_type(subtests: pytest.Subtests) -> None:
+    for argument, header in ENCODED:
+        with subtests.test(argument=argument):
+            assert ParameterHeader("Region", ("region",)).value({"region": argument, "other": "x"}) == header
 
 
 @pytest.mark.parametrize("argument", [2**53, -(2**53), 1e300, 10**5000], ids=["above", "below", "float", "endless"])
@@ -185,35 +183,24 @@ def test_annotated_parameters_are_found(schema: Schema, expected: tuple[Paramete
     assert parameter_headers(schema) == expected
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"properties": {"x-mcp-header": {"type": "string"}}},
-        {"$defs": {"x-mcp-header": {"type": "string"}}},
-        {"properties": {"where": {"properties": {"x-mcp-header": {"type": "array"}}}}},
-        {"properties": {"a": {"const": {"x-mcp-header": "No"}}}},
-        {"properties": {"a": {"enum": [{"x-mcp-header": "No"}]}}},
-        {"properties": {"a": {"default": {"x-mcp-header": "No"}}}},
-        {"properties": {"a": {"examples": [{"x-mcp-header": "No"}]}}},
-        {"required": ["x-mcp-header"], "dependentRequired": {"x-mcp-header": ["a"]}},
-        {"properties": {"a": True}, "additionalProperties": False, "items": True},
-        {"properties": True, "$defs": ["x-mcp-header"]},
-    ],
-    ids=[
-        "property",
-        "definition",
-        "nested-property",
-        "const",
-        "enum",
-        "default",
-        "examples",
-        "required",
-        "true",
-        "odd",
-    ],
-)
-def test_names_and_values_that_look_like_annotations_are_ignored(schema: Schema) -> None:
-    assert parameter_headers(schema) == ()
+LOOKING_ALIKE: dict[str, Schema] = {
+    "property": {"properties": {"x-mcp-header": {"type": "string"}}},
+    "definition": {"$defs": {"x-mcp-header": {"type": "string"}}},
+    "nested-property": {"properties": {"where": {"properties": {"x-mcp-header": {"type": "array"}}}}},
+    "const": {"properties": {"a": {"const": {"x-mcp-header": "No"}}}},
+    "enum": {"properties": {"a": {"enum": [{"x-mcp-header": "No"}]}}},
+    "default": {"properties": {"a": {"default": {"x-mcp-header": "No"}}}},
+    "examples": {"properties": {"a": {"examples": [{"x-mcp-header": "No"}]}}},
+    "required": {"required": ["x-mcp-header"], "dependentRequired": {"x-mcp-header": ["a"]}},
+    "true": {"properties": {"a": True}, "additionalProperties": False, "items": True},
+    "odd": {"properties": True, "$defs": ["x-mcp-header"]},
+}
+
+
+def test_names_and_values_that_look_like_annotations_are_ignored(subtests: pytest.Subtests) -> None:
+    for case, schema in LOOKING_ALIKE.items():
+        with subtests.test(case):
+            assert parameter_headers(schema) == ()
 
 
 def test_a_property_called_like_the_annotation_can_be_annotated() -> None:
@@ -225,9 +212,8 @@ def test_a_property_called_like_the_annotation_can_be_annotated() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
+def test_an_annotation_that_is_not_a_header_name_makes_the_tool_invalid(subtests: pytest.Subtests) -> None:
+    for name, reason in (
         ("", "the x-mcp-header '' cannot be part of a header's name"),
         ("My Region", "the x-mcp-header 'My Region' cannot be part of a header's name"),
         ("Region:Primary", "the x-mcp-header 'Region:Primary' cannot be part of a header's name"),
@@ -238,15 +224,13 @@ def test_a_property_called_like_the_annotation_can_be_annotated() -> None:
         (None, "an x-mcp-header is None, not a string"),
         (True, "an x-mcp-header is True, not a string"),
         (["Region"], "an x-mcp-header is ['Region'], not a string"),
-    ],
-)
-def test_an_annotation_that_is_not_a_header_name_makes_the_tool_invalid(name: object, reason: str) -> None:
-    assert refusal({"properties": {"region": {"type": "string", "x-mcp-header": name}}}) == reason
+    ):
+        with subtests.test(name=name):
+            assert refusal({"properties": {"region": {"type": "string", "x-mcp-header": name}}}) == reason
 
 
-@pytest.mark.parametrize(
-    ("kind", "given"),
-    [
+def test_only_strings_integers_and_booleans_can_be_annotated(subtests: pytest.Subtests) -> None:
+    for kind, problem in (
         ({"type": "number"}, "type is 'number'"),
         ({"type": "object"}, "type is 'object'"),
         ({"type": "array"}, "type is 'array'"),
@@ -255,13 +239,11 @@ def test_an_annotation_that_is_not_a_header_name_makes_the_tool_invalid(name: ob
         ({"type": {}}, "type is {}"),
         ({}, "type is missing"),
         ({"$ref": "#/$defs/text"}, "type is missing"),
-    ],
-    ids=repr,
-)
-def test_only_strings_integers_and_booleans_can_be_annotated(kind: Schema, given: str) -> None:
-    assert refusal({"properties": {"region": {**kind, "x-mcp-header": "Region"}}}) == (
-        f"the x-mcp-header 'Region' is on a parameter whose {given}, not string, integer, boolean"
-    )
+    ):
+        with subtests.test(kind=kind):
+            assert refusal({"properties": {"region": {**kind, "x-mcp-header": "Region"}}}) == (
+                f"the x-mcp-header 'Region' is on a parameter whose {problem}, not string, integer, boolean"
+            )
 
 
 @pytest.mark.parametrize("second", ["Region", "region", "REGION"])
@@ -271,41 +253,41 @@ def test_two_annotations_of_one_name_make_the_tool_invalid(second: str) -> None:
     assert refusal({"properties": twice}) == f"two parameters have the x-mcp-header '{second}' (case does not count)"
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
-        REGION,
-        {"items": REGION},
-        {"items": {"properties": {"region": REGION}}},
-        {"prefixItems": [REGION]},
-        {"contains": REGION},
-        {"oneOf": [{"properties": {"region": REGION}}]},
-        {"anyOf": [{"properties": {"region": REGION}}]},
-        {"allOf": [{"properties": {"region": REGION}}]},
-        {"properties": {"a": {"anyOf": [REGION, {"type": "null"}]}}},
-        {"not": REGION},
-        {"if": {"properties": {"region": REGION}}},
-        {"then": {"properties": {"region": REGION}}},
-        {"else": {"properties": {"region": REGION}}},
-        {"$defs": {"region": REGION}},
-        {"definitions": {"region": REGION}},
-        {"dependentSchemas": {"a": {"properties": {"region": REGION}}}},
-        {"dependencies": {"a": {"properties": {"region": REGION}}}},
-        {"patternProperties": {"^r": REGION}},
-        {"additionalProperties": REGION},
-        {"unevaluatedProperties": REGION},
-        {"propertyNames": REGION},
-        {"contentSchema": REGION},
-        {"x-unknown": [[{"deeper": REGION}]]},
-        {"properties": [REGION]},
-        {"properties": {"const": {"items": REGION}}},
-    ],
-    ids=lambda schema: next(iter(schema)),
-)
-def test_an_annotation_reached_through_other_keywords_makes_the_tool_invalid(schema: Schema) -> None:
-    assert refusal(schema) == (
-        "the x-mcp-header 'Region' is not on a property that is reached through `properties` only, 64 levels at most"
-    )
+REACHED: list[Schema] = [
+    REGION,
+    {"items": REGION},
+    {"items": {"properties": {"region": REGION}}},
+    {"prefixItems": [REGION]},
+    {"contains": REGION},
+    {"oneOf": [{"properties": {"region": REGION}}]},
+    {"anyOf": [{"properties": {"region": REGION}}]},
+    {"allOf": [{"properties": {"region": REGION}}]},
+    {"properties": {"a": {"anyOf": [REGION, {"type": "null"}]}}},
+    {"not": REGION},
+    {"if": {"properties": {"region": REGION}}},
+    {"then": {"properties": {"region": REGION}}},
+    {"else": {"properties": {"region": REGION}}},
+    {"$defs": {"region": REGION}},
+    {"definitions": {"region": REGION}},
+    {"dependentSchemas": {"a": {"properties": {"region": REGION}}}},
+    {"dependencies": {"a": {"properties": {"region": REGION}}}},
+    {"patternProperties": {"^r": REGION}},
+    {"additionalProperties": REGION},
+    {"unevaluatedProperties": REGION},
+    {"propertyNames": REGION},
+    {"contentSchema": REGION},
+    {"x-unknown": [[{"deeper": REGION}]]},
+    {"properties": [REGION]},
+    {"properties": {"const": {"items": REGION}}},
+]
+
+
+def test_an_annotation_reached_through_other_keywords_makes_the_tool_invalid(subtests: pytest.Subtests) -> None:
+    for schema in REACHED:
+        with subtests.test(schema=schema):
+            assert refusal(schema) == (
+                "the x-mcp-header 'Region' is not on a property that is reached through `properties` only, 64 levels at most"
+            )
 
 
 def nested(levels: int, schema: Schema) -> Schema:

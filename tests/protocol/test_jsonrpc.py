@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -28,6 +29,7 @@ from mcp_host.protocol.jsonrpc import (
     too_complex,
     too_large,
 )
+from tests.extent import saturated
 
 json_values = st.recursive(
     st.none()
@@ -48,6 +50,7 @@ messages: st.SearchStrategy[Message] = st.one_of(
 )
 
 
+@saturated
 @given(messages)
 def test_every_message_round_trips_as_one_line(message: Message) -> None:
     wire = encode(message)
@@ -67,12 +70,14 @@ def test_requests_and_responses_know_how_large_they_were(message: Request | Succ
     assert (message.size, read.size) == (math.inf, len(wire))
 
 
+@saturated
 @given(st.binary() | json_values.map(lambda value: json.dumps(value).encode()))
 def test_arbitrary_bytes_are_messages_or_malformed(raw: bytes) -> None:
     for message in decode(raw):
         assert isinstance(message, Request | Notification | Success | Failure | Malformed)
 
 
+@saturated
 @given(st.lists(messages, min_size=1))
 def test_a_batch_is_its_members_in_order(members: list[Message]) -> None:
     assert list(decode(b"[" + b",".join(encode(member) for member in members) + b"]")) == members
@@ -83,72 +88,59 @@ def read(body: object) -> object:
     return message
 
 
+DEVIATIONS: dict[str, tuple[dict[str, object], object]] = {
+    "float-id": ({"id": 3.0, "result": {}}, Success(3, {})),
+    "text-id": ({"id": "3", "result": {}}, Success("3", {})),
+    "id-zero": ({"id": 0, "method": "ping"}, Request(0, "ping", {})),
+    "null-params": ({"id": 1, "method": "ping", "params": None}, Request(1, "ping", {})),
+    "note": ({"method": "x", "params": {"a": 1}}, Notification("x", {"a": 1})),
+    "result-and-error": ({"id": 1, "result": {}, "error": {"code": 5, "message": "m"}}, Failure(1, 5, "m")),
+    "null-and-error": ({"id": 1, "result": None, "error": {"code": 5, "message": "m"}}, Failure(1, 5, "m")),
+    "no-id": ({"error": {"code": 5, "message": "m", "data": [1]}}, Failure(None, 5, "m", [1])),
+    "null-id": ({"id": None, "error": {"code": 5, "message": "m"}}, Failure(None, 5, "m")),
+}
+
+
 @pytest.mark.fault("J09")
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ({"id": 3.0, "result": {}}, Success(3, {})),
-        ({"id": "3", "result": {}}, Success("3", {})),
-        ({"id": 0, "method": "ping"}, Request(0, "ping", {})),
-        ({"id": 1, "method": "ping", "params": None}, Request(1, "ping", {})),
-        ({"method": "x", "params": {"a": 1}}, Notification("x", {"a": 1})),
-        ({"id": 1, "result": {}, "error": {"code": 5, "message": "m"}}, Failure(1, 5, "m")),
-        ({"id": 1, "result": None, "error": {"code": 5, "message": "m"}}, Failure(1, 5, "m")),
-        ({"error": {"code": 5, "message": "m", "data": [1]}}, Failure(None, 5, "m", [1])),
-        ({"id": None, "error": {"code": 5, "message": "m"}}, Failure(None, 5, "m")),
-    ],
-    ids=[
-        "float-id",
-        "text-id",
-        "id-zero",
-        "null-params",
-        "note",
-        "result-and-error",
-        "null-and-error",
-        "no-id",
-        "null-id",
-    ],
-)
-def test_common_deviations_of_peers_are_accepted(body: dict[str, object], message: object) -> None:
-    assert read({"jsonrpc": "2.0"} | body) == message
+def test_common_deviations_of_peers_are_accepted(subtests: pytest.Subtests) -> None:
+    for case, (body, message) in DEVIATIONS.items():
+        with subtests.test(case):
+            assert read({"jsonrpc": "2.0"} | body) == message
+
+
+INVALID: list[tuple[object, Malformed]] = [
+    ({"jsonrpc": "1.0", "id": 7, "result": {}}, Malformed('jsonrpc is not "2.0"', 7)),
+    ({"id": 7, "result": {}}, Malformed('jsonrpc is not "2.0"', 7)),
+    ({"jsonrpc": 2.0, "id": 7, "result": {}}, Malformed('jsonrpc is not "2.0"', 7)),
+    ({"jsonrpc": "2.0", "id": 7}, Malformed("neither result nor error", 7)),
+    ({"jsonrpc": "2.0", "id": 7, "result": [1]}, Malformed("result is not an object", 7)),
+    ({"jsonrpc": "2.0", "id": 7, "result": None}, Malformed("result is not an object", 7)),
+    ({"jsonrpc": "2.0", "id": 7, "error": "no"}, Malformed("error is not an error object", 7)),
+    ({"jsonrpc": "2.0", "id": 7, "error": None}, Malformed("error is not an error object", 7)),
+    ({"jsonrpc": "2.0", "id": 7, "error": {"code": 1}}, Malformed("error is not an error object", 7)),
+    ({"jsonrpc": "2.0", "id": 7, "error": {"code": "1", "message": "m"}}, Malformed("error is not an error object", 7)),
+    (
+        {"jsonrpc": "2.0", "id": 7, "error": {"code": True, "message": "m"}},
+        Malformed("error is not an error object", 7),
+    ),
+    (
+        {"jsonrpc": "2.0", "id": [], "error": {"code": 1, "message": "m"}},
+        Malformed("an error response without a usable id"),
+    ),
+    ({"jsonrpc": "2.0", "id": True, "result": {}}, Malformed("a response without a usable id")),
+    ({"jsonrpc": "2.0", "id": 1.5, "result": {}}, Malformed("a response without a usable id")),
+    ({"jsonrpc": "2.0", "id": 7, "method": "m", "params": []}, Malformed("params is not an object", 7, "m")),
+    ({"jsonrpc": "2.0", "id": None, "method": "m"}, Malformed("an unusable request id", None, "m")),
+    (42, Malformed("not an object: 42")),
+    ([], Malformed("an empty batch")),
+]
 
 
 @pytest.mark.fault("J10", "J11", "J12")
-@pytest.mark.parametrize(
-    ("body", "malformed"),
-    [
-        ({"jsonrpc": "1.0", "id": 7, "result": {}}, Malformed('jsonrpc is not "2.0"', 7)),
-        ({"id": 7, "result": {}}, Malformed('jsonrpc is not "2.0"', 7)),
-        ({"jsonrpc": 2.0, "id": 7, "result": {}}, Malformed('jsonrpc is not "2.0"', 7)),
-        ({"jsonrpc": "2.0", "id": 7}, Malformed("neither result nor error", 7)),
-        ({"jsonrpc": "2.0", "id": 7, "result": [1]}, Malformed("result is not an object", 7)),
-        ({"jsonrpc": "2.0", "id": 7, "result": None}, Malformed("result is not an object", 7)),
-        ({"jsonrpc": "2.0", "id": 7, "error": "no"}, Malformed("error is not an error object", 7)),
-        ({"jsonrpc": "2.0", "id": 7, "error": None}, Malformed("error is not an error object", 7)),
-        ({"jsonrpc": "2.0", "id": 7, "error": {"code": 1}}, Malformed("error is not an error object", 7)),
-        (
-            {"jsonrpc": "2.0", "id": 7, "error": {"code": "1", "message": "m"}},
-            Malformed("error is not an error object", 7),
-        ),
-        (
-            {"jsonrpc": "2.0", "id": 7, "error": {"code": True, "message": "m"}},
-            Malformed("error is not an error object", 7),
-        ),
-        (
-            {"jsonrpc": "2.0", "id": [], "error": {"code": 1, "message": "m"}},
-            Malformed("an error response without a usable id"),
-        ),
-        ({"jsonrpc": "2.0", "id": True, "result": {}}, Malformed("a response without a usable id")),
-        ({"jsonrpc": "2.0", "id": 1.5, "result": {}}, Malformed("a response without a usable id")),
-        ({"jsonrpc": "2.0", "id": 7, "method": "m", "params": []}, Malformed("params is not an object", 7, "m")),
-        ({"jsonrpc": "2.0", "id": None, "method": "m"}, Malformed("an unusable request id", None, "m")),
-        (42, Malformed("not an object: 42")),
-        ([], Malformed("an empty batch")),
-    ],
-    ids=lambda value: json.dumps(value) if isinstance(value, dict) else None,
-)
-def test_an_invalid_message_has_a_reason_and_its_id(body: object, malformed: Malformed) -> None:
-    assert read(body) == malformed
+def test_an_invalid_message_has_a_reason_and_its_id(subtests: pytest.Subtests) -> None:
+    for body, malformed in INVALID:
+        with subtests.test(body=body):
+            assert read(body) == malformed
 
 
 @pytest.mark.parametrize(
@@ -171,22 +163,22 @@ def test_the_id_of_an_undecodable_response_is_recovered(raw: bytes) -> None:
     assert message.id == 5
 
 
-@pytest.mark.parametrize(
-    ("raw", "id"),
-    [
-        (b'{"result":{"id":9},"x":"\xff"', None),
-        (b'{"params":{"id":9}, "method":"m"}', None),
-        (b'{"jsonrpc":"2.0","id":"a b","result":1', "a b"),
-        (b"garbage", None),
-        (b'{"id":' + b" " * 248 + b"7,", 7),
-        (b'{"id":' + b" " * 249 + b"7,", None),
-        (b'0,"id":7' + b" " * 247 + b"}", 7),
-        (b'0,"id":7' + b" " * 248 + b"}", None),
-    ],
-    ids=["nested-only", "inside-params", "text", "none", "within 256", "past 256", "256 to the end", "257 to the end"],
-)
-def test_an_id_is_recovered_near_the_ends_only(raw: bytes, id: object) -> None:
-    assert recover_id(raw, raw) == id
+NEAR_THE_ENDS: dict[str, tuple[bytes, object]] = {
+    "nested-only": (b'{"result":{"id":9},"x":"\xff"', None),
+    "inside-params": (b'{"params":{"id":9}, "method":"m"}', None),
+    "text": (b'{"jsonrpc":"2.0","id":"a b","result":1', "a b"),
+    "none": (b"garbage", None),
+    "within 256": (b'{"id":' + b" " * 248 + b"7,", 7),
+    "past 256": (b'{"id":' + b" " * 249 + b"7,", None),
+    "256 to the end": (b'0,"id":7' + b" " * 247 + b"}", 7),
+    "257 to the end": (b'0,"id":7' + b" " * 248 + b"}", None),
+}
+
+
+def test_an_id_is_recovered_near_the_ends_only(subtests: pytest.Subtests) -> None:
+    for case, (raw, id) in NEAR_THE_ENDS.items():
+        with subtests.test(case):
+            assert recover_id(raw, raw) == id
 
 
 @pytest.mark.parametrize(
@@ -207,9 +199,7 @@ def test_an_undecodable_request_is_not_read_as_a_response(raw: bytes, id: object
 
 
 @pytest.mark.parametrize(
-    "value",
-    [float("nan"), float("inf"), object(), "\ud800"],
-    ids=["nan", "inf", "object", "surrogate"],
+    "value", [float("nan"), float("inf"), object(), "\ud800"], ids=["nan", "inf", "object", "surrogate"]
 )
 def test_a_value_that_json_cannot_express_is_a_caller_error(value: object) -> None:
     with pytest.raises(CallerError, match="not expressible"):
@@ -241,6 +231,7 @@ def marks(value: object) -> int:
     return 0
 
 
+@saturated
 @given(json_values, st.booleans())
 def test_marks_are_counted_outside_of_strings_only(value: object, ascii: bool) -> None:
     raw = json.dumps(value, ensure_ascii=ascii).encode(errors="replace")
@@ -275,6 +266,7 @@ def levels(value: object) -> int:
     return 0
 
 
+@saturated
 @given(json_values, st.booleans())
 def test_levels_are_counted_outside_of_strings_only(value: object, ascii: bool) -> None:
     raw = json.dumps(value, ensure_ascii=ascii).encode(errors="replace")
@@ -282,21 +274,19 @@ def test_levels_are_counted_outside_of_strings_only(value: object, ascii: bool) 
     assert depth(raw) == levels(value)
 
 
-@pytest.mark.parametrize("deep", [b"[" * 638 + b"]" * 638, b'{"a":' * 638 + b"1" + b"}" * 638], ids=["array", "object"])
-@pytest.mark.parametrize(
-    "beside", [b'"[{"', rb'"\\"', rb'"\"["', b"[[],{}]"], ids=["text", "escape", "quote", "arrays"]
-)
-def test_a_message_may_nest_640_levels_deep_and_no_deeper(deep: bytes, beside: bytes) -> None:
-    def answer(deep: bytes) -> bytes:
-        return b'{"jsonrpc":"2.0","id":5,"result":{"x":%b,"y":%b}}' % (deep, beside)
+def test_a_message_may_nest_640_levels_deep_and_no_deeper(subtests: pytest.Subtests) -> None:
+    for deep, beside in product(
+        (b"[" * 638 + b"]" * 638, b'{"a":' * 638 + b"1" + b"}" * 638), (b'"[{"', rb'"\\"', rb'"\"["', b"[[],{}]")
+    ):
+        with subtests.test(deep=deep, beside=beside):
+            answer = b'{"jsonrpc":"2.0","id":5,"result":{"x":%b,"y":%b}}'
+            (read,) = decode(answer % (deep, beside))
+            (refused,) = decode(answer % (b"[%b]" % deep, beside))
 
-    (read,) = decode(answer(deep))
-    (refused,) = decode(answer(b"[%b]" % deep))
-
-    assert read == Success(5, {"x": json.loads(deep), "y": json.loads(beside)})
-    assert isinstance(refused, Malformed)
-    assert refused.id == 5
-    assert refused.reason.startswith("not JSON (it nests too deeply (640 levels at most)): ")
+            assert read == Success(5, {"x": json.loads(deep), "y": json.loads(beside)})
+            assert isinstance(refused, Malformed)
+            assert refused.id == 5
+            assert refused.reason.startswith("not JSON (it nests too deeply (640 levels at most)): ")
 
 
 def test_both_values_of_a_duplicate_key_count() -> None:

@@ -41,81 +41,81 @@ def refused(code: int, data: object = None) -> ServerError:
     return ServerError(code, "no", data)
 
 
-@pytest.mark.parametrize(
-    ("reply", "known"),
-    [
-        (Success(1, discovered(MODERN)), True),
-        (Success(1, discovered(MODERN, "2025-11-25")), True),
-        (Success(1, discovered("2030-01-01", MODERN)), True),
-        (Success(1, {"supportedVersions": [MODERN]}), True),
-        (Success(1, {"supportedVersions": [None, MODERN]}), True),
-        (Success(1, {"resultType": "complete"}), True),
-        (refused(-32020), False),
-        (refused(-32021, {"requiredCapabilities": {"sampling": {}}}), False),
-        (refused(-32022, {"supported": [MODERN], "requested": "x"}), False),
-        (HttpStatusError(400, "no", code=-32022, data={"supported": ["2025-11-25", MODERN]}), False),
-        (HttpStatusError(400, "no", code=-32020), False),
-        (HttpStatusError(500, "no", code=-32021), False),
-    ],
-    ids=lambda value: str(value)[:60],
-)
-def test_a_recognizably_modern_answer_means_modern(reply: Success | McpError, known: bool) -> None:
-    result = reply.result if isinstance(reply, Success) else None
-
-    assert choose_era(reply, AUTO) == UseModern(MODERN, result if known else None)
+MODERN_ANSWERS: list[tuple[Success | McpError, bool]] = [
+    (Success(1, discovered(MODERN)), True),
+    (Success(1, discovered(MODERN, "2025-11-25")), True),
+    (Success(1, discovered("2030-01-01", MODERN)), True),
+    (Success(1, {"supportedVersions": [MODERN]}), True),
+    (Success(1, {"supportedVersions": [None, MODERN]}), True),
+    (Success(1, {"resultType": "complete"}), True),
+    (refused(-32020), False),
+    (refused(-32021, {"requiredCapabilities": {"sampling": {}}}), False),
+    (refused(-32022, {"supported": [MODERN], "requested": "x"}), False),
+    (HttpStatusError(400, "no", code=-32022, data={"supported": ["2025-11-25", MODERN]}), False),
+    (HttpStatusError(400, "no", code=-32020), False),
+    (HttpStatusError(500, "no", code=-32021), False),
+]
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        refused(-32601),
-        refused(-32602),
-        refused(-32600),
-        refused(-32000),
-        refused(0),
-        refused(-32002),
-        Success(1, {}),
-        Success(1, {"tools": []}),
-        Success(1, discovered("2025-11-25", "2025-06-18")),
-        refused(-32022, {"supported": ["2025-06-18"]}),
-        Success(1, discovered() | {"supportedVersions": None}),
-        Success(1, discovered() | {"supportedVersions": MODERN}),
-        Success(1, discovered() | {"supportedVersions": {MODERN: {}}}),
-        Success(1, discovered() | {"supportedVersions": [20260728]}),
-        Success(1, discovered() | {"supportedVersions": []}),
-        Success(1, discovered(MODERN) | {"resultType": 7}),
-        Success(1, discovered(MODERN) | {"resultType": "input_required"}),
-        refused(-32022),
-        refused(-32022, {"supported": MODERN}),
-        *(HttpStatusError(status, "no") for status in (400, 404, 405, 406, 409, 415, 422, 429, 302)),
-        HttpStatusError(400, "no", code=-32601),
-        HttpStatusError(404, "no", code=-32001),
-        ProtocolError("a page of HTML"),
-        RequestTimeout("silent"),
-    ],
-    ids=lambda value: f"{type(value).__name__} {value}"[:60],
-)
-def test_any_other_answer_means_legacy(reply: Success | McpError) -> None:
-    assert isinstance(choose_era(reply, AUTO), UseLegacy)
+def test_a_recognizably_modern_answer_means_modern(subtests: pytest.Subtests) -> None:
+    for reply, known in MODERN_ANSWERS:
+        with subtests.test(reply=reply):
+            result = reply.result if isinstance(reply, Success) else None
+
+            assert choose_era(reply, AUTO) == UseModern(MODERN, result if known else None)
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        Unauthorized(401, "who are you"),
-        Unauthorized(403, "not you"),
-        Unauthorized(403, "not you", code=-32021),
-        *(HttpStatusError(status, "later", retry_after=3.0) for status in (502, 503, 504)),
-        ConnectFailed("refused", may_have_run=False),
-        ConnectionClosed("gone before", may_have_run=False),
-    ],
-    ids=lambda value: f"{type(value).__name__} {value}",
-)
-def test_an_error_that_does_not_tell_the_era_is_raised(error: McpError) -> None:
-    with pytest.raises(type(error)) as raised:
-        choose_era(error, AUTO)
+LEGACY_ANSWERS: list[Success | McpError] = [
+    refused(-32601),
+    refused(-32602),
+    refused(-32600),
+    refused(-32000),
+    refused(0),
+    refused(-32002),
+    Success(1, {}),
+    Success(1, {"tools": []}),
+    Success(1, discovered("2025-11-25", "2025-06-18")),
+    refused(-32022, {"supported": ["2025-06-18"]}),
+    Success(1, discovered() | {"supportedVersions": None}),
+    Success(1, discovered() | {"supportedVersions": MODERN}),
+    Success(1, discovered() | {"supportedVersions": {MODERN: {}}}),
+    Success(1, discovered() | {"supportedVersions": [20260728]}),
+    Success(1, discovered() | {"supportedVersions": []}),
+    Success(1, discovered(MODERN) | {"resultType": 7}),
+    Success(1, discovered(MODERN) | {"resultType": "input_required"}),
+    refused(-32022),
+    refused(-32022, {"supported": MODERN}),
+    *(HttpStatusError(status, "no") for status in (400, 404, 405, 406, 409, 415, 422, 429, 302)),
+    HttpStatusError(400, "no", code=-32601),
+    HttpStatusError(404, "no", code=-32001),
+    ProtocolError("a page of HTML"),
+    RequestTimeout("silent"),
+]
 
-    assert raised.value is error
+
+def test_any_other_answer_means_legacy(subtests: pytest.Subtests) -> None:
+    for reply in LEGACY_ANSWERS:
+        with subtests.test(reply=reply):
+            assert isinstance(choose_era(reply, AUTO), UseLegacy)
+
+
+TELLING_NOTHING: list[McpError] = [
+    Unauthorized(401, "who are you"),
+    Unauthorized(403, "not you"),
+    Unauthorized(403, "not you", code=-32021),
+    *(HttpStatusError(status, "later", retry_after=3.0) for status in (502, 503, 504)),
+    ConnectFailed("refused", may_have_run=False),
+    ConnectionClosed("gone before", may_have_run=False),
+]
+
+
+def test_an_error_that_does_not_tell_the_era_is_raised(subtests: pytest.Subtests) -> None:
+    for error in TELLING_NOTHING:
+        with subtests.test(error=error):
+            with pytest.raises(type(error)) as raised:
+                choose_era(error, AUTO)
+
+            assert raised.value is error
 
 
 FAILURES = [
@@ -125,18 +125,20 @@ FAILURES = [
 ]
 
 
-@pytest.mark.parametrize("failure", FAILURES, ids=str)
-def test_a_server_that_fails_during_the_probe_is_legacy(failure: McpError) -> None:
+def test_a_server_that_fails_during_the_probe_is_legacy(subtests: pytest.Subtests) -> None:
     """ "Anything else identifies a legacy server" (2026-07-28, basic/versioning)."""
-    assert choose_era(failure, AUTO) == UseLegacy(str(failure), failure)
+    for failure in FAILURES:
+        with subtests.test(failure=failure):
+            assert choose_era(failure, AUTO) == UseLegacy(str(failure), failure)
 
 
-@pytest.mark.parametrize("failure", FAILURES, ids=str)
-def test_the_failure_of_the_probe_is_raised_where_no_legacy_version_is_allowed(failure: McpError) -> None:
-    with pytest.raises(type(failure)) as raised:
-        choose_era(failure, AllowedVersions.of("modern"))
+def test_the_failure_of_the_probe_is_raised_where_no_legacy_version_is_allowed(subtests: pytest.Subtests) -> None:
+    for failure in FAILURES:
+        with subtests.test(failure=failure):
+            with pytest.raises(type(failure)) as raised:
+                choose_era(failure, AllowedVersions.of("modern"))
 
-    assert raised.value is failure
+            assert raised.value is failure
 
 
 @pytest.mark.parametrize(

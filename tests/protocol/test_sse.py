@@ -24,38 +24,37 @@ def messages(*data: str) -> list[Event]:
     return [Event("message", text.encode()) for text in data]
 
 
+STREAMS: dict[str, tuple[bytes, list[Event]]] = {
+    "two events": (b"data: a\n\ndata: b\n\n", messages("a", "b")),
+    "CRLF": (b"data: a\r\n\r\ndata: b\r\n\r\n", messages("a", "b")),
+    "CR": (b"data: a\r\rdata: b\r\r", messages("a", "b")),
+    "mixed line ends": (b"data: a\r\n\ndata: b\n\r\n", messages("a", "b")),
+    "a BOM first": (b"\xef\xbb\xbfdata: a\n\n", messages("a")),
+    "only one BOM is none of the text": (b"\xef\xbb\xbf\xef\xbb\xbfdata: a\n\n", []),
+    "one space after the colon, or none": (b"data:a\n\ndata:  b\n\n", messages("a", " b")),
+    "data of several lines": (b"data: a\ndata: b\ndata\ndata: c\n\n", messages("a\nb\n\nc")),
+    "comments": (b": hello\ndata: a\n:\n: there\n\n", messages("a")),
+    "a type": (b"event: ping\ndata: a\n\ndata: b\n\n", [Event("ping", b"a"), *messages("b")]),
+    "the last type counts": (b"event: a\nevent: b\nevent:\ndata: c\n\n", messages("c")),
+    "a type that is not UTF-8": (b"event: \xff\ndata: a\n\n", [Event("\ufffd", b"a")]),
+    "a type without data is forgotten": (b"event: gone\n\ndata: a\n\n", messages("a")),
+    "empty data is no event": (b"data:\n\ndata\n\n\n\n", []),
+    "unknown fields": (b"Data: a\n data: b\ndata : c\nfoo: d\n\n", []),
+    "other line ends": ("data: a\u2028b\u0085c\x0b\x0cd\n\n".encode(), messages("a\u2028b\u0085c\x0b\x0cd")),
+    "no blank line at the end": (b"data: a\n\ndata: b\n", messages("a", "b")),
+    "no line end at the end": (b"data: a\n\ndata: b", messages("a", "b")),
+    "nothing": (b"", []),
+}
+
+
 @pytest.mark.fault("E03", "E20", "E21", "E22")
-@pytest.mark.parametrize(
-    ("stream", "events"),
-    [
-        pytest.param(b"data: a\n\ndata: b\n\n", messages("a", "b"), id="two events"),
-        pytest.param(b"data: a\r\n\r\ndata: b\r\n\r\n", messages("a", "b"), id="CRLF"),
-        pytest.param(b"data: a\r\rdata: b\r\r", messages("a", "b"), id="CR"),
-        pytest.param(b"data: a\r\n\ndata: b\n\r\n", messages("a", "b"), id="mixed line ends"),
-        pytest.param(b"\xef\xbb\xbfdata: a\n\n", messages("a"), id="a BOM first"),
-        pytest.param(b"\xef\xbb\xbf\xef\xbb\xbfdata: a\n\n", [], id="only one BOM is none of the text"),
-        pytest.param(b"data:a\n\ndata:  b\n\n", messages("a", " b"), id="one space after the colon, or none"),
-        pytest.param(b"data: a\ndata: b\ndata\ndata: c\n\n", messages("a\nb\n\nc"), id="data of several lines"),
-        pytest.param(b": hello\ndata: a\n:\n: there\n\n", messages("a"), id="comments"),
-        pytest.param(b"event: ping\ndata: a\n\ndata: b\n\n", [Event("ping", b"a"), *messages("b")], id="a type"),
-        pytest.param(b"event: a\nevent: b\nevent:\ndata: c\n\n", messages("c"), id="the last type counts"),
-        pytest.param(b"event: \xff\ndata: a\n\n", [Event("\ufffd", b"a")], id="a type that is not UTF-8"),
-        pytest.param(b"event: gone\n\ndata: a\n\n", messages("a"), id="a type without data is forgotten"),
-        pytest.param(b"data:\n\ndata\n\n\n\n", [], id="empty data is no event"),
-        pytest.param(b"Data: a\n data: b\ndata : c\nfoo: d\n\n", [], id="unknown fields"),
-        pytest.param(
-            "data: a\u2028b\u0085c\x0b\x0cd\n\n".encode(), messages("a\u2028b\u0085c\x0b\x0cd"), id="other line ends"
-        ),
-        pytest.param(b"data: a\n\ndata: b\n", messages("a", "b"), id="no blank line at the end"),
-        pytest.param(b"data: a\n\ndata: b", messages("a", "b"), id="no line end at the end"),
-        pytest.param(b"", [], id="nothing"),
-    ],
-)
-def test_a_stream_is_decoded_as_in_the_standard_for_any_chunking(stream: bytes, events: list[Event]) -> None:
-    assert decoded(stream)[0] == events
-    assert decoded(*(stream[i : i + 1] for i in range(len(stream))))[0] == events
-    for cut in range(len(stream)):
-        assert decoded(stream[:cut], stream[cut:])[0] == events
+def test_a_stream_is_decoded_as_in_the_standard_for_any_chunking(subtests: pytest.Subtests) -> None:
+    for case, (stream, events) in STREAMS.items():
+        with subtests.test(case):
+            assert decoded(stream)[0] == events
+            assert decoded(*(stream[i : i + 1] for i in range(len(stream))))[0] == events
+            for cut in range(len(stream)):
+                assert decoded(stream[:cut], stream[cut:])[0] == events
 
 
 def test_an_event_is_dispatched_at_the_first_byte_of_its_blank_line_end() -> None:
@@ -73,51 +72,53 @@ def test_arbitrary_bytes_decode_the_same_for_any_chunking(lines: list[bytes], si
     assert decoded(*(stream[i : i + size] for i in range(0, len(stream), size))) == decoded(stream)
 
 
+IDS: dict[str, tuple[bytes, str]] = {
+    "with data": (b"id: 1\ndata: a\n\n", "1"),
+    "a priming event": (b"id: 1\ndata:\n\n", "1"),
+    "kept by events without one": (b"id: 1\n\ndata: a\n\n", "1"),
+    "the newest": (b"id: 1\n\nid: 2\n\n", "2"),
+    "not that of an event cut off": (b"id: 1\n\nid: 2\ndata: {\n", "1"),
+    "taken back": (b"id: 1\n\nid\n\n", ""),
+    "NUL": (b"id: 1\n\nid: a\x00b\n\n", "1"),
+    "a control character": (b"id: 1\n\nid: a\x1bb\n\n", "1"),
+    "no header can hold it": ("id: 1\n\nid: \u6f6e\n\n".encode(), "1"),
+    "latin-1, which only some can send": ("id: 1\n\nid: \u00e9\n\n".encode(), "1"),
+    "not UTF-8": (b"id: 1\n\nid: \xff\n\n", "1"),
+    "space around it": (b"id: 1\n\nid:  a \n\n", "1"),
+    "space inside": (b"id: a b\n\n", "a b"),
+    "long": (b"id: " + b"x" * 4096 + b"\n\n", "x" * 4096),
+    "too long": (b"id: 1\n\nid: " + b"x" * 4097 + b"\n\n", "1"),
+}
+
+
 @pytest.mark.fault("E04", "E25")
-@pytest.mark.parametrize(
-    ("stream", "last_id"),
-    [
-        pytest.param(b"id: 1\ndata: a\n\n", "1", id="with data"),
-        pytest.param(b"id: 1\ndata:\n\n", "1", id="a priming event"),
-        pytest.param(b"id: 1\n\ndata: a\n\n", "1", id="kept by events without one"),
-        pytest.param(b"id: 1\n\nid: 2\n\n", "2", id="the newest"),
-        pytest.param(b"id: 1\n\nid: 2\ndata: {\n", "1", id="not that of an event cut off"),
-        pytest.param(b"id: 1\n\nid\n\n", "", id="taken back"),
-        pytest.param(b"id: 1\n\nid: a\x00b\n\n", "1", id="NUL"),
-        pytest.param(b"id: 1\n\nid: a\x1bb\n\n", "1", id="a control character"),
-        pytest.param("id: 1\n\nid: \u6f6e\n\n".encode(), "1", id="no header can hold it"),
-        pytest.param("id: 1\n\nid: \u00e9\n\n".encode(), "1", id="latin-1, which only some can send"),
-        pytest.param(b"id: 1\n\nid: \xff\n\n", "1", id="not UTF-8"),
-        pytest.param(b"id: 1\n\nid:  a \n\n", "1", id="space around it"),
-        pytest.param(b"id: a b\n\n", "a b", id="space inside"),
-        pytest.param(b"id: " + b"x" * 4096 + b"\n\n", "x" * 4096, id="long"),
-        pytest.param(b"id: 1\n\nid: " + b"x" * 4097 + b"\n\n", "1", id="too long"),
-    ],
-)
-def test_only_ids_that_are_valid_headers_are_kept(stream: bytes, last_id: str) -> None:
-    assert decoded(stream, limit=10_000)[1].id == last_id
+def test_only_ids_that_are_valid_headers_are_kept(subtests: pytest.Subtests) -> None:
+    for case, (stream, last_id) in IDS.items():
+        with subtests.test(case):
+            assert decoded(stream, limit=10_000)[1].id == last_id
+
+
+RETRIES: list[tuple[bytes, float | None]] = [
+    (b"500", 0.5),
+    (b"0", 0.0),
+    (b"0010", 0.01),
+    (b"9" * 5000, math.inf),
+    (b"-1", None),
+    (b"+1", None),
+    (b"1.5", None),
+    (b"1e3", None),
+    (b"1 ", None),
+    (b"1_0", None),
+    (b"", None),
+    ("\u0663".encode(), None),
+]
 
 
 @pytest.mark.fault("E10")
-@pytest.mark.parametrize(
-    ("value", "retry"),
-    [
-        (b"500", 0.5),
-        (b"0", 0.0),
-        (b"0010", 0.01),
-        (b"9" * 5000, math.inf),
-        (b"-1", None),
-        (b"+1", None),
-        (b"1.5", None),
-        (b"1e3", None),
-        (b"1 ", None),
-        (b"1_0", None),
-        (b"", None),
-        ("\u0663".encode(), None),
-    ],
-)
-def test_a_retry_is_ascii_digits_and_nothing_else(value: bytes, retry: float | None) -> None:
-    assert decoded(b"retry: " + value + b"\n", limit=10_000)[1].retry == retry
+def test_a_retry_is_ascii_digits_and_nothing_else(subtests: pytest.Subtests) -> None:
+    for value, retry in RETRIES:
+        with subtests.test(value=value):
+            assert decoded(b"retry: " + value + b"\n", limit=10_000)[1].retry == retry
 
 
 def test_an_event_of_exactly_the_limit_is_read() -> None:

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_host.protocol.sse import Event, EventDecoder, LastEvent
+from tests.extent import saturated
 
 # Neither CR nor LF, which end a line, nor NUL, which no id may hold. What is no UTF-8 cannot be sent.
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\0"), max_size=20)
@@ -51,6 +52,7 @@ def events(draw: st.DrawFn) -> Written:
     return Written([*rest[:cut], *lines, *rest[cut:]], draw(st.sampled_from(["\n", "\r", "\r\n"])))
 
 
+@saturated
 @given(st.lists(events(), max_size=6), st.lists(st.integers(0, 400), max_size=8))
 def test_on_well_formed_streams_our_decoder_and_httpx_sse_agree(written: list[Written], cuts: list[int]) -> None:
     stream = "".join(map(str, written)).encode()

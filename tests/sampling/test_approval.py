@@ -7,6 +7,7 @@ import logging
 import sys
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, replace
+from itertools import product
 from typing import Any
 
 import anyio
@@ -101,11 +102,7 @@ async def test_only_allow_allows_a_request(approve: AsyncApprove, kind: str, cap
 
     assert (refusal.value.code, str(refusal.value)) == (-32603, "this client failed to ask for approval")
     assert caplog.record_tuples == [
-        (
-            "mcp_host.sampling.approval",
-            logging.ERROR,
-            f"sampling for x: the approver returned {kind}, no Allow or Deny",
-        )
+        ("mcp_host.sampling.approval", logging.ERROR, f"sampling for x: the approver returned {kind}, no Allow or Deny")
     ]
 
 
@@ -158,8 +155,7 @@ def test_an_unknown_scope_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scope", "counts"),
-    [("request", [1, 2, 3, 4, 5]), ("call", [1, 1, 2, 3, 4]), ("session", [1, 1, 1, 1, 1])],
+    ("scope", "counts"), [("request", [1, 2, 3, 4, 5]), ("call", [1, 1, 2, 3, 4]), ("session", [1, 1, 1, 1, 1])]
 )
 async def test_allow_applies_to_the_request_the_call_or_the_session(scope: Scope, counts: list[int]) -> None:
     """Without a known call, "call" is the single request."""
@@ -176,26 +172,25 @@ async def test_calls_with_equal_ids_are_approved_separately() -> None:
     assert await asked_each_time("call", request(outer=first), request(outer=second)) == [1, 2]
 
 
-@pytest.mark.parametrize("scope", ["call", "session"])
-@pytest.mark.parametrize(
-    ("then", "asks"),
-    [
-        ([ADD, MULTIPLY], False),
-        ([MULTIPLY, ADD], False),
-        ([ADD], False),
-        ([], False),
-        ([WITH_META, MULTIPLY], False),
-        ([CHANGED, MULTIPLY], True),
-        ([ADD, MULTIPLY, {**ADD, "name": "mail"}], True),
-        ([{**ADD, "name": "mail"}], True),
-    ],
-    ids=["the same", "in another order", "fewer", "none", "with metadata", "changed", "one more", "another"],
-)
-async def test_a_tool_that_is_new_or_changed_asks_again(scope: Scope, then: list[dict[str, Any]], asks: bool) -> None:
-    outer = call()
-    first, second = request(outer=outer, tools=[ADD, MULTIPLY]), request(outer=outer, tools=then)
+OFFERED_LATER: dict[str, tuple[list[dict[str, Any]], bool]] = {
+    "the same": ([ADD, MULTIPLY], False),
+    "in another order": ([MULTIPLY, ADD], False),
+    "fewer": ([ADD], False),
+    "none": ([], False),
+    "with metadata": ([WITH_META, MULTIPLY], False),
+    "changed": ([CHANGED, MULTIPLY], True),
+    "one more": ([ADD, MULTIPLY, {**ADD, "name": "mail"}], True),
+    "another": ([{**ADD, "name": "mail"}], True),
+}
 
-    assert await asked_each_time(scope, first, second, second) == ([1, 2, 2] if asks else [1, 1, 1])
+
+async def test_a_tool_that_is_new_or_changed_asks_again(subtests: pytest.Subtests) -> None:
+    for scope, (case, (then, asks)) in product(("call", "session"), OFFERED_LATER.items()):
+        with subtests.test(case, scope=scope):
+            outer = call()
+            first, second = request(outer=outer, tools=[ADD, MULTIPLY]), request(outer=outer, tools=then)
+
+            assert await asked_each_time(scope, first, second, second) == ([1, 2, 2] if asks else [1, 1, 1])
 
 
 def with_default(value: object) -> dict[str, Any]:

@@ -48,42 +48,37 @@ def tool(name: str, **more: object) -> Wire:
     return {"name": name, "inputSchema": {"type": "object"}, **more}
 
 
-@pytest.mark.fault("S10", "S11")
-@pytest.mark.parametrize(
-    ("name", "size", "params"),
-    [
-        pytest.param("messages", 2, wire(user(text()), user(text())), id="messages"),
-        pytest.param("tools", 2, wire(tools=[ADD, tool("b")]), id="tools"),
-        pytest.param("tool_name", 3, wire(tools=[ADD]), id="the name of a tool"),
-        pytest.param("tool_definition", 46, wire(tools=[tool("a" * 3)]), id="the definition of a tool"),
-        pytest.param(
-            "tool_definition", 63, wire(tools=[ADD, tool("b", description="é")]), id="the second of two tools"
-        ),
-        pytest.param("blocks", 3, wire(user(text(), text()), {"role": "user", "content": text()}), id="blocks"),
-        pytest.param(
-            "blocks", 4, wire(assistant(use("1")), user(result("1", text(), text()))), id="blocks inside of results"
-        ),
-        pytest.param("text", 5, wire(user(text("ab"), text("abc"))), id="text"),
-        pytest.param("text", 6, wire(user(text("é€a"))), id="text that is not ASCII"),
-        pytest.param("text", 5, wire(user(text("a")), systemPrompt="abcd"), id="the system prompt"),
-        pytest.param("text", 5, wire(user(text("a")), stopSequences=["ab", "cd"]), id="stop sequences"),
-        pytest.param("text", 8, wire(user(text("a")), metadata={"a": 1}), id="metadata"),
-        pytest.param("text", 7, wire(assistant(use("1", a=1))), id="the input of a tool"),
-        pytest.param("text", 3, wire(user(result("1", text("abc")))), id="the result of a tool"),
-        pytest.param(
-            "text", 8, wire(user(result("1", text("a"), structuredContent={"a": 1}))), id="structured content"
-        ),
-        pytest.param("text", 3, wire(user(result("1", page("abc")))), id="a file that is text"),
-        pytest.param("text", 53, wire(user(result("1", LINK))), id="a link"),
-        pytest.param("binary", 6, wire(user(image(1), audio(2), image(3))), id="images and sound"),
-        pytest.param("binary", 6, wire(user(result("1", image(2), file(4)))), id="binary results of tools"),
-    ],
-)
-def test_a_limit_is_exact_to_the_item_or_byte(name: str, size: int, params: Wire) -> None:
-    check(params, SamplingLimits(**{name: size}))
+EXACT: dict[str, tuple[str, int, Wire]] = {
+    "messages": ("messages", 2, wire(user(text()), user(text()))),
+    "tools": ("tools", 2, wire(tools=[ADD, tool("b")])),
+    "the name of a tool": ("tool_name", 3, wire(tools=[ADD])),
+    "the definition of a tool": ("tool_definition", 46, wire(tools=[tool("a" * 3)])),
+    "the second of two tools": ("tool_definition", 63, wire(tools=[ADD, tool("b", description="é")])),
+    "blocks": ("blocks", 3, wire(user(text(), text()), {"role": "user", "content": text()})),
+    "blocks inside of results": ("blocks", 4, wire(assistant(use("1")), user(result("1", text(), text())))),
+    "text": ("text", 5, wire(user(text("ab"), text("abc")))),
+    "text that is not ASCII": ("text", 6, wire(user(text("é€a")))),
+    "the system prompt": ("text", 5, wire(user(text("a")), systemPrompt="abcd")),
+    "stop sequences": ("text", 5, wire(user(text("a")), stopSequences=["ab", "cd"])),
+    "metadata": ("text", 8, wire(user(text("a")), metadata={"a": 1})),
+    "the input of a tool": ("text", 7, wire(assistant(use("1", a=1)))),
+    "the result of a tool": ("text", 3, wire(user(result("1", text("abc"))))),
+    "structured content": ("text", 8, wire(user(result("1", text("a"), structuredContent={"a": 1})))),
+    "a file that is text": ("text", 3, wire(user(result("1", page("abc"))))),
+    "a link": ("text", 53, wire(user(result("1", LINK)))),
+    "images and sound": ("binary", 6, wire(user(image(1), audio(2), image(3)))),
+    "binary results of tools": ("binary", 6, wire(user(result("1", image(2), file(4))))),
+}
 
-    with pytest.raises(LimitExceeded, match=f"limit {name} is {size - 1}, and the request has {size}$"):
-        check(params, SamplingLimits(**{name: size - 1}))
+
+@pytest.mark.fault("S10", "S11")
+def test_a_limit_is_exact_to_the_item_or_byte(subtests: pytest.Subtests) -> None:
+    for case, (name, size, params) in EXACT.items():
+        with subtests.test(case):
+            check(params, SamplingLimits(**{name: size}))
+
+            with pytest.raises(LimitExceeded, match=f"limit {name} is {size - 1}, and the request has {size}$"):
+                check(params, SamplingLimits(**{name: size - 1}))
 
 
 def test_a_refusal_names_the_tool_that_exceeds_the_limit() -> None:
@@ -161,19 +156,23 @@ SMALLEST: dict[str, int] = {
 }
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(SamplingLimits)])
-def test_each_limit_has_a_minimum(name: str) -> None:
-    least = SMALLEST[name]
+def test_each_limit_has_a_minimum(subtests: pytest.Subtests) -> None:
+    for name in [field.name for field in fields(SamplingLimits)]:
+        with subtests.test(name=name):
+            least = SMALLEST[name]
 
-    assert getattr(SamplingLimits(**{name: least}), name) == least
-    with pytest.raises(ValueError, match=f"^SamplingLimits.{name} must be at least {least}, not {least - 1}$"):
-        SamplingLimits(**{name: least - 1})
+            assert getattr(SamplingLimits(**{name: least}), name) == least
+            with pytest.raises(ValueError, match=f"^SamplingLimits.{name} must be at least {least}, not {least - 1}$"):
+                SamplingLimits(**{name: least - 1})
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(SamplingLimits)])
-def test_a_limit_is_not_nan(name: str) -> None:
-    with pytest.raises(ValueError, match=f"^SamplingLimits.{name} must be at least [01], not nan$"):
-        SamplingLimits(**{name: math.nan})  # type: ignore[arg-type]  # most are integers
+def test_a_limit_is_not_nan(subtests: pytest.Subtests) -> None:
+    for name in [field.name for field in fields(SamplingLimits)]:
+        with (
+            subtests.test(name=name),
+            pytest.raises(ValueError, match=f"^SamplingLimits.{name} must be at least [01], not nan$"),
+        ):
+            SamplingLimits(**{name: math.nan})  # type: ignore[arg-type]  # most are integers
 
 
 def test_seconds_and_max_tokens_can_be_unlimited() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 import pytest
@@ -299,7 +300,7 @@ async def test_a_last_answer_with_nothing_but_forbidden_calls_is_illegal(
     """As in answer to a request with the tool choice "none"."""
     call = [ToolUseContent(id="1", name="add", input={})]
     answer = CreateMessageResult(content=call, model="m", stop_reason=reason)
-    model = ScriptedModel(lambda _: answer, lambda _: answer)
+    model = ScriptedModel(answer, answer)
 
     refused = await sampling(model).callback(server="s", call_tool=plus, own_tools=OwnTools(max_turns=2))(OFFERED)
 
@@ -314,55 +315,55 @@ async def test_forbidden_calls_beside_something_else_are_dropped_from_the_last_a
 ) -> None:
     call = ToolUseContent(id="1", name="add", input={})
     answer = CreateMessageResult(content=[beside, call], model="m", stop_reason="toolUse")
-    model = ScriptedModel(lambda _: answer, lambda _: answer)
+    model = ScriptedModel(answer, answer)
 
     sent = await sampling(model).callback(server="s", call_tool=plus, own_tools=OwnTools(max_turns=2))(OFFERED)
 
     assert (content(sent), sent["result"]["stopReason"]) == (beside.to_wire(), "endTurn")
 
 
-@pytest.mark.parametrize("reason", ["toolUse", "tool_use", "tool_calls", "end_turn", "stop", "endTurn", "odd", None])
-@pytest.mark.parametrize("runs_tools", [True, False])
-async def test_calls_are_whole_under_the_stop_reason_of_any_api(reason: str | None, runs_tools: bool) -> None:
-    call = ToolUseContent(id="1", name="add", input={})
-    answer = CreateMessageResult(content=[call], model="m", stop_reason=reason)
-    callback = sampling(ScriptedModel(lambda _: answer, results)).callback(
-        server="s", call_tool=plus if runs_tools else None
-    )
+async def test_calls_are_whole_under_the_stop_reason_of_any_api(subtests: pytest.Subtests) -> None:
+    for reason, runs_tools in product(
+        ("toolUse", "tool_use", "tool_calls", "end_turn", "stop", "endTurn", "odd", None), (True, False)
+    ):
+        with subtests.test(reason=reason, runs_tools=runs_tools):
+            call = ToolUseContent(id="1", name="add", input={})
+            answer = CreateMessageResult(content=[call], model="m", stop_reason=reason)
+            callback = sampling(ScriptedModel(answer, results)).callback(
+                server="s", call_tool=plus if runs_tools else None
+            )
 
-    result = (await callback(OFFERED))["result"]
+            result = (await callback(OFFERED))["result"]
 
-    if runs_tools:
-        assert result["content"] == text(str([("add{}", False)]))
-    else:
-        assert (result["stopReason"], result["content"]) == ("toolUse", call.to_wire())
+            if runs_tools:
+                assert result["content"] == text(str([("add{}", False)]))
+            else:
+                assert (result["stopReason"], result["content"]) == ("toolUse", call.to_wire())
 
 
-@pytest.mark.parametrize(
-    ("reason", "written"),
-    [
-        ("maxTokens", "maxTokens"),
-        ("max_tokens", "maxTokens"),
-        ("length", "maxTokens"),
-        ("refusal", "refusal"),
-        ("content_filter", "content_filter"),
-        ("stopSequence", "stopSequence"),
-    ],
-)
-@pytest.mark.parametrize("runs_tools", [True, False])
-async def test_calls_that_are_cut_off_are_dropped_under_the_stop_reason_of_any_api(
-    reason: str, written: str, runs_tools: bool
-) -> None:
-    answer = CreateMessageResult(
-        content=[TextContent(text="so far"), ToolUseContent(id="1", name="add", input={})],
-        model="m",
-        stop_reason=reason,
-    )
-    callback = sampling(ScriptedModel(lambda _: answer)).callback(server="s", call_tool=plus if runs_tools else None)
+CUT_OFF: list[tuple[str, str]] = [
+    ("maxTokens", "maxTokens"),
+    ("max_tokens", "maxTokens"),
+    ("length", "maxTokens"),
+    ("refusal", "refusal"),
+    ("content_filter", "content_filter"),
+    ("stopSequence", "stopSequence"),
+]
 
-    result = (await callback(OFFERED))["result"]
 
-    assert (result["stopReason"], result["content"]) == (written, text("so far"))
+async def test_calls_that_are_cut_off_are_dropped_under_the_stop_reason_of_any_api(subtests: pytest.Subtests) -> None:
+    for (reason, written), runs_tools in product(CUT_OFF, (True, False)):
+        with subtests.test(reason=reason, runs_tools=runs_tools):
+            answer = CreateMessageResult(
+                content=[TextContent(text="so far"), ToolUseContent(id="1", name="add", input={})],
+                model="m",
+                stop_reason=reason,
+            )
+            callback = sampling(ScriptedModel(answer)).callback(server="s", call_tool=plus if runs_tools else None)
+
+            result = (await callback(OFFERED))["result"]
+
+            assert (result["stopReason"], result["content"]) == (written, text("so far"))
 
 
 def test_list_tools_and_limits_need_call_tool() -> None:

@@ -8,14 +8,7 @@ import anyio
 import pytest
 from anyio import CancelScope, Event, create_task_group, fail_after, wait_all_tasks_blocked
 
-from mcp_host.sampling import (
-    Allow,
-    Sampling,
-    SamplingLimits,
-    SamplingRequest,
-    SamplingSession,
-    always,
-)
+from mcp_host.sampling import Allow, Sampling, SamplingLimits, SamplingRequest, SamplingSession, always
 from mcp_host.sampling.approval import AsyncApprove
 from mcp_host.sampling.slots import Slot
 from mcp_host.testing.model import ScriptedModel

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -19,9 +18,10 @@ from mcp_host.sampling.repeated import ReadOnlyTools, RepeatedTools, reads_only
 from mcp_host.sampling.request import CallModel
 from mcp_host.sampling.validation import read_params
 from mcp_host.types import CallToolResult, CreateMessageResult, Tool
+from tests.extent import THOROUGH
 from tests.sampling.asking import ADD, MULTIPLY, Wire, wire
 
-EXAMPLES = 5000 if os.environ.get("THOROUGH") else 100
+EXAMPLES = 5000 if THOROUGH else 100
 LIMITS = SamplingLimits()
 
 

@@ -6,13 +6,7 @@ import pytest
 
 from mcp_host.errors import InputRefused
 from mcp_host.sampling import OuterCall, SamplingRequest, ToolCall
-from mcp_host.types import (
-    CreateMessageResult,
-    ModelPreferences,
-    TextContent,
-    ToolChoice,
-    ToolUseContent,
-)
+from mcp_host.types import CreateMessageResult, ModelPreferences, TextContent, ToolChoice, ToolUseContent
 from tests.sampling.asking import ADD, MULTIPLY, request
 
 

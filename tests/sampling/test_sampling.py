@@ -53,23 +53,6 @@ async def test_a_loop_with_tools_from_the_question_to_the_text() -> None:
     assert [tool.name for tool in model.requests[0].tools] == ["add", "multiply"]
 
 
-async def test_a_long_loop_with_tools_stays_within_the_default_limits() -> None:
-    turns = 64
-    model = ScriptedModel(*[[ToolCall("add", {"a": 1}), ToolCall("add", {"a": 2})]] * (turns - 1), "done")
-    asked = session(model)
-    messages = [user(text("Add, and add again."))]
-
-    for _ in range(turns - 1):
-        calls = await asked.answer(wire(*messages, tools=[ADD]))
-        ids = [block.id for block in calls.content if isinstance(block, ToolUseContent)]
-        messages += [{"role": "assistant", "content": calls.to_wire()["content"]}]
-        messages += [user(*[result(id, text("a page " * 500)) for id in ids])]
-    final = await asked.answer(wire(*messages, tools=[ADD]))
-
-    assert final.content == [TextContent(text="done")]
-    assert len(model.requests[-1].messages) == 2 * turns - 1
-
-
 async def test_the_requests_of_one_connection_have_one_session_that_no_other_connection_has() -> None:
     model = ScriptedModel("a", "b", "c")
     sampling = Sampling(with_tools=model, approve=always)

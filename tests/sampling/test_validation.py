@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from itertools import product
 
 import pytest
 from pydantic_core import to_json
@@ -50,37 +51,39 @@ def answer(
     return CreateMessageResult(content=list(content), model="m", stop_reason=stop_reason)
 
 
-@pytest.mark.parametrize(
-    ("asked", "given"),
-    [
-        pytest.param(PLAIN, answer(WORDS), id="text"),
-        pytest.param(PLAIN, answer(WORDS, WORDS, stop_reason="endTurn"), id="two texts"),
-        pytest.param(PLAIN, answer(TextContent(text="")), id="nothing to say"),
-        pytest.param(PLAIN, answer(WORDS, stop_reason="of my own"), id="an open stop reason"),
-        pytest.param(TOOLS, answer(WORDS, stop_reason="endTurn"), id="text in spite of tools"),
-        pytest.param(TOOLS, answer(call(), stop_reason="toolUse"), id="a call"),
-        pytest.param(TOOLS, answer(WORDS, call("1"), call("2", "multiply"), stop_reason="toolUse"), id="two calls"),
-        pytest.param(REQUIRED, answer(call(), stop_reason="toolUse"), id="a call that was required"),
-        pytest.param(NAMED, answer(call(), stop_reason="toolUse"), id="a call that was required by name"),
-        pytest.param(NAMED, answer(WORDS, stop_reason="maxTokens"), id="cut short before the named call"),
-        pytest.param(REQUIRED, answer(WORDS, stop_reason="maxTokens"), id="cut short before the required call"),
-        pytest.param(REQUIRED, answer(WORDS, stop_reason="refusal"), id="a model that refused to call"),
-        pytest.param(FORBIDDEN, answer(WORDS, stop_reason="endTurn"), id="text where tools are forbidden"),
-        pytest.param(LATER, answer(call("2"), stop_reason="toolUse"), id="a call in a later round"),
-    ],
-)
-def test_a_legal_answer_is_not_changed(asked: SamplingRequest, given: CreateMessageResult) -> None:
-    assert check_and_correct(given, asked, SamplingLimits()) is given
+LEGAL: dict[str, tuple[SamplingRequest, CreateMessageResult]] = {
+    "text": (PLAIN, answer(WORDS)),
+    "two texts": (PLAIN, answer(WORDS, WORDS, stop_reason="endTurn")),
+    "nothing to say": (PLAIN, answer(TextContent(text=""))),
+    "an open stop reason": (PLAIN, answer(WORDS, stop_reason="of my own")),
+    "text in spite of tools": (TOOLS, answer(WORDS, stop_reason="endTurn")),
+    "a call": (TOOLS, answer(call(), stop_reason="toolUse")),
+    "two calls": (TOOLS, answer(WORDS, call("1"), call("2", "multiply"), stop_reason="toolUse")),
+    "a call that was required": (REQUIRED, answer(call(), stop_reason="toolUse")),
+    "a call that was required by name": (NAMED, answer(call(), stop_reason="toolUse")),
+    "cut short before the named call": (NAMED, answer(WORDS, stop_reason="maxTokens")),
+    "cut short before the required call": (REQUIRED, answer(WORDS, stop_reason="maxTokens")),
+    "a model that refused to call": (REQUIRED, answer(WORDS, stop_reason="refusal")),
+    "text where tools are forbidden": (FORBIDDEN, answer(WORDS, stop_reason="endTurn")),
+    "a call in a later round": (LATER, answer(call("2"), stop_reason="toolUse")),
+}
+
+
+def test_a_legal_answer_is_not_changed(subtests: pytest.Subtests) -> None:
+    for case, (asked, given) in LEGAL.items():
+        with subtests.test(case):
+            assert check_and_correct(given, asked, SamplingLimits()) is given
 
 
 @pytest.mark.fault("S09")
-@pytest.mark.parametrize("reason", [None, "endTurn", "tool_use", "tool_calls", "end_turn", "stop", "of my own"])
-def test_an_answer_that_calls_tools_has_the_stop_reason_tool_use(reason: str | None) -> None:
+def test_an_answer_that_calls_tools_has_the_stop_reason_tool_use(subtests: pytest.Subtests) -> None:
     """Handlers pass on the stop reason of their model's API. In none of these is the answer cut off."""
-    checked = check_and_correct(answer(WORDS, call(), stop_reason=reason), TOOLS, SamplingLimits())
+    for reason in (None, "endTurn", "tool_use", "tool_calls", "end_turn", "stop", "of my own"):
+        with subtests.test(reason=reason):
+            checked = check_and_correct(answer(WORDS, call(), stop_reason=reason), TOOLS, SamplingLimits())
 
-    assert checked == answer(WORDS, call(), stop_reason="toolUse")
-    assert checked.to_wire()["stopReason"] == "toolUse"
+            assert checked == answer(WORDS, call(), stop_reason="toolUse")
+            assert checked.to_wire()["stopReason"] == "toolUse"
 
 
 def test_a_text_is_an_answer() -> None:
@@ -134,89 +137,74 @@ def test_tool_calls_of_an_answer_that_is_cut_off_are_dropped_with_a_warning(
     ]
 
 
-@pytest.mark.parametrize(
-    ("asked", "given", "limits", "problem"),
-    [
-        pytest.param(
-            TOOLS,
-            answer(ToolUseContent(id="1", name="add", input={"a": "x" * 10})),
-            SamplingLimits(text=20),
-            "this client's limit text is 20, and a request with this answer in it would have 23",
-            id="question and arguments",
-        ),
-        pytest.param(
-            PLAIN,
-            answer(TextContent(text="x" * 21)),
-            SamplingLimits(text=20),
-            "this client's limit text is 20, and a request with this answer in it would have 21",
-            id="a long text",
-        ),
-        pytest.param(
-            PLAIN,
-            answer(ImageContent(data="AAAA" * 7, mime_type="image/png")),
-            SamplingLimits(binary=20),
-            "this client's limit binary is 20, and a request with this answer in it would have 21",
-            id="an image",
-        ),
-        pytest.param(
-            LATER,
-            answer(call("2")),
-            SamplingLimits(messages=3),
-            "this client's limit messages is 3, and a request with this answer in it would have 4",
-            id="messages",
-        ),
-        pytest.param(
-            LATER,
-            answer(WORDS, call("2"), call("3")),
-            SamplingLimits(blocks=7),
-            "this client's limit blocks is 7, and a request with this answer in it would have 8",
-            id="blocks",
-        ),
-        pytest.param(
-            PLAIN,
-            answer(WORDS, WORDS),
-            SamplingLimits(blocks=1),
-            "this client's limit blocks is 1, and a request with this answer in it would have 2",
-            id="blocks of a plain answer",
-        ),
-    ],
-)
-@pytest.mark.parametrize("is_size_known", [True, False], ids=["known", "unknown"])
-def test_an_answer_too_large_for_the_next_request_is_refused(
-    asked: SamplingRequest, given: CreateMessageResult, limits: SamplingLimits, problem: str, is_size_known: bool
-) -> None:
-    size = len(to_json(asked.params.to_wire())) if is_size_known else math.inf
-
-    with pytest.raises(InputRefused) as refusal:
-        check_and_correct(given, asked, limits, size)
-
-    assert (refusal.value.code, str(refusal.value)) == (-32603, problem)
+TOO_LARGE: dict[str, tuple[SamplingRequest, CreateMessageResult, SamplingLimits, str]] = {
+    "question and arguments": (
+        TOOLS,
+        answer(ToolUseContent(id="1", name="add", input={"a": "x" * 10})),
+        SamplingLimits(text=20),
+        "this client's limit text is 20, and a request with this answer in it would have 23",
+    ),
+    "a long text": (
+        PLAIN,
+        answer(TextContent(text="x" * 21)),
+        SamplingLimits(text=20),
+        "this client's limit text is 20, and a request with this answer in it would have 21",
+    ),
+    "an image": (
+        PLAIN,
+        answer(ImageContent(data="AAAA" * 7, mime_type="image/png")),
+        SamplingLimits(binary=20),
+        "this client's limit binary is 20, and a request with this answer in it would have 21",
+    ),
+    "messages": (
+        LATER,
+        answer(call("2")),
+        SamplingLimits(messages=3),
+        "this client's limit messages is 3, and a request with this answer in it would have 4",
+    ),
+    "blocks": (
+        LATER,
+        answer(WORDS, call("2"), call("3")),
+        SamplingLimits(blocks=7),
+        "this client's limit blocks is 7, and a request with this answer in it would have 8",
+    ),
+    "blocks of a plain answer": (
+        PLAIN,
+        answer(WORDS, WORDS),
+        SamplingLimits(blocks=1),
+        "this client's limit blocks is 1, and a request with this answer in it would have 2",
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("asked", "given", "limits"),
-    [
-        pytest.param(
-            TOOLS,
-            answer(ToolUseContent(id="1", name="add", input={"a": "x" * 10}), stop_reason="toolUse"),
-            SamplingLimits(text=23),
-            id="question and arguments",
-        ),
-        pytest.param(LATER, answer(call("2"), stop_reason="toolUse"), SamplingLimits(messages=4), id="messages"),
-        pytest.param(LATER, answer(call("2"), stop_reason="toolUse"), SamplingLimits(blocks=5), id="blocks"),
-        pytest.param(
-            request(user(text("x" * 20))),
-            answer(TextContent(text="y" * 20)),
-            SamplingLimits(text=20),
-            id="the last word",
-        ),
-        pytest.param(LATER, answer(WORDS), SamplingLimits(messages=2, blocks=3), id="the last message"),
-    ],
-)
-def test_an_answer_that_just_fits_into_the_next_request_is_sent(
-    asked: SamplingRequest, given: CreateMessageResult, limits: SamplingLimits
-) -> None:
-    assert check_and_correct(given, asked, limits) is given
+def test_an_answer_too_large_for_the_next_request_is_refused(subtests: pytest.Subtests) -> None:
+    for (case, (asked, given, limits, problem)), is_size_known in product(TOO_LARGE.items(), (True, False)):
+        with subtests.test(case, is_size_known=is_size_known):
+            size = len(to_json(asked.params.to_wire())) if is_size_known else math.inf
+
+            with pytest.raises(InputRefused) as refusal:
+                check_and_correct(given, asked, limits, size)
+
+            assert (refusal.value.code, str(refusal.value)) == (-32603, problem)
+
+
+JUST_FITTING: dict[str, tuple[SamplingRequest, CreateMessageResult, SamplingLimits]] = {
+    "question and arguments": (
+        TOOLS,
+        answer(ToolUseContent(id="1", name="add", input={"a": "x" * 10}), stop_reason="toolUse"),
+        SamplingLimits(text=23),
+    ),
+    "messages": (LATER, answer(call("2"), stop_reason="toolUse"), SamplingLimits(messages=4)),
+    "blocks": (LATER, answer(call("2"), stop_reason="toolUse"), SamplingLimits(blocks=5)),
+    "the last word": (request(user(text("x" * 20))), answer(TextContent(text="y" * 20)), SamplingLimits(text=20)),
+    "the last message": (LATER, answer(WORDS), SamplingLimits(messages=2, blocks=3)),
+}
+
+
+def test_an_answer_that_just_fits_into_the_next_request_is_sent(subtests: pytest.Subtests) -> None:
+    for case, (asked, given, limits) in JUST_FITTING.items():
+        with subtests.test(case):
+            assert check_and_correct(given, asked, limits) is given
 
 
 def test_arguments_that_cannot_be_json_are_illegal() -> None:
@@ -242,105 +230,93 @@ def test_arguments_of_types_that_json_lacks_are_illegal_rather_than_converted(va
     assert str(stopped.value) == f"the input of its call of 'multiply' is not JSON: {why}"
 
 
-def test_arguments_that_contain_themselves_are_illegal() -> None:
+def test_arguments_that_have_no_end_are_illegal() -> None:
+    """Python has another exception for those that contain themselves than for those that only nest very deeply."""
     endless: list[object] = []
     endless.append(endless)
-    illegal = answer(ToolUseContent(id="1", name="add", input={"a": endless}))
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
 
-    with pytest.raises(SamplingError, match=r"^the input of its call of 'add' is not JSON: Circular reference"):
-        check_and_correct(illegal, TOOLS, SamplingLimits())
+    for value, why in ((endless, "Circular reference"), (deep, "maximum recursion depth exceeded")):
+        illegal = answer(ToolUseContent(id="1", name="add", input={"a": value}))
+        with pytest.raises(SamplingError, match=rf"^the input of its call of 'add' is not JSON: {why}"):
+            check_and_correct(illegal, TOOLS, SamplingLimits())
+
+
+ILLEGAL: dict[str, tuple[SamplingRequest, object, str]] = {
+    "another type": (PLAIN, b"text", "its type is bytes, not CreateMessageResult or str"),
+    "nothing": (PLAIN, None, "its type is NoneType, not CreateMessageResult or str"),
+    "the user's role": (PLAIN, CreateMessageResult(content=WORDS, model="m", role="user"), "its role is not assistant"),
+    "a tool result": (
+        TOOLS,
+        answer(ToolResultContent(tool_use_id="1", content=[])),
+        "it holds a tool_result; only the server has those",
+    ),
+    "a tool result of a subclass": (
+        TOOLS,
+        answer(TimedResult(tool_use_id="1", content=[])),
+        "it holds a tool_result; only the server has those",
+    ),
+    "an unknown tool in a subclass": (
+        TOOLS,
+        answer(TimedCall(id="1", name="rm", input={})),
+        "it calls 'rm', which the request does not offer",
+    ),
+    "no tools": (PLAIN, answer(call()), "it calls 'add', but the request allows no tools"),
+    "forbidden": (FORBIDDEN, answer(call()), "it calls 'add', but the request allows no tools"),
+    "an unknown tool": (
+        TOOLS,
+        answer(call("1"), call("2", "rm\n")),
+        "it calls 'rm\\n', which the request does not offer",
+    ),
+    "one id twice": (
+        TOOLS,
+        answer(call("1"), call("1", "multiply")),
+        "the tool_use id '1' was used before; each call needs its own id",
+    ),
+    "an id of an earlier round": (
+        LATER,
+        answer(call("1")),
+        "the tool_use id '1' was used before; each call needs its own id",
+    ),
+    "too many calls": (
+        TOOLS,
+        answer(call("1"), call("2"), call("3"), call("4")),
+        "it calls 4 tools; SamplingLimits.tool_calls is 3",
+    ),
+    "toolUse without a call": (
+        TOOLS,
+        answer(WORDS, stop_reason="toolUse"),
+        "its stop reason is toolUse, but it calls no tool",
+    ),
+    "completed without the required call": (
+        REQUIRED,
+        answer(WORDS, stop_reason="endTurn"),
+        "it calls no tool, but toolChoice requires one",
+    ),
+    "another than the tool required by name": (
+        NAMED,
+        answer(call("1"), call("2", "multiply")),
+        "it calls 'multiply', but toolChoice requires 'add' and nothing else",
+    ),
+    "completed without the tool required by name": (
+        NAMED,
+        answer(WORDS, stop_reason="endTurn"),
+        "it calls no tool, but toolChoice requires one",
+    ),
+    "the same, without a reason": (REQUIRED, answer(WORDS), "it calls no tool, but toolChoice requires one"),
+}
 
 
 @pytest.mark.fault("S08", "S09")
-@pytest.mark.parametrize(
-    ("asked", "given", "problem"),
-    [
-        pytest.param(PLAIN, b"text", "its type is bytes, not CreateMessageResult or str", id="another type"),
-        pytest.param(PLAIN, None, "its type is NoneType, not CreateMessageResult or str", id="nothing"),
-        pytest.param(
-            PLAIN,
-            CreateMessageResult(content=WORDS, model="m", role="user"),
-            "its role is not assistant",
-            id="the user's role",
-        ),
-        pytest.param(
-            TOOLS,
-            answer(ToolResultContent(tool_use_id="1", content=[])),
-            "it holds a tool_result; only the server has those",
-            id="a tool result",
-        ),
-        pytest.param(
-            TOOLS,
-            answer(TimedResult(tool_use_id="1", content=[])),
-            "it holds a tool_result; only the server has those",
-            id="a tool result of a subclass",
-        ),
-        pytest.param(
-            TOOLS,
-            answer(TimedCall(id="1", name="rm", input={})),
-            "it calls 'rm', which the request does not offer",
-            id="an unknown tool in a subclass",
-        ),
-        pytest.param(PLAIN, answer(call()), "it calls 'add', but the request allows no tools", id="no tools"),
-        pytest.param(FORBIDDEN, answer(call()), "it calls 'add', but the request allows no tools", id="forbidden"),
-        pytest.param(
-            TOOLS,
-            answer(call("1"), call("2", "rm\n")),
-            "it calls 'rm\\n', which the request does not offer",
-            id="an unknown tool",
-        ),
-        pytest.param(
-            TOOLS,
-            answer(call("1"), call("1", "multiply")),
-            "the tool_use id '1' was used before; each call needs its own id",
-            id="one id twice",
-        ),
-        pytest.param(
-            LATER,
-            answer(call("1")),
-            "the tool_use id '1' was used before; each call needs its own id",
-            id="an id of an earlier round",
-        ),
-        pytest.param(
-            TOOLS,
-            answer(call("1"), call("2"), call("3"), call("4")),
-            "it calls 4 tools; SamplingLimits.tool_calls is 3",
-            id="too many calls",
-        ),
-        pytest.param(
-            TOOLS,
-            answer(WORDS, stop_reason="toolUse"),
-            "its stop reason is toolUse, but it calls no tool",
-            id="toolUse without a call",
-        ),
-        pytest.param(
-            REQUIRED,
-            answer(WORDS, stop_reason="endTurn"),
-            "it calls no tool, but toolChoice requires one",
-            id="completed without the required call",
-        ),
-        pytest.param(
-            NAMED,
-            answer(call("1"), call("2", "multiply")),
-            "it calls 'multiply', but toolChoice requires 'add' and nothing else",
-            id="another than the tool required by name",
-        ),
-        pytest.param(
-            NAMED,
-            answer(WORDS, stop_reason="endTurn"),
-            "it calls no tool, but toolChoice requires one",
-            id="completed without the tool required by name",
-        ),
-        pytest.param(
-            REQUIRED, answer(WORDS), "it calls no tool, but toolChoice requires one", id="the same, without a reason"
-        ),
-    ],
-)
-def test_an_illegal_answer_raises_an_error_that_says_why(asked: SamplingRequest, given: object, problem: str) -> None:
-    with pytest.raises(SamplingError) as stopped:
-        check_and_correct(given, asked, SamplingLimits(tool_calls=3))
+def test_an_illegal_answer_raises_an_error_that_says_why(subtests: pytest.Subtests) -> None:
+    for case, (asked, given, problem) in ILLEGAL.items():
+        with subtests.test(case):
+            with pytest.raises(SamplingError) as stopped:
+                check_and_correct(given, asked, SamplingLimits(tool_calls=3))
 
-    assert str(stopped.value) == problem
+            assert str(stopped.value) == problem
 
 
 def test_an_answer_that_passes_is_legal_in_the_next_request() -> None:

@@ -64,7 +64,9 @@ class Screen:
     @property
     def rows(self) -> list[str]:
         """The rows that a person sees, without empty ones at the end."""
+        self._emulator.lines = max(self._emulator.buffer, default=-1) + 1  # the others were never written to
         rows = [row.rstrip() for row in self._emulator.display]
+        self._emulator.lines = ROWS
         while rows and not rows[-1]:
             rows.pop()
         return rows

@@ -15,46 +15,34 @@ RESULT = {"type": "tool_result", "toolUseId": "1"}
 TEXT = {"type": "text", "text": "hi"}
 
 
-@pytest.mark.parametrize(
-    ("draft", "settled"),
-    [
-        ({"tool_choice": {"mode": "required"}}, {"toolChoice": {"mode": "required"}}),
-        ({"tool_choice": {"mode": "required"}, "toolChoice": {"mode": "none"}}, {"toolChoice": {"mode": "none"}}),
-        ({"tool_choice": {"mode": "required"}, "toolChoice": None}, {"toolChoice": None}),
-        ({"tool_choice": None}, {"toolChoice": None}),
-        (
-            {"tool_choice": {"mode": "auto", "disable_parallel_tool_use": True}},
-            {"toolChoice": {"mode": "auto", "disable_parallel_tool_use": True}},
-        ),
-        ({"disable_parallel_tool_use": True}, {"disable_parallel_tool_use": True}),
-        ({"toolChoice": {"type": "auto"}}, {"toolChoice": {"mode": "auto"}}),
-        ({"toolChoice": {"type": "required"}}, {"toolChoice": {"mode": "required"}}),
-        ({"tool_choice": {"type": "none"}}, {"toolChoice": {"mode": "none"}}),
-        ({"toolChoice": {"type": "tool", "name": "add"}}, {"toolChoice": {"mode": "required", "name": "add"}}),
-        ({"toolChoice": {"mode": "tool", "name": "add"}}, {"toolChoice": {"mode": "required", "name": "add"}}),
-        ({"toolChoice": {"mode": "none", "type": "required"}}, {"toolChoice": {"mode": "none", "type": "required"}}),
-        ({"toolChoice": {"mode": None, "type": "required"}}, {"toolChoice": {"mode": "required"}}),
-        ({"maxTokens": 1000.0}, {"maxTokens": 1000}),
-    ],
-    ids=[
-        "snake",
-        "both",
-        "both, one null",
-        "null",
-        "parallel inside",
-        "parallel beside",
-        "type auto",
-        "type required",
-        "snake, type none",
-        "type tool",
-        "mode tool",
-        "mode and type",
-        "mode null and type",
-        "a whole float",
-    ],
-)
-def test_a_draft_request_is_read_and_written_as_settled(draft: dict[str, Any], settled: dict[str, Any]) -> None:
-    assert CreateMessageRequestParams.from_wire({**REQUEST, **draft}).to_wire() == {**REQUEST, **settled}
+DRAFT_REQUESTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "snake": ({"tool_choice": {"mode": "required"}}, {"toolChoice": {"mode": "required"}}),
+    "both": ({"tool_choice": {"mode": "required"}, "toolChoice": {"mode": "none"}}, {"toolChoice": {"mode": "none"}}),
+    "both, one null": ({"tool_choice": {"mode": "required"}, "toolChoice": None}, {"toolChoice": None}),
+    "null": ({"tool_choice": None}, {"toolChoice": None}),
+    "parallel inside": (
+        {"tool_choice": {"mode": "auto", "disable_parallel_tool_use": True}},
+        {"toolChoice": {"mode": "auto", "disable_parallel_tool_use": True}},
+    ),
+    "parallel beside": ({"disable_parallel_tool_use": True}, {"disable_parallel_tool_use": True}),
+    "type auto": ({"toolChoice": {"type": "auto"}}, {"toolChoice": {"mode": "auto"}}),
+    "type required": ({"toolChoice": {"type": "required"}}, {"toolChoice": {"mode": "required"}}),
+    "snake, type none": ({"tool_choice": {"type": "none"}}, {"toolChoice": {"mode": "none"}}),
+    "type tool": ({"toolChoice": {"type": "tool", "name": "add"}}, {"toolChoice": {"mode": "required", "name": "add"}}),
+    "mode tool": ({"toolChoice": {"mode": "tool", "name": "add"}}, {"toolChoice": {"mode": "required", "name": "add"}}),
+    "mode and type": (
+        {"toolChoice": {"mode": "none", "type": "required"}},
+        {"toolChoice": {"mode": "none", "type": "required"}},
+    ),
+    "mode null and type": ({"toolChoice": {"mode": None, "type": "required"}}, {"toolChoice": {"mode": "required"}}),
+    "a whole float": ({"maxTokens": 1000.0}, {"maxTokens": 1000}),
+}
+
+
+def test_a_draft_request_is_read_and_written_as_settled(subtests: pytest.Subtests) -> None:
+    for case, (draft, settled) in DRAFT_REQUESTS.items():
+        with subtests.test(case):
+            assert CreateMessageRequestParams.from_wire({**REQUEST, **draft}).to_wire() == {**REQUEST, **settled}
 
 
 def test_a_tool_choice_is_the_same_in_either_spelling() -> None:
@@ -142,72 +130,58 @@ def test_one_tool_at_a_time_can_be_asked_for_in_two_places(fields: dict[str, Any
     assert CreateMessageRequestParams.from_wire({**REQUEST, **fields}).disable_parallel_tool_use is wanted
 
 
-@pytest.mark.parametrize(
-    ("draft", "settled"),
-    [
-        (
-            {"content": {"celsius": 18.5, "sky": "☁"}},
-            {
-                "content": [{"type": "text", "text": '{"celsius":18.5,"sky":"☁"}'}],
-                "structuredContent": {"celsius": 18.5, "sky": "☁"},
-            },
-        ),
-        ({"content": {}}, {"content": [{"type": "text", "text": "{}"}], "structuredContent": {}}),
-        (
-            {"content": {"a": 1}, "structuredContent": {"b": 2}},
-            {"content": [{"type": "text", "text": '{"a":1}'}], "structuredContent": {"b": 2}},
-        ),
-        (
-            {"content": {"type": "sunny"}},
-            {"content": [{"type": "text", "text": '{"type":"sunny"}'}], "structuredContent": {"type": "sunny"}},
-        ),
-        (
-            {"content": {"error": "API_ERROR"}, "isError": True},
-            {
-                "content": [{"type": "text", "text": '{"error":"API_ERROR"}'}],
-                "structuredContent": {"error": "API_ERROR"},
-                "isError": True,
-            },
-        ),
-        (
-            {"content": {"type": "text", "words": 2}},
-            {
-                "content": [{"type": "text", "text": '{"type":"text","words":2}'}],
-                "structuredContent": {"type": "text", "words": 2},
-            },
-        ),
-        (
-            {"content": {"type": "resource", "id": 7}},
-            {
-                "content": [{"type": "text", "text": '{"type":"resource","id":7}'}],
-                "structuredContent": {"type": "resource", "id": 7},
-            },
-        ),
-        ({"content": "18 degrees"}, {"content": [{"type": "text", "text": "18 degrees"}]}),
-        ({}, {"content": []}),
-        ({"content": None, "isError": True}, {"content": [], "isError": True}),
-        ({"content": TEXT}, {"content": [TEXT]}),
-        ({"content": [TEXT]}, {"content": [TEXT]}),
-        ({"content": []}, {"content": []}),
-    ],
-    ids=[
-        "object",
-        "empty object",
-        "both",
-        "object with a type",
-        "error",
-        "object typed text",
-        "object typed resource",
-        "bare text",
-        "no content",
-        "null",
-        "lone block",
-        "settled",
-        "settled, empty",
-    ],
-)
-def test_a_draft_tool_result_is_read_and_written_as_settled(draft: dict[str, Any], settled: dict[str, Any]) -> None:
-    assert ToolResultContent.from_wire({**RESULT, **draft}).to_wire() == {**RESULT, **settled}
+DRAFT_RESULTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "object": (
+        {"content": {"celsius": 18.5, "sky": "☁"}},
+        {
+            "content": [{"type": "text", "text": '{"celsius":18.5,"sky":"☁"}'}],
+            "structuredContent": {"celsius": 18.5, "sky": "☁"},
+        },
+    ),
+    "empty object": ({"content": {}}, {"content": [{"type": "text", "text": "{}"}], "structuredContent": {}}),
+    "both": (
+        {"content": {"a": 1}, "structuredContent": {"b": 2}},
+        {"content": [{"type": "text", "text": '{"a":1}'}], "structuredContent": {"b": 2}},
+    ),
+    "object with a type": (
+        {"content": {"type": "sunny"}},
+        {"content": [{"type": "text", "text": '{"type":"sunny"}'}], "structuredContent": {"type": "sunny"}},
+    ),
+    "error": (
+        {"content": {"error": "API_ERROR"}, "isError": True},
+        {
+            "content": [{"type": "text", "text": '{"error":"API_ERROR"}'}],
+            "structuredContent": {"error": "API_ERROR"},
+            "isError": True,
+        },
+    ),
+    "object typed text": (
+        {"content": {"type": "text", "words": 2}},
+        {
+            "content": [{"type": "text", "text": '{"type":"text","words":2}'}],
+            "structuredContent": {"type": "text", "words": 2},
+        },
+    ),
+    "object typed resource": (
+        {"content": {"type": "resource", "id": 7}},
+        {
+            "content": [{"type": "text", "text": '{"type":"resource","id":7}'}],
+            "structuredContent": {"type": "resource", "id": 7},
+        },
+    ),
+    "bare text": ({"content": "18 degrees"}, {"content": [{"type": "text", "text": "18 degrees"}]}),
+    "no content": ({}, {"content": []}),
+    "null": ({"content": None, "isError": True}, {"content": [], "isError": True}),
+    "lone block": ({"content": TEXT}, {"content": [TEXT]}),
+    "settled": ({"content": [TEXT]}, {"content": [TEXT]}),
+    "settled, empty": ({"content": []}, {"content": []}),
+}
+
+
+def test_a_draft_tool_result_is_read_and_written_as_settled(subtests: pytest.Subtests) -> None:
+    for case, (draft, settled) in DRAFT_RESULTS.items():
+        with subtests.test(case):
+            assert ToolResultContent.from_wire({**RESULT, **draft}).to_wire() == {**RESULT, **settled}
 
 
 @pytest.mark.parametrize("content", [5, [{"type": "text"}]], ids=["number", "half a block in a list"])

@@ -81,10 +81,11 @@ def test_constants_are_written_even_if_they_were_not_given() -> None:
     }
 
 
-@pytest.mark.parametrize("cls", [cls for cls in classes() if cls._constants], ids=lambda cls: cls.__name__)
-def test_a_constant_is_written_as_it_is_read(cls: type[Model]) -> None:
-    for name, constant in cls._constants.items():
-        assert constant in get_args(cls.model_fields[name].annotation)
+def test_a_constant_is_written_as_it_is_read(subtests: pytest.Subtests) -> None:
+    for cls in [cls for cls in classes() if cls._constants]:
+        with subtests.test(cls=cls):
+            for name, constant in cls._constants.items():
+                assert constant in get_args(cls.model_fields[name].annotation)
 
 
 def test_unset_fields_are_not_written_and_an_explicit_none_is_null() -> None:
@@ -195,64 +196,65 @@ def test_responses_are_distinguished_by_their_result_type() -> None:
     assert result_of({"content": []}) == CallToolResult(content=[])
 
 
-@pytest.mark.parametrize(
-    ("kind", "value", "problem"),
-    [
-        (TextContent, {"text": "hi"}, "type: Field required"),
-        (TextContent, {"type": "text", "text": 5}, "text: Input should be a valid string"),
-        (TextContent, {"type": "text", "text": b"hi"}, "text: Input should be a valid string"),
-        (TextContent, [], "Input should be a valid dictionary or instance of TextContent"),
-        (CallToolResult, {}, "content: Field required"),
-        (CallToolResult, {"content": {"type": "text"}}, "content: Input should be a valid list"),
-        (CallToolResult, {"content": [{"type": "text", "text": 5}]}, "content.0.text: Input should be a valid string"),
-        (CallToolResult, {"content": [{"type": "text"}]}, "content.0.text: Field required"),
-        (CallToolResult, {"content": [{}]}, "content.0: Unable to extract tag using discriminator 'type'"),
-        (CallToolResult, {"content": [], "isError": 1}, "isError: Input should be a valid boolean"),
-        (
-            EmbeddedResource,
-            {"type": "resource", "resource": {"uri": "a", "text": 5}},
-            "resource.text: Input should be a valid string",
-        ),
-        (
-            CallToolResult,
-            {"content": [{"type": "resource", "resource": {"uri": 5, "text": ""}}]},
-            "content.0.resource.uri: Input should be a valid string",
-        ),
-        (PromptMessage, {"role": "user", "content": {"type": "image"}}, "content.data: Field required"),
-        (ListToolsResult, {"tools": [{"name": "a"}]}, "tools.0.inputSchema: Field required"),
-        (ListToolsResult, {"tools": [], "ttlMs": 1.0}, "ttlMs: Input should be a valid integer"),
-        (CreateMessageRequestParams, {"messages": [], "max_tokens": 5}, "maxTokens: Field required"),
-        (CreateMessageRequestParams, {"messages": [], "maxTokens": "5"}, "maxTokens: Input should be a valid integer"),
-        (CreateMessageRequestParams, {"messages": [], "maxTokens": True}, "maxTokens: Input should be a valid integer"),
-        (
-            CreateMessageRequestParams,
-            {"messages": [], "maxTokens": 5, "temperature": "hot"},
-            "temperature: Input should be a valid integer",
-        ),
-        (
-            SamplingMessage,
-            {"role": "user", "content": {"type": "resource_link"}},
-            "content: Input tag 'resource_link' found using 'type' does not match any of the expected tags: "
-            "'text', 'image', 'audio', 'tool_use', 'tool_result'",
-        ),
-        (
-            ToolResultContent,
-            {"type": "tool_result", "toolUseId": "1", "content": [{"type": "hologram"}]},
-            "content.0: Input tag 'hologram' found using 'type' does not match any of the expected tags: "
-            "'text', 'image', 'audio', 'resource_link', 'resource'",
-        ),
-        (SamplingMessage, {"role": "user", "content": "hi"}, "content: Input should be a valid dictionary or object"),
-        (SamplingMessage, {"role": "system", "content": []}, "role: Input should be 'user' or 'assistant'"),
-        (ElicitResult, {"action": "accept", "content": {"a": {}}}, "content.a: Input should be a valid string"),
-    ],
-)
-def test_malformed_input_is_rejected_with_one_sentence(kind: type[Model], value: object, problem: str) -> None:
-    with pytest.raises(ProtocolError) as caught:
-        kind.from_wire(value)
+MALFORMED: list[tuple[type[Model], object, str]] = [
+    (TextContent, {"text": "hi"}, "type: Field required"),
+    (TextContent, {"type": "text", "text": 5}, "text: Input should be a valid string"),
+    (TextContent, {"type": "text", "text": b"hi"}, "text: Input should be a valid string"),
+    (TextContent, [], "Input should be a valid dictionary or instance of TextContent"),
+    (CallToolResult, {}, "content: Field required"),
+    (CallToolResult, {"content": {"type": "text"}}, "content: Input should be a valid list"),
+    (CallToolResult, {"content": [{"type": "text", "text": 5}]}, "content.0.text: Input should be a valid string"),
+    (CallToolResult, {"content": [{"type": "text"}]}, "content.0.text: Field required"),
+    (CallToolResult, {"content": [{}]}, "content.0: Unable to extract tag using discriminator 'type'"),
+    (CallToolResult, {"content": [], "isError": 1}, "isError: Input should be a valid boolean"),
+    (
+        EmbeddedResource,
+        {"type": "resource", "resource": {"uri": "a", "text": 5}},
+        "resource.text: Input should be a valid string",
+    ),
+    (
+        CallToolResult,
+        {"content": [{"type": "resource", "resource": {"uri": 5, "text": ""}}]},
+        "content.0.resource.uri: Input should be a valid string",
+    ),
+    (PromptMessage, {"role": "user", "content": {"type": "image"}}, "content.data: Field required"),
+    (ListToolsResult, {"tools": [{"name": "a"}]}, "tools.0.inputSchema: Field required"),
+    (ListToolsResult, {"tools": [], "ttlMs": 1.0}, "ttlMs: Input should be a valid integer"),
+    (CreateMessageRequestParams, {"messages": [], "max_tokens": 5}, "maxTokens: Field required"),
+    (CreateMessageRequestParams, {"messages": [], "maxTokens": "5"}, "maxTokens: Input should be a valid integer"),
+    (CreateMessageRequestParams, {"messages": [], "maxTokens": True}, "maxTokens: Input should be a valid integer"),
+    (
+        CreateMessageRequestParams,
+        {"messages": [], "maxTokens": 5, "temperature": "hot"},
+        "temperature: Input should be a valid integer",
+    ),
+    (
+        SamplingMessage,
+        {"role": "user", "content": {"type": "resource_link"}},
+        "content: Input tag 'resource_link' found using 'type' does not match any of the expected tags: "
+        "'text', 'image', 'audio', 'tool_use', 'tool_result'",
+    ),
+    (
+        ToolResultContent,
+        {"type": "tool_result", "toolUseId": "1", "content": [{"type": "hologram"}]},
+        "content.0: Input tag 'hologram' found using 'type' does not match any of the expected tags: "
+        "'text', 'image', 'audio', 'resource_link', 'resource'",
+    ),
+    (SamplingMessage, {"role": "user", "content": "hi"}, "content: Input should be a valid dictionary or object"),
+    (SamplingMessage, {"role": "system", "content": []}, "role: Input should be 'user' or 'assistant'"),
+    (ElicitResult, {"action": "accept", "content": {"a": {}}}, "content.a: Input should be a valid string"),
+]
 
-    assert str(caught.value).startswith(f"malformed {kind.__name__}: {problem}")
-    assert caught.value.__cause__ is None
-    assert caught.value.__suppress_context__
+
+def test_malformed_input_is_rejected_with_one_sentence(subtests: pytest.Subtests) -> None:
+    for kind, value, problem in MALFORMED:
+        with subtests.test(kind=kind):
+            with pytest.raises(ProtocolError) as caught:
+                kind.from_wire(value)
+
+            assert str(caught.value).startswith(f"malformed {kind.__name__}: {problem}")
+            assert caught.value.__cause__ is None
+            assert caught.value.__suppress_context__
 
 
 @pytest.mark.parametrize(
@@ -332,24 +334,25 @@ def test_a_repr_shows_the_fields_and_those_that_are_unknown() -> None:
 # --- elicitation ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("schema", "kind"),
-    [
-        ({"type": "string", "format": "email"}, StringSchema),
-        ({"type": "integer", "minimum": 0, "default": 5}, NumberSchema),
-        ({"type": "string", "enum": ["a"]}, UntitledSingleSelectEnumSchema),
-        ({"type": "string", "enum": ["a"], "enumNames": ["A"]}, LegacyTitledEnumSchema),
-        ({"type": "string", "oneOf": [{"const": "a", "title": "A"}]}, TitledSingleSelectEnumSchema),
-        ({"type": "array", "items": {"type": "string", "enum": ["a"]}}, UntitledMultiSelectEnumSchema),
-        ({"type": "array", "items": {"anyOf": [{"const": "a", "title": "A"}]}}, TitledMultiSelectEnumSchema),
-    ],
-)
-def test_a_form_is_read_field_by_field(schema: dict[str, object], kind: type[Model]) -> None:
-    form = ElicitationForm.from_wire({"type": "object", "properties": {"f": schema}})
+FIELDS: list[tuple[dict[str, object], type[Model]]] = [
+    ({"type": "string", "format": "email"}, StringSchema),
+    ({"type": "integer", "minimum": 0, "default": 5}, NumberSchema),
+    ({"type": "string", "enum": ["a"]}, UntitledSingleSelectEnumSchema),
+    ({"type": "string", "enum": ["a"], "enumNames": ["A"]}, LegacyTitledEnumSchema),
+    ({"type": "string", "oneOf": [{"const": "a", "title": "A"}]}, TitledSingleSelectEnumSchema),
+    ({"type": "array", "items": {"type": "string", "enum": ["a"]}}, UntitledMultiSelectEnumSchema),
+    ({"type": "array", "items": {"anyOf": [{"const": "a", "title": "A"}]}}, TitledMultiSelectEnumSchema),
+]
 
-    assert type(form.properties["f"]) is kind
-    assert form.to_wire() == {"type": "object", "properties": {"f": schema}}
-    assert ElicitationForm(properties=form.properties) == form
+
+def test_a_form_is_read_field_by_field(subtests: pytest.Subtests) -> None:
+    for schema, kind in FIELDS:
+        with subtests.test(schema=schema):
+            form = ElicitationForm.from_wire({"type": "object", "properties": {"f": schema}})
+
+            assert type(form.properties["f"]) is kind
+            assert form.to_wire() == {"type": "object", "properties": {"f": schema}}
+            assert ElicitationForm(properties=form.properties) == form
 
 
 @pytest.mark.parametrize(
@@ -431,45 +434,38 @@ def test_reading_never_runs_a_constructor() -> None:
 USE = ToolUseContent(id="call_1", name="add", input={})
 
 
-@pytest.mark.parametrize(
-    ("result", "wire"),
-    [
-        pytest.param("3", {"content": [{"type": "text", "text": "3"}]}, id="a text"),
-        pytest.param(TextContent(text="3"), {"content": [{"type": "text", "text": "3"}]}, id="a block"),
-        pytest.param([TextContent(text="3")], {"content": [{"type": "text", "text": "3"}]}, id="blocks"),
-        pytest.param([], {"content": []}, id="nothing"),
-        pytest.param(
-            {"sum": 3},
-            {"content": [{"type": "text", "text": '{"sum":3}'}], "structuredContent": {"sum": 3}},
-            id="an object",
-        ),
-        pytest.param(
-            {"type": "text", "text": "data"},
-            {
-                "content": [{"type": "text", "text": '{"type":"text","text":"data"}'}],
-                "structuredContent": {"type": "text", "text": "data"},
-            },
-            id="an object that looks like a block",
-        ),
-        pytest.param(
-            CallToolResult(content=[TextContent(text="3")], structured_content=3, is_error=False, meta={"a": 1}),
-            {"content": [{"type": "text", "text": "3"}], "structuredContent": 3, "isError": False},
-            id="a result",
-        ),
-        pytest.param(
-            CallToolResult(content=[TextContent(text="no")], is_error=True),
-            {"content": [{"type": "text", "text": "no"}], "isError": True},
-            id="a result of a tool that failed",
-        ),
-        pytest.param(
-            CallToolResult(content=[UnknownContent.from_wire({"type": "video", "data": "AA=="})]),
-            {"content": [{"type": "text", "text": "[video, which this version does not know]"}]},
-            id="a result with a block that no model could be shown",
-        ),
-    ],
-)
-def test_a_tool_result_is_made_of_what_the_tool_returned(result: ToolOutput, wire: dict[str, Any]) -> None:
-    assert ToolResultContent.of(USE, result).to_wire() == {"type": "tool_result", "toolUseId": "call_1", **wire}
+RETURNED: dict[str, tuple[ToolOutput, dict[str, Any]]] = {
+    "a text": ("3", {"content": [{"type": "text", "text": "3"}]}),
+    "a block": (TextContent(text="3"), {"content": [{"type": "text", "text": "3"}]}),
+    "blocks": ([TextContent(text="3")], {"content": [{"type": "text", "text": "3"}]}),
+    "nothing": ([], {"content": []}),
+    "an object": ({"sum": 3}, {"content": [{"type": "text", "text": '{"sum":3}'}], "structuredContent": {"sum": 3}}),
+    "an object that looks like a block": (
+        {"type": "text", "text": "data"},
+        {
+            "content": [{"type": "text", "text": '{"type":"text","text":"data"}'}],
+            "structuredContent": {"type": "text", "text": "data"},
+        },
+    ),
+    "a result": (
+        CallToolResult(content=[TextContent(text="3")], structured_content=3, is_error=False, meta={"a": 1}),
+        {"content": [{"type": "text", "text": "3"}], "structuredContent": 3, "isError": False},
+    ),
+    "a result of a tool that failed": (
+        CallToolResult(content=[TextContent(text="no")], is_error=True),
+        {"content": [{"type": "text", "text": "no"}], "isError": True},
+    ),
+    "a result with a block that no model could be shown": (
+        CallToolResult(content=[UnknownContent.from_wire({"type": "video", "data": "AA=="})]),
+        {"content": [{"type": "text", "text": "[video, which this version does not know]"}]},
+    ),
+}
+
+
+def test_a_tool_result_is_made_of_what_the_tool_returned(subtests: pytest.Subtests) -> None:
+    for case, (result, wire) in RETURNED.items():
+        with subtests.test(case):
+            assert ToolResultContent.of(USE, result).to_wire() == {"type": "tool_result", "toolUseId": "call_1", **wire}
 
 
 def test_a_tool_result_may_be_an_error() -> None:

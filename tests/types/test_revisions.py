@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -83,14 +84,16 @@ MESSAGES: dict[str, Model] = {
 
 
 @spec.needs_spec
-@pytest.mark.parametrize("revision", spec.REVISIONS)
-@pytest.mark.parametrize("name", MESSAGES)
-def test_a_message_passes_exactly_if_it_is_valid_for_the_revision(name: str, revision: str) -> None:
-    message = MESSAGES[name]
-    place = place_of(type(message), revision)
+def test_a_message_passes_exactly_if_it_is_valid_for_the_revision() -> None:
+    every = list(product(MESSAGES, spec.REVISIONS))
 
-    valid = place is not None and spec.validator_of(revision, place).is_valid(_enveloped(message, revision))
-    assert (first_unknown(message, revision) is None) == valid
+    passed = {(name, revision): first_unknown(MESSAGES[name], revision) is None for name, revision in every}
+    assert passed == {(name, revision): _is_valid(MESSAGES[name], revision) for name, revision in every}
+
+
+def _is_valid(message: Model, revision: str) -> bool:
+    place = place_of(type(message), revision)
+    return place is not None and spec.validator_of(revision, place).is_valid(_enveloped(message, revision))
 
 
 def _enveloped(message: Model, revision: str) -> dict[str, Any]:
@@ -98,25 +101,26 @@ def _enveloped(message: Model, revision: str) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 1, **message.to_wire()} if revision == "2025-11-25" else message.to_wire()
 
 
-@pytest.mark.parametrize(
-    ("name", "revision", "sentence"),
-    [
-        ("an answer that calls a tool", "2025-06-18", "ToolUseContent at content[0] came with revision 2025-11-25"),
-        ("an answer of two texts", "2025-06-18", "a list of blocks at content came with revision 2025-11-25"),
-        ("an answer of one sound", "2024-11-05", "AudioContent at content[0] came with revision 2025-03-26"),
-        ("a form with several choices", "2025-06-18", "a choice of several at content came with revision 2025-11-25"),
-        ("a form declined", "2025-03-26", "ElicitResult came with revision 2025-06-18"),
-        ("a URL to visit", "2025-06-18", "ElicitRequestURLParams at params came with revision 2025-11-25"),
-        ("a tool result with a link", "2025-03-26", "ResourceLink at content[1] came with revision 2025-06-18"),
-        (
-            "a tool result with a number",
-            "2025-11-25",
-            "a value that is not an object at structured_content came with revision 2026-07-28",
-        ),
-    ],
-)
-def test_the_reason_names_the_type_the_path_and_the_revision(name: str, revision: str, sentence: str) -> None:
-    assert first_unknown(MESSAGES[name], revision) == sentence
+REASONS: list[tuple[str, str, str]] = [
+    ("an answer that calls a tool", "2025-06-18", "ToolUseContent at content[0] came with revision 2025-11-25"),
+    ("an answer of two texts", "2025-06-18", "a list of blocks at content came with revision 2025-11-25"),
+    ("an answer of one sound", "2024-11-05", "AudioContent at content[0] came with revision 2025-03-26"),
+    ("a form with several choices", "2025-06-18", "a choice of several at content came with revision 2025-11-25"),
+    ("a form declined", "2025-03-26", "ElicitResult came with revision 2025-06-18"),
+    ("a URL to visit", "2025-06-18", "ElicitRequestURLParams at params came with revision 2025-11-25"),
+    ("a tool result with a link", "2025-03-26", "ResourceLink at content[1] came with revision 2025-06-18"),
+    (
+        "a tool result with a number",
+        "2025-11-25",
+        "a value that is not an object at structured_content came with revision 2026-07-28",
+    ),
+]
+
+
+def test_the_reason_names_the_type_the_path_and_the_revision(subtests: pytest.Subtests) -> None:
+    for name, revision, sentence in REASONS:
+        with subtests.test(name=name):
+            assert first_unknown(MESSAGES[name], revision) == sentence
 
 
 def test_null_as_structured_content_is_allowed_in_every_revision() -> None:

@@ -12,6 +12,7 @@ import mcp_host.types
 from mcp_host.types import TypedNotification, TypedRequest
 from mcp_host.types.base import Model
 from tests import spec
+from tests.extent import THOROUGH
 from tests.types.instances import instances
 from tests.types.test_examples import exact
 
@@ -20,7 +21,7 @@ pytestmark = spec.needs_spec
 CLIENT_SAYS = ("ClientRequest", "ClientNotification", "ClientResult", "InputResponse")
 
 few_but_large = settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=80 if THOROUGH else 25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 

@@ -11,8 +11,6 @@ from anyio import fail_after, sleep, sleep_forever
 from mcp_host import LoopResult, SamplingRequest, ServerSampling, run_tool_loop
 from mcp_host.types import CreateMessageResult, ToolUseContent
 
-pytestmark = pytest.mark.anyio
-
 CALLS = [ToolUseContent(id=id, name=name, input={}) for id, name in (("1", "book"), ("2", "hang"))]
 ANSWER = CreateMessageResult(content=CALLS, model="m", stop_reason="toolUse")
 

@@ -50,8 +50,6 @@ from mcp_host.types import (
 )
 from mcp_host.types.base import given
 
-pytestmark = pytest.mark.anyio
-
 ADD = Tool(name="add", input_schema={"type": "object"})
 DIVIDE = Tool(name="divide", input_schema={"type": "object"})
 ONLY_DIVIDE = ToolChoice.from_wire({"mode": "required", "name": "divide"})

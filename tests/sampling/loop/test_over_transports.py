@@ -17,8 +17,6 @@ from mcp_host import Client, Stdio, StreamableHttp, ToolCall, run_tool_loop
 from mcp_host.testing import ScriptedModel, Server
 from mcp_host.transports.base import Transport
 
-pytestmark = pytest.mark.anyio
-
 server = Server("pairs")
 
 

@@ -1,4 +1,4 @@
-"""1,000 random loops: whatever models, tools and approvers do, each ends in its bounds and leaves nothing behind."""
+"""Random loops: whatever models, tools and approvers do, each ends in its bounds and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from mcp_host.sampling import Step
 from mcp_host.testing import Server, ToolError
 from mcp_host.types import CreateMessageResult, SamplingMessage, TextContent, ToolUseContent, UserMessage
 from tests.clock import with_fake_clock
+from tests.extent import THOROUGH
 
 QUESTION = UserMessage("hello")
 TIMEOUT, TOOL_TIMEOUT = 100.0, 30.0  # seconds of a clock that jumps
@@ -260,7 +261,7 @@ def test_any_loop_ends_in_its_bounds_and_leaves_nothing_behind(backend: str, cap
     caplog.set_level("CRITICAL")  # thousands of lines
     name, options = with_fake_clock(backend)
 
-    @settings(max_examples=500)
+    @settings(max_examples=500 if THOROUGH else 50)
     @given(plan=PLANS)
     def check(plan: Plan) -> None:
         anyio.run(run, plan, backend=name, backend_options=options)

@@ -25,6 +25,7 @@ from mcp_host.types import (
     ToolUseContent,
     UnknownContent,
 )
+from tests.extent import saturated
 
 USE = ToolUseContent(id="1", name="search", input={})
 MiB = 1024 * 1024
@@ -52,44 +53,41 @@ def shown(given: CallToolResult, max_bytes: int = 65_536) -> ToolResultContent:
 ROWS = {"rows": [{"id": 1, "name": "é"}]}
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        result(json.dumps(ROWS), structured_content=ROWS),
-        result(json.dumps(ROWS, indent=2, ensure_ascii=False), structured_content=ROWS),
-        result("3", structured_content={"result": 3}),
-        result("sunny", structured_content={"result": "sunny"}),
-        result('"sunny"', structured_content={"result": "sunny"}),
-        result("[1, 2]", structured_content={"result": [1, 2]}),
-        result("1", "two", structured_content={"result": [1, "two"]}),
-        result("[1, 2]", structured_content=[1, 2]),
-        result("1", "2", structured_content=[1, 2]),
-        result("null", structured_content={"result": None}),
-        result(json.dumps(ROWS), image(3), structured_content=ROWS),
-    ],
-    ids=[
-        *("an object", "indented", "a number", "a text", "a text as JSON", "a list", "a text for each item"),
-        *("a bare list", "a text for each item of it", "null", "with an image"),
-    ],
-)
-def test_structured_content_that_the_text_repeats_is_paid_once(given: CallToolResult) -> None:
-    assert shown(given) == ToolResultContent.of(USE, CallToolResult(content=given.content))
+REPEATED: dict[str, CallToolResult] = {
+    "an object": result(json.dumps(ROWS), structured_content=ROWS),
+    "indented": result(json.dumps(ROWS, indent=2, ensure_ascii=False), structured_content=ROWS),
+    "a number": result("3", structured_content={"result": 3}),
+    "a text": result("sunny", structured_content={"result": "sunny"}),
+    "a text as JSON": result('"sunny"', structured_content={"result": "sunny"}),
+    "a list": result("[1, 2]", structured_content={"result": [1, 2]}),
+    "a text for each item": result("1", "two", structured_content={"result": [1, "two"]}),
+    "a bare list": result("[1, 2]", structured_content=[1, 2]),
+    "a text for each item of it": result("1", "2", structured_content=[1, 2]),
+    "null": result("null", structured_content={"result": None}),
+    "with an image": result(json.dumps(ROWS), image(3), structured_content=ROWS),
+}
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        result("2 rows were found", structured_content=ROWS),
-        result("3", structured_content={"result": 4}),
-        result("3", structured_content={"result": 3, "more": True}),
-        result("1", structured_content={"result": [1, 2]}),
-        result("{", structured_content=ROWS),
-        result(image(3), structured_content={"result": []}),
-    ],
-    ids=["a summary", "another value", "more than that", "a part", "no JSON", "an image and nothing else"],
-)
-def test_structured_content_that_says_something_else_is_kept(given: CallToolResult) -> None:
-    assert shown(given) == ToolResultContent.of(USE, given)
+def test_structured_content_that_the_text_repeats_is_paid_once(subtests: pytest.Subtests) -> None:
+    for case, whole in REPEATED.items():
+        with subtests.test(case):
+            assert shown(whole) == ToolResultContent.of(USE, CallToolResult(content=whole.content))
+
+
+DIFFERENT: dict[str, CallToolResult] = {
+    "a summary": result("2 rows were found", structured_content=ROWS),
+    "another value": result("3", structured_content={"result": 4}),
+    "more than that": result("3", structured_content={"result": 3, "more": True}),
+    "a part": result("1", structured_content={"result": [1, 2]}),
+    "no JSON": result("{", structured_content=ROWS),
+    "an image and nothing else": result(image(3), structured_content={"result": []}),
+}
+
+
+def test_structured_content_that_says_something_else_is_kept(subtests: pytest.Subtests) -> None:
+    for case, whole in DIFFERENT.items():
+        with subtests.test(case):
+            assert shown(whole) == ToolResultContent.of(USE, whole)
 
 
 @pytest.mark.parametrize("depth", [1, 600])
@@ -170,10 +168,7 @@ def test_files_that_are_too_large_are_replaced_by_a_note() -> None:
     cut = head_and_tail(result(image(3 * MiB), image(3 * MiB), blob, sound), 1000)
 
     assert cut == result(
-        image(3 * MiB),
-        "[image/png: 3145728 bytes are left out]",
-        "[file:///a.zip: 6291456 bytes are left out]",
-        sound,
+        image(3 * MiB), "[image/png: 3145728 bytes are left out]", "[file:///a.zip: 6291456 bytes are left out]", sound
     )
 
 
@@ -203,6 +198,7 @@ BLOCKS = st.one_of(
 )
 
 
+@saturated
 @given(blocks=st.lists(BLOCKS, max_size=12), max_bytes=st.integers(1, 2000))
 def test_any_result_is_within_its_bound_and_begins_and_ends_as_it_did(
     blocks: list[ReceivedContent], max_bytes: int

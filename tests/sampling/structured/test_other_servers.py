@@ -11,6 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from functools import partial
+from itertools import product
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -337,16 +338,16 @@ async def test_loops_at_the_same_time_and_in_tools_keep_their_own_results() -> N
     assert sorted(ran) == ["alice", "bob"]
 
 
-@pytest.mark.parametrize("version", [LEGACY, MODERN])
-@pytest.mark.parametrize(
-    "value", [datetime(2026, 1, 1), Params(messages=[]), {1}, b"a", float("nan"), [object]], ids=repr
-)
-async def test_once_refuses_what_is_no_json_in_all_revisions(version: str, value: object) -> None:
-    async def tool(sampling: ServerSampling) -> object:
+async def test_once_refuses_what_is_no_json_in_all_revisions(subtests: pytest.Subtests) -> None:
+    async def tool(sampling: ServerSampling, value: object) -> object:
         return await sampling.once("it", lambda: value)
 
-    with pytest.raises(TypeError, match=r"^once\('it'\): the function returned a value that is no JSON: "):
-        await sampling_for_sdk(tool)(sampling=Context(Session(version, WITH)))
+    no_json = r"^once\('it'\): the function returned a value that is no JSON: "
+    for version, value in product(
+        (LEGACY, MODERN), (datetime(2026, 1, 1), Params(messages=[]), {1}, b"a", float("nan"), [object])
+    ):
+        with subtests.test(version=version, value=value), pytest.raises(TypeError, match=no_json):
+            await sampling_for_sdk(tool)(sampling=Context(Session(version, WITH)), value=value)
 
 
 @pytest.mark.parametrize("version", [LEGACY, MODERN])

@@ -21,6 +21,7 @@ from mcp_host.json_schema.schema import Schema
 from mcp_host.sampling.structured.inlining import inlined
 from mcp_host.sampling.structured.output_schema import Misfit, OutputSchema
 from mcp_host.types import CreateMessageResult, ImageContent, TextContent, ToolUseContent
+from tests.extent import THOROUGH, saturated
 
 Wire = dict[str, Any]
 
@@ -61,43 +62,41 @@ def nested(levels: int) -> Wire:
 # References
 
 
-@pytest.mark.parametrize(
-    ("schema", "written"),
-    [
-        ({"type": "integer"}, {"type": "integer"}),
-        ({"$ref": "#/$defs/P", "$defs": {"P": POINT}}, POINT),
-        ({"items": {"$ref": "#/definitions/P"}, "definitions": {"P": POINT}}, {"items": POINT}),
-        ({"prefixItems": [{"$ref": "#/prefixItems/1"}, POINT]}, {"prefixItems": [POINT, POINT]}),
-        ({"properties": {"p": {"$ref": "#/$defs/a~1b~0c"}}, "$defs": {"a/b~c": POINT}}, {"properties": {"p": POINT}}),
-        ({"not": {"$ref": "#/$defs/no"}, "$defs": {"no": True}}, {"not": True}),
-        (
+REFERRING: dict[str, tuple[Wire, Wire]] = {
+    "none": ({"type": "integer"}, {"type": "integer"}),
+    "a root": ({"$ref": "#/$defs/P", "$defs": {"P": POINT}}, POINT),
+    "definitions": ({"items": {"$ref": "#/definitions/P"}, "definitions": {"P": POINT}}, {"items": POINT}),
+    "into a list": ({"prefixItems": [{"$ref": "#/prefixItems/1"}, POINT]}, {"prefixItems": [POINT, POINT]}),
+    "escaped": ({"properties": {"p": {"$ref": "#/$defs/a~1b~0c"}}, "$defs": {"a/b~c": POINT}}, {"properties": {"p": POINT}}),
+    "true": ({"not": {"$ref": "#/$defs/no"}, "$defs": {"no": True}}, {"not": True}),
+    "beside annotations": (
             {"properties": {"p": {"$ref": "#/$defs/P", "description": "Here."}}, "$defs": {"P": POINT}},
             {"properties": {"p": {**POINT, "description": "Here."}}},
         ),
-        (
+    "beside a keyword": (
             {"properties": {"p": {"$ref": "#/$defs/P", "required": ["y"]}}, "$defs": {"P": POINT}},
             {"properties": {"p": {"required": ["y"], "allOf": [POINT]}}},
         ),
-        (
+    "a chain beside allOf": (
             {"$ref": "#/$defs/A", "allOf": [{"minProperties": 1}], "$defs": {"A": {"$ref": "#/$defs/P"}, "P": POINT}},
             {"allOf": [POINT, {"minProperties": 1}]},
         ),
-        (
+    "names of members": (
             {"properties": {"$ref": {"$ref": "#/$defs/P"}, "enum": {"$ref": "#/$defs/P"}}, "$defs": {"P": POINT}},
             {"properties": {"$ref": POINT, "enum": POINT}},
         ),
-        (
+    "data": (
             {"properties": {"p": {"$ref": "#/$defs/P"}}, "const": {"$ref": "#/$defs/P"}, "$defs": {"P": POINT}},
             {"properties": {"p": POINT}, "const": {"$ref": "#/$defs/P"}},
         ),
-        (
+    "the root, recursive": (
             {"properties": {"next": {"$ref": "#"}}},
             {
                 "properties": {"next": {"$ref": "#/$defs/root"}},
                 "$defs": {"root": {"properties": {"next": {"$ref": "#/$defs/root"}}}},
             },
         ),
-        (
+    "a recursive definition as root": (
             {"$ref": "#/$defs/N", "$defs": {"N": {"type": "object", "properties": {"n": {"$ref": "#/$defs/N"}}}}},
             {
                 "type": "object",
@@ -105,46 +104,31 @@ def nested(levels: int) -> Wire:
                 "$defs": {"N": {"type": "object", "properties": {"n": {"$ref": "#/$defs/N"}}}},
             },
         ),
-        (
+    "two names alike": (
             {"anyOf": [{"$ref": "#/$defs/a b"}, {"$ref": "#/$defs/a-b"}], "$defs": {"a b": {"not": {"$ref": "#/$defs/a b"}}, "a-b": {"not": {"$ref": "#/$defs/a-b"}}}},
             {
                 "anyOf": [{"$ref": "#/$defs/a_b"}, {"$ref": "#/$defs/a_b_"}],
                 "$defs": {"a_b": {"not": {"$ref": "#/$defs/a_b"}}, "a_b_": {"not": {"$ref": "#/$defs/a_b_"}}},
             },
         ),
-        (
+    "with an address": (
             {"$id": "https://a.test/s", "$ref": "#/$defs/P", "$defs": {"P": POINT}},
             {"$id": "https://a.test/s", "$ref": "#/$defs/P", "$defs": {"P": POINT}},
         ),
-        (
+    "an older draft": (
             {"$schema": "http://json-schema.org/draft-07/schema#", "$ref": "#/definitions/P", "definitions": {"P": POINT}},
             {"$schema": "http://json-schema.org/draft-07/schema#", "$ref": "#/definitions/P", "definitions": {"P": POINT}},
         ),
-    ],
-    ids=[
-        "none",
-        "a root",
-        "definitions",
-        "into a list",
-        "escaped",
-        "true",
-        "beside annotations",
-        "beside a keyword",
-        "a chain beside allOf",
-        "names of members",
-        "data",
-        "the root, recursive",
-        "a recursive definition as root",
-        "two names alike",
-        "with an address",
-        "an older draft",
-    ],
-)  # fmt: skip
-def test_references_are_replaced_by_what_they_refer_to(schema: Wire, written: Wire) -> None:
-    before = json.dumps(schema)
+}  # fmt: skip
 
-    assert inlined(schema) == written
-    assert json.dumps(schema) == before
+
+def test_references_are_replaced_by_what_they_refer_to(subtests: pytest.Subtests) -> None:
+    for case, (schema, written) in REFERRING.items():
+        with subtests.test(case):
+            before = json.dumps(schema)
+
+            assert inlined(schema) == written
+            assert json.dumps(schema) == before
 
 
 @pytest.mark.parametrize(
@@ -211,75 +195,64 @@ def calls(*inputs: Wire, name: str = "answer", stop: str = "toolUse") -> CreateM
     return CreateMessageResult(content=uses, model="m", stop_reason=stop)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        calls({"x": 1}),
-        says('{"x": 1}'),
-        says(' \n{"x": 1}\n'),
-        says('```json\n{"x": 1}\n```'),
-        says('```JSON\n{"x": 1}\n```\n'),
-        says('```\n{\n "x": 1}\n  ```'),
-        says("```json\n", '{"x": 1}\n```'),
-        says('{"x":', "1}"),
-        CreateMessageResult(
-            content=[TextContent(text="Here it is."), ToolUseContent(id="1", name="answer", input={"x": 1})], model="m"
-        ),
-        calls({"x": 1}, stop="endTurn"),
-    ],
-    ids=[
-        "a call",
-        "a text",
-        "white space",
-        "a fence",
-        "a fence in capitals",
-        "a bare fence",
-        "blocks of a fence",
-        "blocks of a value",
-        "words and a call",
-        "a call with another stop reason",
-    ],
-)
-def test_an_answer_is_one_call_or_json_and_nothing_else(answer: CreateMessageResult) -> None:
-    assert OutputSchema[Point](Point).read_answer(answer) == Point(x=1)
+ANSWERS: dict[str, CreateMessageResult] = {
+    "a call": calls({"x": 1}),
+    "a text": says('{"x": 1}'),
+    "white space": says(' \n{"x": 1}\n'),
+    "a fence": says('```json\n{"x": 1}\n```'),
+    "a fence in capitals": says('```JSON\n{"x": 1}\n```\n'),
+    "a bare fence": says('```\n{\n "x": 1}\n  ```'),
+    "blocks of a fence": says("```json\n", '{"x": 1}\n```'),
+    "blocks of a value": says('{"x":', "1}"),
+    "words and a call": CreateMessageResult(
+        content=[TextContent(text="Here it is."), ToolUseContent(id="1", name="answer", input={"x": 1})], model="m"
+    ),
+    "a call with another stop reason": calls({"x": 1}, stop="endTurn"),
+}
 
 
-@pytest.mark.parametrize(
-    ("answer", "problem"),
-    [
-        (says("It is 1."), "the answer is not JSON: expected value at line 1 column 1"),
-        (says('{"x": 1} I hope this helps.'), "the answer is not JSON alone: the text has other words around it"),
-        (says('Here: {"x": 1}'), "the answer is not JSON alone: the text has other words around it"),
-        (says('```python\n{"x": 1}\n```'), "the answer is not JSON alone: the text has other words around it"),
-        (says('```\n{"x": 1}\n```\nand\n```\n{}\n```'), "the answer is not JSON: trailing characters at line 2 column 1"),
-        (says('Here:\n```json\n{"x": 1}\n```'), "the answer is not JSON alone: the text has other words around it"),
-        (says('{"x": NaN}'), "the answer is not JSON: expected value at line 1 column 7"),
-        (says("1" * 5000), "the answer is not JSON: number out of range at line 1 column 4302"),
-        (says("[" * 5000), "the answer is not JSON: recursion limit exceeded at line 1 column 202"),
-        (says('{"x": "1"}'), "the answer does not fit the schema: x: Input should be a valid integer"),
-        (says("{}"), "the answer does not fit the schema: x: Field required"),
-        (says("[1]"), "the answer does not fit the schema: Input should be an object"),
-        (says(" "), "the answer is empty"),
-        (CreateMessageResult(content=[], model="m"), "the answer is empty"),
-        (says('{"x": 1}', stop="maxTokens"), "the answer was cut off: it has too many tokens"),
-        (calls({"x": 1}, stop="maxTokens"), "the answer was cut off: it has too many tokens"),
-        (says("I cannot.", stop="refusal"), "the model refused to answer"),
-        (says("", stop="content_filter"), "the model refused to answer"),
-        (calls({"x": 1}, {"x": 2}), "there has to be one answer, not 2"),
-        (calls({"x": 1}, name="reply"), "there is no tool 'reply'"),
-        (calls({"y": 1}), "the answer does not fit the schema: x: Field required"),
-        (
+def test_an_answer_is_one_call_or_json_and_nothing_else(subtests: pytest.Subtests) -> None:
+    for case, answer in ANSWERS.items():
+        with subtests.test(case):
+            assert OutputSchema[Point](Point).read_answer(answer) == Point(x=1)
+
+
+OTHER_ANSWERS: list[tuple[CreateMessageResult, str]] = [
+    (says("It is 1."), "the answer is not JSON: expected value at line 1 column 1"),
+    (says('{"x": 1} I hope this helps.'), "the answer is not JSON alone: the text has other words around it"),
+    (says('Here: {"x": 1}'), "the answer is not JSON alone: the text has other words around it"),
+    (says('```python\n{"x": 1}\n```'), "the answer is not JSON alone: the text has other words around it"),
+    (says('```\n{"x": 1}\n```\nand\n```\n{}\n```'), "the answer is not JSON: trailing characters at line 2 column 1"),
+    (says('Here:\n```json\n{"x": 1}\n```'), "the answer is not JSON alone: the text has other words around it"),
+    (says('{"x": NaN}'), "the answer is not JSON: expected value at line 1 column 7"),
+    (says("1" * 5000), "the answer is not JSON: number out of range at line 1 column 4302"),
+    (says("[" * 5000), "the answer is not JSON: recursion limit exceeded at line 1 column 202"),
+    (says('{"x": "1"}'), "the answer does not fit the schema: x: Input should be a valid integer"),
+    (says("{}"), "the answer does not fit the schema: x: Field required"),
+    (says("[1]"), "the answer does not fit the schema: Input should be an object"),
+    (says(" "), "the answer is empty"),
+    (CreateMessageResult(content=[], model="m"), "the answer is empty"),
+    (says('{"x": 1}', stop="maxTokens"), "the answer was cut off: it has too many tokens"),
+    (calls({"x": 1}, stop="maxTokens"), "the answer was cut off: it has too many tokens"),
+    (says("I cannot.", stop="refusal"), "the model refused to answer"),
+    (says("", stop="content_filter"), "the model refused to answer"),
+    (calls({"x": 1}, {"x": 2}), "there has to be one answer, not 2"),
+    (calls({"x": 1}, name="reply"), "there is no tool 'reply'"),
+    (calls({"y": 1}), "the answer does not fit the schema: x: Field required"),
+    (
             CreateMessageResult(content=ImageContent(data="", mime_type="image/png"), model="m"),
             "the answer has to be JSON, not image",
         ),
-    ],
-    ids=lambda value: value[:60] if isinstance(value, str) else "",
-)  # fmt: skip
-def test_nothing_is_guessed_about_other_answers(answer: CreateMessageResult, problem: str) -> None:
-    with pytest.raises(Misfit) as caught:
-        OutputSchema[Point](Point).read_answer(answer)
+]  # fmt: skip
 
-    assert str(caught.value) == problem
+
+def test_nothing_is_guessed_about_other_answers(subtests: pytest.Subtests) -> None:
+    for answer, problem in OTHER_ANSWERS:
+        with subtests.test(answer=answer):
+            with pytest.raises(Misfit) as caught:
+                OutputSchema[Point](Point).read_answer(answer)
+
+            assert str(caught.value) == problem
 
 
 def test_half_a_character_is_no_json() -> None:
@@ -347,7 +320,7 @@ def test_a_value_that_takes_too_long_to_check_does_not_fit() -> None:
         fork = {"anyOf": [{"allOf": [fork, {"minItems": 2}]}, fork]}
 
     with pytest.raises(Misfit, match="the answer cannot be checked: it takes more than 500000 steps"):
-        OutputSchema[Any]({"items": fork}).read({"result": [[]] * 50_000})
+        OutputSchema[Any]({"items": fork}).read({"result": [[]] * 10_000})
 
 
 @pytest.mark.parametrize(
@@ -455,7 +428,7 @@ KINDS = st.recursive(
 )
 
 
-@settings(deadline=None)
+@saturated
 @given(st.data())
 def test_any_value_of_any_type_comes_back_as_it_was(data: st.DataObject) -> None:
     """As the arguments of a call, and as a text. The schema that the model got allows it."""
@@ -505,7 +478,7 @@ def keywords(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 SUBSCHEMAS = st.recursive(PLAIN | REFERENCES, keywords, max_leaves=5)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300 if THOROUGH else 60)
 @given(keywords(SUBSCHEMAS), st.fixed_dictionaries(dict.fromkeys("abc", SUBSCHEMAS)), st.lists(JSON_VALUES, max_size=5))
 def test_an_inlined_schema_accepts_what_the_original_accepts(root: Wire, defs: Wire, values: list[object]) -> None:
     original = {**root, "$defs": defs}

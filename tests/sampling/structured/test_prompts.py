@@ -25,6 +25,7 @@ from mcp_host.types import (
     ToolUseContent,
     UserMessage,
 )
+from tests.extent import THOROUGH
 
 Wire = dict[str, Any]
 
@@ -64,111 +65,102 @@ BY_OPENAI: Wire = {  # what its SDK's messages have as `model_dump()`
 }
 
 
-@pytest.mark.parametrize(
-    ("messages", "read"),
-    [
-        ([UserMessage("?"), AssistantMessage("!")], [user(text("?")), assistant(text("!"))]),
-        ([user(text("?"))], [user(text("?"))]),
-        ([user(text("?"), IMAGE)], [user(text("?"), IMAGE)]),
-        ([{**user(text("?")), "_meta": {"k": 1}}], [{**user(text("?")), "_meta": {"k": 1}}]),
-        ([user(TextContent(text="?").to_wire())], [user(text("?"))]),
-        ([{"role": "user", "content": [TextContent(text="?"), IMAGE]}], [user(text("?"), IMAGE)]),
-        ([{"role": "user", "content": (text("?"),)}], [user(text("?"))]),
-        (
-            [user(text("?")), assistant(use("1"), use("2")), user(result("1"), result("2"))],
-            [user(text("?")), assistant(use("1"), use("2")), user(result("1"), result("2"))],
-        ),
-    ],
-    ids=[
-        "ours",
-        "MCP: one block",
-        "MCP: two blocks",
-        "MCP: meta",
-        "a block's wire",
-        "our blocks",
-        "a tuple",
-        "MCP: tools",
-    ],
-)
-def test_messages_of_ours_and_in_the_shape_of_mcp(messages: Sequence[SamplingMessage | Wire], read: list[Wire]) -> None:
-    conversation, system_prompt = read_conversation(None, messages)
-
-    assert [message.to_wire() for message in conversation] == read
-    assert system_prompt is None
+OF_MCP: dict[str, tuple[Sequence[SamplingMessage | Wire], list[Wire]]] = {
+    "ours": ([UserMessage("?"), AssistantMessage("!")], [user(text("?")), assistant(text("!"))]),
+    "MCP: one block": ([user(text("?"))], [user(text("?"))]),
+    "MCP: two blocks": ([user(text("?"), IMAGE)], [user(text("?"), IMAGE)]),
+    "MCP: meta": ([{**user(text("?")), "_meta": {"k": 1}}], [{**user(text("?")), "_meta": {"k": 1}}]),
+    "a block's wire": ([user(TextContent(text="?").to_wire())], [user(text("?"))]),
+    "our blocks": ([{"role": "user", "content": [TextContent(text="?"), IMAGE]}], [user(text("?"), IMAGE)]),
+    "a tuple": ([{"role": "user", "content": (text("?"),)}], [user(text("?"))]),
+    "MCP: tools": (
+        [user(text("?")), assistant(use("1"), use("2")), user(result("1"), result("2"))],
+        [user(text("?")), assistant(use("1"), use("2")), user(result("1"), result("2"))],
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("messages", "read"),
-    [
-        ([{"role": "user", "content": "?", "name": "Ann"}], [user(text("?"))]),
-        (
-            [{"role": "user", "content": "?"}, {"role": "assistant", "content": "!", "tool_calls": None, **BY_OPENAI}],
-            [user(text("?")), assistant(text("!"))],
-        ),
-        (
-            [
-                {
-                    "role": "user",
-                    "content": [
-                        {"type": "text", "text": "?"},
-                        {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk=", "detail": "low"}},
-                        {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "mp3"}},
-                    ],
-                }
-            ],
-            [user(text("?"), IMAGE, AUDIO)],
-        ),
-        (
-            [
-                {"role": "user", "content": "?"},
-                {"role": "assistant", "content": None, "tool_calls": [call("1", '{"a": 1}'), call("2")]},
-                {"role": "tool", "tool_call_id": "1", "content": "3"},
-                {"role": "tool", "tool_call_id": "2", "content": [text("4"), text("5")]},
-                {"role": "assistant", "content": "It is 3."},
-            ],
-            [
-                user(text("?")),
-                assistant(use("1", a=1), use("2")),
-                user(result("1", text("3")), result("2", text("4"), text("5"))),
-                assistant(text("It is 3.")),
-            ],
-        ),
-        (
-            [
-                {"role": "user", "content": "?"},
-                {"role": "assistant", "content": "Let me add.", "tool_calls": [call("1")]},
-                {"role": "tool", "tool_call_id": "1", "content": "3"},
-                {"role": "assistant", "content": "", "tool_calls": [call("2")]},
-                {"role": "tool", "tool_call_id": "2", "content": "4"},
-            ],
-            [
-                user(text("?")),
-                assistant(text("Let me add."), use("1")),
-                user(result("1", text("3"))),
-                assistant(use("2")),
-                user(result("2", text("4"))),
-            ],
-        ),
-        (
-            [
-                {"role": "user", "content": "?"},
-                {"role": "assistant", "content": None, "refusal": "No."},
-                {"role": "user", "content": "Please!"},
-                {"role": "assistant", "content": [{"type": "refusal", "refusal": "No!"}]},
-            ],
-            [user(text("?")), assistant(text("No.")), user(text("Please!")), assistant(text("No!"))],
-        ),
-        (
-            [UserMessage("?"), assistant(use("1")), {"role": "tool", "tool_call_id": "1", "content": "3"}],
-            [user(text("?")), assistant(use("1")), user(result("1", text("3")))],
-        ),
-    ],
-    ids=["a text", "an answer of its SDK", "parts", "parallel calls", "a text with calls", "refusals", "shapes mixed"],
-)
-def test_messages_in_the_shape_of_openai(messages: Sequence[SamplingMessage | Wire], read: list[Wire]) -> None:
-    conversation, _ = read_conversation(None, messages)
+def test_messages_of_ours_and_in_the_shape_of_mcp(subtests: pytest.Subtests) -> None:
+    for case, (messages, read) in OF_MCP.items():
+        with subtests.test(case):
+            conversation, system_prompt = read_conversation(None, messages)
 
-    assert [message.to_wire() for message in conversation] == read
+            assert [message.to_wire() for message in conversation] == read
+            assert system_prompt is None
+
+
+OF_OPENAI: dict[str, tuple[Sequence[SamplingMessage | Wire], list[Wire]]] = {
+    "a text": ([{"role": "user", "content": "?", "name": "Ann"}], [user(text("?"))]),
+    "an answer of its SDK": (
+        [{"role": "user", "content": "?"}, {"role": "assistant", "content": "!", "tool_calls": None, **BY_OPENAI}],
+        [user(text("?")), assistant(text("!"))],
+    ),
+    "parts": (
+        [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "?"},
+                    {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk=", "detail": "low"}},
+                    {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "mp3"}},
+                ],
+            }
+        ],
+        [user(text("?"), IMAGE, AUDIO)],
+    ),
+    "parallel calls": (
+        [
+            {"role": "user", "content": "?"},
+            {"role": "assistant", "content": None, "tool_calls": [call("1", '{"a": 1}'), call("2")]},
+            {"role": "tool", "tool_call_id": "1", "content": "3"},
+            {"role": "tool", "tool_call_id": "2", "content": [text("4"), text("5")]},
+            {"role": "assistant", "content": "It is 3."},
+        ],
+        [
+            user(text("?")),
+            assistant(use("1", a=1), use("2")),
+            user(result("1", text("3")), result("2", text("4"), text("5"))),
+            assistant(text("It is 3.")),
+        ],
+    ),
+    "a text with calls": (
+        [
+            {"role": "user", "content": "?"},
+            {"role": "assistant", "content": "Let me add.", "tool_calls": [call("1")]},
+            {"role": "tool", "tool_call_id": "1", "content": "3"},
+            {"role": "assistant", "content": "", "tool_calls": [call("2")]},
+            {"role": "tool", "tool_call_id": "2", "content": "4"},
+        ],
+        [
+            user(text("?")),
+            assistant(text("Let me add."), use("1")),
+            user(result("1", text("3"))),
+            assistant(use("2")),
+            user(result("2", text("4"))),
+        ],
+    ),
+    "refusals": (
+        [
+            {"role": "user", "content": "?"},
+            {"role": "assistant", "content": None, "refusal": "No."},
+            {"role": "user", "content": "Please!"},
+            {"role": "assistant", "content": [{"type": "refusal", "refusal": "No!"}]},
+        ],
+        [user(text("?")), assistant(text("No.")), user(text("Please!")), assistant(text("No!"))],
+    ),
+    "shapes mixed": (
+        [UserMessage("?"), assistant(use("1")), {"role": "tool", "tool_call_id": "1", "content": "3"}],
+        [user(text("?")), assistant(use("1")), user(result("1", text("3")))],
+    ),
+}
+
+
+def test_messages_in_the_shape_of_openai(subtests: pytest.Subtests) -> None:
+    for case, (messages, read) in OF_OPENAI.items():
+        with subtests.test(case):
+            conversation, _ = read_conversation(None, messages)
+
+            assert [message.to_wire() for message in conversation] == read
 
 
 @pytest.mark.parametrize(
@@ -234,105 +226,97 @@ def test_an_empty_system_message_is_no_system_prompt() -> None:
     assert read_conversation(None, [{"role": "system", "content": ""}, QUESTION])[1] is None
 
 
-@pytest.mark.parametrize(
-    ("prompt", "messages", "error", "problem"),
-    [
-        (None, None, TypeError, "give either a prompt or messages"),
-        ("?", [UserMessage("?")], TypeError, "give either a prompt or messages, not both"),
-        (
-            UserMessage("?"),
-            None,
-            TypeError,
-            "the prompt must be a str, not UserMessage; a conversation is given as mes",
-        ),
-        (None, "?", TypeError, "messages must be a list of messages, not str"),
-        (None, QUESTION, TypeError, "messages must be a list of messages, not dict"),
-        (None, UserMessage("?"), TypeError, "messages must be a list of messages, not UserMessage"),
-        (None, [], ValueError, "messages: there is none, and a model needs at least one"),
-        (None, [QUESTION, "?"], TypeError, r"messages\[1\] must be a SamplingMessage or a dict, not str"),
-        (None, [QUESTION, {"role": "bot", "content": "?"}], ValueError, r"messages\[1\]: role: Input should be 'user'"),
-        (None, [QUESTION, {"content": "?"}], ValueError, r"messages\[1\]: role: Field required"),
-        (None, [{"role": "user"}], ValueError, r"messages\[0\]: it has no content"),
-        (None, [{"role": "user", "content": ""}], ValueError, r"messages\[0\]: it has no content"),
-        (None, [{"role": "user", "content": 5}], TypeError, r"messages\[0\]: content must be a str, a block or a list"),
-        (None, [user({"type": "video"})], ValueError, r"messages\[0\]: content.0: .*'video'"),
-        (
-            None,
-            [QUESTION, {"role": "system", "content": "Be brief."}],
-            ValueError,
-            r"messages\[1\]: a system message has to come before all others",
-        ),
-        (
-            None,
-            [{"role": "system", "content": [text("Be brief."), IMAGE]}, QUESTION],
-            ValueError,
-            r"messages\[0\]: a system message has to be a text, and this has a block of image",
-        ),
-        (None, [{"role": "user", "content": b"?"}], TypeError, r"messages\[0\]: content must be a str, .* not bytes"),
-        (
-            None,
-            [{"role": "user", "content": [text("?"), {"type": "image_url", "image_url": {"url": "https://a.test/b"}}]}],
-            ValueError,
-            r"messages\[0\]: content\[1\]: the image must be a data URL in base64, because nothing is fetched",
-        ),
-        (
-            None,
-            [user({"type": "input_audio", "input_audio": {"data": "", "format": "ogg"}})],
-            ValueError,
-            r"messages\[0\]: the format of audio must be wav or mp3, not 'ogg'",
-        ),
-        (
-            None,
-            [QUESTION, {"role": "assistant", "tool_calls": [call("1", "{")]}],
-            ValueError,
-            r"messages\[1\]: tool_calls\[0\]: the arguments are not JSON: EOF",
-        ),
-        (
-            None,
-            [QUESTION, {"role": "assistant", "tool_calls": [call("1"), call("2", "[1]")]}],
-            ValueError,
-            r"messages\[1\]: tool_calls\[1\]: the arguments must be a JSON object, not '\[1\]'",
-        ),
-        (
-            None,
-            [QUESTION, {"role": "assistant", "tool_calls": [{"id": "1", "type": "custom"}]}],
-            ValueError,
-            r"messages\[1\]: tool_calls\[0\] must have an id and a function, with a name and arguments in a JSON text",
-        ),
-        (
-            None,
-            [QUESTION, {"role": "assistant", "content": None, "function_call": {"name": "add", "arguments": "{}"}}],
-            ValueError,
-            r"messages\[1\]: function_call has no counterpart in MCP",
-        ),
-        (
-            None,
-            [QUESTION, {"role": "assistant", "tool_calls": [call("1")]}, {"role": "tool", "content": "3"}],
-            ValueError,
-            r"messages\[2\]: content.0.*toolUseId: Input should be a valid string",
-        ),
-        (
-            None,
-            [
-                {"role": "system", "content": "Be brief."},
-                QUESTION,
-                {"role": "assistant", "tool_calls": [call("1"), call("2")]},
-                {"role": "tool", "tool_call_id": "1", "content": "3"},
-                {"role": "tool", "tool_call_id": "2", "content": "3"},
-                {"role": "assistant", "tool_calls": [call("3")]},
-                QUESTION,
-            ],
-            ValueError,
-            r"messages\[6\]: tool_use '3' of messages\[5\] has to be answered here, before anything else is said",
-        ),
-    ],
-    ids=lambda value: None,
-)
-def test_what_cannot_be_read_is_an_error_that_names_the_index(
-    prompt: object, messages: object, error: type[Exception], problem: str
-) -> None:
-    with pytest.raises(error, match=problem):
-        read_conversation(prompt, messages)
+UNREADABLE: list[tuple[object, object, type[Exception], str]] = [
+    (None, None, TypeError, "give either a prompt or messages"),
+    ("?", [UserMessage("?")], TypeError, "give either a prompt or messages, not both"),
+    (UserMessage("?"), None, TypeError, "the prompt must be a str, not UserMessage; a conversation is given as mes"),
+    (None, "?", TypeError, "messages must be a list of messages, not str"),
+    (None, QUESTION, TypeError, "messages must be a list of messages, not dict"),
+    (None, UserMessage("?"), TypeError, "messages must be a list of messages, not UserMessage"),
+    (None, [], ValueError, "messages: there is none, and a model needs at least one"),
+    (None, [QUESTION, "?"], TypeError, r"messages\[1\] must be a SamplingMessage or a dict, not str"),
+    (None, [QUESTION, {"role": "bot", "content": "?"}], ValueError, r"messages\[1\]: role: Input should be 'user'"),
+    (None, [QUESTION, {"content": "?"}], ValueError, r"messages\[1\]: role: Field required"),
+    (None, [{"role": "user"}], ValueError, r"messages\[0\]: it has no content"),
+    (None, [{"role": "user", "content": ""}], ValueError, r"messages\[0\]: it has no content"),
+    (None, [{"role": "user", "content": 5}], TypeError, r"messages\[0\]: content must be a str, a block or a list"),
+    (None, [user({"type": "video"})], ValueError, r"messages\[0\]: content.0: .*'video'"),
+    (
+        None,
+        [QUESTION, {"role": "system", "content": "Be brief."}],
+        ValueError,
+        r"messages\[1\]: a system message has to come before all others",
+    ),
+    (
+        None,
+        [{"role": "system", "content": [text("Be brief."), IMAGE]}, QUESTION],
+        ValueError,
+        r"messages\[0\]: a system message has to be a text, and this has a block of image",
+    ),
+    (None, [{"role": "user", "content": b"?"}], TypeError, r"messages\[0\]: content must be a str, .* not bytes"),
+    (
+        None,
+        [{"role": "user", "content": [text("?"), {"type": "image_url", "image_url": {"url": "https://a.test/b"}}]}],
+        ValueError,
+        r"messages\[0\]: content\[1\]: the image must be a data URL in base64, because nothing is fetched",
+    ),
+    (
+        None,
+        [user({"type": "input_audio", "input_audio": {"data": "", "format": "ogg"}})],
+        ValueError,
+        r"messages\[0\]: the format of audio must be wav or mp3, not 'ogg'",
+    ),
+    (
+        None,
+        [QUESTION, {"role": "assistant", "tool_calls": [call("1", "{")]}],
+        ValueError,
+        r"messages\[1\]: tool_calls\[0\]: the arguments are not JSON: EOF",
+    ),
+    (
+        None,
+        [QUESTION, {"role": "assistant", "tool_calls": [call("1"), call("2", "[1]")]}],
+        ValueError,
+        r"messages\[1\]: tool_calls\[1\]: the arguments must be a JSON object, not '\[1\]'",
+    ),
+    (
+        None,
+        [QUESTION, {"role": "assistant", "tool_calls": [{"id": "1", "type": "custom"}]}],
+        ValueError,
+        r"messages\[1\]: tool_calls\[0\] must have an id and a function, with a name and arguments in a JSON text",
+    ),
+    (
+        None,
+        [QUESTION, {"role": "assistant", "content": None, "function_call": {"name": "add", "arguments": "{}"}}],
+        ValueError,
+        r"messages\[1\]: function_call has no counterpart in MCP",
+    ),
+    (
+        None,
+        [QUESTION, {"role": "assistant", "tool_calls": [call("1")]}, {"role": "tool", "content": "3"}],
+        ValueError,
+        r"messages\[2\]: content.0.*toolUseId: Input should be a valid string",
+    ),
+    (
+        None,
+        [
+            {"role": "system", "content": "Be brief."},
+            QUESTION,
+            {"role": "assistant", "tool_calls": [call("1"), call("2")]},
+            {"role": "tool", "tool_call_id": "1", "content": "3"},
+            {"role": "tool", "tool_call_id": "2", "content": "3"},
+            {"role": "assistant", "tool_calls": [call("3")]},
+            QUESTION,
+        ],
+        ValueError,
+        r"messages\[6\]: tool_use '3' of messages\[5\] has to be answered here, before anything else is said",
+    ),
+]
+
+
+def test_what_cannot_be_read_is_an_error_that_names_the_index(subtests: pytest.Subtests) -> None:
+    for prompt, messages, error, problem in UNREADABLE:
+        with subtests.test(prompt=prompt), pytest.raises(error, match=problem):
+            read_conversation(prompt, messages)
 
 
 # Tools
@@ -370,90 +354,99 @@ LINE = {
 ANY = {"type": "object"}
 
 
-@pytest.mark.parametrize(
-    ("tool", "definition"),
-    [
-        (Tool(name="t", input_schema=ANY), {"name": "t", "inputSchema": ANY}),
-        (Line, {"name": "Line", "description": "A line.", "inputSchema": LINE}),
-        ({"name": "t", "inputSchema": ANY, "title": "T"}, {"name": "t", "inputSchema": ANY, "title": "T"}),
-        ({"name": "t", "inputSchema": Line}, {"name": "t", "description": "A line.", "inputSchema": LINE}),
-        (
-            {"name": "t", "description": "Draw.", "inputSchema": Line},
-            {"name": "t", "description": "Draw.", "inputSchema": LINE},
-        ),
-        (
-            FunctionTool(add, name="sum", description="Sum."),
-            FunctionTool(add, name="sum", description="Sum.").definition,
-        ),
-        (add, FunctionTool(add).definition),
-        (
-            {"name": "t", "inputSchema": {**ANY, "properties": {"p": {"$ref": "#/$defs/P"}}, "$defs": {"P": POINT}}},
-            {"name": "t", "inputSchema": {**ANY, "properties": {"p": POINT}}},
-        ),
-        (
-            {"type": "function", "function": {"name": "t", "description": "T.", "parameters": POINT, "strict": True}},
-            {"name": "t", "description": "T.", "inputSchema": POINT},
-        ),
-        ({"type": "function", "function": {"name": "t"}}, {"name": "t", "inputSchema": {**ANY, "properties": {}}}),
-        (
-            Page[int],
-            {
-                "name": "Page_int",
-                "inputSchema": {**ANY, "properties": {"number": {"type": "integer"}}, "required": ["number"]},
-            },
-        ),
-    ],
-    ids=[
-        *("Tool", "a model", "a dict", "a dict with a model", "its own words", "FunctionTool", "a function", "$ref"),
-        *("OpenAI's", "OpenAI's without parameters", "a generic model"),
-    ],
-)
-def test_tools_of_all_kinds(tool: Any, definition: Wire | Tool) -> None:
-    (offered,) = read_tools([tool]).values()
-
-    assert offered.definition.to_wire() == (definition.to_wire() if isinstance(definition, Tool) else definition)
+TOOLS: dict[str, tuple[Any, Wire | Tool]] = {
+    "Tool": (Tool(name="t", input_schema=ANY), {"name": "t", "inputSchema": ANY}),
+    "a model": (Line, {"name": "Line", "description": "A line.", "inputSchema": LINE}),
+    "a dict": ({"name": "t", "inputSchema": ANY, "title": "T"}, {"name": "t", "inputSchema": ANY, "title": "T"}),
+    "a dict with a model": (
+        {"name": "t", "inputSchema": Line},
+        {"name": "t", "description": "A line.", "inputSchema": LINE},
+    ),
+    "its own words": (
+        {"name": "t", "description": "Draw.", "inputSchema": Line},
+        {"name": "t", "description": "Draw.", "inputSchema": LINE},
+    ),
+    "FunctionTool": (
+        FunctionTool(add, name="sum", description="Sum."),
+        FunctionTool(add, name="sum", description="Sum.").definition,
+    ),
+    "a function": (add, FunctionTool(add).definition),
+    "$ref": (
+        {"name": "t", "inputSchema": {**ANY, "properties": {"p": {"$ref": "#/$defs/P"}}, "$defs": {"P": POINT}}},
+        {"name": "t", "inputSchema": {**ANY, "properties": {"p": POINT}}},
+    ),
+    "OpenAI's": (
+        {"type": "function", "function": {"name": "t", "description": "T.", "parameters": POINT, "strict": True}},
+        {"name": "t", "description": "T.", "inputSchema": POINT},
+    ),
+    "OpenAI's without parameters": (
+        {"type": "function", "function": {"name": "t"}},
+        {"name": "t", "inputSchema": {**ANY, "properties": {}}},
+    ),
+    "a generic model": (
+        Page[int],
+        {
+            "name": "Page_int",
+            "inputSchema": {**ANY, "properties": {"number": {"type": "integer"}}, "required": ["number"]},
+        },
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("tools", "error", "problem"),
-    [
-        ("add", TypeError, "tools must be a list of tools, not str"),
-        ({"add": add}, TypeError, "tools must be a list of tools, not dict"),
-        ([add, 3], TypeError, r"tools\[1\]: a int is no tool, function, pydantic model or dict"),
-        ([lambda a: a], TypeError, r"tools\[0\]: .* has no name: give one"),
-        ([add, {"name": "t"}], ValueError, r"tools\[1\]: inputSchema: Field required"),
-        ([add, FunctionTool(add)], ValueError, r"tools\[1\]: tools\[0\] has the name 'add' already"),
-        (
-            [add, {"name": "t", "inputSchema": {**ANY, "allOf": [{"$ref": "https://a.test/schema"}]}}],
-            ValueError,
-            r"tools\[1\]: the schema refers to 'https://a.test/schema', and nothing is fetched",
-        ),
-        (
-            [add, {"name": "t", "inputSchema": {"type": "string"}}],
-            ValueError,
-            r"tools\[1\]: the inputSchema of 't' has to be that of an object, with \"type\": \"object\"",
-        ),
-        ([Tool(name="t", input_schema={})], ValueError, r"tools\[0\]: the inputSchema of 't' has to be that of an obj"),
-        (
-            [{"name": "t", "inputSchema": {**ANY, "properties": {"a": {"type": "integr"}}}}],
-            ValueError,
-            r"tools\[0\]: the inputSchema of 't': .*'integr'",
-        ),
-        ([RootModel[list[int]], RootModel[list[int]]], ValueError, r"has the name 'RootModel_list_int' already"),
-        (
-            [{"type": "function", "function": {"name": "t", "parameters": 5}}],
-            ValueError,
-            r"tools\[0\]: inputSchema: Input should be",
-        ),
-    ],
-    ids=[
-        *("a text", "a dict", "a number", "a lambda", "malformed", "a name twice", "remote", "no object", "no type"),
-        *("an inner schema", "generic models", "OpenAI's"),
-    ],
-)
-def test_a_bad_tool_is_an_error_that_names_its_index(tools: Any, error: type[Exception], problem: str) -> None:
-    with pytest.raises(error, match=problem):
-        read_tools(tools)
+def test_tools_of_all_kinds(subtests: pytest.Subtests) -> None:
+    for case, (tool, definition) in TOOLS.items():
+        with subtests.test(case):
+            (offered,) = read_tools([tool]).values()
+
+            assert offered.definition.to_wire() == (
+                definition.to_wire() if isinstance(definition, Tool) else definition
+            )
+
+
+BAD_TOOLS: dict[str, tuple[Any, type[Exception], str]] = {
+    "a text": ("add", TypeError, "tools must be a list of tools, not str"),
+    "a dict": ({"add": add}, TypeError, "tools must be a list of tools, not dict"),
+    "a number": ([add, 3], TypeError, r"tools\[1\]: a int is no tool, function, pydantic model or dict"),
+    "a lambda": ([lambda a: a], TypeError, r"tools\[0\]: .* has no name: give one"),
+    "malformed": ([add, {"name": "t"}], ValueError, r"tools\[1\]: inputSchema: Field required"),
+    "a name twice": ([add, FunctionTool(add)], ValueError, r"tools\[1\]: tools\[0\] has the name 'add' already"),
+    "remote": (
+        [add, {"name": "t", "inputSchema": {**ANY, "allOf": [{"$ref": "https://a.test/schema"}]}}],
+        ValueError,
+        r"tools\[1\]: the schema refers to 'https://a.test/schema', and nothing is fetched",
+    ),
+    "no object": (
+        [add, {"name": "t", "inputSchema": {"type": "string"}}],
+        ValueError,
+        r"tools\[1\]: the inputSchema of 't' has to be that of an object, with \"type\": \"object\"",
+    ),
+    "no type": (
+        [Tool(name="t", input_schema={})],
+        ValueError,
+        r"tools\[0\]: the inputSchema of 't' has to be that of an obj",
+    ),
+    "an inner schema": (
+        [{"name": "t", "inputSchema": {**ANY, "properties": {"a": {"type": "integr"}}}}],
+        ValueError,
+        r"tools\[0\]: the inputSchema of 't': .*'integr'",
+    ),
+    "generic models": (
+        [RootModel[list[int]], RootModel[list[int]]],
+        ValueError,
+        r"has the name 'RootModel_list_int' already",
+    ),
+    "OpenAI's": (
+        [{"type": "function", "function": {"name": "t", "parameters": 5}}],
+        ValueError,
+        r"tools\[0\]: inputSchema: Input should be",
+    ),
+}
+
+
+def test_a_bad_tool_is_an_error_that_names_its_index(subtests: pytest.Subtests) -> None:
+    for case, (tools, error, problem) in BAD_TOOLS.items():
+        with subtests.test(case), pytest.raises(error, match=problem):
+            read_tools(tools)
 
 
 @pytest.mark.parametrize(
@@ -539,7 +532,7 @@ ANYTHING = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300 if THOROUGH else 60)
 @given(
     st.lists(
         ANYTHING

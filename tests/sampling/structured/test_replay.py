@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from mcp_host.protocol.jsonrpc import Params
 from mcp_host.sampling.structured.replay import Questions, Replay, ReplayError
+from tests.extent import saturated
 
 asyncio_only = pytest.mark.backends("asyncio")
 
@@ -513,22 +514,21 @@ async def test_what_the_function_raises_is_raised() -> None:
         await Client().call(body)
 
 
-@pytest.mark.parametrize(
-    "state",
-    [
-        *("", "{", "[]", "7", '"text"', "{}", '{"version": 1, "recorded": [], "asked": {}}'),
-        *(
-            '{"version": 2}',
-            '{"version": 2, "recorded": 7, "asked": {}}',
-            '{"version": 2, "recorded": [], "asked": []}',
-        ),
-        *('{"version": 2, "recorded": [["one", "two"]], "asked": {}}', "[" * 100_000),
-        '{"version": 2, "recorded": [], "asked": {"sampling-1": "key"}}',
-    ],
-)
-def test_a_state_of_others_is_refused(state: str) -> None:
-    with pytest.raises(ReplayError, match="the requestState is not one that this tool has written"):
-        Replay.read(state, {})
+STATES_OF_OTHERS: list[str] = [
+    *("", "{", "[]", "7", '"text"', "{}", '{"version": 1, "recorded": [], "asked": {}}'),
+    *('{"version": 2}', '{"version": 2, "recorded": 7, "asked": {}}', '{"version": 2, "recorded": [], "asked": []}'),
+    *('{"version": 2, "recorded": [["one", "two"]], "asked": {}}', "[" * 100_000),
+    '{"version": 2, "recorded": [], "asked": {"sampling-1": "key"}}',
+]
+
+
+def test_a_state_of_others_is_refused(subtests: pytest.Subtests) -> None:
+    for state in STATES_OF_OTHERS:
+        with (
+            subtests.test(state=state),
+            pytest.raises(ReplayError, match="the requestState is not one that this tool has written"),
+        ):
+            Replay.read(state, {})
 
 
 async def test_answers_that_are_too_large_for_a_state_are_refused() -> None:
@@ -630,12 +630,14 @@ class Numbered(Client):
         return answer(f"{text}={self.count}")
 
 
+@saturated
 @given(program=PROGRAMS)
 async def test_any_function_ends_as_if_it_had_never_been_interrupted(program: Program) -> None:
     await check_that_replays_do_not_show(program, "")
 
 
 @asyncio_only
+@saturated
 @given(program=PROGRAMS)
 async def test_so_does_one_whose_questions_and_names_are_all_equal(program: Program) -> None:
     await check_that_replays_do_not_show(program, None)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
+from itertools import product
 from math import nan
 from typing import Annotated, Any, Literal
 
@@ -195,36 +196,35 @@ class Named(TypedDict):
     name: str
 
 
-@pytest.mark.parametrize("can_call", [True, False], ids=["by a tool", "by the prompt"])
-@pytest.mark.parametrize(
-    ("schema", "written", "parsed"),
-    [
-        (Move, {"row": 0, "column": 0}, Move(row=0, column=0)),
-        (Point, {"x": 1}, Point(1)),
-        (Named, {"name": "n"}, {"name": "n"}),
-        (list[int], {"result": [1, 2]}, [1, 2]),
-        (int, {"result": 3}, 3),
-        (bool, {"result": False}, False),
-        (dict[str, int], {"a": 1}, {"a": 1}),
-        (Literal["a", "b"], {"result": "b"}, "b"),
-        (int | None, {"result": None}, None),
-        (TypeAdapter(tuple[int, str]), {"result": [1, "a"]}, (1, "a")),
-        (MOVE, {"row": 0, "column": 0}, {"row": 0, "column": 0}),
-        ({"type": "integer"}, {"result": 3}, 3),
-        ({"enum": ["a"]}, {"result": "a"}, "a"),
-    ],
-    ids=str,
-)
-async def test_any_type_that_pydantic_takes_is_a_schema(
-    can_call: bool, schema: Any, written: object, parsed: object
-) -> None:
-    answer = calls(use("answer", written)) if can_call and isinstance(written, dict) else says(json.dumps(written))
-    sampling = ServerSampling(Recorder(answer), with_tools=can_call)
+SCHEMAS: list[tuple[Any, object, object]] = [
+    (Move, {"row": 0, "column": 0}, Move(row=0, column=0)),
+    (Point, {"x": 1}, Point(1)),
+    (Named, {"name": "n"}, {"name": "n"}),
+    (list[int], {"result": [1, 2]}, [1, 2]),
+    (int, {"result": 3}, 3),
+    (bool, {"result": False}, False),
+    (dict[str, int], {"a": 1}, {"a": 1}),
+    (Literal["a", "b"], {"result": "b"}, "b"),
+    (int | None, {"result": None}, None),
+    (TypeAdapter(tuple[int, str]), {"result": [1, "a"]}, (1, "a")),
+    (MOVE, {"row": 0, "column": 0}, {"row": 0, "column": 0}),
+    ({"type": "integer"}, {"result": 3}, 3),
+    ({"enum": ["a"]}, {"result": "a"}, "a"),
+]
 
-    result = await sampling.sample("?", schema=schema)
 
-    assert isinstance(result, ParsedResult)
-    assert result.parsed == parsed
+async def test_any_type_that_pydantic_takes_is_a_schema(subtests: pytest.Subtests) -> None:
+    for can_call, (schema, written, parsed) in product((True, False), SCHEMAS):
+        with subtests.test(can_call=can_call, schema=schema):
+            answer = (
+                calls(use("answer", written)) if can_call and isinstance(written, dict) else says(json.dumps(written))
+            )
+            sampling = ServerSampling(Recorder(answer), with_tools=can_call)
+
+            result = await sampling.sample("?", schema=schema)
+
+            assert isinstance(result, ParsedResult)
+            assert result.parsed == parsed
 
 
 async def test_a_wrong_answer_is_asked_for_again_with_what_was_wrong() -> None:
@@ -291,13 +291,6 @@ async def test_after_all_tries_there_is_a_parse_error() -> None:
     assert isinstance(answer, UnparsedResult)
     assert answer.parse_error == ParseError("the answer is not JSON: expected value at line 1 column 1", "Row 1!")
     assert answer.parsed is None
-
-
-async def test_schema_and_tools_exclude_each_other() -> None:
-    sampling, _ = with_tools()
-
-    with pytest.raises(TypeError, match="schema and tools exclude each other"):
-        await sampling.sample("?", schema=Move, tools=[Move])  # type: ignore[call-overload]
 
 
 # With tools
@@ -434,9 +427,7 @@ async def test_a_conversation_that_ends_with_the_model_goes_on_with_a_question()
 
 async def test_the_words_of_the_schema_follow_results_of_tools_in_a_message_of_their_own() -> None:
     sampling, requests = without_tools(says('{"result": 1}'))
-    conversation = [
-        {"role": "user", "content": [{"type": "text", "text": "?"}, {"type": "text", "text": "??"}]},
-    ]
+    conversation = [{"role": "user", "content": [{"type": "text", "text": "?"}, {"type": "text", "text": "??"}]}]
 
     await sampling.sample(messages=conversation, schema=int)
 
@@ -505,35 +496,35 @@ async def test_a_call_of_a_tool_that_was_not_offered_says_so() -> None:
 TEXT = TextContent(text="a")
 
 
-@pytest.mark.parametrize(
-    ("value", "content", "structured"),
-    [
-        ("a", ["a"], None),
-        (TEXT, ["a"], None),
-        ([TEXT, TEXT], ["a", "a"], None),
-        (CallToolResult(content=[TEXT], structured_content={"a": 1}), ["a"], {"a": 1}),
-        ({"a": 1}, ['{"a":1}'], {"a": 1}),
-        (Move(row=1, column=2), ['{"row":1,"column":2}'], {"row": 1, "column": 2}),
-        (3, ["3"], None),
-        (None, ["null"], None),
-        ([1, "a"], ['[1,"a"]'], None),
-        ([], ["[]"], None),
-        ([Move(row=1, column=2)], ['[{"row":1,"column":2}]'], None),
-        (date(2026, 11, 22), ["2026-11-22"], None),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-async def test_results_of_all_kinds(value: object, content: list[str], structured: object) -> None:
-    sampling, _ = with_tools(calls(use("add", {})))
-    answer = await sampling.sample("?", tools=[add])
+RESULTS: list[tuple[object, list[str], object]] = [
+    ("a", ["a"], None),
+    (TEXT, ["a"], None),
+    ([TEXT, TEXT], ["a", "a"], None),
+    (CallToolResult(content=[TEXT], structured_content={"a": 1}), ["a"], {"a": 1}),
+    ({"a": 1}, ['{"a":1}'], {"a": 1}),
+    (Move(row=1, column=2), ['{"row":1,"column":2}'], {"row": 1, "column": 2}),
+    (3, ["3"], None),
+    (None, ["null"], None),
+    ([1, "a"], ['[1,"a"]'], None),
+    ([], ["[]"], None),
+    ([Move(row=1, column=2)], ['[{"row":1,"column":2}]'], None),
+    (date(2026, 11, 22), ["2026-11-22"], None),
+]
 
-    result = answer.answered({answer.tool_calls[0]: value})[-1].to_wire()["content"]
 
-    assert result == {
-        "type": "tool_result",
-        "toolUseId": "1",
-        "content": [{"type": "text", "text": words} for words in content],
-    } | ({} if structured is None else {"structuredContent": structured})
+async def test_results_of_all_kinds(subtests: pytest.Subtests) -> None:
+    for value, content, structured in RESULTS:
+        with subtests.test(value=value):
+            sampling, _ = with_tools(calls(use("add", {})))
+            answer = await sampling.sample("?", tools=[add])
+
+            result = answer.answered({answer.tool_calls[0]: value})[-1].to_wire()["content"]
+
+            assert result == {
+                "type": "tool_result",
+                "toolUseId": "1",
+                "content": [{"type": "text", "text": words} for words in content],
+            } | ({} if structured is None else {"structuredContent": structured})
 
 
 class SdkText(BaseModel):
@@ -584,57 +575,48 @@ def sdk_image() -> SdkImage:
     return SdkImage(data="aGk=", mime_type="image/png")
 
 
-@pytest.mark.parametrize(
-    ("value", "result"),
-    [
-        (sdk_image(), {"content": [IMAGE]}),
-        ([SdkText(text="a"), sdk_image()], {"content": [A, IMAGE]}),
-        ([SdkText(text="a"), TEXT], {"content": [A, A]}),
-        (SdkResult(content=[SdkText(text="a")], isError=True), {"content": [A], "isError": True}),
-        (
-            SdkResult(content=[SdkText(text="a")], structuredContent={"a": 1}),
-            {"content": [A], "structuredContent": {"a": 1}, "isError": False},
-        ),
-        (
-            Footnote(text=5),
-            {
-                "content": [{"type": "text", "text": '{"type":"text","text":5,"annotations":null}'}],
-                "structuredContent": {"type": "text", "text": 5, "annotations": None},
-            },
-        ),
-        (
-            Note(type="text", text="a"),
-            {
-                "content": [{"type": "text", "text": '{"type":"text","text":"a"}'}],
-                "structuredContent": {"type": "text", "text": "a"},
-            },
-        ),
-        (
-            Shout(text="a"),
-            {
-                "content": [{"type": "text", "text": '{"type":"text","text":"a"}'}],
-                "structuredContent": {"type": "text", "text": "a"},
-            },
-        ),
-    ],
-    ids=[
-        "a block",
-        "blocks",
-        "blocks of both",
-        "a failed result",
-        "a result",
-        "other values",
-        "a value",
-        "a value of one type",
-    ],
-)
-async def test_results_of_the_official_sdk_go_out_as_they_are(value: object, result: Wire) -> None:
-    sampling, _ = with_tools(calls(use("add", {})))
-    answer = await sampling.sample("?", tools=[add])
+OF_THE_SDK: dict[str, tuple[object, Wire]] = {
+    "a block": (sdk_image(), {"content": [IMAGE]}),
+    "blocks": ([SdkText(text="a"), sdk_image()], {"content": [A, IMAGE]}),
+    "blocks of both": ([SdkText(text="a"), TEXT], {"content": [A, A]}),
+    "a failed result": (SdkResult(content=[SdkText(text="a")], isError=True), {"content": [A], "isError": True}),
+    "a result": (
+        SdkResult(content=[SdkText(text="a")], structuredContent={"a": 1}),
+        {"content": [A], "structuredContent": {"a": 1}, "isError": False},
+    ),
+    "other values": (
+        Footnote(text=5),
+        {
+            "content": [{"type": "text", "text": '{"type":"text","text":5,"annotations":null}'}],
+            "structuredContent": {"type": "text", "text": 5, "annotations": None},
+        },
+    ),
+    "a value": (
+        Note(type="text", text="a"),
+        {
+            "content": [{"type": "text", "text": '{"type":"text","text":"a"}'}],
+            "structuredContent": {"type": "text", "text": "a"},
+        },
+    ),
+    "a value of one type": (
+        Shout(text="a"),
+        {
+            "content": [{"type": "text", "text": '{"type":"text","text":"a"}'}],
+            "structuredContent": {"type": "text", "text": "a"},
+        },
+    ),
+}
 
-    written = answer.answered({answer.tool_calls[0]: value})[-1].to_wire()["content"]
 
-    assert written == {"type": "tool_result", "toolUseId": "1", **result}
+async def test_results_of_the_official_sdk_go_out_as_they_are(subtests: pytest.Subtests) -> None:
+    for case, (value, result) in OF_THE_SDK.items():
+        with subtests.test(case):
+            sampling, _ = with_tools(calls(use("add", {})))
+            answer = await sampling.sample("?", tools=[add])
+
+            written = answer.answered({answer.tool_calls[0]: value})[-1].to_wire()["content"]
+
+            assert written == {"type": "tool_result", "toolUseId": "1", **result}
 
 
 async def test_a_call_that_cannot_be_done_answers_itself() -> None:
@@ -657,26 +639,27 @@ def cycle() -> list[object]:
     return values
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        cycle(),
-        "\ud800",
-        SdkText(text="\ud800"),
-        {"a": nan},
-        CallToolResult(content=[], structured_content={"a": {1}}),
-        {"a": "\ud800"},
-        ["\ud800"],
-        object(),
-        Note.model_construct(type="\ud800", text="a"),
-    ],
-)
-async def test_a_result_that_is_no_json_is_an_error_that_names_the_call(value: object) -> None:
-    sampling, _ = with_tools(calls(use("add", {})))
-    answer = await sampling.sample("?", tools=[add])
+NO_JSON: list[object] = [
+    cycle(),
+    "\ud800",
+    SdkText(text="\ud800"),
+    {"a": nan},
+    CallToolResult(content=[], structured_content={"a": {1}}),
+    {"a": "\ud800"},
+    ["\ud800"],
+    object(),
+    Note.model_construct(type="\ud800", text="a"),
+]
 
-    with pytest.raises(TypeError, match=r"^the result of 'add' is no JSON: "):
-        answer.answered({answer.tool_calls[0]: value})
+
+async def test_a_result_that_is_no_json_is_an_error_that_names_the_call(subtests: pytest.Subtests) -> None:
+    for value in NO_JSON:
+        with subtests.test(value=value):
+            sampling, _ = with_tools(calls(use("add", {})))
+            answer = await sampling.sample("?", tools=[add])
+
+            with pytest.raises(TypeError, match=r"^the result of 'add' is no JSON: "):
+                answer.answered({answer.tool_calls[0]: value})
 
 
 async def test_results_are_a_dict() -> None:
@@ -705,32 +688,30 @@ async def test_every_call_gets_one_result_and_no_other_does() -> None:
 # Wrong arguments
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "problem"),
-    [
-        ({"schema": Move, "tools": [add]}, TypeError, "schema and tools exclude each other: sample with the tools first"),
-        ({"tool_choice": "auto"}, TypeError, "tool_choice needs tools"),
-        ({"max_token": 9}, TypeError, "'max_token' is no argument of a request to the model"),
-        ({"stop_sequences": "."}, TypeError, "stop_sequences must be a list of str, not a str"),
-        ({"temperature": "hot"}, ValueError, "temperature: Input should be a valid"),
-        ({"model_preferences": [3]}, TypeError, "model_preferences must be .* not list"),
-        ({"model_preferences": 5}, TypeError, "model_preferences must be .* not int"),
-        ({"model_preferences": {"hints": 5}}, ValueError, "model_preferences: hints: Input should be a valid list"),
-        ({"model_preferences": {"claude": 1}}, ValueError, "model_preferences: there is no 'claude'"),
-        ({"schema": Move, "retries": -1}, ValueError, "retries must be"),
-        ({"messages": []}, TypeError, "give either a prompt or messages, not both"),
-    ],
-    ids=lambda value: " and ".join(value) if isinstance(value, dict) else "",
-)  # fmt: skip
-async def test_wrong_arguments_are_refused_before_anything_is_sent(
-    arguments: dict[str, Any], error: type[Exception], problem: str
-) -> None:
-    sampling, requests = with_tools()
+WRONG_ARGUMENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"schema": Move, "tools": [add]}, TypeError, "schema and tools exclude each other: sample with the tools first"),
+    ({"tool_choice": "auto"}, TypeError, "tool_choice needs tools"),
+    ({"max_token": 9}, TypeError, "'max_token' is no argument of a request to the model"),
+    ({"stop_sequences": "."}, TypeError, "stop_sequences must be a list of str, not a str"),
+    ({"temperature": "hot"}, ValueError, "temperature: Input should be a valid"),
+    ({"model_preferences": [3]}, TypeError, "model_preferences must be .* not list"),
+    ({"model_preferences": 5}, TypeError, "model_preferences must be .* not int"),
+    ({"model_preferences": {"hints": 5}}, ValueError, "model_preferences: hints: Input should be a valid list"),
+    ({"model_preferences": {"claude": 1}}, ValueError, "model_preferences: there is no 'claude'"),
+    ({"schema": Move, "retries": -1}, ValueError, "retries must be"),
+    ({"messages": []}, TypeError, "give either a prompt or messages, not both"),
+]  # fmt: skip
 
-    with pytest.raises(error, match=problem):
-        await sampling.sample("?", **arguments)
 
-    assert requests == []
+async def test_wrong_arguments_are_refused_before_anything_is_sent(subtests: pytest.Subtests) -> None:
+    for arguments, error, problem in WRONG_ARGUMENTS:
+        with subtests.test(arguments=arguments):
+            sampling, requests = with_tools()
+
+            with pytest.raises(error, match=problem):
+                await sampling.sample("?", **arguments)
+
+            assert requests == []
 
 
 def test_what_sends_the_requests_is_a_function() -> None:
@@ -752,25 +733,25 @@ async def test_a_system_prompt_is_given_once() -> None:
 # What cannot be sent, and answers that are none
 
 
-@pytest.mark.parametrize(
-    ("arguments", "field"),
-    [
-        ({"metadata": {"a": object()}}, "metadata: Object of type object is not JSON serializable"),
-        ({"metadata": {"a": "\ud800"}}, "metadata: .*surrogates not allowed"),
-        ({"temperature": float("nan")}, "temperature: Out of range float values are not JSON compliant"),
-        ({"temperature": 1e999}, "temperature: Out of range float values are not JSON compliant"),
-    ],
-)
-@pytest.mark.parametrize("schema", [None, Move], ids=["plain", "with a schema"])
-async def test_what_is_no_json_is_not_sent(schema: type[Move] | None, arguments: dict[str, Any], field: str) -> None:
-    sampling, requests = with_tools()
-    if schema is not None:
-        arguments = {**arguments, "schema": schema}
+UNSENDABLE: list[tuple[dict[str, Any], str]] = [
+    ({"metadata": {"a": object()}}, "metadata: Object of type object is not JSON serializable"),
+    ({"metadata": {"a": "\ud800"}}, "metadata: .*surrogates not allowed"),
+    ({"temperature": float("nan")}, "temperature: Out of range float values are not JSON compliant"),
+    ({"temperature": 1e999}, "temperature: Out of range float values are not JSON compliant"),
+]
 
-    with pytest.raises(ValueError, match=rf"^the request cannot be sent: {field}"):
-        await sampling.sample("?", **arguments)
 
-    assert requests == []
+async def test_what_is_no_json_is_not_sent(subtests: pytest.Subtests) -> None:
+    for (arguments, field), schema in product(UNSENDABLE, (None, Move)):
+        with subtests.test(arguments=arguments, schema=schema):
+            sampling, requests = with_tools()
+            if schema is not None:
+                arguments = {**arguments, "schema": schema}
+
+            with pytest.raises(ValueError, match=rf"^the request cannot be sent: {field}"):
+                await sampling.sample("?", **arguments)
+
+            assert requests == []
 
 
 async def test_a_prompt_with_half_a_surrogate_pair_is_not_sent() -> None:
@@ -785,10 +766,7 @@ async def test_a_prompt_with_half_a_surrogate_pair_is_not_sent() -> None:
 @pytest.mark.parametrize("retries", [0, 2])
 @pytest.mark.parametrize(
     "answer",
-    [
-        {**says("x"), "role": "user"},
-        calls({"type": "tool_result", "toolUseId": "1", "content": []}),
-    ],
+    [{**says("x"), "role": "user"}, calls({"type": "tool_result", "toolUseId": "1", "content": []})],
     ids=["role", "tool_result"],
 )
 async def test_an_answer_that_is_none_of_an_assistant_raises_with_any_number_of_retries(

@@ -88,13 +88,7 @@ async def test_a_loop_returns_every_turn_the_usage_and_why_it_ended() -> None:
     assert [message.to_wire() for message in done.messages] == [
         user("Brest or Dover?"),
         {"role": "assistant", "content": [BREST, DOVER]},
-        {
-            "role": "user",
-            "content": [
-                result("1", "6.1"),
-                result("2", "6.8"),
-            ],
-        },
+        {"role": "user", "content": [result("1", "6.1"), result("2", "6.8")]},
         assistant("Dover."),
     ]
     assert requests[1]["messages"] == [message.to_wire() for message in done.messages[:3]]
@@ -313,11 +307,7 @@ async def test_a_choice_of_one_tool_holds_until_the_model_has_called_it() -> Non
         ({"tools": "height"}, TypeError, "tools must be a list of tools, not str"),
         ({"tools": [], "schema": "int"}, TypeError, "schema must be a type"),
         ({"tools": [], "retries": -1}, ValueError, "retries must be"),
-        (
-            {"tools": [], "tool_choice": "look"},
-            ValueError,
-            "a tool is required, and the request offers none",
-        ),
+        ({"tools": [], "tool_choice": "look"}, ValueError, "a tool is required, and the request offers none"),
         ({"tools": [], "messages": []}, TypeError, "give either a prompt or messages, not both"),
     ],
     ids=lambda value: " and ".join(value) if isinstance(value, dict) else "",
@@ -331,19 +321,6 @@ async def test_wrong_arguments_are_refused_before_anything_is_sent(
         await sampling.sample_loop("?", **arguments)
 
     assert requests == []
-
-
-async def test_plain_functions_run_in_threads_and_do_not_hold_up_the_loop() -> None:
-    met = threading.Barrier(2)
-
-    def meet(x: int) -> str:
-        met.wait(20)  # broken unless both run at the same time, which they cannot in the event loop
-        return f"{x} of 2"
-
-    sampling, _ = with_tools(calls(use("meet", {"x": 1}), use("meet", {"x": 2}, id="2")), says("."))
-    done = await sampling.sample_loop("?", tools=[meet])
-
-    assert [call.result.text for call in done.steps[0].calls] == ["1 of 2", "2 of 2"]
 
 
 @pytest.mark.fake_clock
