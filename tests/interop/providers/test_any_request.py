@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -28,6 +27,7 @@ from mcp_host.providers.ollama import OllamaModel
 from mcp_host.providers.openai_chat import OpenAIChatModel
 from mcp_host.providers.openai_responses import OpenAIModel
 from mcp_host.providers.pydantic_ai import PydanticAIModel
+from tests.extent import THOROUGH
 from tests.interop.providers.servers.anthropic import AnthropicServer
 from tests.interop.providers.servers.base import Heard, ModelServer
 from tests.interop.providers.servers.gemini import GeminiServer
@@ -36,7 +36,7 @@ from tests.interop.providers.servers.openai_chat import CompatibleChatServer, Op
 from tests.interop.providers.servers.openai_responses import OpenAIResponsesServer
 from tests.sampling.asking import Wire, assistant, request, result, text, use, user
 
-EXAMPLES = 5000 if os.environ.get("THOROUGH") else 60
+EXAMPLES = 5000 if THOROUGH else 30
 
 
 def encoded(raw: bytes) -> str:

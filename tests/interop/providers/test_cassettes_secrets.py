@@ -108,12 +108,14 @@ async def solve(problem: str, context: Context) -> str:
     return (await context.sample_loop(problem, tools=[login])).text
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize("turn", TURNS.values(), ids=TURNS)
-@pytest.mark.parametrize("provider", PROVIDERS.values(), ids=PROVIDERS)
+@pytest.mark.parametrize("turn", TURNS)
+@pytest.mark.parametrize("name", PROVIDERS)
 async def test_a_turn_with_reasoning_and_a_secret_is_replayed_and_the_secret_is_not_in_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: Provider, turn: Said, stream: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, turn: str
 ) -> None:
+    """Each provider with each turn, half of them as streams."""
+    provider = PROVIDERS[name]
+    stream = ([*PROVIDERS].index(name) + [*TURNS].index(turn)) % 2 == 1
     monkeypatch.setenv("SOME_API_KEY", OF_ENVIRONMENT)
     monkeypatch.setenv("SOME_PRIVATE_KEY", OF_LINES)
     path = tmp_path / "cassette.json"
@@ -127,7 +129,7 @@ async def test_a_turn_with_reasoning_and_a_secret_is_replayed_and_the_secret_is_
 
     api = provider.server()
     with api.running():
-        api.say(turn, Said(text="Ada."))
+        api.say(TURNS[turn], Said(text="Ada."))
         assert await solved("once", api.url, api.key) == "Ada."
     monkeypatch.delenv("SOME_API_KEY")
     monkeypatch.delenv("SOME_PRIVATE_KEY")

@@ -15,10 +15,13 @@ from mcp_host.providers.exchange.requests import Prompt
 from mcp_host.providers.gemini import GeminiModel, read_reply, write_request
 from mcp_host.sampling.request import ModelAnswer
 from mcp_host.types import JSONObject
+from tests.extent import on_both
 from tests.interop.providers.scripted import Failed, Said, Stalled
 from tests.interop.providers.serve import Serve
 from tests.interop.providers.servers.gemini import GeminiServer
 from tests.providers.test_gemini import ASKED, prompt
+
+pytestmark = on_both  # the adapter uses one side of the SDK in asyncio, and the other outside of it
 
 
 def client(server: GeminiServer, **more: Any) -> Any:

@@ -70,6 +70,7 @@ async def test_a_forced_tool_through_the_sdk_is_a_call_and_no_text(
     assert ([use.input for use in answer.tool_uses], heard) == ([{"a": 1}], [])
 
 
+@pytest.mark.backends("trio")
 @pytest.mark.parametrize("chunk", ["{nope}", "[]"], ids=["no JSON", "no object"])
 async def test_a_chunk_that_cannot_be_read_leaves_no_generator_open(serve: Serve, chunk: str) -> None:
     """Trio warns of each."""

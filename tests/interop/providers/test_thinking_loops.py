@@ -1,4 +1,4 @@
-"""Twenty turns of a server's tool loop with a model that thinks, against APIs that refuse a turn without its signature."""
+"""A server's tool loop with a model that thinks, against APIs that refuse a turn without its signature."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from mcp_host.sampling import SamplingRequest
 from mcp_host.testing import Context, Server
 from mcp_host.types import ToolUseContent
 from mcp_host.types.sampling import SamplingMessageContentBlock
+from tests.extent import THOROUGH, on_both
 from tests.interop.providers.scripted import Called, Said
 from tests.interop.providers.serve import Serve
 from tests.interop.providers.servers.anthropic import AnthropicServer
@@ -34,7 +35,7 @@ from tests.interop.providers.servers.base import JSON, Heard, ModelServer
 from tests.interop.providers.servers.gemini import GeminiServer
 from tests.interop.providers.servers.openai_responses import OpenAIResponsesServer
 
-TURNS = 20
+TURNS = 20 if THOROUGH else 6
 IN_TIME = 60  # seconds for some forty requests to servers on this machine
 
 
@@ -79,7 +80,7 @@ class Api:
         return json.dumps(heard.body).count(self.signature)
 
     def think(self, heard: Heard, thoughts: count[int]) -> Said:
-        """A call with a thought in each of twenty turns, then an answer."""
+        """A call with a thought in each of its turns, then an answer."""
         places = self.results(heard)
         if places == TURNS:
             return Said(text="Nothing is there.")
@@ -187,7 +188,7 @@ async def test_each_turn_goes_back_with_its_reasoning_which_the_server_never_see
         async with _connected(api, model, server, stream=stream, reasoning=store) as client:
             result = await client.call_tool("explore", {"topic": "The moon"})
 
-    assert result.text == "21 steps: Nothing is there."
+    assert result.text == f"{TURNS + 1} steps: Nothing is there."
     assert [api.signatures(heard) for heard in model.heard] == list(range(TURNS + 1))
     assert len(got) == TURNS + 1
     assert "Secret" not in json.dumps(got)
@@ -195,6 +196,7 @@ async def test_each_turn_goes_back_with_its_reasoning_which_the_server_never_see
     assert len(store) == 0  # it forgets with the call
 
 
+@on_both
 async def test_loops_at_once_get_their_own_reasoning(serve: Serve, api: Api, version: str) -> None:
     """Two begin with the same words. A thought of another loop is refused: the API knows with which call it came."""
     model = _serve_thoughts(serve, api)
@@ -209,7 +211,7 @@ async def test_loops_at_once_get_their_own_reasoning(serve: Serve, api: Api, ver
             for topic in ("The moon", "The moon", "The sea"):
                 tasks.start_soon(explore, topic)
 
-    assert texts == ["21 steps: Nothing is there."] * 3
+    assert texts == [f"{TURNS + 1} steps: Nothing is there."] * 3
     assert sorted(map(api.signatures, model.heard)) == sorted([*range(TURNS + 1)] * 3)
 
 

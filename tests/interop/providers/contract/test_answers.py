@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import logging
-import os
 import socket
 import traceback
 import warnings
@@ -19,13 +18,12 @@ from mcp_host.errors import ProviderError, SamplingError
 from mcp_host.providers.exchange.streams import Delta
 from mcp_host.sampling.request import ModelAnswer
 from mcp_host.server_requests import ProgressReporter
+from tests.extent import THOROUGH, on_both
 from tests.interop.providers.contract.adapters import ADAPTERS, Adapter, exchanges, reached, thoughts
 from tests.interop.providers.contract.asking import ADD, LOOK, Wire, ask, assistant, request, result, used, user
 from tests.interop.providers.scripted import Broken, Called, Failed, Said, Stalled
 from tests.interop.providers.serve import Serve
 from tests.interop.providers.servers.base import Heard, sse
-
-THOROUGH = bool(os.environ.get("THOROUGH"))
 
 Stop: TypeAlias = Literal["max_tokens", "stop_sequence", "refusal", "content_filter"]
 MCP_REASONS = {"max_tokens": "maxTokens", "stop_sequence": "stopSequence"}
@@ -279,6 +277,7 @@ async def test_a_stream_that_breaks_is_a_failed_connection_and_no_short_answer(
     assert (caught.value.status, caught.value.transient) == (None, True)
 
 
+@on_both
 async def test_a_stream_that_breaks_after_its_beginning_says_so(adapter: Adapter, serve: Serve) -> None:
     server = serve(adapter.server, Broken(said=Said(text="a long answer " * 20), events=7))
     async with adapter.open(server.url, server.key) as make:
@@ -358,7 +357,7 @@ async def test_a_stream_that_ends_anywhere_in_an_answer_is_a_failed_connection(
         with anyio.fail_after(60):
             whole = told(await ask(model, tools=[LOOK]))
             failed: dict[int, ProviderError] = {}
-            for sent in range(0, server.sent, 1 if THOROUGH else server.sent // 50):
+            for sent in range(0, server.sent, 1 if THOROUGH else server.sent // 25):
                 server.say(Broken(said=said, more_bytes=sent, is_closed=is_closed))
                 try:
                     answer = await ask(model, tools=[LOOK])
@@ -371,6 +370,7 @@ async def test_a_stream_that_ends_anywhere_in_an_answer_is_a_failed_connection(
     assert {sent: str(error) for sent, error in failed.items() if error.status or not error.transient} == {}
 
 
+@on_both
 async def test_cancelling_a_request_closes_the_providers_stream(adapter: Adapter, serve: Serve) -> None:
     server = serve(adapter.server, Stalled(said=Said(text="a long answer " * 20), events=5))
     async with adapter.open(server.url, server.key) as make:
@@ -399,6 +399,7 @@ async def test_an_error_in_the_middle_of_a_stream_is_an_error_without_its_text(
 NO_SUCH_BLOCK = {"type": "content_block_delta", "index": 9, "delta": {"type": "text_delta", "text": "x"}}
 
 
+@on_both
 async def test_a_stream_that_fails_leaves_no_generator_open(adapter: Adapter, serve: Serve) -> None:
     """Trio warns of each. The SDKs of the others leave theirs open, as does Anthropic's if it fails itself."""
     if adapter.name in ("gemini", "ollama", "pydantic-ai"):
@@ -417,6 +418,7 @@ async def test_a_stream_that_fails_leaves_no_generator_open(adapter: Adapter, se
     assert [str(warning.message) for warning in warned] == []
 
 
+@on_both
 async def test_with_the_hosts_consent_the_text_is_progress_of_the_request(adapter: Adapter, serve: Serve) -> None:
     said = Said(text="2 + 2 = 4, and grüße to all who read this.")
     server = serve(adapter.server, Stalled(said=said, events=7), said)
@@ -450,6 +452,7 @@ async def test_the_json_of_a_required_call_is_no_text_for_the_host(adapter: Adap
     assert ([use.input for use in answer.tool_uses], pieces) == ([{"a": 1, "b": 2}], [])
 
 
+@on_both
 async def test_two_loops_at_once_through_one_adapter_stay_apart(adapter: Adapter, serve: Serve) -> None:
     """Each turn waits for that of the other loop."""
     loops = ("north", "south")
@@ -498,18 +501,16 @@ def test_only_adapters_whose_api_gives_reasoning_back_keep_it() -> None:
 
 @pytest.mark.parametrize("keeps_meta", [True, False], ids=["_meta is kept", "_meta is dropped"])
 @pytest.mark.parametrize("thinker", THINKERS, ids=lambda adapter: adapter.name)
-async def test_in_a_loop_of_20_turns_the_model_keeps_its_thinking(
+async def test_in_each_turn_of_a_loop_the_model_keeps_its_thinking(
     thinker: Adapter, serve: Serve, how: dict[str, object], keeps_meta: bool
 ) -> None:
     """The provider refuses a call that comes back without its thinking."""
-    turns = [
-        Said(thinking=f"secret thought {n}", text=f"Step {n}.", calls=[Called("add", {"a": n})]) for n in range(20)
-    ]
+    turns = [Said(thinking=f"secret thought {n}", text=f"Step {n}.", calls=[Called("add", {"a": n})]) for n in range(5)]
     server = serve(thinker.server, *turns, Said(thinking="secret end", text="done"))
     conversation: list[Wire] = [user("Count.")]
     async with thinker.open(server.url, server.key) as make:
         model = make(options=thinker.thinking, **how)
-        for turn in range(20):
+        for turn in range(5):
             answer = await ask(model, *conversation, tools=[ADD], maxTokens=4000)
             assert [(use.name, use.input) for use in answer.tool_uses] == [("add", {"a": turn})]
             assert "secret" not in str(answer.to_wire())
@@ -523,8 +524,8 @@ async def test_in_a_loop_of_20_turns_the_model_keeps_its_thinking(
 
     assert answer.text == "done"
     assert "secret" not in str(answer.to_wire())
-    assert all(reached(server, f"marker-{turn}") for turn in range(20))
-    assert thoughts([server.last.get(name) for name in ("messages", "input", "contents")]) == 20
+    assert all(reached(server, f"marker-{turn}") for turn in range(5))
+    assert thoughts([server.last.get(name) for name in ("messages", "input", "contents")]) == 5
 
 
 @pytest.mark.parametrize("first", [None, "secret thought"], ids=["no thinking at first", "thinking at once"])
