@@ -20,16 +20,16 @@ FORMS = {"gzip": 31, "deflate": 15, "deflate without its head": -15}
 """Each with zlib's *wbits* for it."""
 
 
-@pytest.mark.parametrize("kind", ["application/json", "text/event-stream", "text/plain"])
 @pytest.mark.parametrize("form", FORMS)
-async def test_a_compression_bomb_in_any_encoding_stops_at_the_limit(form: str, kind: str) -> None:
-    status = 500 if kind == "text/plain" else 200
-    packed = bomb(64 * MiB, wbits=FORMS[form])
-    answer = says(packed, status, content_encoding=form.split()[0], content_type=kind)
-    with memory_below(8 * MiB):
-        error = await error_of(answer, limits=SMALL)
+async def test_a_compression_bomb_in_any_encoding_stops_at_the_limit(form: str) -> None:
+    packed = bomb(16 * MiB, wbits=FORMS[form])
+    for kind in ("application/json", "text/event-stream", "text/plain"):
+        status = 500 if kind == "text/plain" else 200
+        answer = says(packed, status, content_encoding=form.split()[0], content_type=kind)
+        with memory_below(8 * MiB):
+            error = await error_of(answer, limits=SMALL)
 
-    assert isinstance(error, HttpStatusError if status == 500 else MessageTooLarge)
+        assert isinstance(error, HttpStatusError if status == 500 else MessageTooLarge)
 
 
 LAYERS = {
@@ -40,12 +40,12 @@ LAYERS = {
 }
 
 
-@pytest.mark.parametrize("headers", LAYERS.values(), ids=LAYERS.keys())
-async def test_only_one_layer_of_compression_is_accepted(headers: bytes) -> None:
-    twice = zlib.compress(bomb(64 * MiB, wbits=FORMS["deflate"]))
-    sized = b"content-length: %d\r\n" % len(twice) if b"transfer" not in headers else b""
-    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n" + sized + headers + b"\r\n"
-    with memory_below(8 * MiB):
-        error = await error_of(sends(head + twice), limits=SMALL)
+async def test_only_one_layer_of_compression_is_accepted() -> None:
+    twice = zlib.compress(bomb(16 * MiB, wbits=FORMS["deflate"]))
+    for name, headers in LAYERS.items():
+        sized = b"content-length: %d\r\n" % len(twice) if b"transfer" not in headers else b""
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n" + sized + headers + b"\r\n"
+        with memory_below(8 * MiB):
+            error = await error_of(sends(head + twice), limits=SMALL)
 
-    assert type(error) in (ProtocolError, ConnectionClosed)
+        assert type(error) in (ProtocolError, ConnectionClosed), name

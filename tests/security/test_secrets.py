@@ -19,7 +19,7 @@ from mcp_host.limits import Limits
 from mcp_host.middleware import Exchange, add_headers, add_meta, tap
 from mcp_host.protocol.headers import ParameterHeader
 from mcp_host.testing import Context, Server
-from mcp_host.types import ElicitResult
+from mcp_host.types import ElicitResult, JSONObject
 from tests.clock import advance
 from tests.faults.http_server import drop, mcp, says, subject, tides, welcome
 from tests.faults.processes import BRIEF
@@ -186,23 +186,21 @@ FORM = {
 }
 
 
-@pytest.mark.parametrize(("field", "schema"), FORM.items(), ids=FORM.keys())
-async def test_the_users_input_in_a_form_is_not_repeated(
-    field: str, schema: object, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_users_input_in_a_form_is_not_repeated(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.NOTSET)
-    said = [CANARY, CANARY] if field in "fg" else CANARY
+    for field, schema in FORM.items():
+        content = {field: [CANARY, CANARY] if field in "fg" else CANARY}
 
-    async def answer(request: FormRequest) -> ElicitResult:
-        return request.accept({field: said})
+        async def answer(request: FormRequest, content: JSONObject = content) -> ElicitResult:
+            return request.accept(content)
 
-    form = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {field: schema}}}
-    with pytest.raises(InputRefused) as caught:
-        await Elicitation(form=answer).answer(form, server="shop")
+        form = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {field: schema}}}
+        with pytest.raises(InputRefused) as caught:
+            await Elicitation(form=answer).answer(form, server="shop")
 
-    shown = "".join(format_exception(caught.value)) + caplog.text
-    assert "not what the server asked for: " in shown
-    assert CANARY not in shown
+        shown = "".join(format_exception(caught.value)) + caplog.text
+        assert "not what the server asked for: " in shown
+        assert CANARY not in shown
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -238,12 +236,10 @@ def test_a_check_that_may_reveal_the_value_has_a_longer_message() -> None:
 # What is kept
 
 
-@pytest.mark.parametrize(
-    "file",
-    ["[]", '["modern"]', '"modern"', "7", '{"x": "\\u001b[2J"}', '{"x": null}', '{"x": ["modern"]}'],
-)
-def test_a_malformed_era_cache_is_refused(file: str) -> None:
-    with pytest.raises(ValueError, match=r"known is a mapping of servers|the era of a server") as caught:
-        EraCache(json.loads(file))
+def test_a_malformed_era_cache_is_refused() -> None:
+    malformed = ["[]", '["modern"]', '"modern"', "7", '{"x": "\\u001b[2J"}', '{"x": null}', '{"x": ["modern"]}']
+    for file in malformed:
+        with pytest.raises(ValueError, match=r"known is a mapping of servers|the era of a server") as caught:
+            EraCache(json.loads(file))
 
-    assert str(caught.value).isprintable()
+        assert str(caught.value).isprintable()

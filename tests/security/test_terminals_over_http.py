@@ -35,17 +35,16 @@ HTTP: dict[str, Answer] = {
 }
 
 
-@pytest.mark.parametrize("answer", HTTP.values(), ids=HTTP.keys())
-async def test_the_text_of_a_server_is_escaped_in_errors_and_logs(
-    answer: Answer, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_text_of_a_server_is_escaped_in_errors_and_logs(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.NOTSET, logger="mcp_host")
-    async with serving(mcp(call=answer, get=answer, initialized=answer, delete=answer)) as peer:
-        with fail_after(SOON):
-            async with Client(StreamableHttp(peer.url), era="legacy", limits=BRIEF) as client:
-                with pytest.raises(McpError) as caught:
-                    await client.call_tool("x")
-            told = [*format_exception(caught.value), *client.warnings]
+    told: list[str] = []
+    for name, answer in HTTP.items():
+        async with serving(mcp(call=answer, get=answer, initialized=answer, delete=answer)) as peer:
+            with fail_after(SOON):
+                async with Client(StreamableHttp(peer.url), era="legacy", limits=BRIEF) as client:
+                    with pytest.raises(McpError) as caught:
+                        await client.call_tool("x")
+                told += [f"{name}: {text}" for text in (*format_exception(caught.value), *client.warnings)]
 
     records = [record.getMessage() for record in caplog.records if record.name.startswith("mcp_host")]
     assert [each for each in (*told, *records) if not harmless(each)] == []
