@@ -59,8 +59,9 @@ def refused(status: int, said: str = "", *, retry_after: float | None = None) ->
     return fails(error)
 
 
-def fails(error: Exception) -> Turn:
+def fails(error: Exception, *, after: str = "") -> Turn:
     async def answer(request: SamplingRequest, show: Show) -> CreateMessageResult:
+        show(after)
         raise error
 
     return answer

@@ -20,12 +20,13 @@ from mcp_host.cli.arguments import parse
 from mcp_host.cli.chat import Chat, next_line
 from mcp_host.cli.output import Printer
 from mcp_host.cli.transcript import Transcript
-from mcp_host.sampling import SamplingRequest, ToolCall
+from mcp_host.errors import ProviderError
+from mcp_host.sampling import Allow, SamplingRequest, ToolCall
 from mcp_host.types import CreateMessageResult, ToolResultContent
 from tests.cli import desk
 from tests.cli.bounded import IN_TIME, ctrl_c
 from tests.cli.conftest import Run
-from tests.cli.models import MODEL, WITH_MODEL, Provider, Turn, conversation, refused, says, stalls
+from tests.cli.models import MODEL, WITH_MODEL, Provider, Turn, conversation, fails, refused, says, stalls
 from tests.cli.terminals import ROOT, Sitting, running
 from tests.elicitation.asking import FIELD, SEND
 from tests.terminal.screens import Screen
@@ -300,6 +301,28 @@ async def test_calls_that_have_ended_before_the_turn_is_stopped_keep_their_resul
     assert chat.messages[-1].text == "(The user stopped this answer.)"
 
 
+async def test_a_call_that_is_allowed_when_the_turn_has_been_stopped_is_not_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        return request.calls(ADD)
+
+    async def allow_too_late(call: object) -> Allow:
+        conversing.stop()
+        return Allow()
+
+    monkeypatch.setattr("mcp_host.cli.chat.approver", lambda options, ask: allow_too_late)
+    conversing = Chat(lambda **options: model, Transcript(StringIO(), Printer(StringIO())), parse([*CHAT, "http://x"]))
+
+    with fail_after(IN_TIME):
+        async with Client(desk.server) as conversing.client:
+            await conversing.begin_prompt()
+            await conversing.turn("Add.")
+
+    results = [block.text for block in conversing.messages[2].content if isinstance(block, ToolResultContent)]
+    assert results == ["This call was denied: the user stopped this answer"]
+
+
 async def test_at_a_real_terminal_ctrl_c_withdraws_a_question_and_drops_a_line(screen: Screen) -> None:
     """The terminal sends the signal to the command, and readline reads the lines."""
     command = ["chat", "--model", "arithmetic", *DESK]
@@ -451,9 +474,10 @@ def test_a_provider_that_does_not_answer_soon_is_an_error_at_once(
 
 
 def test_what_was_done_before_a_failure_stays_in_the_conversation(talk: Talk, provider: Provider) -> None:
-    provider.say(says("", ADD), refused(400), says("3, as I wanted to say."))
+    cut = ProviderError("scripted", "the stream ended early")
+    provider.say(says("", ADD), refused(400), fails(cut, after="It is"), says("3, as I wanted to say."))
 
-    talk("Add.", "Well?", argv=["--yes"])
+    talk("Add.", "Well?", "Go on.", argv=["--yes"])
 
     assert conversation(provider.requests[-1]) == [
         ("user", ["Add."]),
@@ -461,6 +485,8 @@ def test_what_was_done_before_a_failure_stays_in_the_conversation(talk: Talk, pr
         ("user", [["3"]]),
         ("assistant", ["(This answer failed.)"]),
         ("user", ["Well?"]),
+        ("assistant", ["It is\n(This answer failed.)"]),
+        ("user", ["Go on."]),
     ]
 
 

@@ -12,7 +12,6 @@ from io import StringIO
 from pathlib import Path
 from threading import Event
 
-import httpx
 import pytest
 from anyio import create_task_group, fail_after, sleep_forever, to_thread, wait_all_tasks_blocked
 from starlette.requests import Request
@@ -30,11 +29,14 @@ from tests.asgi import serving
 from tests.auth.authorization_server import AuthorizationServer, Protected, protected, read_body
 from tests.auth.world import person, server
 from tests.cli.bounded import IN_TIME, ctrl_c
+from tests.cli.browsers import Browser, browser
 from tests.cli.conftest import Run
 from tests.cli.terminals import Sitting, running
 from tests.terminal.screens import Screen
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
+
+__all__ = ["browser"]
 
 PROMPT, PASTE, CTRL_D = "> ", "The URL that you were sent to: ", "\x04"
 TOOLS = "add(a: integer, b: integer)"
@@ -48,26 +50,11 @@ with urllib.request.urlopen(sys.argv[1], timeout=30) as page:
 """
 
 
-class Browser:
-    """In the place of that of this machine: it visits what it opens, unless it only *opens*, or not even that."""
-
-    def __init__(self) -> None:
-        self.opens = True
-        self.visits = True
-
-    def open(self, url: str) -> bool:
-        if self.opens and self.visits:
-            httpx.get(url, follow_redirects=True).raise_for_status()
-        return self.opens
-
-
 @pytest.fixture(autouse=True)
-def browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Browser:
-    browser = Browser()
-    monkeypatch.setattr("webbrowser.get", lambda: browser)
+def tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the command keeps them."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("no_proxy", "*")
-    return browser
+    return tmp_path / "state" / "mcp-host" / "tokens.json"
 
 
 @pytest.fixture
@@ -372,11 +359,10 @@ def test_a_server_that_wants_no_login_is_told_of(run: Run) -> None:
     assert done == (0, f"{origin}/mcp wants no login.\n", "")
 
 
-def test_the_tokens_are_for_this_user_alone(site: Protected, run: Run, tmp_path: Path) -> None:
+def test_the_tokens_are_for_this_user_alone(site: Protected, run: Run, tokens: Path) -> None:
     run("login", site.url)
 
-    file = tmp_path / "state" / "mcp-host" / "tokens.json"
-    assert [stat.S_IMODE(path.stat().st_mode) for path in (file, file.parent)] == [0o600, 0o700]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (tokens, tokens.parent)] == [0o600, 0o700]
 
 
 @pytest.mark.parametrize(

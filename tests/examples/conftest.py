@@ -1,5 +1,6 @@
-"""A local server that wants a token."""
+"""A terminal, and a local server that wants a token."""
 
 from tests.auth.world import site
+from tests.terminal.screens import screen
 
-__all__ = ["site"]
+__all__ = ["screen", "site"]

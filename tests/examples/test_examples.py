@@ -1,23 +1,28 @@
-"""Every example, run as its reader would run it: as a program, without arguments and without a network."""
+"""Every example: its lines run in this process, as in one that a reader starts, on each event loop."""
 
 from __future__ import annotations
 
 import ast
-import os
-import select
+import logging
+import runpy
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import anyio
 import pytest
+
+from mcp_host.terminal import device
+from tests.cli.bounded import IN_TIME, interrupted_late
+from tests.cli.terminals import seated
+from tests.elicitation.asking import FIELD, SEND
+from tests.terminal.screens import Screen
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py"))
 LONGEST = 60  # lines
-TIMEOUT = 60.0  # seconds for a program that imports everything and starts another that does, on a busy machine
-
-# The same program on the other backend.
-ON_TRIO = "import runpy, sys, anyio; anyio.run(runpy.run_path(sys.argv[1])['main'], backend='trio')"
 
 needs_terminals = pytest.mark.skipif(sys.platform == "win32", reason="asking in the terminal is POSIX only")
 
@@ -28,53 +33,61 @@ def backend(request: pytest.FixtureRequest) -> str:
     return name
 
 
-def command(name: str, backend: str = "asyncio") -> list[str]:
+def run(name: str, backend: str) -> None:
+    """As a program, which runs on asyncio; or its function `main` on trio."""
     path = str(EXAMPLES / f"{name}.py")
-    return [sys.executable, path] if backend == "asyncio" else [sys.executable, "-c", ON_TRIO, path]
+    with interrupted_late():
+        if backend == "asyncio":
+            runpy.run_path(path, run_name="__main__")
+        else:
+            anyio.run(runpy.run_path(path)["main"], backend=backend)
 
 
-def environment() -> dict[str, str]:
-    """That of a program in the folder of the examples, which `python -c` would not find."""
-    return {**os.environ, "PYTHONPATH": str(EXAMPLES)}
+@pytest.fixture
+def output(
+    backend: str, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., list[str]]:
+    """What an example prints. It has no terminal, and logs nothing but *logged*."""
+    monkeypatch.setattr(device, "terminal_path", lambda: "/dev/no-terminal")
+
+    def output(name: str, *logged: str) -> list[str]:
+        run(name, backend)
+        out, err = capsys.readouterr()
+        warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+        assert (err, warnings) == ("", list(logged))
+        return out.splitlines()
+
+    return output
 
 
-def output(name: str, backend: str, *, logged: str = "") -> list[str]:
-    """What an example prints. It has no terminal, and nothing but *logged* goes to stderr."""
-    done = subprocess.run(
-        command(name, backend),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        env=environment(),
-        timeout=TIMEOUT,
-        check=False,
-        start_new_session=True,
-    )
-    assert (done.returncode, done.stderr) == (0, logged)
-    return done.stdout.splitlines()
-
+Output = Callable[..., list[str]]
 
 ASKED = "tools/call: the server asks for 'sampling/createMessage' under 'sampling-1'"
 
 
-def test_hello_stdio(backend: str) -> None:
-    assert output("hello_stdio", backend) == [
+def test_hello_stdio(output: Output) -> None:
+    assert output("hello_stdio") == [
         "connected to hello, revision 2026-07-28",
         "it offers greet: Greet a person by name.",
         "Hello, Ada!",
     ]
 
 
-def test_hello_http(backend: str) -> None:
-    assert output("hello_http", backend) == [
+def test_hello_http(output: Output) -> None:
+    assert output("hello_http") == [
         "Hello, Grace!",
         "the server refused: Unknown tool: insult (-32602)",
         "the server cannot be reached",
     ]
 
 
-def test_tracing(backend: str) -> None:
-    assert output("tracing", backend) == [
+def test_tracing() -> None:
+    """In a process of its own: it sets the provider of traces, which can be set only once."""
+    command = [sys.executable, str(EXAMPLES / "tracing.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=IN_TIME, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
         "Paris",
         "invoke_agent guide (internal)",
         "  server/discover (client)",
@@ -85,8 +98,8 @@ def test_tracing(backend: str) -> None:
     ]
 
 
-def test_middleware(backend: str) -> None:
-    assert output("middleware", backend) == [
+def test_middleware(output: Output) -> None:
+    assert output("middleware") == [
         "server/discover: a result",
         "tools/list: a result",
         "tools/call: a result",
@@ -97,8 +110,8 @@ def test_middleware(backend: str) -> None:
     ]
 
 
-def test_sampling_with_tools(backend: str) -> None:
-    assert output("sampling_with_tools", backend) == [
+def test_sampling_with_tools(output: Output) -> None:
+    assert output("sampling_with_tools") == [
         "sampling mode: with_tools",
         "calculator asks, with 1 messages and 4 tools",
         "calculator asks, with 3 messages and 4 tools",
@@ -109,8 +122,8 @@ def test_sampling_with_tools(backend: str) -> None:
     ]
 
 
-def test_agent_loop(backend: str) -> None:
-    assert output("agent_loop", backend) == [
+def test_agent_loop(output: Output) -> None:
+    assert output("agent_loop") == [
         "find_price: 120",
         "order: This call was denied: only people may order",
         "in_euros: 6.00 euros",
@@ -118,20 +131,20 @@ def test_agent_loop(backend: str) -> None:
     ]
 
 
-def test_structured_sampling(backend: str) -> None:
+def test_structured_sampling(output: Output) -> None:
     logged = (
         "sampling for harbour: the model's arguments for the tool 'answer' do not match its inputSchema: "
-        "$.metres: not of type 'number'\n"
+        "$.metres: not of type 'number'"
     )
-    assert output("structured_sampling", backend, logged=logged) == [
+    assert output("structured_sampling", logged) == [
         "The model is told: the answer does not fit the schema: "
         "metres: Input should be a valid number; nights: Field required",
         "The Erna stays 3 nights, for 54.00 euros.",
     ]
 
 
-def test_decision_tree(backend: str) -> None:
-    assert output("decision_tree", backend) == [
+def test_decision_tree(output: Output) -> None:
+    assert output("decision_tree") == [
         "Thank you. The lamp shines again by Friday.",
         "1 messages, and the tools Broken, Noise",
         "3 messages, and the tools Repair, Warn",
@@ -139,17 +152,17 @@ def test_decision_tree(backend: str) -> None:
     ]
 
 
-def test_two_servers(backend: str) -> None:
-    lines = output("two_servers", backend)
+def test_two_servers(output: Output) -> None:
+    lines = output("two_servers")
 
     assert sorted(lines[:2]) == ["clock: It is tea time.", "hello: Hello, Alan!"]  # at once, so in any order
     assert lines[2:] == ["clock: It is tea time."]
 
 
-def test_tool_pins(backend: str) -> None:
+def test_tool_pins(output: Output) -> None:
     changed = "the tool 'add' is blocked: it has changed since it was pinned (description)"
 
-    assert output("tool_pins", backend, logged=f"calculator: {changed}\n") == [
+    assert output("tool_pins", f"calculator: {changed}") == [
         "tools: add, double",
         "2 + 3 = 5",
         "tools: double",
@@ -165,86 +178,64 @@ def test_tool_pins(backend: str) -> None:
     ]
 
 
-def test_human_approval_without_a_terminal(backend: str) -> None:
-    assert output("human_approval", backend) == [f"refused: {ASKED}: this client has no terminal to ask its user in"]
+def test_human_approval_without_a_terminal(output: Output) -> None:
+    assert output("human_approval") == [f"refused: {ASKED}: this client has no terminal to ask its user in"]
 
 
 @needs_terminals
 @pytest.mark.parametrize(
-    ("key", "last"),
+    ("backend", "key", "last"),
     [
-        (b"y", "answered: Four, I believe."),
-        (b"n", f"refused: {ASKED}: User rejected sampling request"),
+        ("asyncio", "y", "answered: Four, I believe."),
+        ("trio", "n", f"refused: {ASKED}: User rejected sampling request"),
     ],
     ids=["yes", "no"],
 )
-def test_human_approval(key: bytes, last: str, backend: str) -> None:
-    asked, answered = in_terminal("human_approval", backend, (b"[y/a/s/v/N] ", key), (last.encode(), b""))
+def test_human_approval(backend: str, key: str, last: str, screen: Screen) -> None:
+    async def person() -> None:
+        asked = await screen.shows("[y/a/s/v/N] ")
+        assert "What is 2 + 2?" in asked
+        assert "| divide(a: number, b: number): Divide the first number by the second.\r\n" in asked
+        screen.press(f"{key}\n")
+        await screen.shows(f"\n{last.partition(':')[0]}:")
 
-    assert b"What is 2 + 2?" in asked
-    assert b"| divide(a: number, b: number): Divide the first number by the second.\r\n" in asked
-    assert answered.decode().split("\r\n")[-1] == last
+    seated(screen, person, partial(run, "human_approval", backend))
+
+    screen.rest()
+    assert "".join(screen.rows).endswith(last)
 
 
 @needs_terminals
-def test_asking_the_user(backend: str) -> None:
-    form = [(b"> ", key) for key in (b"Sea Otter", b"Dover", b"2026-11-22", b"")]
-    model = [(b"May your model answer? [y/a/s/v/N] ", b"y")] * 2
-    last = (b"Enter between ten and one o'clock.", b"")
+def test_asking_the_user(backend: str, screen: Screen) -> None:
+    model = "May your model answer? [y/a/s/v/N] "
 
-    *_, answers, first_turn, second_turn, _ = in_terminal(
-        "asking_the_user", backend, *form, (b"Send this? [y/e/v/n/c] ", b"y"), *model, last
-    )
+    async def person() -> None:
+        for value in ("Sea Otter", "Dover", "2026-11-22", ""):
+            await screen.asks(FIELD)
+            screen.press(f"{value}\n")
+        answers = await screen.asks(SEND)
+        assert "  | 3  Arrival: 2026-11-22\r\n  | 4  Nights: 2\r\n" in answers
+        screen.press("y\n")
+        first_turn = await screen.asks(model)
+        assert "  | When may Sea Otter enter Dover on 2026-11-22?\r\n" in first_turn
+        screen.press("y\n")
+        second_turn = await screen.asks(model)
+        assert "(1 earlier message: v shows all)\r\nassistant\r\n  | calls high_water" in second_turn
+        screen.press("y\n")
+        await screen.shows("Enter between ten and one o'clock.")
 
-    assert b"  | 3  Arrival: 2026-11-22\r\n  | 4  Nights: 2\r\n" in answers
-    assert b"  | When may Sea Otter enter Dover on 2026-11-22?\r\n" in first_turn
-    assert b"(1 earlier message: v shows all)\r\nassistant\r\n  | calls high_water" in second_turn
-
-
-def test_asking_the_user_without_a_terminal(backend: str) -> None:
-    logged = "elicitation for harbour is cancelled: this client has no terminal to ask its user in\n"
-
-    assert output("asking_the_user", backend, logged=logged) == ["Nothing is booked: cancel."]
-
-
-def in_terminal(name: str, backend: str, *steps: tuple[bytes, bytes]) -> list[bytes]:
-    """Run an example in a terminal; wait for each text and press the keys after it. What it shows before each."""
-    ours, theirs = os.openpty()
-    with subprocess.Popen(
-        command(name, backend),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env={**environment(), "NO_COLOR": "1"},
-        start_new_session=True,
-    ) as process:
-        os.close(theirs)
-        seen = []
-        for prompt, keys in steps:
-            seen.append(read_until(ours, prompt))
-            if keys or prompt == b"> ":
-                os.write(ours, keys + b"\n")
-        process.wait(TIMEOUT)
-    os.close(ours)
-    assert process.returncode == 0
-    return seen
+    seated(screen, person, partial(run, "asking_the_user", backend))
 
 
-def read_until(fd: int, wanted: bytes) -> bytes:
-    """What the program shows, up to *wanted*."""
-    seen = b""
-    while wanted not in seen:
-        assert select.select([fd], [], [], TIMEOUT)[0], f"silence after {seen!r}"
-        seen += os.read(fd, 4096)
-    return seen[: seen.index(wanted) + len(wanted)]
+def test_asking_the_user_without_a_terminal(output: Output) -> None:
+    logged = "elicitation for harbour is cancelled: this client has no terminal to ask its user in"
+
+    assert output("asking_the_user", logged) == ["Nothing is booked: cancel."]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_each_example_is_short_and_has_a_docstring_of_one_sentence(name: str) -> None:
-    text = (EXAMPLES / f"{name}.py").read_text()
+def test_each_example_is_short_and_has_a_docstring_of_one_sentence() -> None:
+    texts = {name: (EXAMPLES / f"{name}.py").read_text() for name in NAMES}
 
-    opening = ast.get_docstring(ast.parse(text))
-    assert opening is not None
-    assert "\n" not in opening
-    assert opening.endswith(".")
-    assert len(text.splitlines()) < LONGEST
+    openings = {name: ast.get_docstring(ast.parse(text)) or "" for name, text in texts.items()}
+    assert [name for name, opening in openings.items() if "\n" in opening or not opening.endswith(".")] == []
+    assert [name for name, text in texts.items() if len(text.splitlines()) >= LONGEST] == []

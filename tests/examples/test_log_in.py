@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-import os
+import runpy
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from subprocess import DEVNULL
 
 import pytest
-from anyio import fail_after, run_process
 
 from tests.auth.authorization_server import Protected
-from tests.cli.terminals import IN_TIME
-from tests.cli.test_login import BROWSER
+from tests.cli.bounded import interrupted_late
+from tests.cli.browsers import browser
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the browser is a script")
+__all__ = ["browser"]
 
 EXAMPLE = Path(__file__).parents[2] / "examples/log_in.py"
 
 
-async def output(home: Path, *argv: str) -> list[str]:
-    browser = home / "browser"
-    browser.write_text(BROWSER.format(python=sys.executable))
-    browser.chmod(0o700)
-    environment = {**os.environ, "HOME": str(home), "BROWSER": str(browser), "no_proxy": "*"}
-    with fail_after(IN_TIME):
-        done = await run_process(
-            [sys.executable, str(EXAMPLE), *argv], stdin=DEVNULL, env=environment, start_new_session=True
-        )
-    return done.stdout.decode().splitlines()
+@pytest.fixture
+def output(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[..., list[str]]:
+    """What the program prints with these arguments."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    def output(*argv: str) -> list[str]:
+        monkeypatch.setattr(sys, "argv", [str(EXAMPLE), *argv])
+        with interrupted_late():
+            runpy.run_path(str(EXAMPLE), run_name="__main__")
+        return capsys.readouterr().out.splitlines()
+
+    return output
 
 
-async def test_it_logs_in_once(site: Protected, tmp_path: Path) -> None:
-    first = await output(tmp_path, site.url)
-    second = await output(tmp_path, site.url)
-
-    assert first == [
+def test_it_logs_in_once(site: Protected, output: Callable[..., list[str]]) -> None:
+    assert output(site.url) == [
         "add: Add.",
         "request: 401, it wants a token",
         "metadata of the protected resource: found",
@@ -43,13 +43,13 @@ async def test_it_logs_in_once(site: Protected, tmp_path: Path) -> None:
         "registration: registered",
         "token request (authorization_code): a token",
     ]
-    assert second == ["add: Add."]
+    assert output(site.url) == ["add: Add."]
 
 
-async def test_a_failure_is_told_with_its_steps(site: Protected, tmp_path: Path) -> None:
+def test_a_failure_is_told_with_its_steps(site: Protected, output: Callable[..., list[str]]) -> None:
     site.server.metadata["code_challenge_methods_supported"] = ["plain"]
 
-    first, *steps = await output(tmp_path, site.url)
+    first, *steps = output(site.url)
 
     assert (
         first == f"there is no login: {site.server.issuer} does not offer PKCE with S256, without which no code is safe"
@@ -57,5 +57,5 @@ async def test_a_failure_is_told_with_its_steps(site: Protected, tmp_path: Path)
     assert steps[0] == "request: 401, it wants a token"
 
 
-async def test_without_a_url_its_own_server_wants_no_login(tmp_path: Path) -> None:
-    assert await output(tmp_path) == ["tides: Ask for the tides."]
+def test_without_a_url_its_own_server_wants_no_login(output: Callable[..., list[str]]) -> None:
+    assert output() == ["tides: Ask for the tides."]

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import anyio
 import httpx
 import pytest
-from anyio.abc import Process, SocketStream, TaskGroup
+import uvicorn
+from anyio.abc import Process, SocketStream, TaskGroup, TaskStatus
 from anyio.streams.buffered import BufferedByteReceiveStream
+from web_application import make_app
+from web_questions import Questions
 
+from mcp_host import Stdio
+from mcp_host.testing._http.serving import listen
 from tests.transports.http_peers import Log, reserved_port
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 TIMEOUT = 60.0  # seconds for several programs that import everything, on a busy machine
 
 
-pytestmark = pytest.mark.backends("asyncio")  # that of the browsers: uvicorn runs the application in another process
+pytestmark = pytest.mark.backends("asyncio")  # uvicorn runs on no other
 
 
 # The MCP server. It tells the test what happens to it.
@@ -59,21 +60,6 @@ if len(sys.argv) > 3:
     server.run_http(int(sys.argv[3]))
 else:
     server.run_stdio()
-"""
-
-# The web application. The first line on its stdout is its port.
-APPLICATION = """
-import json, socket, sys
-import uvicorn
-from mcp_host import Stdio
-from web_application import make_app
-
-server = json.loads(sys.argv[1])
-listener = socket.create_server(("127.0.0.1", 0))
-app = make_app(server if isinstance(server, str) else Stdio(server))
-server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
-print(listener.getsockname()[1], flush=True)
-server.run([listener])
 """
 
 
@@ -122,20 +108,23 @@ class Browser:
 
 @dataclass
 class Site:
-    """The web application in a process, its MCP server in another, and the users."""
+    """The web application, its MCP server in a process of its own, and the users."""
 
     kind: str
     version: str
     port: int
     """For the MCP server over HTTP."""
     tasks: TaskGroup
+    """The users' looks at their questions."""
     stack: AsyncExitStack
     told: Log[str] = field(default_factory=Log)
     """What the MCP server tells; "gone" when its process has ended."""
     telling: int = 0
     calculator: Process | None = None
-    process: Process = field(init=False)
-    url: str = field(init=False)
+    server: uvicorn.Server = field(init=False)
+    url: str = ""
+    down: anyio.Event = field(default_factory=anyio.Event)
+    """Set when the application has shut down."""
 
     async def serve_calculator(self) -> None:
         """Over HTTP: start the MCP server. Over stdio the application does."""
@@ -146,16 +135,20 @@ class Site:
             assert self.calculator.stdout is not None
             await self.calculator.stdout.receive()  # the URL: it accepts connections
 
-    async def start(self) -> None:
-        server: Any = f"http://127.0.0.1:{self.port}/mcp"
-        if self.kind == "stdio":
-            server = calculator(self.telling, self.version)
-        command = [sys.executable, "-c", APPLICATION, json.dumps(server)]
-        environment = {**os.environ, "PYTHONPATH": str(EXAMPLES)}
-        self.process = await anyio.open_process(command, env=environment, stderr=None)
-        self.stack.push_async_callback(ended, self.process)
-        assert self.process.stdout is not None
-        self.url = f"http://127.0.0.1:{int(await self.process.stdout.receive())}"
+    async def run(self, *, task_status: TaskStatus[None]) -> None:
+        address = calculator(self.telling, self.version)
+        app = make_app(Stdio(address) if self.kind == "stdio" else f"http://127.0.0.1:{self.port}/mcp")
+        self.server = Uvicorn(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1))
+        with listen(0) as listener:
+            self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            task_status.started()
+            await self.server.serve([listener])
+        self.down.set()
+
+    async def shut_down(self) -> None:
+        self.server.should_exit = True
+        with anyio.fail_after(TIMEOUT):
+            await self.down.wait()
 
     async def browser(self, user: str) -> Browser:
         """Someone who looks at their questions."""
@@ -199,22 +192,33 @@ async def ended(process: Process) -> None:
         await process.aclose()
 
 
+class Uvicorn(uvicorn.Server):
+    """In this process, whose signals are those of the tests."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
 @asynccontextmanager
 async def site(kind: str, version: str) -> AsyncIterator[Site]:
     async with (
         await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
-        anyio.create_task_group() as tasks,
+        anyio.create_task_group() as serving,
         AsyncExitStack() as stack,
     ):
-        site = Site(kind, version, stack.enter_context(reserved_port()), tasks, stack)
-        tasks.start_soon(listener.serve, site.listen)
-        site.telling = listener.extra(anyio.abc.SocketAttribute.local_port)
-        with anyio.fail_after(TIMEOUT):
-            await site.start()
-        try:
-            yield site
-        finally:
-            tasks.cancel_scope.cancel()
+        port = stack.enter_context(reserved_port())
+        async with anyio.create_task_group() as watching:
+            site = Site(kind, version, port, watching, stack)
+            serving.start_soon(listener.serve, site.listen)
+            site.telling = listener.extra(anyio.abc.SocketAttribute.local_port)
+            await serving.start(site.run)
+            try:
+                yield site
+            finally:
+                watching.cancel_scope.cancel()
+        await site.shut_down()
+        serving.cancel_scope.cancel()
 
 
 attributed = pytest.mark.parametrize(
@@ -293,9 +297,8 @@ async def test_the_next_request_after_a_server_over_stdio_was_killed_succeeds(ve
     assert ada.responses == [(502, "the calculator cannot answer"), (200, "Four, I believe.")]
 
 
-@pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25"])
-async def test_a_server_over_http_may_come_up_later_be_killed_and_come_back(version: str) -> None:
-    async with site("http", version) as web:
+async def test_a_server_over_http_may_come_up_later_be_killed_and_come_back() -> None:
+    async with site("http", "2026-07-28") as web:
         ada = await web.browser("ada")
         for _ in range(2):
             await ada.ask("while it is down")
@@ -347,9 +350,8 @@ async def test_a_browser_that_leaves_while_its_user_is_asked_withdraws_the_quest
             await web.tells("cancelled: 1 + 1")
 
 
-def test_nothing_is_kept_of_users_whose_browsers_have_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(EXAMPLES)
-    questions = importlib.import_module("web_questions").Questions(seconds=60)
+def test_nothing_is_kept_of_users_whose_browsers_have_left() -> None:
+    questions = Questions(seconds=60)
 
     async def watch_until_cancelled(user: str) -> None:
         with anyio.CancelScope() as watching:
@@ -378,9 +380,7 @@ async def test_shutting_down_with_open_streams_and_calls_does_not_hang(version: 
             await ada.sees("1 + 1")
             tasks.start_soon(ask_in_vain, bob, "wait")
             await web.tells("begins: wait")
-            web.process.terminate()
-            with anyio.fail_after(TIMEOUT):
-                await web.process.wait()
-                await web.tells("gone")  # and its MCP server with it
+            await web.shut_down()
+            await web.tells("gone")  # and its MCP server with it
 
     assert all(status >= 500 for status, _ in [*ada.responses, *bob.responses])
