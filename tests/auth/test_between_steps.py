@@ -89,8 +89,7 @@ async def test_a_server_that_takes_back_its_metadata_gets_no_secret_of_the_clien
 async def test_a_wrong_secret_costs_no_refresh_token() -> None:
     world, store = World(lifetime=100), MemoryTokens()
     right = client(world, "right")
-    await world.call(world.oauth(tokens=store, registration=right))
-    world.now += 200
+    await world.log_in(tokens=store, registration=right, later=200)
 
     with pytest.raises(AuthError):
         await world.call(world.restarted(tokens=store, registration=Registered("mine", "wrong")))

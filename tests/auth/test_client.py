@@ -25,7 +25,7 @@ from mcp_host.transports._http import tls
 from tests.clock import advance
 from tests.extent import THOROUGH, on_both
 from tests.transports.http_contract import certified, libraries, trusting
-from tests.transports.http_peers import Heard, Log, Script, Wire, head, reserved_port, serving
+from tests.transports.http_peers import Heard, Log, Peer, Script, Wire, head, reserved_port, serving
 
 SOON = 5.0  # seconds, on a busy machine; the client's own deadline is at 30
 HERE, PUBLIC = "http://127.0.0.1/mcp", "https://mcp.test/mcp"
@@ -94,6 +94,13 @@ async def post(client: AuthClient, url: str) -> Answer:
 
 async def register(client: AuthClient, url: str) -> Answer:
     return await client.post_json(url, {"client_name": "mine"})
+
+
+async def answered(script: Script, ask: Ask = get) -> tuple[Answer, Peer]:
+    """The answer of a server with *script*."""
+    async with serving(script) as peer:
+        with anyio.fail_after(SOON):
+            return await ask(client(), peer.url), peer
 
 
 every_request = pytest.mark.parametrize(
@@ -173,26 +180,20 @@ PROBLEMS: list[tuple[Script, str]] = [
 async def test_what_is_no_json_object_has_a_problem(ask: Ask) -> None:
     bomb = says(200, gzip.compress(bytes(5_000_000)), content_encoding="gzip")
     for script, problem in (*PROBLEMS, (bomb, f"HTTP 200: {TOO_LARGE}")):
-        async with serving(script) as peer:
-            with anyio.fail_after(SOON):
-                answer = await ask(client(), peer.url)
+        answer, _ = await answered(script, ask)
 
         assert (answer.json, answer.problem) == (None, problem)
 
 
 async def test_json_of_another_type_is_json() -> None:
     """Files without a suffix, as metadata are, often have no better type."""
-    async with serving(says(content_type="application/octet-stream")) as peer:
-        with anyio.fail_after(SOON):
-            answer = await client().get_json(peer.url)
+    answer, _ = await answered(says(content_type="application/octet-stream"))
 
     assert (answer.json, answer.problem) == ({"issuer": "https://as.test"}, "HTTP 200")
 
 
 async def test_a_server_that_compresses_unasked_is_read() -> None:
-    async with serving(says(body=gzip.compress(METADATA), content_encoding="gzip")) as peer:
-        with anyio.fail_after(SOON):
-            answer = await client().get_json(peer.url)
+    answer, peer = await answered(says(body=gzip.compress(METADATA), content_encoding="gzip"))
 
     assert answer.json == {"issuer": "https://as.test"}
     assert peer.heard[0].headers["accept-encoding"] == "identity"
@@ -383,9 +384,7 @@ async def test_a_redirect_may_be_relative() -> None:
 
 
 async def test_three_redirects_are_followed() -> None:
-    async with serving(says(302, b"", location="/mcp")) as peer:
-        with anyio.fail_after(SOON):
-            answer = await client().get_json(peer.url)
+    answer, peer = await answered(says(302, b"", location="/mcp"))
 
     assert (answer.status, answer.json) == (302, None)
     assert answer.problem == "HTTP 302, a redirect that is not followed"
@@ -393,9 +392,7 @@ async def test_three_redirects_are_followed() -> None:
 
 
 async def test_a_redirect_without_a_location_is_an_answer() -> None:
-    async with serving(says(301)) as peer:
-        with anyio.fail_after(SOON):
-            answer = await client().get_json(peer.url)
+    answer, _ = await answered(says(301))
 
     assert (answer.status, answer.json) == (301, None)
 

@@ -113,8 +113,7 @@ async def test_a_machine_authenticates_with_its_key() -> None:
 async def test_a_token_is_refreshed_with_the_key_of_its_client_whichever_others_are_passed() -> None:
     world, store = World(lifetime=100), MemoryTokens()
     one, two = registered(world, "one"), registered(world, "two")
-    await world.call(world.oauth(tokens=store, registration=two))
-    world.now += 200
+    await world.log_in(tokens=store, registration=two, later=200)
 
     assert await world.call(world.oauth(tokens=store, registration=[one, two])) == 200
     world.now += 200
@@ -135,8 +134,7 @@ async def test_a_login_uses_the_key_of_its_client() -> None:
 
 async def test_a_client_whose_key_is_not_passed_any_more_logs_in_as_another() -> None:
     world, store = World(lifetime=100), MemoryTokens()
-    await world.call(world.oauth(tokens=store, registration=registered(world, "one")))
-    world.now += 200
+    await world.log_in(tokens=store, registration=registered(world, "one"), later=200)
 
     assert await world.call(world.oauth(tokens=store, registration=[registered(world, "two"), Dynamic()])) == 200
 

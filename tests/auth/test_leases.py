@@ -55,8 +55,7 @@ async def test_a_claim_that_is_stored_too_late_gives_way_to_another_process() ->
         assert await world.call(world.restarted(tokens=store)) == 200
 
     store = SlowKeyring(another)
-    auth = await world.log_in(tokens=store)
-    world.now += 200
+    auth = await world.log_in(tokens=store, later=200)
 
     assert await world.call(auth) == 200
 
@@ -92,8 +91,7 @@ async def test_the_wait_for_the_refresh_of_a_process_that_was_killed_is_logged_o
     """It ends with the lease, or when a process that lives has the next token."""
     caplog.set_level(logging.INFO, "mcp_host")
     world, store = World(lifetime=100), MemoryTokens()
-    await world.call(world.oauth(tokens=store))
-    world.now += 200
+    await world.log_in(tokens=store, later=200)
     text = await store.load(world.token_key)
     assert text is not None
     killed = json.dumps({**json.loads(text), "refreshing_until": world.now + LEASE})

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from mcp_host.auth import FileTokens, LoginFailed, MemoryTokens, OAuth
 from mcp_host.auth.storage.saved import Saved
-from tests.auth.world import SOON, Gate, World, soon
+from tests.auth.world import SOON, Gate, World, rewrite, soon
 from tests.extent import on_both
 
 
@@ -26,16 +26,14 @@ def world() -> World:
 
 async def test_both_tokens_are_revoked_and_nothing_is_kept(world: World) -> None:
     auth = await world.log_in()
-    saved = await auth.saved(world.site.url)
-    assert saved is not None
-    assert saved.token is not None
+    saved, token = await world.saved(auth)
 
     assert await auth.logout(world.site.url) is True
 
     asked = [fields for name, fields in world.server.log if name == "revoke"]
     assert asked == [
-        {"token": saved.token.refresh_token, "token_type_hint": "refresh_token", "client_id": saved.client.id},
-        {"token": saved.token.access_token, "token_type_hint": "access_token", "client_id": saved.client.id},
+        {"token": token.refresh_token, "token_type_hint": "refresh_token", "client_id": saved.client.id},
+        {"token": token.access_token, "token_type_hint": "access_token", "client_id": saved.client.id},
     ]
     assert (world.server.tokens, await auth.saved(world.site.url)) == ({}, None)
 
@@ -114,14 +112,10 @@ async def test_what_another_process_has_gotten_meanwhile_is_forgotten_too(world:
 
 async def test_what_is_saved_shows_no_secret(world: World, tmp_path: Path) -> None:
     auth = await world.log_in(tokens=FileTokens(tmp_path / "tokens.json"))
-    saved = await auth.saved(world.site.url)
-    assert saved is not None
-    assert saved.token is not None
+    saved, token = await world.saved(auth)
     shown = repr(replace(saved, key={"d": "s3cret"}, client=replace(saved.client, secret="s3cret")))
 
-    assert [
-        text for text in ("s3cret", saved.token.access_token, str(saved.token.refresh_token)) if text in shown
-    ] == []
+    assert [text for text in ("s3cret", token.access_token, str(token.refresh_token)) if text in shown] == []
 
 
 async def given_up(world: World, auth: OAuth) -> None:
@@ -225,9 +219,7 @@ async def test_what_is_saved_can_be_seen_during_a_login() -> None:
 async def test_what_is_saved_can_be_seen_while_a_server_is_discovered() -> None:
     world, store = World(), MemoryTokens()
     await world.call(world.oauth(tokens=store))
-    text = await store.load(f"server {world.site.url}")
-    assert text is not None
-    assert await store.swap(f"server {world.site.url}", text, None)
+    await rewrite(store, f"server {world.site.url}", lambda text: None)
     gate, auth = Gate(world.server, "metadata"), world.oauth(tokens=store)
 
     async with soon() as tasks:

@@ -32,7 +32,7 @@ from mcp_host.auth import (
 from mcp_host.auth.refreshing import RETRY_TIME
 from mcp_host.auth.storage.file_tokens import FileTokens
 from tests.auth.authorization_server import AuthorizationServer, parameters
-from tests.auth.world import CALLBACK, SOON, Gate, World, soon
+from tests.auth.world import CALLBACK, SOON, Gate, World, logged_in, rewrite, soon
 from tests.extent import on_both
 
 
@@ -47,19 +47,6 @@ async def calls(world: World, auth: OAuth, count: int) -> list[int]:
         for _ in range(count):
             tasks.start_soon(one)
     return statuses
-
-
-async def cancel_first_of_two(world: World, auth: OAuth, reached: anyio.Event, is_open: anyio.Event) -> None:
-    """Call twice at once; cancel the first when it has *reached* what both wait for, before that *is_open*."""
-    async with soon() as tasks:
-        with anyio.CancelScope() as first:
-            async with anyio.create_task_group() as calling:
-                calling.start_soon(world.call, auth)
-                await reached.wait()
-                tasks.start_soon(world.call, auth)
-                await wait_all_tasks_blocked()
-                first.cancel()
-        is_open.set()
 
 
 def refuse_refreshes(world: World, code: str) -> list[bytes]:
@@ -91,9 +78,7 @@ async def test_the_person_visits_a_url_with_the_parameters_of_the_application() 
 
 
 async def test_a_token_is_refreshed_before_it_ends() -> None:
-    world = World(lifetime=100)
-    auth = await world.log_in()
-    world.now += 89
+    world, auth = await logged_in(later=89)
     assert await world.call(auth) == 200
     assert world.refreshes == 0
 
@@ -140,8 +125,7 @@ async def test_a_token_that_ends_without_a_refresh_token_needs_a_login() -> None
 
 
 async def test_a_refresh_token_that_is_refused_leads_to_a_login() -> None:
-    world = World(lifetime=100)
-    auth = await world.log_in()
+    world, auth = await logged_in()
     world.server.refresh_tokens.clear()
 
     world.now += 200
@@ -152,8 +136,7 @@ async def test_a_refresh_token_that_is_refused_leads_to_a_login() -> None:
 
 @pytest.mark.parametrize(("code", "ended"), [("bad_refresh_token", True), ("invalid_scope", True), ("other", False)])
 async def test_a_refresh_that_is_refused_leads_to_a_login_and_is_not_tried_again(code: str, ended: bool) -> None:
-    world = World(lifetime=100)
-    auth = await world.log_in()
+    world, auth = await logged_in()
     refused = refuse_refreshes(world, code)
     if ended:
         world.now += 200
@@ -182,18 +165,8 @@ async def test_a_refresh_that_was_refused_is_tried_again_for_a_later_request() -
     assert (world.logins, world.refreshes) == (1, 1)
 
 
-async def test_a_token_that_the_server_revokes_is_refreshed() -> None:
-    world = World()
-    auth = await world.log_in()
-    world.server.tokens.clear()
-
-    assert await world.call(auth) == 200
-    assert (world.logins, world.refreshes) == (1, 1)
-
-
 async def test_if_refreshed_tokens_are_refused_there_is_one_refresh_one_login_and_then_the_error() -> None:
-    world = World()
-    auth = await world.log_in()
+    world, auth = await logged_in()
     world.site.server = AuthorizationServer(origin=world.server.origin)  # it accepts no token of the other
 
     assert await world.call(auth) == 401
@@ -202,8 +175,7 @@ async def test_if_refreshed_tokens_are_refused_there_is_one_refresh_one_login_an
 
 @pytest.mark.parametrize("status", [500, 503, 429])
 async def test_while_the_token_endpoint_is_down_a_good_token_is_used_and_no_one_has_to_log_in(status: int) -> None:
-    world = World(lifetime=100)
-    auth = await world.log_in()
+    world, auth = await logged_in()
     world.server.refuse("token", status)
 
     world.now += 95
@@ -260,40 +232,21 @@ async def test_a_good_token_is_sent_while_the_token_endpoint_hangs_and_the_next_
     assert (world.refreshes, world.logins) == (1, 1)
 
 
-async def test_after_a_restart_a_token_that_has_ended_is_refreshed_without_a_login() -> None:
-    world = World(lifetime=100)
-    store = MemoryTokens()
-    await world.call(world.oauth(tokens=store))
-    world.now += 1000
-
-    assert await world.call(world.restarted(tokens=store)) == 200
-    assert (world.logins, world.refreshes, world.site.seen.count("")) == (1, 1, 1)
-
-
 @on_both
-async def test_many_calls_that_need_a_refresh_cause_one() -> None:
-    world = World(lifetime=100)
-    auth = await world.log_in()
-    world.now += 200
-
-    assert await calls(world, auth, 100) == [200] * 100
-    assert (world.logins, world.refreshes) == (1, 1)
-
-
-@on_both
-async def test_many_calls_whose_token_is_refused_cause_one_refresh() -> None:
-    world = World()
-    auth = await world.log_in()
-    world.server.tokens.clear()
+@pytest.mark.parametrize("ended", [True, False], ids=["its time is over", "refused"])
+async def test_many_calls_that_need_a_refresh_cause_one(ended: bool) -> None:
+    world, auth = await logged_in()
+    if ended:
+        world.now += 200
+    else:
+        world.server.tokens.clear()
 
     assert await calls(world, auth, 100) == [200] * 100
     assert (world.logins, world.refreshes) == (1, 1)
 
 
 async def test_a_token_whose_first_answer_was_lost_is_refreshed_like_any_other() -> None:
-    world = World(lifetime=100)
-    auth = await world.log_in()
-    world.now += 200
+    world, auth = await logged_in(later=200)
 
     async def loses(scope: Scope, receive: Receive, send: Send) -> None:
         raise OSError("lost")
@@ -311,12 +264,18 @@ async def test_a_token_whose_first_answer_was_lost_is_refreshed_like_any_other()
 
 @on_both
 async def test_a_refresh_outlives_the_call_that_began_it() -> None:
-    world = World(lifetime=100)
-    auth = await world.log_in()
-    world.now += 200
+    world, auth = await logged_in(later=200)
     gate = Gate(world.server, "token")
 
-    await cancel_first_of_two(world, auth, gate.reached, gate.is_open)
+    async with soon() as tasks:
+        with anyio.CancelScope() as first:
+            async with anyio.create_task_group() as calling:
+                calling.start_soon(world.call, auth)
+                await gate.reached.wait()
+                tasks.start_soon(world.call, auth)
+                await wait_all_tasks_blocked()
+                first.cancel()
+        gate.is_open.set()
 
     assert (world.logins, world.refreshes, world.server.revoked) == (1, 1, [])
     assert await world.call(auth) == 200
@@ -325,9 +284,7 @@ async def test_a_refresh_outlives_the_call_that_began_it() -> None:
 @on_both
 @pytest.mark.fake_clock
 async def test_a_token_endpoint_that_hangs_holds_up_no_call_that_is_cancelled_and_its_answer_is_kept() -> None:
-    world = World(lifetime=100)
-    auth = await world.log_in()
-    world.now += 200
+    world, auth = await logged_in(later=200)
     gate = Gate(world.server, "token")
 
     with anyio.fail_after(SOON):
@@ -345,8 +302,7 @@ async def test_a_token_endpoint_that_hangs_holds_up_no_call_that_is_cancelled_an
 async def test_a_call_that_is_cancelled_before_its_refresh_begins_leaves_no_one_waiting(tmp_path: Path) -> None:
     """The store's write goes on in its thread when its caller is cancelled."""
     world = World(lifetime=100)
-    auth = await world.log_in(tokens=FileTokens(tmp_path / "tokens.json"))
-    world.now += 200
+    auth = await world.log_in(tokens=FileTokens(tmp_path / "tokens.json"), later=200)
 
     with anyio.CancelScope() as leader:
         leader.cancel()
@@ -361,8 +317,7 @@ async def test_a_call_that_is_cancelled_before_its_refresh_begins_leaves_no_one_
 async def test_a_call_does_not_wait_for_another_process_while_its_token_is_good() -> None:
     world = World(lifetime=100)
     store = MemoryTokens()
-    await world.call(world.oauth(tokens=store))
-    world.now += 95
+    await world.log_in(tokens=store, later=95)
     gate = Gate(world.server, "token")
 
     async with soon() as tasks:
@@ -457,26 +412,6 @@ async def test_a_login_that_fails_fails_for_all_that_wait_for_it_and_asks_no_one
     assert asked == 2
 
 
-@on_both
-async def test_a_login_goes_on_while_a_call_waits_for_it() -> None:
-    world = World()
-    reached, is_open = anyio.Event(), anyio.Event()
-    asked = 0
-
-    async def person(url: str) -> str:
-        nonlocal asked
-        asked += 1
-        reached.set()
-        await is_open.wait()
-        return await world.person(url)
-
-    auth = world.oauth(login=person)
-    await cancel_first_of_two(world, auth, reached, is_open)
-
-    assert (asked, world.logins, world.site.seen.count("")) == (1, 1, 2)
-    assert await world.call(auth) == 200
-
-
 async def test_a_server_that_refuses_every_token_causes_one_login_and_then_the_error() -> None:
     world = World()
     world.site.server = AuthorizationServer(origin=world.server.origin)
@@ -501,8 +436,7 @@ async def test_after_a_refresh_and_a_login_the_headers_of_requests_are_ready_aga
 
 
 async def test_who_changes_the_headers_of_a_request_changes_those_of_no_other() -> None:
-    world = World()
-    auth = await world.log_in()
+    world, auth = await logged_in()
 
     for _ in range(3):
         headers: Any = auth.ready("POST", world.site.url)
@@ -533,9 +467,7 @@ async def test_a_registration_of_another_process_is_not_forgotten_with_an_older_
     world, store = World(lifetime=100), MemoryTokens()
     auth = await world.log_in(tokens=store)
     key = f"client {world.server.issuer}"
-    text = await store.load(key)
-    assert text is not None
-    assert await store.swap(key, text, text.replace("client-0", "newer"))
+    await rewrite(store, key, lambda text: text.replace("client-0", "newer"))
     world.server.clients = {"newer": world.server.clients["client-0"]}
     world.now += 200
 
@@ -546,8 +478,7 @@ async def test_a_registration_of_another_process_is_not_forgotten_with_an_older_
 
 
 async def test_a_client_that_the_server_no_longer_knows_registers_again_once() -> None:
-    world = World(lifetime=100)
-    auth = await world.log_in()
+    world, auth = await logged_in()
     world.server.clients.clear()
     world.now += 200
 
@@ -557,8 +488,7 @@ async def test_a_client_that_the_server_no_longer_knows_registers_again_once() -
 
 async def test_a_client_that_is_unknown_only_when_its_code_is_exchanged_registers_again_once() -> None:
     world = World(lifetime=100, gives_refresh_tokens=False)
-    auth = await world.log_in()
-    world.now += 200
+    auth = await world.log_in(later=200)
     world.server.refuse("token", 401, error="invalid_client")
 
     with pytest.raises(TokenRequestFailed, match="invalid_client"):
@@ -690,8 +620,7 @@ async def test_a_token_of_a_client_that_is_not_passed_any_more_is_not_refreshed(
     world, store = World(lifetime=100), MemoryTokens()
     for id in ("one", "two"):
         world.server.clients[id] = {"redirect_uris": [CALLBACK], "token_endpoint_auth_method": "none"}
-    await world.call(world.oauth(tokens=store, registration=Registered("one", issuer=world.server.issuer)))
-    world.now += 200
+    await world.log_in(tokens=store, registration=Registered("one", issuer=world.server.issuer), later=200)
 
     await world.log_in(tokens=store, registration=Registered("two", issuer=world.server.issuer))
 
@@ -1149,29 +1078,10 @@ async def test_a_login_in_another_process_is_seen_by_saved_and_by_logout() -> No
 
 @on_both
 async def test_a_logout_in_another_process_during_a_refresh_is_not_undone() -> None:
-    world, store = World(lifetime=100), MemoryTokens()
-    await world.call(world.oauth(tokens=store))
-    world.now += 200
-    gate = Gate(world.server, "token")
-
-    async def refreshing() -> None:
-        with pytest.raises(LoginFailed, match="needs a login"):
-            await world.call(world.restarted(tokens=store))
-
-    async with soon() as tasks:
-        tasks.start_soon(refreshing)
-        await gate.reached.wait()
-        await world.restarted(tokens=store).logout(world.site.url)
-        gate.is_open.set()
-
-    assert not [key for key in store._tokens if key.startswith("token")]
-
-
-async def test_a_token_that_arrives_after_another_process_has_logged_out_is_revoked() -> None:
+    """The token that arrives afterwards is revoked."""
     world, store = World(lifetime=100), MemoryTokens()
     world.server.metadata["revocation_endpoint"] = f"{world.server.issuer}/revoke"
-    await world.call(world.oauth(tokens=store))
-    world.now += 200
+    await world.log_in(tokens=store, later=200)
 
     async def logged_out_meanwhile(request: Request) -> Response:
         response = await world.server._token(request)
@@ -1184,6 +1094,7 @@ async def test_a_token_that_arrives_after_another_process_has_logged_out_is_revo
         await world.call(world.restarted(tokens=store))
 
     assert (world.refreshes, world.server.tokens, world.server.refresh_tokens) == (1, {}, {})
+    assert not [key for key in store._tokens if key.startswith("token")]
 
 
 def test_nothing_secret_is_in_a_repr() -> None:

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from mcp_host.auth import LoginFailed, MemoryTokens, OAuth, TokensError
 from mcp_host.auth.oauth import MAX_KNOWN
 from tests.auth.authorization_server import AuthorizationServer
-from tests.auth.world import World, soon
+from tests.auth.world import World, logged_in, soon
 from tests.extent import on_both
 
 ORIGIN = "http://127.0.0.1:1002"
@@ -129,8 +129,7 @@ async def test_resources_of_one_authorization_server_share_a_registration_and_no
 
 
 async def test_the_token_of_a_url_that_is_written_otherwise_is_at_hand_too() -> None:
-    world = World()
-    auth = await world.log_in()
+    world, auth = await logged_in()
     client, url = world.client(auth), f"{world.site.url}?query=1"
 
     assert auth.ready("POST", url) is None
@@ -177,17 +176,14 @@ class FailingTokens(MemoryTokens):
 
 async def test_a_token_that_cannot_be_stored_is_used_and_stored_later(caplog: pytest.LogCaptureFixture) -> None:
     world, store = World(lifetime=100), FailingTokens()
-    auth = await world.log_in(tokens=store)
-    world.now += 200
+    auth = await world.log_in(tokens=store, later=200)
     store.full = True
 
     with caplog.at_level(logging.WARNING):
         assert [await world.call(auth) for _ in range(2)] == [200, 200]
     assert caplog.messages == ["the disk is full; what cannot be stored is lost when the process ends"]
-    saved = await auth.saved(world.site.url)
-    assert saved is not None
-    assert saved.token is not None
-    assert world.site.seen[-1] == f"Bearer {saved.token.access_token}"
+    _, token = await world.saved(auth)
+    assert world.site.seen[-1] == f"Bearer {token.access_token}"
 
     store.full = False
     world.now += 200

@@ -20,7 +20,7 @@ from mcp_host.errors import RequestTimeout
 from tests.auth.authorization_server import Grant
 from tests.auth.mcp_server import Answers
 from tests.auth.test_proofs import Bound
-from tests.auth.world import Gate, World
+from tests.auth.world import Gate, World, logged_in
 from tests.extent import on_both
 
 pytestmark = [pytest.mark.fake_clock, on_both]
@@ -293,8 +293,7 @@ async def test_no_person_is_asked_to_log_in_for_a_cancellation_or_a_ping() -> No
 
 
 async def test_a_call_asks_a_person_if_work_that_no_one_waits_for_may_not() -> None:
-    world = World()
-    auth = await world.log_in()
+    world, auth = await logged_in()
     world.server.forget()
     gate = Gate(world.server, "token")
 

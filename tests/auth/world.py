@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,7 +16,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from mcp_host import Client, StreamableHttp
-from mcp_host.auth import AuthorizationNeeded, OAuth
+from mcp_host.auth import AuthorizationNeeded, MemoryTokens, OAuth
+from mcp_host.auth.grants import Token
+from mcp_host.auth.storage.saved import Saved
 from mcp_host.testing import Server
 from tests.auth.authorization_server import AuthorizationServer, Protected, protected
 
@@ -131,11 +133,19 @@ class World(httpx.AsyncBaseTransport):
         """Of a process in which no one can log in."""
         return self.oauth(login=None, redirect_uri=None, **options)
 
-    async def log_in(self, **options: Any) -> OAuth:
-        """As `oauth`, of a person who has logged in."""
+    async def log_in(self, *, later: float = 0, **options: Any) -> OAuth:
+        """As `oauth`, of a person who has logged in, so many seconds *later*."""
         auth = self.oauth(**options)
         assert await self.call(auth) == 200
+        self.now += later
         return auth
+
+    async def saved(self, auth: OAuth) -> tuple[Saved, Token]:
+        """What is saved for the protected server, and the token in it."""
+        saved = await auth.saved(self.site.url)
+        assert saved is not None
+        assert saved.token is not None
+        return saved, saved.token
 
     async def needed(self, auth: OAuth, body: str = "") -> AuthorizationNeeded:
         """What a call raises where no one can log in."""
@@ -158,6 +168,19 @@ class World(httpx.AsyncBaseTransport):
     @property
     def refreshes(self) -> int:
         return self.server.count("token", grant_type="refresh_token")
+
+
+async def logged_in(*, later: float = 0) -> tuple[World, OAuth]:
+    """A world in which a person has logged in, so many seconds *later*. Its tokens last for 100 seconds."""
+    world = World(lifetime=100)
+    return world, await world.log_in(later=later)
+
+
+async def rewrite(store: MemoryTokens, key: str, change: Callable[[str], str | None]) -> None:
+    """Store what *change* makes of what is stored."""
+    text = await store.load(key)
+    assert text is not None
+    assert await store.swap(key, text, change(text))
 
 
 async def _empty(scope: Scope, receive: Receive, send: Send) -> None:
