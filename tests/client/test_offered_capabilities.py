@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from mcp_host import Client, Elicitation, FormRequest, SamplingRequest, Stdio, StreamableHttp, UrlRequest
-from mcp_host.errors import ConnectionClosed, ConnectTimeout, ServerError
+from mcp_host.errors import ConnectionClosed, ConnectTimeout, McpError, ServerError
 from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
 from mcp_host.transports.in_process import Inbox, InProcess, MemoryChannel, Outbox
@@ -49,6 +49,19 @@ def initialized(version: str = "2025-11-25") -> ScriptedPeer:
         await peer.answer_initialize(version=version)
 
     return ScriptedPeer(script)
+
+
+async def mute(peer: ScriptedPeer) -> None:
+    """It answers nothing."""
+    await peer.receive()
+
+
+async def failure(server: ScriptedPeer, **options: Any) -> tuple[McpError, float]:
+    """Why it cannot be connected to, and after how many seconds that is clear. It has 30."""
+    begun = anyio.current_time()
+    with anyio.fail_after(60), pytest.raises(McpError) as caught:
+        await Client(server, limits=Limits(connect_timeout=30), **options).connect()
+    return caught.value, round(anyio.current_time() - begun, 3)
 
 
 def bears(capabilities: dict[str, Any], allowed: dict[str, Any]) -> bool:
@@ -280,49 +293,37 @@ async def test_a_process_that_falls_silent_over_a_capability_is_ended_and_starte
 @on_both
 @pytest.mark.fake_clock
 async def test_a_silent_server_that_can_be_offered_no_less_is_asked_once() -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.receive("initialize")
+    peer = ScriptedPeer(mute, name="mute")
+    error, seconds = await failure(peer, era="legacy")
 
-    peer = ScriptedPeer(script)
-    begun = anyio.current_time()
-    with anyio.fail_after(60), pytest.raises(ConnectTimeout, match="within 30 s: it did not answer initialize"):
-        await Client(peer, era="legacy", limits=Limits(connect_timeout=30)).connect()
-
-    assert anyio.current_time() - begun == pytest.approx(30)
+    assert type(error) is ConnectTimeout
+    assert (str(error), seconds) == ("mute was not ready within 30 s: it did not answer initialize", 30)
     assert offered(peer) == [{}]
 
 
 @on_both
 @pytest.mark.fake_clock
 async def test_a_server_that_never_comes_up_is_not_tried_with_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.receive("initialize")
-
     async def wait_until_started(channel: MemoryChannel) -> None:
         await anyio.sleep_forever()
 
     monkeypatch.setattr(MemoryChannel, "wait_until_started", wait_until_started)
-    peer = ScriptedPeer(script)
-    with anyio.fail_after(60), pytest.raises(ConnectTimeout, match=r"was not ready within 30 s$"):
-        await Client(peer, era="legacy", sampling=sampling(), limits=Limits(connect_timeout=30)).connect()
+    peer = ScriptedPeer(mute, name="mute")
+    error, seconds = await failure(peer, era="legacy", sampling=sampling())
 
+    assert type(error) is ConnectTimeout
+    assert (str(error), seconds) == ("mute was not ready within 30 s", 30)
     assert offered(peer) == [{"sampling": {"tools": {}}}]
 
 
 @on_both
 @pytest.mark.fake_clock
 async def test_a_server_that_answers_no_handshake_takes_a_third_more_than_the_connect_timeout() -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.receive("initialize")
+    peer = ScriptedPeer(mute, name="mute")
+    error, seconds = await failure(peer, era="legacy", sampling=sampling())
 
-    peer = ScriptedPeer(script, name="mute")
-    limits = Limits(connect_timeout=30)
-    begun = anyio.current_time()
-    with anyio.fail_after(60), pytest.raises(ConnectTimeout) as caught:
-        await Client(peer, era="legacy", sampling=sampling(), limits=limits).connect()
-
-    assert str(caught.value) == "mute was not ready within 30 s: it did not answer initialize"
-    assert anyio.current_time() - begun == pytest.approx(40)
+    assert type(error) is ConnectTimeout
+    assert (str(error), seconds) == ("mute was not ready within 30 s: it did not answer initialize", 40)
     assert offered(peer) == [{"sampling": {"tools": {}}}, {"sampling": {}}]
 
 
@@ -334,13 +335,11 @@ async def test_slow_refusals_have_the_time_of_one_attempt_together() -> None:
         await anyio.sleep(12)
         await peer.reply_error(request, -32602, f"no {len(offered(peer))}")
 
-    peer = ScriptedPeer(script, name="slow")
-    client = Client(peer, era="legacy", sampling=sampling(), elicitation=EITHER, limits=Limits(connect_timeout=30))
-    begun = anyio.current_time()
-    with anyio.fail_after(60), pytest.raises(ServerError, match="no 1"):
-        await client.connect()
+    peer = ScriptedPeer(script)
+    error, seconds = await failure(peer, era="legacy", sampling=sampling(), elicitation=EITHER)
 
-    assert anyio.current_time() - begun == pytest.approx(30)
+    assert type(error) is ServerError
+    assert (error.message, seconds) == ("no 1", 30)
     assert offered(peer) == [BOTH, {**BOTH, "sampling": {}}, {"sampling": {}, "elicitation": {}}]
 
 
@@ -352,28 +351,20 @@ async def test_a_server_that_dies_of_the_probe_and_then_is_silent_has_the_time_o
             await anyio.sleep(12)
             await peer.aclose()
 
-    peer = ScriptedPeer(script, name="mute")
-    begun = anyio.current_time()
-    with anyio.fail_after(60), pytest.raises(ConnectTimeout) as caught:
-        await Client(peer, limits=Limits(connect_timeout=30)).connect()
+    error, seconds = await failure(ScriptedPeer(script, name="silent"))
 
-    assert str(caught.value).startswith("mute was not ready within 30 s: it did not answer initialize")
-    assert anyio.current_time() - begun == pytest.approx(30)
+    assert type(error) is ConnectTimeout
+    assert str(error).startswith("silent was not ready within 30 s: it did not answer initialize")
+    assert seconds == 30
 
 
 @on_both
 @pytest.mark.fake_clock
 async def test_a_server_that_was_not_asked_to_initialize_is_not_tried_with_less() -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.receive("server/discover")
+    peer = ScriptedPeer(mute, name="mute")
+    error, seconds = await failure(peer, era="modern", sampling=sampling())
 
-    peer = ScriptedPeer(script, name="mute")
-    begun = anyio.current_time()
-    with anyio.fail_after(60), pytest.raises(ConnectTimeout) as caught:
-        await Client(peer, era="modern", sampling=sampling(), limits=Limits(connect_timeout=30)).connect()
-
-    assert str(caught.value) == "mute was not ready within 30 s"
-    assert anyio.current_time() - begun == pytest.approx(30)
+    assert (type(error), str(error), seconds) == (ConnectTimeout, "mute was not ready within 30 s", 30)
     assert [message["method"] for message in peer.received] == ["server/discover"]
 
 

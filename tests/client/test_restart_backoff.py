@@ -48,6 +48,13 @@ async def good_for_nothing(peer: ScriptedPeer) -> None:
     await peer.aclose()
 
 
+async def call_to_the_end(client: Client) -> float:
+    """Call a tool until the end of the server is known, and say how long the call took."""
+    took = await seconds_of_call(client)
+    await anyio.wait_all_tasks_blocked()
+    return took
+
+
 async def die_over_a_call(client: Client) -> float:
     """The same, of a call that the server does not outlive."""
     began = anyio.current_time()
@@ -79,8 +86,7 @@ async def test_a_server_that_answers_before_it_dies_is_started_again_at_once_and
 
     async with connected(peer) as client:
         for _ in range(20):
-            took.append(await seconds_of_call(client))
-            await anyio.wait_all_tasks_blocked()  # until its end is known
+            took.append(await call_to_the_end(client))
 
     assert [message["method"] for message in peer.received] == 20 * ["server/discover", "tools/call"]
     assert took == pytest.approx(20 * [0])
@@ -117,8 +123,7 @@ async def test_many_calls_at_once_start_a_server_again_once() -> None:
     lives = [good_for_one_call, good_for_many]
     peer = Mortal(lambda peer: lives.pop(0)(peer))
     async with connected(peer) as client:
-        await client.call_tool("x")
-        await anyio.wait_all_tasks_blocked()  # until its end is known
+        await call_to_the_end(client)
         async with anyio.create_task_group() as tasks:
             for _ in range(5):
                 tasks.start_soon(client.call_tool, "x")
@@ -132,8 +137,7 @@ async def test_a_server_that_cannot_be_started_again_fails_the_call_and_may_come
 
     lives = [good_for_one_call, out_of_order, good_for_many]
     async with connected(Mortal(lambda peer: lives.pop(0)(peer)), era="modern") as client:
-        await client.call_tool("x")
-        await anyio.wait_all_tasks_blocked()  # until its end is known
+        await call_to_the_end(client)
         with pytest.raises(ConnectFailed, match="out of order"):
             await client.call_tool("x")
         await client.call_tool("x")
@@ -149,8 +153,7 @@ async def test_a_call_waits_for_a_restart_up_to_its_timeout_and_the_restart_cont
 
     peer = Mortal(life)
     async with connected(peer, within=60) as client:
-        await client.call_tool("x")
-        await anyio.wait_all_tasks_blocked()  # until its end is known
+        await call_to_the_end(client)
         with pytest.raises(RequestTimeout) as raised:
             await client.call_tool("x", timeout=1)
         ready.set()
@@ -174,8 +177,7 @@ async def test_closing_while_a_server_is_started_again_leaves_nothing() -> None:
             ended.set()
 
     async with connected(Mortal(life), within=60) as client:
-        await client.call_tool("x")
-        await anyio.wait_all_tasks_blocked()  # until its end is known
+        await call_to_the_end(client)
         with pytest.raises(RequestTimeout):
             await client.call_tool("x", timeout=1)
         await client.aclose()
@@ -321,8 +323,7 @@ async def test_a_call_that_waits_for_a_restart_ends_if_the_client_is_closed_as_s
     client = Client(Mortal(life))
     with anyio.fail_after(5):
         await client.connect()
-        await client.call_tool("x")
-        await anyio.wait_all_tasks_blocked()  # until its end is known
+        await call_to_the_end(client)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call_again)
             await anyio.wait_all_tasks_blocked()
@@ -344,8 +345,7 @@ async def test_a_call_while_the_application_connects_again_waits_for_that_and_re
 
     peer = Mortal(life)
     async with connected(peer) as client:
-        await client.call_tool("x")
-        await anyio.wait_all_tasks_blocked()  # until its end is known
+        await call_to_the_end(client)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.connect)
             await anyio.wait_all_tasks_blocked()
