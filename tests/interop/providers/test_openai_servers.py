@@ -15,7 +15,7 @@ from tests.interop.providers.servers.openai_chat import CompatibleChatServer, Op
 from tests.interop.providers.servers.openai_responses import OpenAIResponsesServer
 
 # The SDK leaves its generators to the garbage collector after ``[DONE]``; trio warns of it.
-pytestmark = pytest.mark.filterwarnings("ignore:Async generator '(openai|httpx2|httpcore2):ResourceWarning")
+streaming = pytest.mark.filterwarnings("ignore:Async generator '(openai|httpx2|httpcore2):ResourceWarning")
 
 ADD: JSON = {
     "type": "object",
@@ -57,6 +57,7 @@ PNG = "data:image/png;base64,iVBORw0KGgo="
 # Responses
 
 
+@streaming
 @pytest.mark.parametrize("interleaved", [False, True], ids=["one after the other", "interleaved"])
 async def test_a_stream_of_the_responses_api_is_the_same_response(
     serve: Serve, sdk: openai.AsyncOpenAI, interleaved: bool
@@ -81,6 +82,7 @@ async def test_a_stream_of_the_responses_api_is_the_same_response(
     assert numbers == list(range(len(numbers)))
 
 
+@streaming
 @pytest.mark.parametrize(
     ("stop", "status", "reason", "kind"),
     [
@@ -226,6 +228,7 @@ async def test_what_the_responses_api_refuses(
 # Chat Completions
 
 
+@streaming
 @pytest.mark.parametrize("interleaved", [False, True], ids=["one after the other", "interleaved"])
 async def test_a_stream_of_chat_completions_is_the_same_completion(
     serve: Serve, sdk: openai.AsyncOpenAI, interleaved: bool
@@ -260,6 +263,7 @@ async def test_how_a_completion_ends(serve: Serve, sdk: openai.AsyncOpenAI, stop
     assert completion.choices[0].finish_reason == finish
 
 
+@streaming
 async def test_a_refusal_is_no_content(serve: Serve, sdk: openai.AsyncOpenAI) -> None:
     said = Said(text="I will not.", stop="refusal")
     client = _at(sdk, serve(OpenAIChatServer, said, said))
