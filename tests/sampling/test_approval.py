@@ -17,6 +17,7 @@ from mcp_host.errors import InputRefused
 from mcp_host.sampling import Allow, Deny, OuterCall, Sampling, SamplingRequest, always
 from mcp_host.sampling.approval import Approvals, AsyncApprove, Scope
 from mcp_host.types import CreateMessageResult
+from tests.extent import on_both
 from tests.sampling.asking import ADD, MULTIPLY, request, text, user, wire
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
@@ -334,6 +335,7 @@ async def test_a_callback_uses_the_call_that_the_other_client_passes() -> None:
     assert person.asked == 2
 
 
+@on_both
 @pytest.mark.parametrize(
     ("scope", "other", "withdrawn"),
     [

@@ -15,6 +15,7 @@ from mcp_host.sampling.arguments import ArgumentChecker
 from mcp_host.sampling.sampling import CheckArguments
 from mcp_host.testing.model import ScriptedModel, ScriptedTurn
 from mcp_host.types import CreateMessageResult, TextContent, Tool, ToolUseContent
+from tests.extent import on_both
 from tests.sampling.asking import Wire, refused, said, text, user, wire
 
 ADD: Wire = {
@@ -210,6 +211,7 @@ async def test_the_second_answer_is_a_part_of_the_same_request_for_the_approver_
     assert sampling._semaphore.free == 1
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_the_time_of_both_answers_is_bounded_together() -> None:
     async def hangs(request: SamplingRequest) -> str:

@@ -30,6 +30,7 @@ from mcp_host.sampling import (
 )
 from mcp_host.testing.model import ScriptedModel
 from mcp_host.types import CreateMessageResult
+from tests.extent import on_both
 from tests.sampling.asking import ADD, Wire, refused, said, session, text, user, wire
 
 
@@ -211,6 +212,7 @@ async def test_a_connection_that_is_gone_is_forgotten() -> None:
     assert gone() is None
 
 
+@on_both
 async def test_a_cancelled_request_gives_its_place_to_the_next() -> None:
     started = Event()
 
@@ -276,6 +278,7 @@ async def test_a_handler_of_fastmcp_may_be_plain_and_return_text() -> None:
     assert answer == CreateMessageResult(content=[text("3.")], model="unknown", stop_reason="endTurn")  # type: ignore[list-item]  # pydantic reads it
 
 
+@on_both
 async def test_a_plain_handler_of_fastmcp_counts_until_its_thread_ends() -> None:
     started, end = Event(), threading.Event()
 

@@ -22,6 +22,7 @@ from mcp_host.types import (
     ToolResultContent,
     ToolUseContent,
 )
+from tests.extent import on_both
 from tests.sampling.asking import ADD, MULTIPLY, Wire, text, wire
 
 ILLEGAL_ANSWER = "this client's model gave an answer that the request does not allow"
@@ -184,6 +185,7 @@ async def test_if_list_tools_fails_the_answer_goes_to_the_server(
     ]
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_a_call_that_takes_longer_than_its_timeout_is_an_error_for_the_model() -> None:
     async def slow(name: str, arguments: Mapping[str, Any]) -> CallToolResult:
@@ -200,6 +202,7 @@ async def test_a_call_that_takes_longer_than_its_timeout_is_an_error_for_the_mod
     assert content(answer) == text(str([("done", False), (late, True)]))
 
 
+@on_both
 async def test_a_tool_may_sample_although_one_request_at_once_is_allowed() -> None:
     async def call_tool(name: str, arguments: object) -> dict[str, Any]:
         answer = await callback(wire())
@@ -234,6 +237,7 @@ async def test_tools_that_sample_with_tools_again_and_again_are_refused_at_the_n
     assert len(model.requests) == 16
 
 
+@on_both
 async def test_many_calls_of_one_answer_are_one_loop() -> None:
     """So another request is answered while nine calls run."""
 
@@ -257,6 +261,7 @@ async def test_many_calls_of_one_answer_are_one_loop() -> None:
     assert (inner, content(answer)) == ([text("the inner answer")], text("done"))
 
 
+@on_both
 async def test_cancelling_the_callback_cancels_its_calls() -> None:
     async def call_tool(name: str, arguments: object) -> CallToolResult:
         try:

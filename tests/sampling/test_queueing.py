@@ -13,9 +13,10 @@ from mcp_host.sampling.approval import AsyncApprove
 from mcp_host.sampling.slots import Slot
 from mcp_host.testing.model import ScriptedModel
 from mcp_host.types import CreateMessageResult
+from tests.extent import on_both
 from tests.sampling.asking import refused, said, session, wire
 
-pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
+pytestmark = [on_both, pytest.mark.fake_clock]  # all in memory: no deadline passes while anything can run
 
 
 class Turnstile:

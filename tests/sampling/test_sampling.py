@@ -30,6 +30,7 @@ from mcp_host.sampling.limits import LimitExceeded
 from mcp_host.testing.model import ScriptedModel
 from mcp_host.types import CreateMessageResult, TextContent, ToolUseContent
 from tests.clock import advance
+from tests.extent import on_both
 from tests.sampling.asking import ADD, MULTIPLY, Wire, assistant, refused, result, said, session, text, use, user, wire
 from tests.spec import assert_valid, example, example_names, needs_spec
 
@@ -347,6 +348,7 @@ async def test_an_answer_too_large_as_history_is_not_sent_and_the_limit_is_named
     assert [record.getMessage() for record in caplog.records] == [f"sampling for calculator: {problem}"]
 
 
+@on_both
 async def test_handler_and_approver_may_be_plain_functions() -> None:
     threads = []
 
@@ -367,6 +369,7 @@ async def test_handler_and_approver_may_be_plain_functions() -> None:
     assert threading.current_thread() not in threads
 
 
+@on_both
 @pytest.mark.adjustable_clock
 async def test_a_plain_handler_that_takes_too_long_is_left_behind() -> None:
     released = threading.Event()
@@ -422,6 +425,7 @@ class Gate:
 ONE_AT_ONCE = SamplingLimits(at_once=1, at_once_per_server=1)
 
 
+@on_both
 @pytest.mark.parametrize("blocks", ["handler", "one of several models", "approver"])
 async def test_a_plain_function_that_was_left_behind_keeps_its_slot_until_it_returns(blocks: str) -> None:
     gate = Gate()
@@ -462,6 +466,7 @@ async def test_a_plain_function_that_was_left_behind_keeps_its_slot_until_it_ret
     assert (answers, gate.calls, gate.most, gate.inside) == (["It is 3."], 2, 1, 0)
 
 
+@on_both
 def test_a_plain_handler_that_outlives_its_event_loop_keeps_its_slot_in_the_next(anyio_backend_name: str) -> None:
     gate = Gate()
 
@@ -532,6 +537,7 @@ async def test_a_cancelled_task_inside_the_handler_is_a_failure_of_the_handler()
     assert said(refusal) == (-32603, "this client's model failed")
 
 
+@on_both
 async def test_a_handlers_own_timeout_is_not_taken_for_ours() -> None:
     async def model(request: SamplingRequest) -> CreateMessageResult:
         with fail_after(0):

@@ -11,6 +11,9 @@ import pytest
 from anyio import CancelScope, Event, create_task_group, fail_after, to_thread, wait_all_tasks_blocked
 
 from mcp_host.sampling.slots import FairSemaphore, QueueFull, SemaphoreShare, Slot
+from tests.extent import on_both
+
+pytestmark = on_both
 
 
 def share_of(slots: int, *, queue_space: float = 8) -> SemaphoreShare:

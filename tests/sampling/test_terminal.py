@@ -12,6 +12,7 @@ from mcp_host.sampling import terminal as asking
 from mcp_host.sampling.approval import Approvals
 from mcp_host.sampling.display import SeenBefore
 from mcp_host.terminal.device import open_terminal
+from tests.extent import on_both
 from tests.sampling.asking import ADD, assistant, request, result, text, use, user
 from tests.terminal.screens import Screen
 
@@ -180,6 +181,7 @@ async def test_a_request_that_is_repeated_shows_its_last_message_again(screen: S
     assert [screen.rows.count(f"  | {word}") for word in ("first", "second", "third")] == [1, 1, 2]
 
 
+@on_both
 async def test_a_loop_that_is_allowed_as_a_whole_is_asked_about_once(screen: Screen) -> None:
     """And so are two questions at the same time: the second is withdrawn before it is on the screen."""
     approvals = Approvals(ask_in_terminal, subject="sampling for x")

@@ -10,6 +10,7 @@ from anyio import fail_after, sleep, sleep_forever
 
 from mcp_host import LoopResult, SamplingRequest, ServerSampling, run_tool_loop
 from mcp_host.types import CreateMessageResult, ToolUseContent
+from tests.extent import on_both
 
 CALLS = [ToolUseContent(id=id, name=name, input={}) for id, name in (("1", "book"), ("2", "hang"))]
 ANSWER = CreateMessageResult(content=CALLS, model="m", stop_reason="toolUse")
@@ -44,6 +45,7 @@ async def server_loop_with_schema(**options: Any) -> LoopResult:
     return await server_loop(schema={"type": "object"}, **options)
 
 
+@on_both
 @pytest.mark.fake_clock
 @pytest.mark.parametrize("loop", [host_loop, server_loop, server_loop_with_schema])
 async def test_after_a_timeout_the_calls_that_had_finished_are_known(

@@ -49,6 +49,7 @@ from mcp_host.types import (
     UserMessage,
 )
 from mcp_host.types.base import given
+from tests.extent import on_both
 
 ADD = Tool(name="add", input_schema={"type": "object"})
 DIVIDE = Tool(name="divide", input_schema={"type": "object"})
@@ -147,6 +148,7 @@ async def test_the_model_is_asked_until_it_answers_without_a_call() -> None:
     ]
 
 
+@on_both
 async def test_the_calls_of_one_answer_run_at_once_and_their_results_are_in_order() -> None:
     begun: list[str] = []
     all_begun = Event()
@@ -234,6 +236,7 @@ async def test_the_text_of_an_error_of_the_server_the_approver_or_the_tool_reach
     assert results(done.steps[0]) == [failed(str(error))]
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_a_late_function_is_a_result_for_the_model() -> None:
     async def add() -> str:
@@ -381,6 +384,7 @@ async def test_ids_that_the_model_repeats_are_made_fresh() -> None:
     assert [[block.id for block in step.answer.tool_uses] for step in done.steps] == ids
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_a_timeout_is_an_outcome_and_the_unfinished_step_is_not_in_it() -> None:
     async def hang(use: ToolUseContent) -> CallToolResult:
@@ -397,6 +401,7 @@ async def test_a_timeout_is_an_outcome_and_the_unfinished_step_is_not_in_it() ->
     assert done.unfinished == Step(says(use("2"), use("2b"), stop="toolUse"), (), ())
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_after_a_timeout_the_calls_of_the_unfinished_step_that_had_finished_are_known() -> None:
     async def run(use: ToolUseContent) -> CallToolResult:
@@ -413,6 +418,7 @@ async def test_after_a_timeout_the_calls_of_the_unfinished_step_that_had_finishe
     assert done.usage == {"outputTokens": 3}
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_a_model_that_is_late_leaves_no_step() -> None:
     async def hang(params: CreateMessageRequestParams) -> CreateMessageResult:
@@ -424,6 +430,7 @@ async def test_a_model_that_is_late_leaves_no_step() -> None:
     assert done == LoopResult(ended="timeout", answer=None, messages=[QUESTION], steps=())
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_an_answer_is_not_lost_if_the_time_is_up_in_on_turn() -> None:
     async def on_turn(step: Step) -> None:
@@ -434,6 +441,7 @@ async def test_an_answer_is_not_lost_if_the_time_is_up_in_on_turn() -> None:
     assert (done.ended, done.text) == ("answered", "It is 3.")
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_the_time_in_which_calls_are_permitted_does_not_count() -> None:
     async def permit(use: ToolUseContent) -> CallToolResult | None:
@@ -447,6 +455,7 @@ async def test_the_time_in_which_calls_are_permitted_does_not_count() -> None:
     assert (done.ended, results(done.steps[0])) == ("answered", [text("3"), failed("no")])
 
 
+@on_both
 @pytest.mark.fake_clock
 @pytest.mark.parametrize("calls", [1, 2])
 async def test_the_time_goes_on_after_the_last_decision(calls: int) -> None:
@@ -465,6 +474,7 @@ async def test_the_time_goes_on_after_the_last_decision(calls: int) -> None:
     assert (done.ended, done.steps, scope.cancelled_caught) == ("timeout", (), False)
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_calls_are_decided_on_in_their_order_and_run_meanwhile() -> None:
     happened: list[str] = []
@@ -484,6 +494,7 @@ async def test_calls_are_decided_on_in_their_order_and_run_meanwhile() -> None:
     assert happened == ["asked about a", "asked about b", "ran a", "asked about c", "ran b", "ran c"]
 
 
+@on_both
 @pytest.mark.parametrize("calls", [1, 2])
 async def test_what_permit_raises_is_raised_as_it_is_and_nothing_runs(calls: int) -> None:
     async def permit(use: ToolUseContent) -> CallToolResult | None:
@@ -531,6 +542,7 @@ async def test_empty_texts_beside_calls_are_not_in_the_conversation() -> None:
     assert done.messages[1].content == [use("1"), TextContent(text="so")]
 
 
+@on_both
 async def test_a_tool_that_awaits_a_cancelled_task_has_failed_and_the_loop_is_not_cancelled(
     anyio_backend_name: str,
 ) -> None:
@@ -581,6 +593,7 @@ async def test_the_usage_is_summed_over_the_answers_that_carry_it(usages: list[o
     assert (await loop(model)).usage == total
 
 
+@on_both
 @pytest.mark.parametrize("calls", [1, 2])
 async def test_a_cancelled_loop_leaves_no_call_behind(calls: int) -> None:
     begun, ended = [Event() for _ in range(calls)], [Event() for _ in range(calls)]

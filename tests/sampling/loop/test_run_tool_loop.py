@@ -53,6 +53,7 @@ from mcp_host.types import (
     ToolResultContent,
     UserMessage,
 )
+from tests.extent import on_both
 from tests.terminal.screens import Screen
 
 ONE_AND_TWO = {"a": 1, "b": 2}
@@ -204,6 +205,7 @@ async def test_arguments_may_go_unchecked(era: str) -> None:
 # Functions
 
 
+@on_both
 async def test_a_plain_function_runs_in_a_thread_and_an_async_one_in_the_event_loop() -> None:
     here = threading.get_ident()
 
@@ -219,6 +221,7 @@ async def test_a_plain_function_runs_in_a_thread_and_an_async_one_in_the_event_l
     assert texts(done) == ["false", "true", "false"]
 
 
+@on_both
 async def test_a_plain_function_that_hangs_is_late_and_left_behind() -> None:
     release = threading.Event()
 
@@ -555,6 +558,7 @@ async def test_the_same_tool_of_another_server_is_asked_about(era: str) -> None:
     assert asked == ["first", "second"]
 
 
+@on_both
 @pytest.mark.parametrize("calls", [1, 2])
 async def test_an_approver_that_fails_ends_the_loop_and_nothing_is_called(calls: int) -> None:
     def add(a: int, b: int) -> int:
@@ -670,6 +674,7 @@ async def test_what_the_policy_for_long_results_raises_is_raised() -> None:
         await loop(ScriptedModel(ToolCall("refuse")), refuse, cut=cut)
 
 
+@on_both
 async def test_loops_within_each_other_are_bounded_in_depth(era: str, caplog: pytest.LogCaptureFixture) -> None:
     """The model's tool samples the same model, which runs a loop with the same tool, and so on."""
     server = Server("deep")

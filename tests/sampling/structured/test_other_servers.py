@@ -23,6 +23,7 @@ from pydantic.alias_generators import to_camel
 from mcp_host.errors import NotDeclared
 from mcp_host.functions import ToolError
 from mcp_host.sampling.structured import ServerLoopResult, ServerSampling, sampling_for_fastmcp, sampling_for_sdk
+from tests.extent import on_both
 
 Wire = dict[str, Any]
 
@@ -221,6 +222,7 @@ async def call(
             state, answers = result.request_state, {key: Result.model_validate(answer(f"to {asked[-1]}"))}
 
 
+@on_both
 async def test_other_groups_of_exceptions_are_raised() -> None:
     async def tool(sampling: ServerSampling) -> None:
         raise ExceptionGroup("two", [KeyError(1), OSError(2)])
@@ -290,6 +292,7 @@ async def test_the_tools_of_a_loop_run_once_for_each_call() -> None:
     assert len(result) == 4
 
 
+@on_both
 async def test_loops_at_the_same_time_and_in_tools_keep_their_own_results() -> None:
     """Though the ids of the calls are unique in one conversation only."""
     ran: list[str] = []

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from mcp_host.protocol.jsonrpc import Params
 from mcp_host.sampling.structured.replay import Questions, Replay, ReplayError
-from tests.extent import saturated
+from tests.extent import on_both, saturated
 
+pytestmark = on_both
 asyncio_only = pytest.mark.backends("asyncio")
 
 Body: TypeAlias = Callable[[Replay], Awaitable[object]]

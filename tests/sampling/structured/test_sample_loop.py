@@ -24,6 +24,7 @@ from mcp_host.sampling.structured import (
 )
 from mcp_host.testing import Context, ScriptedModel, Server
 from mcp_host.types import AssistantMessage, Tool, UserMessage
+from tests.extent import on_both
 from tests.sampling.structured.test_sample import (
     IMAGE,
     A,
@@ -177,6 +178,7 @@ async def test_a_loop_that_ends_early_has_no_shape() -> None:
     assert len(requests) == 1
 
 
+@on_both
 @pytest.mark.parametrize("schema", [None, Port], ids=["plain", "with a schema"])
 @pytest.mark.fake_clock
 async def test_a_loop_ends_after_its_timeout(schema: type[Port] | None) -> None:
@@ -200,6 +202,7 @@ async def test_a_loop_ends_after_its_timeout(schema: type[Port] | None) -> None:
     assert (done.ended, done.answer, done.steps) == ("timeout", None, ())
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_the_timeout_covers_the_turn_that_gives_the_answer_its_shape() -> None:
     class Slow(Recorder):
@@ -275,6 +278,7 @@ async def test_a_tool_that_returns_blocks_of_the_official_sdk_gives_them_to_the_
     assert requests[1]["messages"][-1]["content"] == {"type": "tool_result", "toolUseId": "1", **written}
 
 
+@on_both
 @pytest.mark.parametrize("at_once", [1, 2])
 async def test_a_tool_can_end_the_loop(at_once: int) -> None:
     def stop() -> str:
@@ -323,6 +327,7 @@ async def test_wrong_arguments_are_refused_before_anything_is_sent(
     assert requests == []
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_a_timeout_leaves_the_thread_of_a_plain_function_behind() -> None:
     release = threading.Event()
@@ -432,6 +437,7 @@ async def test_on_turn_gets_each_try_of_a_shape_before_the_next() -> None:
     assert [len(step.messages) for step in done.steps] == [1, 0, 2]
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_the_timeout_covers_on_turn_of_a_shape() -> None:
     sampling, _ = with_tools(says("Brest."), says("no"), says('{"name": "Brest"}'))
