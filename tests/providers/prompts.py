@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from mcp_host.errors import InputRefused
 from mcp_host.providers.exchange.names import NameRule, ToolNames
 from mcp_host.providers.exchange.requests import Prompt
 from mcp_host.sampling import SamplingRequest
@@ -16,6 +20,7 @@ STRICT = {**SCHEMA, "additionalProperties": False}
 ADD = {"name": "add", "description": "Adds", "inputSchema": SCHEMA}
 NOW = {"name": "now", "inputSchema": {"type": "object"}}
 PNG = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+WAV = {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}
 
 
 def names_of(request: SamplingRequest, rule: NameRule) -> ToolNames:
@@ -40,12 +45,36 @@ def text(words: str) -> dict[str, Any]:
     return {"type": "text", "text": words}
 
 
+def said(role: str, *content: dict[str, Any]) -> dict[str, Any]:
+    return {"role": role, "content": list(content)}
+
+
+def use(id: str, name: str = "add", **input: object) -> dict[str, Any]:
+    return {"type": "tool_use", "id": id, "name": name, "input": input}
+
+
+def result_of(id: str, *content: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"type": "tool_result", "toolUseId": id, "content": list(content), **fields}
+
+
+def resource(**contents: Any) -> dict[str, Any]:
+    return {"type": "resource", "resource": {"uri": "file:///a", **contents}}
+
+
 def used(id: str = "c1", name: str = "add", **input: object) -> dict[str, Any]:
-    return {"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": name, "input": input}]}
+    return said("assistant", use(id, name, **input))
 
 
 def result(*content: dict[str, Any], id: str = "c1", **fields: Any) -> dict[str, Any]:
-    return {"role": "user", "content": [{"type": "tool_result", "toolUseId": id, "content": list(content), **fields}]}
+    return said("user", result_of(id, *content, **fields))
+
+
+def refusal(write_request: Callable[[Prompt], object], asked: Prompt) -> str:
+    """Why *asked* is refused."""
+    with pytest.raises(InputRefused) as refused:
+        write_request(asked)
+    assert refused.value.code == -32602
+    return str(refused.value)
 
 
 def pieces(chance: random.Random, words: str) -> list[str]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -18,11 +17,12 @@ from mcp_host.providers import ModelAnswer
 from mcp_host.providers.anthropic import AnthropicModel, read_event, read_reply, write_request
 from mcp_host.providers.exchange.failures import Unfinished
 from mcp_host.providers.exchange.replies import Call, Reply, answer_of
+from mcp_host.providers.exchange.requests import Prompt
 from mcp_host.providers.exchange.streams import Delta
 from mcp_host.types import TextContent
 from tests.extent import THOROUGH
 from tests.providers import prompts
-from tests.providers.prompts import USER
+from tests.providers.prompts import PNG, USER, WAV, pieces, refusal, resource, result, said, text, used
 
 ADD = {"name": "add", "inputSchema": {"type": "object"}}
 
@@ -30,24 +30,11 @@ ADD = {"name": "add", "inputSchema": {"type": "object"}}
 prompt = partial(prompts.prompt, rule=AnthropicModel.name_rule, model="claude")
 
 
-def used(id: str = "c1", name: str = "add", **input: object) -> dict[str, Any]:
-    return {"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": name, "input": input}]}
-
-
-def result(*content: dict[str, Any], id: str = "c1", **fields: Any) -> dict[str, Any]:
-    return {"role": "user", "content": [{"type": "tool_result", "toolUseId": id, "content": list(content), **fields}]}
-
-
-def text(words: str) -> dict[str, Any]:
-    return {"type": "text", "text": words}
-
-
-def resource(**contents: Any) -> dict[str, Any]:
-    return {"type": "resource", "resource": {"uri": "file:///a", **contents}}
-
-
-PNG = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
 PNG_BLOCK = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+
+
+def document(kind: str, media_type: str, data: str) -> dict[str, Any]:
+    return {"type": "document", "source": {"type": kind, "media_type": media_type, "data": data}, "title": "file:///a"}
 
 
 def test_a_plain_request_has_the_model_the_tokens_and_the_text() -> None:
@@ -63,51 +50,19 @@ def test_what_a_tool_result_has_is_written(subtests: pytest.Subtests) -> None:
         ("text", [text("3")], [text("3")]),
         ("empty", [text(""), text(" \n")], None),
         ("image", [PNG], [PNG_BLOCK]),
-        (
-            "text resource",
-            [resource(text="words", mimeType="text/x-python")],
-            [
-                {
-                    "type": "document",
-                    "source": {"type": "text", "media_type": "text/plain", "data": "words"},
-                    "title": "file:///a",
-                }
-            ],
-        ),
-        ("empty resource", [resource(text="")], [text("[file:///a is empty]")]),
+        ("text file", [resource(text="words", mimeType="text/x-python")], [document("text", "text/plain", "words")]),
+        ("empty file", [resource(text="")], [text("[file:///a is empty]")]),
         (
             "pdf",
             [resource(blob="JVBERi0=", mimeType="application/pdf")],
-            [
-                {
-                    "type": "document",
-                    "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="},
-                    "title": "file:///a",
-                }
-            ],
+            [document("base64", "application/pdf", "JVBERi0=")],
         ),
         (
             "text blob",
             [resource(blob="aGk=", mimeType="text/csv; charset=utf-8")],
-            [
-                {
-                    "type": "document",
-                    "source": {"type": "text", "media_type": "text/plain", "data": "hi"},
-                    "title": "file:///a",
-                }
-            ],
+            [document("text", "text/plain", "hi")],
         ),
-        (
-            "JSON blob",
-            [resource(blob="e30=", mimeType="application/json")],
-            [
-                {
-                    "type": "document",
-                    "source": {"type": "text", "media_type": "text/plain", "data": "{}"},
-                    "title": "file:///a",
-                }
-            ],
-        ),
+        ("JSON blob", [resource(blob="e30=", mimeType="application/json")], [document("text", "text/plain", "{}")]),
         ("image blob", [resource(blob="aGk=", mimeType="image/png")], [PNG_BLOCK]),
         (
             "link",
@@ -127,10 +82,10 @@ def test_what_a_tool_result_has_is_written(subtests: pytest.Subtests) -> None:
 
 
 def test_structured_content_is_written_unless_the_text_says_it() -> None:
-    said = result(text('{"a": 1}'), structuredContent={"a": 1})
+    is_said = result(text('{"a": 1}'), structuredContent={"a": 1})
     unsaid = result(text("see there"), structuredContent={"a": 1})
 
-    assert write_request(prompt(USER, used(), said))["messages"][2]["content"][0]["content"] == [text('{"a": 1}')]
+    assert write_request(prompt(USER, used(), is_said))["messages"][2]["content"][0]["content"] == [text('{"a": 1}')]
     assert write_request(prompt(USER, used(), unsaid))["messages"][2]["content"][0]["content"] == [
         text("see there"),
         text('{"a":1}'),
@@ -255,57 +210,28 @@ def test_system_stop_sequences_and_the_user_are_written_and_the_temperature_is_l
     assert rest == {"system": "Be brief", "stop_sequences": ["END"], "metadata": {"user_id": "u"}}
 
 
-AUDIO = {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}
+def test_what_the_api_does_not_take_is_refused() -> None:
+    refused = {
+        "messages[0]: this model takes no audio": prompt(said("user", WAV)),
+        "messages[2]: this model takes no audio": prompt(USER, used(), result(WAV)),
+        "messages[0]: this model takes no image/tiff": prompt(said("user", {**PNG, "mimeType": "image/tiff"})),
+        r"messages[0]: this model takes no image/\x1b[2j": prompt(said("user", {**PNG, "mimeType": "image/\x1b[2J"})),
+        "messages[2]: this model takes no application/zip": prompt(
+            USER, used(), result(resource(blob="aGk=", mimeType="application/zip"))
+        ),
+        "messages[2]: this model takes no files of an unknown type": prompt(
+            USER, used(), result(resource(blob="aGk="))
+        ),
+        "messages[2]: this model takes no text/plain that is not UTF-8": prompt(
+            USER, used(), result(resource(blob="/w==", mimeType="text/plain"))
+        ),
+        "messages[1]: this model takes no image in an assistant's message": prompt(USER, said("assistant", PNG)),
+        "messages: this model takes no empty text, and there is nothing else": prompt(said("user", text(" "))),
+        "stopSequences[1]: this model takes no stop sequence of white space": prompt(stopSequences=["a", "\n"]),
+        "metadata: this model takes only a user_id, which is a text": prompt(metadata={"trace": 1}),
+    }
 
-
-def test_what_the_api_does_not_take_is_refused(subtests: pytest.Subtests) -> None:
-    table: list[tuple[Sequence[dict[str, Any]], dict[str, Any], str]] = [
-        ([{"role": "user", "content": [AUDIO]}], {}, "messages[0]: this model takes no audio"),
-        ([USER, used(), result(AUDIO)], {}, "messages[2]: this model takes no audio"),
-        (
-            [{"role": "user", "content": [{**PNG, "mimeType": "image/tiff"}]}],
-            {},
-            "messages[0]: this model takes no image/tiff",
-        ),
-        (
-            [{"role": "user", "content": [{**PNG, "mimeType": "image/\x1b[2J"}]}],
-            {},
-            r"messages[0]: this model takes no image/\x1b[2j",
-        ),
-        (
-            [USER, used(), result(resource(blob="aGk=", mimeType="application/zip"))],
-            {},
-            "messages[2]: this model takes no application/zip",
-        ),
-        (
-            [USER, used(), result(resource(blob="aGk="))],
-            {},
-            "messages[2]: this model takes no files of an unknown type",
-        ),
-        (
-            [USER, used(), result(resource(blob="/w==", mimeType="text/plain"))],
-            {},
-            "messages[2]: this model takes no text/plain that is not UTF-8",
-        ),
-        (
-            [USER, {"role": "assistant", "content": [PNG]}],
-            {},
-            "messages[1]: this model takes no image in an assistant's message",
-        ),
-        (
-            [{"role": "user", "content": [text(" ")]}],
-            {},
-            "messages: this model takes no empty text, and there is nothing else",
-        ),
-        ([USER], {"stopSequences": ["a", "\n"]}, "stopSequences[1]: this model takes no stop sequence of white space"),
-        ([USER], {"metadata": {"trace": 1}}, "metadata: this model takes only a user_id, which is a text"),
-    ]
-    for messages, params, sentence in table:
-        with subtests.test(messages=messages):
-            with pytest.raises(InputRefused) as caught:
-                write_request(prompt(*messages, **params))
-
-            assert (caught.value.code, str(caught.value)) == (-32602, sentence)
+    assert [refusal(write_request, asked) for asked in refused.values()] == [*refused]
 
 
 def test_an_answer_goes_on_from_a_last_message_without_white_space_at_its_end() -> None:
@@ -386,22 +312,21 @@ def message(*content: dict[str, Any], stop: str | None = "end_turn", **usage: An
     }
 
 
-def test_stop_reasons_are_those_of_mcp_where_it_has_them(subtests: pytest.Subtests) -> None:
-    table: list[tuple[str, str]] = [
-        ("end_turn", "endTurn"),
-        ("max_tokens", "maxTokens"),
-        ("model_context_window_exceeded", "maxTokens"),
-        ("stop_sequence", "stopSequence"),
-        ("tool_use", "toolUse"),
-        ("refusal", "refusal"),
-        ("pause_turn", "pause_turn"),
-        ("of_next_year", "of_next_year"),
-    ]
-    for native, stop in table:
-        with subtests.test(native=native):
-            assert read_reply(message(text("ok"), stop=native), prompt()) == Reply(
-                ["ok"], "claude-x", stop, usage={"inputTokens": 11, "outputTokens": 7}
-            )
+def test_stop_reasons_are_those_of_mcp_where_it_has_them() -> None:
+    reasons = {
+        "end_turn": "endTurn",
+        "max_tokens": "maxTokens",
+        "model_context_window_exceeded": "maxTokens",
+        "stop_sequence": "stopSequence",
+        "tool_use": "toolUse",
+        "refusal": "refusal",
+        "pause_turn": "pause_turn",
+        "of_next_year": "of_next_year",
+    }
+    usage = {"inputTokens": 11, "outputTokens": 7}
+
+    read = {native: read_reply(message(text("ok"), stop=native), prompt()) for native in reasons}
+    assert read == {native: Reply(["ok"], "claude-x", stop, usage=usage) for native, stop in reasons.items()}
 
 
 def test_a_reply_with_thinking_is_kept_as_a_turn_without_empty_texts() -> None:
@@ -594,32 +519,17 @@ async def test_a_turn_that_is_paused_too_often_ends_so() -> None:
     assert (len(client.bodies), len(answer.content), answer.stop_reason) == (9, 9, "pause_turn")
 
 
-def test_a_conversation_that_ends_with_the_assistant_is_refused_for_models_that_do_not_go_on(
-    subtests: pytest.Subtests,
-) -> None:
-    table: list[tuple[str, bool]] = [
-        ("claude-3-haiku-20240307", False),
-        ("claude-opus-4-20250514", False),
-        ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", False),
-        ("claude-haiku-4-5", False),
-        ("mine", False),
-        ("claude-opus-4-6", True),
-        ("us.anthropic.claude-opus-4-6-v1", True),
-        ("claude-sonnet-4-6@20260217", True),
-        ("claude-sonnet-5", True),
-        ("claude-haiku-5-20261001", True),
-    ]
-    for model, is_refused in table:
-        with subtests.test(model=model):
-            asked = replace(prompt(USER, {"role": "assistant", "content": [text("It is")]}), model=model)
+def test_a_conversation_that_ends_with_the_assistant_is_refused_for_models_that_do_not_go_on() -> None:
+    def asked(model: str) -> Prompt:
+        return replace(prompt(USER, said("assistant", text("It is"))), model=model)
 
-            if not is_refused:
-                assert write_request(asked)["messages"][1]["content"] == [text("It is")]
-                return
-            with pytest.raises(InputRefused) as refusal:
-                write_request(asked)
-            said = "messages: this model takes no conversation that ends with an assistant's message"
-            assert (refusal.value.code, str(refusal.value)) == (-32602, said)
+    problem = "messages: this model takes no conversation that ends with an assistant's message"
+    old = ["claude-3-haiku-20240307", "claude-opus-4-20250514", "us.anthropic.claude-sonnet-4-5-20250929-v1:0"]
+    for model in (*old, "claude-haiku-4-5", "mine"):
+        assert write_request(asked(model))["messages"][1]["content"] == [text("It is")], model
+    new = ["claude-opus-4-6", "us.anthropic.claude-opus-4-6-v1", "claude-sonnet-4-6@20260217", "claude-sonnet-5"]
+    for model in (*new, "claude-haiku-5-20261001"):
+        assert refusal(write_request, asked(model)) == problem, model
 
 
 def folded(*events: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -722,9 +632,9 @@ def test_the_arguments_of_a_streamed_call_are_an_object_or_stay_text_that_is_an_
         ([" "], " ", no_json),
     ]
     asked = prompt(tools=[ADD])
-    for pieces, written, read in table:
-        with subtests.test(pieces=pieces):
-            deltas = [delta(0, type="input_json_delta", partial_json=piece) for piece in pieces]
+    for parts, written, read in table:
+        with subtests.test(parts=parts):
+            deltas = [delta(0, type="input_json_delta", partial_json=part) for part in parts]
             reply, _ = folded(STREAM[0], start(0, {**TOOL_USE, "input": {}}), *deltas, STREAM[-3], STREAM[-1])
             assert reply["content"] == [{**TOOL_USE, "input": written}]
             if isinstance(read, dict):
@@ -737,27 +647,21 @@ def test_the_arguments_of_a_streamed_call_are_an_object_or_stay_text_that_is_an_
 # Any split
 
 
-def pieces(words: str, chance: Random) -> list[str]:
-    """*words* in random pieces, some of them empty."""
-    cuts = sorted(chance.randrange(len(words) + 1) for _ in range(chance.randrange(6)))
-    return [words[start:end] for start, end in pairwise([0, *cuts, len(words)])]
-
-
 def split(chance: Random) -> list[dict[str, Any]]:
     """The events of `WHOLE`: each block in random pieces, the pieces of all blocks in a random order, unknown events between."""
     queues: list[list[dict[str, Any]]] = []
     for index, block in enumerate(WHOLE):
         match block["type"]:
             case "thinking":
-                deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces(block["thinking"], chance)]
+                deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces(chance, block["thinking"])]
                 deltas.append({"type": "signature_delta", "signature": block["signature"]})
                 opened = {**block, "thinking": "", "signature": ""}
             case "text":
-                deltas = [{"type": "text_delta", "text": piece} for piece in pieces(block["text"], chance)]
+                deltas = [{"type": "text_delta", "text": piece} for piece in pieces(chance, block["text"])]
                 opened = text("")
             case _:
                 written = json.dumps(block["input"], ensure_ascii=chance.random() < 0.5)
-                deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces(written, chance)]
+                deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces(chance, written)]
                 opened = {**block, "input": {}}
         stop = {"type": "content_block_stop", "index": index}
         queues.append([start(index, opened), *(delta(index, **fields) for fields in deltas), stop])
