@@ -12,14 +12,15 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_host.errors import InputRefused, ProviderError, SamplingError
+from mcp_host.errors import ProviderError, SamplingError
 from mcp_host.providers.exchange.failures import Unfinished
 from mcp_host.providers.exchange.replies import Call, Reply, answer_of
 from mcp_host.providers.gemini import GeminiModel, _path, read_event, read_reply, with_options, write_request
 from mcp_host.types import AudioContent, ImageContent
 from tests.extent import THOROUGH
 from tests.providers import prompts
-from tests.providers.prompts import USER
+from tests.providers.prompts import PNG, USER, WAV, refusal, resource, said, text, use
+from tests.providers.prompts import result_of as result
 
 ADD = {"name": "add", "inputSchema": {"type": "object"}}
 SPLITS = 100_000 if THOROUGH else 2_000
@@ -28,33 +29,17 @@ SPLITS = 100_000 if THOROUGH else 2_000
 prompt = partial(prompts.prompt, rule=GeminiModel.name_rule, model="gemini-3-pro")
 
 
-def said(role: str, *content: dict[str, Any]) -> dict[str, Any]:
-    return {"role": role, "content": list(content)}
-
-
-def text(words: str) -> dict[str, Any]:
-    return {"type": "text", "text": words}
-
-
-def use(id: str, name: str = "add", **input: object) -> dict[str, Any]:
-    return {"type": "tool_use", "id": id, "name": name, "input": input}
-
-
-def result(id: str, *content: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    return {"type": "tool_result", "toolUseId": id, "content": list(content), **fields}
-
-
 def blob(kind: str | None) -> dict[str, Any]:
-    typed = {} if kind is None else {"mimeType": kind}
-    return {"type": "resource", "resource": {"uri": "file:///a", "blob": "aGk=", **typed}}
+    return resource(blob="aGk=", **({} if kind is None else {"mimeType": kind}))
 
 
 def file(kind: str, data: str = "aGk=") -> dict[str, Any]:
     return {"inlineData": {"mimeType": kind, "data": data}}
 
 
-PNG = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
-WAV = {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}
+def answered(output: str, **more: object) -> dict[str, Any]:
+    """A result of the tool ``add``."""
+    return {"functionResponse": {"name": "add", "response": {"output": output}, **more}}
 
 
 def contents(*messages: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
@@ -161,12 +146,7 @@ def test_what_a_tool_result_has_is_written(subtests: pytest.Subtests) -> None:
         ),
         ("image", [text("see"), PNG], {}, {"response": {"output": "see"}, "parts": [file("image/png")]}),
         ("pdf", [blob("application/pdf")], {}, {"response": {"output": ""}, "parts": [file("application/pdf")]}),
-        (
-            "resource",
-            [{"type": "resource", "resource": {"uri": "file:///a", "text": "words"}}],
-            {},
-            {"response": {"output": "file:///a:\nwords"}},
-        ),
+        ("resource", [resource(text="words")], {}, {"response": {"output": "file:///a:\nwords"}}),
         ("file of JSON", [blob("application/json")], {}, {"response": {"output": "file:///a:\nhi"}}),
         (
             "link",
@@ -188,36 +168,15 @@ def test_what_a_tool_result_has_is_written(subtests: pytest.Subtests) -> None:
 
 def test_files_that_a_result_cannot_hold_follow_in_a_message_of_their_own() -> None:
     answer = said("user", result("c1", text("see"), PNG, WAV))
-    before = contents(*CALLED, answer, model="gemini-2.5-flash")
-    since = contents(*CALLED, answer, USER)
+    both = "see\n[file 1 of those that follow]\n[file 2 of those that follow]"
+    one = answered("see\n[file 1 of those that follow]", parts=[file("image/png")])
 
-    assert before[2:] == [
-        {
-            "role": "user",
-            "parts": [
-                {
-                    "functionResponse": {
-                        "name": "add",
-                        "response": {"output": "see\n[file 1 of those that follow]\n[file 2 of those that follow]"},
-                    }
-                }
-            ],
-        },
+    assert contents(*CALLED, answer, model="gemini-2.5-flash")[2:] == [
+        {"role": "user", "parts": [answered(both)]},
         {"role": "user", "parts": [file("image/png"), file("audio/wav")]},
     ]
-    assert since[2:] == [
-        {
-            "role": "user",
-            "parts": [
-                {
-                    "functionResponse": {
-                        "name": "add",
-                        "response": {"output": "see\n[file 1 of those that follow]"},
-                        "parts": [file("image/png")],
-                    }
-                }
-            ],
-        },
+    assert contents(*CALLED, answer, USER)[2:] == [
+        {"role": "user", "parts": [one]},
         {"role": "user", "parts": [file("audio/wav"), {"text": "Hi"}]},
     ]
 
@@ -241,10 +200,7 @@ def test_parallel_results_are_one_message_in_the_order_of_the_calls() -> None:
         },
         {
             "role": "user",
-            "parts": [
-                {"functionResponse": {"name": "add", "response": {"output": "one"}}},
-                {"functionResponse": {"name": "read_file", "response": {"output": "two"}}},
-            ],
+            "parts": [answered("one"), {"functionResponse": {"name": "read_file", "response": {"output": "two"}}}],
         },
     ]
 
@@ -269,13 +225,7 @@ def test_a_turn_of_the_model_goes_back_as_it_came_and_results_have_its_ids() -> 
 
     assert written[1:] == [
         TURN,
-        {
-            "role": "user",
-            "parts": [
-                {"functionResponse": {"id": "f1", "name": "add", "response": {"output": "1"}}},
-                {"functionResponse": {"name": "add", "response": {"output": "2"}}},
-            ],
-        },
+        {"role": "user", "parts": [answered("1", id="f1"), answered("2")]},
     ]
 
 
@@ -293,7 +243,7 @@ def test_a_call_without_its_signature_is_text_in_the_current_turn_of_gemini_3() 
 
     assert contents(*messages)[1:] == [
         {"role": "model", "parts": [{"functionCall": {"name": "add", "args": {"a": 1}}}]},
-        {"role": "user", "parts": [{"functionResponse": {"name": "add", "response": {"output": "1"}}}]},
+        {"role": "user", "parts": [answered("1")]},
         {"role": "model", "parts": [{"text": "one"}]},
         {"role": "user", "parts": [{"text": "go on"}]},
         {"role": "model", "parts": [{"text": "well"}, {"text": '[I call the tool add with {"a":2}]'}]},
@@ -331,54 +281,25 @@ def test_a_call_at_the_very_beginning_is_text() -> None:
     ]
 
 
-def test_what_gemini_cannot_take_is_refused(subtests: pytest.Subtests) -> None:
-    table: list[tuple[str, Sequence[dict[str, Any]], dict[str, Any], str]] = [
-        ("file", (said("user", {**PNG, "mimeType": "model/obj"}),), {}, "messages[0]: this model takes no model/obj"),
+def test_what_gemini_cannot_take_is_refused() -> None:
+    of_result = "messages[2]: this model takes no "
+    stops = "stopSequences: this model takes at most 5, and no empty one"
+    refused = [
+        ("messages[0]: this model takes no model/obj", prompt(said("user", {**PNG, "mimeType": "model/obj"}))),
+        (f"{of_result}application/zip", prompt(*CALLED, said("user", result("c1", blob("application/zip"))))),
+        (f"{of_result}files of an unknown type", prompt(*CALLED, said("user", result("c1", blob(None))))),
+        ("messages: this model takes no empty text, and there is nothing else", prompt(said("user", text("")))),
         (
-            "file of a result",
-            (*CALLED, said("user", result("c1", blob("application/zip")))),
-            {},
-            "messages[2]: this model takes no application/zip",
-        ),
-        (
-            "file without a type",
-            (*CALLED, said("user", result("c1", blob(None)))),
-            {},
-            "messages[2]: this model takes no files of an unknown type",
-        ),
-        (
-            "nothing",
-            (said("user", text("")),),
-            {},
-            "messages: this model takes no empty text, and there is nothing else",
-        ),
-        (
-            "ends with the assistant",
-            (USER, said("assistant", text("a"))),
-            {},
             "messages: this model takes no conversation that ends with an assistant's message",
+            prompt(USER, said("assistant", text("a"))),
         ),
-        (
-            "stop sequences",
-            (),
-            {"stopSequences": list("abcdef")},
-            "stopSequences: this model takes at most 5, and no empty one",
-        ),
-        (
-            "empty stop sequence",
-            (),
-            {"stopSequences": ["a", ""]},
-            "stopSequences: this model takes at most 5, and no empty one",
-        ),
-        ("temperature", (), {"temperature": 2.5}, "temperature: this model takes 0 to 2, not 2.5"),
-        ("metadata", (), {"metadata": {"a": 1}}, "metadata: this model takes labels only, which are texts"),
+        (stops, prompt(stopSequences=list("abcdef"))),
+        (stops, prompt(stopSequences=["a", ""])),
+        ("temperature: this model takes 0 to 2, not 2.5", prompt(temperature=2.5)),
+        ("metadata: this model takes labels only, which are texts", prompt(metadata={"a": 1})),
     ]
-    for case, messages, params, problem in table:
-        with subtests.test(case):
-            with pytest.raises(InputRefused) as refused:
-                write_request(prompt(*messages, **params))
 
-            assert (refused.value.code, str(refused.value)) == (-32602, problem)
+    assert [refusal(write_request, asked) for _, asked in refused] == [sentence for sentence, _ in refused]
 
 
 def test_options_are_merged_in_the_spelling_of_the_sdk_or_of_the_api() -> None:
@@ -511,23 +432,18 @@ def test_of_several_calls_the_first_is_kept_if_the_server_wants_one() -> None:
     assert reply.turn == {"role": "model", "parts": [first, {"text": "!"}]}
 
 
-def test_finish_reasons(subtests: pytest.Subtests) -> None:
-    table: list[tuple[str, str]] = [
-        ("STOP", "endTurn"),
-        ("MAX_TOKENS", "maxTokens"),
-        ("CONTINUATION", "maxTokens"),
-        ("SAFETY", "content_filter"),
-        ("RECITATION", "content_filter"),
-        ("PROHIBITED_CONTENT", "content_filter"),
-        ("IMAGE_SAFETY", "content_filter"),
-        ("OTHER", "OTHER"),
-        ("NEWER_THAN_US", "NEWER_THAN_US"),
-    ]
-    for finish, stop_reason in table:
-        with subtests.test(finish=finish):
-            expected = Reply(["a"], "gemini-3-pro-001", stop_reason, usage=USAGE)
+def test_finish_reasons() -> None:
+    reasons = {
+        "STOP": "endTurn",
+        "MAX_TOKENS": "maxTokens",
+        "CONTINUATION": "maxTokens",
+        **dict.fromkeys(("SAFETY", "RECITATION", "PROHIBITED_CONTENT", "IMAGE_SAFETY"), "content_filter"),
+        "OTHER": "OTHER",
+        "NEWER_THAN_US": "NEWER_THAN_US",
+    }
 
-            assert read_reply(reply_of({"text": "a"}, finish=finish), ASKED) == expected
+    read = {finish: read_reply(reply_of({"text": "a"}, finish=finish), ASKED) for finish in reasons}
+    assert read == {name: Reply(["a"], "gemini-3-pro-001", stop, usage=USAGE) for name, stop in reasons.items()}
 
 
 def test_a_blocked_prompt_is_a_content_filter() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -19,7 +19,8 @@ from mcp_host.providers.exchange.requests import Offer, Prompt
 from mcp_host.providers.ollama import OllamaModel, read_event, read_reply, with_options, write_request
 from tests.extent import THOROUGH
 from tests.providers import prompts
-from tests.providers.prompts import USER
+from tests.providers.prompts import PNG, USER, WAV, refusal, resource, said, text, use
+from tests.providers.prompts import result_of as result
 
 ADD = {"name": "add", "inputSchema": {"type": "object", "properties": {"a": {"type": "integer"}}}}
 READ = {
@@ -37,29 +38,8 @@ SPLITS = 100_000 if THOROUGH else 2_000
 prompt = partial(prompts.prompt, rule=OllamaModel.name_rule, model="qwen3")
 
 
-def said(role: str, *content: dict[str, Any]) -> dict[str, Any]:
-    return {"role": role, "content": list(content)}
-
-
-def text(words: str) -> dict[str, Any]:
-    return {"type": "text", "text": words}
-
-
-def use(id: str, name: str = "add", **input: object) -> dict[str, Any]:
-    return {"type": "tool_use", "id": id, "name": name, "input": input}
-
-
-def result(id: str, *content: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    return {"type": "tool_result", "toolUseId": id, "content": list(content), **fields}
-
-
-PNG = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
-WAV = {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}
-PDF = {"type": "resource", "resource": {"uri": "file:///a", "blob": "aGk=", "mimeType": "application/pdf"}}
-
-
 def blob(kind: str, data: str) -> dict[str, Any]:
-    return {"type": "resource", "resource": {"uri": "file:///a", "blob": data, "mimeType": kind}}
+    return resource(blob=data, mimeType=kind)
 
 
 # Requests
@@ -124,12 +104,7 @@ def test_what_a_tool_result_has_is_written(subtests: pytest.Subtests) -> None:
         ("nothing", [], {}, ""),
         ("structured once", [text('{"a": 1}')], {"structuredContent": {"a": 1}}, '{"a": 1}'),
         ("structured", [text("see")], {"structuredContent": {"a": 1}}, 'see\n{"a":1}'),
-        (
-            "resource",
-            [{"type": "resource", "resource": {"uri": "file:///a", "text": "words"}}],
-            {},
-            "file:///a:\nwords",
-        ),
+        ("resource", [resource(text="words")], {}, "file:///a:\nwords"),
         (
             "link",
             [{"type": "resource_link", "uri": "file:///b", "name": "b"}],
@@ -163,36 +138,19 @@ def test_a_turn_of_the_model_goes_back_as_it_came() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("messages", "params", "problem"),
-    [
-        ((said("user", WAV),), {}, "messages[0]: this model takes no audio"),
-        (
-            (USER, said("assistant", use("c1")), said("user", result("c1", WAV))),
-            {},
-            "messages[2]: this model takes no audio",
-        ),
-        (
-            (USER, said("assistant", use("c1")), said("user", result("c1", PDF))),
-            {},
-            "messages[2]: this model takes no application/pdf",
-        ),
-        (
-            (USER, said("assistant", use("c1")), said("user", result("c1", blob("text/plain", "/w==")))),
-            {},
-            "messages[2]: this model takes no text/plain that is not UTF-8",
-        ),
-        ((), {"metadata": {"a": 1}}, "metadata: this model takes none"),
-    ],
-    ids=["audio", "audio of a result", "pdf", "broken text", "metadata"],
-)
-def test_what_ollama_cannot_take_is_refused(
-    messages: Sequence[dict[str, Any]], params: dict[str, Any], problem: str
-) -> None:
-    with pytest.raises(InputRefused) as refused:
-        write_request(prompt(*messages, **params))
+def test_what_ollama_cannot_take_is_refused() -> None:
+    def returned(*content: dict[str, Any]) -> Prompt:
+        return prompt(USER, said("assistant", use("c1")), said("user", result("c1", *content)))
 
-    assert (refused.value.code, str(refused.value)) == (-32602, problem)
+    refused = [
+        ("messages[0]: this model takes no audio", prompt(said("user", WAV))),
+        ("messages[2]: this model takes no audio", returned(WAV)),
+        ("messages[2]: this model takes no application/pdf", returned(blob("application/pdf", "aGk="))),
+        ("messages[2]: this model takes no text/plain that is not UTF-8", returned(blob("text/plain", "/w=="))),
+        ("metadata: this model takes none", prompt(metadata={"a": 1})),
+    ]
+
+    assert [refusal(write_request, asked) for _, asked in refused] == [sentence for sentence, _ in refused]
 
 
 def test_options_are_fields_of_the_request_or_parameters_of_the_model() -> None:

@@ -6,7 +6,7 @@ import base64
 import json
 import random
 import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from anyio import fail_after, sleep_forever
 
-from mcp_host.errors import InputRefused, ProviderError, SamplingError
+from mcp_host.errors import ProviderError, SamplingError
 from mcp_host.providers import ModelAnswer, OpenAIChatModel
 from mcp_host.providers.exchange.failures import Unfinished
 from mcp_host.providers.exchange.replies import Call, answer_of
@@ -25,7 +25,7 @@ from mcp_host.types import AudioContent, ImageContent
 from tests.extent import THOROUGH
 from tests.providers import prompts
 from tests.providers.chat_client import ChatClient
-from tests.providers.prompts import ADD, NOW, PNG, SCHEMA, STRICT, USER, pieces, result, text, used
+from tests.providers.prompts import ADD, NOW, PNG, SCHEMA, STRICT, USER, pieces, refusal, result, said, text, used
 
 ADD_FUNCTION = {"type": "function", "function": {"name": "add", "parameters": SCHEMA, "description": "Adds"}}
 NOW_FUNCTION = {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}
@@ -315,39 +315,22 @@ def test_metadata_is_written_where_answers_are_stored_and_for_other_servers() ->
     assert write_request(prompt(metadata={"k": "v"}), "compatible")["metadata"] == {"k": "v"}
 
 
-@pytest.mark.parametrize(
-    ("messages", "params", "sentence"),
-    [
+def test_what_the_api_does_not_take_is_refused() -> None:
+    refused = [
         (
-            [{"role": "user", "content": [{**WAV, "mimeType": "audio/ogg"}]}],
-            {},
             "messages[0]: this model takes wav and mp3, not 'audio/ogg'",
+            prompt(said("user", {**WAV, "mimeType": "audio/ogg"})),
         ),
         (
-            [USER, used(), result({**PNG, "mimeType": "image/svg+xml"})],
-            {},
             "messages[2]: this model takes no image/svg+xml",
+            prompt(USER, used(), result({**PNG, "mimeType": "image/svg+xml"})),
         ),
-        (
-            [USER, {"role": "assistant", "content": [WAV]}],
-            {},
-            "messages[1]: this model takes no audio in an assistant's message",
-        ),
-        ([USER], {"temperature": -1}, "temperature: this model takes 0 to 2, not -1"),
-        (
-            [USER],
-            {"metadata": {"k": "v"}},
-            "metadata: this model takes none unless the host stores the answers (store)",
-        ),
-    ],
-)
-def test_what_the_api_does_not_take_is_refused(
-    messages: Sequence[dict[str, Any]], params: dict[str, Any], sentence: str
-) -> None:
-    with pytest.raises(InputRefused) as caught:
-        write_request(prompt(*messages, **params))
+        ("messages[1]: this model takes no audio in an assistant's message", prompt(USER, said("assistant", WAV))),
+        ("temperature: this model takes 0 to 2, not -1", prompt(temperature=-1)),
+        ("metadata: this model takes none unless the host stores the answers (store)", prompt(metadata={"k": "v"})),
+    ]
 
-    assert (caught.value.code, str(caught.value)) == (-32602, sentence)
+    assert [refusal(write_request, asked) for _, asked in refused] == [sentence for sentence, _ in refused]
 
 
 # Replies
@@ -429,69 +412,49 @@ def test_a_reply_is_read(subtests: pytest.Subtests) -> None:
 
 
 def test_tokens_are_counted(subtests: pytest.Subtests) -> None:
-    table: list[tuple[str, object, object]] = [
+    spent, thought = {"completion_tokens": 9, "total_tokens": 39}, {"reasoning_tokens": 4}
+    cached = {"cached_tokens": 20, "cache_write_tokens": 5}
+    told = {"inputTokens": 30, "outputTokens": 9}
+    table: list[tuple[str, dict[str, object], dict[str, int]]] = [
         (
             "OpenAI",
-            {
-                "prompt_tokens": 30,
-                "completion_tokens": 9,
-                "total_tokens": 39,
-                "prompt_tokens_details": {"cached_tokens": 20, "cache_write_tokens": 5},
-                "completion_tokens_details": {"reasoning_tokens": 4},
-            },
-            {"inputTokens": 30, "outputTokens": 9, "reasoningTokens": 4, "cacheReadTokens": 20, "cacheWriteTokens": 5},
+            {**spent, "prompt_tokens_details": cached, "completion_tokens_details": thought},
+            {**told, "reasoningTokens": 4, "cacheReadTokens": 20, "cacheWriteTokens": 5},
         ),
         (
             "DeepSeek",
-            {"prompt_tokens": 30, "completion_tokens": 9, "prompt_cache_hit_tokens": 20, "prompt_tokens_details": None},
-            {"inputTokens": 30, "outputTokens": 9, "cacheReadTokens": 20},
+            {"completion_tokens": 9, "prompt_cache_hit_tokens": 20, "prompt_tokens_details": None},
+            {**told, "cacheReadTokens": 20},
         ),
         (
             "xAI",
-            {
-                "prompt_tokens": 30,
-                "completion_tokens": 5,
-                "total_tokens": 39,
-                "completion_tokens_details": {"reasoning_tokens": 4},
-            },
-            {"inputTokens": 30, "outputTokens": 9, "reasoningTokens": 4},
+            {"completion_tokens": 5, "total_tokens": 39, "completion_tokens_details": thought},
+            {**told, "reasoningTokens": 4},
         ),
-        (
-            "Gemini",
-            {"prompt_tokens": 30, "completion_tokens": 5, "total_tokens": 39},
-            {"inputTokens": 30, "outputTokens": 9},
-        ),
+        ("Gemini", {"completion_tokens": 5, "total_tokens": 39}, told),
         (
             "a total of more",
-            {
-                "prompt_tokens": 30,
-                "completion_tokens": 5,
-                "total_tokens": 1039,
-                "completion_tokens_details": {"reasoning_tokens": 4},
-            },
-            {"inputTokens": 30, "outputTokens": 9, "reasoningTokens": 4},
+            {"completion_tokens": 5, "total_tokens": 1039, "completion_tokens_details": thought},
+            {**told, "reasoningTokens": 4},
         ),
-        (
-            "a wrong total",
-            {"prompt_tokens": 30, "completion_tokens": 9, "total_tokens": 9},
-            {"inputTokens": 30, "outputTokens": 9},
-        ),
+        ("a wrong total", {"completion_tokens": 9, "total_tokens": 9}, told),
         (
             "Moonshot",
-            {"prompt_tokens": 30, "cached_tokens": 20, "prompt_tokens_details": {"cached_tokens": None}},
+            {"cached_tokens": 20, "prompt_tokens_details": {"cached_tokens": None}},
             {"inputTokens": 30, "cacheReadTokens": 20},
         ),
-        ("Mistral", {"prompt_tokens": 30, "num_cached_tokens": 20}, {"inputTokens": 30, "cacheReadTokens": 20}),
+        ("Mistral", {"num_cached_tokens": 20}, {"inputTokens": 30, "cacheReadTokens": 20}),
         (
             "Alibaba",
-            {"prompt_tokens": 30, "prompt_tokens_details": {"cached_tokens": 0, "cache_creation_input_tokens": 20}},
+            {"prompt_tokens_details": {"cached_tokens": 0, "cache_creation_input_tokens": 20}},
             {"inputTokens": 30, "cacheReadTokens": 0, "cacheWriteTokens": 20},
         ),
-        ("none", None, None),
     ]
     for case, usage, counts in table:
         with subtests.test(case):
-            assert read_reply({**completion(content="a"), "usage": usage}, prompt()).usage == counts
+            reply = {**completion(content="a"), "usage": {"prompt_tokens": 30, **usage}}
+            assert read_reply(reply, prompt()).usage == counts
+    assert read_reply({**completion(content="a"), "usage": None}, prompt()).usage is None
 
 
 DETAILS = [{"type": "reasoning.text", "text": "Sums.", "signature": "s", "index": 0}]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mcp_host.errors import InputRefused, ProviderError, SamplingError
+from mcp_host.errors import ProviderError, SamplingError
 from mcp_host.providers.exchange.failures import Unfinished
 from mcp_host.providers.exchange.replies import Call, answer_of
 from mcp_host.providers.openai import NAME_RULE
@@ -18,11 +18,10 @@ from mcp_host.providers.openai_responses import read_event, read_reply, write_re
 from mcp_host.types import ImageContent, ToolUseContent
 from tests.extent import THOROUGH
 from tests.providers import prompts
-from tests.providers.prompts import ADD, NOW, PNG, SCHEMA, STRICT, USER, pieces, result, text, used
+from tests.providers.prompts import ADD, NOW, PNG, SCHEMA, STRICT, USER, WAV, pieces, refusal, result, text, used
 
 FUNCTION = {"type": "function", "name": "add", "description": "Adds", "parameters": SCHEMA, "strict": False}
 IMAGE = {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,aGk="}
-WAV = {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}
 
 
 prompt = partial(prompts.prompt, rule=NAME_RULE, model="gpt-5.6")
@@ -122,34 +121,22 @@ def test_an_id_that_is_too_long_is_the_same_other_one_in_call_and_result() -> No
 
 
 def test_the_tool_choice_is_written(subtests: pytest.Subtests) -> None:
-    table: list[tuple[str, object, dict[str, object]]] = [
-        ("absent", None, {}),
-        ("auto", {"mode": "auto"}, {"tool_choice": "auto"}),
-        ("empty", {}, {"tool_choice": "auto"}),
-        ("required", {"mode": "required"}, {"tool_choice": "required"}),
-        ("none", {"mode": "none"}, {"tool_choice": "none"}),
-        (
-            "not parallel",
-            {"mode": "auto", "disable_parallel_tool_use": True},
-            {"tool_choice": "auto", "parallel_tool_calls": False},
-        ),
-        ("none, not parallel", {"mode": "none", "disable_parallel_tool_use": True}, {"tool_choice": "none"}),
+    now = {"type": "function", "name": "now", "parameters": {"type": "object", "properties": {}}, "strict": False}
+    alone: dict[str, object] = {"disable_parallel_tool_use": True}
+    table: list[tuple[str, dict[str, Any], dict[str, object]]] = [
+        ("absent", {}, {}),
+        ("auto", {"toolChoice": {"mode": "auto"}}, {"tool_choice": "auto"}),
+        ("empty", {"toolChoice": {}}, {"tool_choice": "auto"}),
+        ("required", {"toolChoice": {"mode": "required"}}, {"tool_choice": "required"}),
+        ("none", {"toolChoice": {"mode": "none"}}, {"tool_choice": "none"}),
+        ("alone", {"toolChoice": {"mode": "auto", **alone}}, {"tool_choice": "auto", "parallel_tool_calls": False}),
+        ("none, not parallel", {"toolChoice": {"mode": "none", **alone}}, {"tool_choice": "none"}),
     ]
-    for case, choice, written in table:
+    fields = ("tools", "tool_choice", "parallel_tool_calls", "text")
+    for case, params, written in table:
         with subtests.test(case):
-            params: dict[str, Any] = {} if choice is None else {"toolChoice": choice}
             body = write_request(prompt(tools=[ADD, NOW], **params))
-
-            now = {
-                "type": "function",
-                "name": "now",
-                "parameters": {"type": "object", "properties": {}},
-                "strict": False,
-            }
-            found = {
-                name: body[name] for name in ("tools", "tool_choice", "parallel_tool_calls", "text") if name in body
-            }
-            assert found == {"tools": [FUNCTION, now], **written}
+            assert {name: body[name] for name in fields if name in body} == {"tools": [FUNCTION, now], **written}
 
 
 @pytest.mark.parametrize(
@@ -195,55 +182,42 @@ def test_a_turn_with_reasoning_goes_back_as_it_was() -> None:
     assert body["input"] == [{"role": "user", "content": "Hi"}, *turn, output]
 
 
-def test_what_the_api_does_not_take_is_refused(subtests: pytest.Subtests) -> None:
-    table: list[tuple[Sequence[dict[str, Any]], dict[str, Any], str]] = [
-        ([{"role": "user", "content": [WAV]}], {}, "messages[0]: this model takes no audio at the Responses API"),
-        ([USER, used(), result(WAV)], {}, "messages[2]: this model takes no audio at the Responses API"),
+def test_what_the_api_does_not_take_is_refused() -> None:
+    no_audio = "this model takes no audio at the Responses API"
+    refused = [
+        (f"messages[0]: {no_audio}", prompt({"role": "user", "content": [WAV]})),
+        (f"messages[2]: {no_audio}", prompt(USER, used(), result(WAV))),
+        (f"messages[2]: {no_audio}", prompt(USER, used(), result(resource(blob="aGk=", mimeType="audio/mpeg")))),
         (
-            [USER, used(), result(resource(blob="aGk=", mimeType="audio/mpeg"))],
-            {},
-            "messages[2]: this model takes no audio at the Responses API",
-        ),
-        (
-            [{"role": "user", "content": [{**PNG, "mimeType": "image/tiff"}]}],
-            {},
             "messages[0]: this model takes no image/tiff",
+            prompt({"role": "user", "content": [{**PNG, "mimeType": "image/tiff"}]}),
         ),
         (
-            [USER, used(), result(resource(blob="aGk="))],
-            {},
             "messages[2]: this model takes no files of an unknown type",
+            prompt(USER, used(), result(resource(blob="aGk="))),
         ),
         (
-            [USER, used(), result(resource(blob="/w==", mimeType="text/plain"))],
-            {},
             "messages[2]: this model takes no text/plain that is not UTF-8",
+            prompt(USER, used(), result(resource(blob="/w==", mimeType="text/plain"))),
         ),
         (
-            [USER, {"role": "assistant", "content": [PNG]}],
-            {},
             "messages[1]: this model takes no image in an assistant's message",
+            prompt(USER, {"role": "assistant", "content": [PNG]}),
         ),
-        ([USER], {"temperature": 2.5}, "temperature: this model takes 0 to 2, not 2.5"),
-        ([USER], {"maxTokens": 15}, "maxTokens: this model takes at least 16, not 15"),
+        ("temperature: this model takes 0 to 2, not 2.5", prompt(temperature=2.5)),
+        ("maxTokens: this model takes at least 16, not 15", prompt(maxTokens=15)),
         (
-            [USER],
-            {"metadata": {"trace": 1}},
             "metadata: this model takes only texts of 512 characters, under names of 64: not 'trace'",
+            prompt(metadata={"trace": 1}),
         ),
-        ([USER], {"metadata": dict.fromkeys(map(str, range(17)), "")}, "metadata: this model takes at most 16 pairs"),
+        ("metadata: this model takes at most 16 pairs", prompt(metadata=dict.fromkeys(map(str, range(17)), ""))),
         (
-            [USER],
-            {"tools": [{"name": "t", "inputSchema": {"$ref": "#/x"}}]},
             "the tool 't': this model takes no such schema: the schema refers to '#/x', which it does not have",
+            prompt(tools=[{"name": "t", "inputSchema": {"$ref": "#/x"}}]),
         ),
     ]
-    for messages, params, sentence in table:
-        with subtests.test(messages=messages):
-            with pytest.raises(InputRefused) as caught:
-                write_request(prompt(*messages, **params))
 
-            assert (caught.value.code, str(caught.value)) == (-32602, sentence)
+    assert [refusal(write_request, asked) for _, asked in refused] == [sentence for sentence, _ in refused]
 
 
 # Replies

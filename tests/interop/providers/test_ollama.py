@@ -15,7 +15,8 @@ from mcp_host.providers.ollama import OllamaModel
 from tests.interop.providers.scripted import Failed, Said
 from tests.interop.providers.serve import Serve
 from tests.interop.providers.servers.ollama import OllamaServer
-from tests.providers.test_ollama import ASKED, ONE, PNG, prompt, said
+from tests.providers.prompts import PNG, said
+from tests.providers.test_ollama import ASKED, ONE, prompt
 
 
 @asynccontextmanager
