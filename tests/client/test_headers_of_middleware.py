@@ -85,7 +85,7 @@ class Site:
 
     def client(self, *middleware: Middleware, **options: Any) -> Client:
         http = httpx.AsyncClient(transport=httpx.MockTransport(self))
-        transport = StreamableHttp("http://server.test/mcp", client=http)
+        transport = StreamableHttp("http://server.test/mcp", client=http, headers={"X-User": "nobody"})
         return Client(transport, era="legacy", middleware=middleware, **options)
 
 

@@ -201,31 +201,3 @@ def test_a_client_that_was_made_before_the_workers_were_forked_connects_in_each(
     done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=60, check=False)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-@on_both
-async def test_where_two_calls_are_in_flight_over_a_pipe_no_user_is_asked() -> None:
-    """In the handshake revisions. An approver that denies what belongs to no call asks no one by mistake."""
-    asked: list[object] = []
-
-    async def approve(request: SamplingRequest) -> Allow | Deny:
-        if request.outer is None:
-            return Deny("it is not known which user this is for")
-        asked.append(request.outer.caller)
-        return Allow()
-
-    texts: dict[str, str] = {}
-
-    async def call(user: str, words: str) -> None:
-        texts[user] = (await client.call_tool("ask", {"words": words}, caller=user)).text
-
-    sampling = Sampling(with_tools=say_paris, approve=approve)
-    async with connected(asking_server().in_process(), sampling=sampling, era="legacy") as client:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(call, "ada", "1 + 1")
-            tasks.start_soon(call, "bob", "2 + 2")
-        await call("eve", "3 + 3")
-
-    assert asked == ["eve"]
-    assert texts["eve"] == "Paris"
-    assert ["Paris" in texts[user] for user in ("ada", "bob")] == [False, False]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
@@ -11,10 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 import anyio
-import httpx
 import pytest
 
-from mcp_host import Client, Limits, OuterCall, StreamableHttp
+from mcp_host import Client, Limits, OuterCall
 from mcp_host.errors import (
     CallerError,
     ConnectionClosed,
@@ -48,16 +46,12 @@ from tests.client.support import (
     STATELESS,
     TOOLS,
     Era,
-    asking_server,
     connected,
     sampling,
     text,
 )
 from tests.client.test_restart_backoff import Mortal, good_for_nothing, good_for_one_call
 from tests.extent import on_both
-from tests.testing.test_with_client import ConnectBy, connect_by, over_http_in_json
-
-__all__ = ["connect_by"]  # a fixture
 
 Wire = dict[str, Any]
 
@@ -578,43 +572,6 @@ async def test_headers_go_with_every_request_and_mirrored_arguments_follow_a_cha
     }
 
 
-async def test_the_headers_of_initialize_go_with_everything_of_its_session() -> None:
-    """Notifications, the server's stream and the DELETE are no requests of MCP, and need the same token."""
-    seen: list[tuple[str, str, list[str]]] = []
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        message = json.loads(request.content) if request.content else {}
-        seen.append((request.method, message.get("method", ""), request.headers.get_list("authorization")))
-        result = {
-            "protocolVersion": "2025-11-25",
-            "capabilities": {"tools": {}},
-            "serverInfo": {"name": "s", "version": "0"},
-        }
-        match message.get("method"):
-            case "initialize":
-                body = {"jsonrpc": "2.0", "id": message["id"], "result": result}
-                return httpx.Response(200, json=body, headers={"Mcp-Session-Id": "abc"})
-            case "tools/call":
-                return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": EMPTY})
-            case "notifications/initialized":
-                return httpx.Response(202)
-        return httpx.Response(405)
-
-    http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
-    transport = StreamableHttp("http://server.test/mcp", client=http, headers={"Authorization": "Bearer old"})
-    async with connected(transport, era="legacy", middleware=[token("Bearer new")]) as client:
-        await client.call_tool("x")
-
-    assert {(method, name) for method, name, _ in seen} == {
-        ("POST", "initialize"),
-        ("POST", "notifications/initialized"),
-        ("GET", ""),
-        ("POST", "tools/call"),
-        ("DELETE", ""),
-    }
-    assert [values for _, _, values in seen] == [["Bearer new"]] * len(seen)
-
-
 async def test_a_header_that_the_transport_writes_or_that_cannot_be_sent_is_refused() -> None:
     messages = []
     site = Site(tools_call=EMPTY)
@@ -653,35 +610,6 @@ async def test_a_cached_result_passes_the_middleware_and_is_kept_for_the_same_he
 
     assert seen == ["server/discover", "tools/list", "tools/list", "tools/list"]
     assert [post.headers["x-user"] for post in site.posts] == ["a", "a", "b"]
-
-
-async def test_middleware_is_around_both_directions_over_every_transport(connect_by: ConnectBy) -> None:
-    seen: list[tuple[str, object, object]] = []
-
-    async def note(request: AnyRequest, call_next: CallNext) -> Wire:
-        if isinstance(request, ServerRequest):
-            assert request.outer is not None or connect_by is over_http_in_json
-            seen.append((request.method, request.outer and request.outer.caller, request.protocol_version))
-        elif request.call_id is not None:
-            seen.append((request.method, request.caller, request.protocol_version))
-        return await call_next(request)
-
-    with anyio.fail_after(20):
-        for version in ("2025-11-25", "2026-07-28"):
-            async with (
-                connect_by(asking_server(versions=[version])) as transport,
-                Client(transport, middleware=[note], sampling=sampling()) as client,
-            ):
-                assert (await client.call_tool("ask", caller="ada")).text == "Paris"
-
-    # Until 2025-11-25 a server that answers in JSON asks on the connection's own stream.
-    known = None if connect_by is over_http_in_json else "ada"
-    assert seen == [
-        ("tools/call", "ada", "2025-11-25"),
-        ("sampling/createMessage", known, "2025-11-25"),
-        ("tools/call", "ada", "2026-07-28"),
-        ("sampling/createMessage", "ada", "2026-07-28"),
-    ]
 
 
 # Around the server's requests

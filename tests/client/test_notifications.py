@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_host import Change, Client, Elicitation
+from mcp_host import Change, Client, Elicitation, Notification
 from mcp_host.errors import ProtocolError
 from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
@@ -145,26 +145,31 @@ async def test_a_callback_that_fails_is_logged_and_the_next_message_comes(
 
 
 @on_both
-async def test_past_the_bound_the_oldest_log_message_gives_way_and_no_change_is_lost() -> None:
-    peer = telling(HANDSHAKE, ("notifications/tools/list_changed", {}), *(log(n) for n in range(10)))
+async def test_past_the_bound_the_oldest_log_message_or_unknown_notification_gives_way_and_no_change_is_lost() -> None:
+    said: list[tuple[str, dict[str, Any]]] = [("notifications/tools/list_changed", {})]
+    said += [log(n) if n % 2 else ("acme/flood", {"data": n}) for n in range(10)]
     seen: list[object] = []
 
     async def on_log(message: LoggingMessageNotificationParams) -> None:
         seen.append(message.data)
+
+    async def on_notification(notification: Notification) -> None:
+        seen.append(notification.params)
 
     async def on_change(change: Change) -> None:
         await all_said.wait()
         seen.append(change.method)
 
     all_said = anyio.Event()
+    peer, limits = telling(HANDSHAKE, *said), Limits(max_notifications=3)
     async with connected(
-        peer, era="legacy", on_log=on_log, on_change=on_change, limits=Limits(max_notifications=3)
+        peer, on_log=on_log, on_notification=on_notification, on_change=on_change, limits=limits
     ) as client:
         await anyio.wait_all_tasks_blocked()
         all_said.set()
         await anyio.wait_all_tasks_blocked()
 
-    assert seen == ["notifications/tools/list_changed", 7, 8, 9]
+    assert seen == ["notifications/tools/list_changed", 7, {"data": 8}, 9]
     assert client.counters == {"dropped notifications": 7}
 
 

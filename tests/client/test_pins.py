@@ -249,15 +249,6 @@ async def test_pins_that_were_saved_block_the_first_call_of_another_run(era: Era
     assert shop.heard("tools/call") == 0
 
 
-async def test_a_tool_that_is_not_listed_is_not_called() -> None:
-    shop = Shop(add())
-    async with shop.client(ToolPins()) as client:
-        with pytest.raises(CallerError, match="ToolPolicy lets no tool 'hidden' of this server through"):
-            await client.call_tool("hidden")
-
-    assert shop.heard("tools/call") == 0
-
-
 async def test_a_listing_that_fails_fails_the_call() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await HANDSHAKE.open(peer)

@@ -8,13 +8,13 @@ import anyio
 import httpx
 import pytest
 
-from mcp_host import Client, Limits, Notification, StreamableHttp, ToolPolicy
+from mcp_host import Client, Notification, StreamableHttp, ToolPolicy
 from mcp_host.errors import CallerError, NotConnected, RequestTimeout, ServerError
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
 from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import ProgressNotificationParams
 from tests.client.sites import Site
-from tests.client.support import EMPTY, HANDSHAKE, QUESTION, STATELESS, Era, answering, connected, sampling
+from tests.client.support import EMPTY, QUESTION, STATELESS, Era, answering, connected, sampling
 from tests.extent import on_both
 from tests.testing.test_with_client import MODERN, ConnectBy, connect_by, over_http_in_json, versions
 
@@ -239,34 +239,6 @@ async def test_notifications_that_the_client_does_not_know_come_in_order(era: Er
         await anyio.wait_all_tasks_blocked()
 
     assert seen == [Notification("notifications/acme/one", {"x": 1}), Notification("acme/two", {})]
-
-
-async def test_a_flood_of_them_is_bounded_and_pushes_out_no_change() -> None:
-    seen: list[Any] = []
-
-    async def on_any(value: object) -> None:
-        await all_said.wait()
-        seen.append(value)
-
-    said: list[tuple[str, Wire]] = [("notifications/acme/first", {})]
-    said += [("notifications/tools/list_changed", {})]
-    said += [("notifications/acme/flood", {"n": number}) for number in range(9)]
-    all_said = anyio.Event()
-    async with connected(
-        telling(HANDSHAKE, *said), on_notification=on_any, on_change=on_any, limits=Limits(max_notifications=3)
-    ) as client:
-        await anyio.wait_all_tasks_blocked()
-        all_said.set()
-        await anyio.wait_all_tasks_blocked()
-
-    assert [each.method for each in seen] == [
-        "notifications/acme/first",
-        "notifications/tools/list_changed",
-        "notifications/acme/flood",
-        "notifications/acme/flood",
-    ]
-    assert [each.params for each in seen[2:]] == [{"n": 7}, {"n": 8}]
-    assert client.counters == {"dropped notifications": 7}
 
 
 async def test_a_custom_notification_on_the_stream_of_a_subscription_arrives_without_its_id() -> None:

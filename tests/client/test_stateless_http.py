@@ -382,15 +382,6 @@ async def test_a_call_that_may_not_run_twice_is_not_repeated() -> None:
 
 
 @on_both
-async def test_a_request_whose_stream_always_breaks_fails() -> None:
-    async with breaking_site(99 * ["resources/read"]) as (peer, client):
-        with pytest.raises(ConnectionClosed):
-            await client.read_resource("a:1")
-
-    assert [heard.rpc["method"] for heard in peer.heard].count("resources/read") == 4
-
-
-@on_both
 @pytest.mark.adjustable_clock
 async def test_leaving_the_stream_cancels_without_a_notification() -> None:
     left = anyio.Event()

@@ -225,17 +225,6 @@ async def test_a_call_whose_session_was_lost_is_repeated_where_names_decide() ->
             assert (await client.call_tool("read")).text == "a page"
 
 
-async def test_a_new_connection_lists_again(era: Era) -> None:
-    peer = offering(era, tool("a"))
-    with anyio.fail_after(20):
-        client = Client(peer, tools=ToolPolicy(allow=lambda tool: True))
-        for _ in range(2):
-            async with client:
-                await client.call_tool("a")
-
-    assert [message["method"] for message in peer.received].count("tools/list") == 2
-
-
 # Names
 
 
