@@ -24,11 +24,16 @@ from mcp_host.errors import (
     RequestTimeout,
 )
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
+from mcp_host.protocol.backoff import Backoff
 from mcp_host.testing import ScriptedPeer, Server
 from mcp_host.types import LoggingMessageNotificationParams, ToolListChangedNotification
 from tests.client.support import EMPTY, TOOLS, Era, connected, seconds_of_call
 from tests.clock import Pauses
+from tests.extent import on_both
+from tests.transports.children import python
 from tests.transports.http_peers import reserved_port, timed
+
+pytestmark = on_both
 
 NOT_YET = "the lazy client is not connected yet: it connects with its first request; call connect() to connect now"
 CLOSED = "the client is not connected: use `async with`, or call connect() first"
@@ -58,7 +63,7 @@ async def silent(peer: ScriptedPeer) -> None:
 
 
 async def fail_to_connect(client: Client) -> float:
-    """The same, of a call that cannot connect."""
+    """How long a call took that could not connect."""
     began = anyio.current_time()
     with pytest.raises(ConnectFailed, match="failed: RuntimeError: down") as raised:
         await client.call_tool("x")
@@ -98,42 +103,29 @@ async def test_a_request_needs_no_async_with() -> None:
         await client.aclose()
 
 
-READERS: list[tuple[str, Callable[[Client], object]]] = [
-    ("protocol_version", lambda client: client.protocol_version),
-    ("server_info", lambda client: client.server_info),
-    ("server_capabilities", lambda client: client.server_capabilities),
-    ("instructions", lambda client: client.instructions),
-    ("sampling_mode", lambda client: client.sampling_mode),
-]
+async def test_what_connecting_settles_is_not_known_before() -> None:
+    def errors() -> list[str]:
+        found = []
+        for name in ("protocol_version", "server_info", "server_capabilities", "instructions", "sampling_mode"):
+            try:
+                getattr(client, name)
+            except NotConnected as exc:
+                found.append(str(exc))
+        return found
+
+    async with connected(SERVER, lazy=True) as client:
+        before = errors()
+        await client.list_tools()
+        while_connected = errors()
+
+    assert (before, while_connected, errors()) == ([NOT_YET] * 5, [], [CLOSED] * 5)
 
 
-@pytest.mark.parametrize("read", [read for _, read in READERS], ids=[name for name, _ in READERS])
-async def test_what_connecting_settles_is_not_known_before(read: Callable[[Client], object]) -> None:
-    with anyio.fail_after(5):
-        async with Client(SERVER, lazy=True) as client:
-            with pytest.raises(NotConnected) as before:
-                read(client)
-            await client.list_tools()
-            read(client)
-        with pytest.raises(NotConnected) as after:
-            read(client)
-
-    assert (str(before.value), str(after.value)) == (NOT_YET, CLOSED)
-
-
-async def test_a_request_with_a_wrong_argument_does_not_connect() -> None:
+async def test_neither_a_request_with_a_wrong_argument_nor_closing_connects() -> None:
     peer = ScriptedPeer(silent)
-    async with Client(peer, lazy=True) as client:
+    async with connected(peer, lazy=True) as client:
         with pytest.raises(TypeError):
             await client.call_tool("x", timeout="soon")  # type: ignore[arg-type]  # the subject
-
-    assert peer.received == []
-
-
-async def test_a_lazy_client_that_is_closed_without_a_request_has_done_nothing() -> None:
-    peer = ScriptedPeer(silent)
-    async with Client(peer, lazy=True):
-        pass
 
     assert peer.received == []
 
@@ -570,11 +562,38 @@ async def test_a_lazy_client_that_is_connected_in_another_event_loop_says_so() -
 # Real processes and sockets: a server that comes up later, crashes, and comes back
 
 
-PROGRAM = """
+class StdioServer:
+    """Down means that its program is not there."""
+
+    version = "2025-11-25"
+    program = """
+    while True:
+        call = read()
+        if call["params"]["name"] == "crash":
+            os._exit(3)
+        reply(call, text(str(os.getpid())))
+    """
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self._file = folder / "server.py"
+        self.server: Any = Stdio([sys.executable, self._file])
+
+    async def come_up(self) -> None:
+        await anyio.Path(self._file).write_text(python(self.program)[-1])
+
+    async def come_down(self) -> None:
+        await anyio.Path(self._file).unlink(missing_ok=True)
+
+
+class HttpServer:
+    """Down means that nothing listens on its port."""
+
+    version = "2026-07-28"
+    program = """
 import os, sys
 from mcp_host.testing import Server
 
-server = Server("tides", versions=[sys.argv[1]])
+server = Server("tides", versions=["2026-07-28"])
 
 @server.tool
 def pid() -> int:
@@ -584,39 +603,17 @@ def pid() -> int:
 def crash() -> None:
     os._exit(3)
 
-if len(sys.argv) > 2:
-    server.run_http(int(sys.argv[2]))
-else:
-    server.run_stdio()
+server.run_http(int(sys.argv[1]))
 """
 
-
-class StdioServer:
-    """Down means that its program is not there."""
-
-    def __init__(self, folder: Path, version: str, port: int) -> None:
-        self._file = folder / "server.py"
-        self.server: Any = Stdio([sys.executable, self._file, version])
-
-    async def come_up(self) -> None:
-        await anyio.Path(self._file).write_text(PROGRAM)
-
-    async def come_down(self) -> None:
-        await anyio.Path(self._file).unlink(missing_ok=True)
-
-
-class HttpServer:
-    """Down means that nothing listens on its port."""
-
-    def __init__(self, folder: Path, version: str, port: int) -> None:
+    def __init__(self, folder: Path, port: int) -> None:
         self._port = port
-        self._version = version
         self._process: Process | None = None
         self.server: Any = timed(f"http://127.0.0.1:{self._port}/mcp", sleep=Pauses(), sleep_unsent=Pauses())
 
     async def come_up(self) -> None:
         await self.come_down()
-        command = [sys.executable, "-c", PROGRAM, self._version, str(self._port)]
+        command = [sys.executable, "-c", self.program, str(self._port)]
         self._process = await anyio.open_process(command, stderr=None)
         assert self._process.stdout is not None
         assert self.server.url in (await self._process.stdout.receive()).decode()
@@ -630,19 +627,22 @@ class HttpServer:
             self._process = None
 
 
-@pytest.mark.parametrize("kind", [StdioServer, HttpServer], ids=["stdio", "http"])
+@pytest.mark.backends("trio")
+@pytest.mark.parametrize("kind", [StdioServer, HttpServer])
 async def test_a_server_that_comes_up_later_crashes_and_comes_back_is_used_each_time(
-    kind: type[StdioServer | HttpServer], era: Era, tmp_path: Path
+    kind: type[StdioServer | HttpServer], tmp_path: Path
 ) -> None:
     with anyio.fail_after(60), reserved_port() as port:
-        server = kind(tmp_path, era.version, port)
+        server = kind(tmp_path, port)
         try:
-            async with Client(server.server, lazy=True) as client:
+            client = Client(server.server, lazy=True)
+            client._state.restart_backoff = lambda: Backoff(max_failures=8, min_delay=0, max_delay=0)
+            async with client:
                 with pytest.raises(ConnectFailed) as before:
                     await client.call_tool("pid")
                 await server.come_up()
                 first = (await client.call_tool("pid")).text
-                assert client.protocol_version == era.version
+                assert client.protocol_version == kind.version
                 assert (await client.call_tool("pid")).text == first
                 with pytest.raises(ConnectionClosed) as in_flight:
                     await client.call_tool("crash")
@@ -672,10 +672,9 @@ async def call_in_a_task(client: Client) -> None:
         tasks.start_soon(call, client)
 
 
-@pytest.mark.parametrize("use", [call, Client.connect], ids=["call", "connect"])
 @pytest.mark.parametrize("begin", [call, Client.connect], ids=["by a call", "by connect"])
 async def test_a_client_that_middleware_uses_while_it_connects_does_not_wait_for_itself(
-    era: Era, begin: Callable[[Client], Any], use: Callable[[Client], Any]
+    era: Era, begin: Callable[[Client], Any], subtests: pytest.Subtests
 ) -> None:
     clients: list[Client] = []
 
@@ -684,11 +683,12 @@ async def test_a_client_that_middleware_uses_while_it_connects_does_not_wait_for
             await use(clients[0])
         return await call_next(request)
 
-    clients.append(Client(answering(era), era=era.version, lazy=True, middleware=[token]))
-    with anyio.fail_after(5):
-        async with clients[0] as client:
-            with pytest.raises(CallerError, match=f"^{CONNECTING}$"):
-                await begin(client)
+    for use in (call, Client.connect):
+        clients[:] = [Client(answering(era), era=era.version, lazy=True, middleware=[token])]
+        with subtests.test(use=use.__name__), anyio.fail_after(5):
+            async with clients[0] as client:
+                with pytest.raises(CallerError, match=f"^{CONNECTING}$"):
+                    await begin(client)
 
 
 async def test_a_task_of_middleware_does_not_wait_for_the_client_either(era: Era) -> None:
