@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from itertools import chain, repeat
 from typing import Any
 
 import anyio
@@ -19,24 +20,26 @@ from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
 from mcp_host.testing import ScriptedPeer
 from tests.client.support import EMPTY, HANDSHAKE, QUESTION, STATELESS, connected, sampling
 from tests.client.test_session_lost import URL, Forgetful
+from tests.extent import on_both
 
 INTERVAL, IDLE_TIMEOUT = 30.0, 7.0
 LIMITS = Limits(idle_timeout=IDLE_TIMEOUT)
 DAY = 86_400.0
 
-pytestmark = pytest.mark.fake_clock
+pytestmark = [on_both, pytest.mark.fake_clock]
 
 
 class Answering:
     """The script of a server that notes when it is asked what, and answers all but *mute* methods."""
 
-    def __init__(self, *mute: str, calls_take: float = 0.0, errors: Mapping[str, int] | None = None) -> None:
+    def __init__(self, *mute: str, calls_take: float = 0.0, errors: Sequence[int] = ()) -> None:
         self.heard: list[tuple[str, float]] = []
         """Methods, and seconds after the handshake."""
         self.handshakes = 0
         self._mute = mute
         self._calls_take = calls_take
-        self._errors = errors or {}
+        self._errors = iter(errors)
+        """The codes with which it answers pings, as long as there are any."""
 
     async def __call__(self, peer: ScriptedPeer) -> None:
         await HANDSHAKE.open(peer)
@@ -50,8 +53,8 @@ class Answering:
                 await anyio.sleep(self._calls_take)
             if "id" not in request or "method" not in request or method in self._mute:
                 continue
-            if method in self._errors:
-                await peer.reply_error(request, self._errors[method], "no")
+            if method == "ping" and (code := next(self._errors, None)) is not None:
+                await peer.reply_error(request, code, "no")
             else:
                 await peer.reply(request, EMPTY if method == "tools/call" else {})
 
@@ -68,9 +71,10 @@ async def silent_for(seconds: float, script: Callable[[ScriptedPeer], Any], **op
 # Silence
 
 
-async def test_without_an_interval_no_ping_is_sent() -> None:
+@pytest.mark.parametrize("interval", [None, math.inf])
+async def test_without_an_interval_no_ping_is_sent(interval: float | None) -> None:
     server = Answering()
-    async with silent_for(DAY, server, ping_interval=None):
+    async with silent_for(DAY, server, ping_interval=interval):
         pass
 
     assert server.heard == []
@@ -155,9 +159,8 @@ async def test_a_revision_without_ping_needs_none() -> None:
 # Servers that are alive
 
 
-@pytest.mark.parametrize("code", [-32601, -32603, -1])
-async def test_a_server_that_answers_with_an_error_is_alive(code: int) -> None:
-    server = Answering(errors={"ping": code})
+async def test_a_server_that_answers_with_an_error_is_alive() -> None:
+    server = Answering(errors=[-32601, -32603, -1])
     async with silent_for(100, server) as client:
         assert client.connected
         assert client.warnings == []
@@ -379,13 +382,12 @@ async def test_a_server_that_cannot_be_reached_for_a_while_is_pinged_until_it_is
     assert server.methods()[2:] == ["ping", "tools/call"]
 
 
-@pytest.mark.parametrize("status", [401, 500, 503])
-async def test_a_status_is_an_answer(status: int) -> None:
-    server = Forgetful()
+async def test_a_status_is_an_answer() -> None:
+    server, statuses = Forgetful(), chain(10 * [500], 10 * [503], repeat(401))
 
     async def answer(request: httpx.Request) -> httpx.Response:
         refuses = request.method == "POST" and json.loads(request.content).get("method") == "ping"
-        return httpx.Response(status) if refuses else await server(request)
+        return httpx.Response(next(statuses)) if refuses else await server(request)
 
     async with over_http(answer) as client:
         await anyio.sleep(1000)
@@ -463,11 +465,3 @@ async def test_middleware_that_fails_for_pings_is_a_warning() -> None:
 def test_an_interval_is_a_number_of_seconds(interval: Any, error: type[Exception], complaint: str) -> None:
     with pytest.raises(error, match=complaint):
         Client(ScriptedPeer(Answering()), ping_interval=interval)
-
-
-async def test_an_endless_interval_sends_none() -> None:
-    server = Answering()
-    async with silent_for(DAY, server, ping_interval=float("inf")):
-        pass
-
-    assert server.heard == []
