@@ -18,6 +18,9 @@ from mcp_host.session.sender import BackgroundSender
 from mcp_host.transports.base import Headers, Receive, RequestHandle
 from tests.client.sites import Site, handshake
 from tests.client.support import EMPTY
+from tests.extent import on_both
+
+pytestmark = on_both
 
 ANSWER = Success(1, {"roots": []})
 
@@ -51,21 +54,27 @@ class FullChannel:
         raise AssertionError
 
 
+async def counted(channel: FullChannel, *, soon: bool) -> Counter[str]:
+    """What is counted when an answer is sent over *channel*: by the task of a handler, or *soon*, by the sender's."""
+    counters: Counter[str] = Counter()
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            sender = BackgroundSender(channel, tasks, 64, counters, lambda: None)
+            if soon:
+                sender.send_soon(ANSWER, None)
+            else:
+                await sender.send(ANSWER, None)
+    return counters
+
+
 @pytest.mark.fake_clock
 @pytest.mark.parametrize("soon", [False, True], ids=["the handler's task sends it", "the sender's task sends it"])
 async def test_an_answer_that_is_not_taken_in_30_seconds_is_counted_and_logged(
     soon: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "mcp_host")
-    counters: Counter[str] = Counter()
     before = anyio.current_time()
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as tasks:
-            sender = BackgroundSender(FullChannel(), tasks, 64, counters, lambda: None)
-            if soon:
-                sender.send_soon(ANSWER, None)
-            else:
-                await sender.send(ANSWER, None)
+    counters = await counted(FullChannel(), soon=soon)
 
     assert anyio.current_time() - before == pytest.approx(30)
     assert counters == {"undelivered messages": 1}
@@ -80,30 +89,17 @@ async def test_an_answer_that_an_auth_fails_for_is_counted_and_logged(
         async def send(self, message: Notification | Success | Failure, headers: Headers) -> None:
             raise ValueError("a defect of the host's")
 
-    counters: Counter[str] = Counter()
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as tasks:
-            sender = BackgroundSender(Defective(), tasks, 64, counters, lambda: None)
-            if soon:
-                sender.send_soon(ANSWER, None)
-            else:
-                await sender.send(ANSWER, None)
-
-    assert counters == {"undelivered messages": 1}
+    assert await counted(Defective(), soon=soon) == {"undelivered messages": 1}
     assert "a message could not be sent" in caplog.text
 
 
 async def test_a_message_that_has_to_wait_is_given_to_the_channel_once_more_and_not_twice() -> None:
     """The channel encodes it each time."""
     channel = FullChannel()
-    counters: Counter[str] = Counter()
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as tasks:
-            BackgroundSender(channel, tasks, 64, counters, lambda: None).send_soon(ANSWER, None)
-            channel.room.set()
+    channel.room.set()
 
+    assert await counted(channel, soon=True) == {}
     assert channel.asked == ["send_now", "send"]
-    assert counters == {}
 
 
 class Defective(httpx.Auth):

@@ -30,7 +30,8 @@ from mcp_host.testing.scripted import Wire
 from mcp_host.transports.base import Channel, Headers, RequestHandle
 from mcp_host.types import CreateMessageResult, ElicitResult
 from tests.client.rounds import DONE, FORM, ROOTS, SAMPLE, USER, answering, wants
-from tests.client.support import ADD, PARIS, QUESTION, connected, sampling
+from tests.client.support import ADD, PARIS, QUESTION, connected, sampling, say_paris
+from tests.extent import on_both
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
@@ -93,6 +94,7 @@ async def test_calls_prompts_and_reads_may_ask_for_input(
     assert len(peer.received) == 5
 
 
+@on_both
 async def test_all_that_one_result_asks_for_is_answered_side_by_side_and_sent_together() -> None:
     both = anyio.Event()
 
@@ -172,67 +174,51 @@ async def fail_without_a_word(request: SamplingRequest) -> CreateMessageResult:
     raise KeyError
 
 
-async def plainly(request: SamplingRequest) -> CreateMessageResult:
-    return request.reply("Paris", model="m")
+REFUSED: list[tuple[Sampling | None, dict[str, Any], str, type[Exception]]] = [
+    (Sampling(with_tools=say_paris, approve=deny), SAMPLE, "not today", InputRefused),
+    (
+        Sampling(with_tools=fail, approve=always),
+        SAMPLE,
+        r"asks for 'sampling/createMessage' under 'bad': .* model failed: RuntimeError: the secret of the host$",
+        RuntimeError,
+    ),
+    (
+        Sampling(with_tools=fail_without_a_word, approve=always),
+        SAMPLE,
+        "this client's model failed: KeyError$",
+        KeyError,
+    ),
+    (
+        Sampling(basic=say_paris, approve=always),
+        {"method": "sampling/createMessage", "params": QUESTION | {"tools": [ADD]}},
+        "tools",
+        InputRefused,
+    ),
+    (
+        Sampling(with_tools=say_paris, approve=always, limits=SamplingLimits(messages=1)),
+        {"method": "sampling/createMessage", "params": QUESTION | {"messages": [USER, USER]}},
+        "messages",
+        InputRefused,
+    ),
+    (None, SAMPLE, "does not offer sampling/createMessage", InputRefused),
+    (None, FORM, "does not offer elicitation/create", InputRefused),
+    (None, {"method": "tools/call", "params": {}}, "does not offer tools/call", InputRefused),
+]
 
 
 @pytest.mark.fault("S15", "S29")
-@pytest.mark.parametrize(
-    ("registered", "asked", "why", "cause"),
-    [
-        (Sampling(with_tools=plainly, approve=deny), SAMPLE, "not today", InputRefused),
-        (
-            Sampling(with_tools=fail, approve=always),
-            SAMPLE,
-            r"asks for 'sampling/createMessage' under 'bad': .* model failed: RuntimeError: the secret of the host$",
-            RuntimeError,
-        ),
-        (
-            Sampling(with_tools=fail_without_a_word, approve=always),
-            SAMPLE,
-            "this client's model failed: KeyError$",
-            KeyError,
-        ),
-        (
-            Sampling(basic=plainly, approve=always),
-            {"method": "sampling/createMessage", "params": QUESTION | {"tools": [ADD]}},
-            "tools",
-            InputRefused,
-        ),
-        (
-            Sampling(with_tools=plainly, approve=always, limits=SamplingLimits(messages=1)),
-            {"method": "sampling/createMessage", "params": QUESTION | {"messages": [USER, USER]}},
-            "messages",
-            InputRefused,
-        ),
-        (None, SAMPLE, "does not offer sampling/createMessage", InputRefused),
-        (None, FORM, "does not offer elicitation/create", InputRefused),
-        (None, {"method": "tools/call", "params": {}}, "does not offer tools/call", InputRefused),
-    ],
-    ids=[
-        "denied",
-        "failed",
-        "failed without a word",
-        "tools in basic mode",
-        "limit",
-        "no handler",
-        "no form",
-        "no input at all",
-    ],
-)
-async def test_a_refused_input_request_ends_the_call_and_nothing_is_sent(
-    registered: Sampling | None, asked: dict[str, Any], why: str, cause: type[Exception]
-) -> None:
-    peer = answering(wants("s", good=ROOTS, bad=asked), DONE)
+async def test_a_refused_input_request_ends_the_call_and_nothing_is_sent(subtests: pytest.Subtests) -> None:
+    for registered, asked, why, cause in REFUSED:
+        peer = answering(wants("s", good=ROOTS, bad=asked), DONE)
+        with subtests.test(why=why):
+            async with connected(peer, sampling=registered, roots=[]) as client:
+                with pytest.raises(InputNotGiven, match=why) as raised:
+                    await client.call_tool("x")
+                assert client.connected
 
-    async with connected(peer, sampling=registered, roots=[]) as client:
-        with pytest.raises(InputNotGiven, match=why) as raised:
-            await client.call_tool("x")
-        assert client.connected
-
-    error = raised.value
-    assert (error.key, error.method, type(error.__cause__)) == ("bad", asked["method"], cause)
-    assert [message["method"] for message in peer.received] == ["server/discover", "tools/call"]
+            error = raised.value
+            assert (error.key, error.method, type(error.__cause__)) == ("bad", asked["method"], cause)
+            assert [message["method"] for message in peer.received] == ["server/discover", "tools/call"]
 
 
 # Limits
@@ -289,6 +275,7 @@ async def test_sixty_four_turns_pass_with_the_defaults() -> None:
 # Deadlines and endings
 
 
+@on_both
 async def test_our_own_time_is_not_the_servers_silence() -> None:
     async def think(request: SamplingRequest) -> CreateMessageResult:
         with anyio.move_on_after(0.3):
@@ -300,6 +287,7 @@ async def test_our_own_time_is_not_the_servers_silence() -> None:
         await client.call_tool("x", idle_timeout=0.2)
 
 
+@on_both
 async def test_a_handler_that_never_returns_ends_with_the_time_for_input_and_the_calls_own() -> None:
     async def think_for_ever(request: SamplingRequest) -> CreateMessageResult:
         await anyio.sleep_forever()
@@ -314,6 +302,7 @@ async def test_a_handler_that_never_returns_ends_with_the_time_for_input_and_the
         assert client.connected
 
 
+@on_both
 async def test_closing_ends_a_call_whose_input_is_being_gathered() -> None:
     asked = anyio.Event()
     ended: list[str] = []
@@ -343,6 +332,7 @@ async def test_closing_ends_a_call_whose_input_is_being_gathered() -> None:
     assert ended == ["the handler", "the call"]
 
 
+@on_both
 async def test_a_handler_may_close_its_own_client() -> None:
     async def close(request: SamplingRequest) -> CreateMessageResult:
         await client.aclose()
@@ -357,6 +347,7 @@ async def test_a_handler_may_close_its_own_client() -> None:
     assert not client.connected
 
 
+@on_both
 async def test_a_cancelled_call_cancels_the_gathering_of_its_input() -> None:
     cancelled = anyio.Event()
 
@@ -376,6 +367,7 @@ async def test_a_cancelled_call_cancels_the_gathering_of_its_input() -> None:
         await client.call_tool("x")
 
 
+@on_both
 async def test_a_handler_may_call_the_client_in_whose_call_it_works() -> None:
     async def look_up(request: SamplingRequest) -> CreateMessageResult:
         await client.call_tool("inner")
@@ -437,6 +429,7 @@ async def test_an_error_in_the_middle_of_the_rounds_is_the_calls_error() -> None
             await client.call_tool("x")
 
 
+@on_both
 async def test_progress_of_every_round_comes_in_order_before_the_result() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_discover()

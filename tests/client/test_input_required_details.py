@@ -18,11 +18,13 @@ from mcp_host.types import CreateMessageResult, ElicitResult
 from tests.client.rounds import DONE, FORM, ROOTS, SAMPLE, answering, wants
 from tests.client.sites import MIRRORED, Site, mirrored_headers
 from tests.client.support import PARIS, connected, sampling, say_paris
+from tests.extent import on_both
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
 
 @pytest.mark.fault("S29")
+@on_both
 async def test_idle_rounds_wait_twice_as_long_each_time_until_the_server_asks_for_something() -> None:
     idle = wants("s")
     asked: list[float] = []
@@ -40,6 +42,7 @@ async def test_idle_rounds_wait_twice_as_long_each_time_until_the_server_asks_fo
     assert [end - begin for begin, end in pairwise(asked)] == pytest.approx([0.1, 0.2, 0.4, 0, 0.1, 0.2])
 
 
+@on_both
 async def test_a_call_that_took_input_leaves_no_cancel_scope_behind() -> None:
     kind = type(anyio.CancelScope())
 
@@ -59,6 +62,7 @@ async def test_a_call_that_took_input_leaves_no_cancel_scope_behind() -> None:
     assert after_more == after_one
 
 
+@on_both
 async def test_an_input_that_is_refused_ends_the_handlers_beside_it() -> None:
     """The call has failed, so their answers would go nowhere."""
     thinking = anyio.Event()
@@ -106,6 +110,7 @@ async def test_every_round_repeats_in_headers_what_the_first_did() -> None:
     assert others == [first, first]
 
 
+@on_both
 async def test_input_for_a_call_of_ours_waits_for_the_model_however_much_there_is() -> None:
     """The limit refuses what servers send unasked. To refuse one input would fail the whole call."""
     limits = SamplingLimits(at_once_per_server=1, waiting=1)
@@ -118,6 +123,7 @@ async def test_input_for_a_call_of_ours_waits_for_the_model_however_much_there_i
     assert peer.received[-1]["params"]["inputResponses"] == dict.fromkeys("abcd", PARIS)
 
 
+@on_both
 @pytest.mark.parametrize("requests", [{}, {"k": ROOTS}], ids=["nothing", "input"])
 async def test_a_call_ends_if_the_server_requires_more_and_ends(requests: dict[str, Any]) -> None:
     """Which of the two the client learns first may differ."""
