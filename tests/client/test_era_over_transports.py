@@ -17,12 +17,14 @@ from mcp_host.transports.in_process import MemoryChannel
 from tests.client.sites import DISCOVERED, Site, handshake, refused
 from tests.client.support import DISCOVER, EMPTY, connected
 from tests.clock import advance
+from tests.extent import on_both
 from tests.transports.http_peers import JSON, Heard, Wire, serving
 
 SESSION_ID = "mcp-session-id"
 PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_the_silence_of_a_server_begins_when_it_has_come_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes long to start is not asked to shake hands meanwhile."""
@@ -90,6 +92,7 @@ async def answer(wire: Wire, heard: Heard, result: Any, **headers: str) -> None:
 WELCOME = json.loads(handshake({"id": 0}).content)["result"]
 
 
+@on_both
 @pytest.mark.adjustable_clock
 async def test_a_session_begun_beside_a_slow_probe_is_not_used_with_a_modern_server() -> None:
     """It speaks both: in one era it began a session, in the other it knows of none."""
@@ -166,6 +169,7 @@ async def test_a_session_id_that_a_modern_server_offers_is_ignored() -> None:
     ],
     ids=["legacy", "modern"],
 )
+@on_both
 async def test_leaving_a_stream_cancels_in_one_era_and_needs_a_notification_in_the_other(
     era: str, methods: list[str], cancelled: list[dict[str, Any]]
 ) -> None:

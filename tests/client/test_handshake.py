@@ -15,6 +15,7 @@ from mcp_host.errors import RequestTimeout
 from mcp_host.limits import Limits
 from tests.client.sites import handshake
 from tests.client.support import connected
+from tests.extent import on_both
 
 
 class Slow:
@@ -39,6 +40,7 @@ class Slow:
         return StreamableHttp("http://server.test/mcp", client=httpx.AsyncClient(transport=httpx.MockTransport(self)))
 
 
+@on_both
 @pytest.mark.parametrize(("connect_timeout", "waits"), [(5, "1"), (0.6, "0.2")])
 @pytest.mark.fake_clock
 async def test_a_server_that_does_not_answer_the_end_of_the_handshake_is_waited_for_a_little(
@@ -98,6 +100,7 @@ class Streaming:
         yield b""
 
 
+@on_both
 @pytest.mark.fake_clock
 @pytest.mark.parametrize(("stream", "waits"), [("held back", 1), ("opened", 0), ("refused", 0)])
 async def test_a_stream_without_headers_delays_only_the_first_call_by_a_second(stream: str, waits: int) -> None:
@@ -117,6 +120,7 @@ async def test_a_stream_without_headers_delays_only_the_first_call_by_a_second(s
     ]
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_a_call_that_times_out_before_the_stream_is_there_was_not_sent_and_is_not_cancelled() -> None:
     server = Streaming("held back")
@@ -129,6 +133,7 @@ async def test_a_call_that_times_out_before_the_stream_is_there_was_not_sent_and
     assert server.heard == [("initialize", 0), ("notifications/initialized", 0), ("tools/call", 1)]
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_no_call_waits_for_a_stream_that_another_call_has_opened() -> None:
     """The first one did not wait for an end of the handshake that took too long."""
@@ -141,6 +146,7 @@ async def test_no_call_waits_for_a_stream_that_another_call_has_opened() -> None
     assert server.heard == [("initialize", 0), ("notifications/initialized", 0), ("tools/call", 1), ("tools/call", 5.5)]
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_closing_does_not_wait_for_an_answer_that_never_comes() -> None:
     server = Slow()

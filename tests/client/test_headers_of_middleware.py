@@ -16,6 +16,7 @@ from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, Middleware,
 from mcp_host.types import CreateMessageResult
 from tests.client.sites import DISCOVERED
 from tests.client.support import EMPTY, QUESTION, connected, sampling
+from tests.extent import on_both
 
 Wire = dict[str, Any]
 
@@ -128,6 +129,7 @@ async def test_what_belongs_to_a_call_has_its_headers_and_everything_else_those_
     )
 
 
+@on_both
 async def test_a_cancellation_and_a_refusal_have_the_headers_of_the_call() -> None:
     def ask(message: Wire) -> httpx.Response:
         unknown = event({"id": "q", "method": "acme/unknown"})
