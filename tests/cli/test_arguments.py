@@ -5,11 +5,13 @@ from __future__ import annotations
 from contextlib import redirect_stdout
 from io import StringIO
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_host.cli.arguments import COMMANDS, parse
 from mcp_host.cli.output import UsageError
+from tests.extent import THOROUGH
 
 WORDS = [
     *COMMANDS,
@@ -46,6 +48,7 @@ WORDS = [
 ]
 
 
+@settings(max_examples=1000 if THOROUGH else 50)
 @given(st.lists(st.sampled_from(WORDS) | st.text(max_size=6), max_size=8))
 def test_arguments_are_options_or_an_error_or_help(argv: list[str]) -> None:
     printed, code, problem = StringIO(), None, ""
@@ -61,3 +64,16 @@ def test_arguments_are_options_or_an_error_or_help(argv: list[str]) -> None:
         return
 
     assert problem or (code == 0 and printed.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"), [("1", 1), ("99", 99), ("0", None), ("-1", None), ("1.5", None), ("x", None)]
+)
+def test_a_number_of_tokens_is_one_at_least(text: str, tokens: int | None) -> None:
+    argv = ["chat", "http://x", "--model", "arithmetic", f"--max-tokens={text}"]
+
+    if tokens is None:
+        with pytest.raises(UsageError, match=f"^argument --max-tokens: '{text}' is not a number of tokens"):
+            parse(argv)
+    else:
+        assert parse(argv).max_tokens == tokens

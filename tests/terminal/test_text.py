@@ -202,6 +202,13 @@ def test_words_of_a_streamed_text_are_written_as_soon_as_they_end() -> None:
     assert text.end() == "y\n"
 
 
+def test_each_wide_character_of_a_streamed_text_is_written_at_once() -> None:
+    """Their scripts have no spaces; a narrow one waits for the end of its word."""
+    text = StreamedText(5)
+
+    assert [text.add(char) for char in "\u6f22\u5b57\u6f22a\u5b57"] == ["\u6f22", "\u5b57", "\n\u6f22", "", "a\u5b57"]
+
+
 def test_a_streamed_text_for_a_file_keeps_its_lines_and_spaces() -> None:
     assert streamed("if a:  \n", "    b" * 9 + "\n\n", columns=math.inf) == f"if a:  \n{'    b' * 9}\n\n"
     assert streamed(columns=math.inf) == ""

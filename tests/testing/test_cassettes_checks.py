@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import socket
@@ -274,6 +275,36 @@ def test_in_a_replay_nothing_is_sent_or_looked_up(path: Path) -> None:
             with pytest.raises(ConnectionRefusedError):
                 ask(udp)
         socket.gethostbyname("localhost")
+
+
+def test_in_a_replay_no_connection_reaches_a_listener(path: Path) -> None:
+    """The address is not looked up: the socket itself is refused."""
+    path.write_text(json.dumps(GOOD))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        address = listener.getsockname()
+        ways: list[Callable[[socket.socket], object]] = [
+            lambda tcp: tcp.connect(address),
+            lambda tcp: tcp.connect_ex(address),
+            lambda tcp: asyncio.run(connect(tcp)),
+        ]
+
+        async def connect(tcp: socket.socket) -> None:
+            tcp.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(tcp, address)
+
+        with (  # noqa: PT012  # leaving the block raises
+            pytest.raises(CassetteError, match=r"a connection to '127\.0\.0\.1'"),
+            Cassette(path, record_mode="none"),
+        ):
+            for way in ways:
+                with socket.socket() as tcp, pytest.raises(ConnectionRefusedError, match="is replayed"):
+                    way(tcp)
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+        with socket.socket() as tcp:
+            tcp.connect(address)  # afterwards they connect again
+            listener.accept()[0].close()
 
 
 def test_tests_whose_names_differ_have_files_whose_names_differ() -> None:

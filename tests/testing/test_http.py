@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
+from io import BufferedWriter, BytesIO, TextIOWrapper
 from pathlib import Path
 
 import httpx
@@ -320,6 +322,22 @@ async def test_a_server_that_cannot_start_raises(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(RuntimeError, match="uvicorn did not start"):
         async with Server("s").http():
             pass
+
+
+def test_the_url_is_printed_before_anything_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also to a pipe, which has a buffer: the parent process waits for the line."""
+    pipe = BytesIO()
+    written: list[bytes] = []
+
+    async def serve(server: UvicornServer, listeners: list[socket.socket]) -> None:
+        written.append(pipe.getvalue())
+
+    monkeypatch.setattr(UvicornServer, "serve", serve)
+    monkeypatch.setattr(sys, "stdout", TextIOWrapper(BufferedWriter(pipe)))
+    asking().run_http(0)
+
+    (line,) = written
+    assert re.fullmatch(rb"http://127\.0\.0\.1:\d+/mcp\n", line)
 
 
 def test_a_server_process_prints_its_url_and_ends_on_a_signal() -> None:
