@@ -50,29 +50,30 @@ def test_headings_and_links_in_a_code_block_are_ignored(tmp_path: Path) -> None:
     assert read.blocks == [pages.Block(3, "sh", "", "# Two\n[three](four.md)\n", "One")]
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("[a](nowhere.md)", "1: there is no nowhere.md"),
-        ("# Here\n[a](#there)", "2: there is no heading for #there"),
-        ('<img alt="a" src="nothing.svg">', "1: there is no nothing.svg"),
-        ('<source media="(prefers-color-scheme: dark)" srcset="nothing.svg">', "1: there is no nothing.svg"),
-        ("[a](page.md#there)", "1: there is no heading for page.md#there"),
-        ("`make tea`", "1: there is no `make tea`"),
-        ("```sh\nmake tea\n```", "1: there is no `make tea`"),
-        ("`client/nothing.py`", "1: there is no file client/nothing.py"),
-        ("`Client.nothing`", "1: Client has no nothing"),
-        ("`tests/test_docs.py::test_tea`", "1: there is no test tests/test_docs.py::test_tea"),
-        ("`tests/test_docs.py::page`", "1: there is no test tests/test_docs.py::page"),
-        ("`tests/tea.py::test_tea`", "1: there is no test tests/tea.py::test_tea"),
-    ],
-)
-def test_missing_names_are_found_with_their_lines(tmp_path: Path, text: str, problem: str) -> None:
-    read = page(tmp_path, text)
+MISSING: list[tuple[str, str]] = [
+    ("[a](nowhere.md)", "1: there is no nowhere.md"),
+    ("# Here\n[a](#there)", "2: there is no heading for #there"),
+    ('<img alt="a" src="nothing.svg">', "1: there is no nothing.svg"),
+    ('<source media="(prefers-color-scheme: dark)" srcset="nothing.svg">', "1: there is no nothing.svg"),
+    ("[a](page.md#there)", "1: there is no heading for page.md#there"),
+    ("`make tea`", "1: there is no `make tea`"),
+    ("```sh\nmake tea\n```", "1: there is no `make tea`"),
+    ("`client/nothing.py`", "1: there is no file client/nothing.py"),
+    ("`Client.nothing`", "1: Client has no nothing"),
+    ("`tests/test_docs.py::test_tea`", "1: there is no test tests/test_docs.py::test_tea"),
+    ("`tests/test_docs.py::page`", "1: there is no test tests/test_docs.py::page"),
+    ("`tests/tea.py::test_tea`", "1: there is no test tests/tea.py::test_tea"),
+]
 
-    found = [line for one in CHECKS for line in one(read)]
 
-    assert found == [f"{read.path}:{problem}"]
+def test_missing_names_are_found_with_their_lines(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for text, problem in MISSING:
+        with subtests.test(text=text):
+            read = page(tmp_path, text)
+
+            found = [line for one in CHECKS for line in one(read)]
+
+            assert found == [f"{read.path}:{problem}"]
 
 
 def test_existing_names_are_accepted(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable, Iterator
+from itertools import product
 
 import pytest
 
@@ -79,15 +80,16 @@ def test_a_peers_value_is_quoted_and_cut_at_80_characters(value: object, shown: 
     assert quoted(value) == shown
 
 
-@pytest.mark.parametrize(
-    ("status", "transient"),
-    [
-        *((status, False) for status in (300, 400, 401, 403, 404, 407, 409, 424, 426, 428, 430, 499)),
-        *((status, True) for status in (408, 425, 429, 500, 502, 503, 504, 599)),
-    ],
-)
-def test_an_http_error_is_transient_by_its_status(status: int, transient: bool) -> None:
-    assert HttpStatusError(status, "m").transient is transient
+STATUSES: list[tuple[int, bool]] = [
+    *((status, False) for status in (300, 400, 401, 403, 404, 407, 409, 424, 426, 428, 430, 499)),
+    *((status, True) for status in (408, 425, 429, 500, 502, 503, 504, 599)),
+]
+
+
+def test_an_http_error_is_transient_by_its_status(subtests: pytest.Subtests) -> None:
+    for status, transient in STATUSES:
+        with subtests.test(status=status):
+            assert HttpStatusError(status, "m").transient is transient
 
 
 @pytest.mark.parametrize("kind", [ConnectionClosed, ConnectFailed, SessionLost])
@@ -198,21 +200,22 @@ def everything(error: Exception) -> object:
     return type(error), error.args, str(error), attributes
 
 
-@pytest.mark.parametrize(
-    "again",
-    [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))],
-    ids=["copy", "deepcopy", "pickle"],
-)
-@pytest.mark.parametrize(
-    "error",
-    [McpError("text"), *EXAMPLES, *sorted((kind("text") for kind in KINDS), key=repr)],
-    ids=lambda error: type(error).__name__,
-)
-def test_an_error_can_be_copied_and_pickled(error: McpError, again: Callable[[McpError], McpError]) -> None:
-    copied = again(error)
+WAYS: dict[str, Callable[[McpError], McpError]] = {
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda error: pickle.loads(pickle.dumps(error)),
+}
 
-    assert everything(copied) == everything(error)
-    assert copied is not error
+
+def test_an_error_can_be_copied_and_pickled(subtests: pytest.Subtests) -> None:
+    for (case, again), error in product(
+        WAYS.items(), (McpError("text"), *EXAMPLES, *sorted((kind("text") for kind in KINDS), key=repr))
+    ):
+        with subtests.test(case, error=error):
+            copied = again(error)
+
+            assert everything(copied) == everything(error)
+            assert copied is not error
 
 
 def test_a_pickled_error_of_a_provider_is_without_what_the_sdk_raised() -> None:

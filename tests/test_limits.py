@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from datetime import timedelta
+from itertools import product
 from typing import Any
 
 import pytest
@@ -40,59 +41,60 @@ def with_one(name: str, value: Any) -> Limits:
     return replace(Limits(), **{name: value})
 
 
-@pytest.mark.parametrize("name", asdict(Limits()))
-def test_a_time_may_be_zero_or_infinite_and_a_count_is_at_least_one(name: str) -> None:
-    least = 1 if name.startswith("max_") else 0
+def test_a_time_may_be_zero_or_infinite_and_a_count_is_at_least_one(subtests: pytest.Subtests) -> None:
+    for name in asdict(Limits()):
+        with subtests.test(name=name):
+            least = 1 if name.startswith("max_") else 0
 
-    assert getattr(with_one(name, least), name) == least
-    assert getattr(with_one(name, math.inf), name) == math.inf
-    for wrong in (least - 1, math.nan):
-        with pytest.raises(ValueError, match=rf"^Limits\.{name} must be at least {least}, not {wrong}$"):
-            with_one(name, wrong)
+            assert getattr(with_one(name, least), name) == least
+            assert getattr(with_one(name, math.inf), name) == math.inf
+            for wrong in (least - 1, math.nan):
+                with pytest.raises(ValueError, match=rf"^Limits\.{name} must be at least {least}, not {wrong}$"):
+                    with_one(name, wrong)
 
 
 HUGE = "must be at most 1.79769e\\+308, or math.inf for no bound"
 
 
-@pytest.mark.parametrize(
-    ("wrong", "error", "says"),
-    [
-        ("5", TypeError, "must be a number of seconds, not '5'"),
-        (True, TypeError, "must be a number of seconds, not True"),
-        (timedelta(seconds=5), TypeError, r"must be a number of seconds, not datetime\.timedelta\(seconds=5\)"),
-        (math.nan, ValueError, "must be at least 0, not nan"),
-        (-(10**5000), ValueError, r"must be at least 0, not -1\.7976931348623157e\+308"),
-        (10**400, ValueError, HUGE),
-        (10**5000, ValueError, HUGE),
-    ],
-    ids=["text", "bool", "timedelta", "nan", "far below zero", "huge", "too long to write"],
-)
-@pytest.mark.parametrize(
-    ("limits", "name"),
-    [
-        *[(Limits, name) for name in asdict(Limits()) if not name.startswith("max_")],
-        (SamplingLimits, "seconds"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else value.__name__,
-)
-def test_a_time_that_is_not_a_number_is_refused_by_name(
-    limits: Callable[..., object], name: str, wrong: object, error: type[Exception], says: str
-) -> None:
-    with pytest.raises(error, match=rf"^{limits.__name__}\.{name} {says}$"):
-        limits(**{name: wrong})
+NO_TIMES: dict[str, tuple[object, type[Exception], str]] = {
+    "text": ("5", TypeError, "must be a number of seconds, not '5'"),
+    "bool": (True, TypeError, "must be a number of seconds, not True"),
+    "timedelta": (
+        timedelta(seconds=5),
+        TypeError,
+        r"must be a number of seconds, not datetime\.timedelta\(seconds=5\)",
+    ),
+    "nan": (math.nan, ValueError, "must be at least 0, not nan"),
+    "far below zero": (-(10**5000), ValueError, r"must be at least 0, not -1\.7976931348623157e\+308"),
+    "huge": (10**400, ValueError, HUGE),
+    "too long to write": (10**5000, ValueError, HUGE),
+}
+
+TIMES: list[tuple[Callable[..., object], str]] = [
+    *[(Limits, name) for name in asdict(Limits()) if not name.startswith("max_")],
+    (SamplingLimits, "seconds"),
+]
 
 
-@pytest.mark.parametrize(
-    ("limits", "name"),
-    [
-        *[(Limits, name) for name in asdict(Limits()) if name.startswith("max_")],
-        *[(SamplingLimits, name) for name in asdict(SamplingLimits()) if name != "seconds"],
-    ],
-    ids=lambda value: value if isinstance(value, str) else value.__name__,
-)
-def test_a_count_that_is_not_a_number_is_refused_by_name(limits: Callable[..., object], name: str) -> None:
-    with pytest.raises(TypeError, match=rf"^{limits.__name__}\.{name} must be a number, not '5'$"):
-        limits(**{name: "5"})
+def test_a_time_that_is_not_a_number_is_refused_by_name(subtests: pytest.Subtests) -> None:
+    for (case, (wrong, error, says)), (limits, name) in product(NO_TIMES.items(), TIMES):
+        with subtests.test(case, limits=limits), pytest.raises(error, match=rf"^{limits.__name__}\.{name} {says}$"):
+            limits(**{name: wrong})
+
+
+COUNTS: list[tuple[Callable[..., object], str]] = [
+    *[(Limits, name) for name in asdict(Limits()) if name.startswith("max_")],
+    *[(SamplingLimits, name) for name in asdict(SamplingLimits()) if name != "seconds"],
+]
+
+
+def test_a_count_that_is_not_a_number_is_refused_by_name(subtests: pytest.Subtests) -> None:
+    for limits, name in COUNTS:
+        with (
+            subtests.test(limits=limits),
+            pytest.raises(TypeError, match=rf"^{limits.__name__}\.{name} must be a number, not '5'$"),
+        ):
+            limits(**{name: "5"})
 
 
 def test_max_connections_must_be_a_number() -> None:

@@ -263,15 +263,6 @@ async def test_idle_rounds_count_only_in_a_row() -> None:
     assert len(peer.received) == 10
 
 
-async def test_sixty_four_turns_pass_with_the_defaults() -> None:
-    peer = answering(*64 * [wants("s", k=SAMPLE)], DONE)
-
-    async with connected(peer, sampling=sampling(), within=10) as client:
-        await client.call_tool("x")
-
-    assert len(peer.received) == 1 + 65
-
-
 # Deadlines and endings
 
 

@@ -148,18 +148,6 @@ async def test_since_2026_a_host_without_a_model_gets_the_missing_capability(con
     assert caught.value.required_capabilities == {"sampling": {}}
 
 
-async def test_sixty_four_turns_are_within_the_default_limits(connect_by: ConnectBy, versions: Sequence[str]) -> None:
-    model = ScriptedModel(*[ToolCall("add", {"a": turn, "b": 1}) for turn in range(63)], "done")
-    with fail_after(30):
-        async with (
-            connect_by(calculator(versions)) as transport,
-            Client(transport, sampling=Sampling(with_tools=model, approve=always)) as client,
-        ):
-            result = await client.call_tool("solve", {"problem": "count"})
-
-    assert (said(result), len(model.requests)) == (["done"], 64)
-
-
 async def test_many_clients_share_a_server(connect_by: ConnectBy, versions: Sequence[str]) -> None:
     answers: list[list[str]] = []
 
