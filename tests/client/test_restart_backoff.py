@@ -154,6 +154,8 @@ async def test_a_call_waits_for_a_restart_up_to_its_timeout_and_the_restart_cont
     peer = Mortal(life)
     async with connected(peer, within=60) as client:
         await call_to_the_end(client)
+        with pytest.raises(RequestTimeout, match=r"the server was silent for 1 s \(idle_timeout\)$"):
+            await client.call_tool("x", idle_timeout=1)
         with pytest.raises(RequestTimeout) as raised:
             await client.call_tool("x", timeout=1)
         ready.set()
