@@ -85,7 +85,7 @@ async def test_users_who_do_not_answer_block_the_others_unless_the_limits_are_ra
 ) -> None:
     users = Users(limits)
     async with (
-        connected(asking_server().in_process(), sampling=users.sampling, era="modern") as client,
+        connected(asking_server(), sampling=users.sampling, era="modern") as client,
         anyio.create_task_group() as tasks,
     ):
         for number in range(20):
@@ -106,7 +106,7 @@ async def test_a_denial_ends_the_call_of_that_user_alone() -> None:
         ended.append(user)
 
     async with (
-        connected(asking_server().in_process(), sampling=users.sampling, era="modern") as client,
+        connected(asking_server(), sampling=users.sampling, era="modern") as client,
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(call, "ada")
@@ -124,7 +124,7 @@ async def test_a_denial_ends_the_call_of_that_user_alone() -> None:
 async def test_cancelling_a_call_withdraws_the_question_to_its_user_and_to_no_other() -> None:
     users = Users()
     async with (
-        connected(asking_server().in_process(), sampling=users.sampling, era="modern") as client,
+        connected(asking_server(), sampling=users.sampling, era="modern") as client,
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(lambda: client.call_tool("ask", caller="ada"))

@@ -61,7 +61,7 @@ async def test_one_number_ends_endless_sampling_in_both_eras(era: Era) -> None:
         asked += 1
         return request.reply("more")
 
-    async with connected(server.in_process(), sampling=sampling(with_tools=model), within=30) as client:
+    async with connected(server, sampling=sampling(with_tools=model), within=30) as client:
         if era.version == "2026-07-28":
             with pytest.raises(RoundsExceeded) as caught:
                 await client.call_tool("loop")
@@ -93,7 +93,7 @@ async def test_handlers_within_each_other_have_a_bound(era: Era, most: int) -> N
         return "enough"
 
     limits = Limits() if most == 8 else Limits(max_nesting=most)
-    async with connected(server.in_process(), sampling=sampling(with_tools=model), limits=limits, within=30) as client:
+    async with connected(server, sampling=sampling(with_tools=model), limits=limits, within=30) as client:
         for _ in range(2):  # which are counted apart
             assert (await client.call_tool("ask")).text == "enough"
 
@@ -122,7 +122,7 @@ async def test_what_is_asked_within_the_calls_of_handlers_counts_for_the_outermo
         return "enough"
 
     limits = Limits(max_inputs=5, max_nesting=3)
-    async with connected(server.in_process(), sampling=sampling(with_tools=model), limits=limits, within=5) as client:
+    async with connected(server, sampling=sampling(with_tools=model), limits=limits) as client:
         for number in (1, 2):  # which are counted apart
             assert (await client.call_tool("ask")).text == "enough"
             assert asked == 5 * number
@@ -183,7 +183,7 @@ async def test_a_call_that_asks_for_nothing_buys_no_deeper_nesting_than_max_inpu
         return "enough"
 
     limits = Limits(max_inputs=12, max_nesting=4)
-    async with connected(server.in_process(), sampling=sampling(with_tools=model), limits=limits, within=5) as client:
+    async with connected(server, sampling=sampling(with_tools=model), limits=limits) as client:
         assert (await client.call_tool("ask")).text == "enough"
 
     assert asked == 12
@@ -244,9 +244,7 @@ async def test_handlers_of_calls_side_by_side_are_not_within_each_other(era: Era
 
     texts = list[str]()
     async with (
-        connected(
-            server.in_process(), sampling=sampling(with_tools=model), limits=Limits(max_nesting=2), within=30
-        ) as client,
+        connected(server, sampling=sampling(with_tools=model), limits=Limits(max_nesting=2), within=30) as client,
         anyio.create_task_group() as tasks,
     ):
         for _ in range(12):
@@ -273,12 +271,7 @@ async def test_a_call_of_a_task_that_outlives_its_handler_is_in_no_handler(era: 
 
     texts, handled = list[str](), anyio.Event()
     async with (
-        connected(
-            server.in_process(),
-            sampling=sampling(with_tools=model),
-            limits=Limits(max_nesting=1),
-            within=30,
-        ) as client,
+        connected(server, sampling=sampling(with_tools=model), limits=Limits(max_nesting=1), within=30) as client,
         anyio.create_task_group() as tasks,
     ):
         texts_of_first = (await client.call_tool("ask")).text
@@ -305,7 +298,7 @@ async def test_a_call_that_a_task_of_a_handler_makes_is_in_that_handler(era: Era
             refused.append(str(exc))
 
     refused = list[str]()
-    async with connected(server.in_process(), sampling=sampling(with_tools=model), limits=limits, within=30) as client:
+    async with connected(server, sampling=sampling(with_tools=model), limits=limits, within=30) as client:
         assert (await client.call_tool("ask")).text == "enough"
 
     assert ["max_nesting" in text for text in refused] == [True]
@@ -508,7 +501,7 @@ async def test_handlers_that_make_calls_do_not_wait_for_the_slots_of_each_other(
         return request.reply("done")
 
     async with (
-        connected(server.in_process(), sampling=sampling(with_tools=model), within=10) as client,
+        connected(server, sampling=sampling(with_tools=model), within=10) as client,
         anyio.create_task_group() as tasks,
     ):
         for _ in range(4):
@@ -556,7 +549,7 @@ async def test_a_call_of_a_handler_returns_within_its_timeout_even_without_a_fre
 
     sampling = Sampling(with_tools=model, approve=always, limits=SamplingLimits(at_once=1, at_once_per_server=1))
     async with (
-        connected(server.in_process(), sampling=sampling, within=100) as client,
+        connected(server, sampling=sampling, within=100) as client,
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(client.call_tool, "ask", {"words": "lends the slot"})
@@ -589,7 +582,7 @@ async def test_requests_of_the_server_restart_the_idle_timeout_but_not_the_timeo
     async def model(request: SamplingRequest) -> str:
         return "more"
 
-    async with connected(server.in_process(), sampling=sampling(with_tools=model), within=1000) as client:
+    async with connected(server, sampling=sampling(with_tools=model), within=1000) as client:
         began = anyio.current_time()
         with pytest.raises(RequestTimeout, match=words):
             await client.call_tool("ask", timeout=50, idle_timeout=20)
@@ -617,9 +610,7 @@ async def test_a_request_that_exceeds_a_limit_restarts_the_idle_timeout_like_any
         return "more"
 
     limits = Limits(max_inputs=1)
-    async with connected(
-        server.in_process(), sampling=sampling(with_tools=model), limits=limits, within=1000
-    ) as client:
+    async with connected(server, sampling=sampling(with_tools=model), limits=limits, within=1000) as client:
         began = anyio.current_time()
         with pytest.raises(RequestTimeout, match="silent for 20 s"):
             await client.call_tool("ask", timeout=100, idle_timeout=20)
@@ -662,7 +653,7 @@ async def test_a_task_that_a_callback_starts_in_a_handler_lends_the_slot_of_the_
         return "outer"
 
     one = Sampling(with_tools=model, approve=always, limits=SamplingLimits(at_once=1))
-    async with connected(server.in_process(), sampling=one, within=5) as client:
+    async with connected(server, sampling=one) as client:
         assert (await client.call_tool("ask")).text == "outer"
 
     assert answers == ["outer", "inner"]
