@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 import anyio
 import pytest
 
-from mcp_host import Client, InProcess, Stdio, StreamableHttp
+from mcp_host import Client, InProcess, Stdio
 from mcp_host.cli import main
 from mcp_host.errors import ConnectFailed, ConnectionClosed
 from mcp_host.testing import ScriptedPeer
 from mcp_host.transports.base import Transport
 from tests.client.support import connected
 from tests.transports.children import python
-from tests.transports.http_peers import EVENTS, JSON, Wire, serving
 
 PYTHON = Path(sys.executable).name
 DIES = 'read()\nprint("boom", file=sys.stderr)\nsys.exit(3)'
@@ -119,28 +117,6 @@ async def test_a_server_in_this_process_names_no_remedy(server: Transport) -> No
         errors = await in_flight_and_later(client)
 
     assert [text for text, *_ in errors] == ["peer failed: RuntimeError: boom"] * 2
-
-
-async def test_over_http_nothing_has_to_be_done_because_the_next_call_connects_by_itself() -> None:
-    discovered = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}}
-
-    async def script(wire: Wire) -> None:
-        while True:
-            request = (await wire.hear()).rpc
-            if request["params"].get("name") == "dies":
-                await wire.reply(200, EVENTS, b"")
-                continue
-            result = discovered if request["method"] == "server/discover" else {"content": []}
-            response = {"jsonrpc": "2.0", "id": request["id"], "result": result}
-            await wire.reply(200, JSON, json.dumps(response).encode())
-
-    async with serving(script) as peer, connected(StreamableHttp(peer.url)) as client:
-        with pytest.raises(ConnectionClosed) as raised:
-            await client.call_tool("dies")
-        assert client.connected
-        assert (await client.call_tool("x")).content == []
-
-    assert str(raised.value) == f"{peer.url}: the stream ended before the response"
 
 
 def test_the_command_names_no_argument_of_the_library(capsys: pytest.CaptureFixture[str]) -> None:

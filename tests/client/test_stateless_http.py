@@ -375,7 +375,8 @@ async def test_a_call_that_may_not_run_twice_is_not_repeated() -> None:
         await client.list_tools()
         with pytest.raises(ConnectionClosed) as raised:
             await client.call_tool("plain")
-        assert raised.value.may_have_run
+        assert (client.connected, raised.value.may_have_run) == (True, True)
+        assert str(raised.value) == f"{peer.url}: the stream ended before the response"  # and no remedy
         await client.call_tool("plain")
 
     assert [heard.rpc["method"] for heard in peer.heard].count("tools/call") == 2
