@@ -7,7 +7,7 @@ import pytest
 from anyio import current_time
 from pydantic_core import to_json
 
-from mcp_host import Change, Client
+from mcp_host import Change
 from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
 from tests.client.rounds import DONE, answering, wants
@@ -37,7 +37,7 @@ async def test_a_silent_server_is_shaken_hands_with_after_two_seconds_or_a_third
         await peer.reply(request, {"protocolVersion": "2025-11-25", "capabilities": TOOLS, "serverInfo": INFO})
 
     waited: list[float] = []
-    async with Client(ScriptedPeer(script), limits=Limits(connect_timeout=connect_timeout)) as client:
+    async with connected(ScriptedPeer(script), limits=Limits(connect_timeout=connect_timeout), within=100) as client:
         assert client.protocol_version == "2025-11-25"
 
     assert waited == [pytest.approx(silence)]
@@ -52,7 +52,7 @@ async def test_a_subscription_that_is_not_acknowledged_holds_up_the_first_call_f
         await peer.reply(call, EMPTY)
 
     waited: list[float] = []
-    async with Client(ScriptedPeer(script), on_change=ignore) as client:
+    async with connected(ScriptedPeer(script), on_change=ignore, within=100) as client:
         await client.call_tool("x")
 
     assert waited == [pytest.approx(1.0)]
@@ -61,7 +61,7 @@ async def test_a_subscription_that_is_not_acknowledged_holds_up_the_first_call_f
 async def test_idle_rounds_never_wait_for_longer_than_ten_seconds() -> None:
     """The pauses are 0.1, 0.2, 0.4, 0.8, 1.6, 3.2 and 6.4 seconds, and then 10 each."""
     peer = answering(*[wants("s")] * 9, DONE)
-    async with Client(peer, limits=Limits(max_idle_rounds=9)) as client:
+    async with connected(peer, limits=Limits(max_idle_rounds=9), within=100) as client:
         begun = current_time()
         await client.call_tool("x")
         took = current_time() - begun
@@ -82,7 +82,7 @@ async def test_an_answer_that_cannot_be_delivered_is_dropped_after_thirty_second
 
     reads_again = anyio.Event()
     peer = ScriptedPeer(script)
-    async with Client(peer, era="legacy"):
+    async with connected(peer, era="legacy", within=100):
         await reads_again.wait()
         await anyio.wait_all_tasks_blocked()
 
