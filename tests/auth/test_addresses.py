@@ -56,6 +56,7 @@ def test_a_host_shows_its_kind_without_the_network() -> None:
     assert {host: kinds_of_host(host) for host in rows(HOSTS)} == rows(HOSTS)
 
 
+@pytest.mark.fault("O02")
 def test_what_is_embedded_in_an_ipv6_address_decides() -> None:
     expected = {
         "::ffff:1.1.1.1": {PUBLIC},

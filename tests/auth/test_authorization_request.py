@@ -94,6 +94,7 @@ def test_the_repr_of_a_request_has_no_secret() -> None:
     assert [secret for secret in (asked.state, asked.verifier, asked.url) if secret in repr(asked)] == []
 
 
+@pytest.mark.fault("O09")
 def test_a_server_that_does_not_offer_what_is_needed_is_refused() -> None:
     for methods in ((), ("plain",), ("s256",)):
         with pytest.raises(DiscoveryFailed, match="does not offer PKCE with S256"):
@@ -110,6 +111,7 @@ def code_in(asked: AuthorizationRequest, query: str) -> str:
         return str(exc)
 
 
+@pytest.mark.fault("O07")
 @pytest.mark.parametrize("promised", [True, False])
 def test_iss_is_what_the_metadata_say_and_promise(promised: bool) -> None:
     """RFC 9207, section 2.4."""
@@ -122,6 +124,7 @@ def test_iss_is_what_the_metadata_say_and_promise(promised: bool) -> None:
     assert ("has no iss" in code_in(asked, answer)) is promised
 
 
+@pytest.mark.fault("O07", "O08")
 def test_what_is_no_answer_to_the_request_has_no_code() -> None:
     where = f"the authorization response of {ISSUER}"
     another = f"{where} has another state: it is no answer to this login"

@@ -276,6 +276,7 @@ async def test_http_to_a_name_of_this_machine_goes_nowhere_else() -> None:
         await client(resolve=Names(["10.0.0.1"])).get_json("http://app.localhost/x")
 
 
+@pytest.mark.fault("O01")
 @every_request
 async def test_a_public_server_leads_to_no_private_address(ask: Ask, failure: type[AuthError]) -> None:
     """`test_addresses.py` has more of them."""
@@ -299,6 +300,7 @@ async def test_a_public_server_leads_to_no_private_address(ask: Ask, failure: ty
         )
 
 
+@pytest.mark.fault("O02")
 async def test_encoded_addresses_are_what_the_resolver_makes_of_them() -> None:
     """Nothing comes in where they lead. The resolver is the system's."""
     ways = ["127.0.0.1", "localhost", "0x7f.1", "2130706433", "017700000001", "0", "[::1]", "[::ffff:127.0.0.1]"]
@@ -413,6 +415,7 @@ async def test_a_redirect_is_checked_as_every_url() -> None:
         assert "secret" not in str(caught.value)
 
 
+@pytest.mark.fault("O04")
 async def test_a_redirect_to_an_internal_host_is_refused() -> None:
     names = Names(["127.0.0.1"], ["169.254.169.254"])
     async with serving(says(302, b"", location="https://metadata.test/latest"), tls=certified("a.test")) as peer:
@@ -452,6 +455,7 @@ async def stall(wire: Wire) -> None:
     await wire.hung_up()
 
 
+@pytest.mark.fault("O15")
 @on_both
 @pytest.mark.adjustable_clock
 @pytest.mark.parametrize("script", [hang, stall], ids=["no response", "no end"])
@@ -491,6 +495,7 @@ async def test_a_resolver_that_hangs_has_thirty_seconds() -> None:
     assert str(caught.value) == "GET https://as.test/x: no answer within 30 seconds"
 
 
+@pytest.mark.fault("O15")
 @on_both
 @pytest.mark.parametrize("status", [200, 404])
 @every_request
@@ -747,6 +752,7 @@ async def test_a_proxy_that_refuses_is_an_error_of_the_step(monkeypatch: pytest.
 # A client of the host's
 
 
+@pytest.mark.fault("O03")
 @libraries
 @every_request
 async def test_a_client_of_the_hosts_decides_about_addresses(

@@ -51,6 +51,7 @@ async def found(documents: dict[str, Any], **options: Any) -> tuple[Resource, Au
     return await discover(Documents(documents), MCP, NO_CHALLENGE, Steps(), **options)
 
 
+@pytest.mark.fault("O17")
 async def test_the_first_document_that_can_be_used_wins() -> None:
     network = Documents({RESOURCE_URL: RESOURCE, SERVER_URL: {**SERVER, "issuer": f"{ISSUER}/"}, OPENID_URL: SERVER})
 
@@ -116,10 +117,12 @@ async def test_the_metadata_of_a_server_that_does_not_mention_tokens_are_used() 
     assert (await discover(documents, MCP, Challenge("basic"), Steps()))[1] == FOUND
 
 
+@pytest.mark.fault("O01", "O05", "O06", "O11")
 @pytest.mark.parametrize(
     ("changed", "problem"),
     [
         ({"issuer": f"{ISSUER}/"}, "its issuer is https://as.test/tenant/, not https://as.test/tenant"),
+        ({"issuer": ISSUER.upper()}, "its issuer is HTTPS://AS.TEST/TENANT, not https://as.test/tenant"),
         ({"issuer": None}, "its issuer is None"),
         ({"token_endpoint": None}, "it has no token_endpoint"),
         ({"token_endpoint": "http://as.test/token"}, "its token_endpoint is no https URL"),
@@ -153,6 +156,7 @@ async def test_without_a_person_an_authorization_endpoint_that_is_no_url_is_abse
     assert server.authorization_endpoint is None
 
 
+@pytest.mark.fault("O10")
 @pytest.mark.parametrize(
     "changed",
     [

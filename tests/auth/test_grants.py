@@ -111,6 +111,7 @@ def failure(document: Mapping[str, object] | None, status: int) -> tuple[str, st
     return str(raised.value), raised.value.code, raised.value.refused
 
 
+@pytest.mark.fault("O16")
 def test_an_answer_without_a_token_says_why() -> None:
     found = [failure(document, status) for document, status, *_ in FAILURES]
 

@@ -69,6 +69,7 @@ async def test_a_session_goes_on_after_a_login_that_is_needed_in_its_middle(site
     assert result.structured_content == {"result": 5}
 
 
+@pytest.mark.fault("H12")
 @ERAS
 async def test_a_person_who_denies_a_login_is_asked_once(site: Protected, era: str) -> None:
     asked = []

@@ -348,6 +348,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.fault("O11")
 @pytest.mark.parametrize("login", LOGINS.values(), ids=LOGINS)
 async def test_a_url_that_is_not_for_a_browser_is_refused(login: Callable[[], Login], screen: Screen) -> None:
     problems = {}

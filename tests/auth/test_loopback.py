@@ -381,6 +381,7 @@ async def test_of_two_redirects_the_first_is_taken() -> None:
     assert redirect == f"{login.url}?code={taken.index(True) + 1}&state={STATE}"
 
 
+@pytest.mark.fault("O20")
 async def test_the_listener_is_on_the_loopback_address_alone() -> None:
     async with waiting() as login:
         assert login.url == f"http://127.0.0.1:{login.port}/callback"
@@ -389,6 +390,7 @@ async def test_the_listener_is_on_the_loopback_address_alone() -> None:
                 assert client.connect_ex((other, login.port)) != 0
 
 
+@pytest.mark.fault("O20")
 @on_both
 async def test_after_the_redirect_the_port_is_closed() -> None:
     async with waiting() as login:

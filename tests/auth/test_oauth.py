@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.auth.authorization_server import Protected
 from tests.auth.world import call, oauth
 
@@ -14,6 +16,7 @@ async def test_a_server_that_wants_a_token_gets_one(site: Protected) -> None:
     assert len({*site.seen[1:]}) == 1
 
 
+@pytest.mark.fault("O18")
 async def test_the_token_is_for_the_server_alone_and_its_code_is_bound_to_us(site: Protected) -> None:
     await call(site, oauth())
 

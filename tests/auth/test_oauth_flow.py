@@ -89,6 +89,7 @@ async def test_a_token_is_refreshed_before_it_ends() -> None:
     assert len({*world.site.seen}) == 3  # none, and two tokens
 
 
+@pytest.mark.fault("O13")
 async def test_a_refresh_without_a_new_refresh_token_keeps_the_old_one() -> None:
     world = World(lifetime=100, rotates=False)
     auth = await world.log_in()
@@ -232,6 +233,7 @@ async def test_a_good_token_is_sent_while_the_token_endpoint_hangs_and_the_next_
     assert (world.refreshes, world.logins) == (1, 1)
 
 
+@pytest.mark.fault("O13")
 @on_both
 @pytest.mark.parametrize("ended", [True, False], ids=["its time is over", "refused"])
 async def test_many_calls_that_need_a_refresh_cause_one(ended: bool) -> None:
@@ -510,6 +512,7 @@ async def test_a_client_that_is_unknown_just_after_its_registration_is_not_repla
     assert (world.server.count("register"), world.logins) == (2, 2)
 
 
+@pytest.mark.fault("O19")
 async def test_a_registration_that_has_ended_is_renewed() -> None:
     world = World(lifetime=100, gives_refresh_tokens=False, methods=["client_secret_basic"])
     auth = world.oauth()
@@ -642,6 +645,7 @@ async def test_a_server_that_switches_between_two_authorization_servers_gets_one
     assert world.logins == 2
 
 
+@pytest.mark.fault("O12")
 async def test_another_authorization_server_is_shown_nothing_of_the_first() -> None:
     world = World(methods=["client_secret_post"])
     auth = world.oauth(registration=None)
@@ -772,6 +776,7 @@ async def test_a_web_host_is_not_asked_once_more_for_a_scope_that_was_not_grante
     assert await world.call(auth) == 403
 
 
+@pytest.mark.fault("O14")
 async def test_a_server_that_wants_ever_more_scopes_gets_three_renewals() -> None:
     world = World()
     wanted = iter(f"scope-{number}" for number in range(100))

@@ -22,35 +22,47 @@ from tests.faults.responsive import pulse
 from tests.transports.children import python
 from tests.transports.http_peers import Wire, serving
 
-schema.Schema({}).mismatch(1)  # the first check of a process prepares what all others share
+
+@pytest.fixture(autouse=True, scope="module")
+def prepared() -> None:
+    """The first check of a process prepares what all others share."""
+    schema.Schema({}).mismatch(1)
+
 
 LISTING = """
+traps = [{"name": f"trap-{n}", "inputSchema": {}, "outputSchema": f"@schema-{n}"} for n in range(len(SCHEMAS))]
+good = {"name": "good", "inputSchema": {}, "outputSchema": {"type": "object"}}
 while True:
     request = read()
     if request["method"] == "tools/list":
-        good = {"name": "good", "inputSchema": {}, "outputSchema": {"type": "object"}}
-        trap = {"name": "trap", "inputSchema": {}, "outputSchema": "@schema"}
-        raw(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": {"tools": [trap, good]}})
-            .replace('"@schema"', SCHEMA) + "\\n")
+        line = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": {"tools": [*traps, good]}})
+        for n, schema in enumerate(SCHEMAS):
+            line = line.replace(f'"@schema-{n}"', schema)
+        raw(line + "\\n")
     else:
         reply(request, {"content": [], "structuredContent": request["params"]["arguments"].get("value", {})})
 """
 
 
 @asynccontextmanager
-async def listed(schema: object) -> AsyncIterator[Client]:
-    """A client of a server with two tools, of which one promises *schema*, which may be JSON that is written already."""
-    written = schema if isinstance(schema, str) else json.dumps(schema)
-    async with Client(Stdio(python(f"SCHEMA = {written!r}\n" + LISTING)), era="legacy") as client:
-        assert [tool.name for tool in await client.list_tools()] == ["trap", "good"]
+async def listed(*schemas: object) -> AsyncIterator[Client]:
+    """A client of a server with a good tool, and one for each of the *schemas* that it promises, some as text of JSON."""
+    written = [schema if isinstance(schema, str) else json.dumps(schema) for schema in schemas]
+    async with Client(Stdio(python(f"SCHEMAS = {written!r}\n" + LISTING)), era="legacy") as client:
+        assert [tool.name for tool in await client.list_tools()] == [*map(trap, range(len(schemas))), "good"]
         yield client
         assert (await client.call_tool("good", {"value": {"a": 1}})).structured_content == {"a": 1}
 
 
-async def refused(client: Client, value: object) -> str:
+def trap(number: int = 0) -> str:
+    """The name of the tool with that one of the schemas."""
+    return f"trap-{number}"
+
+
+async def refused(client: Client, value: object, number: int = 0) -> str:
     """Why this result is refused, which the error carries whole."""
-    with pytest.raises(InvalidToolOutput, match=r"^the result of 'trap' is not as listed: ") as caught:
-        await client.call_tool("trap", {"value": value})
+    with pytest.raises(InvalidToolOutput, match=rf"^the result of '{trap(number)}' is not as listed: ") as caught:
+        await client.call_tool(trap(number), {"value": value})
     assert caught.value.result.structured_content == value
     return str(caught.value).partition("listed: ")[2]
 
@@ -81,11 +93,14 @@ def nested(levels: int) -> str:
     return '{"properties":{"a":' * levels + "{}" + "}}" * levels
 
 
-@pytest.mark.parametrize("source", ["(a+)+$", "^(a|a)*$", "^(([a-z])+.)+[A-Z]([a-z])+$", "(.*.*)*=.*"])
+CATASTROPHES = ["(a+)+$", "^(a|a)*$", "^(([a-z])+.)+[A-Z]([a-z])+$", "(.*.*)*=.*"]
+
+
 @fault("T02")
-async def test_a_catastrophic_pattern_is_matched_in_linear_time(source: str) -> None:
-    async with listed({"pattern": source}) as client, pulse() as loop:
-        assert "does not match" in await refused(client, "a" * 4000 + "!\n")
+async def test_a_catastrophic_pattern_is_matched_in_linear_time() -> None:
+    async with listed(*({"pattern": source} for source in CATASTROPHES)) as client, pulse() as loop:
+        for number in range(len(CATASTROPHES)):
+            assert "does not match" in await refused(client, "a" * 4000 + "!\n", number)
 
     assert loop.longest < 1.0
 
@@ -93,26 +108,25 @@ async def test_a_catastrophic_pattern_is_matched_in_linear_time(source: str) -> 
 @fault("T02")
 async def test_a_pattern_that_cannot_be_matched_in_linear_time_is_reported_and_not_checked() -> None:
     async with listed({"pattern": r"^(?=(a+))\1*b$"}) as client:
-        await client.call_tool("trap", {"value": "a" * 4000})
+        await client.call_tool(trap(), {"value": "a" * 4000})
 
         (warning,) = client.warnings
-        assert "results of the tool 'trap' pass unchecked" in warning
+        assert "results of the tool 'trap-0' pass unchecked" in warning
 
 
 @fault("T02")
 async def test_a_large_pattern_and_a_large_text_do_not_block_the_loop() -> None:
     async with listed({"items": {"not": {"pattern": "(?:a|b)*a(?:a|b){40}c"}}}) as client, pulse() as loop:
-        await client.call_tool("trap", {"value": ["ab" * 5_000] * 20})
+        await client.call_tool(trap(), {"value": ["ab" * 5_000] * 20})
 
     assert loop.longest < 1.0
 
 
-@pytest.mark.parametrize("keyword", ["anyOf", "allOf", "oneOf"])
 @fault("T03")
-async def test_a_composition_that_fans_out_is_stopped_without_blocking_the_loop(keyword: str) -> None:
-    value = "a" if keyword == "allOf" else 1
-    async with listed(fan_out(keyword)) as client, pulse() as loop:
-        problem = await refused(client, value)
+async def test_a_composition_that_fans_out_is_stopped_without_blocking_the_loop() -> None:
+    """For anyOf, where no branch decides before the last; `tests/json_schema/test_schema_bounds.py` has the others."""
+    async with listed(fan_out("anyOf")) as client, pulse() as loop:
+        problem = await refused(client, 1)
 
     assert problem == "its schema cannot be checked: it takes more than 500000 steps"
     assert loop.longest < loop.spent / 2
@@ -123,9 +137,9 @@ async def test_a_large_valid_value_is_checked_without_blocking_the_loop() -> Non
     record = {"properties": {"id": {"type": "integer"}, "name": {"type": "string"}}, "required": ["id"]}
     rows = [{"id": n, "name": "x"} for n in range(5_000)]
     async with listed({"items": {"allOf": [record] * 4}}) as client:  # checking takes longer than reading
-        await client.call_tool("trap", {"value": []})  # which imports the checker
+        await client.call_tool(trap(), {"value": []})  # which imports the checker
         async with pulse() as loop:
-            result = await client.call_tool("trap", {"value": rows})
+            result = await client.call_tool(trap(), {"value": rows})
 
     assert result.structured_content == rows
     assert loop.longest < loop.spent / 2
@@ -136,7 +150,7 @@ async def test_a_long_check_can_be_cancelled() -> None:
     async with listed(fan_out("anyOf")) as client:
         with CancelScope() as scope:
             async with during_a_check(client, scope.cancel):
-                await client.call_tool("trap", {"value": 1})
+                await client.call_tool(trap(), {"value": 1})
 
         assert scope.cancelled_caught
 
@@ -146,24 +160,23 @@ async def test_a_long_check_can_be_cancelled() -> None:
 async def test_a_check_ends_with_the_timeout_of_its_call_and_hands_over_the_result() -> None:
     async with listed(fan_out("anyOf")) as client, during_a_check(client, partial(advance, 20)):
         with pytest.raises(InvalidToolOutput, match="could not be checked within the call's timeout") as caught:
-            await client.call_tool("trap", {"value": 1}, timeout=20)
+            await client.call_tool(trap(), {"value": 1}, timeout=20)
 
     assert caught.value.result.structured_content == 1
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"$ref": "#"},
-        {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"anyOf": [{"$ref": "#/$defs/a"}]}}},
-        {"allOf": [{"$ref": "#"}]},
-    ],
-    ids=["itself", "each other", "by way of all"],
-)
+CIRCLES = [
+    {"$ref": "#"},
+    {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"anyOf": [{"$ref": "#/$defs/a"}]}}},
+    {"allOf": [{"$ref": "#"}]},
+]
+
+
 @fault("T04")
-async def test_circular_references_are_no_recursion_error(schema: dict[str, Any]) -> None:
-    async with listed(schema) as client:
-        assert await refused(client, 1) == "its schema cannot be checked: it nests too deeply"
+async def test_circular_references_are_no_recursion_error() -> None:
+    async with listed(*CIRCLES) as client:
+        for number in range(len(CIRCLES)):
+            assert await refused(client, 1, number) == "its schema cannot be checked: it nests too deeply"
 
 
 @fault("T04")
@@ -175,16 +188,16 @@ async def test_a_value_as_deep_as_its_schema_allows_is_no_recursion_error() -> N
         assert await refused(client, deep) == "its schema cannot be checked: it nests too deeply"
 
 
-@pytest.mark.parametrize("levels", [100, 300, 317])
 @fault("T05")
-async def test_a_deep_schema_affects_only_its_tool(levels: int) -> None:
-    async with listed(nested(levels)) as client:
-        assert await refused(client, {}) == "its schema cannot be checked: it nests too deeply"
+async def test_a_deep_schema_affects_only_its_tool() -> None:
+    async with listed(*map(nested, (100, 300, 317))) as client:
+        for number in range(3):
+            assert await refused(client, {}, number) == "its schema cannot be checked: it nests too deeply"
 
 
 @fault("T05")
 async def test_a_schema_too_deep_to_be_read_fails_only_its_list() -> None:
-    body = f"""SCHEMA = '{{"not":' * 20_000 + "{{}}" + "}}" * 20_000\n{LISTING}"""
+    body = f"""SCHEMAS = ['{{"not":' * 20_000 + "{{}}" + "}}" * 20_000]\n{LISTING}"""
     async with Client(Stdio(python(body)), era="legacy") as client:
         with pytest.raises(ProtocolError, match="it nests too deeply"):
             await client.list_tools()
@@ -202,35 +215,33 @@ async def test_references_out_of_a_schema_are_not_fetched_or_read(tmp_path: Path
         await wire.reply(200, {"content-type": "application/json"}, b'{"type":"object"}')
 
     async with serving(script) as peer:
-        for schema in (
+        schemas: list[dict[str, Any]] = [
             {"$ref": peer.url},
             {"properties": {"a": {"$ref": secret.as_uri()}}},
             {"$id": peer.url, "not": {"$ref": "other.json#/a"}},
-        ):
-            async with listed(schema) as client:
-                assert "cannot be checked: Unresolvable: " in await refused(client, {"b": 1})
+        ]
+        async with listed(*schemas) as client:
+            for number in range(len(schemas)):
+                assert "cannot be checked: Unresolvable: " in await refused(client, {"b": 1}, number)
 
         assert (peer.connections, peer.heard) == (0, [])
 
 
-@pytest.mark.parametrize(
-    ("schema", "value", "problem"),
-    [
-        ({"type": "objekt"}, {}, "its schema cannot be checked: it is not a valid JSON Schema: $.type: 'objekt'"),
-        ({"required": "a"}, {}, "its schema cannot be checked: it is not a valid JSON Schema: $.required: 'a'"),
-        ({"$schema": "https://a.example/x"}, {}, "its schema cannot be checked: the dialect 'https://a.example/x'"),
-        ({"$ref": "#/$defs/none"}, {}, "its schema cannot be checked: PointerToNowhere"),
-        ({"type": "object", "required": ["a"]}, {}, "'a' is a required property"),
-        ({"properties": {"a": {"items": {"type": "string"}}}}, {"a": ["", 1]}, "$.a[1]: 1 is not of type 'string'"),
-    ],
-    ids=["type", "required", "dialect", "reference", "missing", "of another type"],
-)
+MISMATCHES: list[tuple[dict[str, Any], object, str]] = [
+    ({"type": "objekt"}, {}, "its schema cannot be checked: it is not a valid JSON Schema: $.type: 'objekt'"),
+    ({"required": "a"}, {}, "its schema cannot be checked: it is not a valid JSON Schema: $.required: 'a'"),
+    ({"$schema": "https://a.example/x"}, {}, "its schema cannot be checked: the dialect 'https://a.example/x'"),
+    ({"$ref": "#/$defs/none"}, {}, "its schema cannot be checked: PointerToNowhere"),
+    ({"type": "object", "required": ["a"]}, {}, "'a' is a required property"),
+    ({"properties": {"a": {"items": {"type": "string"}}}}, {"a": ["", 1]}, "$.a[1]: 1 is not of type 'string'"),
+]
+
+
 @fault("T07")
-async def test_a_result_that_does_not_match_its_schema_is_a_typed_error_with_the_result(
-    schema: dict[str, Any], value: object, problem: str
-) -> None:
-    async with listed(schema) as client:
-        assert (await refused(client, value)).startswith(problem)
+async def test_a_result_that_does_not_match_its_schema_is_a_typed_error_with_the_result() -> None:
+    async with listed(*(schema for schema, *_ in MISMATCHES)) as client:
+        for number, (_, value, problem) in enumerate(MISMATCHES):
+            assert (await refused(client, value, number)).startswith(problem)
 
 
 @fault("T07")
@@ -238,15 +249,15 @@ async def test_a_result_without_structured_content_is_refused_unless_the_tool_fa
     body = LISTING.replace("reply(request, {", "reply(request, call(request) or {")
     answers = """
 def call(request):
-    if request["params"]["name"] == "trap":
+    if request["params"]["name"] == "trap-0":
         return text("42") | ({"isError": True} if request["params"]["arguments"] else {})
 """
-    async with Client(Stdio(python("SCHEMA = '{}'" + answers + body)), era="legacy") as client:
+    async with Client(Stdio(python("SCHEMAS = ['{}']" + answers + body)), era="legacy") as client:
         await client.list_tools()
         with pytest.raises(InvalidToolOutput, match="has no structuredContent") as caught:
-            await client.call_tool("trap")
+            await client.call_tool(trap())
         assert caught.value.result.text == "42"
-        assert (await client.call_tool("trap", {"fail": True})).is_error
+        assert (await client.call_tool(trap(), {"fail": True})).is_error
 
 
 ODD: list[Any] = [
@@ -254,15 +265,14 @@ ODD: list[Any] = [
     {"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"},
     {"type": ["object", "null"], "enum": [None, 1, [1.5], {"a": 10**30}], "const": None, "default": object.__name__},
     {"oneOf": [], "allOf": [{"not": {}}], "properties": [], "required": {}, "additionalProperties": "no"},
-    {"title": "x" * 10_000, "properties": {f"p{n}": {"type": "string"} for n in range(2_000)}},
+    {"title": "x" * 10_000, "properties": {f"p{n}": {"type": "string"} for n in range(500)}},
 ]
 
 
-@pytest.mark.parametrize("schema", ODD, ids=["names", "a circle", "values", "nonsense", "many"])
 @fault("T08")
-async def test_an_odd_schema_is_passed_on_unchanged(schema: dict[str, Any]) -> None:
+async def test_an_odd_schema_is_passed_on_unchanged() -> None:
     """No types are made of it, which is where others break."""
-    async with listed(schema) as client:
-        (trap, _) = await client.list_tools()
+    async with listed(*ODD) as client:
+        (*traps, _) = await client.list_tools()
 
-    assert trap.output_schema == schema
+    assert [tool.output_schema for tool in traps] == ODD
