@@ -92,6 +92,8 @@ class AuthorizationServer:
     interval: float = 5
     """Seconds between polls."""
     device_grant: Grant | None = None
+    trusts: str = ""
+    """The assertion that it gives a token for (RFC 7523, section 2.1)."""
     nonce: str = ""
     """What it wants in proofs, if it does."""
     assertions: list[tuple[str, str]] = field(default_factory=list)
@@ -238,7 +240,7 @@ class AuthorizationServer:
             return JSONResponse({"error": "invalid_grant"}, 400)
         if asked.get("resource") != grant.resource:
             return JSONResponse({"error": "invalid_target"}, 400)
-        grant.is_used = {"refresh_token": self.rotates, "client_credentials": False}.get(asked["grant_type"], True)
+        grant.is_used = self.rotates if "refresh_token" in asked else "code" in asked or "device_code" in asked
         grant.thumbprint = thumbprint
         return self.issue(grant)
 
@@ -259,8 +261,10 @@ class AuthorizationServer:
                 return grant
             case "client_credentials":
                 return Grant(client_id, asked.get("scope", ""), asked["resource"])
+            case "urn:ietf:params:oauth:grant-type:jwt-bearer" if asked["assertion"] == self.trusts:
+                return Grant(client_id, asked.get("scope", ""), asked["resource"])
             case _:
-                return self.device_grant if asked["device_code"] == "device-code" else None
+                return self.device_grant if asked.get("device_code") == "device-code" else None
 
     async def _revocation(self, request: Request) -> Response:
         asked = {name: values[0] for name, values in parse_qs((await request.body()).decode()).items()}

@@ -526,11 +526,3 @@ async def test_a_function_that_returns_no_url_is_a_type_error() -> None:
 
     with pytest.raises(TypeError, match="a login function returns a URL as text, not NoneType"):
         await log_in(by_function(forget, "app://callback"))
-
-
-async def test_a_function_may_say_why_the_login_failed() -> None:
-    async def give_up(url: str) -> str:
-        raise LoginFailed("the person has closed the window")
-
-    with pytest.raises(LoginFailed, match="the person has closed the window"):
-        await log_in(by_function(give_up, "app://callback"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from starlette.responses import Response
 
-from mcp_host.auth import AuthorizationNeeded, LoginFailed, MemoryTokens, Registered
-from tests.auth.world import CALLBACK, World
+from mcp_host.auth import LoginFailed, MemoryTokens, Registered
+from tests.auth.world import World
 
 
 async def test_a_login_that_is_asked_for_has_the_scopes_of_the_old_one_and_takes_its_place() -> None:
@@ -87,17 +87,6 @@ async def test_a_server_without_metadata_has_no_login_that_could_be_asked_for() 
 
     assert await world.oauth().login(world.site.url) is None
     assert world.logins == 0
-
-
-async def test_a_web_host_gets_the_url_to_visit() -> None:
-    world = World()
-    auth = world.oauth(login=None, redirect_uri=CALLBACK)
-
-    with pytest.raises(AuthorizationNeeded) as needed:
-        await auth.login(world.site.url)
-    await auth.finish(needed.value.state, await world.person(needed.value.url))
-
-    assert await world.call(auth) == 200
 
 
 async def test_a_step_up_that_fails_names_the_scopes_that_are_missing() -> None:

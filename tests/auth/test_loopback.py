@@ -143,28 +143,20 @@ async def test_a_refusal_is_an_answer_too_and_its_page_repeats_nothing(query: st
     assert "access_denied" not in pages[0].text
 
 
+def targets(*targets: str) -> list[dict[str, str]]:
+    return [{"target": target} for target in targets]
+
+
 OTHERS: dict[int, list[dict[str, str]]] = {
     404: [
-        {"target": "/"},
-        {"target": "/favicon.ico"},
-        {"target": f"/callback/{FINE}"},
-        {"target": f"//callback{FINE}"},
-        {"target": f"/CALLBACK{FINE}"},
-        {"target": f"http://127.0.0.1/callback{FINE}"},
+        *targets("/", "/favicon.ico", f"/callback/{FINE}", f"//callback{FINE}", f"/CALLBACK{FINE}"),
+        *targets(f"http://127.0.0.1/callback{FINE}"),
     ],
     400: [
-        {"target": "/callback"},
-        {"target": "/callback?code=c0de"},
-        {"target": "/callback?code=c0de&state="},
-        {"target": f"/callback?code=c0de&state={STATE[:-1]}"},
-        {"target": f"/callback?code=c0de&state={STATE}x"},
-        {"target": f"/callback?code=c0de&state={STATE.upper()}"},
-        {"target": "/callback?code=c0de&state=%ff%00"},
-        {"target": f"/callback{FINE}&state={STATE}"},
-        {"target": f"/callback?state=other&code=c0de&state={STATE}"},
-        {"target": f"/callback?code=c0de#state={STATE}"},
-        {"target": f"/callback{FINE}{'&a=b' * 63}"},
-        {"target": "/callback?\xe9"},
+        *targets("/callback", "/callback?code=c0de", "/callback?\xe9", f"/callback?code=c0de#state={STATE}"),
+        *targets(*(f"/callback?code=c0de&state={state}" for state in ("", STATE[:-1], f"{STATE}x", STATE.upper()))),
+        *targets("/callback?code=c0de&state=%ff%00", f"/callback?state=other&code=c0de&state={STATE}"),
+        *targets(f"/callback{FINE}&state={STATE}", f"/callback{FINE}{'&a=b' * 63}"),
         {"more": "Host: 127.0.0.1\r\n"},
     ],
     405: [

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
 
-from mcp_host.auth import ClientSecret, EnterpriseManaged, MemoryTokens, OAuth, Registered, TokenRequestFailed
+from mcp_host.auth import ClientSecret, EnterpriseManaged, MemoryTokens, OAuth, Registered, TokenRequestFailed, Workload
 from mcp_host.auth.registration import TokenAuthMethod
 from mcp_host.auth.requests.metadata import AuthorizationServer as Metadata
 from tests.auth.authorization_server import AuthorizationServer, Grant
@@ -112,6 +114,96 @@ async def test_a_machine_whose_token_is_refused_fails() -> None:
     world.server.answers["token"] = refuses
     with pytest.raises(TokenRequestFailed, match="HTTP 401"):
         await world.call(auth)
+
+
+async def test_a_workload_shows_the_jwt_of_its_platform_for_the_issuer() -> None:
+    world, audiences = World(trusts="jwt of the platform"), list[str]()
+    world.server.clients["id"] = {"token_endpoint_auth_method": "none"}
+    world.site.scope = "read"
+
+    def get_jwt(audience: str) -> str:
+        audiences.append(audience)
+        return "jwt of the platform"
+
+    auth = OAuth.machine(Workload(get_jwt, client_id="id"), client=world.client(), _clock=world.clock)
+
+    assert await world.call(auth) == 200
+    assert audiences == [world.server.issuer]
+    assert world.server.count("token", client_id="id", scope="read", resource=world.site.url) == 1
+
+
+class IdentityProvider:
+    """It exchanges an ID token for *answer* (RFC 8693)."""
+
+    def __init__(self, world: World, **answer: str) -> None:
+        self.asked: list[dict[str, list[str]]] = []
+        self._answer = answer
+        world.apps[1005] = self
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.asked.append(parse_qs((await Request(scope, receive).body()).decode()))
+        await JSONResponse(self._answer)(scope, receive, send)
+
+
+def enterprise(world: World, **options: str) -> OAuth:
+    knows(world.server)
+    machine = EnterpriseManaged(
+        *("id", "secret"),
+        idp_token_endpoint="http://127.0.0.1:1005/token",
+        idp_client_id="at-idp",
+        get_id_token=lambda audience: f"ID token for {audience}",
+        **options,
+    )
+    return OAuth.machine(machine, client=world.client(), _clock=world.clock)
+
+
+def test_the_repr_of_a_machine_has_no_secret() -> None:
+    secret, workload = ClientSecret("id", "secret"), Workload(lambda _: "secret", client_id="id")
+    managed = EnterpriseManaged(
+        "id", "secret", idp_token_endpoint="https://idp.test", idp_client_id="there", get_id_token=lambda _: "secret"
+    )
+
+    assert [repr(each) for each in (secret, workload, managed)] == [
+        "ClientSecret('id')",
+        "Workload(client_id='id')",
+        "EnterpriseManaged('id')",
+    ]
+
+
+ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
+
+
+@pytest.mark.parametrize("secret", [None, "s"])
+async def test_a_client_of_an_enterprise_gets_the_assertion_of_its_identity_provider(secret: str | None) -> None:
+    world = World(trusts="id-jag")
+    world.site.scope = "read"
+    idp = IdentityProvider(world, access_token="id-jag", issued_token_type=ID_JAG)
+
+    assert await world.call(enterprise(world, **({"idp_client_secret": secret} if secret else {}))) == 200
+
+    assert idp.asked == [
+        {
+            "grant_type": ["urn:ietf:params:oauth:grant-type:token-exchange"],
+            "requested_token_type": [ID_JAG],
+            "audience": [world.server.issuer],
+            "resource": [world.site.url],
+            "subject_token": ["ID token for at-idp"],
+            "subject_token_type": ["urn:ietf:params:oauth:token-type:id_token"],
+            "scope": ["read"],
+            "client_id": ["at-idp"],
+            **({"client_secret": [secret]} if secret else {}),
+        }
+    ]
+
+
+@pytest.mark.parametrize("answer", [{"access_token": "id-jag"}, {"issued_token_type": ID_JAG}], ids=["kind", "token"])
+async def test_an_identity_provider_that_gives_no_assertion_is_named(answer: dict[str, str]) -> None:
+    world = World()
+    IdentityProvider(world, **answer)
+
+    with pytest.raises(TokenRequestFailed, match=r"^token exchange at .*:1005/token: HTTP 200, and no assertion$"):
+        await world.call(enterprise(world))
+    assert world.server.count("token") == 0
 
 
 METHODS: list[tuple[TokenAuthMethod | None, list[str] | None, str]] = [

@@ -179,6 +179,7 @@ def test_a_client_that_was_registered_by_hand_is_for_its_issuer() -> None:
 
     assert registered.client(server(), CALLBACK) is None
     assert "secret" not in repr(registered)
+    assert repr(Dynamic("mine")) == "Dynamic('mine')"
 
 
 @pytest.mark.parametrize(
