@@ -6,6 +6,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import AsyncGenerator
+from itertools import pairwise
 from typing import Any
 
 import anyio
@@ -13,6 +14,7 @@ import httpx
 import pytest
 
 from mcp_host.concurrency.asking import is_unattended
+from mcp_host.errors import ConnectionClosed
 from mcp_host.protocol.jsonrpc import Failure, Notification, Request, Success
 from mcp_host.session.sender import BackgroundSender
 from mcp_host.transports.base import Headers, Receive, RequestHandle
@@ -91,6 +93,21 @@ async def test_an_answer_that_an_auth_fails_for_is_counted_and_logged(
 
     assert await counted(Defective(), soon=soon) == {"undelivered messages": 1}
     assert "a message could not be sent" in caplog.text
+
+
+@pytest.mark.fake_clock
+async def test_an_answer_over_http_that_may_be_lost_is_sent_again_after_longer_and_longer_pauses() -> None:
+    sent_at: list[float] = []
+
+    class Broken(FullChannel):
+        stream_per_request = True
+
+        async def send(self, message: Notification | Success | Failure, headers: Headers) -> None:
+            sent_at.append(anyio.current_time())
+            raise ConnectionClosed("reset")
+
+    assert await counted(Broken(), soon=True) == {"undelivered messages": 1}
+    assert [later - earlier for earlier, later in pairwise(sent_at)] == pytest.approx([0.1, 0.5, 2.0])
 
 
 async def test_a_message_that_has_to_wait_is_given_to_the_channel_once_more_and_not_twice() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from itertools import product
 from typing import Any
 
 import pytest
@@ -325,50 +324,6 @@ async def test_forbidden_calls_beside_something_else_are_dropped_from_the_last_a
     sent = await sampling(model).callback(server="s", call_tool=plus, own_tools=OwnTools(max_turns=2))(OFFERED)
 
     assert (content(sent), sent["result"]["stopReason"]) == (beside.to_wire(), "endTurn")
-
-
-async def test_calls_are_whole_under_the_stop_reason_of_any_api(subtests: pytest.Subtests) -> None:
-    for reason, runs_tools in product(
-        ("toolUse", "tool_use", "tool_calls", "end_turn", "stop", "endTurn", "odd", None), (True, False)
-    ):
-        with subtests.test(reason=reason, runs_tools=runs_tools):
-            call = ToolUseContent(id="1", name="add", input={})
-            answer = CreateMessageResult(content=[call], model="m", stop_reason=reason)
-            callback = sampling(ScriptedModel(answer, results)).callback(
-                server="s", call_tool=plus if runs_tools else None
-            )
-
-            result = (await callback(OFFERED))["result"]
-
-            if runs_tools:
-                assert result["content"] == text(str([("add{}", False)]))
-            else:
-                assert (result["stopReason"], result["content"]) == ("toolUse", call.to_wire())
-
-
-CUT_OFF: list[tuple[str, str]] = [
-    ("maxTokens", "maxTokens"),
-    ("max_tokens", "maxTokens"),
-    ("length", "maxTokens"),
-    ("refusal", "refusal"),
-    ("content_filter", "content_filter"),
-    ("stopSequence", "stopSequence"),
-]
-
-
-async def test_calls_that_are_cut_off_are_dropped_under_the_stop_reason_of_any_api(subtests: pytest.Subtests) -> None:
-    for (reason, written), runs_tools in product(CUT_OFF, (True, False)):
-        with subtests.test(reason=reason, runs_tools=runs_tools):
-            answer = CreateMessageResult(
-                content=[TextContent(text="so far"), ToolUseContent(id="1", name="add", input={})],
-                model="m",
-                stop_reason=reason,
-            )
-            callback = sampling(ScriptedModel(answer)).callback(server="s", call_tool=plus if runs_tools else None)
-
-            result = (await callback(OFFERED))["result"]
-
-            assert (result["stopReason"], result["content"]) == (written, text("so far"))
 
 
 def test_list_tools_and_limits_need_call_tool() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from functools import partial
 
 import anyio
 import pytest
 from anyio import CancelScope, Event, create_task_group, fail_after, to_thread, wait_all_tasks_blocked
+from anyio.abc import TaskGroup
 
 from mcp_host.sampling.slots import FairSemaphore, QueueFull, SemaphoreShare, Slot
 from tests.extent import on_both
@@ -19,6 +21,14 @@ pytestmark = on_both
 def share_of(slots: int, *, queue_space: float = 8) -> SemaphoreShare:
     """The only share of a semaphore with so many slots."""
     return SemaphoreShare(FairSemaphore(slots), free=slots, queue_space=queue_space)
+
+
+@asynccontextmanager
+async def soon() -> AsyncIterator[TaskGroup]:
+    """Tasks that end within five seconds, or fail."""
+    with fail_after(5):
+        async with create_task_group() as tasks:
+            yield tasks
 
 
 async def acquire(share: SemaphoreShare) -> Slot:
@@ -45,6 +55,12 @@ class Visitors:
             if name in self.inside:
                 self.inside.remove(name)
 
+    async def come(self, tasks: TaskGroup, names: Iterable[str], share: SemaphoreShare) -> None:
+        """One after the other."""
+        for name in names:
+            tasks.start_soon(self.visit, name, share)
+            await wait_all_tasks_blocked()
+
     async def send_home(self, name: str) -> None:
         self._doors[name].set()
         await wait_all_tasks_blocked()
@@ -62,17 +78,14 @@ async def test_a_free_slot_is_acquired_at_once() -> None:
 async def test_slots_are_acquired_in_the_order_of_asking() -> None:
     visitors, share = Visitors(), share_of(2, queue_space=math.inf)
 
-    with fail_after(5):
-        async with create_task_group() as tasks:
-            for name in "abcd":
-                tasks.start_soon(visitors.visit, name, share)
-                await wait_all_tasks_blocked()
-            assert visitors.inside == ["a", "b"]
-            await visitors.send_home("b")
-            assert visitors.inside == ["a", "c"]
-            await visitors.send_home("a")
-            assert visitors.inside == ["c", "d"]
-            tasks.cancel_scope.cancel()
+    async with soon() as tasks:
+        await visitors.come(tasks, "abcd", share)
+        assert visitors.inside == ["a", "b"]
+        await visitors.send_home("b")
+        assert visitors.inside == ["a", "c"]
+        await visitors.send_home("a")
+        assert visitors.inside == ["c", "d"]
+        tasks.cancel_scope.cancel()
 
 
 async def test_a_released_slot_goes_to_the_first_that_waits() -> None:
@@ -82,8 +95,7 @@ async def test_a_released_slot_goes_to_the_first_that_waits() -> None:
     with fail_after(5):
         entered = await acquire(share)
         async with create_task_group() as tasks:
-            tasks.start_soon(visitors.visit, "a", share)
-            await wait_all_tasks_blocked()
+            await visitors.come(tasks, ["a"], share)
             entered.release()
             with pytest.raises(QueueFull):
                 await acquire(share)
@@ -96,56 +108,50 @@ async def test_a_server_at_its_own_limit_delays_no_other() -> None:
     visitors, semaphore = Visitors(), FairSemaphore(2)
     greedy, modest = SemaphoreShare(semaphore, free=1, queue_space=8), SemaphoreShare(semaphore, free=1, queue_space=8)
 
-    with fail_after(5):
-        async with create_task_group() as tasks:
-            for name, share in [("g1", greedy), ("g2", greedy), ("g3", greedy), ("m1", modest), ("m2", modest)]:
-                tasks.start_soon(visitors.visit, name, share)
-                await wait_all_tasks_blocked()
-            assert visitors.inside == ["g1", "m1"]
-            await visitors.send_home("m1")
-            assert visitors.inside == ["g1", "m2"]
-            await visitors.send_home("g1")
-            assert visitors.inside == ["m2", "g2"]
-            tasks.cancel_scope.cancel()
+    async with soon() as tasks:
+        for name, share in [("g1", greedy), ("g2", greedy), ("g3", greedy), ("m1", modest), ("m2", modest)]:
+            tasks.start_soon(visitors.visit, name, share)
+            await wait_all_tasks_blocked()
+        assert visitors.inside == ["g1", "m1"]
+        await visitors.send_home("m1")
+        assert visitors.inside == ["g1", "m2"]
+        await visitors.send_home("g1")
+        assert visitors.inside == ["m2", "g2"]
+        tasks.cancel_scope.cancel()
 
 
 async def test_only_so_many_may_wait_in_each_share() -> None:
     visitors, semaphore = Visitors(), FairSemaphore(1)
     full, other = SemaphoreShare(semaphore, free=1, queue_space=1), SemaphoreShare(semaphore, free=1, queue_space=1)
 
-    with fail_after(5):
-        async with create_task_group() as tasks:
-            for name in "ab":
-                tasks.start_soon(visitors.visit, name, full)
-                await wait_all_tasks_blocked()
-            with pytest.raises(QueueFull):
-                await acquire(full)
-            tasks.start_soon(visitors.visit, "c", other)  # another share has another queue
+    async with soon() as tasks:
+        for name in "ab":
+            tasks.start_soon(visitors.visit, name, full)
             await wait_all_tasks_blocked()
-            await visitors.send_home("a")
-            tasks.start_soon(visitors.visit, "d", full)  # b is inside: the queue has space again
-            await wait_all_tasks_blocked()
-            await visitors.send_home("b")
-            assert visitors.inside == ["c"]
-            tasks.cancel_scope.cancel()
+        with pytest.raises(QueueFull):
+            await acquire(full)
+        tasks.start_soon(visitors.visit, "c", other)  # another share has another queue
+        await wait_all_tasks_blocked()
+        await visitors.send_home("a")
+        tasks.start_soon(visitors.visit, "d", full)  # b is inside: the queue has space again
+        await wait_all_tasks_blocked()
+        await visitors.send_home("b")
+        assert visitors.inside == ["c"]
+        tasks.cancel_scope.cancel()
 
 
 async def test_a_cancelled_wait_leaves_the_queue() -> None:
     visitors, share = Visitors(), share_of(1, queue_space=2)
 
-    with fail_after(5):
-        async with create_task_group() as tasks:
-            tasks.start_soon(visitors.visit, "a", share)
-            await wait_all_tasks_blocked()
-            with CancelScope() as scope:
-                scope.cancel()
-                await acquire(share)
-            for name in "bc":
-                tasks.start_soon(visitors.visit, name, share)
-                await wait_all_tasks_blocked()
-            await visitors.send_home("a")
-            assert visitors.inside == ["b"]
-            tasks.cancel_scope.cancel()
+    async with soon() as tasks:
+        await visitors.come(tasks, ["a"], share)
+        with CancelScope() as scope:
+            scope.cancel()
+            await acquire(share)
+        await visitors.come(tasks, "bc", share)
+        await visitors.send_home("a")
+        assert visitors.inside == ["b"]
+        tasks.cancel_scope.cancel()
 
 
 async def test_a_slot_acquired_in_the_moment_of_cancellation_goes_to_the_next() -> None:
@@ -162,8 +168,7 @@ async def test_a_slot_acquired_in_the_moment_of_cancellation_goes_to_the_next() 
         async with create_task_group() as tasks:
             tasks.start_soon(leave_when_called)
             await wait_all_tasks_blocked()
-            tasks.start_soon(visitors.visit, "b", share)
-            await wait_all_tasks_blocked()
+            await visitors.come(tasks, ["b"], share)
             leaving.cancel()
             entered.release()
             await wait_all_tasks_blocked()
@@ -222,6 +227,12 @@ class Handlers:
         self.running.remove(name)
         slot.release()
 
+    async def begin(self, tasks: TaskGroup, names: str, share: SemaphoreShare, *, calls: int = 0) -> None:
+        """One after the other."""
+        for name in names:
+            tasks.start_soon(partial(self.handle, name, share, calls=calls))
+            await wait_all_tasks_blocked()
+
     async def _call(self, name: str, slot: Slot) -> None:
         self.awaiting += 1
         await slot.lend(self._calls[name].wait)
@@ -242,22 +253,18 @@ class Handlers:
 async def test_a_handler_lends_its_slot_while_it_awaits_a_call_and_then_waits_for_one() -> None:
     handlers, share = Handlers(), share_of(1)
 
-    with fail_after(5):
-        async with create_task_group() as tasks:
-            tasks.start_soon(handlers.handle, "a", share)
-            await wait_all_tasks_blocked()
-            for name in "bc":
-                tasks.start_soon(partial(handlers.handle, name, share, calls=0))
-                await wait_all_tasks_blocked()
-            assert handlers.running == ["b"]
-            await handlers.answer("a0")
-            assert handlers.running == ["b"]
-            await handlers.end("b")
-            await handlers.works("a")
-            assert handlers.running == ["a"], "it began before c, so it goes first"
-            await handlers.end("a")
-            await handlers.works("c")
-            await handlers.end("c")
+    async with soon() as tasks:
+        await handlers.begin(tasks, "a", share, calls=1)
+        await handlers.begin(tasks, "bc", share)
+        assert handlers.running == ["b"]
+        await handlers.answer("a0")
+        assert handlers.running == ["b"]
+        await handlers.end("b")
+        await handlers.works("a")
+        assert handlers.running == ["a"], "it began before c, so it goes first"
+        await handlers.end("a")
+        await handlers.works("c")
+        await handlers.end("c")
 
         assert share.free == 1
 
@@ -265,18 +272,16 @@ async def test_a_handler_lends_its_slot_while_it_awaits_a_call_and_then_waits_fo
 async def test_a_handler_with_several_calls_lends_its_slot_once_until_the_last_returns() -> None:
     handlers, share = Handlers(), share_of(1)
 
-    with fail_after(5):
-        async with create_task_group() as tasks:
-            tasks.start_soon(partial(handlers.handle, "a", share, calls=3))
-            await wait_all_tasks_blocked()
-            assert share.free == 1
-            await handlers.answer("a0")
-            assert share.free == 1, "it has none while it awaits others"
-            await handlers.answer("a1")
-            await handlers.answer("a2")
-            await handlers.works("a")
-            assert (share.free, handlers.running) == (0, ["a"])
-            await handlers.end("a")
+    async with soon() as tasks:
+        await handlers.begin(tasks, "a", share, calls=3)
+        assert share.free == 1
+        await handlers.answer("a0")
+        assert share.free == 1, "it has none while it awaits others"
+        await handlers.answer("a1")
+        await handlers.answer("a2")
+        await handlers.works("a")
+        assert (share.free, handlers.running) == (0, ["a"])
+        await handlers.end("a")
 
     assert share.free == 1
 
@@ -284,19 +289,16 @@ async def test_a_handler_with_several_calls_lends_its_slot_once_until_the_last_r
 async def test_calls_of_one_handler_wait_for_its_one_slot_together() -> None:
     handlers, share = Handlers(), share_of(1)
 
-    with fail_after(5):
-        async with create_task_group() as tasks:
-            tasks.start_soon(partial(handlers.handle, "a", share, calls=2))
-            await wait_all_tasks_blocked()
-            tasks.start_soon(partial(handlers.handle, "b", share, calls=0))
-            await wait_all_tasks_blocked()
-            await handlers.answer("a0")
-            await handlers.answer("a1")
-            assert (handlers.running, handlers.awaiting) == (["b"], 1)
-            await handlers.end("b")
-            await handlers.works("a")
-            assert (handlers.running, handlers.awaiting) == (["a"], 0)
-            await handlers.end("a")
+    async with soon() as tasks:
+        await handlers.begin(tasks, "a", share, calls=2)
+        await handlers.begin(tasks, "b", share, calls=0)
+        await handlers.answer("a0")
+        await handlers.answer("a1")
+        assert (handlers.running, handlers.awaiting) == (["b"], 1)
+        await handlers.end("b")
+        await handlers.works("a")
+        assert (handlers.running, handlers.awaiting) == (["a"], 0)
+        await handlers.end("a")
 
     assert share.free == 1
 
@@ -335,24 +337,21 @@ async def test_a_cancelled_call_acquires_a_slot_at_once_and_one_fewer_is_given_o
     handlers, share = Handlers(), share_of(1)
     scope = CancelScope()
 
-    with fail_after(5):
-        async with create_task_group() as tasks:
-            tasks.start_soon(partial(handlers.handle, "a", share, scope=scope))
-            await wait_all_tasks_blocked()
-            for name in "bc":
-                tasks.start_soon(partial(handlers.handle, name, share, calls=0))
-                await wait_all_tasks_blocked()
-            if answered:
-                await handlers.answer("a0")
-            scope.cancel()
-            await handlers.works("a")
-            assert (handlers.running, share.free) == (["b", "a"], -1)
-            await handlers.end("b")
-            assert handlers.running == ["a"]
-            await handlers.end("a")
-            await handlers.works("c")
-            assert handlers.running == ["c"]
-            await handlers.end("c")
+    async with soon() as tasks:
+        tasks.start_soon(partial(handlers.handle, "a", share, scope=scope))
+        await wait_all_tasks_blocked()
+        await handlers.begin(tasks, "bc", share)
+        if answered:
+            await handlers.answer("a0")
+        scope.cancel()
+        await handlers.works("a")
+        assert (handlers.running, share.free) == (["b", "a"], -1)
+        await handlers.end("b")
+        assert handlers.running == ["a"]
+        await handlers.end("a")
+        await handlers.works("c")
+        assert handlers.running == ["c"]
+        await handlers.end("c")
 
     assert share.free == 1
 
@@ -437,8 +436,7 @@ async def test_a_released_slot_stays_acquired_until_the_last_of_its_threads_has_
         first, last = slot.keep_for_thread(), slot.keep_for_thread()
         slot.release()
         async with create_task_group() as tasks:
-            tasks.start_soon(visitors.visit, "next", share)
-            await wait_all_tasks_blocked()
+            await visitors.come(tasks, ["next"], share)
             await to_thread.run_sync(first)
             await wait_all_tasks_blocked()
             assert visitors.inside == []

@@ -116,25 +116,15 @@ def test_an_answer_without_content_becomes_an_empty_text(reason: str | None) -> 
         ("stop_sequence", "stop_sequence"),
     ],
 )
-@pytest.mark.parametrize("asked", [TOOLS, REQUIRED], ids=["free", "required"])
 def test_tool_calls_of_an_answer_that_is_cut_off_are_dropped_with_a_warning(
-    asked: SamplingRequest,
-    given: CreateMessageResult,
-    sent: list[TextContent],
-    reason: str,
-    written: str,
-    caplog: pytest.LogCaptureFixture,
+    given: CreateMessageResult, sent: list[TextContent], reason: str, written: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    checked = check_and_correct(given.model_copy(update={"stop_reason": reason}), asked, SamplingLimits())
+    warning = f"sampling for calculator: {reason} cut the answer off; its calls of 'add', 'add' are dropped"
+    for asked in (TOOLS, REQUIRED):
+        checked = check_and_correct(given.model_copy(update={"stop_reason": reason}), asked, SamplingLimits())
 
-    assert checked == answer(*sent, stop_reason=written)
-    assert caplog.record_tuples == [
-        (
-            "mcp_host.sampling.validation",
-            logging.WARNING,
-            f"sampling for calculator: {reason} cut the answer off; its calls of 'add', 'add' are dropped",
-        )
-    ]
+        assert checked == answer(*sent, stop_reason=written)
+    assert caplog.record_tuples == [("mcp_host.sampling.validation", logging.WARNING, warning)] * 2
 
 
 TOO_LARGE: dict[str, tuple[SamplingRequest, CreateMessageResult, SamplingLimits, str]] = {

@@ -345,12 +345,14 @@ async def test_a_tool_choice_holds_until_the_model_has_obeyed(
 async def test_calls_of_an_answer_that_max_tokens_cut_off_are_not_run(
     content: tuple[str | ToolUseContent, ...], words: str
 ) -> None:
-    done = await loop(Model(says(*content, stop="maxTokens")), tools={"add": runs(AssertionError("not called"))})
+    for stop in ("maxTokens", "max_tokens", "length"):
+        done = await loop(Model(says(*content, stop=stop)), tools={"add": runs(AssertionError("not called"))})
 
-    assert (done.ended, done.answer) == ("max_tokens", says(words, stop="maxTokens"))
+        written = "maxTokens" if use("1") in content else stop
+        assert (done.ended, done.answer) == ("max_tokens", says(words, stop=written))
 
 
-@pytest.mark.parametrize("stop", ["refusal", "stopSequence"])
+@pytest.mark.parametrize("stop", ["refusal", "content_filter", "stopSequence"])
 async def test_calls_of_an_answer_that_stopped_for_another_reason_are_not_run(
     stop: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -362,13 +364,14 @@ async def test_calls_of_an_answer_that_stopped_for_another_reason_are_not_run(
     ]
 
 
-@pytest.mark.parametrize("stop", [None, "endTurn", "tool_use", "tool_calls"])
-async def test_calls_are_run_under_any_other_stop_reason(stop: str | None) -> None:
+async def test_calls_are_run_under_any_other_stop_reason(subtests: pytest.Subtests) -> None:
     """Some hosts pass on what their provider calls it."""
-    done = await loop(Model(says(use("1"), stop=stop), says("It is 3.")))
+    for stop in (None, "endTurn", "toolUse", "tool_use", "tool_calls", "end_turn", "stop", "odd"):
+        with subtests.test(stop=stop):
+            done = await loop(Model(says(use("1"), stop=stop), says("It is 3.")))
 
-    assert (done.ended, done.text) == ("answered", "It is 3.")
-    assert done.steps[0].answer == says(use("1"), stop="toolUse")
+            assert (done.ended, done.text) == ("answered", "It is 3.")
+            assert done.steps[0].answer == says(use("1"), stop="toolUse")
 
 
 async def test_ids_that_the_model_repeats_are_made_fresh() -> None:

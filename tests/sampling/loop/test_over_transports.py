@@ -75,30 +75,26 @@ async def reached(how: str) -> AsyncIterator[Transport]:
             yield StreamableHttp(url)
 
 
-everywhere = pytest.mark.parametrize("how", ["stdio", "http", "in-process"])
-in_both_eras = pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
+HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
+WAYS = [("stdio", HANDSHAKE), ("http", HANDSHAKE), ("http", STATELESS), ("in-process", STATELESS)]
 
 
-@everywhere
-@in_both_eras
-async def test_the_calls_of_one_answer_are_in_flight_together(how: str, era: str) -> None:
-    key = uuid4().hex
-    model = ScriptedModel([ToolCall("meet", {"key": key, "name": name}) for name in ("first", "second")], "done")
+@pytest.mark.parametrize(("how", "era"), WAYS)
+async def test_the_calls_of_one_answer_are_in_flight_together_and_a_cancelled_loop_leaves_none(
+    how: str, era: str
+) -> None:
+    together, key = uuid4().hex, {"key": uuid4().hex}
+    model = ScriptedModel(
+        [ToolCall("meet", {"key": together, "name": name}) for name in ("first", "second")],
+        "done",
+        [ToolCall("hang", key), ToolCall("hang", key)],
+    )
     with fail_after(60):
         async with reached(how) as transport, Client(transport, era=era) as client:
             done = await run_tool_loop(model, "hello", tools=[client])
+            assert done.ended == "answered"
+            assert [call.result.text for call in done.steps[0].calls] == ["first", "second"]
 
-    assert done.ended == "answered"
-    assert [call.result.text for call in done.steps[0].calls] == ["first", "second"]
-
-
-@everywhere
-@in_both_eras
-async def test_a_cancelled_loop_leaves_no_call_at_the_server(how: str, era: str) -> None:
-    key = {"key": uuid4().hex}
-    model = ScriptedModel([ToolCall("hang", key), ToolCall("hang", key)])
-    with fail_after(60):
-        async with reached(how) as transport, Client(transport, era=era) as client:
             async with create_task_group() as tasks:
 
                 async def run() -> None:

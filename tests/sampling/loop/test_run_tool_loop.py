@@ -59,10 +59,7 @@ from tests.terminal.screens import Screen
 ONE_AND_TWO = {"a": 1, "b": 2}
 
 
-@pytest.fixture(params=["2025-11-25", "2026-07-28"])
-def era(request: pytest.FixtureRequest) -> str:
-    revision: str = request.param
-    return revision
+in_both_eras = pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
 
 
 def calculator() -> Server:
@@ -105,6 +102,7 @@ async def loop(model: ScriptedModel, *tools: Any, **options: Any) -> LoopResult:
         return await run_tool_loop(model, "What is 1 + 2?", tools=tools, **options)
 
 
+@in_both_eras
 async def test_the_tools_of_servers_and_functions_run_until_the_model_answers(era: str) -> None:
     def shout(text: str) -> str:
         """Write in capitals."""
@@ -125,6 +123,7 @@ async def test_the_tools_of_servers_and_functions_run_until_the_model_answers(er
     assert last.messages == done.messages[:-1]
 
 
+@in_both_eras
 async def test_all_content_of_a_result_reaches_the_model(era: str) -> None:
     blocks: list[ReceivedContent] = [
         TextContent(text="a chart"),
@@ -146,6 +145,7 @@ async def test_all_content_of_a_result_reaches_the_model(era: str) -> None:
     assert (result.content, result.structured_content, result.is_error) == (blocks, {"points": [1, 2]}, None)
 
 
+@in_both_eras
 async def test_an_error_of_the_server_is_a_result_for_the_model(era: str) -> None:
     server = Server("strict")
 
@@ -159,6 +159,7 @@ async def test_an_error_of_the_server_is_a_result_for_the_model(era: str) -> Non
     assert (done.ended, texts(done)) == ("answered", ["error: the index is down (-32000)"])
 
 
+@in_both_eras
 async def test_a_lost_connection_is_a_result_for_the_model(era: str) -> None:
     client = Client(calculator(), era=era)
 
@@ -172,7 +173,7 @@ async def test_a_lost_connection_is_a_result_for_the_model(era: str) -> None:
     assert (done.ended, texts(done)) == ("answered", ["3", "error: the tool add failed: its server is not available"])
 
 
-async def test_arguments_that_do_not_fit_never_leave(era: str) -> None:
+async def test_arguments_that_do_not_fit_never_leave() -> None:
     calls: list[str] = []
     server = Server("picky")
 
@@ -186,16 +187,16 @@ async def test_arguments_that_do_not_fit_never_leave(era: str) -> None:
         return Allow()
 
     model = ScriptedModel(ToolCall("order", {"count": "many"}), ToolCall("order", {"count": 2}), "done")
-    async with Client(server, era=era) as client:
+    async with Client(server) as client:
         done = await loop(model, client, approve=approve)
 
     problem = "error: The arguments do not match the tool's inputSchema: $.count: not of type 'integer'"
     assert (texts(done), calls) == ([problem, "ordered"], ["asked", "order"])
 
 
-async def test_arguments_may_go_unchecked(era: str) -> None:
+async def test_arguments_may_go_unchecked() -> None:
     model = ScriptedModel(ToolCall("add", {"a": "one"}), "done")
-    async with Client(calculator(), era=era) as client:
+    async with Client(calculator()) as client:
         done = await loop(model, client, check_arguments=False)
 
     [text] = texts(done)
@@ -239,12 +240,12 @@ async def test_a_plain_function_that_hangs_is_late_and_left_behind() -> None:
 # The arguments of the loop
 
 
-async def test_tools_with_the_same_name_are_refused_before_the_model_is_asked(era: str) -> None:
+async def test_tools_with_the_same_name_are_refused_before_the_model_is_asked() -> None:
     def add(a: int, b: int) -> int:
         return a + b
 
     model = ScriptedModel()
-    async with Client(calculator(), era=era) as client:
+    async with Client(calculator()) as client:
         with pytest.raises(
             ValueError,
             match=r"^two tools have the name 'add', of 'calculator' \(tools\[0\]\) and of 'this program' \(tools\[1\]\): rename one, with"
@@ -255,8 +256,8 @@ async def test_tools_with_the_same_name_are_refused_before_the_model_is_asked(er
     assert model.requests == []
 
 
-async def test_servers_with_one_name_are_told_apart_by_their_place_in_the_list(era: str) -> None:
-    async with Client(calculator(), era=era) as first, Client(calculator(), era=era) as second:
+async def test_servers_with_one_name_are_told_apart_by_their_place_in_the_list() -> None:
+    async with Client(calculator()) as first, Client(calculator()) as second:
         with pytest.raises(
             ValueError,
             match=r"^two tools have the name 'add', of 'calculator' \(tools\[1\]\) and of 'calculator' \(tools\[2\]\): rename one, with"
@@ -265,6 +266,7 @@ async def test_servers_with_one_name_are_told_apart_by_their_place_in_the_list(e
             await loop(ScriptedModel(), refuse, first, second)
 
 
+@in_both_eras
 async def test_a_server_that_declares_no_tools_has_none(era: str) -> None:
     server = Server("library")
     server.resource("file:///a.txt")(lambda: "text")
@@ -310,10 +312,10 @@ async def test_one_bad_tool_of_a_server_is_left_out_with_a_warning(
     assert [record.getMessage() for record in caplog.records] == [f"recorder: the tool {problem}"]
 
 
-async def test_a_client_that_renames_its_tools_can_be_used_with_another(era: str) -> None:
+async def test_a_client_that_renames_its_tools_can_be_used_with_another() -> None:
     policy = ToolPolicy(rename=lambda name: f"second_{name}")
     model = ScriptedModel([ToolCall("add", ONE_AND_TWO), ToolCall("second_add", ONE_AND_TWO)], "done")
-    async with Client(calculator(), era=era) as first, Client(calculator(), era=era, tools=policy) as second:
+    async with Client(calculator()) as first, Client(calculator(), tools=policy) as second:
         done = await loop(model, first, second)
 
     assert texts(done) == ["3", "3"]
@@ -386,9 +388,9 @@ async def test_what_the_model_is_asked_has_the_options() -> None:
     assert done.messages == [UserMessage("hello"), AssistantMessage("hi")]
 
 
-async def test_the_messages_of_one_loop_go_into_the_next(era: str) -> None:
+async def test_the_messages_of_one_loop_go_into_the_next() -> None:
     model = ScriptedModel(ToolCall("add", ONE_AND_TWO), "It is 3.", "You asked for 1 + 2.")
-    async with Client(calculator(), era=era) as client:
+    async with Client(calculator()) as client:
         first = await loop(model, client)
         second = await run_tool_loop(model, messages=[*first.messages, UserMessage("What did I ask?")], tools=[client])
 
@@ -396,9 +398,9 @@ async def test_the_messages_of_one_loop_go_into_the_next(era: str) -> None:
     assert second.messages[:-2] == first.messages
 
 
-async def test_one_tool_can_be_required(era: str) -> None:
+async def test_one_tool_can_be_required() -> None:
     model = ScriptedModel(ToolCall("add", ONE_AND_TWO), "3")
-    async with Client(calculator(), era=era) as client:
+    async with Client(calculator()) as client:
         await loop(model, client, tool_choice="add")
 
     assert [request.required_tool for request in model.requests] == ["add", None]
@@ -435,7 +437,7 @@ async def test_a_plain_on_turn_gets_each_step() -> None:
     assert len(steps) == 2
 
 
-async def test_the_caller_of_the_loop_is_that_of_its_calls(era: str) -> None:
+async def test_the_caller_of_the_loop_is_that_of_its_calls() -> None:
     user = object()
     callers: list[object] = []
 
@@ -448,7 +450,7 @@ async def test_the_caller_of_the_loop_is_that_of_its_calls(era: str) -> None:
         callers.append(call.caller)
         return Allow()
 
-    async with Client(calculator(), era=era, middleware=[note]) as client:
+    async with Client(calculator(), middleware=[note]) as client:
         await loop(ScriptedModel(ToolCall("add", ONE_AND_TWO), "done"), client, caller=user, approve=approve)
 
     assert callers == [user, user]
@@ -500,7 +502,7 @@ async def test_any_object_with_the_methods_of_a_client_will_do() -> None:
 # Approval
 
 
-async def test_each_call_is_approved_with_its_tool_and_arguments_in_sight(era: str) -> None:
+async def test_each_call_is_approved_with_its_tool_and_arguments_in_sight() -> None:
     seen: list[ProposedCall] = []
     server = Server("shop")
 
@@ -513,7 +515,7 @@ async def test_each_call_is_approved_with_its_tool_and_arguments_in_sight(era: s
         return Deny("too many") if call.arguments["count"] > 2 else Allow()
 
     model = ScriptedModel([ToolCall("order", {"count": 2}), ToolCall("order", {"count": 3})], "done")
-    async with Client(server, era=era) as client:
+    async with Client(server) as client:
         done = await loop(model, client, approve=approve)
 
     assert texts(done) == ["ordered 2", "error: This call was denied: too many"]
@@ -524,7 +526,7 @@ async def test_each_call_is_approved_with_its_tool_and_arguments_in_sight(era: s
     assert seen[0].tool.annotations == ToolAnnotations(destructive_hint=True)
 
 
-async def test_a_tool_allowed_for_the_session_is_not_asked_about_again_in_this_loop(era: str) -> None:
+async def test_a_tool_allowed_for_the_session_is_not_asked_about_again_in_this_loop() -> None:
     asked: list[str] = []
 
     def approve(call: ProposedCall) -> Allow:
@@ -532,14 +534,14 @@ async def test_a_tool_allowed_for_the_session_is_not_asked_about_again_in_this_l
         return Allow("session")
 
     turns = [ToolCall("add", ONE_AND_TWO), ToolCall("divide", ONE_AND_TWO)]
-    async with Client(calculator(), era=era) as client:
+    async with Client(calculator()) as client:
         await loop(ScriptedModel(turns, turns, turns, "done"), client, approve=approve)
         await loop(ScriptedModel(turns[:1], "done"), client, approve=approve)
 
     assert asked == ["add", "divide", "add"]
 
 
-async def test_the_same_tool_of_another_server_is_asked_about(era: str) -> None:
+async def test_the_same_tool_of_another_server_is_asked_about() -> None:
     asked: list[str] = []
 
     def approve(call: ProposedCall) -> Allow:
@@ -552,7 +554,7 @@ async def test_the_same_tool_of_another_server_is_asked_about(era: str) -> None:
         return made
 
     model = ScriptedModel(ToolCall("a"), ToolCall("b"), ToolCall("a"), "done")
-    async with Client(server("first", "a"), era=era) as one, Client(server("second", "b"), era=era) as two:
+    async with Client(server("first", "a")) as one, Client(server("second", "b")) as two:
         await loop(model, one, two, approve=approve)
 
     assert asked == ["first", "second"]
@@ -572,9 +574,9 @@ async def test_an_approver_that_fails_ends_the_loop_and_nothing_is_called(calls:
         await loop(model, add, approve=approve)
 
 
-async def test_the_terminal_approves_calls_of_the_loop(screen: Screen, era: str) -> None:
+async def test_the_terminal_approves_calls_of_the_loop(screen: Screen) -> None:
     call = ToolCall("add", ONE_AND_TWO)
-    async with Client(calculator(), era=era) as client:
+    async with Client(calculator()) as client:
         ask = partial(loop, ScriptedModel(call, call, "done"), client, approve=ask_in_terminal)
         done = await screen.outcome(ask, "May your client call it? [y/s/v/N] ", "s\n")
 
@@ -584,6 +586,7 @@ async def test_the_terminal_approves_calls_of_the_loop(screen: Screen, era: str)
 # Bounds and endings
 
 
+@in_both_eras
 @pytest.mark.fake_clock
 async def test_a_late_tool_of_a_server_is_a_result_and_the_server_is_told(era: str) -> None:
     cancelled = Event()
@@ -605,6 +608,7 @@ async def test_a_late_tool_of_a_server_is_a_result_and_the_server_is_told(era: s
     assert texts(done) == ["error: the tool hang failed: it did not finish in time"]
 
 
+@in_both_eras
 @pytest.mark.fake_clock
 async def test_the_time_in_which_the_user_fills_in_a_form_does_not_count_for_the_tool(era: str) -> None:
     server = Server("shop")
@@ -624,22 +628,22 @@ async def test_the_time_in_which_the_user_fills_in_a_form_does_not_count_for_the
     assert (done.ended, texts(done)) == ("answered", ["{'count': 3}"])
 
 
-async def test_approval_by_the_middleware_of_a_client_holds_for_the_loop(era: str) -> None:
+async def test_approval_by_the_middleware_of_a_client_holds_for_the_loop() -> None:
     refuse_all = approve_tool_calls(lambda request: Deny("not today"))
-    async with Client(calculator(), era=era, middleware=[refuse_all]) as client:
+    async with Client(calculator(), middleware=[refuse_all]) as client:
         done = await loop(ScriptedModel(ToolCall("add", ONE_AND_TWO), "done"), client)
 
     assert texts(done) == ["error: the call of 'add' was denied: not today"]
 
 
-async def test_the_model_gets_a_part_of_a_long_result_and_the_steps_have_the_whole(era: str) -> None:
+async def test_the_model_gets_a_part_of_a_long_result_and_the_steps_have_the_whole() -> None:
     server = Server("library")
 
     @server.tool
     def read() -> str:
         return "é" * 50_000
 
-    async with Client(server, era=era) as client:
+    async with Client(server) as client:
         done = await loop(ScriptedModel(ToolCall("read"), "done"), client, max_result_bytes=1000)
         whole = await loop(ScriptedModel(ToolCall("read"), "done"), client, max_result_bytes=100_000)
         [replaced] = results(await loop(ScriptedModel(ToolCall("read"), "done"), client, cut=first_characters))
@@ -674,6 +678,7 @@ async def test_what_the_policy_for_long_results_raises_is_raised() -> None:
         await loop(ScriptedModel(ToolCall("refuse")), refuse, cut=cut)
 
 
+@in_both_eras
 @on_both
 async def test_loops_within_each_other_are_bounded_in_depth(era: str, caplog: pytest.LogCaptureFixture) -> None:
     """The model's tool samples the same model, which runs a loop with the same tool, and so on."""

@@ -233,90 +233,72 @@ UNREADABLE: list[tuple[object, object, type[Exception], str]] = [
     (None, "?", TypeError, "messages must be a list of messages, not str"),
     (None, QUESTION, TypeError, "messages must be a list of messages, not dict"),
     (None, UserMessage("?"), TypeError, "messages must be a list of messages, not UserMessage"),
-    (None, [], ValueError, "messages: there is none, and a model needs at least one"),
     (None, [QUESTION, "?"], TypeError, r"messages\[1\] must be a SamplingMessage or a dict, not str"),
-    (None, [QUESTION, {"role": "bot", "content": "?"}], ValueError, r"messages\[1\]: role: Input should be 'user'"),
-    (None, [QUESTION, {"content": "?"}], ValueError, r"messages\[1\]: role: Field required"),
-    (None, [{"role": "user"}], ValueError, r"messages\[0\]: it has no content"),
-    (None, [{"role": "user", "content": ""}], ValueError, r"messages\[0\]: it has no content"),
     (None, [{"role": "user", "content": 5}], TypeError, r"messages\[0\]: content must be a str, a block or a list"),
-    (None, [user({"type": "video"})], ValueError, r"messages\[0\]: content.0: .*'video'"),
-    (
-        None,
-        [QUESTION, {"role": "system", "content": "Be brief."}],
-        ValueError,
-        r"messages\[1\]: a system message has to come before all others",
-    ),
-    (
-        None,
-        [{"role": "system", "content": [text("Be brief."), IMAGE]}, QUESTION],
-        ValueError,
-        r"messages\[0\]: a system message has to be a text, and this has a block of image",
-    ),
     (None, [{"role": "user", "content": b"?"}], TypeError, r"messages\[0\]: content must be a str, .* not bytes"),
-    (
-        None,
-        [{"role": "user", "content": [text("?"), {"type": "image_url", "image_url": {"url": "https://a.test/b"}}]}],
-        ValueError,
-        r"messages\[0\]: content\[1\]: the image must be a data URL in base64, because nothing is fetched",
-    ),
-    (
-        None,
-        [user({"type": "input_audio", "input_audio": {"data": "", "format": "ogg"}})],
-        ValueError,
-        r"messages\[0\]: the format of audio must be wav or mp3, not 'ogg'",
-    ),
-    (
-        None,
-        [QUESTION, {"role": "assistant", "tool_calls": [call("1", "{")]}],
-        ValueError,
-        r"messages\[1\]: tool_calls\[0\]: the arguments are not JSON: EOF",
-    ),
-    (
-        None,
-        [QUESTION, {"role": "assistant", "tool_calls": [call("1"), call("2", "[1]")]}],
-        ValueError,
-        r"messages\[1\]: tool_calls\[1\]: the arguments must be a JSON object, not '\[1\]'",
-    ),
-    (
-        None,
-        [QUESTION, {"role": "assistant", "tool_calls": [{"id": "1", "type": "custom"}]}],
-        ValueError,
-        r"messages\[1\]: tool_calls\[0\] must have an id and a function, with a name and arguments in a JSON text",
-    ),
-    (
-        None,
-        [QUESTION, {"role": "assistant", "content": None, "function_call": {"name": "add", "arguments": "{}"}}],
-        ValueError,
-        r"messages\[1\]: function_call has no counterpart in MCP",
-    ),
-    (
-        None,
-        [QUESTION, {"role": "assistant", "tool_calls": [call("1")]}, {"role": "tool", "content": "3"}],
-        ValueError,
-        r"messages\[2\]: content.0.*toolUseId: Input should be a valid string",
-    ),
-    (
-        None,
-        [
-            {"role": "system", "content": "Be brief."},
-            QUESTION,
-            {"role": "assistant", "tool_calls": [call("1"), call("2")]},
-            {"role": "tool", "tool_call_id": "1", "content": "3"},
-            {"role": "tool", "tool_call_id": "2", "content": "3"},
-            {"role": "assistant", "tool_calls": [call("3")]},
-            QUESTION,
-        ],
-        ValueError,
-        r"messages\[6\]: tool_use '3' of messages\[5\] has to be answered here, before anything else is said",
-    ),
+    (None, [{"role": "user", "content": ""}], ValueError, r"messages\[0\]: it has no content"),
 ]
+
+INVALID_MESSAGES: dict[str, list[Any]] = {
+    "messages: there is none, and a model needs at least one": [],
+    r"messages\[1\]: role: Input should be 'user'": [QUESTION, {"role": "bot", "content": "?"}],
+    r"messages\[1\]: role: Field required": [QUESTION, {"content": "?"}],
+    r"messages\[0\]: it has no content": [{"role": "user"}],
+    r"messages\[0\]: content.0: .*'video'": [user({"type": "video"})],
+    r"messages\[1\]: a system message has to come before all others": [
+        QUESTION,
+        {"role": "system", "content": "Be brief."},
+    ],
+    r"messages\[0\]: a system message has to be a text, and this has a block of image": [
+        {"role": "system", "content": [text("Be brief."), IMAGE]},
+        QUESTION,
+    ],
+    r"messages\[0\]: content\[1\]: the image must be a data URL in base64, because nothing is fetched": [
+        {"role": "user", "content": [text("?"), {"type": "image_url", "image_url": {"url": "https://a.test/b"}}]}
+    ],
+    r"messages\[0\]: the format of audio must be wav or mp3, not 'ogg'": [
+        user({"type": "input_audio", "input_audio": {"data": "", "format": "ogg"}})
+    ],
+    r"messages\[1\]: tool_calls\[0\]: the arguments are not JSON: EOF": [
+        QUESTION,
+        {"role": "assistant", "tool_calls": [call("1", "{")]},
+    ],
+    r"messages\[1\]: tool_calls\[1\]: the arguments must be a JSON object, not '\[1\]'": [
+        QUESTION,
+        {"role": "assistant", "tool_calls": [call("1"), call("2", "[1]")]},
+    ],
+    r"messages\[1\]: tool_calls\[0\] must have an id and a function, with a name and arguments in a JSON text": [
+        QUESTION,
+        {"role": "assistant", "tool_calls": [{"id": "1", "type": "custom"}]},
+    ],
+    r"messages\[1\]: function_call has no counterpart in MCP": [
+        QUESTION,
+        {"role": "assistant", "content": None, "function_call": {"name": "add", "arguments": "{}"}},
+    ],
+    r"messages\[2\]: content.0.*toolUseId: Input should be a valid string": [
+        QUESTION,
+        {"role": "assistant", "tool_calls": [call("1")]},
+        {"role": "tool", "content": "3"},
+    ],
+    r"messages\[6\]: tool_use '3' of messages\[5\] has to be answered here, before anything else is said": [
+        {"role": "system", "content": "Be brief."},
+        QUESTION,
+        {"role": "assistant", "tool_calls": [call("1"), call("2")]},
+        {"role": "tool", "tool_call_id": "1", "content": "3"},
+        {"role": "tool", "tool_call_id": "2", "content": "3"},
+        {"role": "assistant", "tool_calls": [call("3")]},
+        QUESTION,
+    ],
+}
 
 
 def test_what_cannot_be_read_is_an_error_that_names_the_index(subtests: pytest.Subtests) -> None:
     for prompt, messages, error, problem in UNREADABLE:
-        with subtests.test(prompt=prompt), pytest.raises(error, match=problem):
+        with subtests.test(prompt=prompt, messages=messages), pytest.raises(error, match=problem):
             read_conversation(prompt, messages)
+    for problem, wrong in INVALID_MESSAGES.items():
+        with subtests.test(problem), pytest.raises(ValueError, match=problem):
+            read_conversation(None, wrong)
 
 
 # Tools

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from anyio import Event, fail_after, sleep_forever
+from anyio import Event, fail_after, sleep, sleep_forever
 from pydantic import BaseModel
 
 from mcp_host import Client, Sampling, ServerSampling, ToolCall, always
@@ -176,6 +176,26 @@ async def test_a_loop_that_ends_early_has_no_shape() -> None:
     assert done.open_calls is not None
     assert done.ended == "tool_calls"
     assert len(requests) == 1
+
+
+@on_both
+@pytest.mark.parametrize("schema", [None, Port], ids=["plain", "with a schema"])
+@pytest.mark.fake_clock
+async def test_after_a_timeout_the_calls_that_had_finished_are_known(schema: type[Port] | None) -> None:
+    async def book() -> str:
+        await sleep(1)
+        return "booked"
+
+    sampling, _ = with_tools(calls(use("book", {}), use("hang", {}, id="2")))
+    options: Any = {} if schema is None else {"schema": schema}
+    with fail_after(100):
+        done = await sampling.sample_loop(
+            "?", tools=[book, FunctionTool(sleep_forever, name="hang")], timeout=5, **options
+        )
+
+    assert (done.ended, done.steps, len(done.messages)) == ("timeout", (), 1)
+    assert done.unfinished is not None
+    assert [(call.use.name, call.result.text) for call in done.unfinished.calls] == [("book", "booked")]
 
 
 @on_both
