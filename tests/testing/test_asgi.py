@@ -11,9 +11,10 @@ from anyio import create_task_group, current_time, fail_after, sleep_forever
 from pydantic_core import from_json, to_json
 
 from mcp_host.testing import Server
+from tests.extent import on_both
 from tests.testing.raw_http import INITIALIZE, call, request, with_meta
 
-pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
+pytestmark = [on_both, pytest.mark.fake_clock]  # all in memory: no deadline passes while anything can run
 
 Event = MutableMapping[str, Any]
 

@@ -28,7 +28,7 @@ async def solve(
             return [(await client.call_tool("solve", {"problem": problem})).text for problem in problems]
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern", "auto"])
+@pytest.mark.parametrize(("library", "era"), [("httpx", "legacy"), ("httpx2", "modern"), ("httpx2", "auto")])
 async def test_a_recorded_dialogue_is_replayed_without_the_server_and_the_provider(
     tmp_path: Path, provider: Provider, library: Library, era: str
 ) -> None:

@@ -91,41 +91,42 @@ def in_entry(number: int, *place: str, **members: object) -> Change:
     return change
 
 
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        (lambda whole: whole["entries"].append(5), r"entries\[6\] is no object"),
-        (lambda whole: whole["entries"].append({"x": 1}), r"entries\[6\] needs one of open, to, from, http"),
-        (in_entry(0, "response", status="x"), r"entries\[0\]\.response\.status: Input should be a valid integer"),
-        (in_entry(0, "response", status=99), r"entries\[0\]\.response\.status: Input should be greater"),
-        (in_entry(0, "response", headers={"a": "é"}), r"entries\[0\]\.response\.headers\.a: String should match"),
-        (in_entry(0, "response", json=float("nan")), r"entries\[0\]\.response has no body that can be sent"),
-        (in_entry(0, response=None), r"entries\[0\]\.response: Input should be"),
-        (in_entry(0, response={"status": 200, "headers": {}, "base64": "*"}), r"\.response has no body that can be"),
-        (in_entry(0, response={"status": 200, "headers": {}, "events": [{}]}), r"\.response\.events\[0\]"),
-        (lambda whole: whole["entries"][0].pop("response"), r"entries\[0\] needs one of response, failed, cancelled"),
-        (in_entry(0, failed={}), r"entries\[0\]\.failed\.error: Field required"),
-        (in_entry(0, http=5), r"entries\[0\]\.http: Input should be"),
-        (in_entry(0, "http", json="\ud800"), r"entries\[0\] has half a character"),
-        (in_entry(0, "http", json=json.loads("[" * 300 + "]" * 300)), r"entries\[0\] has more than 210 levels"),
-        (lambda whole: whole["entries"].append(OPEN), r"entries\[6\]\.open: this connection is open already"),
-        (lambda whole: whole["entries"].pop(1), r"entries\[1\]\.to: this connection is not open yet"),
-        (in_entry(2, message={"params": {}}), r"entries\[2\]\.message needs an id or a method"),
-        (in_entry(2, "message", id=[]), r"entries\[2\]\.message\.id\.str: Input should be"),
-        (in_entry(3, failed={"error": "x", "message": ""}), r"entries\[3\] needs one of message, malformed"),
-        (in_entry(5, "closed", error="__class__"), r"entries\[5\]\.closed is no error of a transport"),
-        (in_entry(5, "closed", error="HttpStatusError"), r"entries\[5\]\.closed is no error of a transport"),
-    ],
-)
-def test_a_broken_entry_is_an_error_that_names_its_place(path: Path, change: Change, why: str) -> None:
-    whole = copy.deepcopy(GOOD)
-    path.write_text(json.dumps(whole))
-    Cassette(path)  # nothing is wrong with it yet
-    change(whole)
-    path.write_text(json.dumps(whole))
+BROKEN: list[tuple[Change, str]] = [
+    (lambda whole: whole["entries"].append(5), r"entries\[6\] is no object"),
+    (lambda whole: whole["entries"].append({"x": 1}), r"entries\[6\] needs one of open, to, from, http"),
+    (in_entry(0, "response", status="x"), r"entries\[0\]\.response\.status: Input should be a valid integer"),
+    (in_entry(0, "response", status=99), r"entries\[0\]\.response\.status: Input should be greater"),
+    (in_entry(0, "response", headers={"a": "é"}), r"entries\[0\]\.response\.headers\.a: String should match"),
+    (in_entry(0, "response", json=float("nan")), r"entries\[0\]\.response has no body that can be sent"),
+    (in_entry(0, response=None), r"entries\[0\]\.response: Input should be"),
+    (in_entry(0, response={"status": 200, "headers": {}, "base64": "*"}), r"\.response has no body that can be"),
+    (in_entry(0, response={"status": 200, "headers": {}, "events": [{}]}), r"\.response\.events\[0\]"),
+    (lambda whole: whole["entries"][0].pop("response"), r"entries\[0\] needs one of response, failed, cancelled"),
+    (in_entry(0, failed={}), r"entries\[0\]\.failed\.error: Field required"),
+    (in_entry(0, http=5), r"entries\[0\]\.http: Input should be"),
+    (in_entry(0, "http", json="\ud800"), r"entries\[0\] has half a character"),
+    (in_entry(0, "http", json=json.loads("[" * 300 + "]" * 300)), r"entries\[0\] has more than 210 levels"),
+    (lambda whole: whole["entries"].append(OPEN), r"entries\[6\]\.open: this connection is open already"),
+    (lambda whole: whole["entries"].pop(1), r"entries\[1\]\.to: this connection is not open yet"),
+    (in_entry(2, message={"params": {}}), r"entries\[2\]\.message needs an id or a method"),
+    (in_entry(2, "message", id=[]), r"entries\[2\]\.message\.id\.str: Input should be"),
+    (in_entry(3, failed={"error": "x", "message": ""}), r"entries\[3\] needs one of message, malformed"),
+    (in_entry(5, "closed", error="__class__"), r"entries\[5\]\.closed is no error of a transport"),
+    (in_entry(5, "closed", error="HttpStatusError"), r"entries\[5\]\.closed is no error of a transport"),
+]
 
-    with pytest.raises(CassetteError, match=why):
-        Cassette(path)
+
+def test_a_broken_entry_is_an_error_that_names_its_place(path: Path, subtests: pytest.Subtests) -> None:
+    for change, why in BROKEN:
+        with subtests.test(why):
+            whole = copy.deepcopy(GOOD)
+            path.write_text(json.dumps(whole))
+            Cassette(path)  # nothing is wrong with it yet
+            change(whole)
+            path.write_text(json.dumps(whole))
+
+            with pytest.raises(CassetteError, match=why):
+                Cassette(path)
 
 
 @pytest.mark.parametrize("text", ['{"cassette": ' + "9" * 5000 + "}", "[" * 100_000, '{"cassette": 1, "entries": 5}'])
@@ -203,19 +204,20 @@ def test_marks_are_matched_in_linear_time() -> None:
     assert time.process_time() - start < 5
 
 
-@pytest.mark.parametrize(
-    ("recorded", "live", "matches"),
-    [
-        ("<redacted>", "", True),
-        ("a<redacted>a", "a", False),
-        ("a<redacted>a", "aa", True),
-        ("a<redacted>b<redacted>b", "ab", False),
-        ("a<redacted>b<redacted>b", "a.b.b", True),
-        ("a<redacted>bc<redacted>c", "abcbc", True),
-    ],
-)
-def test_a_mark_stands_for_any_text(recorded: str, live: str, matches: bool) -> None:
-    assert Ids().match(recorded, live) is matches
+MARKS: list[tuple[str, str, bool]] = [
+    ("<redacted>", "", True),
+    ("a<redacted>a", "a", False),
+    ("a<redacted>a", "aa", True),
+    ("a<redacted>b<redacted>b", "ab", False),
+    ("a<redacted>b<redacted>b", "a.b.b", True),
+    ("a<redacted>bc<redacted>c", "abcbc", True),
+]
+
+
+def test_a_mark_stands_for_any_text(subtests: pytest.Subtests) -> None:
+    for recorded, live, matches in MARKS:
+        with subtests.test(recorded):
+            assert Ids().match(recorded, live) is matches
 
 
 # Properties
@@ -317,19 +319,20 @@ def test_tests_whose_names_differ_have_files_whose_names_differ() -> None:
     assert all(len(file.encode()) <= 120 for file in files)
 
 
-@pytest.mark.parametrize(
-    ("url", "recorded"),
-    [
-        ("https://me:password@api.example:8080/a%20b?n=1#top", "https://api.example:8080/a%20b?n=1"),
-        ("http://127.0.0.1:4000/v1", "http://localhost/v1"),
-        ("http://[::1]:4000/v1", "http://localhost/v1"),
-        ("http://[2001:db8::1]:4000/v1", "http://[2001:db8::1]:4000/v1"),
-        ("http://api.example:port/v1", "http://api.example:port/v1"),
-        ("/v1/models?key=secret", "/v1/models?key=<redacted>"),
-    ],
-)
-def test_the_url_in_the_file_has_no_secret_and_no_port_of_this_machine(url: str, recorded: str) -> None:
-    assert Redaction().url(url) == recorded
+URLS: list[tuple[str, str]] = [
+    ("https://me:password@api.example:8080/a%20b?n=1#top", "https://api.example:8080/a%20b?n=1"),
+    ("http://127.0.0.1:4000/v1", "http://localhost/v1"),
+    ("http://[::1]:4000/v1", "http://localhost/v1"),
+    ("http://[2001:db8::1]:4000/v1", "http://[2001:db8::1]:4000/v1"),
+    ("http://api.example:port/v1", "http://api.example:port/v1"),
+    ("/v1/models?key=secret", "/v1/models?key=<redacted>"),
+]
+
+
+def test_the_url_in_the_file_has_no_secret_and_no_port_of_this_machine(subtests: pytest.Subtests) -> None:
+    for url, recorded in URLS:
+        with subtests.test(url):
+            assert Redaction().url(url) == recorded
 
 
 def test_space_before_json_hides_no_member_of_it() -> None:

@@ -20,6 +20,7 @@ from anyio import connect_tcp, current_time, fail_after, move_on_after
 from mcp_host.testing import Cassette, CassetteError, RecordMode
 from mcp_host.testing.cassettes.bodies import read_body, write_body
 from mcp_host.testing.cassettes.file import Contents, write
+from tests.extent import on_both
 from tests.testing.cassettes.provider import Library, Provider
 
 
@@ -82,6 +83,7 @@ async def test_a_response_is_recorded_as_what_it_is_and_replayed(
     assert {key: response[key] for key in response if key not in ("status", "headers")} == recorded
 
 
+@on_both
 async def test_a_stream_that_breaks_off_breaks_off_in_the_replay_too(
     tmp_path: Path, provider: Provider, library: Library
 ) -> None:
@@ -120,6 +122,7 @@ async def test_an_error_that_the_library_does_not_have_is_the_nearest_one(tmp_pa
             await client.get("http://localhost/")
 
 
+@on_both
 async def test_a_request_that_was_cancelled_waits_to_be_cancelled(
     tmp_path: Path, provider: Provider, library: Library
 ) -> None:
@@ -139,6 +142,7 @@ async def test_a_request_that_was_cancelled_waits_to_be_cancelled(
     assert provider.requests == 1
 
 
+@on_both
 @pytest.mark.fake_clock
 @pytest.mark.parametrize("response", [{}, {"status": 200, "headers": {"content-type": "text/plain"}, "text": "Hel"}])
 async def test_a_request_that_the_client_no_longer_cancels_ends_by_its_timeout(
@@ -457,6 +461,7 @@ async def test_a_header_that_is_not_ascii_makes_a_file_that_can_be_read(tmp_path
     assert responses(path)[0]["headers"] == {"content-type": 'text/plain; name="?"'}
 
 
+@on_both
 async def test_in_a_replay_nothing_connects(tmp_path: Path, provider: Provider) -> None:
     path = tmp_path / "cassette.json"
     async with client_of(path, "httpx2") as client:

@@ -19,6 +19,7 @@ from mcp_host.session.changes import Change
 from mcp_host.testing import Cassette, CassetteError, Context, RecordMode, ScriptedPeer, Server, ToolError
 from mcp_host.testing.cassettes.file import Contents, read, write
 from mcp_host.types import CreateMessageResult, ElicitResult, LoggingMessageNotificationParams
+from tests.extent import on_both
 
 NOWHERE = Stdio(["/no/such/program"])
 
@@ -116,6 +117,7 @@ async def test_a_server_over_http_is_replayed_with_the_streams_of_its_calls(path
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.parametrize("over_http", [False, True], ids=["in process", "http"])
+@on_both
 async def test_calls_at_the_same_time_each_get_their_own_answer_in_any_order(
     path: Path, era: str, over_http: bool
 ) -> None:
@@ -220,6 +222,7 @@ async def test_a_changed_answer_to_the_server_is_an_error_too(path: Path, era: s
         await answer_with("another")
 
 
+@on_both
 async def test_a_server_that_ends_during_a_call_ends_in_the_replay_too(path: Path) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities={"tools": {}})
@@ -263,6 +266,7 @@ async def test_an_http_status_is_replayed_as_the_same_error(path: Path) -> None:
 
 
 @pytest.mark.fake_clock
+@on_both
 async def test_a_call_that_timed_out_times_out_in_the_replay(path: Path) -> None:
     """The cancellation is found under the id of the moment."""
 
@@ -286,6 +290,7 @@ async def test_a_call_that_timed_out_times_out_in_the_replay(path: Path) -> None
     assert cancelled["params"]["requestId"] == call["id"]
 
 
+@on_both
 async def test_what_the_server_sends_without_a_call_comes_after_what_came_before_it(path: Path) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities={"tools": {}, "logging": {}})
@@ -328,6 +333,7 @@ async def test_a_message_that_is_none_is_one_in_the_replay_too(path: Path) -> No
     assert [entry["malformed"]["id"] for entry in entries(path) if "malformed" in entry] == [None, "request__2"]
 
 
+@on_both
 async def test_a_session_over_http_that_is_lost_is_lost_in_the_replay_too(path: Path) -> None:
     """The client opens another one, and repeats the call."""
     server = make_server()
@@ -365,6 +371,7 @@ async def test_what_a_server_over_http_sends_without_a_call_is_replayed(path: Pa
     assert [entry["apart"] for entry in entries(path) if "apart" in entry] == [True]
 
 
+@on_both
 async def test_a_connection_that_was_given_up_while_it_was_opened_does_not_open(path: Path) -> None:
     write(path, Contents("", [{"open": "server"}]))
     opened: list[Client] = []
@@ -495,6 +502,7 @@ async def test_a_recording_in_which_nothing_was_asked_is_replayed_and_replaces_a
     assert read(path) == Contents("", [])
 
 
+@on_both
 async def test_a_recording_that_is_interrupted_leaves_the_old_file(path: Path) -> None:
     async with connected(path, make_server()):
         pass

@@ -11,9 +11,10 @@ from pydantic import BaseModel, Field
 from mcp_host.functions import FunctionTool
 from mcp_host.testing import ClientError, Context, RequestError, Server, ToolError
 from mcp_host.types import ModelHint, ModelPreferences, SamplingMessage, TextContent, Tool
+from tests.extent import on_both
 from tests.testing.raw import Raw, legacy
 
-pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
+pytestmark = [on_both, pytest.mark.fake_clock]  # all in memory: no deadline passes while anything can run
 
 server = Server("s")
 
@@ -423,26 +424,24 @@ async def test_a_malformed_answer_of_the_client_fails_the_tool_that_waits_for_it
             )
 
 
-@pytest.mark.parametrize(
-    ("tool", "capabilities", "missing"),
-    [
-        ("ask", {}, "sampling"),
-        ("ask_in_full", {"sampling": {"context": {}}}, "sampling.tools"),
-        ("loop", {"sampling": {}}, "sampling.tools"),
-        ("ask_in_full", {"sampling": {"tools": {}}}, "sampling.context"),
-        ("form", {}, "elicitation.form"),
-        ("form", {"elicitation": {"url": {}}}, "elicitation.form"),
-        ("login", {"elicitation": {}}, "elicitation.url"),
-        ("roots", {"sampling": {}}, "roots"),
-    ],
-    ids=str,
-)
-async def test_a_client_is_not_asked_for_undeclared_capabilities(
-    tool: str, capabilities: dict[str, Any], missing: str
-) -> None:
-    with fail_after(5):
-        async with legacy(server, capabilities=capabilities) as raw:
-            assert await raw.call(tool) == failed(f"the client did not declare {missing}")
+UNDECLARED: list[tuple[str, dict[str, Any], str]] = [
+    ("ask", {}, "sampling"),
+    ("ask_in_full", {"sampling": {"context": {}}}, "sampling.tools"),
+    ("loop", {"sampling": {}}, "sampling.tools"),
+    ("ask_in_full", {"sampling": {"tools": {}}}, "sampling.context"),
+    ("form", {}, "elicitation.form"),
+    ("form", {"elicitation": {"url": {}}}, "elicitation.form"),
+    ("login", {"elicitation": {}}, "elicitation.url"),
+    ("roots", {"sampling": {}}, "roots"),
+]
+
+
+async def test_a_client_is_not_asked_for_undeclared_capabilities(subtests: pytest.Subtests) -> None:
+    for tool, capabilities, missing in UNDECLARED:
+        with subtests.test(f"{tool} {capabilities}"):
+            with fail_after(5):
+                async with legacy(server, capabilities=capabilities) as raw:
+                    assert await raw.call(tool) == failed(f"the client did not declare {missing}")
 
 
 async def test_an_empty_elicitation_capability_means_forms() -> None:

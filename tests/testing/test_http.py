@@ -20,7 +20,10 @@ from pydantic_core import to_json
 
 from mcp_host.testing import Context, Server
 from mcp_host.testing._http.serving import UvicornServer, listen
+from tests.extent import on_both
 from tests.testing.raw_http import ACCEPT, INITIALIZE, Peer, Response, Stream, Wire, call, request, served
+
+pytestmark = on_both
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 30.0  # seconds for a server in a process, on a busy machine

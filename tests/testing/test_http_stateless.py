@@ -146,38 +146,37 @@ async def reply(peer: Modern, body: Wire) -> Wire:
     return message
 
 
-@pytest.mark.parametrize(
-    ("body", "headers", "status", "code"),
-    [
-        (with_meta(call(1, "echo")), {"mcp-protocol-version": ""}, 400, -32020),
-        (with_meta(call(1, "echo")), {"mcp-protocol-version": "2025-11-25"}, 400, -32020),
-        (with_meta(call(1, "echo")), {"mcp-method": ""}, 400, -32020),
-        (with_meta(call(1, "echo")), {"mcp-name": "other"}, 400, -32020),
-        (with_meta(call(1, "echo")), {"mcp-name": "=?base64?ZWNobw==?="}, 200, None),
-        (with_meta(call(1, "route", arguments={"region": "eu"})), {}, 400, -32020),
-        (with_meta(call(1, "route", arguments={"region": "eu"})), {"mcp-param-region": "us"}, 400, -32020),
-        (with_meta(call(1, "route", arguments={"region": "eu"})), {"mcp-param-region": "eu"}, 200, None),
-        (with_meta(call(1, "echo")), {"mcp-session-id": "ignored", "last-event-id": "1/1"}, 200, None),
-        (call(1, "echo"), {}, 400, -32602),
-        (with_meta(request(1, "made/up")), {}, 404, -32601),
-        (with_meta(request(1, "initialize")), {}, 404, -32601),
-        (with_meta(request(1, "ping")), {}, 404, -32601),
-        (with_meta(request(1, "prompts/list")), {}, 404, -32601),
-        (with_meta(call(1, "ask"), {}), {}, 400, -32021),
-        (with_meta(call(1, "none")), {}, 200, -32602),
-    ],
-)
+REFUSALS: list[tuple[Wire, dict[str, str], int, int | None]] = [
+    (with_meta(call(1, "echo")), {"mcp-protocol-version": ""}, 400, -32020),
+    (with_meta(call(1, "echo")), {"mcp-protocol-version": "2025-11-25"}, 400, -32020),
+    (with_meta(call(1, "echo")), {"mcp-method": ""}, 400, -32020),
+    (with_meta(call(1, "echo")), {"mcp-name": "other"}, 400, -32020),
+    (with_meta(call(1, "echo")), {"mcp-name": "=?base64?ZWNobw==?="}, 200, None),
+    (with_meta(call(1, "route", arguments={"region": "eu"})), {}, 400, -32020),
+    (with_meta(call(1, "route", arguments={"region": "eu"})), {"mcp-param-region": "us"}, 400, -32020),
+    (with_meta(call(1, "route", arguments={"region": "eu"})), {"mcp-param-region": "eu"}, 200, None),
+    (with_meta(call(1, "echo")), {"mcp-session-id": "ignored", "last-event-id": "1/1"}, 200, None),
+    (call(1, "echo"), {}, 400, -32602),
+    (with_meta(request(1, "made/up")), {}, 404, -32601),
+    (with_meta(request(1, "initialize")), {}, 404, -32601),
+    (with_meta(request(1, "ping")), {}, 404, -32601),
+    (with_meta(request(1, "prompts/list")), {}, 404, -32601),
+    (with_meta(call(1, "ask"), {}), {}, 400, -32021),
+    (with_meta(call(1, "none")), {}, 200, -32602),
+]
+
+
 @pytest.mark.parametrize("json_response", [False, True])
-async def test_refusals_have_a_status(
-    json_response: bool, body: Wire, headers: dict[str, str], status: int, code: int | None
-) -> None:
+async def test_refusals_have_a_status(json_response: bool, subtests: pytest.Subtests) -> None:
     with fail_after(20):
         async with modern(Bench().server, json_response=json_response) as peer:
-            response = await peer.send("POST", to_json(body), **headers)
+            for body, headers, status, code in REFUSALS:
+                with subtests.test(f"{body} {headers}"):
+                    response = await peer.send("POST", to_json(body), **headers)
 
-    answered = from_json(response.body.removeprefix(b"data: "))
-    assert (response.status, answered["id"]) == (status, 1)
-    assert answered.get("error", {}).get("code") == code
+                    answered = from_json(response.body.removeprefix(b"data: "))
+                    assert (response.status, answered["id"]) == (status, 1)
+                    assert answered.get("error", {}).get("code") == code
 
 
 async def test_an_unsupported_revision_is_a_bad_request_that_names_the_supported_ones() -> None:

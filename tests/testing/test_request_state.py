@@ -9,9 +9,10 @@ import pytest
 from anyio import fail_after
 
 from mcp_host.testing import Context, Server
+from tests.extent import on_both
 from tests.testing.raw import Wire, modern
 
-pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
+pytestmark = [on_both, pytest.mark.fake_clock]  # all in memory: no deadline passes while anything can run
 
 ASKED: Wire = {"name": "ask", "arguments": {"a": 1, "b": 2}}
 ANSWERED: Wire = {"sampling-1": {"role": "assistant", "content": {"type": "text", "text": "So."}, "model": "m"}}

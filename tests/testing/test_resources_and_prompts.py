@@ -147,21 +147,22 @@ async def test_resources_are_listed_as_they_were_registered() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("uri", "contents"),
-    [
-        ("r://text", [{"uri": "r://text", "text": "hello", "mimeType": "text/plain"}]),
-        ("r://bytes", [{"uri": "r://bytes", "blob": "AAE="}]),
-        ("r://json", [{"uri": "r://json", "text": '{"for":"raw"}', "mimeType": "application/json"}]),
-        ("r://one", [{"uri": "r://other", "text": "1"}]),
-        ("r://many", [{"uri": "r://1", "text": "1"}, {"uri": "r://2", "blob": "AA=="}]),
-        ("r://whole", []),
-        ("notes://1999/a%20b", [{"uri": "notes://1999/a%20b", "text": "a b of 2000", "mimeType": "text/plain"}]),
-        ("files://a/b", [{"uri": "files://a/b", "text": "a/b"}]),
-    ],
-)
-async def test_reading_a_resource_returns_the_value_of_its_function(uri: str, contents: list[object]) -> None:
-    assert await ask("resources/read", {"uri": uri}) == {"contents": contents}
+CONTENTS: list[tuple[str, list[object]]] = [
+    ("r://text", [{"uri": "r://text", "text": "hello", "mimeType": "text/plain"}]),
+    ("r://bytes", [{"uri": "r://bytes", "blob": "AAE="}]),
+    ("r://json", [{"uri": "r://json", "text": '{"for":"raw"}', "mimeType": "application/json"}]),
+    ("r://one", [{"uri": "r://other", "text": "1"}]),
+    ("r://many", [{"uri": "r://1", "text": "1"}, {"uri": "r://2", "blob": "AA=="}]),
+    ("r://whole", []),
+    ("notes://1999/a%20b", [{"uri": "notes://1999/a%20b", "text": "a b of 2000", "mimeType": "text/plain"}]),
+    ("files://a/b", [{"uri": "files://a/b", "text": "a/b"}]),
+]
+
+
+async def test_reading_a_resource_returns_the_value_of_its_function(subtests: pytest.Subtests) -> None:
+    for uri, contents in CONTENTS:
+        with subtests.test(uri):
+            assert await ask("resources/read", {"uri": uri}) == {"contents": contents}
 
 
 @pytest.mark.parametrize("uri", ["r://none", "notes://1999", "notes://1999/a/b", "xnotes://1999/a"])

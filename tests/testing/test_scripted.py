@@ -15,9 +15,10 @@ from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Notification, Request
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CallToolResult, Implementation
+from tests.extent import on_both
 from tests.transports.http_peers import RecordedHandle
 
-pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
+pytestmark = [on_both, pytest.mark.fake_clock]  # all in memory: no deadline passes while anything can run
 
 INFO = Implementation(name="c", version="1")
 

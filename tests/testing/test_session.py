@@ -8,9 +8,10 @@ import pytest
 from anyio import Event, fail_after, sleep_forever
 
 from mcp_host.testing import Context, Server
+from tests.extent import on_both
 from tests.testing.raw import EVERYTHING, INFO, connect, legacy
 
-pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
+pytestmark = [on_both, pytest.mark.fake_clock]  # all in memory: no deadline passes while anything can run
 
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 

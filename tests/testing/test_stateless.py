@@ -17,6 +17,7 @@ from mcp_host.types import (
     TextContent,
     TextResourceContents,
 )
+from tests.extent import on_both
 from tests.testing.raw import INFO, MODERN, Wire, connect, legacy, meta, modern
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
@@ -140,80 +141,81 @@ async def test_a_function_can_override_the_ttl_and_the_meta() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("method", "params", "result"),
-    [
-        (
-            "tools/call",
-            {"name": "add", "arguments": {"a": 1, "b": 2}},
-            {"content": [{"type": "text", "text": "3"}], "structuredContent": {"result": 3}},
-        ),
-        (
-            "tools/call",
-            {"name": "total", "arguments": {"a": 1}},
-            {"content": [{"type": "text", "text": '{"value":1}'}], "structuredContent": {"value": 1}},
-        ),
-        (
-            "tools/call",
-            {"name": "listed"},
-            {"content": [{"type": "text", "text": "x"}], "structuredContent": [1, None], "_meta": {"mine": 1}},
-        ),
-        ("tools/call", {"name": "broken"}, {"content": [{"type": "text", "text": "no"}], "isError": True}),
-        (
-            "tools/call",
-            {"name": "add", "arguments": {"a": "x", "b": 2}},
-            {
-                "content": [{"type": "text", "text": "Invalid arguments: a: Input should be a valid integer"}],
-                "isError": True,
-            },
-        ),
-        (
-            "prompts/get",
-            {"name": "greet", "arguments": {"name": "you"}},
-            {"messages": [{"role": "user", "content": {"type": "text", "text": "Hello you"}}]},
-        ),
-        (
-            "completion/complete",
-            {"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "name", "value": "m"}},
-            {"completion": {"values": ["ma"], "total": 1, "hasMore": False}},
-        ),
-    ],
-    ids=["wrapped", "structured", "any JSON", "failed", "bad arguments", "prompt", "completion"],
-)
-async def test_stateless_requests_call_the_same_functions(method: str, params: Wire, result: Wire) -> None:
-    with fail_after(5):
-        async with modern(full()) as raw:
-            assert await raw.complete(method, params) == result
+SAME: list[tuple[str, Wire, Wire]] = [
+    (
+        "tools/call",
+        {"name": "add", "arguments": {"a": 1, "b": 2}},
+        {"content": [{"type": "text", "text": "3"}], "structuredContent": {"result": 3}},
+    ),
+    (
+        "tools/call",
+        {"name": "total", "arguments": {"a": 1}},
+        {"content": [{"type": "text", "text": '{"value":1}'}], "structuredContent": {"value": 1}},
+    ),
+    (
+        "tools/call",
+        {"name": "listed"},
+        {"content": [{"type": "text", "text": "x"}], "structuredContent": [1, None], "_meta": {"mine": 1}},
+    ),
+    ("tools/call", {"name": "broken"}, {"content": [{"type": "text", "text": "no"}], "isError": True}),
+    (
+        "tools/call",
+        {"name": "add", "arguments": {"a": "x", "b": 2}},
+        {
+            "content": [{"type": "text", "text": "Invalid arguments: a: Input should be a valid integer"}],
+            "isError": True,
+        },
+    ),
+    (
+        "prompts/get",
+        {"name": "greet", "arguments": {"name": "you"}},
+        {"messages": [{"role": "user", "content": {"type": "text", "text": "Hello you"}}]},
+    ),
+    (
+        "completion/complete",
+        {"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "name", "value": "m"}},
+        {"completion": {"values": ["ma"], "total": 1, "hasMore": False}},
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("method", "params", "error"),
-    [
-        (
-            "resources/read",
-            {"uri": "r://b"},
-            {"code": -32602, "message": "Resource not found", "data": {"uri": "r://b"}},
-        ),
-        ("tools/call", {"name": "none"}, {"code": -32602, "message": "Unknown tool: none"}),
-        ("tools/call", {"name": "refused"}, {"code": 7, "message": "never", "data": {"why": "so"}}),
-        ("tools/list", {"cursor": "x"}, {"code": -32602, "message": "Invalid cursor: x"}),
-        *[
-            (method, {}, {"code": -32601, "message": f"Method not found: {method}"})
-            for method in (
-                "ping",
-                "initialize",
-                "logging/setLevel",
-                "resources/subscribe",
-                "resources/unsubscribe",
-                "made/up",
-            )
-        ],
+async def test_stateless_requests_call_the_same_functions(subtests: pytest.Subtests) -> None:
+    for method, params, result in SAME:
+        with subtests.test(f"{method} {params}"):
+            with fail_after(5):
+                async with modern(full()) as raw:
+                    assert await raw.complete(method, params) == result
+
+
+REFUSED: list[tuple[str, Wire, Wire]] = [
+    (
+        "resources/read",
+        {"uri": "r://b"},
+        {"code": -32602, "message": "Resource not found", "data": {"uri": "r://b"}},
+    ),
+    ("tools/call", {"name": "none"}, {"code": -32602, "message": "Unknown tool: none"}),
+    ("tools/call", {"name": "refused"}, {"code": 7, "message": "never", "data": {"why": "so"}}),
+    ("tools/list", {"cursor": "x"}, {"code": -32602, "message": "Invalid cursor: x"}),
+    *[
+        (method, {}, {"code": -32601, "message": f"Method not found: {method}"})
+        for method in (
+            "ping",
+            "initialize",
+            "logging/setLevel",
+            "resources/subscribe",
+            "resources/unsubscribe",
+            "made/up",
+        )
     ],
-)
-async def test_unanswerable_requests_are_refused(method: str, params: Wire, error: Wire) -> None:
-    with fail_after(5):
-        async with modern(full()) as raw:
-            assert await raw.error(method, params) == error
+]
+
+
+async def test_unanswerable_requests_are_refused(subtests: pytest.Subtests) -> None:
+    for method, params, error in REFUSED:
+        with subtests.test(f"{method} {params}"):
+            with fail_after(5):
+                async with modern(full()) as raw:
+                    assert await raw.error(method, params) == error
 
 
 @pytest.mark.parametrize(
@@ -349,6 +351,7 @@ async def test_each_request_has_its_own_client_capabilities() -> None:
     assert seen == [ClientCapabilities(sampling=SamplingCapability()), ClientCapabilities()]
 
 
+@on_both
 async def test_progress_and_logs_are_sent_if_the_request_asks_for_them() -> None:
     server = Server("s")
 
@@ -371,6 +374,7 @@ async def test_progress_and_logs_are_sent_if_the_request_asks_for_them() -> None
     assert answer["result"]["content"] == []
 
 
+@on_both
 async def test_a_request_that_is_cancelled_is_not_answered() -> None:
     server, begun, ended = Server("s"), Event(), Event()
 

@@ -106,7 +106,8 @@ def ready(child: Child) -> Child:
     return child
 
 
-def test_requests_go_both_ways_over_the_pipes(ready: Child) -> None:
+def test_requests_go_both_ways_over_the_pipes_and_other_output_goes_to_stderr(ready: Child) -> None:
+    """That of tools, and of the processes that they start."""
     ready.send(call(1, "ask", question="Why?"))
     question = ready.receive()
     answer = {"role": "assistant", "content": {"type": "text", "text": "Because."}, "model": "m"}
@@ -116,8 +117,16 @@ def test_requests_go_both_ways_over_the_pipes(ready: Child) -> None:
     assert question["params"]["messages"] == [{"role": "user", "content": {"type": "text", "text": "Why?"}}]
     assert ready.receive()["result"] == {"content": [{"type": "text", "text": "Because."}]}
 
+    ready.send(call(2, "shout", text="hey"))
 
-def test_stateless_requests_are_answered(child: Child) -> None:
+    assert ready.receive()["result"] == {"content": [{"type": "text", "text": "hey"}]}
+    said, stderr = ready.finish()
+    assert said == []
+    assert stderr.count("hey") == 2
+    assert "nothing to read" in stderr  # the process did not get our client's messages to read
+
+
+def test_stateless_requests_are_answered_and_those_that_wait_end_with_stdin(child: Child) -> None:
     asked = modern(1, "tools/call", name="ask", arguments={"question": "Why?"})
     child.send(asked)
     result = child.receive()["result"]
@@ -127,28 +136,15 @@ def test_stateless_requests_are_answered(child: Child) -> None:
 
     assert result["inputRequests"].keys() == {"sampling-1"}
     assert child.receive()["result"]["content"] == [{"type": "text", "text": "Because."}]
-    assert child.finish() == ([], "")
 
-
-def test_subscriptions_and_suspended_functions_end_with_stdin(child: Child) -> None:
-    child.send(modern(1, "tools/call", name="ask", arguments={"question": "Why?"}))
-    child.send(modern(2, "subscriptions/listen", notifications={"toolsListChanged": True}))
+    child.send({**asked, "id": 3})
+    child.send(modern(4, "subscriptions/listen", notifications={"toolsListChanged": True}))
     first = [child.receive(), child.receive()]
-
-    said, _ = child.finish()
+    said, stderr = child.finish()
 
     assert {message.get("method") for message in first} == {None, "notifications/subscriptions/acknowledged"}
-    assert [(message["id"], message["result"]["resultType"]) for message in said] == [(2, "complete")]
-
-
-def test_the_output_of_tools_and_their_processes_goes_to_stderr(ready: Child) -> None:
-    ready.send(call(1, "shout", text="hey"))
-
-    assert ready.receive()["result"] == {"content": [{"type": "text", "text": "hey"}]}
-    said, stderr = ready.finish()
-    assert said == []
-    assert stderr.count("hey") == 2
-    assert "nothing to read" in stderr  # the process did not get our client's messages to read
+    assert [(message["id"], message["result"]["resultType"]) for message in said] == [(4, "complete")]
+    assert stderr == ""
 
 
 def test_the_server_ends_with_stdin_even_while_a_tool_runs(ready: Child) -> None:
@@ -186,6 +182,7 @@ def test_output_that_exceeds_the_pipe_waits_for_the_client(ready: Child) -> None
     assert sorted(message["id"] for message in said) == list(range(1, 20))
 
 
+@pytest.mark.parametrize("backend", ["trio"])
 def test_a_huge_line_that_is_not_json_is_answered_with_an_error(ready: Child) -> None:
     ready.send_raw(b"x" * (64 * 1024 * 1024 + 1) + b"\n")
     ready.send({"jsonrpc": "2.0", "id": 1, "method": "ping"})

@@ -6,9 +6,10 @@ import pytest
 from anyio import fail_after
 
 from mcp_host.testing import Server
+from tests.extent import on_both
 from tests.testing.raw import Raw, Wire, connect, meta, modern
 
-pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
+pytestmark = [on_both, pytest.mark.fake_clock]  # all in memory: no deadline passes while anything can run
 
 EVERYTHING: Wire = {
     "toolsListChanged": True,

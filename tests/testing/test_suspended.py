@@ -7,7 +7,10 @@ from anyio import Event, create_task_group, fail_after, move_on_after, sleep_for
 from anyio.lowlevel import checkpoint
 
 from mcp_host.testing import Context, Server, ToolError
+from tests.extent import on_both
 from tests.testing.raw import Raw, Wire, modern
+
+pytestmark = on_both
 
 
 def answer(text: str) -> Wire:

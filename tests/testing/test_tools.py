@@ -204,62 +204,62 @@ def maybe() -> Point | None:
     return None
 
 
-@pytest.mark.parametrize(
-    ("function", "result"),
-    [
-        (a_text, text("hello")),
-        (nothing, {"content": []}),
-        (a_block, text("block")),
-        (
-            blocks,
-            {
-                "content": [
-                    {"type": "text", "text": "an image"},
-                    {"type": "image", "data": "AA==", "mimeType": "image/png"},
-                ]
-            },
-        ),
-        (blocks_by_alias, text("one")),
-        (a_result, {"content": [], "isError": False}),
-        (unannotated, {**text('{"a":1}'), "structuredContent": {"a": 1}}),
-        (a_model, {**text('{"x":1,"y":0}'), "structuredContent": {"x": 1, "y": 0}}),
-        (a_dataclass, {**text('{"width":1.5}'), "structuredContent": {"width": 1.5}}),
-        (a_dict, {**text('{"a":1}'), "structuredContent": {"a": 1}}),
-        (a_number, {**text("2.5"), "structuredContent": {"result": 2.5}}),
-        (a_list, {**text('["a"]'), "structuredContent": {"result": ["a"]}}),
-        (maybe, {**text("null"), "structuredContent": {"result": None}}),
-    ],
-    ids=lambda value: getattr(value, "__name__", ""),
-)
-async def test_what_a_function_returns_becomes_content(function: Any, result: dict[str, object]) -> None:
-    server = Server("s")
-    server.tool(function)
-
-    assert await called(server, function.__name__) == result
+RETURNED: list[tuple[Any, dict[str, object]]] = [
+    (a_text, text("hello")),
+    (nothing, {"content": []}),
+    (a_block, text("block")),
+    (
+        blocks,
+        {
+            "content": [
+                {"type": "text", "text": "an image"},
+                {"type": "image", "data": "AA==", "mimeType": "image/png"},
+            ]
+        },
+    ),
+    (blocks_by_alias, text("one")),
+    (a_result, {"content": [], "isError": False}),
+    (unannotated, {**text('{"a":1}'), "structuredContent": {"a": 1}}),
+    (a_model, {**text('{"x":1,"y":0}'), "structuredContent": {"x": 1, "y": 0}}),
+    (a_dataclass, {**text('{"width":1.5}'), "structuredContent": {"width": 1.5}}),
+    (a_dict, {**text('{"a":1}'), "structuredContent": {"a": 1}}),
+    (a_number, {**text("2.5"), "structuredContent": {"result": 2.5}}),
+    (a_list, {**text('["a"]'), "structuredContent": {"result": ["a"]}}),
+    (maybe, {**text("null"), "structuredContent": {"result": None}}),
+]
 
 
-@pytest.mark.parametrize(
-    ("function", "schema"),
-    [
-        (a_text, None),
-        (nothing, None),
-        (blocks, None),
-        (blocks_by_alias, None),
-        (a_result, None),
-        (unannotated, None),
-        (a_number, {"type": "object", "properties": {"result": {"type": "number"}}, "required": ["result"]}),
-        (a_dict, {"type": "object", "additionalProperties": {"type": "integer"}}),
-        (a_dataclass, {"type": "object", "properties": {"width": {"type": "number"}}, "required": ["width"]}),
-    ],
-    ids=lambda value: getattr(value, "__name__", ""),
-)
-async def test_a_structured_return_annotation_is_the_output_schema(function: Any, schema: object) -> None:
-    server = Server("s")
-    server.tool(function)
+async def test_what_a_function_returns_becomes_content(subtests: pytest.Subtests) -> None:
+    for function, result in RETURNED:
+        with subtests.test(function.__name__):
+            server = Server("s")
+            server.tool(function)
 
-    [tool] = await listed(server)
+            assert await called(server, function.__name__) == result
 
-    assert tool.get("outputSchema") == schema
+
+OUTPUT_SCHEMAS: list[tuple[Any, object]] = [
+    (a_text, None),
+    (nothing, None),
+    (blocks, None),
+    (blocks_by_alias, None),
+    (a_result, None),
+    (unannotated, None),
+    (a_number, {"type": "object", "properties": {"result": {"type": "number"}}, "required": ["result"]}),
+    (a_dict, {"type": "object", "additionalProperties": {"type": "integer"}}),
+    (a_dataclass, {"type": "object", "properties": {"width": {"type": "number"}}, "required": ["width"]}),
+]
+
+
+async def test_a_structured_return_annotation_is_the_output_schema(subtests: pytest.Subtests) -> None:
+    for function, schema in OUTPUT_SCHEMAS:
+        with subtests.test(function.__name__):
+            server = Server("s")
+            server.tool(function)
+
+            [tool] = await listed(server)
+
+            assert tool.get("outputSchema") == schema
 
 
 async def test_a_tool_error_is_shown_and_any_other_exception_is_not(caplog: pytest.LogCaptureFixture) -> None:

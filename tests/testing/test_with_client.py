@@ -16,6 +16,7 @@ from mcp_host.errors import MissingRequiredClientCapability
 from mcp_host.testing import Context, ScriptedModel, Server
 from mcp_host.transports.base import Transport
 from mcp_host.types import CallToolResult, ElicitResult, ProgressNotificationParams, TextContent, ToolResultContent
+from tests.extent import on_both
 
 ConnectBy: TypeAlias = Callable[[Server], AbstractAsyncContextManager[Transport]]
 
@@ -92,6 +93,7 @@ def said(result: CallToolResult) -> list[str]:
     return [block.text for block in result.content if isinstance(block, TextContent)]
 
 
+@on_both
 async def test_a_tool_loop_works_over_every_transport(connect_by: ConnectBy, versions: Sequence[str]) -> None:
     model = planner()
     reports: list[str | None] = []
@@ -148,6 +150,7 @@ async def test_since_2026_a_host_without_a_model_gets_the_missing_capability(con
     assert caught.value.required_capabilities == {"sampling": {}}
 
 
+@on_both
 async def test_many_clients_share_a_server(connect_by: ConnectBy, versions: Sequence[str]) -> None:
     answers: list[list[str]] = []
 
@@ -188,6 +191,7 @@ async def test_a_sampling_call_works_in_every_older_revision(version: str) -> No
             assert said(await client.call_tool("ask")) == ["Because."]
 
 
+@on_both
 async def test_an_expired_session_is_reinitialized() -> None:
     server = calculator(HANDSHAKE)
     with fail_after(20):
@@ -199,6 +203,7 @@ async def test_an_expired_session_is_reinitialized() -> None:
     assert [tool.name for tool in after] == [tool.name for tool in before]
 
 
+@on_both
 async def test_a_cut_stream_is_resumed_by_the_client() -> None:
     server = Server("s", versions=HANDSHAKE)
     runs: list[int] = []
