@@ -17,6 +17,7 @@ from mcp_host.version import __version__
 TOOLS: dict[str, Any] = {"tools": {}}
 INFO = {"name": "s", "version": "0"}
 EMPTY: dict[str, Any] = {"content": []}
+INITIALIZED = {"protocolVersion": "2025-11-25", "capabilities": TOOLS, "serverInfo": INFO}
 QUESTION = {"messages": [{"role": "user", "content": {"type": "text", "text": "capital?"}}], "maxTokens": 5}
 ADD = {"name": "add", "inputSchema": {"type": "object"}}
 PARIS = {"role": "assistant", "content": {"type": "text", "text": "Paris"}, "model": "m", "stopReason": "endTurn"}

@@ -15,7 +15,7 @@ from mcp_host.types import CreateMessageResult, ElicitResult, LoggingMessageNoti
 from tests.client.support import (
     ADD,
     EMPTY,
-    INFO,
+    INITIALIZED,
     PARIS,
     QUESTION,
     TOOLS,
@@ -169,10 +169,7 @@ async def test_an_answer_that_an_old_revision_cannot_express_is_an_error_and_not
 async def test_a_ping_is_answered_at_any_time() -> None:
     async def script(peer: ScriptedPeer) -> None:
         early = await peer.request("ping")
-        await peer.reply(
-            peer.received[0],
-            {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": INFO},
-        )
+        await peer.reply(peer.received[0], INITIALIZED)
         await peer.receive("notifications/initialized")
         answers.extend([early, await peer.request("ping")])
 
@@ -382,7 +379,7 @@ async def test_early_messages_are_kept_up_to_a_limit() -> None:
         request = await peer.receive("initialize")
         for n in range(74):
             await peer.notify("notifications/message", {"level": "info", "data": n})
-        await peer.reply(request, {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": INFO})
+        await peer.reply(request, INITIALIZED)
 
     async def on_log(message: LoggingMessageNotificationParams) -> None:
         seen.append(message.data)

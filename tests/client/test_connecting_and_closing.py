@@ -6,7 +6,6 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -15,7 +14,6 @@ import pytest
 
 from mcp_host import Change, Client, Elicitation, FormRequest, SamplingRequest, StreamableHttp
 from mcp_host.errors import (
-    ConnectFailed,
     ConnectionClosed,
     ConnectTimeout,
     HttpStatusError,
@@ -32,9 +30,8 @@ from mcp_host.types import (
     ElicitResult,
     Implementation,
     ProgressNotificationParams,
-    PromptReference,
 )
-from tests.client.support import EMPTY, HANDSHAKE, INFO, QUESTION, TOOLS, Era, connected, sampling, say_paris
+from tests.client.support import EMPTY, HANDSHAKE, INITIALIZED, QUESTION, TOOLS, Era, connected, sampling, say_paris
 from tests.clock import advance
 from tests.extent import on_both
 from tests.faults.http_server import drop, mcp, welcome
@@ -284,7 +281,7 @@ async def test_a_server_too_strict_for_sampling_tools_is_tried_once_more_without
         if "tools" in request["params"]["capabilities"]["sampling"]:
             await peer.reply_error(request, -32602, 'Unrecognized field "tools"')
         else:
-            await peer.reply(request, {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": INFO})
+            await peer.reply(request, INITIALIZED)
 
     peer = ScriptedPeer(script)
     client = Client(peer, era="legacy", sampling=sampling())
@@ -384,20 +381,6 @@ async def test_a_client_whose_server_ended_can_be_connected_again(era: Era) -> N
             assert client.sampling_mode == "basic"
 
 
-async def test_when_a_dying_server_did_not_die_of_the_tools_its_first_end_stands(tmp_path: Path) -> None:
-    offers = tmp_path / "offers"
-    dying = f"""
-        offer = read()["params"]["capabilities"]["sampling"]
-        print(json.dumps(offer), file=open({str(offers)!r}, "a"))
-        sys.exit(len(offer))
-    """
-    client = Client(Stdio(python(dying, hands=False)), era="legacy", sampling=sampling())
-    with anyio.fail_after(10), pytest.raises(ConnectFailed, match="exited with code 1"):
-        await client.connect()
-
-    assert offers.read_text().splitlines() == ['{"tools": {}}', "{}"]
-
-
 @pytest.mark.parametrize("era", ["legacy", "auto"])
 @pytest.mark.parametrize("unbearable", [{"sampling": {"tools": {}}}, {"elicitation": {}}], ids=["tools", "forms"])
 async def test_a_server_over_http_that_hangs_up_over_a_capability_is_tried_without_it(
@@ -421,20 +404,6 @@ async def test_a_server_over_http_that_hangs_up_over_a_capability_is_tried_witho
         assert (offered, "only without sampling.tools:" in warning) == (asked[:2], True)
     else:
         assert (offered, "only without sampling.tools and elicitation.form:" in warning) == (asked, True)
-
-
-async def test_when_a_server_closes_at_every_offer_the_first_failure_is_raised() -> None:
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.reset()
-
-    async with serving(script) as peer:
-        client = Client(StreamableHttp(peer.url), era="legacy", sampling=sampling())
-        with anyio.fail_after(5), pytest.raises(ConnectFailed):
-            await client.connect()
-
-    assert [heard.rpc["params"]["capabilities"]["sampling"] for heard in peer.heard] == [{"tools": {}}, {}]
-    assert client.warnings == []
 
 
 @on_both
@@ -471,17 +440,6 @@ async def test_callers_let_go_before_the_transport_is_closed_even_where_closing_
         await closed.wait()
 
     assert order == ["the caller has let go", "the transport is closed"]
-
-
-async def test_completion_of_2024_needs_no_capability_for_there_was_none() -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_initialize(version="2024-11-05")
-        await peer.reply(await peer.receive("completion/complete"), {"completion": {"values": ["Oslo"]}})
-
-    async with connected(ScriptedPeer(script), era="legacy") as client:
-        result = await client.complete(PromptReference(name="p"), "city", "O")
-
-    assert result.completion.values == ["Oslo"]
 
 
 @on_both

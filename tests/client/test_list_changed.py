@@ -18,7 +18,7 @@ from mcp_host.middleware import AnyRequest, CallNext
 from mcp_host.session.list_changed import ListWatcher
 from mcp_host.testing import ScriptedPeer, Server
 from mcp_host.types import Prompt, Resource, ResourceTemplate, Tool
-from tests.client.support import EMPTY, HANDSHAKE, Era, connected
+from tests.client.support import EMPTY, HANDSHAKE, INITIALIZED, Era, connected
 from tests.extent import on_both
 from tests.testing.test_with_client import ConnectBy, connect_by, versions
 
@@ -309,12 +309,7 @@ async def test_a_session_that_was_lost_has_its_lists_handed_over() -> None:
         message = json.loads(request.content)
         if message["method"] == "initialize":
             sessions += 1
-            result: Wire = {
-                "protocolVersion": "2025-11-25",
-                "capabilities": {"tools": {}},
-                "serverInfo": {"name": "s", "version": "0"},
-            }
-            body = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+            body = {"jsonrpc": "2.0", "id": message["id"], "result": INITIALIZED}
             return httpx.Response(200, json=body, headers={"Mcp-Session-Id": str(sessions)})
         if "id" not in message:
             return httpx.Response(202)
