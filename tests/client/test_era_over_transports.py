@@ -1,4 +1,4 @@
-"""What the era decides about a channel: when silence begins, whose session a request is in, and how one is left."""
+"""What the era decides about a channel: when silence begins, and whose session a request is in."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import httpx
 import pytest
 
 from mcp_host import Client, StreamableHttp
-from mcp_host.errors import RequestTimeout
 from mcp_host.protocol.negotiation import LEGACY_VERSIONS, AllowedVersions
 from mcp_host.testing import ScriptedPeer
 from mcp_host.transports.in_process import MemoryChannel
@@ -151,55 +150,3 @@ async def test_a_session_id_that_a_modern_server_offers_is_ignored() -> None:
         await client.call_tool("x")
 
     assert heard == 3 * [("POST", None)]
-
-
-# Leaving
-
-
-@pytest.mark.adjustable_clock
-@pytest.mark.parametrize(
-    ("era", "methods", "cancelled"),
-    [
-        (
-            "legacy",
-            ["initialize", "notifications/initialized", "tools/call", "notifications/cancelled"],
-            [{"requestId": 2}],
-        ),
-        ("modern", [DISCOVER, "tools/call"], []),
-    ],
-    ids=["legacy", "modern"],
-)
-@on_both
-async def test_leaving_a_stream_cancels_in_one_era_and_needs_a_notification_in_the_other(
-    era: str, methods: list[str], cancelled: list[dict[str, Any]]
-) -> None:
-    left = anyio.Event()
-
-    async def script(wire: Wire) -> None:
-        while True:
-            heard = await wire.hear()
-            match heard.method, heard.rpc.get("method") if heard.body else None:
-                case "POST", "server/discover":
-                    await answer(wire, heard, DISCOVERED)
-                case "POST", "initialize":
-                    await answer(wire, heard, WELCOME)
-                case "POST", "tools/call":
-                    await wire.events(b": working\n\n")
-                    advance(60)
-                    await wire.hung_up()
-                    left.set()
-                    return
-                case "POST", _:
-                    await wire.reply(202)
-                case _:
-                    await wire.reply(405)
-
-    with anyio.fail_after(60 + 10):
-        async with serving(script) as peer, Client(StreamableHttp(peer.url), era=era) as client:
-            with pytest.raises(RequestTimeout):
-                await client.call_tool("x", timeout=60)
-            await left.wait()
-
-    posts = [heard.rpc for heard in peer.heard if heard.method == "POST"]
-    assert [post["method"] for post in posts] == methods
-    assert [post["params"] for post in posts if post["method"] == "notifications/cancelled"] == cancelled

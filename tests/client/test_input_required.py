@@ -117,25 +117,6 @@ async def test_all_that_one_result_asks_for_is_answered_side_by_side_and_sent_to
     assert given == {"a": PARIS, "b": {"action": "decline"}, "c": {"roots": [{"uri": "file:///tmp/x"}]}}
 
 
-@pytest.mark.parametrize("declared", [False, True])
-async def test_a_wish_for_context_takes_a_declaration(declared: bool) -> None:
-    async def model(request: SamplingRequest) -> str:
-        return f"with the context of {request.include_context}"
-
-    asks = {"method": "sampling/createMessage", "params": QUESTION | {"includeContext": "thisServer"}}
-    peer = answering(wants(None, k=asks), DONE)
-    async with connected(peer, sampling=sampling(with_tools=model, context=declared)) as client:
-        if declared:
-            await client.call_tool("x")
-        else:
-            with pytest.raises(InputNotGiven, match=r"includeContext: this client did not declare sampling\.context"):
-                await client.call_tool("x")
-
-    if declared:
-        answer = extras(peer.received[-1])["inputResponses"]["k"]
-        assert answer["content"] == {"type": "text", "text": "with the context of thisServer"}
-
-
 async def test_sampling_with_tools_is_answered_with_the_tools_the_model_wants() -> None:
     seen: list[SamplingRequest] = []
 
@@ -198,6 +179,12 @@ REFUSED: list[tuple[Sampling | None, dict[str, Any], str, type[Exception]]] = [
         Sampling(with_tools=say_paris, approve=always, limits=SamplingLimits(messages=1)),
         {"method": "sampling/createMessage", "params": QUESTION | {"messages": [USER, USER]}},
         "messages",
+        InputRefused,
+    ),
+    (
+        Sampling(with_tools=say_paris, approve=always),
+        {"method": "sampling/createMessage", "params": QUESTION | {"includeContext": "thisServer"}},
+        r"includeContext: this client did not declare sampling\.context",
         InputRefused,
     ),
     (None, SAMPLE, "does not offer sampling/createMessage", InputRefused),
