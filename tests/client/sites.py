@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ import anyio
 import httpx
 
 from mcp_host import Client, StreamableHttp
+from tests.client.support import INITIALIZED
 
 DISCOVERED: dict[str, Any] = {
     "resultType": "complete",
@@ -50,7 +51,7 @@ class Site:
         answer = answer(message) if callable(answer) else answer
         if isinstance(answer, httpx.Response):
             return answer
-        return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": answer})
+        return response(message, answer)
 
     def client(self, *, auth: httpx.Auth | None = None, **options: Any) -> Client:
         http = httpx.AsyncClient(transport=httpx.MockTransport(self))
@@ -67,6 +68,10 @@ class Site:
         return [json.loads(post.content)["method"] for post in self.posts]
 
 
+def response(message: Mapping[str, Any], result: object) -> httpx.Response:
+    return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+
 def refused(status: int, code: int, data: object = None) -> Callable[[dict[str, Any]], httpx.Response]:
     def answer(message: dict[str, Any]) -> httpx.Response:
         error = {"code": code, "message": "no"} | ({} if data is None else {"data": data})
@@ -81,9 +86,4 @@ def mirrored_headers(post: httpx.Request) -> dict[str, str]:
 
 def handshake(message: dict[str, Any]) -> httpx.Response:
     """A server of the handshake era, with unusual answers to unknown requests."""
-    result = {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {"tools": {}},
-        "serverInfo": {"name": "s", "version": "0"},
-    }
-    return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": result})
+    return response(message, INITIALIZED)

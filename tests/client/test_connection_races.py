@@ -33,6 +33,7 @@ from mcp_host.testing import ScriptedPeer
 from mcp_host.transports.base import Headers, RequestHandle
 from mcp_host.transports.in_process import MemoryChannel
 from mcp_host.types import CreateMessageResult
+from tests.client.sites import response
 from tests.client.support import EMPTY, INITIALIZED, QUESTION, connected, sampling
 from tests.extent import on_both
 from tests.transports.children import counted, python
@@ -111,7 +112,7 @@ async def test_a_wrong_era_that_ends_in_a_server_error_by_http_is_forgotten() ->
         message = json.loads(request.content)
         if message["method"] != "server/discover":
             return httpx.Response(500)
-        return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": MODERN})
+        return response(message, MODERN)
 
     transport = StreamableHttp("http://s.test/mcp", client=httpx.AsyncClient(transport=httpx.MockTransport(answer)))
     client = Client(transport, era_cache=EraCache({transport.identity: "legacy"}))
@@ -195,7 +196,7 @@ def site(*answers: Callable[[dict[str, Any]], httpx.Response]) -> Client:
 
 
 def result(value: dict[str, Any]) -> Callable[[dict[str, Any]], httpx.Response]:
-    return lambda message: httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": value})
+    return lambda message: response(message, value)
 
 
 def mismatch(message: dict[str, Any]) -> httpx.Response:

@@ -14,7 +14,7 @@ from mcp_host import Client, SamplingRequest, StreamableHttp
 from mcp_host.errors import Unauthorized
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, Middleware, add_headers
 from mcp_host.types import CreateMessageResult
-from tests.client.sites import DISCOVERED
+from tests.client.sites import DISCOVERED, response
 from tests.client.support import EMPTY, QUESTION, connected, sampling
 from tests.extent import on_both
 
@@ -75,7 +75,7 @@ class Site:
             case "tools/call":
                 return self._call(message)
             case "logging/setLevel":
-                return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": {}})
+                return response(message, {})
             case "answer":
                 self.answered.set()
             case "the rest" if self.resumed is not None:
@@ -91,7 +91,7 @@ class Site:
 
 
 def plainly(message: Wire) -> httpx.Response:
-    return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": EMPTY})
+    return response(message, EMPTY)
 
 
 def user(request: ClientRequest) -> dict[str, str]:
@@ -236,7 +236,7 @@ async def test_middleware_may_renew_a_token_that_is_rejected_while_connecting_an
         if "id" not in message:
             return httpx.Response(202)
         results = {"initialize": INITIALIZED, "server/discover": DISCOVERED, "tools/call": EMPTY}
-        return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": results[message["method"]]})
+        return response(message, results[message["method"]])
 
     refused: list[str] = []
     http = httpx.AsyncClient(transport=httpx.MockTransport(answer))

@@ -18,6 +18,7 @@ from mcp_host.middleware import AnyRequest, CallNext
 from mcp_host.session.list_changed import ListWatcher
 from mcp_host.testing import ScriptedPeer, Server
 from mcp_host.types import Prompt, Resource, ResourceTemplate, Tool
+from tests.client.sites import response
 from tests.client.support import EMPTY, HANDSHAKE, INITIALIZED, Era, connected
 from tests.extent import on_both
 from tests.testing.test_with_client import ConnectBy, connect_by, versions
@@ -316,7 +317,7 @@ async def test_a_session_that_was_lost_has_its_lists_handed_over() -> None:
         if request.headers["Mcp-Session-Id"] == "1":
             return httpx.Response(404)
         result = EMPTY if message["method"] == "tools/call" else tools(2)
-        return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": result})
+        return response(message, result)
 
     http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
     transport = StreamableHttp("http://server.test/mcp", client=http)
