@@ -257,12 +257,13 @@ async def test_each_page_is_fresh_for_as_long_as_it_says_itself() -> None:
     assert [message["params"].get("cursor") for message in peer.received[1:]] == [None, "2", "2"]
 
 
-async def test_a_client_without_a_cache_asks_every_time() -> None:
-    peer = serving(FRESH | {"tools": []}, FRESH | {"tools": []})
+@pytest.mark.parametrize("options", [{"cache": False}, {"limits": Limits(max_cache=100)}])
+async def test_a_client_without_a_cache_or_with_too_small_a_one_asks_every_time(options: dict[str, Any]) -> None:
+    peer = serving(*2 * [FRESH | {"contents": [{"uri": "a:1", "text": "x" * 200}]}])
 
-    async with connected(peer, cache=False) as client:
-        await client.list_tools()
-        await client.list_tools()
+    async with connected(peer, **options) as client:
+        await client.read_resource("a:1")
+        await client.read_resource("a:1")
 
     assert len(peer.received) == 3
 
@@ -343,16 +344,6 @@ async def test_the_cache_is_not_kept_for_another_process() -> None:
                 await client.list_tools()
 
     assert [message["method"] for message in peer.received] == 2 * ["server/discover", "tools/list"]
-
-
-async def test_the_cache_is_bounded_by_the_limits() -> None:
-    peer = serving(*2 * [FRESH | {"contents": [{"uri": "a:1", "text": "x" * 200}]}])
-
-    async with connected(peer, limits=Limits(max_cache=100)) as client:
-        await client.read_resource("a:1")
-        await client.read_resource("a:1")
-
-    assert len(peer.received) == 3
 
 
 async def test_a_change_with_an_invalid_uri_does_not_end_the_connection(era: Era) -> None:

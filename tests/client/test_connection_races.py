@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from mcp_host.testing import ScriptedPeer
 from mcp_host.transports.base import Headers, RequestHandle
 from mcp_host.transports.in_process import MemoryChannel
 from mcp_host.types import CreateMessageResult
-from tests.client.sites import response
+from tests.client.sites import refused, response
 from tests.client.support import EMPTY, INITIALIZED, QUESTION, connected, sampling
 from tests.extent import on_both
 from tests.transports.children import counted, python
@@ -199,11 +199,6 @@ def result(value: dict[str, Any]) -> Callable[[dict[str, Any]], httpx.Response]:
     return lambda message: response(message, value)
 
 
-def mismatch(message: dict[str, Any]) -> httpx.Response:
-    error = {"code": -32020, "message": "headers"}
-    return httpx.Response(400, json={"jsonrpc": "2.0", "id": message["id"], "error": error})
-
-
 def refuse_connection(message: dict[str, Any]) -> httpx.Response:
     raise httpx.ConnectError("refused")
 
@@ -211,35 +206,29 @@ def refuse_connection(message: dict[str, Any]) -> httpx.Response:
 WANTS_ROOTS = {"resultType": "input_required", "inputRequests": {"r": {"method": "roots/list"}}, "requestState": "s"}
 
 
-@pytest.mark.fake_clock
-async def test_a_call_may_have_run_if_its_first_round_was_sent() -> None:
-    with anyio.fail_after(5):
-        async with site(result(WANTS_ROOTS), *4 * [refuse_connection]) as client:
-            with pytest.raises(ConnectFailed) as raised:
-                await client.call_tool("x")
-
-    assert raised.value.may_have_run
-
-
-async def test_a_header_mismatch_in_a_later_round_does_not_restart_the_call() -> None:
-    with anyio.fail_after(5):
-        async with site(result(WANTS_ROOTS), mismatch) as client:
-            with pytest.raises(HeaderMismatch) as raised:
-                await client.call_tool("x")
-
-    assert raised.value.may_have_run
-
-
 def break_off(message: dict[str, Any]) -> httpx.Response:
     raise httpx.ReadError("reset")
 
 
 @pytest.mark.fake_clock
-async def test_a_repeated_request_may_have_run_if_an_earlier_attempt_was_sent() -> None:
+@pytest.mark.parametrize(
+    ("answers", "ask", "error"),
+    [
+        ([result(WANTS_ROOTS), *4 * [refuse_connection]], lambda client: client.call_tool("x"), ConnectFailed),
+        ([result(WANTS_ROOTS), refused(400, -32020)], lambda client: client.call_tool("x"), HeaderMismatch),
+        ([break_off, *5 * [refuse_connection]], lambda client: client.read_resource("a:1"), ConnectFailed),
+    ],
+    ids=["its first round", "headers were refused later", "its first attempt"],
+)
+async def test_a_call_may_have_run_if_a_part_of_it_was_sent(
+    answers: list[Callable[..., httpx.Response]],
+    ask: Callable[[Client], Awaitable[object]],
+    error: type[Any],
+) -> None:
     with anyio.fail_after(5):
-        async with site(break_off, *5 * [refuse_connection]) as client:
-            with pytest.raises(ConnectFailed) as raised:
-                await client.read_resource("a:1")
+        async with site(*answers) as client:
+            with pytest.raises(error) as raised:
+                await ask(client)
 
     assert raised.value.may_have_run
 
@@ -558,13 +547,8 @@ async def test_a_client_that_is_dropped_when_its_server_ends_leaves_nothing() ->
 
 async def test_any_refusal_clears_the_cached_discovery() -> None:
     """A server that was rolled back may refuse with any error."""
-    refusal = {"code": -32000, "message": "Bad Request: no session"}
-
-    def refuse(message: dict[str, Any]) -> httpx.Response:
-        return httpx.Response(400, json={"jsonrpc": "2.0", "id": message["id"], "error": refusal})
-
     with anyio.fail_after(5):
-        async with site(refuse) as client:
+        async with site(refused(400, -32000)) as client:
             cache = client._state.cache
             cache.keep("server/discover", {"version": "2026-07-28"}, Complete(MODERN, 60.0))
             with pytest.raises(HttpStatusError):

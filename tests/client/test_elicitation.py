@@ -53,9 +53,9 @@ async def fill_in(answer: Answer, params: dict[str, Any] = FORM) -> ElicitResult
     return await Elicitation(form=form_handler(answer)).answer(params, server="shop")
 
 
-async def refusal(elicitation: Elicitation, params: dict[str, Any]) -> tuple[int, str]:
+async def refusal(elicitation: Elicitation, params: dict[str, Any], **options: Any) -> tuple[int, str]:
     with pytest.raises(InputRefused) as caught:
-        await elicitation.answer(params, server="shop")
+        await elicitation.answer(params, server="shop", **options)
     return caught.value.code, str(caught.value)
 
 
@@ -243,31 +243,29 @@ def form(**fields: object) -> dict[str, Any]:
 SEVERAL = {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}
 
 
-@pytest.mark.parametrize(
-    ("revision", "params", "problem"),
-    [
-        (
-            "2025-06-18",
-            form(name={"type": "string"}, tags=SEVERAL),
-            "a choice of several at content came with revision 2025-11-25",
-        ),
-        ("2025-03-26", form(), "ElicitResult came with revision 2025-06-18"),
-        ("2026-07-28", form(a={"type": "object"}), "no answer can hold what 'a' asks for"),
-        ("2026-07-28", form(a={"type": ["object", "null"]}), "no answer can hold what 'a' asks for"),
-        ("2026-07-28", form(a={"type": "array", "items": {"type": "number"}}), "no answer can hold what 'a' asks for"),
-    ],
-    ids=["several", "before elicitation", "an object", "an object or null", "a list of numbers"],
-)
-async def test_a_form_whose_answer_could_not_be_sent_is_not_shown(
-    revision: str, params: dict[str, Any], problem: str
-) -> None:
-    def show(request: FormRequest) -> ElicitResult:
-        raise AssertionError("must not be shown")
+def show(request: FormRequest | UrlRequest) -> ElicitResult:
+    raise AssertionError("must not be shown")
 
-    with pytest.raises(InputRefused) as caught:
-        await Elicitation(form=form_handler(show)).answer(params, server="shop", revision=revision)
 
-    assert (caught.value.code, str(caught.value)) == (-32602, f"this elicitation cannot be answered: {problem}")
+SHOWS_BOTH = Elicitation(form=form_handler(show), url=url_handler(show))
+UNANSWERABLE: list[tuple[str, dict[str, Any], str]] = [
+    ("2025-03-26", URL, "ElicitResult came with revision 2025-06-18"),
+    ("2025-03-26", form(), "ElicitResult came with revision 2025-06-18"),
+    (
+        "2025-06-18",
+        form(name={"type": "string"}, tags=SEVERAL),
+        "a choice of several at content came with revision 2025-11-25",
+    ),
+    ("2026-07-28", form(a={"type": "object"}), "no answer can hold what 'a' asks for"),
+    ("2026-07-28", form(a={"type": ["object", "null"]}), "no answer can hold what 'a' asks for"),
+    ("2026-07-28", form(a={"type": "array", "items": {"type": "number"}}), "no answer can hold what 'a' asks for"),
+]
+
+
+async def test_a_form_or_url_whose_answer_could_not_be_sent_is_not_shown() -> None:
+    refusals = [await refusal(SHOWS_BOTH, params, revision=revision) for revision, params, _ in UNANSWERABLE]
+
+    assert refusals == [(-32602, f"this elicitation cannot be answered: {problem}") for *_, problem in UNANSWERABLE]
 
 
 @pytest.mark.parametrize(
@@ -287,14 +285,6 @@ async def test_a_form_that_some_answer_fits_is_shown(revision: str, params: dict
     answer = await Elicitation(form=FORMS).answer(params, server="shop", revision=revision)
 
     assert answer == ElicitResult(action="decline")
-
-
-async def test_a_url_that_could_not_be_answered_is_not_shown() -> None:
-    with pytest.raises(InputRefused) as caught:
-        await Elicitation(url=URLS).answer(URL, server="shop", revision="2025-03-26")
-
-    problem = "this elicitation cannot be answered: ElicitResult came with revision 2025-06-18"
-    assert (caught.value.code, str(caught.value)) == (-32602, problem)
 
 
 async def test_a_value_that_no_form_can_hold_is_a_mistake_of_the_handlers_author() -> None:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import gc
-import json
 import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import anyio
-import httpx
 import pytest
 
-from mcp_host import Client, ListChanged, Notification, StreamableHttp
+from mcp_host import Client, ListChanged, Notification
 from mcp_host.concurrency.tasks import HandlerTasks
 from mcp_host.middleware import AnyRequest, CallNext
 from mcp_host.session.list_changed import ListWatcher
 from mcp_host.testing import ScriptedPeer, Server
 from mcp_host.types import Prompt, Resource, ResourceTemplate, Tool
-from tests.client.sites import response
-from tests.client.support import EMPTY, HANDSHAKE, INITIALIZED, Era, connected
+from tests.client.support import HANDSHAKE, Era, connected
+from tests.client.test_session_lost import Forgetful, session_with
 from tests.extent import on_both
 from tests.testing.test_with_client import ConnectBy, connect_by, versions
 
@@ -301,31 +299,14 @@ async def test_after_a_gap_in_the_stream_of_changes_the_lists_are_handed_over() 
 
 @paused
 async def test_a_session_that_was_lost_has_its_lists_handed_over() -> None:
-    seen, sessions = Lists(), 0
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        nonlocal sessions
-        if request.method != "POST":
-            return httpx.Response(405)
-        message = json.loads(request.content)
-        if message["method"] == "initialize":
-            sessions += 1
-            body = {"jsonrpc": "2.0", "id": message["id"], "result": INITIALIZED}
-            return httpx.Response(200, json=body, headers={"Mcp-Session-Id": str(sessions)})
-        if "id" not in message:
-            return httpx.Response(202)
-        if request.headers["Mcp-Session-Id"] == "1":
-            return httpx.Response(404)
-        result = EMPTY if message["method"] == "tools/call" else tools(2)
-        return response(message, result)
-
-    http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
-    transport = StreamableHttp("http://server.test/mcp", client=http)
-    async with connected(transport, era="legacy", list_changed=ListChanged(tools=seen), within=100) as client:
+    server, seen = Forgetful(), Lists()
+    async with session_with(server, list_changed=ListChanged(tools=seen), within=100) as client:
+        server.known.clear()
         await client.call_tool("x")
         await anyio.sleep(5)
 
-    assert (sessions, seen.lengths) == (2, [2])
+    assert seen.lengths == [1]
+    assert server.methods().count("initialize") == 2
 
 
 @paused
