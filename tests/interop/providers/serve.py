@@ -39,6 +39,7 @@ def serve(_servers: tuple[ExitStack, dict[type[ModelServer], ModelServer]]) -> I
             servers[kind] = stack.enter_context(kind().running())
         server = servers[kind]
         assert isinstance(server, kind)
+        assert server not in used or server.refusals == []  # of what it was told to say before
         server.say(*turns, decide=decide)
         used.append(server)
         return server

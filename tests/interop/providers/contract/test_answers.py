@@ -125,20 +125,23 @@ async def test_broken_arguments_are_an_error_that_names_the_tool(serve: Serve, a
     assert "add" in str(caught.value)
 
 
-@pytest.mark.parametrize("stop", ["max_tokens", "stop_sequence", "refusal", "content_filter"])
 async def test_stop_reasons_are_those_of_mcp(
-    adapter: Adapter, serve: Serve, how: dict[str, object], stop: Stop
+    adapter: Adapter, serve: Serve, how: dict[str, object], subtests: pytest.Subtests
 ) -> None:
-    said = Said(stop=stop, text="2 +")
-    if stop == "stop_sequence" and adapter.cell("stopSequences").state == "emulated":
-        said = Said(text="2 +END 3")
-    server = serve(adapter.server, said)
+    stops: list[Stop] = ["max_tokens", "stop_sequence", "refusal", "content_filter"]
+    said = {stop: Said(stop=stop, text="2 +") for stop in stops}
+    if adapter.cell("stopSequences").state == "emulated":
+        said["stop_sequence"] = Said(text="2 +END 3")
+    server = serve(adapter.server, *said.values())
     async with adapter.open(server.url, server.key) as make:
-        answer = await ask(make(**how), stopSequences=["END"])
-
-    assert answer.stop_reason == adapter.reasons.get(stop, MCP_REASONS.get(stop, stop))
-    assert "END" not in answer.text
-    assert (adapter.cell(f"stop.{stop}").note == "") == (stop not in adapter.reasons and said.stop == stop)
+        model = make(**how)
+        for stop in stops:
+            with subtests.test(stop=stop):
+                answer = await ask(model, stopSequences=["END"])
+                assert answer.stop_reason == adapter.reasons.get(stop, MCP_REASONS.get(stop, stop))
+                assert "END" not in answer.text
+                is_native = stop not in adapter.reasons and said[stop].stop == stop
+                assert (adapter.cell(f"stop.{stop}").note == "") == is_native
 
 
 async def test_an_empty_answer_is_an_answer(adapter: Adapter, serve: Serve, how: dict[str, object]) -> None:
@@ -327,21 +330,22 @@ HIDDEN = {"ollama": ["{\n}", ""], "pydantic-ai": PAGES}
 """Pages that the SDK does not show: it raises nothing, or what it raises for a stream that is cut, and hides the type of the response."""
 
 
-@pytest.mark.filterwarnings("ignore:Async generator 'httpx._models:ResourceWarning")  # Ollama's SDK leaves them open
+@pytest.mark.filterwarnings("ignore:Async generator '(httpx|httpcore):ResourceWarning")  # Ollama's SDK leaves them open
 @pytest.mark.parametrize("kind", ["application/json", "text/html; charset=utf-8"])
-@pytest.mark.parametrize("body", PAGES)
 async def test_a_page_instead_of_a_stream_cannot_be_read_and_is_not_asked_for_again(
-    adapter: Adapter, serve: Serve, body: str, kind: str
+    adapter: Adapter, serve: Serve, kind: str, subtests: pytest.Subtests
 ) -> None:
-    server = serve(adapter.server, Failed(status=200, body=body, kind=kind))
+    server = serve(adapter.server, *[Failed(status=200, body=body, kind=kind) for body in PAGES])
     async with adapter.open(server.url, server.key) as make:
-        with anyio.fail_after(10), pytest.raises(ProviderError) as caught:
-            await ask(make(stream=True))
-
-    said, is_transient = "the reply cannot be read", False
-    if body in HIDDEN.get(adapter.name, ()):
-        said, is_transient = "the stream ended before the answer was complete", True
-    assert (str(caught.value).partition(": ")[2], caught.value.transient) == (said, is_transient)
+        model = make(stream=True)
+        for body in PAGES:
+            with subtests.test(body=body):
+                with anyio.fail_after(10), pytest.raises(ProviderError) as caught:
+                    await ask(model)
+                said, is_transient = "the reply cannot be read", False
+                if body in HIDDEN.get(adapter.name, ()):
+                    said, is_transient = "the stream ended before the answer was complete", True
+                assert (str(caught.value).partition(": ")[2], caught.value.transient) == (said, is_transient)
 
 
 @pytest.mark.filterwarnings("ignore:Async generator '(anthropic|httpx).:ResourceWarning")  # theirs, on trio

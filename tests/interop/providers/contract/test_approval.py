@@ -119,9 +119,10 @@ async def check(adapter: Adapter, *messages: Wire, **params: Any) -> bool:
     return bool(reached)
 
 
-@pytest.mark.parametrize("kind", IN_RESULTS)
-async def test_what_a_tool_returned_is_shown(adapter: Adapter, kind: str) -> None:
-    assert await check(adapter, *after(IN_RESULTS[kind], **EXTRA))
+async def test_what_a_tool_returned_is_shown(adapter: Adapter, subtests: pytest.Subtests) -> None:
+    for kind, block in IN_RESULTS.items():
+        with subtests.test(kind):
+            assert await check(adapter, *after(block, **EXTRA))
 
 
 @pytest.mark.parametrize("kind", ["text", "text as an image", "text as audio"])
@@ -137,11 +138,11 @@ async def test_calls_and_structured_content_are_shown(adapter: Adapter) -> None:
     assert await check(adapter, user("Hello"), calls, user(result("marker-id", structuredContent=structured, **EXTRA)))
 
 
-@pytest.mark.parametrize("kind", IN_PARAMS)
-async def test_the_other_parameters_are_shown(adapter: Adapter, kind: str) -> None:
-    reached = await check(adapter, **IN_PARAMS[kind])
-
-    assert reached or kind in ("stop sequences", "preferences", "unknown fields")
+async def test_the_other_parameters_are_shown(adapter: Adapter, subtests: pytest.Subtests) -> None:
+    for kind, params in IN_PARAMS.items():
+        with subtests.test(kind):
+            reached = await check(adapter, **params)
+            assert reached or kind in ("stop sequences", "preferences", "unknown fields")
 
 
 async def test_metadata_for_the_provider_are_shown_at_once(adapter: Adapter) -> None:
