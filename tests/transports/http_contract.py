@@ -161,6 +161,10 @@ def by_httpx(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr("mcp_host.transports._http.backend.own_backend", over_httpx2)
 
 
+callers_own = pytest.mark.parametrize("by_httpx", ["our pool"], indirect=True, ids=[""])
+"""A test in such a module whose client is always the caller's, or none: what would take the pool's place has no say in it."""
+
+
 def over_httpx2(
     url: httpx.URL,
     headers: dict[str, str],

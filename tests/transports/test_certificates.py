@@ -30,10 +30,11 @@ from mcp_host import Client, StreamableHttp
 from mcp_host.errors import ConnectFailed
 from mcp_host.transports._http.tls import explain, make_context, trusted
 from tests.faults.http_server import SOON, mcp, tides
-from tests.transports.http_contract import authority, by_httpx, certified  # noqa: F401  # one is an autouse fixture
+from tests.transports.http_contract import authority, by_httpx, callers_own, certified  # noqa: F401  # one is an autouse fixture
 from tests.transports.http_peers import Wire, serving
 
 HOST = "127.0.0.1"
+pytestmark = pytest.mark.backends("trio")  # TLS on either event loop is the subject of test_pool_tls
 PASSWORD = "hunter2"
 
 
@@ -180,23 +181,22 @@ async def test_the_certificates_of_the_process_get_no_certificate_of_one_client(
 # The certificate of the client
 
 
-@pytest.mark.parametrize(
-    "cert",
-    [
-        "both.pem",
-        Path("both.pem"),
-        ("client.pem", "client.key"),
-        (Path("client.pem"), "client.key"),
-        ("client.pem", "locked.key", PASSWORD),
-        ("client.pem", "client.key", "not needed"),
-    ],
-    ids=["one file", "a path", "two files", "a path and text", "with a password", "with a password for nothing"],
-)
-async def test_a_server_may_require_a_certificate_of_the_client(cert: Any) -> None:
+CERTIFICATES: list[Any] = [
+    "both.pem",
+    Path("both.pem"),
+    ("client.pem", "client.key"),
+    (Path("client.pem"), "client.key"),
+    ("client.pem", "locked.key", PASSWORD),
+    ("client.pem", "client.key", "a password that is not needed"),
+]
+
+
+async def test_a_server_may_require_a_certificate_of_the_client(subtests: pytest.Subtests) -> None:
     async with serving(mcp(), tls=requiring(HOST)) as peer:
-        with anyio.fail_after(SOON):
-            async with Client(StreamableHttp(peer.url, verify="ca.pem", cert=cert), era="legacy") as client:
-                await tides(client)
+        for cert in CERTIFICATES:
+            with subtests.test(cert=cert), anyio.fail_after(SOON):
+                async with Client(StreamableHttp(peer.url, verify="ca.pem", cert=cert), era="legacy") as client:
+                    await tides(client)
 
 
 async def test_a_renewed_certificate_is_read_with_the_next_connection(tmp_path: Path) -> None:
@@ -309,83 +309,72 @@ async def test_a_server_that_does_not_speak_tls_is_named() -> None:
     assert str(caught.value) == f"{url}: the server does not speak TLS: its URL may begin with http://"
 
 
-@pytest.mark.parametrize(
-    ("reason", "text"),
-    [
-        ("TLSV1_ALERT_UNKNOWN_CA", "the server does not accept the client's certificate (unknown_ca): pass another as StreamableHttp(cert=...)"),
-        ("TLS_ALERT_UNKNOWN_CA", "the server does not accept the client's certificate (unknown_ca): pass another as StreamableHttp(cert=...)"),
-        ("SSLV3_ALERT_CERTIFICATE_EXPIRED", "the server does not accept the client's certificate (certificate_expired): pass another as StreamableHttp(cert=...)"),
-        ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "the server requires a client certificate: pass it as StreamableHttp(cert=...)"),
-        ("TLSV1_ALERT_INTERNAL_ERROR", None),
-        (None, None),
-    ],
-)  # fmt: skip
-def test_an_alert_is_named_whatever_the_version_of_openssl(reason: str | None, text: str | None) -> None:
-    error = ssl.SSLError(1, "alert")
-    error.reason = reason  # type: ignore[assignment]  # it may be None: OpenSSL has reasons that Python does not know
+UNKNOWN_CA = (
+    "the server does not accept the client's certificate (unknown_ca): pass another as StreamableHttp(cert=...)"
+)
+ALERTS: dict[str | None, str | None] = {
+    "TLSV1_ALERT_UNKNOWN_CA": UNKNOWN_CA,
+    "TLS_ALERT_UNKNOWN_CA": UNKNOWN_CA,
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": UNKNOWN_CA.replace("unknown_ca", "certificate_expired"),
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the server requires a client certificate: pass it as StreamableHttp(cert=...)",
+    "TLSV1_ALERT_INTERNAL_ERROR": None,
+    None: None,
+}
 
-    assert explain(error) == text
+
+@callers_own
+def test_an_alert_is_named_whatever_the_version_of_openssl() -> None:
+    def explained(reason: str | None) -> str | None:
+        error = ssl.SSLError(1, "alert")
+        error.reason = reason  # type: ignore[assignment]  # it may be None: OpenSSL has reasons that Python does not know
+        return explain(error)
+
+    assert {reason: explained(reason) for reason in ALERTS} == ALERTS
 
 
 # Files that cannot be read
 
 
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        pytest.param(
-            {"verify": "missing.pem"},
-            "the certificates to trust cannot be read from verify='missing.pem': No such file or directory",
-            id="no authority",
-        ),
-        pytest.param(
-            {"verify": "garbage.pem"},
-            "the certificates to trust cannot be read from verify='garbage.pem': it has none in PEM format",
-            id="an authority that is none",
-        ),
-        pytest.param(
-            {"cert": "missing.pem"},
-            "the client's certificate cannot be read from cert='missing.pem': No such file or directory",
-            id="no certificate",
-        ),
-        pytest.param(
-            {"cert": ("client.pem", "missing.key")},
-            "the client's certificate cannot be read from cert='client.pem' and 'missing.key': No such file or directory",
-            id="no key",
-        ),
-        pytest.param(
-            {"cert": "client.pem"},
-            "the client's certificate cannot be read from cert='client.pem':"
-            " no certificate with its key in PEM format, or the wrong password",
-            id="a certificate without a key",
-        ),
-        pytest.param(
-            {"cert": ("client.pem", "other.key")},
-            "the client's certificate cannot be read from cert='client.pem' and 'other.key':"
-            " the key is not the certificate's",
-            id="the key of another",
-        ),
-        pytest.param(
-            {"cert": ("client.pem", "locked.key")},
-            "the client's certificate cannot be read from cert='client.pem' and 'locked.key':"
-            " the key is encrypted, so write cert=(certificate, key, password)",
-            id="no password",
-        ),
-        pytest.param(
-            {"cert": ("client.pem", "locked.key", "hunter3")},
-            "the client's certificate cannot be read from cert='client.pem' and 'locked.key':"
-            " no certificate with its key in PEM format, or the wrong password",
-            id="a wrong password",
-        ),
-    ],
-)
-async def test_a_file_that_cannot_be_read_is_an_error_of_connecting(options: dict[str, Any], complaint: str) -> None:
-    transport = StreamableHttp("https://127.0.0.1:1/mcp", **options)
-    with anyio.fail_after(SOON), pytest.raises(ConnectFailed) as caught:
-        await Client(transport).connect()
+NOT_READ = "the client's certificate cannot be read from cert="
+UNREADABLE: list[tuple[dict[str, Any], str]] = [
+    (
+        {"verify": "missing.pem"},
+        "the certificates to trust cannot be read from verify='missing.pem': No such file or directory",
+    ),
+    (
+        {"verify": "garbage.pem"},
+        "the certificates to trust cannot be read from verify='garbage.pem': it has none in PEM format",
+    ),
+    ({"cert": "missing.pem"}, f"{NOT_READ}'missing.pem': No such file or directory"),
+    ({"cert": ("client.pem", "missing.key")}, f"{NOT_READ}'client.pem' and 'missing.key': No such file or directory"),
+    (
+        {"cert": "client.pem"},
+        f"{NOT_READ}'client.pem': no certificate with its key in PEM format, or the wrong password",
+    ),
+    (
+        {"cert": ("client.pem", "other.key")},
+        f"{NOT_READ}'client.pem' and 'other.key': the key is not the certificate's",
+    ),
+    (
+        {"cert": ("client.pem", "locked.key")},
+        f"{NOT_READ}'client.pem' and 'locked.key': the key is encrypted, so write cert=(certificate, key, password)",
+    ),
+    (
+        {"cert": ("client.pem", "locked.key", "hunter3")},
+        f"{NOT_READ}'client.pem' and 'locked.key': no certificate with its key in PEM format, or the wrong password",
+    ),
+]
 
-    assert str(caught.value) == f"https://127.0.0.1:1/mcp: {complaint}"
-    assert "hunter" not in "".join(format_exception(caught.value)) + repr(transport)
+
+async def test_a_file_that_cannot_be_read_is_an_error_of_connecting(subtests: pytest.Subtests) -> None:
+    for options, complaint in UNREADABLE:
+        with subtests.test(**options):
+            transport = StreamableHttp("https://127.0.0.1:1/mcp", **options)
+            with anyio.fail_after(SOON), pytest.raises(ConnectFailed) as caught:
+                await Client(transport).connect()
+
+            assert str(caught.value) == f"https://127.0.0.1:1/mcp: {complaint}"
+            assert "hunter" not in "".join(format_exception(caught.value)) + repr(transport)
 
 
 async def test_certificates_of_the_environment_that_cannot_be_read_are_an_error_of_connecting(
@@ -405,54 +394,51 @@ async def test_certificates_of_the_environment_that_cannot_be_read_are_an_error_
 # Arguments
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "complaint"),
-    [
-        pytest.param({"verify": None}, TypeError, "^verify is True, False, the path of .*, not NoneType$", id="None"),
-        pytest.param({"verify": b"ca.pem"}, TypeError, "^verify is .*, not bytes$", id="bytes"),
-        pytest.param({"verify": ""}, ValueError, "^verify has a path that is empty", id="no path"),
-        pytest.param({"verify": "a\0b"}, ValueError, "^verify has a path that .* a NUL character$", id="a NUL"),
-        pytest.param({"verify": "-----BEGIN X"}, ValueError, "^verify takes the path of a file", id="an authority"),
-        pytest.param(
-            {"verify": certified(HOST)}, ValueError, "^verify has the ssl.SSLContext of a server", id="server"
-        ),
-        pytest.param({"cert": 5}, TypeError, "^cert is the path of a PEM file, .*, not int$", id="a number"),
-        pytest.param({"cert": ("a",)}, TypeError, "^cert is the path of a PEM file, .*, not tuple$", id="one of two"),
-        pytest.param(
-            {"cert": ("a", "b", 5)}, TypeError, "^cert is the path of .*, not tuple$", id="a number as password"
-        ),
-        pytest.param({"cert": ("a", None)}, TypeError, "^cert is the path of .*, not NoneType$", id="no key"),
-        pytest.param({"cert": ("a", "b", "x" * 1025)}, ValueError, "^the password of cert is", id="a long password"),
-        pytest.param({"cert": ("a", "b", "\ud800")}, ValueError, "^the password of cert is", id="half a character"),
-        pytest.param({"cert": "-----BEGIN secret"}, ValueError, "^cert takes the path of a file", id="a key itself"),
-        pytest.param(
-            {"cert": "a", "verify": ssl.create_default_context()},
-            ValueError,
-            "^verify has an ssl.SSLContext: load the certificate into it, with its load_cert_chain$",
-            id="a certificate beside a context",
-        ),
-    ],
-)
-def test_arguments_that_make_no_sense_are_refused_without_being_quoted(
-    options: dict[str, Any], error: type[Exception], complaint: str
-) -> None:
-    with pytest.raises(error, match=complaint) as caught:
-        StreamableHttp("https://mcp.test/", **options)
-
-    assert "secret" not in str(caught.value)
+SENSELESS: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"verify": None}, TypeError, "^verify is True, False, the path of .*, not NoneType$"),
+    ({"verify": b"ca.pem"}, TypeError, "^verify is .*, not bytes$"),
+    ({"verify": ""}, ValueError, "^verify has a path that is empty"),
+    ({"verify": "a\0b"}, ValueError, "^verify has a path that .* a NUL character$"),
+    ({"verify": "-----BEGIN X"}, ValueError, "^verify takes the path of a file"),
+    ({"verify": ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)}, ValueError, "^verify has the ssl.SSLContext of a server"),
+    ({"cert": 5}, TypeError, "^cert is the path of a PEM file, .*, not int$"),
+    ({"cert": ("a",)}, TypeError, "^cert is the path of a PEM file, .*, not tuple$"),
+    ({"cert": ("a", "b", 5)}, TypeError, "^cert is the path of .*, not tuple$"),
+    ({"cert": ("a", None)}, TypeError, "^cert is the path of .*, not NoneType$"),
+    ({"cert": ("a", "b", "x" * 1025)}, ValueError, "^the password of cert is"),
+    ({"cert": ("a", "b", "\ud800")}, ValueError, "^the password of cert is"),
+    ({"cert": "-----BEGIN secret"}, ValueError, "^cert takes the path of a file"),
+    (
+        {"cert": "a", "verify": ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)},
+        ValueError,
+        "^verify has an ssl.SSLContext: load the certificate into it, with its load_cert_chain$",
+    ),
+]
 
 
+@callers_own
+def test_arguments_that_make_no_sense_are_refused_without_being_quoted(subtests: pytest.Subtests) -> None:
+    for options, error, complaint in SENSELESS:
+        with subtests.test(repr(options)):
+            with pytest.raises(error, match=complaint) as caught:
+                StreamableHttp("https://mcp.test/", **options)
+            assert "secret" not in str(caught.value)
+
+
+@callers_own
 def test_a_certificate_is_for_https() -> None:
     with pytest.raises(ValueError, match=r"^cert is for https:// only"):
         StreamableHttp("http://mcp.test/", cert="both.pem")
 
 
+@callers_own
 @pytest.mark.parametrize("verify", ["ca.pem", ssl.create_default_context()], ids=["path", "context"])
 def test_certificates_to_trust_are_for_https(verify: Any) -> None:
     with pytest.raises(ValueError, match=r"^verify is for https:// only"):
         StreamableHttp("http://mcp.test/", verify=verify)
 
 
+@callers_own
 @pytest.mark.parametrize("options", [{"verify": False}, {"verify": "ca.pem"}, {"cert": "both.pem"}], ids=str)
 async def test_a_client_brings_its_own_certificates(options: dict[str, Any]) -> None:
     async with httpx.AsyncClient() as client:

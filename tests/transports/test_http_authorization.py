@@ -22,8 +22,11 @@ from mcp_host.transports._http.response import ERROR_SIZE
 from mcp_host.transports._http.session import Timing
 from mcp_host.transports.base import Channel
 from tests.clock import Pauses
+from tests.extent import on_both
 from tests.transports.http_peers import INITIALIZE, VERSION, RecordedHandle, Wire, event, head, serving
 from tests.transports.legacy_peers import legacy, stream
+
+pytestmark = pytest.mark.backends("asyncio")  # but for what waits, closes or stops a clock
 
 ANSWER = b'{"jsonrpc":"2.0","id":7,"result":{}}'
 PING = Request(7, "ping", {})
@@ -155,6 +158,7 @@ async def test_an_auth_may_answer_a_challenge(way: Way) -> None:
     assert [heard.rpc["id"] for heard in peer.heard] == [7, 7]
 
 
+@on_both
 @kinds
 @ways
 async def test_the_clocks_stop_while_an_auth_works_that_cannot_say_whether_it_asks_a_person(
@@ -171,17 +175,18 @@ async def test_the_clocks_stop_while_an_auth_works_that_cannot_say_whether_it_as
     assert not auth.handle.is_asking
 
 
-@pytest.mark.parametrize("refuses", [401, 403])
+@pytest.mark.fault("H10")
 @pytest.mark.parametrize("kind", [Sequel, Ready, NotReady])
 @ways
-async def test_a_refusal_that_an_auth_has_no_answer_to_is_the_error(way: Way, kind: type[Sequel], refuses: int) -> None:
-    async with serving(answering(refuses=refuses)) as peer, way(peer.url, kind("first")) as channel:
-        with pytest.raises(Unauthorized) as caught:
-            await channel.request(PING, {}, RecordedHandle())
+async def test_a_refusal_that_an_auth_has_no_answer_to_is_the_error(way: Way, kind: type[Sequel]) -> None:
+    for refuses in (401, 403):
+        async with serving(answering(refuses=refuses)) as peer, way(peer.url, kind("first")) as channel:
+            with pytest.raises(Unauthorized) as caught:
+                await channel.request(PING, {}, RecordedHandle())
 
-    assert caught.value.status == refuses
-    assert len(peer.heard) == 1
-    assert peer.connections == 1
+        assert caught.value.status == refuses
+        assert len(peer.heard) == 1
+        assert peer.connections == 1
 
 
 @pytest.mark.parametrize("kind", [Ready, NotReady])
@@ -235,6 +240,7 @@ class NotReadyToClose(Known, FailingToClose):
         return None
 
 
+@on_both
 @pytest.mark.parametrize("error", [McpError("the token endpoint is down"), ValueError("a defect of the host's")])
 @pytest.mark.parametrize("kind", [FailingToClose, NotReadyToClose])
 @ways
@@ -247,6 +253,7 @@ async def test_an_auth_that_fails_while_a_client_closes_is_not_its_error(
     assert peer.methods() == ["POST"]
 
 
+@on_both
 @kinds
 @ways
 async def test_the_clocks_of_a_call_stop_while_an_auth_works_to_resume_its_stream(
@@ -335,6 +342,7 @@ class FailingAtOnce(ReadyAndFailing):
         yield request
 
 
+@on_both
 @pytest.mark.parametrize("auth", [Failing(), ReadyAndFailing(), FailingAtOnce()])
 @ways
 async def test_a_refusal_is_closed_if_the_auth_fails(way: Way, auth: httpx.Auth) -> None:

@@ -10,7 +10,7 @@ import pytest
 from mcp_host.errors import ConnectionClosed
 from mcp_host.transports._http.backend import own_backend
 from mcp_host.version import __version__
-from tests.transports.http_contract import by_httpx, libraries  # noqa: F401  # an autouse fixture
+from tests.transports.http_contract import by_httpx, callers_own, libraries  # noqa: F401  # an autouse fixture
 from tests.transports.http_peers import CALL, DONE, DONE_JSON, JSON, Heard, RecordedHandle, Wire, ask, opened, serving
 
 pytestmark = pytest.mark.backends("trio")  # what is written into a request is the same on either
@@ -114,6 +114,7 @@ async def test_httpx_gets_no_user_and_password_and_logs_none(
     assert "me:" not in caplog.text
 
 
+@callers_own
 @libraries
 async def test_the_authentication_of_a_callers_client_comes_before_the_user_of_the_url(library: Any) -> None:
     async def script(wire: Wire) -> None:

@@ -11,7 +11,7 @@ from anyio.abc import SocketAttribute
 
 from mcp_host.errors import ConnectFailed, ConnectionClosed, ProtocolError
 from tests.clock import advance
-from tests.transports.http_contract import Kind, both, by_httpx, libraries  # noqa: F401  # an autouse fixture
+from tests.transports.http_contract import Kind, both, by_httpx, callers_own, libraries  # noqa: F401  # an autouse fixture
 from tests.transports.http_peers import (
     CHUNKED,
     DONE,
@@ -164,6 +164,7 @@ async def test_a_server_without_tls_cannot_be_reached_by_https() -> None:
             await ask(channel)
 
 
+@callers_own
 @libraries
 @pytest.mark.adjustable_clock
 async def test_a_full_pool_of_the_callers_is_an_error_of_the_request_that_waited(library: Any) -> None:
@@ -191,6 +192,7 @@ async def test_a_full_pool_of_the_callers_is_an_error_of_the_request_that_waited
         advance(5)
 
 
+@callers_own
 @libraries
 async def test_a_client_that_its_owner_closed_is_a_clear_error(library: Any) -> None:
     client = library.AsyncClient()
@@ -202,6 +204,7 @@ async def test_a_client_that_its_owner_closed_is_a_clear_error(library: Any) -> 
     assert not caught.value.may_have_run
 
 
+@callers_own
 @both
 async def test_a_secret_in_a_bad_header_of_the_callers_client_is_not_quoted_nor_is_it_in_a_traceback(
     kind: Kind,
@@ -217,6 +220,7 @@ async def test_a_secret_in_a_bad_header_of_the_callers_client_is_not_quoted_nor_
     assert "hunter2" not in "".join(format_exception(caught.value))
 
 
+@callers_own
 @both
 async def test_a_cookie_that_no_header_can_carry_fails_the_requests_of_a_client_that_keeps_it(kind: Kind) -> None:
     """A client of ours keeps none; what is in the caller's is the caller's."""

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from mcp_host.errors import ConnectFailed, ConnectionClosed, McpError
-from tests.transports.http_contract import by_httpx, libraries  # noqa: F401  # an autouse fixture
+from tests.transports.http_contract import by_httpx, callers_own, libraries  # noqa: F401  # an autouse fixture
 from tests.transports.http_peers import (
     CALL,
     CHUNKED,
@@ -146,6 +146,7 @@ async def test_a_stream_under_way_is_closed_with_the_channel() -> None:
         gc.collect()
 
 
+@callers_own
 @libraries
 async def test_a_request_that_ends_after_the_channel_closes_its_own_connection(library: Any) -> None:
     closed = anyio.Event()
@@ -217,6 +218,7 @@ async def test_without_a_bound_more_streams_than_any_pool_holds_stay_open_at_onc
     assert peer.connections == 150
 
 
+@callers_own
 @libraries
 async def test_a_client_that_reads_bodies_itself_is_understood(library: Any) -> None:
     async def read(response: Any) -> None:
@@ -234,6 +236,7 @@ async def test_a_client_that_reads_bodies_itself_is_understood(library: Any) -> 
         assert await ask(channel) == [DONE]
 
 
+@callers_own
 @libraries
 async def test_a_client_that_throws_bodies_away_fails_the_request_alone(library: Any) -> None:
     async def waste(response: Any) -> None:
@@ -266,6 +269,7 @@ class Endless(httpx.AsyncByteStream):
         return self._first.pop(0) if self._first else b": x"
 
 
+@callers_own
 async def test_an_endless_response_that_never_waits_is_left_after_the_reply() -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         return httpx.Response(200, headers=EVENTS, stream=Endless())
@@ -284,6 +288,7 @@ class Breaking(httpx.AsyncBaseTransport):
         raise AssertionError("a request without a body")
 
 
+@callers_own
 async def test_a_request_that_breaks_off_in_its_body_leaves_no_generator_behind() -> None:
     """trio would warn of one."""
     async with (
@@ -294,6 +299,7 @@ async def test_a_request_that_breaks_off_in_its_body_leaves_no_generator_behind(
             await ask(channel)
 
 
+@callers_own
 @libraries
 async def test_an_error_of_the_callers_own_hook_comes_out_as_it_is(library: Any) -> None:
     async def fail(response: Any) -> None:
@@ -312,6 +318,7 @@ async def test_an_error_of_the_callers_own_hook_comes_out_as_it_is(library: Any)
             await ask(channel)
 
 
+@callers_own
 @libraries
 async def test_no_exception_of_the_http_library_gets_out(library: Any) -> None:
     """Every error that httpx documents, wherever it strikes."""

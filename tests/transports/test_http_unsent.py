@@ -19,7 +19,7 @@ from mcp_host.errors import ConnectFailed, ConnectionClosed, RequestTimeout
 from mcp_host.types import CreateMessageResult
 from tests.clock import advance
 from tests.faults.http_server import DONE, TIDES, drop, failing, mcp, says, subject, tides
-from tests.transports.http_contract import by_httpx, libraries  # noqa: F401  # an autouse fixture
+from tests.transports.http_contract import by_httpx, callers_own, libraries  # noqa: F401  # an autouse fixture
 from tests.transports.http_peers import Peer, Script, serving, timed
 from tests.transports.legacy_peers import hang, in_turn
 
@@ -242,6 +242,7 @@ async def test_a_request_that_was_sent_after_retries_may_have_run(pauses: Pauses
     assert [error.may_have_run for error in errors] == [True]
 
 
+@callers_own
 @pytest.mark.fake_clock
 async def test_a_subscription_has_its_own_backoff() -> None:
     tried: list[float] = []
@@ -269,6 +270,7 @@ async def test_a_subscription_has_its_own_backoff() -> None:
     assert [later - earlier for earlier, later in pairwise(tried)] == pytest.approx([1.5, 2.25, 3.375])
 
 
+@callers_own
 @libraries
 @pytest.mark.parametrize("failure", ["ConnectTimeout", "PoolTimeout"])
 async def test_a_request_that_timed_out_while_connecting_is_not_retried(
@@ -290,6 +292,7 @@ async def test_a_request_that_timed_out_while_connecting_is_not_retried(
     assert pauses == []
 
 
+@callers_own
 @libraries
 @pytest.mark.parametrize("refused", ["ConnectError", "ProxyError"], ids=["no name", "by a proxy"])
 async def test_a_name_that_is_not_found_and_a_proxy_that_finds_no_server_are_over_in_a_moment_too(
@@ -330,6 +333,7 @@ async def fails_itself(response: httpx.Response) -> None:
     raise httpx.ConnectError("refused")
 
 
+@callers_own
 @pytest.mark.parametrize("hook", [asks_elsewhere, fails_itself])
 async def test_a_failure_of_a_hook_does_not_show_whether_our_request_has_run(
     hook: Callable[[httpx.Response], Awaitable[None]], pauses: Pauses

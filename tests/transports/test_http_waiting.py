@@ -28,7 +28,7 @@ from tests.faults.http_server import (
     tides,
     welcome,
 )
-from tests.transports.http_contract import by_httpx  # noqa: F401  # an autouse fixture
+from tests.transports.http_contract import by_httpx, callers_own  # noqa: F401  # an autouse fixture
 from tests.transports.http_peers import Heard, Log, Peer, Wire, event
 from tests.transports.legacy_peers import hang, in_turn
 
@@ -190,6 +190,7 @@ async def test_a_connection_with_an_unfinished_response_is_in_use() -> None:
     assert overlapped == [False]
 
 
+@callers_own
 @pytest.mark.parametrize("bound", [0, -1, float("nan")])
 def test_there_is_at_least_one_connection(bound: int) -> None:
     with pytest.raises(ValueError, match=r"^max_connections must be at least 1, not"):
