@@ -18,7 +18,7 @@ export BACKENDS THOROUGH COVERAGE
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types docs check interop conformance machines lowest bench faults fuzz soak coverage lock clean
+.PHONY: help setup demo test lint types docs check interop conformance machines lowest bench faults fuzz mutants soak coverage lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -89,6 +89,9 @@ $(FUZZ)/.ready: fuzz/requirements.txt pyproject.toml
 	@$(FUZZ)/bin/python -m pip install --quiet --disable-pip-version-check --editable . --requirement fuzz/requirements.txt
 	@touch $@
 
+mutants: $(VENV)/test  ## changes of the source that the tests should notice (hours; it goes on where it was stopped)
+	@$(BIN)/python -m tests.mutants.run
+
 soak: $(VENV)/test  ## thousands of calls and connections: memory must not grow (about 10 minutes)
 	@$(BIN)/python -m tests.robustness.soak
 
@@ -117,4 +120,4 @@ lock: setup  ## update requirements/ from pyproject.toml
 	@$(LOCK) --constraint requirements/dev.lock --extra testing --output-file requirements/demo.lock pyproject.toml
 
 clean:  ## remove all generated files
-	@rm -rf $(VENV) .interop .conformance .machines .bench $(LOWEST) $(FUZZ) build dist .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) .interop .conformance .machines .bench $(LOWEST) $(FUZZ) .mutants build dist .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
