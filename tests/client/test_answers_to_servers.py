@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import anyio
@@ -31,31 +32,30 @@ from tests.extent import on_both
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
 
-class Asking(ScriptedPeer):
-    """Asks something inside a tool call, and keeps what it was told."""
+async def asked(
+    method: str = "sampling/createMessage",
+    params: Mapping[str, Any] = QUESTION,
+    *,
+    version: str = "2025-11-25",
+    idle_timeout: float = 120,
+    **registered: Any,
+) -> dict[str, Any]:
+    """What a server hears that asks something inside a tool call."""
 
-    def __init__(self, method: str, params: dict[str, Any], *, version: str = "2025-11-25") -> None:
-        super().__init__(self._script_)
-        self._ask = (method, params)
-        self._version = version
-        self.answer: dict[str, Any] = {}
-
-    async def _script_(self, peer: ScriptedPeer) -> None:
-        await peer.answer_initialize(capabilities=TOOLS, version=self._version)
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities=TOOLS, version=version)
         call = await peer.receive("tools/call")
-        answer = await peer.request(*self._ask)
-        self.answer = {key: value for key, value in answer.items() if key not in ("jsonrpc", "id")}
+        response.update(await peer.request(method, dict(params)))
         await peer.reply(call, EMPTY)
 
-
-async def asked(peer: Asking, **registered: Any) -> dict[str, Any]:
-    async with connected(peer, era="legacy", **registered) as client:
-        await client.call_tool("geo")
-    return peer.answer
+    response: dict[str, Any] = {}
+    async with connected(ScriptedPeer(script), era="legacy", **registered) as client:
+        await client.call_tool("geo", idle_timeout=idle_timeout)
+    return {key: value for key, value in response.items() if key not in ("jsonrpc", "id")}
 
 
 async def test_a_sampling_request_is_answered_while_the_call_waits() -> None:
-    assert await asked(Asking("sampling/createMessage", QUESTION), sampling=sampling()) == {"result": PARIS}
+    assert await asked(sampling=sampling()) == {"result": PARIS}
 
 
 async def test_tools_and_parallel_tool_use_travel_in_both_directions() -> None:
@@ -64,9 +64,7 @@ async def test_tools_and_parallel_tool_use_travel_in_both_directions() -> None:
         uses = [ToolUseContent(id=str(n), name="add", input={"n": n}) for n in (1, 2)]
         return CreateMessageResult(content=uses, model="m", stop_reason="toolUse")
 
-    answer = await asked(
-        Asking("sampling/createMessage", QUESTION | {"tools": [ADD]}), sampling=sampling(with_tools=model)
-    )
+    answer = await asked(params=QUESTION | {"tools": [ADD]}, sampling=sampling(with_tools=model))
 
     assert answer == {
         "result": {
@@ -81,7 +79,7 @@ async def test_tools_and_parallel_tool_use_travel_in_both_directions() -> None:
 @pytest.mark.fault("S24")
 @pytest.mark.parametrize("method", ["sampling/createMessage", "elicitation/create", "roots/list"])
 async def test_without_a_handler_a_request_is_refused(method: str) -> None:
-    answer = await asked(Asking(method, QUESTION))
+    answer = await asked(method, QUESTION)
 
     assert answer == {"error": {"code": -32601, "message": f"this client does not offer {method}"}}
 
@@ -90,7 +88,7 @@ async def test_tools_in_basic_mode_are_refused_and_not_stripped() -> None:
     async def model(request: SamplingRequest) -> CreateMessageResult:
         raise AssertionError("must not be asked")
 
-    answer = await asked(Asking("sampling/createMessage", QUESTION | {"tools": [ADD]}), sampling=sampling(basic=model))
+    answer = await asked(params=QUESTION | {"tools": [ADD]}, sampling=sampling(basic=model))
 
     assert answer["error"]["code"] == -32602
 
@@ -116,7 +114,8 @@ async def test_a_wish_for_context_that_was_not_declared_is_refused_where_it_can_
         return "Paris"
 
     answer = await asked(
-        Asking("sampling/createMessage", QUESTION | {"includeContext": wish}, version=version),
+        params=QUESTION | {"includeContext": wish},
+        version=version,
         sampling=sampling(with_tools=model, context=declared),
     )
 
@@ -131,7 +130,7 @@ async def test_a_handlers_own_error_stays_ours(caplog: pytest.LogCaptureFixture)
     async def model(request: SamplingRequest) -> CreateMessageResult:
         raise RuntimeError("secret sk-123")
 
-    answer = await asked(Asking("sampling/createMessage", QUESTION), sampling=sampling(with_tools=model))
+    answer = await asked(sampling=sampling(with_tools=model))
 
     assert answer["error"]["code"] == -32603
     assert "sk-123" not in str(answer)
@@ -142,9 +141,7 @@ async def test_before_tools_existed_several_texts_are_joined_into_the_one_block_
     async def model(request: SamplingRequest) -> CreateMessageResult:
         return CreateMessageResult(content=[text("Paris."), text("In France.")], model="m")
 
-    answer = await asked(
-        Asking("sampling/createMessage", QUESTION, version="2025-06-18"), sampling=sampling(with_tools=model)
-    )
+    answer = await asked(version="2025-06-18", sampling=sampling(with_tools=model))
 
     assert answer["result"]["content"] == {"type": "text", "text": "Paris.\n\nIn France."}
 
@@ -158,9 +155,7 @@ async def test_an_answer_that_an_old_revision_cannot_express_is_an_error_and_not
             model="m",
         )
 
-    answer = await asked(
-        Asking("sampling/createMessage", QUESTION, version="2025-06-18"), sampling=sampling(with_tools=model)
-    )
+    answer = await asked(version="2025-06-18", sampling=sampling(with_tools=model))
 
     assert answer == {"error": {"code": -32603, "message": "this client's answer does not fit this protocol revision"}}
     assert "2025-11-25" in caplog.text
@@ -294,11 +289,7 @@ async def test_the_idle_timeout_stops_while_the_server_waits_for_us() -> None:
         await anyio.sleep(0.3)
         return request.reply("Paris", model="m")
 
-    peer = Asking("sampling/createMessage", QUESTION)
-    async with connected(peer, era="legacy", sampling=sampling(with_tools=model)) as client:
-        await client.call_tool("geo", idle_timeout=0.15)
-
-    assert peer.answer == {"result": PARIS}
+    assert await asked(sampling=sampling(with_tools=model), idle_timeout=0.15) == {"result": PARIS}
 
 
 @on_both
@@ -327,9 +318,7 @@ async def test_an_answer_that_is_not_json_is_an_error_to_the_server_and_a_line_i
         uses = [ToolUseContent(id="1", name="add", input={"n": float("nan")})]
         return CreateMessageResult(content=uses, model="m", stop_reason="toolUse")
 
-    answer = await asked(
-        Asking("sampling/createMessage", QUESTION | {"tools": [ADD]}), sampling=sampling(with_tools=model)
-    )
+    answer = await asked(params=QUESTION | {"tools": [ADD]}, sampling=sampling(with_tools=model))
 
     assert answer == {"error": {"code": -32603, "message": "this client failed to answer"}}
     assert "not expressible in JSON" in caplog.text
@@ -341,7 +330,7 @@ async def test_a_form_is_answered_by_the_handler_for_forms() -> None:
 
     schema = {"type": "object", "properties": {"name": {"type": "string"}}}
     answer = await asked(
-        Asking("elicitation/create", {"message": "who?", "requestedSchema": schema}), elicitation=Elicitation(form=form)
+        "elicitation/create", {"message": "who?", "requestedSchema": schema}, elicitation=Elicitation(form=form)
     )
 
     assert answer == {"result": {"action": "accept", "content": {"name": "Ada"}}}
@@ -353,7 +342,7 @@ async def test_a_form_whose_answer_the_revision_cannot_carry_is_refused_before_i
 
     several = {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}
     params = {"message": "which?", "requestedSchema": {"type": "object", "properties": {"tags": several}}}
-    answer = await asked(Asking("elicitation/create", params, version="2025-06-18"), elicitation=Elicitation(form=form))
+    answer = await asked("elicitation/create", params, version="2025-06-18", elicitation=Elicitation(form=form))
 
     problem = "a choice of several at content came with revision 2025-11-25"
     assert answer == {"error": {"code": -32602, "message": f"this elicitation cannot be answered: {problem}"}}
@@ -367,7 +356,7 @@ async def test_a_fault_of_our_own_while_answering_is_an_error_to_the_server(
 
     monkeypatch.setattr(Session, "answer", broken)
 
-    answer = await asked(Asking("roots/list", {}))
+    answer = await asked("roots/list", {})
 
     assert answer == {"error": {"code": -32603, "message": "this client failed to answer"}}
     assert "ZeroDivisionError: ours" in caplog.text
@@ -428,6 +417,6 @@ async def test_a_flood_of_pings_is_held_to_its_bound_and_counted() -> None:
 
 
 async def test_roots_are_answered_alike_in_revisions_before_sampling_with_tools() -> None:
-    peer = Asking("roots/list", {}, version="2025-06-18")
+    answer = await asked("roots/list", {}, version="2025-06-18", roots=["/srv"])
 
-    assert await asked(peer, roots=["/srv"]) == {"result": {"roots": [{"uri": "file:///srv"}]}}
+    assert answer == {"result": {"roots": [{"uri": "file:///srv"}]}}
