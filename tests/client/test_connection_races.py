@@ -74,22 +74,6 @@ async def test_a_silent_server_that_refuses_the_handshake_fails_with_that() -> N
 
 
 @on_both
-async def test_a_server_that_says_what_is_wrong_with_the_probe_and_exits_is_started_once_more() -> None:
-    body = f"""
-    request = read()
-    if request["method"] == "server/discover":
-        say({{"id": request["id"], "error": {{"code": -32600, "message": "not initialized"}}}})
-        sys.exit(1)
-    reply(request, {INITIALIZED!r})
-    read()
-    reply(read(), text("hi"))
-    read()
-    """
-    async with connected(Stdio(python(body, hands=False)), within=10) as client:
-        assert (await client.call_tool("x")).text == "hi"
-
-
-@on_both
 @pytest.mark.fake_clock
 async def test_a_wrong_era_that_ends_in_a_timeout_is_forgotten() -> None:
     """The server is modern, and says nothing to a handshake."""

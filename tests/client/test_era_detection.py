@@ -298,6 +298,7 @@ def on_start(path: Path, body: str) -> Stdio:
 EXITS_ON_THE_PROBE = """
 request = read()
 if request["method"] != "initialize":
+    SAYS
     sys.exit(3)
 reply(request, {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "0"}})
 read()
@@ -307,8 +308,11 @@ read()
 
 
 @on_both
-async def test_a_server_that_exits_on_the_probe_is_started_once_more_and_shaken_hands_with(tmp_path: Path) -> None:
-    server, era_cache = on_start(tmp_path / "starts", EXITS_ON_THE_PROBE), EraCache()
+@pytest.mark.parametrize("says", ["pass", "refuse(request, -32600, 'not initialized')"], ids=["silent", "says why"])
+async def test_a_server_that_exits_on_the_probe_is_started_once_more_and_shaken_hands_with(
+    says: str, tmp_path: Path
+) -> None:
+    server, era_cache = on_start(tmp_path / "starts", EXITS_ON_THE_PROBE.replace("SAYS", says)), EraCache()
 
     with anyio.fail_after(10):
         for _ in range(2):
