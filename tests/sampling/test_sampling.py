@@ -126,36 +126,19 @@ async def basic(request: SamplingRequest) -> CreateMessageResult:
 
 
 @pytest.mark.parametrize(
-    ("sampling", "knows_tools", "mode", "answer"),
+    ("handlers", "knows_tools", "mode", "answer"),
     [
-        pytest.param(
-            Sampling(with_tools=with_tools, basic=basic, approve=always),
-            True,
-            "with_tools",
-            "with_tools in mode with_tools",
-            id="both, tools known",
-        ),
-        pytest.param(
-            Sampling(with_tools=with_tools, basic=basic, approve=always),
-            False,
-            "basic",
-            "basic in mode basic",
-            id="both, tools unknown",
-        ),
-        pytest.param(Sampling(basic=basic, approve=always), True, "basic", "basic in mode basic", id="basic only"),
-        pytest.param(
-            Sampling(with_tools=with_tools, approve=always),
-            False,
-            "basic",
-            "with_tools in mode basic",
-            id="with tools only, tools unknown",
-        ),
+        ({"with_tools": with_tools, "basic": basic}, True, "with_tools", "with_tools in mode with_tools"),
+        ({"with_tools": with_tools, "basic": basic}, False, "basic", "basic in mode basic"),
+        ({"basic": basic}, True, "basic", "basic in mode basic"),
+        ({"with_tools": with_tools}, False, "basic", "with_tools in mode basic"),
     ],
+    ids=["both, tools known", "both, tools unknown", "basic only", "with tools only, tools unknown"],
 )
 async def test_the_handler_of_a_session_is_chosen_once(
-    sampling: Sampling, knows_tools: bool, mode: SamplingMode, answer: str
+    handlers: dict[str, Any], knows_tools: bool, mode: SamplingMode, answer: str
 ) -> None:
-    chosen = sampling.session(server="calculator", knows_tools=knows_tools)
+    chosen = Sampling(**handlers, approve=always).session(server="calculator", knows_tools=knows_tools)
 
     assert chosen.mode == mode
     assert (await chosen.answer(wire())).content == [TextContent(text=answer)]
@@ -193,33 +176,27 @@ def test_sampling_without_a_handler_is_an_error() -> None:
         Sampling(approve=always)
 
 
+LOOP_LEFT_BEHIND = wire(user(text()), assistant(text(), use("1")), user(result("1")))
+
+
 @pytest.mark.fault("S01")
 @pytest.mark.parametrize(
-    ("params", "problem"),
+    ("params", "mentioned"),
     [
-        (wire(tools=[ADD]), "tools: this client did not declare sampling.tools"),
-        (wire(tools=[]), "tools: this client did not declare sampling.tools"),
-        (wire(toolChoice={"mode": "none"}), "toolChoice: this client did not declare sampling.tools"),
-        (wire(tool_choice={"mode": "none"}), "tool_choice: this client did not declare sampling.tools"),
-        (
-            wire(toolChoice=None, tool_choice={"mode": "auto"}),
-            "tool_choice: this client did not declare sampling.tools",
-        ),
-        (
-            wire(user(text()), assistant(text(), use("1")), user(result("1"))),
-            "messages[1]: tool_use: this client did not declare sampling.tools",
-        ),
+        (wire(tools=[ADD]), "tools"),
+        (wire(tools=[]), "tools"),
+        (wire(toolChoice={"mode": "none"}), "toolChoice"),
+        (wire(tool_choice={"mode": "none"}), "tool_choice"),
+        (wire(toolChoice=None, tool_choice={"mode": "auto"}), "tool_choice"),
+        (LOOP_LEFT_BEHIND, "messages[1]: tool_use"),
     ],
     ids=["tools", "no tools", "toolChoice", "tool_choice", "behind a null", "what a loop left behind"],
 )
-async def test_basic_mode_refuses_requests_that_mention_tools(params: Wire, problem: str) -> None:
+async def test_basic_mode_refuses_requests_that_mention_tools(params: Wire, mentioned: str) -> None:
     model = ScriptedModel()
+    asked = Sampling(basic=model, approve=always).session(server="calculator", knows_tools=True)
 
-    refusal = await refused(
-        Sampling(basic=model, approve=always).session(server="calculator", knows_tools=True), params
-    )
-
-    assert said(refusal) == (-32602, problem)
+    assert said(await refused(asked, params)) == (-32602, f"{mentioned}: this client did not declare sampling.tools")
     assert model.requests == []
 
 

@@ -68,15 +68,6 @@ class Client:
         return answer(f"{text.upper()} {self.count}")
 
 
-async def test_a_function_that_asks_nothing_has_no_rounds() -> None:
-    async def body(replay: Replay) -> int:
-        return 7
-
-    client = Client()
-
-    assert (await client.call(body), client.rounds) == (7, [])
-
-
 async def test_each_question_is_asked_once_and_the_function_goes_on_where_it_was() -> None:
     started: list[int] = []
 
@@ -109,16 +100,6 @@ async def test_what_is_asked_at_the_same_time_goes_into_one_round() -> None:
 
     assert await client.call(body) == {"a": "A", "b": "B", "c": "C", "aa": "AA", "bb": "BB", "cc": "CC"}
     assert client.rounds == [["a", "b", "c"], ["aa", "bb", "cc"]]
-
-
-async def test_equal_questions_get_their_own_answers_in_order() -> None:
-    async def body(replay: Replay) -> list[str]:
-        return [await ask(replay, "again") for _ in range(3)]
-
-    client = Client()
-
-    assert await client.call(body) == ["AGAIN 1", "AGAIN 2", "AGAIN 3"]
-    assert client.rounds == [["again"]] * 3
 
 
 async def test_a_function_that_asks_something_else_each_time_is_stopped_before_answers_are_mixed() -> None:
@@ -251,22 +232,6 @@ async def test_once_refuses_what_is_no_json() -> None:
 
     with pytest.raises(TypeError, match="object"):
         await replay.run(lambda: replay.once("unknown", unknown))
-
-
-async def test_what_is_asked_inside_of_once_is_asked_anew_by_those_that_follow() -> None:
-    async def body(replay: Replay) -> list[str]:
-        async def inner() -> str:
-            return await ask(replay, "a word?")
-
-        async def outer() -> str:
-            return f"{await replay.once('inner', inner)}, {await inner()}"
-
-        return [await replay.once("one", outer), await replay.once("two", inner), await inner()]
-
-    client = Client()
-
-    assert await client.call(body) == ["A WORD? 1, A WORD? 2", "A WORD? 3", "A WORD? 4"]
-    assert client.rounds == [["a word?"]] * 4
 
 
 async def test_what_was_recorded_inside_of_once_does_not_travel_on() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -241,29 +240,6 @@ async def test_the_timeout_covers_the_turn_that_gives_the_answer_its_shape() -> 
     assert [step.answer.text for step in done.steps] == ["It is Brest.", "Brest!"]
 
 
-async def test_failures_of_tools_are_results_for_the_model(caplog: pytest.LogCaptureFixture) -> None:
-    def fail() -> str:
-        raise RuntimeError("the password is 1234")
-
-    uses = [
-        use("height", {"port": "Atlantis"}),
-        use("height", {}, id="2"),
-        use("fail", {}, id="3"),
-        use("x", {}, id="4"),
-    ]
-    sampling, requests = with_tools(calls(*uses), says("."))
-
-    with caplog.at_level(logging.CRITICAL, "mcp_host.functions"):
-        await sampling.sample_loop("?", tools=[height, FunctionTool(fail)])
-
-    assert requests[1]["messages"][-1]["content"] == [
-        result("1", "no such port", isError=True),
-        result("2", "Invalid arguments: port: Field required", isError=True),
-        result("3", "the tool fail failed", isError=True),
-        result("4", "There is no tool 'x'. The tools are: height, fail", isError=True),
-    ]
-
-
 def picture() -> SdkImage:
     return sdk_image()
 
@@ -333,6 +309,9 @@ async def test_a_choice_of_one_tool_holds_until_the_model_has_called_it() -> Non
         ({"tools": [], "retries": -1}, ValueError, "retries must be"),
         ({"tools": [], "tool_choice": "look"}, ValueError, "a tool is required, and the request offers none"),
         ({"tools": [], "messages": []}, TypeError, "give either a prompt or messages, not both"),
+        ({"on_turn": 5, "tools": [height]}, TypeError, "on_turn has to be a function, async or plain, not int"),
+        ({"on_turn": lambda: None, "tools": [height]}, TypeError, "on_turn is called with one argument"),
+        ({"max_result_bytes": "1", "tools": [height]}, TypeError, "max_result_bytes must be a number, not '1'"),
     ],
     ids=lambda value: " and ".join(value) if isinstance(value, dict) else "",
 )
@@ -405,25 +384,6 @@ async def test_on_turn_may_be_a_plain_function(schema: type[Port] | None) -> Non
     else:
         await sampling.sample_loop("?", tools=[height], on_turn=on_turn, schema=schema)
         assert turns == ["Brest.", '{"name": "Brest"}']
-
-
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        ({"on_turn": 5}, "on_turn has to be a function, async or plain, not int"),
-        ({"on_turn": lambda: None}, "on_turn is called with one argument"),
-        ({"max_result_bytes": "1"}, "max_result_bytes must be a number, not '1'"),
-    ],
-)
-async def test_arguments_of_a_wrong_type_are_refused_before_anything_is_sent(
-    arguments: dict[str, Any], problem: str
-) -> None:
-    sampling, requests = with_tools()
-
-    with pytest.raises(TypeError, match=problem):
-        await sampling.sample_loop("?", tools=[height], **arguments)
-
-    assert requests == []
 
 
 async def test_long_results_are_cut_for_the_model_and_whole_in_the_steps() -> None:
