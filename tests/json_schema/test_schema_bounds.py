@@ -100,33 +100,21 @@ ENDLESS: dict[str, tuple[dict[str, Any], object]] = {
     "branches that all fail": (fan_out("anyOf", 26), 1),
     "branches that all fit": (fan_out("allOf", 26), "a"),
     "branches of which one should fit": (fan_out("oneOf", 26), []),
-    "branches of a schema that names its dialect and refers to itself": (
-        {"$schema": DEFAULT, **fan_out("anyOf", 26), "items": {"$ref": "#"}},
-        [1],
-    ),
-    "patterns times names": (
-        {"patternProperties": {f"k{n}": True for n in range(150)}},
-        {f"key{n}": 1 for n in range(10_000)},
-    ),
+    "branches of a schema that names its dialect and refers to itself": ({"$schema": DEFAULT, **fan_out("anyOf", 26), "items": {"$ref": "#"}}, [1]),
+    "patterns times names": ({"patternProperties": {f"k{n}": True for n in range(150)}}, {f"key{n}": 1 for n in range(10_000)}),
     "a pattern with a state for every text": ({"items": {"not": {"pattern": "(?:a|b)*a(?:a|b){40}c"}}}, LETTERS),
     "a large pattern times a long text": ({"pattern": "x.{0,500}y"}, "x" * 100_000),
     "a schema of too many parts": ({"properties": {str(n): {} for n in range(2_000)}}, {}),
     "free items": ({"allOf": [{"items": True}] * 200}, list(WIDE)),
     "empty items": ({"allOf": [{"items": {}}] * 200}, list(WIDE)),
     "empty members": ({"allOf": [{"additionalProperties": {}}] * 200}, WIDE),
-    "names to look up": (
-        {"$defs": {"a": {"dependentRequired": {"0": list(WIDE)[:2_000]}}}, "allOf": [{"$ref": "#/$defs/a"}] * 400},
-        WIDE,
-    ),
+    "names to look up": ({"$defs": {"a": {"dependentRequired": {"0": list(WIDE)[:2_000]}}}, "allOf": [{"$ref": "#/$defs/a"}] * 400}, WIDE),
     "choices to write down": ({"enum": [list(WIDE)] * 10}, 1),
     "items to write down": ({"uniqueItems": True}, [list(WIDE)] * 10),
     "constants to write down": ({"allOf": [{"const": {"a": "x" * 1_000_000}}] * 10}, {"a": "x" * 1_000_000}),
     "names to repeat in messages": ({"anyOf": [{"required": ["x" * 1_000_000]}] * 10}, {}),
-    "numbers to divide": (
-        {"$defs": {"a": {"multipleOf": 7 * 10**4_000}}, "allOf": [{"$ref": "#/$defs/a"}] * 200},
-        49 * 10**4_000,
-    ),
-}
+    "numbers to divide": ({"$defs": {"a": {"multipleOf": 7 * 10**4_000}}, "allOf": [{"$ref": "#/$defs/a"}] * 200}, 49 * 10**4_000),
+}  # fmt: skip
 
 
 def test_a_check_ends_when_its_budget_is_exhausted(subtests: pytest.Subtests) -> None:

@@ -72,10 +72,7 @@ def test_a_valid_conversation_passes(subtests: pytest.Subtests) -> None:
 BROKEN: dict[str, tuple[Conversation, str]] = {
     "no messages": ([], "messages: there is none, and a model needs at least one"),
     "an empty message": ([user(text()), assistant()], "messages[1]: it has no content"),
-    "tool use by the user": (
-        [user(use("1"))],
-        "messages[0]: tool_use '1' is in a user message; only the assistant asks for tools",
-    ),
+    "tool use by the user": ([user(use("1"))], "messages[0]: tool_use '1' is in a user message; only the assistant asks for tools"),
     "tool result by the assistant": (
         [assistant(use("1")), assistant(result("1"))],
         "messages[1]: tool_result '1' is in an assistant message; results come from the user",
@@ -92,34 +89,19 @@ BROKEN: dict[str, tuple[Conversation, str]] = {
         [assistant(use("1")), assistant(text())],
         "messages[1]: tool_use '1' of messages[0] has to be answered here, before anything else is said",
     ),
-    "a missing result": (
-        [assistant(use("1"), use("2")), user(result("1"))],
-        "messages[1]: tool_use '2' of messages[0] has no tool_result here",
-    ),
+    "a missing result": ([assistant(use("1"), use("2")), user(result("1"))], "messages[1]: tool_use '2' of messages[0] has no tool_result here"),
     "results in two messages": (
         [assistant(use("1"), use("2")), user(result("1")), user(result("2"))],
         "messages[1]: tool_use '2' of messages[0] has no tool_result here",
     ),
-    "a doubled result": (
-        [assistant(use("1")), user(result("1"), result("1"))],
-        "messages[1]: tool_use '1' has more than one tool_result",
-    ),
-    "an unknown result": (
-        [assistant(use("1")), user(result("1"), result("2"))],
-        "messages[1]: tool_result '2' answers no tool_use of the message before it",
-    ),
-    "an orphan": (
-        [user(text()), user(result("1"))],
-        "messages[1]: tool_result '1' answers no tool_use of the message before it",
-    ),
+    "a doubled result": ([assistant(use("1")), user(result("1"), result("1"))], "messages[1]: tool_use '1' has more than one tool_result"),
+    "an unknown result": ([assistant(use("1")), user(result("1"), result("2"))], "messages[1]: tool_result '2' answers no tool_use of the message before it"),
+    "an orphan": ([user(text()), user(result("1"))], "messages[1]: tool_result '1' answers no tool_use of the message before it"),
     "a result of an earlier round": (
         [assistant(use("1")), user(result("1")), assistant(text()), user(result("1"))],
         "messages[3]: tool_result '1' answers no tool_use of the message before it",
     ),
-    "nothing after a tool use": (
-        [user(text()), assistant(use("1"))],
-        "messages[1]: tool_use '1' has no tool_result in a message after it",
-    ),
+    "nothing after a tool use": ([user(text()), assistant(use("1"))], "messages[1]: tool_use '1' has no tool_result in a message after it"),
     "one id twice in a message": (
         [assistant(use("1"), use("1")), user(result("1"))],
         "messages[0]: the id '1' belongs to an earlier tool_use; each needs its own id",
@@ -133,7 +115,7 @@ BROKEN: dict[str, tuple[Conversation, str]] = {
         f"messages[0]: tool_use '\\x1b[2J{'x' * 76}… (104 characters)' is in a user message; "
         "only the assistant asks for tools",
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.fault("S02", "S03", "S04", "S05", "S06", "S15")

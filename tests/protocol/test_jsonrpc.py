@@ -119,21 +119,15 @@ INVALID: list[tuple[object, Malformed]] = [
     ({"jsonrpc": "2.0", "id": 7, "error": None}, Malformed("error is not an error object", 7)),
     ({"jsonrpc": "2.0", "id": 7, "error": {"code": 1}}, Malformed("error is not an error object", 7)),
     ({"jsonrpc": "2.0", "id": 7, "error": {"code": "1", "message": "m"}}, Malformed("error is not an error object", 7)),
-    (
-        {"jsonrpc": "2.0", "id": 7, "error": {"code": True, "message": "m"}},
-        Malformed("error is not an error object", 7),
-    ),
-    (
-        {"jsonrpc": "2.0", "id": [], "error": {"code": 1, "message": "m"}},
-        Malformed("an error response without a usable id"),
-    ),
+    ({"jsonrpc": "2.0", "id": 7, "error": {"code": True, "message": "m"}}, Malformed("error is not an error object", 7)),
+    ({"jsonrpc": "2.0", "id": [], "error": {"code": 1, "message": "m"}}, Malformed("an error response without a usable id")),
     ({"jsonrpc": "2.0", "id": True, "result": {}}, Malformed("a response without a usable id")),
     ({"jsonrpc": "2.0", "id": 1.5, "result": {}}, Malformed("a response without a usable id")),
     ({"jsonrpc": "2.0", "id": 7, "method": "m", "params": []}, Malformed("params is not an object", 7, "m")),
     ({"jsonrpc": "2.0", "id": None, "method": "m"}, Malformed("an unusable request id", None, "m")),
     (42, Malformed("not an object: 42")),
     ([], Malformed("an empty batch")),
-]
+]  # fmt: skip
 
 
 @pytest.mark.fault("J10", "J11", "J12")

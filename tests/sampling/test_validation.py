@@ -238,65 +238,25 @@ ILLEGAL: dict[str, tuple[SamplingRequest, object, str]] = {
     "another type": (PLAIN, b"text", "its type is bytes, not CreateMessageResult or str"),
     "nothing": (PLAIN, None, "its type is NoneType, not CreateMessageResult or str"),
     "the user's role": (PLAIN, CreateMessageResult(content=WORDS, model="m", role="user"), "its role is not assistant"),
-    "a tool result": (
-        TOOLS,
-        answer(ToolResultContent(tool_use_id="1", content=[])),
-        "it holds a tool_result; only the server has those",
-    ),
-    "a tool result of a subclass": (
-        TOOLS,
-        answer(TimedResult(tool_use_id="1", content=[])),
-        "it holds a tool_result; only the server has those",
-    ),
-    "an unknown tool in a subclass": (
-        TOOLS,
-        answer(TimedCall(id="1", name="rm", input={})),
-        "it calls 'rm', which the request does not offer",
-    ),
+    "a tool result": (TOOLS, answer(ToolResultContent(tool_use_id="1", content=[])), "it holds a tool_result; only the server has those"),
+    "a tool result of a subclass": (TOOLS, answer(TimedResult(tool_use_id="1", content=[])), "it holds a tool_result; only the server has those"),
+    "an unknown tool in a subclass": (TOOLS, answer(TimedCall(id="1", name="rm", input={})), "it calls 'rm', which the request does not offer"),
     "no tools": (PLAIN, answer(call()), "it calls 'add', but the request allows no tools"),
     "forbidden": (FORBIDDEN, answer(call()), "it calls 'add', but the request allows no tools"),
-    "an unknown tool": (
-        TOOLS,
-        answer(call("1"), call("2", "rm\n")),
-        "it calls 'rm\\n', which the request does not offer",
-    ),
-    "one id twice": (
-        TOOLS,
-        answer(call("1"), call("1", "multiply")),
-        "the tool_use id '1' was used before; each call needs its own id",
-    ),
-    "an id of an earlier round": (
-        LATER,
-        answer(call("1")),
-        "the tool_use id '1' was used before; each call needs its own id",
-    ),
-    "too many calls": (
-        TOOLS,
-        answer(call("1"), call("2"), call("3"), call("4")),
-        "it calls 4 tools; SamplingLimits.tool_calls is 3",
-    ),
-    "toolUse without a call": (
-        TOOLS,
-        answer(WORDS, stop_reason="toolUse"),
-        "its stop reason is toolUse, but it calls no tool",
-    ),
-    "completed without the required call": (
-        REQUIRED,
-        answer(WORDS, stop_reason="endTurn"),
-        "it calls no tool, but toolChoice requires one",
-    ),
+    "an unknown tool": (TOOLS, answer(call("1"), call("2", "rm\n")), "it calls 'rm\\n', which the request does not offer"),
+    "one id twice": (TOOLS, answer(call("1"), call("1", "multiply")), "the tool_use id '1' was used before; each call needs its own id"),
+    "an id of an earlier round": (LATER, answer(call("1")), "the tool_use id '1' was used before; each call needs its own id"),
+    "too many calls": (TOOLS, answer(call("1"), call("2"), call("3"), call("4")), "it calls 4 tools; SamplingLimits.tool_calls is 3"),
+    "toolUse without a call": (TOOLS, answer(WORDS, stop_reason="toolUse"), "its stop reason is toolUse, but it calls no tool"),
+    "completed without the required call": (REQUIRED, answer(WORDS, stop_reason="endTurn"), "it calls no tool, but toolChoice requires one"),
     "another than the tool required by name": (
         NAMED,
         answer(call("1"), call("2", "multiply")),
         "it calls 'multiply', but toolChoice requires 'add' and nothing else",
     ),
-    "completed without the tool required by name": (
-        NAMED,
-        answer(WORDS, stop_reason="endTurn"),
-        "it calls no tool, but toolChoice requires one",
-    ),
+    "completed without the tool required by name": (NAMED, answer(WORDS, stop_reason="endTurn"), "it calls no tool, but toolChoice requires one"),
     "the same, without a reason": (REQUIRED, answer(WORDS), "it calls no tool, but toolChoice requires one"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.fault("S08", "S09")

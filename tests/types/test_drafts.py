@@ -139,14 +139,8 @@ DRAFT_RESULTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         },
     ),
     "empty object": ({"content": {}}, {"content": [{"type": "text", "text": "{}"}], "structuredContent": {}}),
-    "both": (
-        {"content": {"a": 1}, "structuredContent": {"b": 2}},
-        {"content": [{"type": "text", "text": '{"a":1}'}], "structuredContent": {"b": 2}},
-    ),
-    "object with a type": (
-        {"content": {"type": "sunny"}},
-        {"content": [{"type": "text", "text": '{"type":"sunny"}'}], "structuredContent": {"type": "sunny"}},
-    ),
+    "both": ({"content": {"a": 1}, "structuredContent": {"b": 2}}, {"content": [{"type": "text", "text": '{"a":1}'}], "structuredContent": {"b": 2}}),
+    "object with a type": ({"content": {"type": "sunny"}}, {"content": [{"type": "text", "text": '{"type":"sunny"}'}], "structuredContent": {"type": "sunny"}}),
     "error": (
         {"content": {"error": "API_ERROR"}, "isError": True},
         {
@@ -175,7 +169,7 @@ DRAFT_RESULTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "lone block": ({"content": TEXT}, {"content": [TEXT]}),
     "settled": ({"content": [TEXT]}, {"content": [TEXT]}),
     "settled, empty": ({"content": []}, {"content": []}),
-}
+}  # fmt: skip
 
 
 def test_a_draft_tool_result_is_read_and_written_as_settled(subtests: pytest.Subtests) -> None:

@@ -207,27 +207,15 @@ MALFORMED: list[tuple[type[Model], object, str]] = [
     (CallToolResult, {"content": [{"type": "text"}]}, "content.0.text: Field required"),
     (CallToolResult, {"content": [{}]}, "content.0: Unable to extract tag using discriminator 'type'"),
     (CallToolResult, {"content": [], "isError": 1}, "isError: Input should be a valid boolean"),
-    (
-        EmbeddedResource,
-        {"type": "resource", "resource": {"uri": "a", "text": 5}},
-        "resource.text: Input should be a valid string",
-    ),
-    (
-        CallToolResult,
-        {"content": [{"type": "resource", "resource": {"uri": 5, "text": ""}}]},
-        "content.0.resource.uri: Input should be a valid string",
-    ),
+    (EmbeddedResource, {"type": "resource", "resource": {"uri": "a", "text": 5}}, "resource.text: Input should be a valid string"),
+    (CallToolResult, {"content": [{"type": "resource", "resource": {"uri": 5, "text": ""}}]}, "content.0.resource.uri: Input should be a valid string"),
     (PromptMessage, {"role": "user", "content": {"type": "image"}}, "content.data: Field required"),
     (ListToolsResult, {"tools": [{"name": "a"}]}, "tools.0.inputSchema: Field required"),
     (ListToolsResult, {"tools": [], "ttlMs": 1.0}, "ttlMs: Input should be a valid integer"),
     (CreateMessageRequestParams, {"messages": [], "max_tokens": 5}, "maxTokens: Field required"),
     (CreateMessageRequestParams, {"messages": [], "maxTokens": "5"}, "maxTokens: Input should be a valid integer"),
     (CreateMessageRequestParams, {"messages": [], "maxTokens": True}, "maxTokens: Input should be a valid integer"),
-    (
-        CreateMessageRequestParams,
-        {"messages": [], "maxTokens": 5, "temperature": "hot"},
-        "temperature: Input should be a valid integer",
-    ),
+    (CreateMessageRequestParams, {"messages": [], "maxTokens": 5, "temperature": "hot"}, "temperature: Input should be a valid integer"),
     (
         SamplingMessage,
         {"role": "user", "content": {"type": "resource_link"}},
@@ -243,7 +231,7 @@ MALFORMED: list[tuple[type[Model], object, str]] = [
     (SamplingMessage, {"role": "user", "content": "hi"}, "content: Input should be a valid dictionary or object"),
     (SamplingMessage, {"role": "system", "content": []}, "role: Input should be 'user' or 'assistant'"),
     (ElicitResult, {"action": "accept", "content": {"a": {}}}, "content.a: Input should be a valid string"),
-]
+]  # fmt: skip
 
 
 def test_malformed_input_is_rejected_with_one_sentence(subtests: pytest.Subtests) -> None:

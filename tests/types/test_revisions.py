@@ -61,15 +61,9 @@ MESSAGES: dict[str, Model] = {
     "a form filled in": ElicitResult(action="accept", content={"a": "x", "b": 1, "c": True}),
     "a form with several choices": ElicitResult(action="accept", content={"a": ["x", "y"]}),
     "a form": ElicitRequest(params=ElicitRequestFormParams(message="m", requested_schema=FORM)),
-    "a form by its mode": ElicitRequest(
-        params=ElicitRequestFormParams(mode="form", message="m", requested_schema=FORM)
-    ),
-    "a form with a choice of several": ElicitRequest(
-        params=ElicitRequestFormParams(message="m", requested_schema=CHOICE)
-    ),
-    "a URL to visit": ElicitRequest(
-        params=ElicitRequestURLParams(message="m", url="https://a.example", elicitation_id="1"), id=1, jsonrpc="2.0"
-    ),
+    "a form by its mode": ElicitRequest(params=ElicitRequestFormParams(mode="form", message="m", requested_schema=FORM)),
+    "a form with a choice of several": ElicitRequest(params=ElicitRequestFormParams(message="m", requested_schema=CHOICE)),
+    "a URL to visit": ElicitRequest(params=ElicitRequestURLParams(message="m", url="https://a.example", elicitation_id="1"), id=1, jsonrpc="2.0"),
     "roots": ListRootsResult(roots=[Root(uri="file:///a", name="a", meta={"a": 1})]),
     "a name with icons": Implementation(name="a", version="1", title="A", icons=[Icon(src="https://a.example/a.png")]),
     "capabilities": ClientCapabilities.from_wire({"sampling": {"tools": {}}, "elicitation": {}, "tasks": {"list": {}}}),
@@ -80,7 +74,7 @@ MESSAGES: dict[str, Model] = {
     "a tool result with an object": CallToolResult(content=[], structured_content={}, result_type="complete"),
     "a tool result with a number": CallToolResult(content=[], structured_content=1, result_type="complete"),
     "a prompt of sound": PromptMessage(role="user", content=AUDIO),
-}
+}  # fmt: skip
 
 
 @spec.needs_spec

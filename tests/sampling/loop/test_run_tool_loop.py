@@ -758,18 +758,12 @@ SHOWN_RESULTS: list[tuple[Callable[[], object], dict[str, object]]] = [
     (plain_text, {"content": [{"type": "text", "text": SHOWN}]}),
     (typed, {"content": [{"type": "text", "text": f'["{SHOWN}"]'}], "structuredContent": {"result": [SHOWN]}}),
     (untyped, {"content": [{"type": "text", "text": f'{{"{SHOWN}":1}}'}], "structuredContent": {SHOWN: 1}}),
-    (
-        a_dataclass,
-        {
-            "content": [{"type": "text", "text": f'[{{"bytes":{{"{SHOWN}":1}}}}]'}],
-            "structuredContent": {"result": [{"bytes": {SHOWN: 1}}]},
-        },
-    ),
+    (a_dataclass, {"content": [{"type": "text", "text": f'[{{"bytes":{{"{SHOWN}":1}}}}]'}], "structuredContent": {"result": [{"bytes": {SHOWN: 1}}]}}),
     (a_path, {"content": [{"type": "text", "text": SHOWN}], "structuredContent": {"result": SHOWN}}),
     (a_link, {"content": [{"type": "resource_link", "name": SHOWN, "uri": "file:///caf%E9.txt"}]}),
     (whole_result, {"content": [{"type": "text", "text": SHOWN}], "structuredContent": {"files": [SHOWN]}}),
     (failing, {"content": [{"type": "text", "text": f"no {SHOWN}"}], "isError": True}),
-]
+]  # fmt: skip
 
 
 async def test_half_of_a_character_in_what_a_function_returns_is_replaced(subtests: pytest.Subtests) -> None:

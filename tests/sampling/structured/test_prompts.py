@@ -245,24 +245,13 @@ INVALID_MESSAGES: dict[str, list[Any]] = {
     r"messages\[1\]: role: Field required": [QUESTION, {"content": "?"}],
     r"messages\[0\]: it has no content": [{"role": "user"}],
     r"messages\[0\]: content.0: .*'video'": [user({"type": "video"})],
-    r"messages\[1\]: a system message has to come before all others": [
-        QUESTION,
-        {"role": "system", "content": "Be brief."},
-    ],
-    r"messages\[0\]: a system message has to be a text, and this has a block of image": [
-        {"role": "system", "content": [text("Be brief."), IMAGE]},
-        QUESTION,
-    ],
+    r"messages\[1\]: a system message has to come before all others": [QUESTION, {"role": "system", "content": "Be brief."}],
+    r"messages\[0\]: a system message has to be a text, and this has a block of image": [{"role": "system", "content": [text("Be brief."), IMAGE]}, QUESTION],
     r"messages\[0\]: content\[1\]: the image must be a data URL in base64, because nothing is fetched": [
         {"role": "user", "content": [text("?"), {"type": "image_url", "image_url": {"url": "https://a.test/b"}}]}
     ],
-    r"messages\[0\]: the format of audio must be wav or mp3, not 'ogg'": [
-        user({"type": "input_audio", "input_audio": {"data": "", "format": "ogg"}})
-    ],
-    r"messages\[1\]: tool_calls\[0\]: the arguments are not JSON: EOF": [
-        QUESTION,
-        {"role": "assistant", "tool_calls": [call("1", "{")]},
-    ],
+    r"messages\[0\]: the format of audio must be wav or mp3, not 'ogg'": [user({"type": "input_audio", "input_audio": {"data": "", "format": "ogg"}})],
+    r"messages\[1\]: tool_calls\[0\]: the arguments are not JSON: EOF": [QUESTION, {"role": "assistant", "tool_calls": [call("1", "{")]}],
     r"messages\[1\]: tool_calls\[1\]: the arguments must be a JSON object, not '\[1\]'": [
         QUESTION,
         {"role": "assistant", "tool_calls": [call("1"), call("2", "[1]")]},
@@ -289,7 +278,7 @@ INVALID_MESSAGES: dict[str, list[Any]] = {
         {"role": "assistant", "tool_calls": [call("3")]},
         QUESTION,
     ],
-}
+}  # fmt: skip
 
 
 def test_what_cannot_be_read_is_an_error_that_names_the_index(subtests: pytest.Subtests) -> None:
@@ -340,18 +329,9 @@ TOOLS: dict[str, tuple[Any, Wire | Tool]] = {
     "Tool": (Tool(name="t", input_schema=ANY), {"name": "t", "inputSchema": ANY}),
     "a model": (Line, {"name": "Line", "description": "A line.", "inputSchema": LINE}),
     "a dict": ({"name": "t", "inputSchema": ANY, "title": "T"}, {"name": "t", "inputSchema": ANY, "title": "T"}),
-    "a dict with a model": (
-        {"name": "t", "inputSchema": Line},
-        {"name": "t", "description": "A line.", "inputSchema": LINE},
-    ),
-    "its own words": (
-        {"name": "t", "description": "Draw.", "inputSchema": Line},
-        {"name": "t", "description": "Draw.", "inputSchema": LINE},
-    ),
-    "FunctionTool": (
-        FunctionTool(add, name="sum", description="Sum."),
-        FunctionTool(add, name="sum", description="Sum.").definition,
-    ),
+    "a dict with a model": ({"name": "t", "inputSchema": Line}, {"name": "t", "description": "A line.", "inputSchema": LINE}),
+    "its own words": ({"name": "t", "description": "Draw.", "inputSchema": Line}, {"name": "t", "description": "Draw.", "inputSchema": LINE}),
+    "FunctionTool": (FunctionTool(add, name="sum", description="Sum."), FunctionTool(add, name="sum", description="Sum.").definition),
     "a function": (add, FunctionTool(add).definition),
     "$ref": (
         {"name": "t", "inputSchema": {**ANY, "properties": {"p": {"$ref": "#/$defs/P"}}, "$defs": {"P": POINT}}},
@@ -361,18 +341,9 @@ TOOLS: dict[str, tuple[Any, Wire | Tool]] = {
         {"type": "function", "function": {"name": "t", "description": "T.", "parameters": POINT, "strict": True}},
         {"name": "t", "description": "T.", "inputSchema": POINT},
     ),
-    "OpenAI's without parameters": (
-        {"type": "function", "function": {"name": "t"}},
-        {"name": "t", "inputSchema": {**ANY, "properties": {}}},
-    ),
-    "a generic model": (
-        Page[int],
-        {
-            "name": "Page_int",
-            "inputSchema": {**ANY, "properties": {"number": {"type": "integer"}}, "required": ["number"]},
-        },
-    ),
-}
+    "OpenAI's without parameters": ({"type": "function", "function": {"name": "t"}}, {"name": "t", "inputSchema": {**ANY, "properties": {}}}),
+    "a generic model": (Page[int], {"name": "Page_int", "inputSchema": {**ANY, "properties": {"number": {"type": "integer"}}, "required": ["number"]}}),
+}  # fmt: skip
 
 
 def test_tools_of_all_kinds(subtests: pytest.Subtests) -> None:
@@ -402,27 +373,15 @@ BAD_TOOLS: dict[str, tuple[Any, type[Exception], str]] = {
         ValueError,
         r"tools\[1\]: the inputSchema of 't' has to be that of an object, with \"type\": \"object\"",
     ),
-    "no type": (
-        [Tool(name="t", input_schema={})],
-        ValueError,
-        r"tools\[0\]: the inputSchema of 't' has to be that of an obj",
-    ),
+    "no type": ([Tool(name="t", input_schema={})], ValueError, r"tools\[0\]: the inputSchema of 't' has to be that of an obj"),
     "an inner schema": (
         [{"name": "t", "inputSchema": {**ANY, "properties": {"a": {"type": "integr"}}}}],
         ValueError,
         r"tools\[0\]: the inputSchema of 't': .*'integr'",
     ),
-    "generic models": (
-        [RootModel[list[int]], RootModel[list[int]]],
-        ValueError,
-        r"has the name 'RootModel_list_int' already",
-    ),
-    "OpenAI's": (
-        [{"type": "function", "function": {"name": "t", "parameters": 5}}],
-        ValueError,
-        r"tools\[0\]: inputSchema: Input should be",
-    ),
-}
+    "generic models": ([RootModel[list[int]], RootModel[list[int]]], ValueError, r"has the name 'RootModel_list_int' already"),
+    "OpenAI's": ([{"type": "function", "function": {"name": "t", "parameters": 5}}], ValueError, r"tools\[0\]: inputSchema: Input should be"),
+}  # fmt: skip
 
 
 def test_a_bad_tool_is_an_error_that_names_its_index(subtests: pytest.Subtests) -> None:
