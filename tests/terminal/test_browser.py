@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
 import webbrowser
 from pathlib import Path
 from typing import NoReturn
 
+import anyio
 import pytest
 from anyio import fail_after
 
@@ -48,10 +48,11 @@ URL = "https://id.example/authorize?a=1&b=%ab;c=(d)!*,+#e"
 
 
 class Programs:
-    """A folder with one program, which writes down its arguments, and processes that open URLs with it."""
+    """A folder with one program, which writes down its arguments, and no other program to open URLs with."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._folder = folder
+        self._monkeypatch = monkeypatch
         self.ran_with: list[str] | None = None
 
     def write(self, name: str, *, end: str = "exit 0") -> None:
@@ -60,26 +61,23 @@ class Programs:
         program.chmod(0o700)
 
     def open(self, url: str, **variables: str) -> bool:
-        """What `open_default` returns in a process with these environment variables, and no other programs."""
-        code = (
-            "import anyio, sys; from mcp_host.terminal.browser import open_default;"
-            "print(anyio.run(open_default, sys.argv[1]))"
-        )
-        others = {name: value for name, value in os.environ.items() if name not in ("BROWSER", "WAYLAND_DISPLAY")}
-        environment = {**others, "PATH": str(self._folder), "TERM": "xterm", "DISPLAY": "", **variables}
-        command = [sys.executable, "-c", code, url]
+        """What `open_default` returns with these environment variables."""
+        for name in ("BROWSER", "WAYLAND_DISPLAY"):
+            self._monkeypatch.delenv(name, raising=False)
+        for name, value in ({"PATH": str(self._folder), "TERM": "xterm", "DISPLAY": ""} | variables).items():
+            self._monkeypatch.setenv(name, value)
+        self._monkeypatch.delitem(sys.modules, "webbrowser", raising=False)  # it looks for browsers once
 
-        printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
+        opened = anyio.run(open_default, url)
 
         arguments = self._folder / "arguments"
         self.ran_with = arguments.read_text().splitlines() if arguments.exists() else None
-        assert printed.stderr == ""
-        return {"True\n": True, "False\n": False}[printed.stdout]
+        return opened
 
 
 @pytest.fixture
-def programs(tmp_path: Path) -> Programs:
-    return Programs(tmp_path)
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
+    return Programs(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(
