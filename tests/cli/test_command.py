@@ -68,11 +68,10 @@ def url() -> Iterator[str]:
 # What is printed
 
 
-def test_tools_prints_names_arguments_and_descriptions_with_escapes_visible(url: str, capsys: Captured) -> None:
-    assert main(["tools", url]) == 0
+def test_tools_prints_names_arguments_and_descriptions_with_escapes_visible(url: str, run: Run) -> None:
+    code, out, err = run("tools", url)
 
-    out, err = capsys.readouterr()
-    assert err == ""
+    assert (code, err) == (0, "")
     assert out.splitlines()[:8] == [
         "add(a: integer, b: integer = 1)",
         "    Add two numbers.",
@@ -85,10 +84,12 @@ def test_tools_prints_names_arguments_and_descriptions_with_escapes_visible(url:
     ]
 
 
-def test_tools_says_that_a_server_has_none(capsys: Captured) -> None:
-    assert main(["tools", *scripted({"tools": {}}, tools_list={"result": {"tools": []}})]) == 0
-
-    assert capsys.readouterr() == ("This server offers no tools.\n", "")
+def test_tools_says_that_a_server_has_none(run: Run) -> None:
+    assert run("tools", *scripted({"tools": {}}, tools_list={"result": {"tools": []}})) == (
+        0,
+        "This server offers no tools.\n",
+        "",
+    )
 
 
 def test_a_skipped_tool_is_a_warning(capsys: Captured) -> None:
@@ -102,24 +103,26 @@ def test_a_skipped_tool_is_a_warning(capsys: Captured) -> None:
     assert err.count("\n") == 1
 
 
-def test_a_call_prints_the_tools_text_and_nothing_else(url: str, capsys: Captured) -> None:
-    assert main(["call", url, "contents"]) == 0
-
-    assert capsys.readouterr() == ("text\n[image/png, 4 characters of base64]\na note\n[link to note://2]\n", "")
-
-
-def test_a_tools_text_cannot_control_the_terminal(url: str, capsys: Captured) -> None:
-    assert main(["call", url, everything.EVIL]) == 0
-
-    assert capsys.readouterr() == ("\\x1b[2Jwiped\n\\u202e\\x9b\nsecond line\n", "")
+def test_a_call_prints_the_tools_text_and_nothing_else(url: str, run: Run) -> None:
+    assert run("call", url, "contents") == (
+        0,
+        "text\n[image/png, 4 characters of base64]\na note\n[link to note://2]\n",
+        "",
+    )
 
 
-def test_structured_content_without_text_is_printed_as_json(capsys: Captured) -> None:
+def test_a_tools_text_cannot_control_the_terminal(url: str, run: Run) -> None:
+    assert run("call", url, everything.EVIL) == (0, "\\x1b[2Jwiped\n\\u202e\\x9b\nsecond line\n", "")
+
+
+def test_structured_content_without_text_is_printed_as_json(run: Run) -> None:
     result = {"content": [], "structuredContent": {"n": 1, "s": "\x1b"}}
 
-    assert main(["call", "t", *scripted({"tools": {}}, tools_call={"result": result})]) == 0
-
-    assert capsys.readouterr() == ('{"n": 1, "s": "\\u001b"}\n', "")
+    assert run("call", "t", *scripted({"tools": {}}, tools_call={"result": result})) == (
+        0,
+        '{"n": 1, "s": "\\u001b"}\n',
+        "",
+    )
 
 
 def test_other_content_than_text_is_described(capsys: Captured) -> None:
@@ -135,11 +138,10 @@ def test_other_content_than_text_is_described(capsys: Captured) -> None:
     ]
 
 
-def test_inspect_shows_the_server_its_capabilities_and_lists(url: str, capsys: Captured) -> None:
-    assert main(["inspect", url]) == 0
+def test_inspect_shows_the_server_its_capabilities_and_lists(url: str, run: Run) -> None:
+    code, out, err = run("inspect", url)
 
-    out, err = capsys.readouterr()
-    assert err == ""
+    assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[:3] == ["Server", "    name          everything", "    version       2.0"]
     assert lines[3] == "    revision      2026-07-28"
@@ -298,10 +300,8 @@ def test_the_output_goes_to_a_redirected_stdout(url: str) -> None:
 # Both kinds of target
 
 
-def test_a_server_may_be_a_url(url: str, capsys: Captured) -> None:
-    assert main(["call", url, "add", '{"a": 2, "b": 3}']) == 0
-
-    assert capsys.readouterr() == ("5\n", "")
+def test_a_server_may_be_a_url(url: str, run: Run) -> None:
+    assert run("call", url, "add", '{"a": 2, "b": 3}') == (0, "5\n", "")
 
 
 def test_headers_go_to_the_url_and_variables_to_the_command(url: str, capsys: Captured) -> None:
@@ -580,12 +580,14 @@ def test_the_text_of_an_argument_can_come_from_stdin(
     assert capsys.readouterr().out.endswith("Be glad to see Grüße.\n")
 
 
-def test_a_server_that_cannot_list_its_tools_gets_the_arguments_as_they_are(capsys: Captured) -> None:
+def test_a_server_that_cannot_list_its_tools_gets_the_arguments_as_they_are(run: Run) -> None:
     result = {"result": {"content": [{"type": "text", "text": "called"}]}}
 
-    assert main(["call", "t", "a=1", *scripted({"tools": {}}, tools_list=NO_METHOD, tools_call=result)]) == 0
-
-    assert capsys.readouterr() == ("called\n", "")
+    assert run("call", "t", "a=1", *scripted({"tools": {}}, tools_list=NO_METHOD, tools_call=result)) == (
+        0,
+        "called\n",
+        "",
+    )
 
 
 def test_parsing_a_command_does_not_import_httpx() -> None:
@@ -630,7 +632,5 @@ def test_an_unlisted_result_is_an_error_unless_nothing_is_checked(capsys: Captur
     assert capsys.readouterr() == ('{"m": 1}\n', error)
 
 
-def test_progress_is_not_shown_without_a_terminal(url: str, capsys: Captured) -> None:
-    assert main(["call", url, "work"]) == 0
-
-    assert capsys.readouterr() == ("done\n", "")
+def test_progress_is_not_shown_without_a_terminal(url: str, run: Run) -> None:
+    assert run("call", url, "work") == (0, "done\n", "")

@@ -158,11 +158,9 @@ def test_what_cannot_be_read_is_an_error(
         (["file:///{+path}", "path=a b/c?d"], "the file a b/c?d"),
     ],
 )
-def test_a_template_is_filled_in_with_escapes(operands: list[str], contents: str, url: str, capsys: Captured) -> None:
+def test_a_template_is_filled_in_with_escapes(operands: list[str], contents: str, url: str, run: Run) -> None:
     """The server matches {book} with one segment of the path, and decodes it."""
-    assert main(["read", url, *operands]) == 0
-
-    assert capsys.readouterr() == (contents, "")
+    assert run("read", url, *operands) == (0, contents, "")
 
 
 def test_output_and_json_exclude_each_other(url: str, capsys: Captured) -> None:
@@ -182,11 +180,10 @@ def test_the_document_of_a_resource_is_the_servers(url: str, capsys: Captured) -
 # prompt
 
 
-def test_a_prompt_is_printed_as_messages_with_their_roles(url: str, capsys: Captured) -> None:
-    assert main(["prompt", url, "review", "language=Python"]) == 0
+def test_a_prompt_is_printed_as_messages_with_their_roles(url: str, run: Run) -> None:
+    code, out, err = run("prompt", url, "review", "language=Python")
 
-    out, err = capsys.readouterr()
-    assert err == ""
+    assert (code, err) == (0, "")
     assert out.splitlines() == [
         "Review a program.",
         "    user          Review this Python.",
@@ -224,25 +221,25 @@ def test_unchecked_arguments_are_left_to_the_server(url: str, capsys: Captured) 
     assert err.endswith(" (-32602)\n")
 
 
-def test_a_prompt_may_have_no_description(capsys: Captured) -> None:
+def test_a_prompt_may_have_no_description(run: Run) -> None:
     message = {"role": "user", "content": {"type": "text", "text": "Hi."}}
     answers = {
         "prompts_list": {"result": {"prompts": [{"name": "p"}]}},
         "prompts_get": {"result": {"messages": [message]}},
     }
 
-    assert main(["prompt", "p", *scripted({"prompts": {}}, **answers)]) == 0
-
-    assert capsys.readouterr() == ("    user          Hi.\n", "")
+    assert run("prompt", "p", *scripted({"prompts": {}}, **answers)) == (0, "    user          Hi.\n", "")
 
 
 # complete
 
 
-def test_completions_are_lines_and_the_other_arguments_are_context(url: str, capsys: Captured) -> None:
-    assert main(["complete", url, "review", "language=p", "style=terse"]) == 0
-
-    assert capsys.readouterr() == ("python {'style': 'terse'}\npascal\\x1b {'style': 'terse'}\n", "")
+def test_completions_are_lines_and_the_other_arguments_are_context(url: str, run: Run) -> None:
+    assert run("complete", url, "review", "language=p", "style=terse") == (
+        0,
+        "python {'style': 'terse'}\npascal\\x1b {'style': 'terse'}\n",
+        "",
+    )
 
 
 def test_completions_of_a_template_may_be_some_of_many(url: str, capsys: Captured) -> None:
@@ -253,10 +250,8 @@ def test_completions_of_a_template_may_be_some_of_many(url: str, capsys: Capture
     assert err == "mcp-host: the server has more completions\n"
 
 
-def test_completing_needs_an_argument(url: str, capsys: Captured) -> None:
-    assert main(["complete", url, "review"]) == 2
-
-    assert capsys.readouterr() == ("", "mcp-host: what to complete is missing: key=beginning\n")
+def test_completing_needs_an_argument(url: str, run: Run) -> None:
+    assert run("complete", url, "review") == (2, "", "mcp-host: what to complete is missing: key=beginning\n")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is full")
