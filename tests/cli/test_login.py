@@ -32,7 +32,9 @@ from tests.cli.bounded import IN_TIME, ctrl_c
 from tests.cli.browsers import Browser, browser
 from tests.cli.conftest import Run
 from tests.cli.terminals import Sitting, running
+from tests.clock import Pauses
 from tests.terminal.screens import Screen
+from tests.transports.http_peers import timed
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
 
@@ -262,11 +264,17 @@ def test_ctrl_c_gives_up_the_login_that_a_conversation_begins_with(
     assert "Traceback" not in screen.rest()
 
 
-@pytest.mark.usefixtures("pauses")
 @pytest.mark.parametrize(("argv", "asked"), [([], "see your browser"), (["--paste"], PASTE)], ids=["browser", "paste"])
 def test_a_login_that_the_connection_needs_waits_while_a_prompt_is_typed_and_ctrl_c_stops_it(
-    argv: list[str], asked: str, screen: Screen, sit: Sitting, run: Run, browser: Browser
+    argv: list[str],
+    asked: str,
+    screen: Screen,
+    sit: Sitting,
+    run: Run,
+    browser: Browser,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("mcp_host.transports.http.StreamableHttp", partial(timed, sleep=Pauses()))
     refused = Event()
     mcp = server()
 
