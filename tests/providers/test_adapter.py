@@ -303,6 +303,7 @@ async def test_the_answer_waits_until_the_server_has_its_whole_text() -> None:
     ]
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_a_server_that_takes_no_progress_delays_the_answer_by_five_seconds(
     caplog: pytest.LogCaptureFixture,
@@ -321,6 +322,7 @@ async def test_a_server_that_takes_no_progress_delays_the_answer_by_five_seconds
     ]
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_an_answer_that_fails_or_is_cancelled_waits_for_no_progress() -> None:
     begun = anyio.Event()
@@ -353,6 +355,7 @@ async def test_an_answer_that_fails_or_is_cancelled_waits_for_no_progress() -> N
     assert (failed, anyio.current_time()) == (begin, cancelled)
 
 
+@on_both
 @pytest.mark.fake_clock
 @pytest.mark.parametrize(
     ("end", "error"), [("broken call", SamplingError), ("no end", ProviderError), ("none of the API", ProviderError)]
@@ -603,6 +606,7 @@ async def test_a_stream_of_more_than_64_million_characters_is_an_error() -> None
     assert len(client.left) == 40  # of 104
 
 
+@on_both
 async def test_other_tasks_run_while_a_stream_has_many_events_at_once() -> None:
     turns = 0
     seen: list[int] = []

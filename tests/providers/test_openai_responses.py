@@ -378,29 +378,9 @@ def test_a_text_in_the_strict_format_that_is_not_whole_is_no_call(
     assert (read.content, read.stop_reason) == (content, stop_reason)
 
 
-def test_broken_arguments_name_the_tool() -> None:
-    asked = prompt(tools=[ADD])
-
-    with pytest.raises(SamplingError, match=r"^the model called 'add' with arguments that are not JSON$"):
-        answer_of(read_reply(response({**CALL, "arguments": '{"a":'}), asked), asked)
-
-
-@pytest.mark.parametrize(
-    ("reply", "sentence"),
-    [
-        (
-            response(status="failed", error={"code": "server_error", "message": "secret"}),
-            "openai: the model failed, server_error",
-        ),
-        (response(status="failed"), "openai: the model failed"),
-    ],
-    ids=["failed", "without a code"],
-)
-def test_a_reply_that_failed_is_an_error(reply: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ProviderError) as caught:
-        read_reply(reply, prompt())
-
-    assert str(caught.value) == sentence
+def test_a_reply_that_failed_without_a_code_is_an_error() -> None:
+    with pytest.raises(ProviderError, match=r"^openai: the model failed$"):
+        read_reply(response(status="failed"), prompt())
 
 
 @pytest.mark.parametrize("reply", [response(status="in_progress"), {}], ids=["in progress", "nothing"])
@@ -565,11 +545,6 @@ def test_events_without_an_index_go_to_their_item() -> None:
         ("c1", '{"a": 1, "b": [2, 3]}'),
         ("c2", "{}"),
     ]
-
-
-def test_an_error_event_is_an_error_without_its_text() -> None:
-    with pytest.raises(ProviderError, match=r"^openai: the model failed, rate_limit_exceeded$"):
-        read_event({}, {"type": "error", "code": "rate_limit_exceeded", "message": "secret"})
 
 
 @pytest.mark.parametrize(
