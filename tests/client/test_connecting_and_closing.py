@@ -18,7 +18,6 @@ from mcp_host.errors import (
     ConnectTimeout,
     HttpStatusError,
     NotConnected,
-    ServerError,
 )
 from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
@@ -31,7 +30,7 @@ from mcp_host.types import (
     Implementation,
     ProgressNotificationParams,
 )
-from tests.client.support import EMPTY, HANDSHAKE, INITIALIZED, QUESTION, TOOLS, Era, connected, sampling, say_paris
+from tests.client.support import EMPTY, HANDSHAKE, QUESTION, TOOLS, Era, connected, sampling, say_paris
 from tests.clock import advance
 from tests.extent import on_both
 from tests.faults.http_server import drop, mcp, welcome
@@ -263,38 +262,6 @@ async def test_every_handshake_revision_is_spoken(version: str) -> None:
         await client.call_tool("x")
 
 
-async def test_a_version_that_the_server_names_in_its_refusal_is_tried() -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.reply_error(
-            await peer.receive("initialize"), -32602, "unsupported", {"supported": ["2030-01-01", "2025-03-26"]}
-        )
-        await peer.answer_initialize(version="2025-03-26")
-
-    peer = ScriptedPeer(script)
-    async with connected(peer, era="legacy") as client:
-        assert client.protocol_version == "2025-03-26"
-
-
-async def test_a_server_too_strict_for_sampling_tools_is_tried_once_more_without_them() -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        request = await peer.receive("initialize")
-        if "tools" in request["params"]["capabilities"]["sampling"]:
-            await peer.reply_error(request, -32602, 'Unrecognized field "tools"')
-        else:
-            await peer.reply(request, INITIALIZED)
-
-    peer = ScriptedPeer(script)
-    client = Client(peer, era="legacy", sampling=sampling())
-    with anyio.fail_after(5):
-        async with client:
-            assert client.sampling_mode == "basic"
-            (warning,) = client.warnings
-
-    assert "sampling.tools" in warning
-    offers = [message["params"]["capabilities"] for message in peer.received if message.get("method") == "initialize"]
-    assert offers == [{"sampling": {"tools": {}}}, {"sampling": {}}]
-
-
 @on_both
 async def test_a_server_that_dies_of_sampling_tools_is_started_once_more_without_them() -> None:
     strict = """
@@ -311,18 +278,6 @@ async def test_a_server_that_dies_of_sampling_tools_is_started_once_more_without
                 assert client.sampling_mode == "basic"
 
     assert len(client.warnings) == 1
-
-
-async def test_when_the_tools_were_not_the_reason_the_first_error_stands() -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        request = await peer.receive("initialize")
-        with_tools = "tools" in request["params"]["capabilities"]["sampling"]
-        await peer.reply_error(request, -32000, "first" if with_tools else "second")
-
-    client = Client(ScriptedPeer(script), era="legacy", sampling=sampling())
-    with anyio.fail_after(5), pytest.raises(ServerError, match="first"):
-        await client.connect()
-    assert client.warnings == []
 
 
 async def fill_in(request: FormRequest) -> ElicitResult:
