@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -84,10 +85,12 @@ class Site:
                 return httpx.Response(405)
         return httpx.Response(202)
 
-    def client(self, *middleware: Middleware, **options: Any) -> Client:
+    @asynccontextmanager
+    async def connected(self, *middleware: Middleware, **options: Any) -> AsyncIterator[Client]:
         http = httpx.AsyncClient(transport=httpx.MockTransport(self))
         transport = StreamableHttp("http://server.test/mcp", client=http, headers={"X-User": "nobody"})
-        return Client(transport, era="legacy", middleware=middleware, **options)
+        async with connected(transport, era="legacy", middleware=middleware, **options) as client:
+            yield client
 
 
 def plainly(message: Wire) -> httpx.Response:
@@ -112,9 +115,8 @@ async def test_what_belongs_to_a_call_has_its_headers_and_everything_else_those_
         return request.reply("Paris", model="m")
 
     site = Site(ask)
-    with anyio.fail_after(5):
-        async with site.client(add_headers(user), sampling=sampling(with_tools=model)) as client:
-            await client.call_tool("x", caller="ada")
+    async with site.connected(add_headers(user), sampling=sampling(with_tools=model)) as client:
+        await client.call_tool("x", caller="ada")
 
     assert sorted(site.seen) == sorted(
         [
@@ -136,11 +138,10 @@ async def test_a_cancellation_and_a_refusal_have_the_headers_of_the_call() -> No
         return httpx.Response(200, headers=EVENTS, stream=Stream(unknown, anyio.Event()))
 
     site = Site(ask)
-    with anyio.fail_after(5):
-        async with site.client(add_headers(user)) as client, anyio.create_task_group() as tasks:
-            tasks.start_soon(lambda: client.call_tool("x", caller="ada"))
-            await site.answered.wait()
-            tasks.cancel_scope.cancel()
+    async with site.connected(add_headers(user)) as client, anyio.create_task_group() as tasks:
+        tasks.start_soon(lambda: client.call_tool("x", caller="ada"))
+        await site.answered.wait()
+        tasks.cancel_scope.cancel()
 
     assert [each for each in site.seen if each[0] in ("answer", "notifications/cancelled")] == [
         ("answer", "ada"),
@@ -153,9 +154,8 @@ async def test_the_rest_of_a_response_is_fetched_with_the_headers_of_its_call() 
     site = Site(lambda message: httpx.Response(200, headers=EVENTS, stream=Stream(b"id: e1\nretry: 1\ndata:\n\n")))
     rest = event({"id": 2, "result": EMPTY})
     site.resumed = lambda: httpx.Response(200, headers=EVENTS, stream=Stream(rest))
-    with anyio.fail_after(100):
-        async with site.client(add_headers(user)) as client:
-            await client.call_tool("x", caller="ada")
+    async with site.connected(add_headers(user)) as client:
+        await client.call_tool("x", caller="ada")
 
     assert [each for each in site.seen if each[0] == "the rest"] == [("the rest", "ada")]
 
@@ -170,10 +170,9 @@ async def test_the_session_has_the_newest_headers_of_requests_that_are_for_no_ca
         return {"X-User": f"{request.caller or 'host'}-{count}"}
 
     site = Site(plainly)
-    with anyio.fail_after(5):
-        async with site.client(add_headers(token)) as client:
-            await client.call_tool("x")
-            await client.call_tool("x", caller="ada")
+    async with site.connected(add_headers(token)) as client:
+        await client.call_tool("x")
+        await client.call_tool("x", caller="ada")
 
     assert [each for each in site.seen if each[0] in ("initialize", "tools/call", "DELETE")] == [
         ("initialize", "host-1"),
@@ -194,10 +193,9 @@ async def test_a_new_session_and_what_it_restores_pass_the_middleware() -> None:
         return await call_next(request)
 
     site = Site(lost_once)
-    with anyio.fail_after(5):
-        async with site.client(note, add_headers(user)) as client:
-            await client.set_log_level("error")
-            await client.call_tool("x", caller="ada")
+    async with site.connected(note, add_headers(user)) as client:
+        await client.set_log_level("error")
+        await client.call_tool("x", caller="ada")
 
     assert methods == ["initialize", "logging/setLevel", "tools/call", "initialize", "logging/setLevel"]
     assert [each for each in site.seen if each[0] != "GET"] == [
