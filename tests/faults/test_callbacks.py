@@ -11,9 +11,12 @@ from anyio import Event
 from mcp_host import Client, SamplingRequest, Stdio
 from mcp_host.types import CreateMessageResult, ProgressNotificationParams, Root
 from tests.client.support import sampling
+from tests.extent import on_both
 from tests.faults.fault import fault
 from tests.faults.servers import works
 from tests.faults.stdio_server import connected, server
+
+pytestmark = on_both
 
 ANNOUNCES = """
 call = read()

@@ -24,12 +24,15 @@ from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageResult, ProgressNotificationParams
 from tests.client.support import sampling
 from tests.clock import advance
+from tests.extent import on_both
 from tests.faults.fault import fault
 from tests.faults.http_server import mcp, says, streams, subject, subjects
 from tests.faults.servers import works
 from tests.faults.stdio_server import connected, server
 from tests.transports.http_peers import event, serving
 from tests.transports.legacy_peers import Answer, hang, in_turn
+
+pytestmark = on_both
 
 PROMPT = 5.0  # seconds for what has to happen at once, on a busy machine; any wait of the client's own is longer
 LARGE = {"text": "x" * 3_000_000}  # more than any pipe holds

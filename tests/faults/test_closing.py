@@ -13,12 +13,15 @@ from mcp_host.errors import ConnectFailed, ConnectionClosed
 from mcp_host.transports.base import Transport
 from mcp_host.types import CreateMessageResult
 from tests.client.support import sampling
+from tests.extent import on_both
 from tests.faults.fault import fault
 from tests.faults.http_server import ASK, mcp, reset, says, streams
 from tests.faults.servers import KINDS, standing, works
 from tests.faults.stdio_server import server
 from tests.transports.http_peers import event, serving
 from tests.transports.legacy_peers import Answer, hang
+
+pytestmark = on_both
 
 PROMPT = 5.0  # seconds, on a busy machine, for what `BRIEF` allows far less
 BRIEF = Limits(close_timeout=0.6)

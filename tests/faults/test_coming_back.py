@@ -13,12 +13,15 @@ from mcp_host import Change, Client, Stdio, StreamableHttp
 from mcp_host.errors import ConnectionClosed
 from mcp_host.types import LoggingMessageNotificationParams
 from tests.client.support import PARIS, sampling
+from tests.extent import on_both
 from tests.faults.fault import fault
 from tests.faults.http_server import ASK, CAPABILITIES, DONE, accept, mcp, says, streams, subject, welcome
 from tests.faults.stdio_server import WORDS
 from tests.transports.children import counted
 from tests.transports.http_peers import Heard, Wire, event, serving
 from tests.transports.legacy_peers import in_turn
+
+pytestmark = on_both
 
 EMPTY = says(b'{"jsonrpc":"2.0","id":@id,"result":{}}')
 FORGETS = says(b"", 404)

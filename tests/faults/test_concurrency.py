@@ -21,12 +21,15 @@ from mcp_host.errors import (
     ServerError,
 )
 from mcp_host.transports.base import Transport
+from tests.extent import on_both
 from tests.faults.fault import fault
 from tests.faults.http_server import DONE, drop, mcp, reset, says, sends, subjects
 from tests.faults.servers import KINDS, elsewhere, standing, works
 from tests.faults.stdio_server import connected, said_to, server
 from tests.transports.http_peers import Heard, Log, Wire, head, serving
 from tests.transports.legacy_peers import Answer
+
+pytestmark = on_both
 
 
 def unscathed() -> bool:

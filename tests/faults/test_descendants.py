@@ -17,10 +17,13 @@ from anyio import current_time, fail_after, open_process
 from mcp_host import Client
 from mcp_host.errors import ConnectFailed, ConnectionClosed, RequestTimeout
 from tests.clock import advance
+from tests.extent import on_both
 from tests.faults import processes
 from tests.faults.fault import fault
 from tests.faults.processes import SOON, ended, says
 from tests.transports.children import python, running
+
+pytestmark = on_both
 
 CHILD = """
 def child_that(body, **how):

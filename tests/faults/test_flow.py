@@ -15,10 +15,13 @@ from mcp_host.errors import ConnectionClosed, ConnectTimeout, RequestTimeout
 from mcp_host.limits import Limits
 from mcp_host.types import CreateMessageResult, LoggingMessageNotificationParams, ProgressNotificationParams
 from tests.clock import advance
+from tests.extent import on_both
 from tests.faults.fault import fault
 from tests.faults.measure import peak
 from tests.faults.processes import BRIEF, SOON, client_of, says
 from tests.faults.stdio_server import connected
+
+pytestmark = on_both
 
 LARGE = "x" * (3 * 1024 * 1024)  # more than a pipe holds
 

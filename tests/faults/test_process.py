@@ -16,9 +16,12 @@ from mcp_host.errors import ConnectFailed, ConnectionClosed, ConnectTimeout, NoC
 from mcp_host.limits import Limits
 from mcp_host.types import LoggingMessageNotificationParams
 from tests.clock import advance
+from tests.extent import on_both
 from tests.faults.fault import children, fault
 from tests.faults.processes import SOON, client_of, says
 from tests.transports.children import running
+
+pytestmark = on_both
 
 # It does not start
 

@@ -7,11 +7,14 @@ from anyio import Event, sleep_forever, wait_all_tasks_blocked
 
 from mcp_host import SamplingRequest
 from mcp_host.types import CreateMessageResult
+from tests.extent import on_both
 from tests.faults.asking import PARIS, Model, sampling
 from tests.faults.fault import fault
 from tests.faults.http_server import ASK, DONE, accept, connected, drop, mcp, reset, says, streams, subject, tides
 from tests.transports.http_peers import Heard, Log, Peer, Wire, event
 from tests.transports.legacy_peers import Answer, hang, in_turn, refuse
+
+pytestmark = on_both
 
 PING = b'{"jsonrpc":"2.0","id":"p-1","method":"ping"}'
 ANSWERED = {"jsonrpc": "2.0", "id": "q-1"} | PARIS

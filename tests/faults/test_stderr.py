@@ -6,9 +6,12 @@ import pytest
 from anyio import create_task_group, fail_after
 
 from mcp_host.errors import ConnectionClosed
+from tests.extent import on_both
 from tests.faults.fault import fault
 from tests.faults.measure import peak
 from tests.faults.processes import SOON, client_of, says
+
+pytestmark = on_both
 
 
 @fault("P19", "P22")

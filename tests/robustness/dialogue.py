@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,17 +20,22 @@ from mcp_host.types import (
     TextContent,
     ToolResultContent,
 )
+from tests.extent import THOROUGH
 
 LEAN = str(Path(__file__).with_name("lean.py"))
-THOROUGH = bool(os.environ.get("THOROUGH"))
-"""Whether every point is tried, as `make faults` does, or a few of them."""
+WAYS = [(over, era) for over in ("stdio", "http") for era in ("legacy", "modern")]
+"""How a dialogue may go; `few_ways` has each transport and each era once."""
 
 PATIENT = Limits(connect_timeout=10, idle_timeout=5, timeout=10, close_timeout=3)
 """For faults that show by themselves: reached only where a wait has no end."""
 
 
+def few_ways() -> list[tuple[str, str]]:
+    return WAYS if THOROUGH else [("stdio", "legacy"), ("http", "modern")]
+
+
 def points(count: int, few: int) -> list[int]:
-    """1 to *count*; or a *few* of these, equally far apart."""
+    """1 to *count*, as `make faults` has it; or a *few* of these, equally far apart."""
     if THOROUGH or few >= count:
         return list(range(1, count + 1))
     return [1 + int((step + 0.5) * count / few) for step in range(few)]

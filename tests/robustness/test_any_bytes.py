@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from mcp_host import Client, Limits, Stdio, StreamableHttp
 from mcp_host.errors import McpError
 from mcp_host.transports.base import Transport
+from tests.extent import THOROUGH
 from tests.faults.fault import leaving_nothing
-from tests.robustness.dialogue import THOROUGH
 from tests.transports.http_peers import Wire, serving
 
 MiB = 1024 * 1024

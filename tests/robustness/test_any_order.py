@@ -29,8 +29,8 @@ from mcp_host.errors import McpError
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageResult, ProgressNotificationParams
 from tests.client.support import EMPTY, HANDSHAKE, QUESTION, STATELESS, Era
+from tests.extent import THOROUGH
 from tests.faults.fault import leaving_nothing
-from tests.robustness.dialogue import THOROUGH
 
 BOUND = 10_000.0  # seconds for one script, most of which are put forward
 LIMITS = Limits(connect_timeout=30, idle_timeout=20, timeout=100, close_timeout=5)

@@ -13,13 +13,14 @@ from anyio import CancelScope, create_task_group, fail_after
 
 from mcp_host.testing import ScriptedPeer
 from mcp_host.transports.base import Transport
+from tests.extent import on_both
 from tests.faults.fault import leaving_nothing
 from tests.robustness import lean
 from tests.robustness.dialogue import Dialogue, lean_server, points
 from tests.robustness.steps import Steps
 
 BOUND = 8.0  # seconds for one dialogue, the cancelled or the one after it
-FEW = {"in process": 24, "stdio": 6, "http": 12}  # cancellations for each era and backend, unless all of them are tried
+FEW = {"in process": 16, "stdio": 2, "http": 4}  # cancellations for each era and backend, unless all of them are tried
 
 Run: TypeAlias = Callable[[Dialogue, Steps], Awaitable[None]]
 """Runs a dialogue whose caller is cancelled at the given step, if it comes to that."""
@@ -98,6 +99,7 @@ async def check_every_step(over: str, era: str, run: Run) -> None:
             await cancel_at(step, transport, run)
 
 
+@on_both
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.parametrize("over", SERVERS)
 async def test_a_caller_may_be_cancelled_at_any_step_and_the_client_keeps_working(over: str, era: str) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fuzz import targets
 from fuzz.targets import TARGETS, examples
 from mcp_host.transports.stdio import LineBuffer, LongLine
-from tests.robustness.dialogue import THOROUGH
+from tests.extent import THOROUGH
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -10,9 +10,12 @@ from anyio import fail_after
 
 from mcp_host.errors import ConnectFailed, ConnectionClosed
 from tests.clock import Pauses
+from tests.extent import on_both
 from tests.faults.fault import leaving_nothing
-from tests.robustness.dialogue import Dialogue, Fate, http_at, lean_http, lean_stdio, points
+from tests.robustness.dialogue import Dialogue, Fate, few_ways, http_at, lean_http, lean_stdio, points
 from tests.transports.http_peers import timed
+
+pytestmark = on_both
 
 BOUND = 8.0  # seconds for a dialogue and its end, on a machine with better things to do; most take 0.1
 
@@ -41,7 +44,7 @@ def moments(counts: dict[str, dict[str, int]], ends: Sequence[str], few: int) ->
     return [moments[number - 1] for moments in found for number in points(len(moments), few)]
 
 
-@pytest.mark.parametrize(("era", "at", "nth", "end"), moments(LINES, list(EXITS), 5))
+@pytest.mark.parametrize(("era", "at", "nth", "end"), moments(LINES, list(EXITS), 3))
 async def test_a_child_that_dies_at_any_point_is_an_error_and_the_client_can_connect_again(
     era: str, at: str, nth: int, end: str, mortal: Path
 ) -> None:
@@ -61,8 +64,7 @@ async def test_a_child_that_dies_at_any_point_is_an_error_and_the_client_can_con
             await dialogue.works()
 
 
-@pytest.mark.parametrize("over", ["stdio", "http"])
-@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.parametrize(("over", "era"), few_ways())
 async def test_these_are_all_the_points_of_a_dialogue(over: str, era: str, mortal: Path) -> None:
     """A server that would die one line later than the last outlives the dialogue: so nothing above is left out."""
     async with leaving_nothing():
@@ -76,7 +78,7 @@ async def test_these_are_all_the_points_of_a_dialogue(over: str, era: str, morta
                     await Dialogue(http_at(port)).works()
 
 
-@pytest.mark.parametrize(("era", "at", "nth", "end"), moments(PIECES, ["kill"], 5))
+@pytest.mark.parametrize(("era", "at", "nth", "end"), moments(PIECES, ["kill"], 3))
 async def test_an_http_server_that_dies_at_any_point_is_an_error_and_the_client_works_with_the_next(
     era: str, at: str, nth: int, end: str, mortal: Path
 ) -> None:
@@ -95,7 +97,7 @@ async def test_an_http_server_that_dies_at_any_point_is_an_error_and_the_client_
                 await dialogue.works()
 
 
-@pytest.mark.parametrize(("era", "at", "nth", "end"), moments(PIECES, ["close", "reset"], 5))
+@pytest.mark.parametrize(("era", "at", "nth", "end"), moments(PIECES, ["close", "reset"], 3))
 async def test_a_connection_that_ends_at_any_point_fails_one_request_at_most(
     era: str, at: str, nth: int, end: str, mortal: Path
 ) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from tests.robustness.dialogue import few_ways
 from tests.robustness.soak import Footprint, Load, soak
 
-SHORT = Load(calls=250, asks=10, connections=2)  # 2,000 calls in the eight ways to run this
+SHORT = Load(calls=250, asks=10, connections=2)
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-@pytest.mark.parametrize("over", ["stdio", "http"])
+@pytest.mark.parametrize(("over", "era"), few_ways())
 async def test_after_many_calls_nothing_has_grown(over: str, era: str) -> None:
     said: list[str] = []
 
