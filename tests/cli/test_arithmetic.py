@@ -162,47 +162,48 @@ async def test_independent_steps_are_called_together_and_the_last_answer_is_the_
     assert await converse(question) == (turns, last)
 
 
-@pytest.mark.parametrize(
-    ("text", "source"),
-    [
-        ("3+4*2", "3+4*2"),
-        ("10 - 4 - 3.", "10 - 4 - 3"),
-        ("(1 + 2) * -3", "(1 + 2) * -3"),
-        ("What is .5 * 4?", ".5 * 4"),
-        ("Step-by-step, for 7 people: 1 + 1 = ?", "1 + 1"),
-        ("Well, this is easy. 1 + 1", "1 + 1"),
-        ("-7", "-7"),
-    ],
-)
-async def test_a_calculation_is_found_in_a_sentence(text: str, source: str) -> None:
-    _, last = await converse(text)
-
-    assert last == f"{source} = {eval(source):g}"
+SENTENCES: list[tuple[str, str]] = [
+    ("3+4*2", "3+4*2"),
+    ("10 - 4 - 3.", "10 - 4 - 3"),
+    ("(1 + 2) * -3", "(1 + 2) * -3"),
+    ("What is .5 * 4?", ".5 * 4"),
+    ("Step-by-step, for 7 people: 1 + 1 = ?", "1 + 1"),
+    ("Well, this is easy. 1 + 1", "1 + 1"),
+    ("-7", "-7"),
+]
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("", NONE),
-        ("Who are you?", NONE),
-        ("What is 7?", NONE),
-        ("2 ^ 3 + 1", f"{SKILL}, and cannot read 2 ^ 3 + 1."),
-        ("50 % 3", f"{SKILL}, and cannot read 50 % 3."),
-        ("2 ** 3", f"{SKILL}, and cannot read 2 ** 3."),
-        ("1,250 / 2", f"{SKILL}, and cannot read (1, 250 / 2)."),
-        ("2y + 3", f"{SKILL}, and cannot read +3."),
-        ("(1)(2)", f"{SKILL}, and cannot read 1(2)."),
-        ("1 + ... + 3", f"{SKILL}, and cannot read ...."),
-        ("(1 + 2", f"{SKILL}, and cannot read this."),
-        ("1 2 + 3", f"{SKILL}, and cannot read this."),
-        ("1 + 2 or 3 + 4", f"{SKILL}, and find 2 in this."),
-        ("1" + "+1" * 100, NONE),
-        ("(" * 99 + "1" + "+" * 2, f"{SKILL}, and cannot read this."),
-    ],
-    ids=lambda text: text[:20],
-)
-async def test_a_question_without_a_calculation_is_answered_with_the_reason(text: str, reason: str) -> None:
-    assert await converse(text) == ([], reason)
+async def test_a_calculation_is_found_in_a_sentence(subtests: pytest.Subtests) -> None:
+    for text, source in SENTENCES:
+        with subtests.test(text):
+            _, last = await converse(text)
+
+            assert last == f"{source} = {eval(source):g}"
+
+
+NO_CALCULATION: list[tuple[str, str]] = [
+    ("", NONE),
+    ("Who are you?", NONE),
+    ("What is 7?", NONE),
+    ("2 ^ 3 + 1", f"{SKILL}, and cannot read 2 ^ 3 + 1."),
+    ("50 % 3", f"{SKILL}, and cannot read 50 % 3."),
+    ("2 ** 3", f"{SKILL}, and cannot read 2 ** 3."),
+    ("1,250 / 2", f"{SKILL}, and cannot read (1, 250 / 2)."),
+    ("2y + 3", f"{SKILL}, and cannot read +3."),
+    ("(1)(2)", f"{SKILL}, and cannot read 1(2)."),
+    ("1 + ... + 3", f"{SKILL}, and cannot read ...."),
+    ("(1 + 2", f"{SKILL}, and cannot read this."),
+    ("1 2 + 3", f"{SKILL}, and cannot read this."),
+    ("1 + 2 or 3 + 4", f"{SKILL}, and find 2 in this."),
+    ("1" + "+1" * 100, NONE),
+    ("(" * 99 + "1" + "+" * 2, f"{SKILL}, and cannot read this."),
+]
+
+
+async def test_a_question_without_a_calculation_is_answered_with_the_reason(subtests: pytest.Subtests) -> None:
+    for text, reason in NO_CALCULATION:
+        with subtests.test(text):
+            assert await converse(text) == ([], reason)
 
 
 async def test_the_deepest_calculation_is_answered() -> None:

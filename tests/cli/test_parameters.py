@@ -32,46 +32,46 @@ def error(schema: dict[str, Any], *operands: str) -> list[str]:
     return str(caught.value).splitlines()
 
 
-@pytest.mark.parametrize(
-    ("schema", "text", "value"),
-    [
-        ({"type": "string"}, "3", "3"),
-        ({"type": "string"}, "true", "true"),
-        ({"type": "string"}, "", ""),
-        ({"type": "string"}, "a=b:=c", "a=b:=c"),
-        ({}, "3", "3"),
-        ({"type": "integer"}, "3", 3),
-        ({"type": "integer"}, "-3", -3),
-        ({"type": "integer"}, "123456789012345678901234567890", 123456789012345678901234567890),
-        ({"type": "number"}, "3", 3),
-        ({"type": "number"}, "1E3", 1000.0),
-        ({"type": "boolean"}, "true", True),
-        ({"type": "boolean"}, "False", False),
-        ({"type": ["integer", "null"]}, "null", None),
-        ({"type": ["integer", "string"]}, "3", "3"),
-        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "3", 3),
-        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "null", "null"),
-        ({"oneOf": [{"type": "integer"}, {"type": "boolean"}]}, "true", True),
-        ({"allOf": [{"$ref": "#/$defs/Size"}], "default": 1}, "2", 2),
-        ({"$ref": "#/$defs/Size"}, "2", 2),
-        ({"enum": [1, "auto"]}, "1", 1),
-        ({"enum": [1, "auto"]}, "auto", "auto"),
-        ({"enum": ["1", 2]}, "1", "1"),
-        ({"enum": [True, 1]}, "1", 1),
-        ({"const": 7}, "7", 7),
-        ({"type": "array", "items": {"type": "integer"}}, "3", [3]),
-        ({"type": "array", "items": {"type": "integer"}}, "[3, 4]", [3, 4]),
-        ({"type": "array", "items": {"type": "string"}}, "3", ["3"]),
-        ({"type": "array"}, "[draft]", ["[draft]"]),
-        ({"type": ["string", "array"]}, "[3]", "[3]"),
-        ({"type": "object"}, '{"A": 1}', {"A": 1}),
-    ],
-    ids=str,
-)
-def test_text_is_read_as_what_the_schema_takes(schema: dict[str, Any], text: str, value: object) -> None:
-    arguments = read({**of(x=schema), "$defs": {"Size": {"type": "integer"}}}, f"x={text}")
+READ: list[tuple[dict[str, Any], str, object]] = [
+    ({"type": "string"}, "3", "3"),
+    ({"type": "string"}, "true", "true"),
+    ({"type": "string"}, "", ""),
+    ({"type": "string"}, "a=b:=c", "a=b:=c"),
+    ({}, "3", "3"),
+    ({"type": "integer"}, "3", 3),
+    ({"type": "integer"}, "-3", -3),
+    ({"type": "integer"}, "123456789012345678901234567890", 123456789012345678901234567890),
+    ({"type": "number"}, "3", 3),
+    ({"type": "number"}, "1E3", 1000.0),
+    ({"type": "boolean"}, "true", True),
+    ({"type": "boolean"}, "False", False),
+    ({"type": ["integer", "null"]}, "null", None),
+    ({"type": ["integer", "string"]}, "3", "3"),
+    ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "3", 3),
+    ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "null", "null"),
+    ({"oneOf": [{"type": "integer"}, {"type": "boolean"}]}, "true", True),
+    ({"allOf": [{"$ref": "#/$defs/Size"}], "default": 1}, "2", 2),
+    ({"$ref": "#/$defs/Size"}, "2", 2),
+    ({"enum": [1, "auto"]}, "1", 1),
+    ({"enum": [1, "auto"]}, "auto", "auto"),
+    ({"enum": ["1", 2]}, "1", "1"),
+    ({"enum": [True, 1]}, "1", 1),
+    ({"const": 7}, "7", 7),
+    ({"type": "array", "items": {"type": "integer"}}, "3", [3]),
+    ({"type": "array", "items": {"type": "integer"}}, "[3, 4]", [3, 4]),
+    ({"type": "array", "items": {"type": "string"}}, "3", ["3"]),
+    ({"type": "array"}, "[draft]", ["[draft]"]),
+    ({"type": ["string", "array"]}, "[3]", "[3]"),
+    ({"type": "object"}, '{"A": 1}', {"A": 1}),
+]
 
-    assert json.dumps(arguments) == json.dumps({"x": value})  # which tells True from 1
+
+def test_text_is_read_as_what_the_schema_takes(subtests: pytest.Subtests) -> None:
+    for schema, text, value in READ:
+        with subtests.test(f"{schema} {text}"):
+            arguments = read({**of(x=schema), "$defs": {"Size": {"type": "integer"}}}, f"x={text}")
+
+            assert json.dumps(arguments) == json.dumps({"x": value})  # which tells True from 1
 
 
 def test_json_is_sent_as_it_is() -> None:
@@ -112,26 +112,27 @@ def test_an_open_schema_takes_other_arguments_as_text(more: dict[str, Any]) -> N
     assert read({**of(a={"type": "integer"}), **more}, "a=1", "x=2") == {"a": 1, "x": "2"}
 
 
-@pytest.mark.parametrize(
-    ("operands", "sentence"),
-    [
-        (["colour=red", "size=1"], "'t' takes no argument 'colour'; did you mean 'color'?"),
-        (["zebra=1", "size=1"], "'t' takes no argument 'zebra'"),
-        (["color=red"], "'t' needs 'size'"),
-        (["size=large"], "size: 'large' is not of type 'integer'"),
-        (["size=11"], "size: 11 is greater than the maximum of 10"),
-        (["size=1", "color=blue"], "color: 'blue' is not one of 'red', 'green'"),
-        (["size=1", "size=2"], "'size' is given 2 times, and is no array"),
-    ],
-)
-def test_an_error_says_what_is_wrong_and_what_the_tool_takes(operands: list[str], sentence: str) -> None:
-    schema = {**of(color=COLOR, size={"type": "integer", "minimum": 1, "maximum": 10}), "required": ["size"]}
+ERRORS: list[tuple[list[str], str]] = [
+    (["colour=red", "size=1"], "'t' takes no argument 'colour'; did you mean 'color'?"),
+    (["zebra=1", "size=1"], "'t' takes no argument 'zebra'"),
+    (["color=red"], "'t' needs 'size'"),
+    (["size=large"], "size: 'large' is not of type 'integer'"),
+    (["size=11"], "size: 11 is greater than the maximum of 10"),
+    (["size=1", "color=blue"], "color: 'blue' is not one of 'red', 'green'"),
+    (["size=1", "size=2"], "'size' is given 2 times, and is no array"),
+]
 
-    assert error(schema, *operands) == [
-        sentence,
-        "size: integer, required, at least 1, at most 10",
-        'color: "red" | "green"',
-    ]
+
+def test_an_error_says_what_is_wrong_and_what_the_tool_takes(subtests: pytest.Subtests) -> None:
+    for operands, sentence in ERRORS:
+        with subtests.test(sentence):
+            schema = {**of(color=COLOR, size={"type": "integer", "minimum": 1, "maximum": 10}), "required": ["size"]}
+
+            assert error(schema, *operands) == [
+                sentence,
+                "size: integer, required, at least 1, at most 10",
+                'color: "red" | "green"',
+            ]
 
 
 def test_a_tool_without_parameters_says_so() -> None:
@@ -142,9 +143,7 @@ def test_arguments_that_cannot_be_checked_are_left_to_the_server() -> None:
     assert read({**of(a={}), "$ref": "https://example.com/schema"}, "a=1") == {"a": "1"}
 
 
-@pytest.mark.parametrize(
-    ("schema", "line"),
-    [
+LISTED: list[tuple[object, str]] = [
         ({}, "x: any"),
         ({"type": ["string", "null"], "default": None}, "x: string, default null"),
         ({"anyOf": [COLOR, {"type": "null"}], "default": "red"}, 'x: "red" | "green", default "red"'),
@@ -159,11 +158,13 @@ def test_arguments_that_cannot_be_checked_are_left_to_the_server() -> None:
         ({"default": "a" * 99}, f"x: any, default \"{'a' * 39}… (101 characters)"),
         (True, "x: any"),
         (7, "x: any"),
-    ],
-    ids=str,
-)  # fmt: skip  # one case on each line
-def test_a_parameter_is_listed_on_one_line(schema: object, line: str) -> None:
-    assert list(listing(parameters(of(x=schema)))) == [line]
+    ]  # fmt: skip  # one case on each line
+
+
+def test_a_parameter_is_listed_on_one_line(subtests: pytest.Subtests) -> None:
+    for schema, line in LISTED:
+        with subtests.test(str(schema)):
+            assert list(listing(parameters(of(x=schema)))) == [line]
 
 
 def test_required_parameters_come_first_and_at_most_64_are_listed() -> None:

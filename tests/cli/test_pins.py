@@ -304,27 +304,28 @@ def test_forgotten_servers_and_tools_are_trusted_anew(changed: Shop, file: Path,
     assert ToolPins(file=file).servers() == {}
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["accept"], "no change waits to be accepted"),
-        (["accept", "one"], "no change waits to be accepted"),
-        (["accept", "three"], "no pinned server is called 'three'"),
-        (["accept", "onne"], "no pinned server is called 'onne'; did you mean 'one'?"),
-        (["accept", "o"], "'o' is part of 2 pinned servers: 'one', 'two'"),
-        (["accept", "one", "subtract"], "no pinned tool of this server is called 'subtract'"),
-        (["forget", "one", "ad"], "no pinned tool of this server is called 'ad'; did you mean 'add'?"),
-        (["forget"], "forget what? Name a server, or some of its tools after it"),
-        (["acept"], "'acept' is neither accept nor forget; did you mean 'accept'?"),
-    ],
-)
-def test_words_that_cannot_be_right_are_a_wrong_command(words: list[str], says: str, file: Path, run: Run) -> None:
-    pin = {"add": {"pinned": {"name": "add", "inputSchema": {}}}}
-    content = json.dumps({"version": 1, "servers": {"one": pin, "two": pin}})
-    file.write_text(content)
+WRONG_WORDS: list[tuple[list[str], str]] = [
+    (["accept"], "no change waits to be accepted"),
+    (["accept", "one"], "no change waits to be accepted"),
+    (["accept", "three"], "no pinned server is called 'three'"),
+    (["accept", "onne"], "no pinned server is called 'onne'; did you mean 'one'?"),
+    (["accept", "o"], "'o' is part of 2 pinned servers: 'one', 'two'"),
+    (["accept", "one", "subtract"], "no pinned tool of this server is called 'subtract'"),
+    (["forget", "one", "ad"], "no pinned tool of this server is called 'ad'; did you mean 'add'?"),
+    (["forget"], "forget what? Name a server, or some of its tools after it"),
+    (["acept"], "'acept' is neither accept nor forget; did you mean 'accept'?"),
+]
 
-    assert run("pins", str(file), *words) == (2, "", f"mcp-host: {says}\n")
-    assert file.read_text() == content
+
+def test_words_that_cannot_be_right_are_a_wrong_command(file: Path, run: Run, subtests: pytest.Subtests) -> None:
+    for words, says in WRONG_WORDS:
+        with subtests.test(" ".join(words)):
+            pin = {"add": {"pinned": {"name": "add", "inputSchema": {}}}}
+            content = json.dumps({"version": 1, "servers": {"one": pin, "two": pin}})
+            file.write_text(content)
+
+            assert run("pins", str(file), *words) == (2, "", f"mcp-host: {says}\n")
+            assert file.read_text() == content
 
 
 def test_without_a_terminal_nothing_is_accepted_unasked(

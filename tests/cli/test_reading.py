@@ -126,9 +126,7 @@ def test_a_terminal_gets_no_bytes_but_a_hint(url: str, capsys: Captured, tmp_pat
     assert (tmp_path / "image").read_bytes() == PNG
 
 
-@pytest.mark.parametrize(
-    ("operands", "code", "error"),
-    [
+UNREADABLE: list[tuple[list[str], int, str]] = [
         (["mixed:1"], 2, "'mixed:1' has 2 parts, and not all are text: use --json"),
         (["broken:1"], 6, "the contents of 'broken:1' are not base64: Only base64 data is allowed"),
         (["text:1", "--output", "/no/such/folder/file"], 2, "cannot write the contents: [Errno 2] No such file"),
@@ -138,16 +136,17 @@ def test_a_terminal_gets_no_bytes_but_a_hint(url: str, capsys: Captured, tmp_pat
         (["page://x{?q}", "q=1"], 2, "the expression '{?q}' of a template is not supported: give the whole URI"),
         (["gone:1"], 5, "Resource not found (-32602)"),
         ([], 2, "URI is missing"),
-    ],
-)  # fmt: skip  # one case on each line
-def test_what_cannot_be_read_is_an_error(
-    operands: list[str], code: int, error: str, url: str, capsys: Captured
-) -> None:
-    assert main(["read", url, *operands]) == code
+    ]  # fmt: skip  # one case on each line
 
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith(f"mcp-host: {error}")
+
+def test_what_cannot_be_read_is_an_error(url: str, capsys: Captured, subtests: pytest.Subtests) -> None:
+    for operands, code, error in UNREADABLE:
+        with subtests.test(" ".join(operands)):
+            assert main(["read", url, *operands]) == code
+
+            out, err = capsys.readouterr()
+            assert out == ""
+            assert err.startswith(f"mcp-host: {error}")
 
 
 @pytest.mark.parametrize(

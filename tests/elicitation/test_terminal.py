@@ -25,6 +25,7 @@ from mcp_host.terminal import device
 from mcp_host.terminal.device import open_terminal
 from mcp_host.types import ElicitRequestFormParams, ElicitResult
 from tests.elicitation.asking import SEND, filled_in, form
+from tests.extent import on_both
 from tests.sampling.asking import request
 from tests.terminal.screens import Screen
 
@@ -210,6 +211,7 @@ async def test_a_rule_about_several_fields_is_explained_and_the_answers_can_be_e
     assert screen.rows[at + 1] == "  | not what the server asked for: an object of 1 members does not have enough"
 
 
+@on_both
 async def test_a_paste_answers_one_field(screen: Screen) -> None:
     results: list[ElicitResult] = []
     params = ElicitRequestFormParams.from_wire(form(a={"type": "string"}, b={"type": "string"}))
@@ -228,6 +230,7 @@ async def test_a_paste_answers_one_field(screen: Screen) -> None:
     assert results == [ElicitResult(action="accept", content={"a": "one", "b": "typed"})]
 
 
+@on_both
 async def test_a_form_that_is_withdrawn_leaves_no_reader_behind(screen: Screen) -> None:
     with fail_after(20):
         async with create_task_group() as tasks:
@@ -254,6 +257,7 @@ async def test_without_a_terminal_a_form_and_a_url_are_cancelled_with_a_line_in_
     assert [record.getMessage() for record in caplog.records] == [line] * 2
 
 
+@on_both
 async def test_two_servers_ask_one_after_the_other(screen: Screen) -> None:
     """A form is one conversation: the question for the model waits until it has ended."""
     approved: list[Allow | Deny] = []
@@ -438,6 +442,7 @@ async def visited(screen: Screen, browser: Browser, params: dict[str, Any], *key
     return result
 
 
+@on_both
 async def test_a_url_is_opened_after_a_yes(screen: Screen) -> None:
     browser = Browser()
 

@@ -16,6 +16,7 @@ from mcp_host.middleware import ClientRequest, approve_tool_calls
 from mcp_host.terminal import device
 from mcp_host.testing import Server
 from mcp_host.types import Tool
+from tests.extent import on_both
 from tests.terminal.screens import Screen
 
 LISTED = "May your client call it? [y/s/v/N] "
@@ -169,6 +170,7 @@ async def test_no_name_description_or_argument_looks_like_our_question(
     assert ours == ["", *page, *legend, f"{question}v", *page, *legend, f"{question}n"]
 
 
+@on_both
 async def test_a_question_that_is_cancelled_is_withdrawn(screen: Screen) -> None:
     ended: list[str] = []
 
@@ -207,6 +209,7 @@ async def remove(path: str) -> str:
     return f"{path} is gone"
 
 
+@on_both
 async def test_a_tool_allowed_for_the_session_is_not_asked_about_again(screen: Screen) -> None:
     results: list[str] = []
 
@@ -231,6 +234,7 @@ async def test_a_tool_allowed_for_the_session_is_not_asked_about_again(screen: S
     assert results == ["1", "2", "3", "the call of 'remove' was denied: the user refused it"]
 
 
+@on_both
 async def test_a_question_about_a_tool_that_another_answer_allows_is_not_asked(screen: Screen) -> None:
     """Models call a tool several times at once. Another tool still has its question."""
     results: list[str] = []

@@ -14,34 +14,35 @@ import pytest
 from anyio import fail_after
 
 from mcp_host.terminal.browser import is_opened, is_web_url, open_default
+from tests.extent import on_both
+
+URLS: list[tuple[str, bool]] = [
+    ("https://a.example/x?y#z", True),
+    ("HTTP://A.example:80", True),
+    ("http://[::1]:8000/", True),
+    ("http://127.0.0.1/", True),
+    ("javascript:alert(1)", False),
+    ("data:text/html,x", False),
+    ("ftp://a.example/", False),
+    ("vscode://open", False),
+    ("/relative", False),
+    ("https:a.example", False),
+    ("https:///a.example", False),
+    ("https://", False),
+    ("https://[::1", False),
+    ("https://a.example\\@b.example/", False),
+    ("https://a.example/ b", False),
+    ("https://a.example/\r\nb", False),
+    ("https://a%2eexample/", False),
+    ("https://\u0430pple.example/", False),
+    ("", False),
+]
 
 
-@pytest.mark.parametrize(
-    ("url", "fine"),
-    [
-        ("https://a.example/x?y#z", True),
-        ("HTTP://A.example:80", True),
-        ("http://[::1]:8000/", True),
-        ("http://127.0.0.1/", True),
-        ("javascript:alert(1)", False),
-        ("data:text/html,x", False),
-        ("ftp://a.example/", False),
-        ("vscode://open", False),
-        ("/relative", False),
-        ("https:a.example", False),
-        ("https:///a.example", False),
-        ("https://", False),
-        ("https://[::1", False),
-        ("https://a.example\\@b.example/", False),
-        ("https://a.example/ b", False),
-        ("https://a.example/\r\nb", False),
-        ("https://a%2eexample/", False),
-        ("https://\u0430pple.example/", False),
-        ("", False),
-    ],
-)
-def test_only_plain_web_urls_are_for_a_browser(url: str, fine: bool) -> None:
-    assert is_web_url(url) is fine
+def test_only_plain_web_urls_are_for_a_browser(subtests: pytest.Subtests) -> None:
+    for url, fine in URLS:
+        with subtests.test(url):
+            assert is_web_url(url) is fine
 
 
 URL = "https://id.example/authorize?a=1&b=%ab;c=(d)!*,+#e"
@@ -141,6 +142,7 @@ def test_a_browser_that_fails_or_does_not_exist_is_not_opened(
     assert programs.open(URL, BROWSER=f"{tmp_path}/browser") is opened
 
 
+@on_both
 async def test_a_browser_that_stays_open_keeps_neither_the_caller_nor_the_end_of_the_host_waiting(
     programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +190,7 @@ async def test_an_error_of_the_applications_own_opener_is_logged_in_full_without
     assert "in fail" in "".join(traceback)
 
 
+@on_both
 async def test_an_error_of_the_library_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> NoReturn:
         raise RuntimeError("no browsers today")

@@ -15,7 +15,10 @@ from anyio import CancelScope, create_task_group, fail_after, wait_all_tasks_blo
 
 from mcp_host.terminal.device import NoTerminal, open_terminal
 from mcp_host.terminal.text import Layout
+from tests.extent import on_both
 from tests.terminal.screens import Screen
+
+pytestmark = on_both
 
 NO_TERMINAL = "this client has no terminal to ask its user in"
 IN_BACKGROUND = "this client runs in the background, where it cannot ask its user"

@@ -16,26 +16,26 @@ def shown(schema: object, **definitions: object) -> str:
     return signature("f", read_fields({"properties": {"x": schema}, "required": ["x"], "$defs": definitions}))
 
 
-@pytest.mark.parametrize(
-    ("schema", "type_"),
-    [
-        ({"$ref": "#/$defs/Color"}, '"red" | "green"'),
-        ({"allOf": [{"$ref": "#/$defs/Color"}]}, '"red" | "green"'),
-        ({"anyOf": [{"$ref": "#/$defs/Color"}, {"type": "null"}]}, '"red" | "green"'),
-        ({"type": "array", "items": {"$ref": "#/$defs/Color"}}, 'array of "red" | "green"'),
-        ({"anyOf": [{"type": "integer"}, {"type": "string"}, {"type": "null"}]}, "integer | string"),
-        ({"$ref": "#/$defs/a~1b"}, "boolean"),
-        ({"$ref": "#/$defs/Nothing"}, "any"),
-        ({"$ref": "https://example.com/$defs/Color"}, "any"),
-        ({"$ref": "#/properties/x"}, "any"),
-        ({"$ref": "#"}, "any"),
-        ({"$ref": 7}, "any"),
-        ({"anyOf": {"a": 1}, "oneOf": [7, None]}, "any"),
-    ],
-    ids=str,
-)
-def test_references_and_the_only_alternative_are_shown_as_what_they_stand_for(schema: object, type_: str) -> None:
-    assert shown(schema, Color=COLOR, **{"a/b": {"type": "boolean"}}) == f"f(x: {type_})"
+SHOWN: list[tuple[object, str]] = [
+    ({"$ref": "#/$defs/Color"}, '"red" | "green"'),
+    ({"allOf": [{"$ref": "#/$defs/Color"}]}, '"red" | "green"'),
+    ({"anyOf": [{"$ref": "#/$defs/Color"}, {"type": "null"}]}, '"red" | "green"'),
+    ({"type": "array", "items": {"$ref": "#/$defs/Color"}}, 'array of "red" | "green"'),
+    ({"anyOf": [{"type": "integer"}, {"type": "string"}, {"type": "null"}]}, "integer | string"),
+    ({"$ref": "#/$defs/a~1b"}, "boolean"),
+    ({"$ref": "#/$defs/Nothing"}, "any"),
+    ({"$ref": "https://example.com/$defs/Color"}, "any"),
+    ({"$ref": "#/properties/x"}, "any"),
+    ({"$ref": "#"}, "any"),
+    ({"$ref": 7}, "any"),
+    ({"anyOf": {"a": 1}, "oneOf": [7, None]}, "any"),
+]
+
+
+def test_references_and_the_only_alternative_are_shown_as_what_they_stand_for(subtests: pytest.Subtests) -> None:
+    for schema, type_ in SHOWN:
+        with subtests.test(str(schema)):
+            assert shown(schema, Color=COLOR, **{"a/b": {"type": "boolean"}}) == f"f(x: {type_})"
 
 
 def test_the_parameter_itself_may_say_more_than_what_it_refers_to() -> None:
