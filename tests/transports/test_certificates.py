@@ -296,6 +296,7 @@ async def test_a_server_without_a_common_version_of_tls_is_named() -> None:
     )
 
 
+@pytest.mark.fault("H01")
 async def test_a_server_that_does_not_speak_tls_is_named() -> None:
     async def plain(wire: Wire) -> None:
         await wire.say(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n")

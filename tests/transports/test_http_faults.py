@@ -154,16 +154,6 @@ async def test_a_host_without_an_address_is_a_server_that_is_not_there() -> None
             await ask(channel)
 
 
-@pytest.mark.fault("H01")
-async def test_a_server_without_tls_cannot_be_reached_by_https() -> None:
-    async def script(wire: Wire) -> None:
-        await wire.say(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-
-    async with serving(script) as peer, opened(peer.url.replace("http", "https", 1)) as channel:
-        with pytest.raises(ConnectFailed):
-            await ask(channel)
-
-
 @callers_own
 @libraries
 @pytest.mark.adjustable_clock

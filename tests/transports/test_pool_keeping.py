@@ -20,31 +20,33 @@ EMPTY = OK + b"content-length: 0\r\n\r\n"
 # Kept
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        pytest.param(OK + b"content-length: 4\r\n\r\ntide", id="sized"),
-        pytest.param(EMPTY, id="empty"),
-        pytest.param(head(200, CHUNKED) + b"4\r\ntide\r\n0\r\n\r\n", id="chunked"),
-        pytest.param(head(204, {}), id="204"),
-        pytest.param(head(304, {"content-length": "4"}), id="304"),
-        pytest.param(head(103, {}) + EMPTY, id="after 103"),
-        pytest.param(head(500, {"content-length": "4"}) + b"tide", id="an error"),
-        pytest.param(OK + b"content-length: 300000\r\n\r\n" + b"x" * 300_000, id="large"),
-    ],
-)
+KEPT = {
+    "sized": OK + b"content-length: 4\r\n\r\ntide",
+    "empty": EMPTY,
+    "chunked": head(200, CHUNKED) + b"4\r\ntide\r\n0\r\n\r\n",
+    "204": head(204, {}),
+    "304": head(304, {"content-length": "4"}),
+    "after 103": head(103, {}) + EMPTY,
+    "an error": head(500, {"content-length": "4"}) + b"tide",
+    "large": OK + b"content-length: 300000\r\n\r\n" + b"x" * 300_000,
+}
+
+
 @both
-async def test_one_connection_serves_requests_one_after_the_other(raw: bytes, kind: Kind) -> None:
+async def test_one_connection_serves_requests_one_after_the_other(kind: Kind) -> None:
+    left = [raw for raw in KEPT.values() for _ in range(2)]
+
     async def script(wire: Wire) -> None:
         while True:
             await wire.hear()
-            await wire.say(raw)
+            await wire.say(left.pop(0))
 
     async with serving(script) as peer, kind.client() as client:
-        for method in ("GET", "POST", "GET"):
-            await client.request(method, peer.url)
+        for _ in KEPT:
+            for method in ("GET", "POST"):
+                await client.request(method, peer.url)
 
-    assert (len(peer.heard), peer.connections) == (3, 1)
+    assert (len(peer.heard), peer.connections) == (2 * len(KEPT), 1)
 
 
 @both
@@ -63,30 +65,27 @@ async def test_a_body_that_comes_in_its_own_time_keeps_its_connection(kind: Kind
     assert peer.connections == 1
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        pytest.param(OK + b"content-length: 0\r\nconnection: close\r\n\r\n", id="connection: close"),
-        pytest.param(b"HTTP/1.0 200 OK\r\ncontent-length: 0\r\n\r\n", id="HTTP/1.0"),
-    ],
-)
 @both
-async def test_after_some_answers_a_connection_is_not_used_again(raw: bytes, kind: Kind) -> None:
-    await three_times_anew(raw, kind)
+async def test_after_some_answers_a_connection_is_not_used_again(kind: Kind) -> None:
+    await three_times_anew(OK + b"content-length: 0\r\nconnection: close\r\n\r\n", kind)
+    await three_times_anew(b"HTTP/1.0 200 OK\r\ncontent-length: 0\r\n\r\n", kind)
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        pytest.param(EMPTY + b"more", id="something"),
-        pytest.param(EMPTY + EMPTY, id="a second answer"),
-        pytest.param(head(200, CHUNKED) + b"0\r\n\r\n\r\n", id="a blank line"),
-        pytest.param(OK + b"content-length: 65494\r\n\r\n" + b"x" * 65_494 + EMPTY, id="a second answer behind 64 KiB"),
-    ],
-)  # fmt: skip
+MORE = {
+    "something": EMPTY + b"more",
+    "a second answer": EMPTY + EMPTY,
+    "a blank line": head(200, CHUNKED) + b"0\r\n\r\n\r\n",
+    "a second answer behind 64 KiB": OK + b"content-length: 65494\r\n\r\n" + b"x" * 65_494 + EMPTY,
+}
+
+
 @ours("it uses such a connection again, and waits on it without end")
-async def test_an_answer_with_something_behind_it_is_the_last_of_its_connection(raw: bytes, kind: Kind) -> None:
-    await three_times_anew(raw, kind)
+async def test_an_answer_with_something_behind_it_is_the_last_of_its_connection(
+    kind: Kind, subtests: pytest.Subtests
+) -> None:
+    for name, raw in MORE.items():
+        with subtests.test(name):
+            await three_times_anew(raw, kind)
 
 
 async def three_times_anew(raw: bytes, kind: Kind) -> None:
@@ -285,16 +284,14 @@ async def test_a_post_that_may_have_been_read_is_not_sent_again(reset: bool, kin
 
 
 @pytest.mark.parametrize("reset", [False, True], ids=["close", "reset"])
-@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE"])
 @ours("it leaves the repetition to its caller")
-async def test_a_request_that_may_run_twice_is_sent_again_on_a_new_connection(
-    method: str, reset: bool, kind: Kind
-) -> None:
-    async with serving(forgetful(reset)) as peer, kind.client() as client:
-        for _ in range(2):
-            assert (await client.request(method, peer.url)).status_code == 200
+async def test_a_request_that_may_run_twice_is_sent_again_on_a_new_connection(reset: bool, kind: Kind) -> None:
+    for method in ("GET", "HEAD", "OPTIONS", "PUT", "DELETE"):
+        async with serving(forgetful(reset)) as peer, kind.client() as client:
+            for _ in range(2):
+                assert (await client.request(method, peer.url)).status_code == 200
 
-    assert (len(peer.heard), peer.connections) == (3, 2)
+        assert (len(peer.heard), peer.connections) == (3, 2), method
 
 
 @both
