@@ -33,6 +33,12 @@ async def reached(how: str) -> AsyncIterator[Transport]:
             yield StreamableHttp(url)
 
 
+def called(tool: str, version: str = "2025-11-25", id: str | None = "2", **more: object) -> dict[str, Any]:
+    """The attributes of our span of a call."""
+    call = {"mcp.method.name": "tools/call", "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool}
+    return {**call, "mcp.protocol.version": version, **({} if id is None else {"jsonrpc.request.id": id}), **more}
+
+
 def network(transport: Transport) -> dict[str, Any]:
     """The attributes of both sides' spans that say how the server is reached."""
     match transport:

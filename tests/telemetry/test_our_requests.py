@@ -22,11 +22,9 @@ from mcp_host.testing import ScriptedPeer
 from mcp_host.types import ProgressNotificationParams
 from tests.client.sites import Site
 from tests.extent import on_both
-from tests.telemetry.connecting import address, answering, everywhere, in_both_eras, network, reached, recorded
+from tests.telemetry.connecting import address, answering, called, everywhere, in_both_eras, network, reached, recorded
 from tests.telemetry.recorder import Recorded, Recorder, traceparent
 from tests.telemetry.servers import server
-
-CALL = {"mcp.method.name": "tools/call", "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "forecast"}
 
 
 @everywhere
@@ -36,14 +34,7 @@ async def test_a_call_has_a_client_span_whose_trace_goes_to_the_server(
     async with reached(how) as transport, recorded(recorder, transport, era=era) as client:
         result = await client.call_tool("forecast", {"city": "Oslo"})
 
-    id = "2"  # after `initialize` or `server/discover`
-    attributes = {
-        **CALL,
-        "mcp.protocol.version": version,
-        "jsonrpc.request.id": id,
-        **network(transport),
-        **address(transport),
-    }
+    attributes = called("forecast", version, **network(transport), **address(transport))
     assert recorder.spans() == [Recorded(name="tools/call forecast", kind="CLIENT", attributes=attributes)]
     assert result.text == recorder.traceparent("tools/call forecast")
 
@@ -110,12 +101,6 @@ async def test_connecting_has_spans_within_the_span_that_connects(recorder: Reco
     }
 
 
-def failing(version: str = "2025-11-25", id: str | None = "2", **error: str) -> dict[str, object]:
-    """The attributes of a call of the tool t that fails."""
-    call = {"mcp.method.name": "tools/call", "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "t"}
-    return {**call, "mcp.protocol.version": version, **({} if id is None else {"jsonrpc.request.id": id}), **error}
-
-
 async def test_a_tool_that_failed_is_a_tool_error(recorder: Recorder) -> None:
     async with recorded(recorder, server, era="modern") as client:
         await client.call_tool("forecast", {"city": "Atlantis"})
@@ -131,7 +116,7 @@ async def test_an_error_response_is_its_code_and_its_message(recorder: Recorder)
         with pytest.raises(ServerError):
             await client.call_tool("t")
 
-    attributes = failing(**{"error.type": "-32602", "rpc.response.status_code": "-32602"})
+    attributes = called("t", **{"error.type": "-32602", "rpc.response.status_code": "-32602"})
     assert recorder.spans() == [
         Recorded(name="tools/call t", kind="CLIENT", attributes=attributes, status="ERROR: no tool t")
     ]
@@ -146,7 +131,7 @@ async def test_an_http_status_without_a_json_rpc_error_is_the_error(recorder: Re
 
     where = {"network.transport": "tcp", "network.protocol.name": "http", "server.address": "server.test"}
     [span] = recorder.spans()
-    assert span.attributes == {**failing("2026-07-28", **{"error.type": "500"}), **where, "server.port": 80}
+    assert span.attributes == {**called("t", "2026-07-28", **{"error.type": "500"}), **where, "server.port": 80}
     assert span.status == "ERROR: HTTP 500 Internal Server Error from http://server.test/mcp: overloaded"
 
 
@@ -308,7 +293,7 @@ async def test_a_request_that_middleware_answers_has_no_id(recorder: Recorder) -
         assert (await client.call_tool("t")).text == "from memory"
 
     [span] = recorder.spans()
-    assert span.attributes == failing(id=None)
+    assert span.attributes == called("t", id=None)
 
 
 def test_a_unix_socket_and_default_ports_are_addresses_too() -> None:

@@ -29,7 +29,7 @@ from mcp_host.types import (
 )
 from tests.client.support import QUESTION, HangingModel
 from tests.extent import on_both
-from tests.telemetry.connecting import address, answering, everywhere, in_both_eras, network, reached, recorded
+from tests.telemetry.connecting import address, answering, called, everywhere, in_both_eras, network, reached, recorded
 from tests.telemetry.recorder import Recorded, Recorder
 from tests.telemetry.servers import server
 
@@ -70,13 +70,8 @@ async def test_a_sampling_request_has_a_server_span_with_a_chat_in_which_the_han
     async with reached(how) as transport, recorded(recorder, transport, era=era, sampling=sampling) as client:
         assert (await client.call_tool("ask")).text == "Paris"
 
-    call = {
-        "mcp.method.name": "tools/call",
-        "gen_ai.operation.name": "execute_tool",
-        "gen_ai.tool.name": "ask",
-        "mcp.protocol.version": version,
-        "jsonrpc.request.id": "2" if era == "legacy" else "3",  # its second request ended the call
-    }
+    id = "2" if era == "legacy" else "3"  # its second request ended the call
+    call = called("ask", version, id, **network(transport), **address(transport))
     chat = {
         "gen_ai.operation.name": "chat",
         "gen_ai.request.model": "claude",
@@ -87,7 +82,7 @@ async def test_a_sampling_request_has_a_server_span_with_a_chat_in_which_the_han
         "gen_ai.response.finish_reasons": ("endTurn",),
     }
     assert recorder.spans() == [
-        Recorded(name="tools/call ask", kind="CLIENT", attributes={**call, **network(transport), **address(transport)}),
+        Recorded(name="tools/call ask", kind="CLIENT", attributes=call),
         of_server("sampling/createMessage", version, "tools/call ask", **network(transport)),
         Recorded(name="chat claude", kind="CLIENT", attributes=chat, parent="sampling/createMessage"),
         Recorded(name="provider", kind="INTERNAL", attributes={}, parent="chat claude"),
