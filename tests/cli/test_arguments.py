@@ -77,3 +77,10 @@ def test_a_number_of_tokens_is_one_at_least(text: str, tokens: int | None) -> No
             parse(argv)
     else:
         assert parse(argv).max_tokens == tokens
+
+
+def test_all_commands_that_have_a_model_take_a_yes_for_it() -> None:
+    commands = (["demo"], ["call", "http://x", "t"], ["chat", "http://x", "--model", "arithmetic"])
+
+    assert [parse(command).yes for command in commands] == [False] * 3
+    assert [parse([*command, flag]).yes for command in commands for flag in ("--yes", "-y")] == [True] * 6

@@ -22,7 +22,7 @@ from mcp_host.cli.output import Printer
 from mcp_host.cli.transcript import Transcript
 from mcp_host.errors import ProviderError
 from mcp_host.sampling import Allow, SamplingRequest, ToolCall
-from mcp_host.types import CreateMessageResult, ToolResultContent
+from mcp_host.types import CreateMessageResult, ImageContent, TextContent, ToolResultContent
 from tests.cli import desk
 from tests.cli.bounded import IN_TIME, ctrl_c
 from tests.cli.conftest import Run
@@ -574,6 +574,17 @@ def test_an_answer_that_is_none_has_a_note_and_is_no_success(
     provider.say(says(text, stop_reason=stop_reason))
 
     assert run(*CHAT, url, prompt="Tell me.") == (9, f"{text}\n" if text else "", f"{note}\n(11 tokens in, 7 out)\n")
+
+
+def test_a_part_of_an_answer_that_is_no_text_is_described(url: str, run: Run, provider: Provider) -> None:
+    async def draws(request: SamplingRequest, show: object) -> CreateMessageResult:
+        image = ImageContent(data="AAAA", mime_type="image/png")
+        return CreateMessageResult(content=[TextContent(text="Here:"), image], model="parrot")
+
+    provider.say(draws)
+
+    drawing = "    answer        [image/png, 4 characters of base64]\n"
+    assert run(*CHAT, url, prompt="Draw.") == (0, "Here:\n", drawing)
 
 
 def test_without_a_terminal_a_denied_call_ends_the_turn_and_the_flag_that_allows_it_is_named(
