@@ -129,6 +129,7 @@ async def test_without_tls_no_certificate_is_read(monkeypatch: pytest.MonkeyPatc
             await ask(channel)
 
 
+@pytest.mark.backends("asyncio")
 @pytest.mark.parametrize(
     ("environment", "kind"),
     [
@@ -186,6 +187,7 @@ def test_only_an_async_client_will_do(client: Any) -> None:
         StreamableHttp("http://mcp.test/", client=client())
 
 
+@pytest.mark.backends("asyncio")
 async def test_httpx2_is_not_imported_for_an_application_that_does_not_use_it() -> None:
     code = """
 import asyncio, sys
@@ -207,6 +209,7 @@ sys.exit("httpx2" in sys.modules)
     assert done.returncode == 0
 
 
+@pytest.mark.backends("asyncio")
 async def test_httpx2_can_stand_in_for_httpx_in_the_whole_process() -> None:
     """`httpx2.alias_httpx` does that for applications."""
     code = """
@@ -230,6 +233,7 @@ asyncio.run(main())
     assert done.returncode == 0
 
 
+@pytest.mark.backends("asyncio")
 async def test_a_header_that_cannot_be_sent_is_not_quoted_in_the_error() -> None:
     url = httpx.URL("http://mcp.test/")
     pool = PoolBackend(url, {"Authorization": "Bearer hunter2\n"}, "http://mcp.test/", Limits(), tls.untrusting())
@@ -274,6 +278,7 @@ async def test_an_own_backend_gets_half_of_the_time_for_closing(monkeypatch: pyt
     assert [each <= 0.1 for each in left] == [True]
 
 
+@pytest.mark.backends("asyncio")
 async def test_the_package_is_imported_without_httpx() -> None:
     code = "import sys, mcp_host; sys.exit('httpx' in sys.modules)"
     done = await to_thread.run_sync(lambda: subprocess.run([sys.executable, "-c", code], check=False))

@@ -11,6 +11,8 @@ import pytest
 
 from mcp_host.errors import ConnectionClosed, HttpStatusError, Unauthorized
 from mcp_host.protocol.jsonrpc import Request
+from mcp_host.transports._http.response import ERROR_TIME
+from tests.clock import advance
 from tests.transports.http_contract import libraries
 from tests.transports.http_peers import (
     CALL,
@@ -171,10 +173,13 @@ async def test_an_endless_error_body_is_read_no_further_than_an_error_is_worth()
     assert (await error_from(script)).body == "x" * 64 * 1024
 
 
+@pytest.mark.adjustable_clock
 async def test_a_hanging_error_body_is_not_waited_for() -> None:
     async def script(wire: Wire) -> None:
         await wire.hear()
         await wire.say(head(500, {"content-type": "text/plain", "content-length": "100"}) + b"It all")
+        await anyio.wait_all_tasks_blocked()  # until that has been read
+        advance(ERROR_TIME)
         await wire.hung_up()
 
     assert (await error_from(script)).body == "It all"

@@ -81,7 +81,7 @@ async def test_a_program_that_prints_and_goes_on_is_quoted_when_time_is_up() -> 
     logger.addHandler(handler)
     try:
         with fail_after(300), pytest.raises(ConnectTimeout) as caught:
-            await Client(python(body, hands=False)).connect()
+            await Client(python(body, hands=False), limits=Limits(close_timeout=0.3)).connect()
     finally:
         logger.removeHandler(handler)
 
