@@ -27,14 +27,13 @@ class Done(NamedTuple):
 class Run(Protocol):
     """`run("tools", url)` runs the command without a terminal. Its stdin has the *prompt*."""
 
-    def __call__(self, *argv: str, prompt: str | bytes = ...) -> Done: ...  # pragma: no cover
+    def __call__(self, *argv: str, prompt: str = ...) -> Done: ...  # pragma: no cover
 
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*argv: str, prompt: str | bytes = "") -> Done:
-        data = prompt.encode() if isinstance(prompt, str) else prompt
-        monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(data), encoding="utf-8"))
+    def run(*argv: str, prompt: str = "") -> Done:
+        monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(prompt.encode()), encoding="utf-8"))
         return Done(main(argv), *capsys.readouterr())
 
     return run

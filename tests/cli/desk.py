@@ -1,4 +1,4 @@
-"""A server to talk to a model about. It imports little: each test of `chat` starts it."""
+"""A server to talk to a model about: over HTTP in the process of the tests, or as a program, so it imports little."""
 
 from __future__ import annotations
 
