@@ -77,7 +77,7 @@ machines: $(VENV)/demo  ## make demo and make test in fresh Debian systems (need
 bench: $(VENV)/test  ## CPU and memory, compared with other SDKs (needs node and npm); QUICK=1 for a short run
 	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
 
-faults: $(VENV)/test  ## the tests on both event loops, with all examples, kills and cut networks (about 40 minutes)
+faults: $(VENV)/test  ## the tests on both event loops, with all examples, kills and cut networks (about an hour)
 	@THOROUGH=1 BACKENDS=both $(SUITE)
 
 fuzz: $(FUZZ)/.ready  ## arbitrary bytes for the code that reads a server's output; SECONDS=600 for ten minutes
