@@ -760,6 +760,7 @@ async def test_what_json_cannot_have_is_refused_before_a_provider_is_asked(subte
         ("the tool 'add'", math.nan),
         ("messages[1]", math.inf),
         ("messages[1]", "\ud800"),
+        ("messages[1]", [{"b": [1, math.nan]}]),
         ("messages[2]", math.inf),
         ("messages[2]", "\ud800"),
     ]

@@ -238,6 +238,9 @@ def test_an_answer_goes_on_from_a_last_message_without_white_space_at_its_end() 
     body = write_request(prompt(USER, {"role": "assistant", "content": text("The answer is \n")}))
 
     assert body["messages"][1] == {"role": "assistant", "content": [text("The answer is")]}
+    assert write_request(prompt(USER, used()))["messages"][1]["content"] == [
+        {"type": "tool_use", "id": "c1", "name": "add", "input": {}}
+    ]
 
 
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s"}
@@ -262,6 +265,7 @@ def test_thinking_is_on_where_the_api_takes_it(subtests: pytest.Subtests) -> Non
             (100, OFF),
         ),
         ("lost", ENABLED, [USER, used(), result()], {}, {}, (100, OFF)),
+        ("lost, from the beginning", ENABLED, [used(), result()], {}, {}, (100, OFF)),
         ("restored", ENABLED, [USER, used(), result()], {1: [THOUGHT, TOOL_USE]}, {}, (2100, ENABLED["thinking"])),
         (
             "once for several calls",

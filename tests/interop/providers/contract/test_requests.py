@@ -400,10 +400,8 @@ def nested(levels: int, inner: object, name: str) -> Wire:
     return {"type": "object", "properties": {name: whole}}
 
 
-@pytest.mark.parametrize(
-    ("levels", "choice"),
-    [*[(levels, "auto") for levels in (20, 100, 160, 170, 250, 1000, 20_000)], (20, "required"), (250, "required")],
-)
+@pytest.mark.parametrize("choice", ["auto", "required"])
+@pytest.mark.parametrize("levels", [20, 100, 160, 170, 250, 1000, 20_000])
 async def test_what_is_nested_too_deep_is_refused(adapter: Adapter, serve: Serve, levels: int, choice: str) -> None:
     """A schema, the arguments of a call, and what a tool returned. What is not refused is taken."""
     server = serve(adapter.server, decide=lambda heard: Said(text="ok"))
