@@ -38,7 +38,9 @@ class Response:
         self._body = body
 
     async def iter_bytes(self) -> AsyncGenerator[bytes]:
-        yield self._body.encode()
+        body = self._body.encode()
+        yield body[: len(body) // 2]
+        yield body[len(body) // 2 :]
 
     async def close(self) -> None:
         pass

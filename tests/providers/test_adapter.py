@@ -305,6 +305,27 @@ async def test_the_answer_waits_until_the_server_has_its_whole_text() -> None:
     ]
 
 
+async def test_an_answer_whose_text_the_server_has_ends_without_another_report() -> None:
+    reports: list[object] = []
+    taken = anyio.Event()
+
+    async def send(params: dict[str, Any]) -> None:
+        reports.append(params["message"])
+        taken.set()
+
+    class Pausing(Events):
+        async def __anext__(self) -> dict[str, Any]:
+            if len(self.left) == len(END):
+                await taken.wait()
+            return await super().__anext__()
+
+    model = AnthropicModel(Pausing(*BEGIN, text_delta("Hello"), *END), MODEL, progress=True)
+    with fail_after(20):
+        await model(reporting(request(), ProgressReporter("t", send)))
+
+    assert reports == ["Hello"]
+
+
 @on_both
 @pytest.mark.fake_clock
 async def test_a_server_that_takes_no_progress_delays_the_answer_by_five_seconds(

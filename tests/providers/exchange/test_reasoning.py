@@ -341,7 +341,7 @@ def test_a_turn_is_forgotten_with_its_call() -> None:
     del first
     gc.collect()
 
-    assert len(store) == 1
+    assert repr(store) == "<ReasoningStore: 1 turns>"
     assert restore(store, *history(sent), outer=second).turns == {1: TURN}
 
 

@@ -237,6 +237,7 @@ def test_properties_have_names_that_anthropic_takes() -> None:
             "a.b": TEXT,
         }
     )
+    assert "required" not in anthropic({"type": "object", "properties": {"a[b]": TEXT}})
 
 
 def test_anthropic_gets_a_schema_that_it_takes_as_it_is() -> None:
