@@ -252,9 +252,8 @@ class StdioChannel:
 
             async def stop_after_exit() -> None:
                 await self._child.process.wait()
-                tasks.cancel_scope.deadline = (
-                    current_time() + self._output_grace
-                )  # a descendant may keep its output open
+                # a descendant may keep its output open
+                tasks.cancel_scope.deadline = current_time() + self._output_grace
 
             tasks.start_soon(stop_after_exit)
             with self._reading:
