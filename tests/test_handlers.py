@@ -29,6 +29,7 @@ from mcp_host import (
 from mcp_host.errors import InputRefused
 from mcp_host.handlers import (
     HandlerScope,
+    InputCount,
     as_async,
     call_callback,
     call_handler,
@@ -279,25 +280,30 @@ async def test_a_task_that_outlives_its_handler_is_not_in_a_handler() -> None:
     assert seen == [True, False]
 
 
-async def test_a_scope_has_the_nesting_and_slot_of_the_scope_around_it_unless_that_has_ended() -> None:
+async def test_a_scope_has_the_nesting_the_count_and_the_slot_of_the_scope_around_it_unless_that_has_ended() -> None:
     async def look() -> None:
         await ended.wait()
         with HandlerScope():
             seen.append(current_handler.get())
 
     seen: list[HandlerScope | None] = []
+    inputs, others = InputCount(), InputCount()
     ended = anyio.Event()
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            with HandlerScope(nesting=2, slot="slot"):
+            with HandlerScope(nesting=2, inputs=inputs, slot="slot"):
                 tasks.start_soon(look)
                 with HandlerScope():
                     seen.append(current_handler.get())
-                with HandlerScope(nesting=0, slot="other"):
+                with HandlerScope(nesting=0, inputs=others, slot="other"):
                     seen.append(current_handler.get())
             ended.set()
 
-    assert [(scope.nesting, scope.slot) for scope in seen if scope] == [(2, "slot"), (0, "other"), (0, None)]
+    assert [(scope.nesting, scope.inputs, scope.slot) for scope in seen if scope] == [
+        (2, inputs, "slot"),
+        (0, others, "other"),
+        (0, None, None),
+    ]
 
 
 # Plain functions

@@ -9,10 +9,12 @@ import stat
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TypeAlias
 
 import anyio
@@ -24,13 +26,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from keyring.core import load_keyring
 
+from mcp_host import locked_file
 from mcp_host.auth.errors import TokensError
 from mcp_host.auth.storage.file_tokens import FileTokens
 from mcp_host.auth.storage.keyring_tokens import KeyringTokens
 from mcp_host.auth.storage.stores import MemoryTokens, TokenStore
 from mcp_host.auth.storage.turns import Turns
 from mcp_host.concurrency.asking import paused_by_asking
-from mcp_host.locked_file import file_lock
+from mcp_host.locked_file import LockTimeout, file_lock
 from tests.auth.file_keyring import FileKeyring, entries
 from tests.auth.rotating import KEY, rotate
 from tests.extent import THOROUGH, on_both
@@ -466,6 +469,15 @@ async def test_a_lock_that_is_not_released_is_an_error(tmp_path: Path, wait: flo
         await FileTokens(file, lock_wait=wait).swap(KEY, None, SECRET)
 
     assert str(caught.value) == f"the tokens cannot be used: another process keeps {file}.lock locked"
+
+
+def test_a_lock_is_awaited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, held = tmp_path / "lock", ExitStack()
+    held.enter_context(file_lock(lock))
+    monkeypatch.setattr(locked_file, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: held.close()))
+
+    with file_lock(lock), pytest.raises(LockTimeout), file_lock(lock, wait=0):
+        pass
 
 
 def test_a_child_that_was_forked_meanwhile_keeps_no_lock(tmp_path: Path) -> None:

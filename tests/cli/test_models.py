@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import anyio
 import pytest
 
 from mcp_host.cli.models import make_model
 from mcp_host.errors import ProviderError
 from mcp_host.sampling import SamplingRequest
 from mcp_host.types import CreateMessageRequestParams, UserMessage
-from tests.cli.models import MODEL, Provider, fails
+from tests.cli.models import MODEL, Provider, fails, refused
 
 KEY = "sk-ant-" + "k3y" * 12
+REQUEST = SamplingRequest(
+    params=CreateMessageRequestParams(messages=[UserMessage("Hello")], max_tokens=10), server="desk"
+)
 
 
 async def shown(provider: Provider, failure: Exception | None) -> list[str]:
@@ -18,10 +22,9 @@ async def shown(provider: Provider, failure: Exception | None) -> list[str]:
     error = ProviderError("anthropic", "Error", status=400, original=failure)
     provider.say(fails(error))
     lines: list[str] = []
-    request = CreateMessageRequestParams(messages=[UserMessage("Hello")], max_tokens=10)
     model = make_model(MODEL, show=lines.append, verbose=True)
     with pytest.raises(ProviderError) as caught:
-        await model(SamplingRequest(params=request, server="desk"))
+        await model(REQUEST)
     assert caught.value is error
     return lines
 
@@ -47,6 +50,18 @@ async def test_a_failure_without_a_text_shows_its_cause(provider: Provider) -> N
 
 async def test_a_failure_of_which_the_error_says_all_shows_nothing_more(provider: Provider) -> None:
     assert await shown(provider, None) == []
+
+
+@pytest.mark.fake_clock
+@pytest.mark.parametrize(("wait", "asked"), [(30, 2), (30.1, 1)])
+async def test_a_provider_is_asked_again_after_30_seconds_at_most(wait: float, asked: int, provider: Provider) -> None:
+    provider.say(*[refused(429, retry_after=wait)] * 2)
+    began = anyio.current_time()
+    with pytest.raises(ProviderError):
+        await make_model(MODEL, show=lambda line: None)(REQUEST)
+
+    assert len(provider.requests) == asked
+    assert anyio.current_time() - began == pytest.approx(wait * (asked - 1))
 
 
 async def test_a_long_text_of_the_provider_is_cut(provider: Provider) -> None:

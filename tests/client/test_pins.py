@@ -1099,6 +1099,16 @@ def test_a_change_that_is_no_longer_the_question_cannot_be_accepted() -> None:
     assert pins.export() == {"version": 1, "servers": {"shop": {"add": {"pinned": add("two")}}}}
 
 
+def test_the_definitions_of_a_server_may_have_8_mib_together() -> None:
+    most = 8_388_608 - len(json.dumps(add("")))
+    pins = ToolPins()
+    with pytest.raises(ValueError, match="the tool 'add' cannot be pinned: its definition has 8388609 bytes"):
+        pins.accept(change(None, "x" * (most + 1)))
+    pins.accept(change(None, "x" * most))
+
+    assert pins.servers() == {"shop": ["add"]}
+
+
 async def test_forgotten_tools_are_trusted_anew() -> None:
     shop, pins = Shop(add(), other()), ToolPins()
     async with shop.client(pins) as client:

@@ -148,6 +148,22 @@ async def test_progress_that_came_with_the_answer_is_delivered_after_the_timeout
     assert seen == [1]
 
 
+@pytest.mark.fake_clock
+async def test_progress_on_another_stream_is_a_sign_of_life() -> None:
+    async def note(params: dict[str, Any]) -> None:
+        raise AssertionError("not yet")
+
+    timeouts = CallTimeouts(timeout=100, idle_timeout=10)
+    call = Call(method="tools/call", params={}, timeouts=timeouts, on_report=note)
+    handle = PendingRequest(
+        Request(1, "tools/call", {}), timeouts, lambda message, origin: None, Alarm(Loop.running()), call
+    )
+    await anyio.sleep(5)
+    handle.report({"progressToken": 1, "progress": 1})
+
+    assert handle.deadline == pytest.approx(anyio.current_time() + 10)
+
+
 # An error that the callback got from another client is not about this call.
 
 

@@ -5,8 +5,20 @@ from __future__ import annotations
 import os
 
 import anyio
+import pytest
 
 from mcp_host.concurrency.backends import Loop
+
+
+async def running() -> Loop:
+    loop = Loop.running()
+    assert loop.goes_on()
+    return loop
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_loop_goes_on_until_its_run_is_over(backend: str) -> None:
+    assert not anyio.run(running, backend=backend).goes_on()
 
 
 async def test_a_callback_may_close_what_it_reads_and_be_done() -> None:

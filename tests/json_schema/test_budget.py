@@ -65,6 +65,15 @@ def test_finding_a_problem_costs_more_than_looking_for_it() -> None:
         checked.mismatch({}, steps=4_000)  # two for each of the thousand branches, and three for its problem
 
 
+def test_a_keyword_costs_a_step_and_another_for_each_16_entries() -> None:
+    schema = Schema({"minItems": 1})
+    assert schema.mismatch([0]) is None  # which prepares the schema
+    assert schema.mismatch([0] * 15, steps=1) is None
+    assert schema.mismatch([0] * 16, steps=2) is None
+    with pytest.raises(TooManySteps):
+        schema.mismatch([0] * 16, steps=1)
+
+
 @pytest.mark.parametrize(
     ("schema", "value"),
     [

@@ -243,6 +243,11 @@ def test_marks_are_counted_outside_of_thousands_of_strings(text: str) -> None:
     assert too_complex(raw, 999)
 
 
+def test_without_marks_nothing_is_too_complex() -> None:
+    """Not even thousands of strings with nothing between them, which are no JSON."""
+    assert not too_complex(b'""' * 2000, 0)
+
+
 def test_the_error_for_invalid_json_shows_its_beginning() -> None:
     (message,) = decode(b"log line " + b"x" * 100)
 

@@ -139,11 +139,12 @@ def test_errors_and_structured_content_are_in_the_text(block: dict[str, Any], wr
     ]
 
 
-def test_an_id_that_is_too_long_is_the_same_other_one_in_call_and_result() -> None:
-    _, asked, answered = write_request(prompt(USER, used("x" * 41), result(id="x" * 41)))["messages"]
+@pytest.mark.parametrize("id", ["x" * 41, ""], ids=["too long", "empty"])
+def test_an_id_that_is_too_long_or_empty_is_the_same_other_one_in_call_and_result(id: str) -> None:
+    _, asked, answered = write_request(prompt(USER, used(id), result(id=id)))["messages"]
 
-    assert asked["tool_calls"][0]["id"] == answered["tool_call_id"] != "x" * 41
-    assert len(answered["tool_call_id"]) <= 40
+    assert asked["tool_calls"][0]["id"] == answered["tool_call_id"] != id
+    assert 0 < len(answered["tool_call_id"]) <= 40
 
 
 @pytest.mark.parametrize("model", ["mistral-large-latest", "mistralai/Devstral-Small-2507", "open-mixtral-8x22b"])

@@ -229,6 +229,12 @@ def test_a_key_that_is_the_user_of_a_url_is_marked(tmp_path: Path) -> None:
     assert "QZXJVKWY" not in path.read_text()
 
 
+def test_empty_parameters_of_a_url_are_kept() -> None:
+    assert Redaction((), {}).url("https://api.example/?a=&b=1&token=QZXJ") == (
+        f"https://api.example/?a=&b=1&token={REDACTED}"
+    )
+
+
 def test_attributes_of_cookies_and_of_signatures_are_no_secrets(tmp_path: Path) -> None:
     """The domain of a cookie is in URLs, and ``content-type`` is the name of a header that replaying needs."""
     path = tmp_path / "cassette.json"

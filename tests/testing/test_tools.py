@@ -450,9 +450,10 @@ async def test_the_decorator_returns_the_function() -> None:
     ("error", "said"),
     [
         (ExceptionGroup("", [ValueError("secret"), ExceptionGroup("", [ToolError("no")])]), "no"),
+        (ExceptionGroup("", [ExceptionGroup("", [ToolError("one"), ToolError("two")]), ToolError("three")]), "one"),
         (ExceptionGroup("", [ValueError("secret"), ExceptionGroup("", [KeyError("secret")])]), "the tool fail failed"),
     ],
-    ids=["ours", "not ours"],
+    ids=["ours", "the first of ours", "not ours"],
 )
 async def test_a_tool_error_in_a_task_group_has_the_same_text_as_outside(
     error: ExceptionGroup[Exception], said: str

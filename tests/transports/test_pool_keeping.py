@@ -142,10 +142,15 @@ class Together:
         self._waiting = 0
         self._awaited = 0
         self._all_there = anyio.Event()
+        self.ended: Log[Wire] = Log()
 
     async def __call__(self, wire: Wire) -> None:
         while True:
-            await wire.hear()
+            try:
+                await wire.hear()
+            except anyio.EndOfStream:
+                self.ended.append(wire)
+                return
             self._waiting += 1
             if self._waiting == self._awaited:
                 self._all_there.set()
@@ -178,6 +183,8 @@ async def test_no_more_idle_connections_are_kept_than_was_said(kind: Kind) -> No
         for count in (5, 2, 3, 1):
             await together.asked(client, peer.url, count)
             opened.append(peer.connections)
+        with anyio.fail_after(5):
+            await together.ended.reaches(lambda ended: len(ended) == 4)
 
     assert opened == [5, 5, 6, 6]
 

@@ -91,6 +91,22 @@ async def test_queued_lines_are_written_together_and_in_order() -> None:
     assert (pipe.taken, pipe.writes) == (b"one\ntwo\nthree\n", 1)
 
 
+async def test_one_write_has_lines_of_up_to_64_kib() -> None:
+    pipe = Pipe(0)
+    writer = writing(pipe, limit=300_000)
+    for size in (1, 65_535, 65_536, 1):
+        writer.write(b"x" * size)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(writer.run)
+        await anyio.wait_all_tasks_blocked()
+        pipe.make(300_000)
+        await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+
+    assert (len(pipe.taken), pipe.writes) == (131_073, 3)
+
+
 async def test_a_line_cut_anywhere_is_continued_where_it_was_cut() -> None:
     pipe = Pipe(2)
     writer = writing(pipe)

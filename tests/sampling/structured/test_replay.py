@@ -224,6 +224,16 @@ async def test_once_returns_the_same_json_value_the_first_time() -> None:
     assert await replay.run(lambda: replay.once("pair", pair)) == [1, 2]
 
 
+async def test_once_keeps_the_order_of_members() -> None:
+    async def members() -> dict[str, int]:
+        return {"b": 1, "a": 2}
+
+    replay = Replay()
+    value = await replay.run(lambda: replay.once("members", members))
+
+    assert json.dumps(value) == '{"b": 1, "a": 2}'
+
+
 async def test_once_refuses_what_is_no_json() -> None:
     async def unknown() -> object:
         return object()
