@@ -184,6 +184,19 @@ async def test_a_new_token_is_kept_although_a_process_that_came_later_was_refuse
     assert (late.world.logins, late.world.refreshes) == (1, 1)
 
 
+async def test_a_login_during_a_refresh_is_kept() -> None:
+    late = Late()
+    refreshing, _ = await late.processes()
+    another = late.world.oauth(tokens=late.store)
+    async with soon() as tasks:
+        tasks.start_soon(late.world.call, refreshing)
+        await late.first.wait()
+        login = await another.login(late.world.site.url)
+        late.answer_first.set()
+
+    assert login == await refreshing.saved(late.world.site.url)
+
+
 async def test_a_refresh_that_fails_late_leaves_the_claim_of_another_process() -> None:
     late = Late()
     late.first_response = Response(status_code=503)

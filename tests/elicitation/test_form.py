@@ -126,6 +126,7 @@ MISTAKES: list[tuple[object, str, str]] = [
     ({"type": "boolean"}, "maybe", "Enter y for yes or n for no."),
     (COLORS, "4", "Enter a number or a text from the list."),
     (COLORS, "0", "Enter a number or a text from the list."),
+    (COLORS, "0" * 9 + "1", "Enter a number or a text from the list."),
     (COLORS, "1" * 20, "Enter a number or a text from the list."),
     (SIZES, "4", "Enter one from the list."),
     (SEVERAL, "red, black", "Enter a number or a text from the list."),

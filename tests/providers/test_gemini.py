@@ -626,6 +626,23 @@ async def test_a_response_that_comes_after_the_request_was_cancelled_is_hung_up(
         assert await anyio.to_thread.run_sync(closed.wait, 10)
 
 
+async def test_leaving_closes_both_sides_of_the_sdk() -> None:
+    class Asynchronous:
+        models = SimpleNamespace(generate_content=print)
+
+        async def __aenter__(self) -> None: ...
+
+        async def __aexit__(self, *_: object) -> None:
+            closed.append("asynchronous")
+
+    closed: list[str] = []
+    sdk = SimpleNamespace(vertexai=False, aio=Asynchronous(), close=lambda: closed.append("blocking"))
+    async with GeminiModel(sdk, "gemini-3-pro"):
+        assert closed == []
+
+    assert closed == ["asynchronous", "blocking"]
+
+
 async def test_an_sdk_without_the_method_below_its_streams_is_one_error_that_says_so() -> None:
     """Whole answers come through its public method."""
     aio = SimpleNamespace(models=SimpleNamespace(generate_content=print))

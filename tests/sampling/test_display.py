@@ -398,6 +398,7 @@ def test_the_whole_request_has_every_name_and_text_that_the_server_sent() -> Non
 
     assert len(sent) == 54
     assert {marker for marker in sent if marker not in on_screen} == set()
+    assert [on_screen.count(once) for once in ("marker contents", "marker tool")] == [1, 1]
 
 
 def test_the_short_request_has_or_counts_everything_that_a_model_reads() -> None:

@@ -54,13 +54,13 @@ def responses(path: Path) -> list[dict[str, Any]]:
             "stream",
             200,
             b'event: delta\ndata: {"type":"delta","text":"Hel"}\n\nevent: delta\ndata: {"type":"delta","text":"lo\\n"}\n\n'
-            b": ping\n\ndata: [DONE]\n\n",
+            b": ping\n\nid: 1\nretry: 5\ndata: [DONE]\n\n",
             {
                 "events": [
                     {"event": "delta", "data": {"type": "delta", "text": "Hel"}},
                     {"event": "delta", "data": {"type": "delta", "text": "lo\n"}},
                     ": ping",
-                    {"data": "[DONE]"},
+                    {"id": "1", "retry": "5", "data": "[DONE]"},
                 ]
             },
         ),

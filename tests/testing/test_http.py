@@ -62,9 +62,10 @@ async def test_a_post_is_answered_by_a_stream_with_all_its_messages() -> None:
                 asked = await events.message()
                 assert (await peer.post(answer(asked))).status == 202
                 [answered] = await events.rest()
-                content_type = events.headers["content-type"]
+                headers = events.headers
 
-    assert content_type == "text/event-stream"
+    assert headers["content-type"] == "text/event-stream"
+    assert "date" in headers
     assert progress == {
         "jsonrpc": "2.0",
         "method": "notifications/progress",

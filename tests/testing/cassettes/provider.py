@@ -68,7 +68,7 @@ class Provider:
             raise ConnectionError("the provider breaks off")  # uvicorn closes the connection
         if path == "/endless":
             await asyncio.Event().wait()  # until the client leaves, which cancels this
-        await send({"type": "http.response.body", "body": b": ping\n\ndata: [DONE]\n\n"})
+        await send({"type": "http.response.body", "body": b": ping\n\nid: 1\nretry: 5\ndata: [DONE]\n\n"})
 
 
 def answer(asked: dict[str, Any]) -> dict[str, Any]:
