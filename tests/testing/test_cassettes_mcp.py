@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
-from anyio import Event, create_task_group, fail_after, wait_all_tasks_blocked
+from anyio import Event, create_task_group, fail_after, to_thread, wait_all_tasks_blocked
 
 from mcp_host import Client, Elicitation, Sampling, SamplingRequest, Stdio, StreamableHttp, always
 from mcp_host.errors import ConnectFailed, ConnectionClosed, HttpStatusError, ProtocolError, RequestTimeout, ServerError
@@ -113,6 +114,21 @@ async def test_a_server_over_http_is_replayed_with_the_streams_of_its_calls(path
         recorded, replayed = await both(path, StreamableHttp(url), use, era=era)
 
     assert recorded == replayed == "model of tides"
+
+
+@on_both
+async def test_progress_over_http_is_delivered_while_the_recorded_call_runs(path: Path) -> None:
+    heard, server = threading.Event(), Server("s")
+
+    @server.tool
+    async def report(context: Context) -> bool:
+        await context.report_progress(1)
+        return await to_thread.run_sync(heard.wait, 10)
+
+    async with server.http() as url, connected(path, StreamableHttp(url)) as client:
+        called = await client.call_tool("report", on_progress=lambda progress: heard.set())
+
+    assert called.structured_content == {"result": True}
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
