@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Awaitable, Callable
 from io import BufferedWriter, BytesIO, TextIOWrapper
 from pathlib import Path
 
@@ -296,26 +297,32 @@ async def test_no_thread_and_no_session_is_left_behind() -> None:
     await server.expire_sessions()
 
 
-def test_a_connection_that_is_made_while_the_server_stops_is_closed() -> None:
+@pytest.mark.parametrize(("ends", "patience"), [(True, 3600), (False, 0)], ids=["response", "no response"])
+def test_a_connection_that_is_made_while_the_server_stops_is_closed(ends: bool, patience: int) -> None:
     """A client comes back at once when its stream ends."""
     late: list[socket.socket] = []
 
-    async def app(scope: object, receive: object, send: object) -> None:
+    async def app(scope: object, receive: object, send: Callable[[object], Awaitable[None]]) -> None:
         late.append(socket.create_connection(("127.0.0.1", port), timeout=10))  # the server has not accepted it yet
         server.stop()
-        await asyncio.Event().wait()
+        if not ends:
+            await asyncio.Event().wait()
+        await send({"type": "http.response.start", "status": 204})
+        await send({"type": "http.response.body"})
 
     with listen(0) as listener:
         port = listener.getsockname()[1]
         server = UvicornServer(app)
-        server.config.timeout_graceful_shutdown = 0
+        server.config.timeout_graceful_shutdown = patience
         thread = server.start(listener)
         assert server.up.wait(10)
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as early:
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as early, early.makefile("rb") as response:
             early.sendall(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
             thread.join(10)
+            assert not thread.is_alive()
+            assert response.read().startswith(b"HTTP/1.1 204") is ends
             with late[0]:
-                assert [connection.recv(1) for connection in (early, late[0])] == [b"", b""]
+                assert late[0].recv(1) == b""
 
 
 async def test_a_server_that_cannot_start_raises(monkeypatch: pytest.MonkeyPatch) -> None:
