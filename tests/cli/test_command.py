@@ -382,7 +382,7 @@ ERRORS: list[tuple[list[str], int, str]] = [
 
 def test_each_error_has_an_exit_code_and_one_sentence(url: str, run: Run, subtests: pytest.Subtests) -> None:
     for argv, expected, sentence in ERRORS:
-        with subtests.test(" ".join(argv)[:60]):
+        with subtests.test(ascii(argv)[:60]):
             code, out, err = run(*at(url, argv))
 
             first, *rest = err.splitlines()

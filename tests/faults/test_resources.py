@@ -258,6 +258,7 @@ for number in range(5_000):
     say({"id": 20_000 + number})
     print("stderr", file=sys.stderr)
 reply(call, text("good"))
+sys.stdin.read()
 """
     async with Client(Stdio(python(body)), era="legacy") as client:
         assert (await client.call_tool("x")).text == "good"

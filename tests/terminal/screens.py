@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
 import termios
@@ -13,6 +14,7 @@ from typing import TypeVar
 import pyte
 import pytest
 from anyio import create_task_group, fail_after, wait_readable, wait_writable
+from anyio.lowlevel import checkpoint
 
 from mcp_host.terminal import device
 
@@ -81,6 +83,11 @@ class Screen:
             await wait_writable(self.keyboard)
             with suppress(BlockingIOError):
                 data = data[os.write(self.keyboard, data) :]
+
+    async def is_read(self) -> None:
+        """Wait until the program has read every line that was typed."""
+        while any(fcntl.ioctl(self._near, termios.FIONREAD, bytes(4))):
+            await checkpoint()  # no event tells
 
     async def outcome(self, ask: Callable[[], Awaitable[T]], question: str, *keys: str) -> T:
         """What *ask* returns if the person presses *keys*, one each time that it asks the *question*."""
