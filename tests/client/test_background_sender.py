@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from mcp_host.concurrency.asking import is_unattended
-from mcp_host.errors import ConnectionClosed
+from mcp_host.errors import ConnectionClosed, SessionLost
 from mcp_host.protocol.jsonrpc import Failure, Notification, Request, Success
 from mcp_host.session.sender import BackgroundSender
 from mcp_host.transports.base import Headers, Receive, RequestHandle
@@ -93,6 +93,29 @@ async def test_an_answer_that_an_auth_fails_for_is_counted_and_logged(
 
     assert await counted(Defective(), soon=soon) == {"undelivered messages": 1}
     assert "a message could not be sent" in caplog.text
+
+
+async def test_an_answer_over_a_connection_that_has_broken_is_counted_and_not_tried_again() -> None:
+    class Broken(FullChannel):
+        def send_now(self, message: Notification | Success | Failure) -> bool:
+            raise ConnectionClosed("reset")
+
+    channel = Broken()
+    assert await counted(channel, soon=True) == {"undelivered messages": 1}
+    assert channel.asked == []
+
+
+async def test_an_answer_for_a_session_that_is_lost_is_not_sent_again() -> None:
+    class Forgetful(FullChannel):
+        stream_per_request = True
+
+        async def send(self, message: Notification | Success | Failure, headers: Headers) -> None:
+            self.asked.append("send")
+            raise SessionLost("HTTP 404")
+
+    channel = Forgetful()
+    assert await counted(channel, soon=True) == {"undelivered messages": 1}
+    assert channel.asked == ["send_now", "send"]
 
 
 @pytest.mark.fake_clock

@@ -21,6 +21,7 @@ from mcp_host.errors import (
 )
 from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
+from mcp_host.transports._http.channel import HttpChannel
 from mcp_host.transports.base import Channel
 from mcp_host.transports.in_process import Inbox, InProcess, MemoryChannel, Outbox
 from mcp_host.transports.stdio import Stdio
@@ -30,6 +31,7 @@ from mcp_host.types import (
     Implementation,
     ProgressNotificationParams,
 )
+from tests.client.sites import Site
 from tests.client.support import EMPTY, HANDSHAKE, QUESTION, TOOLS, Era, connected, sampling, say_paris
 from tests.clock import advance
 from tests.extent import on_both
@@ -422,6 +424,30 @@ async def test_a_bug_in_a_transport_ends_the_calls_and_is_logged(
         await Client(Broken(serve)).connect()
 
     assert "a bug" in caplog.text
+
+
+async def test_a_transport_on_which_nothing_more_arrives_by_itself_goes_on() -> None:
+    """Calls have streams of their own."""
+    listened = anyio.Event()
+
+    class Deaf(StreamableHttp):
+        @asynccontextmanager
+        async def open(self, limits: Limits) -> AsyncIterator[HttpChannel]:
+            async with super().open(limits) as channel:
+                channel.listen = listen  # type: ignore[method-assign]
+                yield channel
+
+    async def listen(receive: object) -> None:
+        listened.set()
+
+    site = Site(tools_call=EMPTY)
+    async with (
+        httpx.AsyncClient(transport=httpx.MockTransport(site)) as http,
+        connected(Deaf("http://server.test/mcp", client=http)) as client,
+    ):
+        await listened.wait()
+        await client.call_tool("x")
+        assert client.connected
 
 
 async def test_roots_may_be_replaced_before_there_is_a_connection() -> None:

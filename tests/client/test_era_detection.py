@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
 from mcp_host import Client, EraCache, Sampling, SamplingRequest, Stdio, StreamableHttp, always
-from mcp_host.errors import ConnectFailed, ConnectTimeout, HttpStatusError, NoCommonVersion, ServerError
+from mcp_host.errors import CallerError, ConnectFailed, ConnectTimeout, HttpStatusError, NoCommonVersion, ServerError
 from mcp_host.limits import Limits
+from mcp_host.middleware import AnyRequest, CallNext
 from mcp_host.protocol.jsonrpc import Notification
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import Implementation, ServerCapabilities
@@ -285,6 +287,26 @@ async def test_a_handshake_that_fails_for_its_own_reasons_fails_with_those() -> 
         await Client(peer, era_cache=EraCache({peer.identity: "legacy"})).connect()
 
     assert methods(peer) == ["initialize", "server/discover", "initialize"]
+
+
+@pytest.mark.parametrize(("known", "heard"), [(False, ["server/discover"]), (True, [])])
+async def test_an_error_of_middleware_says_nothing_about_the_era(known: bool, heard: list[str]) -> None:
+    """The handshake fails with it, and no other is tried."""
+
+    async def refuses_discovery(peer: ScriptedPeer) -> None:
+        await peer.reply_error(await peer.receive("server/discover"), -32601, "Method not found")
+
+    async def no_token(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        if request.method == "initialize":
+            raise CallerError("no token")
+        return await call_next(request)
+
+    peer = ScriptedPeer(refuses_discovery)
+    era_cache = EraCache({peer.identity: "legacy"} if known else {})
+    with anyio.fail_after(5), pytest.raises(CallerError, match=r"^no token$"):
+        await Client(peer, era_cache=era_cache, middleware=[no_token]).connect()
+
+    assert methods(peer) == heard
 
 
 # Real processes

@@ -103,6 +103,15 @@ async def test_requests_and_notifications_that_the_client_sends_by_itself_are_re
     assert era.said_to(peer) == []
 
 
+async def test_a_method_that_the_revision_has_no_more_is_no_notification_either() -> None:
+    peer = answering(STATELESS)
+    async with connected(peer) as client:
+        with pytest.raises(CallerError, match=r"^revision 2026-07-28 has no ping$"):
+            await client.notify("ping")
+
+    assert STATELESS.said_to(peer) == []
+
+
 async def test_what_is_no_request_is_refused(era: Era) -> None:
     wrong: list[tuple[Any, str]] = [
         ((5,), "method must be text, not int"),

@@ -202,6 +202,27 @@ async def test_many_calls_that_meet_a_404_share_one_handshake() -> None:
     assert {session for method, session in server.heard if method == "tools/call"} == {"s1", "s2"}
 
 
+async def test_a_notification_waits_for_a_handshake_under_way() -> None:
+    class Slow(Forgetful):
+        async def __call__(self, request: httpx.Request) -> httpx.Response:
+            if self._sessions and b'"initialize"' in request.content:
+                self.arrivals.set()
+                await welcome.wait()
+            return await super().__call__(request)
+
+    server, welcome = Slow(), anyio.Event()
+    async with session_with(server, within=5) as client, anyio.create_task_group() as tasks:
+        server.known.clear()
+        tasks.start_soon(client.call_tool, "x")
+        await server.arrivals.wait()
+        tasks.start_soon(client.notify, "notifications/moved")
+        await anyio.wait_all_tasks_blocked()
+        assert "notifications/moved" not in server.methods()
+        welcome.set()
+
+    assert ("notifications/moved", "s2") in server.heard
+
+
 async def test_a_cancelled_caller_does_not_cancel_the_handshake_for_the_others() -> None:
     server = Forgetful()
 

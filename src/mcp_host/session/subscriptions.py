@@ -70,8 +70,9 @@ class Subscriptions:
         with timeouts.bound(LISTEN, idle=True):
             async with self._lock:
                 await self._replace({**self.state.subscriptions, uri: None})
-                if uri not in self.state.subscriptions:
-                    raise ServerError(None, f"{self.state.name} did not agree to tell of changes of {quoted(uri)}")
+                agreed = uri in self.state.subscriptions
+        if not agreed:
+            raise ServerError(None, f"{self.state.name} did not agree to tell of changes of {quoted(uri)}")
 
     async def remove(self, uri: str, timeouts: CallTimeouts) -> None:
         """Unsubscribe from the resource at *uri*.
