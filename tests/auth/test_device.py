@@ -14,9 +14,11 @@ from starlette.responses import Response
 
 from mcp_host.auth import DeviceCode, DiscoveryFailed, LoginFailed, OAuth, OnDevice, TokenRequestFailed
 from mcp_host.auth.shared_work import END_TIME, GRACE
+from mcp_host.terminal import device
 from tests.auth.world import SOON, Gate, World
 from tests.clock import with_fake_clock
 from tests.extent import on_both
+from tests.terminal.screens import Screen
 
 
 class Waits:
@@ -62,6 +64,34 @@ async def test_a_person_logs_in_elsewhere_while_the_server_is_asked_in_its_inter
     assert waits.seconds == [5, 5, 10, 10]
     assert world.server.count("register", redirect_uris="[]") == 1
     assert "WDJB" not in repr(codes)
+
+
+@on_both
+async def test_by_default_the_code_is_shown_in_the_terminal(world: World, waits: Waits, screen: Screen) -> None:
+    world.server.polls[:] = [""]
+
+    with anyio.fail_after(SOON):
+        login = OnDevice(sleep=waits.sleep, now=waits.now)
+        assert await world.call(world.oauth(login=login, redirect_uri=None)) == 200
+
+    screen.rest()
+    assert screen.rows == [
+        "",
+        "To log in, open this URL on any device:",
+        f"{world.server.issuer}/device-page?user_code=WDJB",
+        "and compare this code, or type it there:",
+        "  | WDJB-MJHT",
+    ]
+
+
+async def test_without_a_terminal_the_login_fails_at_once(
+    world: World, waits: Waits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device, "terminal_path", lambda: "/dev/null/no-terminal")
+
+    with pytest.raises(LoginFailed, match=r"^the code of the login cannot be shown: this client has no terminal"):
+        await world.call(world.oauth(login=OnDevice(sleep=waits.sleep, now=waits.now), redirect_uri=None))
+    assert waits.seconds == []
 
 
 @pytest.mark.parametrize(

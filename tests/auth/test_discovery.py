@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_host.auth.errors import DiscoveryFailed
+from mcp_host.auth.errors import AddressRefused, AuthError, DiscoveryFailed
 from mcp_host.auth.requests.challenges import NO_CHALLENGE, Challenge
 from mcp_host.auth.requests.client import Answer, AuthClient
 from mcp_host.auth.requests.discovery import discover
@@ -31,7 +31,7 @@ FOUND = AuthorizationServer(ISSUER, f"{ISSUER}/authorize", f"{ISSUER}/token", co
 
 
 class Documents(AuthClient):
-    """A network with these documents, or statuses; it notes the URLs it was *asked* for, and the *headers*."""
+    """A network with these documents, statuses or failures; it notes the URLs it was *asked* for, and the *headers*."""
 
     def __init__(self, documents: dict[str, Any]) -> None:
         self.documents = documents
@@ -42,6 +42,8 @@ class Documents(AuthClient):
         self.asked.append(url)
         self.headers.append(headers)
         found = self.documents.get(url, 404)
+        if isinstance(found, AuthError):
+            raise found
         if isinstance(found, int):
             return Answer(found, f"HTTP {found}", None, {}, 0.0)
         return Answer(200, "HTTP 200", found, {}, 0.0)
@@ -197,6 +199,22 @@ async def test_a_server_that_is_busy_does_not_get_the_endpoints_of_2025_03_26() 
     for status in (408, 425, 429, 500, 503):
         with pytest.raises(DiscoveryFailed, match=f"oauth-protected-resource/mcp: HTTP {status}\n"):
             await found({RESOURCE_URL: status})
+
+
+async def test_a_document_that_is_not_reached_is_looked_for_at_the_next_place() -> None:
+    refused, steps = AddressRefused("a private address"), Steps()
+    network = Documents({RESOURCE_URL: RESOURCE, SERVER_URL: refused, OPENID_URL: SERVER})
+
+    assert (await discover(network, MCP, NO_CHALLENGE, steps))[1] == FOUND
+    assert str(steps[1]).endswith(f"at {SERVER_URL}: refused or not reached: a private address")
+    with pytest.raises(DiscoveryFailed, match="refused or not reached: a private address\n"):  # no default endpoints
+        await found({RESOURCE_URL: refused})
+
+
+async def test_metadata_of_a_resource_that_do_not_name_it_are_of_the_server() -> None:
+    resource, _ = await found({RESOURCE_URL: {"authorization_servers": [ISSUER]}, SERVER_URL: SERVER})
+
+    assert resource == Resource(MCP, (ISSUER,), None)
 
 
 async def test_only_a_server_of_2025_03_26_is_told_its_revision() -> None:

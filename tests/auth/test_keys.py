@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -63,6 +64,13 @@ def test_what_is_no_private_key_is_refused() -> None:
             PrivateKey(pem)
 
 
+def test_a_key_without_the_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "joserfc.jwk", None)
+
+    with pytest.raises(ImportError, match=r"joserfc is not installed: pip install 'mcp-host\[oauth\]'"):
+        PrivateKey("")
+
+
 def test_proofs_are_for_a_request_and_its_token() -> None:
     proofs, thumbprints = Proofs(new_key()), set()
     urls = ["https://h/mcp", "https://h:8443/a/?q=1#f", "http://127.0.0.1:1/"]
@@ -101,13 +109,15 @@ def registered(world: World, name: str) -> Registered:
 
 async def test_a_machine_authenticates_with_its_key() -> None:
     world = World(lifetime=100)
-    auth = OAuth.machine(PrivateKeyJwt("one", made_key(world, "one")), client=world.client(), _clock=world.clock)
+    machine = PrivateKeyJwt("one", made_key(world, "one"))
+    auth = OAuth.machine(machine, client=world.client(), _clock=world.clock)
 
     assert await world.call(auth) == 200
     world.now += 200
     assert await world.call(auth) == 200
 
     assert world.server.assertions == [("one", "one")] * 2
+    assert repr(machine) == "PrivateKeyJwt('one')"
 
 
 async def test_a_token_is_refreshed_with_the_key_of_its_client_whichever_others_are_passed() -> None:

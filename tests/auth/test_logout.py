@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import anyio
+import httpx
 import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -58,6 +59,21 @@ async def test_a_revocation_that_fails_keeps_nothing_either(world: World) -> Non
     kinds = ("refresh_token", "access_token")
     where = f"at {world.server.issuer}/revoke: HTTP 503 (server_error)"
     assert [str(step) for step in auth.steps[-2:]] == [f"revocation ({kind}) {where}" for kind in kinds]
+    assert await auth.saved(world.site.url) is None
+
+
+async def test_a_revocation_that_does_not_reach_its_server_keeps_nothing_either(world: World) -> None:
+    async def refuse(request: Request) -> Response:
+        raise httpx.ConnectError("refused")
+
+    world.server.answers["revoke"] = refuse
+    auth = await world.log_in()
+
+    assert await auth.logout(world.site.url) is False
+
+    kinds = ("refresh_token", "access_token")
+    assert [step.action for step in auth.steps[-2:]] == [f"revocation ({kind})" for kind in kinds]
+    assert all("refused" in step.outcome for step in auth.steps[-2:])
     assert await auth.saved(world.site.url) is None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -103,6 +105,19 @@ def test_a_sync_client_is_refused_at_once() -> None:
         pytest.raises(TypeError, match=r"^client is an httpx\.AsyncClient or an httpx2\.AsyncClient, not Client$"),
     ):
         OAuth(client=client)  # type: ignore[arg-type]  # the test
+
+
+def test_an_async_client_is_needed() -> None:
+    with httpx.Client(auth=OAuth()) as client, pytest.raises(RuntimeError, match=r"^OAuth is for async clients"):
+        client.get("https://server.test/mcp")
+
+
+def test_an_application_needs_no_httpx2() -> None:
+    program = "import sys; sys.modules['httpx2'] = None; from mcp_host.auth import OAuth; print(OAuth())"
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=True)
+
+    assert done.stdout == b"<OAuth for no server yet>\n"
 
 
 def test_credentials_that_are_empty_are_refused() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import anyio
+import httpx
 import pytest
 from anyio import wait_all_tasks_blocked
 from starlette.requests import Request
@@ -786,6 +787,19 @@ async def test_a_server_that_wants_ever_more_scopes_gets_three_renewals() -> Non
     assert world.logins == 3
 
 
+async def test_a_refusal_that_names_no_scopes_is_the_answer() -> None:
+    world = World()
+
+    async def forbid(scope: Scope, receive: Receive, send: Send) -> None:
+        await Response(status_code=403)(scope, receive, send)
+
+    auth = await world.log_in()
+    world.apps[1002] = forbid
+
+    assert await world.call(auth) == 403
+    assert (world.logins, world.refreshes) == (1, 0)
+
+
 async def test_a_server_may_want_five_logins_in_ten_minutes() -> None:
     world = World()
     wanted = iter(f"scope-{number}" for number in range(100))
@@ -1022,6 +1036,34 @@ async def test_all_processes_of_a_web_host_send_a_user_to_the_same_url() -> None
 # Logging out
 
 
+@pytest.mark.backends("asyncio")
+async def test_requests_whose_tokens_of_different_age_are_refused_at_once_both_get_a_better_one() -> None:
+    """asyncio runs the tasks in the order in which they began. So the second waits for the work of the first."""
+    world, auth = await logged_in()
+    refused, sent = httpx.Response(401, headers={"www-authenticate": "Bearer"}), list[str]()
+
+    async def begun() -> AsyncGenerator[httpx.Request, httpx.Response]:
+        flow = auth.async_auth_flow(httpx.Request("POST", world.site.url))
+        sent.append((await anext(flow)).headers["authorization"])
+        return flow
+
+    async def goes_on(flow: AsyncGenerator[httpx.Request, httpx.Response]) -> None:
+        sent.append((await flow.asend(refused)).headers["authorization"])
+        await flow.aclose()
+
+    first = await begun()
+    world.server.tokens.clear()
+    assert await world.call(auth) == 200
+    second = await begun()
+    async with soon() as tasks:
+        tasks.start_soon(goes_on, first)
+        tasks.start_soon(goes_on, second)
+
+    assert sent[2] == sent[1] != sent[0]
+    assert sent[3] not in sent[:3]
+    assert world.refreshes == 2
+
+
 async def test_after_a_logout_a_url_of_before_finishes_no_login() -> None:
     world, store = World(), MemoryTokens()
     auth, other = (world.oauth(login=None, tokens=store) for _ in range(2))
@@ -1032,6 +1074,27 @@ async def test_after_a_logout_a_url_of_before_finishes_no_login() -> None:
 
     with pytest.raises(LoginFailed, match="no login waits with this state"):
         await auth.finish(needed.state, redirected)
+    assert not any(key.startswith("login") for key in store._tokens)
+
+
+async def test_a_url_that_another_process_gives_during_a_logout_finishes_no_login_either() -> None:
+    class Busy(MemoryTokens):
+        late: AuthorizationNeeded | None = None
+
+        async def swap(self, key: str, old: str | None, new: str | None) -> bool:
+            if key.startswith("logins") and new is None and self.late is None:
+                self.late = await world.needed(world.oauth(login=None, redirect_uri=f"{CALLBACK}/late", tokens=self))
+            return await super().swap(key, old, new)
+
+    world, store = World(), Busy()
+    auth = world.oauth(login=None, tokens=store)
+    await world.needed(auth)
+
+    await auth.logout(world.site.url)
+
+    assert store.late is not None
+    with pytest.raises(LoginFailed, match="no login waits with this state"):
+        await world.finish(auth, store.late)
     assert not any(key.startswith("login") for key in store._tokens)
 
 

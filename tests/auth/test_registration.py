@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from mcp_host.auth.errors import RegistrationFailed
-from mcp_host.auth.registration import Dynamic, OAuthClient, Registered, TokenAuthMethod
+from mcp_host.auth.keys import PrivateKey
+from mcp_host.auth.registration import Cimd, Dynamic, OAuthClient, Registered, TokenAuthMethod
 from mcp_host.auth.requests.client import Answer, AuthClient
 from mcp_host.auth.requests.metadata import AuthorizationServer
 from mcp_host.auth.requests.steps import Steps
 from mcp_host.types import JSONObject
+from tests.auth.test_keys import new
 from tests.auth.world import CALLBACK
 
 
@@ -180,6 +182,47 @@ def test_a_client_that_was_registered_by_hand_is_for_its_issuer() -> None:
     assert registered.client(server(), CALLBACK) is None
     assert "secret" not in repr(registered)
     assert repr(Dynamic("mine")) == "Dynamic('mine')"
+
+
+def test_a_client_that_was_registered_by_hand_authenticates_in_one_way() -> None:
+    key = PrivateKey(new("ES256").as_pem(private=True))
+    rows: dict[str, list[dict[str, Any]]] = {
+        "secret and key are two ways to authenticate: pass one of them": [{"secret": "s", "key": key}],
+        "method='none' needs something else than what was passed": [
+            {"method": "none", "secret": "s"},
+            {"method": "none", "key": key},
+        ],
+        "method='client_secret_post' needs something else than what was passed": [
+            {"method": "client_secret_post"},
+            {"method": "client_secret_post", "key": key},
+        ],
+        "method='private_key_jwt' needs something else than what was passed": [
+            {"method": "private_key_jwt"},
+            {"method": "private_key_jwt", "secret": "s"},
+        ],
+    }
+
+    for problem, options in rows.items():
+        for given in options:
+            with pytest.raises(ValueError, match=f"^{problem}$"):
+                Registered("id", **given)
+
+
+def test_the_client_of_a_document_is_for_servers_that_take_its_url() -> None:
+    url = "https://host.test/client.json"
+    cimd = Cimd(url, key=PrivateKey(new("ES256").as_pem(private=True)))
+
+    assert cimd.client(server(), CALLBACK) is None
+    taking = server(takes_client_urls=True)
+    assert cimd.client(taking, CALLBACK) == OAuthClient(url, None, "private_key_jwt", (CALLBACK,))
+    assert Cimd(url).client(taking, None) == OAuthClient(url, None, "none")
+    assert repr(cimd) == "Cimd('https://host.test/client.json')"
+
+
+def test_the_url_of_a_document_is_https_with_a_path_and_no_fragment() -> None:
+    for url in ("http://h/c", "https:///c", "https://h", "https://h/", "https://h/c#f"):
+        with pytest.raises(ValueError, match=r"^the URL of a Client ID Metadata Document is https with a path"):
+            Cimd(url)
 
 
 @pytest.mark.parametrize(

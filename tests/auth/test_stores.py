@@ -558,6 +558,18 @@ async def test_damaged_entries_count_as_none_and_can_be_replaced(ring: Path, cap
     }
 
 
+async def test_an_entry_that_says_no_place_of_its_parts_counts_as_none(ring: Path) -> None:
+    store = KeyringTokens("my-host")
+    await store.swap(KEY, None, "short")
+    (entry,) = entries(ring)
+    for text in ("", "a", "c3", "a99999", "{}"):
+        FileKeyring(str(ring)).set_password("my-host", entry, text)
+        assert await store.load(KEY) is None
+
+    assert await store.swap(KEY, None, "new")
+    assert await store.load(KEY) == "new"
+
+
 async def refusal(store: TokenStore) -> str:
     with pytest.raises(TokensError) as caught:
         await store.swap(KEY, None, SECRET)

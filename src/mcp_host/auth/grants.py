@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 from urllib.parse import quote
 
 from anyio import move_on_after
@@ -165,6 +165,7 @@ def authenticated(
             return {**fields, "client_assertion_type": ASSERTION_TYPE, "client_assertion": assertion}, {}
         case "none":
             return {**fields, "client_id": client.id}, {}
+    assert_never(client.method)
 
 
 def read_token(answer: Answer, scopes: Sequence[str], *, bound: bool = False) -> Token:

@@ -162,7 +162,8 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         identifier = canonical(url)
         authorization = await server.load(identifier)
         token = None if authorization is None else await authorization.token()
-        for renewals in range(MAX_RENEWALS + 1):
+        renewals = 0
+        while True:
             fresh_nonce = False
             if authorization is not None:
                 request.headers.update(authorization.credentials.headers(token, method, url))
@@ -173,6 +174,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
                     authorization.credentials.accepted(token)
             if response.status_code not in (401, 403) or renewals == MAX_RENEWALS:
                 return
+            renewals += 1
             challenge = token_challenge(response.headers.get_list("www-authenticate"))
             if challenge.error == USE_DPOP_NONCE and fresh_nonce:
                 continue

@@ -99,9 +99,7 @@ async def _deny(request: SamplingRequest | ProposedCall, /) -> Deny:
     Raises:
         CallDenied: It is a call of the model, which cannot do what it was asked to do without it.
     """
-    match request:
-        case ProposedCall(name=name):
-            raise CallDenied(f"the call of {quoted(name)} {DENIED}", NO_PERSON)
-        case SamplingRequest(server=server):
-            print_error(f"the request of {quoted(server)} for the model {DENIED}")
+    if isinstance(request, ProposedCall):
+        raise CallDenied(f"the call of {quoted(request.name)} {DENIED}", NO_PERSON)
+    print_error(f"the request of {quoted(request.server)} for the model {DENIED}")
     return Deny(NO_PERSON)

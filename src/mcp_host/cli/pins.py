@@ -42,9 +42,9 @@ def run(options: Options, printer: Printer) -> ExitCode:
             return ExitCode.OK
         case ["forget"]:
             raise UsageError("forget what? Name a server, or some of its tools after it")
-        case [word, *_]:
+        case words:
+            word = words[0]
             raise UsageError(f"{quoted(word)} is neither accept nor forget{near(word, ('accept', 'forget'))}")
-    raise AssertionError("all words were looked at")
 
 
 def what_changed(change: ToolChange) -> str:

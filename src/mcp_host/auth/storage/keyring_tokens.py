@@ -114,7 +114,7 @@ class KeyringTokens:
     def _write(self, name: str, value: str | None) -> None:
         row, pieces = "", list[str]()
         if value is None:
-            self._delete(name)
+            self._delete(name)  # it is there: keyrings raise several errors for what is not
         elif len(value) < PART_SIZE:
             self._set(name, f"={value}")
         else:
@@ -140,8 +140,7 @@ class KeyringTokens:
         self._keyring.set_password(self._service, name, value)
 
     def _delete(self, name: str) -> None:
-        if self._get(name) is not None:  # keyrings raise several errors for what is not there
-            self._keyring.delete_password(self._service, name)
+        self._keyring.delete_password(self._service, name)
 
     def _description(self) -> str:
         return f"the keyring ({excerpt(self._keyring.get_keyring().name)})"
