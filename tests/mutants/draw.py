@@ -13,7 +13,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -299,7 +299,7 @@ def draw(sources: Mapping[str, str], count: int, seed: int) -> list[Mutant]:
             mutant = Mutant(0, file, qualname, line, original, occurrence, rng.choice(texts))
             drawn.append(((nth + rng.random()) / share, mutant))
     drawn.sort(key=lambda placed: placed[0])
-    return [Mutant(**{**asdict(mutant), "id": number}) for number, (_, mutant) in enumerate(drawn, 1)]
+    return [replace(mutant, id=number) for number, (_, mutant) in enumerate(drawn, 1)]
 
 
 def shares(lines: Mapping[str, int], count: int) -> dict[str, int]:
@@ -320,6 +320,12 @@ def read_drawn() -> list[Mutant]:
     return [Mutant(**entry) for entry in json.loads(DRAWN.read_text(encoding="utf-8"))]
 
 
+def main() -> None:
+    proofs = {replace(mutant, equivalent=None): mutant.equivalent for mutant in read_drawn()} if DRAWN.exists() else {}
+    drawn = [replace(mutant, equivalent=proofs.get(mutant)) for mutant in draw(read_sources(), COUNT, SEED)]
+    text = json.dumps([asdict(mutant) for mutant in drawn], indent=1, ensure_ascii=False)
+    DRAWN.write_text(text + "\n", encoding="utf-8")
+
+
 if __name__ == "__main__":
-    entries = [asdict(mutant) for mutant in draw(read_sources(), COUNT, SEED)]
-    DRAWN.write_text(json.dumps(entries, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    main()

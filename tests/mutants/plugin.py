@@ -53,8 +53,11 @@ def play(session: pytest.Session, tests: Sequence[str], log: Path) -> None:
     capture.stop_global_capturing()  # into files that a fork shares with others
     capture.start_global_capturing()
     items = {item.nodeid: item for item in session.items}
-    chosen = [items[test] for test in tests]
+    chosen = [items[test] for test in tests if test in items]
     with log.open("ab", buffering=0) as lines:
+        if session.testsfailed and len(chosen) < len(tests):  # a file of theirs cannot be imported
+            lines.write(f"failed {next(test for test in tests if test not in items)}\n".encode())
+            return
         for item, following in zip(chosen, [*chosen[1:], None], strict=True):
             lines.write(f"start {item.nodeid}\n".encode())
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
