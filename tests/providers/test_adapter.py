@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 import math
+import sys
 import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
@@ -19,7 +21,7 @@ from mcp_host import Client, Sampling
 from mcp_host.errors import InputRefused, ProviderError, SamplingError
 from mcp_host.middleware import AnyRequest, CallNext, ServerRequest
 from mcp_host.providers import AnthropicModel, Delta, ModelAnswer, ReasoningStore
-from mcp_host.providers.anthropic import read_reply
+from mcp_host.providers.anthropic import read_reply, write_request
 from mcp_host.providers.exchange.replies import Call, CountFields, Reply, answer_of, count_of, read_counts
 from mcp_host.providers.exchange.requests import Offer, Prompt, media_type
 from mcp_host.sampling import CallModel, Handler, SamplingRequest, always, run_tool_loop
@@ -802,6 +804,60 @@ async def test_what_json_cannot_have_is_refused_before_a_provider_is_asked(subte
 
             says = f"{where}: this model takes no numbers and no texts that JSON cannot have"
             assert (refusal.value.code, str(refusal.value)) == (-32602, says)
+
+
+@pytest.mark.parametrize("where", ["the tool 'add'", "messages[1]", "messages[2]"])
+async def test_json_that_is_too_deep_is_refused_before_a_provider_is_asked(where: str) -> None:
+    deep: Any = 1
+    for _ in range(127):
+        deep = {"a": [deep]}
+    values = {where: deep}
+    asked = request(
+        user(text()),
+        assistant(use("c1", a=values.get("messages[1]", 1))),
+        user(result("c1", text("3"), structuredContent={"a": values.get("messages[2]", 1)})),
+        tools=[{"name": "add", "inputSchema": {"default": values.get("the tool 'add'", 1)}}],
+    )
+
+    with pytest.raises(InputRefused) as refusal:
+        await AnthropicModel(Events(), MODEL)(asked)
+
+    says = f"{where}: this model takes no JSON of more than 254 levels"
+    assert (refusal.value.code, str(refusal.value)) == (-32602, says)
+
+
+def test_a_tool_that_is_too_deep_only_among_others_is_refused() -> None:
+    """The tools of a request are written as one list."""
+    schema: dict[str, Any] = {"type": "object"}
+    for _ in range(253):
+        schema = {"not": schema}
+
+    with pytest.raises(InputRefused, match=r"^the tool 'add': this model takes no JSON of more than 254 levels$"):
+        Offer.of(request(tools=[{"name": "add", "inputSchema": schema}]), AnthropicModel.name_rule, None)
+
+
+def test_a_schema_that_is_too_deep_for_the_stack_of_its_caller_is_refused() -> None:
+    schema: dict[str, Any] = {"type": "object"}
+    for _ in range(200):
+        schema = {"type": "object", "properties": {"a": schema}}
+    asked = request(tools=[{"name": "add", "inputSchema": schema}])
+    written = Prompt(asked, "claude", names_of(asked, AnthropicModel.name_rule))
+
+    def write(depth: int) -> object:
+        return write(depth - 1) if depth else write_request(written)
+
+    assert write(0)
+    with pytest.raises(InputRefused, match=r"^the tool 'add': this model takes no such schema: it is nested too deep$"):
+        write(sys.getrecursionlimit() - len(inspect.stack(0)) - 250)
+
+
+async def test_an_empty_text_file_is_one_whose_bytes_are_none() -> None:
+    file = {"type": "resource", "resource": {"uri": "file:///a", "mimeType": "text/plain", "blob": ""}}
+    client = Answering()
+
+    await AnthropicModel(client, MODEL)(request(user(text()), assistant(use("c1")), user(result("c1", file))))
+
+    assert client.bodies[0]["messages"][2]["content"][0]["content"] == [text("[file:///a is empty]")]
 
 
 async def test_a_temperature_that_no_sdk_can_write_is_refused() -> None:

@@ -83,9 +83,7 @@ class Offer:
                 return last
             check_numbers(terms)
         except ValueError:
-            for tool in tools:
-                _check_json(TERMS(tool), f"the tool {quoted(tool.name)}")
-            raise
+            raise _refused_tool(tools) from None
         return cls(tools, terms, use, ToolNames.of_offered(request, rule))
 
 
@@ -176,7 +174,7 @@ def checked(request: SamplingRequest, blocks: Sequence[tuple[int, SamplingMessag
                         inner.model_copy(update=change) for inner, change in zip(block.content, changes, strict=True)
                     ]
                     changed[id(block)] = block.model_copy(update={"content": content})
-            case ImageContent() | AudioContent():
+            case _:
                 if change := _changes(block, where):
                     changed[id(block)] = block.model_copy(update=change)
     if not changed:
@@ -189,11 +187,23 @@ def checked(request: SamplingRequest, blocks: Sequence[tuple[int, SamplingMessag
 
 
 def _check_json(value: object, where: str) -> None:
+    if problem := _json_problem(value):
+        raise refused(where, problem)
+
+
+def _refused_tool(tools: Sequence[Tool]) -> InputRefused:
+    """The error for the first of the *tools* that cannot be written, in a list as all of them are."""
+    problems = ((tool, _json_problem([TERMS(tool)])) for tool in tools)
+    return next(refused(f"the tool {quoted(tool.name)}", problem) for tool, problem in problems if problem)
+
+
+def _json_problem(value: object) -> str | None:
     try:
         check_written(value)
     except ValueError:
         deep = f"no JSON of more than {MAX_DEPTH} levels"
-        raise refused(where, deep if _is_deep(value) else "no numbers and no texts that JSON cannot have") from None
+        return deep if _is_deep(value) else "no numbers and no texts that JSON cannot have"
+    return None
 
 
 def _is_deep(value: object) -> bool:
@@ -208,7 +218,7 @@ def _inside(value: object) -> Iterable[object]:
     match value:
         case dict():
             return value.values()
-        case list():
+        case list() | tuple():
             return value
     return ()
 
