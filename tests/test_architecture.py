@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import mcp_host
+import mcp_host.providers
 
 SOURCE = Path(mcp_host.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
@@ -155,10 +156,12 @@ def test_an_unknown_name_of_the_package_is_an_attribute_error() -> None:
         mcp_host.Manager  # noqa: B018  # the access is the test
     with pytest.raises(AttributeError, match="has no attribute 'Manager'"):
         mcp_host.sampling.Manager  # noqa: B018  # as above
+    with pytest.raises(AttributeError, match="has no attribute 'Manager'"):
+        mcp_host.providers.Manager  # noqa: B018  # as above
 
 
 def test_names_that_are_not_imported_yet_are_listed_for_help_and_completion() -> None:
-    names = ("mcp_host", "mcp_host.sampling", "mcp_host.testing", "mcp_host.types")
+    names = ("mcp_host", "mcp_host.providers", "mcp_host.sampling", "mcp_host.testing", "mcp_host.types")
     code = f"""
 from importlib import import_module
 for package in map(import_module, {names}):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from functools import partial
 from threading import Event
 from types import SimpleNamespace
@@ -624,6 +624,27 @@ async def test_a_response_that_comes_after_the_request_was_cancelled_is_hung_up(
         assert not closed.is_set()
         answered.set()
         assert await anyio.to_thread.run_sync(closed.wait, 10)
+
+
+@pytest.mark.backends("asyncio")  # where the adapter uses the SDK's asynchronous side
+async def test_a_response_of_either_http_library_of_the_sdk_is_closed() -> None:
+    async def segments() -> AsyncGenerator[dict[str, Any]]:
+        yield reply_of({"text": "ok"})
+
+    async def aclose() -> None:
+        closed.append("aclose")
+
+    async def ask(request: object, *, stream: bool) -> object:
+        return SimpleNamespace(response_stream=streams.pop(0), async_segments=segments)
+
+    closed: list[str] = []
+    streams = [SimpleNamespace(aclose=aclose), SimpleNamespace(close=lambda: closed.append("close"))]
+    api = SimpleNamespace(_build_request=lambda *request: request, _async_request=ask)
+    aio = SimpleNamespace(models=SimpleNamespace(generate_content=print))
+    model = GeminiModel(SimpleNamespace(vertexai=False, aio=aio, _api_client=api), "gemini-3-pro", stream=True)
+
+    assert [(await model(prompt().request)).text for _ in range(2)] == ["ok", "ok"]
+    assert closed == ["aclose", "close"]
 
 
 async def test_leaving_closes_both_sides_of_the_sdk() -> None:

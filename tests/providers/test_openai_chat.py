@@ -1037,15 +1037,38 @@ async def streamed(body: str, kind: str = "text/event-stream", **params: Any) ->
     [
         (sse(*HELLO, end="data: [DONE]\n\n"), "text/event-stream"),
         (sse(*HELLO, end="data: [DONE]"), "text/event-stream"),
+        (sse(*HELLO, end="data: [DONE]\n\n" + ":\n" * 2_000), "text/event-stream"),
         (sse(*HELLO, USAGE), "text/event-stream"),
         (sse(*HELLO), "text/event-stream"),
         (sse(*HELLO).rstrip(), "text/event-stream"),
         (json.dumps(completion(content="Hello")), "application/json"),
     ],
-    ids=["done", "done without a blank line", "usage", "a finish reason", "no blank line", "no stream"],
+    ids=[
+        "done",
+        "done without a blank line",
+        "done before the last piece",
+        "usage",
+        "a finish reason",
+        "no blank line",
+        "no stream",
+    ],
 )
 async def test_a_stream_that_is_whole_is_an_answer(body: str, kind: str) -> None:
     assert await streamed(body, kind) == ("Hello", "Hello")
+
+
+@pytest.mark.parametrize(
+    ("options", "sent"),
+    [({}, {"include_usage": True}), ({"stream_options": {"include_usage": False}}, {"include_usage": False})],
+)
+async def test_a_stream_has_the_usage_unless_the_host_says_otherwise(
+    options: dict[str, object], sent: dict[str, bool]
+) -> None:
+    client = ChatClient(sse(*HELLO))
+
+    await OpenAIChatModel(client, "qwen3", stream=True, options=options)(prompt().request)
+
+    assert [asked["stream_options"] for asked in client.asked] == [sent]
 
 
 async def test_a_stream_that_is_no_answer_says_what_it_is(subtests: pytest.Subtests) -> None:
@@ -1066,6 +1089,7 @@ async def test_a_stream_that_is_no_answer_says_what_it_is(subtests: pytest.Subte
         ("a call to go on", sse(CALLING, chunk({}, "tool_calls")), "text/event-stream", CUT, True),
         ("null", sse(*HELLO[:1]) + "data: null\n\n", "text/event-stream", NO_CHUNK, False),
         ("a list", "data: []\n\n", "text/event-stream", NO_CHUNK, False),
+        ("a list before the last piece", "data: []\n\n" + sse(*HELLO), "text/event-stream", NO_CHUNK, False),
         (
             "error event",
             'event: error\ndata: {"message": "secret", "code": 500}\n\n',

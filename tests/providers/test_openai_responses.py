@@ -215,6 +215,10 @@ def test_what_the_api_does_not_take_is_refused() -> None:
             "the tool 't': this model takes no such schema: the schema refers to '#/x', which it does not have",
             prompt(tools=[{"name": "t", "inputSchema": {"$ref": "#/x"}}]),
         ),
+        (  # no schema for the strict format either
+            "the tool 't': this model takes no such schema: the schema refers to '#/x', which it does not have",
+            prompt(tools=[{"name": "t", "inputSchema": {"$ref": "#/x"}}], toolChoice={"mode": "required"}),
+        ),
     ]
 
     assert [refusal(write_request, asked) for _, asked in refused] == [sentence for sentence, _ in refused]

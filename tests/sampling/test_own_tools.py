@@ -54,6 +54,15 @@ async def test_a_callback_runs_every_tool_on_offer_with_call_tool() -> None:
     assert content(answer) == text(str([("add{'a': 1}", False), ("multiply{}", False)]))
 
 
+async def test_a_model_may_answer_with_a_text() -> None:
+    async def handler(request: SamplingRequest) -> str:
+        return "3"
+
+    callback = Sampling(with_tools=handler, approve=always).callback(server="s", call_tool=plus, own_tools=True)
+
+    assert content(await callback(OFFERED)) == text("3")
+
+
 class SdkTool(BaseModel):
     name: str
 

@@ -72,7 +72,7 @@ from mcp_host.types import (
     ToolUseContent,
 )
 from mcp_host.types.content import ContentBlock
-from mcp_host.types.sampling import END_TURN, MAX_TOKENS, STOP_SEQUENCE, TOOL_USE, SamplingMessageContentBlock
+from mcp_host.types.sampling import END_TURN, MAX_TOKENS, STOP_SEQUENCE, TOOL_USE
 
 PROVIDER = "anthropic"
 
@@ -235,7 +235,7 @@ def _text(text: str) -> list[JSONObject]:
     return [{"type": "text", "text": text}] if text and not text.isspace() else []
 
 
-def _block(block: ContentBlock | SamplingMessageContentBlock, where: str) -> list[JSONObject]:
+def _block(block: ContentBlock, where: str) -> list[JSONObject]:
     """What a user's message or a tool's result has, as none or one block of the API."""
     match block:
         case TextContent(text=text):
@@ -256,8 +256,6 @@ def _block(block: ContentBlock | SamplingMessageContentBlock, where: str) -> lis
             return [_image(resource.blob, kind, where)]
         case AudioContent():
             raise refused(where, "no audio")
-        case ToolUseContent() | ToolResultContent():
-            raise AssertionError("written by _content")
     assert_never(block)
 
 

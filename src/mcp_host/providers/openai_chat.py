@@ -252,7 +252,8 @@ def _user(message: SamplingMessage, index: int, ids: Mapping[str, str]) -> list[
                 texts.append(files_elsewhere(len(others), "in the user's next message"))
                 parts += [files_of(id), *others]
             messages.append({"role": "tool", "tool_call_id": id, "content": "\n".join(texts)})
-        elif not isinstance(block, ToolUseContent):
+        else:
+            assert not isinstance(block, ToolUseContent), "conversation.check refuses calls in a user's message"
             parts.append(part_of(block, place_of(index)))
     if parts:
         messages.append({"role": "user", "content": content_of(parts, _part, index)})

@@ -174,7 +174,8 @@ def _user(message: SamplingMessage, index: int) -> list[JSONObject]:
         elif isinstance(block, ToolResultContent):
             output = content_of(result_parts(block, place_of(index)), _part, index)
             items.append({"type": "function_call_output", "call_id": call_id(block.tool_use_id), "output": output})
-        elif not isinstance(block, ToolUseContent):
+        else:
+            assert not isinstance(block, ToolUseContent), "conversation.check refuses calls in a user's message"
             parts.append(part_of(block, place_of(index)))
     if parts:
         items.append({"role": "user", "content": content_of(parts, _part, index)})
@@ -190,10 +191,8 @@ def _assistant(message: SamplingMessage, index: int, prompt: Prompt) -> Iterator
                 written = json.dumps(arguments, ensure_ascii=False)
                 call = {"call_id": call_id(id), "name": prompt.names.write(name), "arguments": written}
                 yield {"type": "function_call", **call}
-            case ImageContent() | AudioContent():
+            case ImageContent() | AudioContent() | ToolResultContent():
                 raise not_of_assistant(block.type, place_of(index))
-            case ToolResultContent():
-                raise AssertionError("results are the user's")
             case _:
                 assert_never(block)
 

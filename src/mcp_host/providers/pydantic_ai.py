@@ -59,7 +59,7 @@ from mcp_host.types import (
     ToolUseContent,
 )
 from mcp_host.types.content import ContentBlock
-from mcp_host.types.sampling import END_TURN, MAX_TOKENS, STOP_SEQUENCE, TOOL_USE
+from mcp_host.types.sampling import END_TURN, MAX_TOKENS, STOP_SEQUENCE, TOOL_USE, SamplingMessageContentBlock
 
 PROVIDER = "pydantic-ai"
 
@@ -195,7 +195,7 @@ def _turn_parts(parts: Sequence[JSONObject], message: SamplingMessage) -> Iterat
         yield part | {"tool_call_id": call_id(next(uses).id)} if part["part_kind"] == "tool-call" else part
 
 
-def _said(block: object, where: str, prompt: Prompt) -> list[JSONObject]:
+def _said(block: SamplingMessageContentBlock, where: str, prompt: Prompt) -> list[JSONObject]:
     """What the model said, as parts of a response."""
     match block:
         case TextContent(text=text):
@@ -203,9 +203,9 @@ def _said(block: object, where: str, prompt: Prompt) -> list[JSONObject]:
         case ToolUseContent(id=id, name=name, input=arguments):
             call = {"part_kind": "tool-call", "tool_name": prompt.names.write(name), "args": arguments}
             return [{**call, "tool_call_id": call_id(id)}]
-        case ImageContent() | AudioContent():
+        case ImageContent() | AudioContent() | ToolResultContent():
             raise not_of_assistant(block.type, where)
-    raise AssertionError("conversation.check refuses results in an assistant's message")
+    assert_never(block)
 
 
 def _asked(message: SamplingMessage, where: str, prompt: Prompt, called: dict[str, str]) -> list[JSONObject]:
@@ -219,9 +219,8 @@ def _asked(message: SamplingMessage, where: str, prompt: Prompt, called: dict[st
                 written["tool_call_id"] = call_id(id)
                 result = _plain(_content(result_content(block), where))
                 parts.append({**written, "content": result, "outcome": "failed" if block.is_error else "success"})
-            case ToolUseContent():
-                raise AssertionError("conversation.check refuses calls in a user's message")
             case _:
+                assert not isinstance(block, ToolUseContent), "conversation.check refuses calls in a user's message"
                 content += _content([block], where)
     if content:
         parts.append({"part_kind": "user-prompt", "content": _plain(content)})

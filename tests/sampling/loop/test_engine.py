@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import pytest
+import trio
 from anyio import Event, create_task_group, fail_after, move_on_after, sleep, sleep_forever
 from anyio.lowlevel import checkpoint
 
@@ -594,6 +595,28 @@ async def test_the_usage_is_summed_over_the_answers_that_carry_it(usages: list[o
     model = Model(says(use("1"), meta=first), says("done", meta=second))
 
     assert (await loop(model)).usage == total
+
+
+@pytest.mark.backends("trio")
+@pytest.mark.fake_clock
+async def test_a_tool_that_fails_on_the_way_out_of_a_timeout_does_not_hold_it_up() -> None:
+    """One of trio's task groups raises the failure and the cancellation together."""
+
+    async def fail_at_the_end() -> None:
+        try:
+            await sleep_forever()
+        finally:
+            raise ValueError("lost")
+
+    async def run(use: ToolUseContent) -> CallToolResult:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fail_at_the_end)
+            await sleep_forever()
+        return text("")
+
+    done = await loop(Model(says(use("1"))), tools={"add": run}, timeout=5)
+
+    assert (done.ended, done.steps) == ("timeout", ())
 
 
 @on_both

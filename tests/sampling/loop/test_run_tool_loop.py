@@ -323,6 +323,15 @@ async def test_a_client_that_renames_its_tools_can_be_used_with_another() -> Non
 
 WRONG_ARGUMENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"messages": [UserMessage("hello")]}, TypeError, "not both"),
+    (
+        {
+            "prompt": None,
+            "messages": [{"role": "system", "content": "Be brief."}, UserMessage("hello")],
+            "system_prompt": "Be kind.",
+        },
+        ValueError,
+        "the system prompt is given twice: as an argument, and in the messages",
+    ),
     ({"stop_sequences": "."}, TypeError, "stop_sequences must be a list of str, not a str"),
     ({"tools": calculator}, TypeError, r"tools=\[client, function\]"),
     ({"tools": [3]}, TypeError, r"tools\[0\] is an object of int, neither a client nor a function"),
@@ -352,7 +361,7 @@ async def test_wrong_arguments_are_refused_before_the_model_is_asked(subtests: p
             model = ScriptedModel()
 
             with pytest.raises(error, match=problem):
-                await run_tool_loop(model, "hello", **arguments)
+                await run_tool_loop(model, **{"prompt": "hello", **arguments})
 
             assert model.requests == []
 

@@ -69,6 +69,8 @@ REFERRING: dict[str, tuple[Wire, Wire]] = {
     "into a list": ({"prefixItems": [{"$ref": "#/prefixItems/1"}, POINT]}, {"prefixItems": [POINT, POINT]}),
     "escaped": ({"properties": {"p": {"$ref": "#/$defs/a~1b~0c"}}, "$defs": {"a/b~c": POINT}}, {"properties": {"p": POINT}}),
     "true": ({"not": {"$ref": "#/$defs/no"}, "$defs": {"no": True}}, {"not": True}),
+    "true as root": ({"$ref": "#/$defs/any", "$defs": {"any": True}}, {}),
+    "false as root": ({"$ref": "#/$defs/none", "$defs": {"none": False}}, {"not": {}}),
     "beside annotations": (
             {"properties": {"p": {"$ref": "#/$defs/P", "description": "Here."}}, "$defs": {"P": POINT}},
             {"properties": {"p": {**POINT, "description": "Here."}}},
@@ -157,6 +159,25 @@ def test_references_that_would_be_copied_too_often_are_kept() -> None:
     for _ in range(40):
         value = {"a": value}
     assert Schema(written).mismatch(value) is None
+
+
+@pytest.mark.parametrize("count", [200, 201])
+def test_many_references_are_kept(count: int) -> None:
+    names = [f"d{index}" for index in range(count)]
+    schema = {"properties": {name: {"$ref": f"#/$defs/{name}"} for name in names}, "$defs": dict.fromkeys(names, POINT)}
+
+    assert ("$defs" in inlined(schema)) is (count > 200)
+
+
+def test_references_into_each_level_of_a_deep_schema_are_refused() -> None:
+    """All that they lead to is as large as the square of the schema."""
+    schema: Wire = {}
+    for _ in range(100):
+        schema = {"properties": {"a": schema}}
+    schema["anyOf"] = [{"$ref": "#" + "/properties/a" * level} for level in range(1, 100)]
+
+    with pytest.raises(ValueError, match=r"^its references lead to much more than it has itself$"):
+        inlined(schema)
 
 
 def test_a_schema_of_pydantic_has_no_reference_left_but_recursive_ones() -> None:

@@ -279,6 +279,22 @@ async def test_on_trio_tasks_that_cannot_be_told_apart_are_an_error() -> None:
         await Client().call(body)
 
 
+@pytest.mark.backends("trio")
+async def test_a_function_that_goes_on_after_such_an_error_has_no_result() -> None:
+    async def word() -> str:
+        return "word"
+
+    async def body(replay: Replay) -> str:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(replay.once, "word", word)
+        with contextlib.suppress(ReplayError):
+            await replay.once("word", word)
+        return "wrong"
+
+    with pytest.raises(ReplayError, match=r"^two tasks do the same at the same time"):
+        await Client().call(body)
+
+
 @asyncio_only
 async def test_once_in_parallel_tasks_is_told_apart_by_the_order_of_the_calls() -> None:
     """Not of the ends."""

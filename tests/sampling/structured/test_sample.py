@@ -139,6 +139,14 @@ async def test_a_malformed_result_of_the_host_is_a_protocol_error() -> None:
         await sampling.sample("Why?")
 
 
+async def test_a_result_of_the_host_that_is_no_json_is_a_protocol_error() -> None:
+    """The next request may have to repeat it."""
+    sampling, _ = with_tools(calls({"type": "tool_use", "id": "1", "name": "a", "input": {"x": float("nan")}}))
+
+    with pytest.raises(ProtocolError, match=r"^malformed CreateMessageResult: content(\[0\])?: Out of range float"):
+        await sampling.sample("Why?")
+
+
 # With a schema
 
 
@@ -736,6 +744,7 @@ async def test_a_system_prompt_is_given_once() -> None:
 UNSENDABLE: list[tuple[dict[str, Any], str]] = [
     ({"metadata": {"a": object()}}, "metadata: Object of type object is not JSON serializable"),
     ({"metadata": {"a": "\ud800"}}, "metadata: .*surrogates not allowed"),
+    ({"stop_sequences": ["a", "\ud800"]}, r"stopSequences\[1\]: .*surrogates not allowed"),
     ({"temperature": float("nan")}, "temperature: Out of range float values are not JSON compliant"),
     ({"temperature": 1e999}, "temperature: Out of range float values are not JSON compliant"),
 ]

@@ -23,6 +23,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
@@ -298,8 +299,8 @@ class ReasoningStore:
         kept = self._turns.get(key)
         if kept is None or not kept.owner.is_same(owner):
             return None
-        if self._turns.pop(key, None) is not None:  # else its call has ended meanwhile
-            self._turns[key] = kept  # now the most recently used
+        with suppress(KeyError):  # its call has ended meanwhile
+            self._turns[key] = self._turns.pop(key)  # now the most recently used
         kept.used_at = self._clock()
         return kept
 
@@ -325,13 +326,12 @@ class ReasoningStore:
             self._forget(key)
 
     def _forget(self, key: str) -> None:
-        if (kept := self._turns.pop(key, None)) is not None:  # else its call has ended meanwhile
-            self._bytes -= kept.size
+        with suppress(KeyError):  # its call has ended meanwhile
+            self._bytes -= self._turns.pop(key).size
 
     def _end_call(self, key: str) -> None:
-        kept = self._turns.pop(key, None)
-        if kept is not None:
-            self._freed.append(kept.size)
+        with suppress(KeyError):  # forgotten meanwhile
+            self._freed.append(self._turns.pop(key).size)
 
 
 def _keys(message: SamplingMessage) -> list[str]:

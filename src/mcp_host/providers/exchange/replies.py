@@ -7,6 +7,7 @@ import re
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any, TypeAlias
 
 from pydantic_core import from_json
@@ -139,17 +140,14 @@ def stopped(content: list[ReplyBlock], stop_reason: str, prompt: Prompt) -> tupl
     left = place_of_stop(readable("".join(texts)), stops) if stops else None
     if left is None:
         return content, stop_reason
-    kept: list[ReplyBlock] = []
-    for block in _readable_content(content):
-        if not isinstance(block, str):
-            kept.append(block)
-            continue
-        if block[:left]:
-            kept.append(block[:left])
-        left -= len(block)
-        if left < 0:
-            break
-    return kept, stop_reason if stop_reason in REFUSALS else STOP_SEQUENCE
+    readable_content = _readable_content(content)
+    starts = accumulate([len(block) if isinstance(block, str) else 0 for block in readable_content], initial=0)
+    kept = [
+        block[: left - start] if isinstance(block, str) else block
+        for block, start in zip(readable_content, starts, strict=False)
+        if start <= left
+    ]
+    return [block for block in kept if block != ""], stop_reason if stop_reason in REFUSALS else STOP_SEQUENCE
 
 
 def _no_arguments(name: str, request: SamplingRequest) -> JSONObject:

@@ -207,8 +207,10 @@ async def run_loop(
     check_seconds("timeout", timeout, zero=False)
     loop = _Loop(params, tools, permit, write_result)
     ended: Ended | None = None
+    turn = 0
     with move_on_after(timeout) as loop.scope:
-        for turn in range(1, max_turns + 1):
+        while ended is None:
+            turn += 1
             asked = loop.next_params(is_last=turn == max_turns)
             said = await ask(asked)
             answer = read_answer(said, asked)
@@ -217,8 +219,6 @@ async def run_loop(
             step = await loop.add(answer, run=ended is None, dropped=dropped)
             if on_turn is not None:
                 await on_turn(step)
-            if ended is not None:
-                break
     last = None if ended is None else loop.steps[-1].answer
     return LoopResult(
         ended=ended or "timeout",

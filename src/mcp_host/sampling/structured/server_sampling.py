@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from itertools import count
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from anyio import current_time, move_on_after
@@ -401,7 +400,8 @@ class ServerSampling:
         """Ask for a value of *schema*. *on_try* gets each answer as a step, and with the last one the result."""
         question = with_question(conversation)
         params = schema.request(CreateMessageRequestParams(messages=question, **fields), by_tool=self._with_tools)
-        for tries in count():
+        tries = 0
+        while True:
             answer = await self._ask(params)
             said = read_answer(answer, params)
             written = raw_text(answer)
@@ -418,7 +418,7 @@ class ServerSampling:
                 await on_try(Step(answer, (), added), result)
             if result is not None:
                 return result
-        raise AssertionError("count() ended")
+            tries += 1
 
     async def _ask(self, params: CreateMessageRequestParams) -> CreateMessageResult:
         """Send the request. The specification has no choice of one named tool: then only that tool is offered."""
@@ -436,28 +436,25 @@ class ServerSampling:
 
 def _json_problem(wire: Mapping[str, Any]) -> str | None:
     """Which field is no JSON in UTF-8, and why. Transports treat it in different ways, some by ending the connection."""
+    if _why_no_json(wire) is None:
+        return None
+    parts = [part for name, value in wire.items() for part in _parts(name, value)]
+    return next(f"{name}: {problem}" for name, part in parts if (problem := _why_no_json(part)) is not None)
+
+
+def _why_no_json(value: object) -> str | None:
     try:
-        _dump(wire)
-    except (TypeError, ValueError, RecursionError):
-        for name, value in _parts(wire):
-            try:
-                _dump(value)
-            except (TypeError, ValueError, RecursionError) as exc:
-                return f"{name}: {exc}"
-        raise
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError, RecursionError) as exc:
+        return str(exc)
     return None
 
 
-def _dump(value: object) -> bytes:
-    return json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
-
-
-def _parts(wire: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    for name, value in wire.items():
-        if isinstance(value, list):
-            yield from [(f"{name}[{index}]", item) for index, item in enumerate(value)]
-        else:
-            yield name, value
+def _parts(name: str, value: object) -> list[tuple[str, object]]:
+    """A field, or each item of one that is a list, as deep as in the message."""
+    if isinstance(value, list) and value:
+        return [(f"{name}[{index}]", {name: [item]}) for index, item in enumerate(value)]
+    return [(name, {name: value})]
 
 
 def _fields(options: SamplingOptions, system_prompt: str | None) -> dict[str, Any]:
