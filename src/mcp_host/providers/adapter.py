@@ -291,8 +291,8 @@ class ProviderModel(ABC):
                             show(text)
                 if not reply:  # inside: `stream_of` looks at the response
                     raise Empty
+                return reply
         except Exception as exc:
             if heard.has_begun and not isinstance(exc, McpError | Unfinished | Unreadable):
                 raise Interrupted(exc) from exc
             raise
-        return reply

@@ -11,7 +11,7 @@ import anthropic
 import openai
 import pytest
 from anyio import create_task_group, fail_after, to_thread
-from pydantic_ai.exceptions import UserError
+from pydantic_ai.exceptions import UnexpectedModelBehavior, UserError
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -500,6 +500,17 @@ async def test_other_errors_of_pydantic_ai_are_failures() -> None:
 
     with pytest.raises(ProviderError, match=r"^pydantic-ai: RuntimeError$"):
         await PydanticAIModel(FunctionModel(answer))(request(user(text())))
+
+
+async def test_a_stream_that_pydantic_ai_cannot_read_is_a_failure() -> None:
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        yield "Hello"
+        raise UnexpectedModelBehavior("secret")
+
+    with pytest.raises(ProviderError, match=r"^pydantic-ai: the reply cannot be read$") as caught:
+        await PydanticAIModel(FunctionModel(stream_function=answer), stream=True)(request(user(text())))
+
+    assert not caught.value.transient
 
 
 @pytest.mark.parametrize(("model", "kind"), [("openai:gpt-6", "str"), (None, "NoneType"), (TestModel, "ABCMeta")])
