@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import mcp_host
 import mcp_host.providers
+import mcp_host.testing
 
 SOURCE = Path(mcp_host.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
@@ -152,12 +154,10 @@ def test_mcp_host_exports_the_types_of_all_handlers_and_callbacks() -> None:
 
 
 def test_an_unknown_name_of_the_package_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="has no attribute 'Manager'"):
-        mcp_host.Manager  # noqa: B018  # the access is the test
-    with pytest.raises(AttributeError, match="has no attribute 'Manager'"):
-        mcp_host.sampling.Manager  # noqa: B018  # as above
-    with pytest.raises(AttributeError, match="has no attribute 'Manager'"):
-        mcp_host.providers.Manager  # noqa: B018  # as above
+    packages: list[ModuleType] = [mcp_host, mcp_host.providers, mcp_host.sampling, mcp_host.testing]
+    for package in packages:
+        with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'Manager'"):
+            package.Manager  # noqa: B018  # the access is the test
 
 
 def test_names_that_are_not_imported_yet_are_listed_for_help_and_completion() -> None:

@@ -20,6 +20,7 @@ from anyio import connect_tcp, current_time, fail_after, move_on_after
 from mcp_host.testing import Cassette, CassetteError, RecordMode
 from mcp_host.testing.cassettes.bodies import read_body, write_body
 from mcp_host.testing.cassettes.file import Contents, write
+from mcp_host.testing.cassettes.network import is_address_of
 from tests.extent import on_both
 from tests.testing.cassettes.provider import Library, Provider
 
@@ -169,6 +170,32 @@ async def test_a_client_may_leave_a_stream_before_its_end(tmp_path: Path, provid
             first = await anext(aiter(stream))
         assert first.startswith(b"event: delta")
     assert provider.requests == 1
+
+
+async def test_a_stream_that_is_still_read_when_the_recording_ends_is_recorded_as_closed_there(tmp_path: Path) -> None:
+    """It may be read further, and closed, afterwards."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"first"
+        yield b"second"
+
+    path = tmp_path / "cassette.json"
+    answer = httpx2.MockTransport(
+        lambda request: httpx2.Response(200, headers={"content-type": "text/plain"}, content=pieces())
+    )
+    with fail_after(30):
+        with Cassette(path) as cassette:
+            client: httpx2.AsyncClient = cassette.http_client(transport=answer)
+            response = await client.send(client.build_request("GET", "http://localhost/"), stream=True)
+            stream = response.aiter_raw()
+            heard = [await anext(stream)]
+        recorded = responses(path)
+        heard += [piece async for piece in stream]
+        await client.aclose()
+
+    assert heard == [b"first", b"second"]
+    assert recorded == responses(path)
+    assert (recorded[0]["text"], recorded[0]["closed"]) == ("first", True)
 
 
 async def test_equal_requests_are_answered_in_the_order_of_the_recording(
@@ -495,6 +522,13 @@ async def test_a_host_may_be_allowed_by_its_name(tmp_path: Path, provider: Provi
         pytest.raises(ConnectionRefusedError),
     ):
         socket.create_connection(("192.0.2.1", port))
+
+
+def test_a_name_that_has_no_address_allows_none() -> None:
+    hosts = ["256.0.0.1", "localhost"]
+
+    assert is_address_of(hosts, "127.0.0.1")
+    assert not is_address_of(hosts, "192.0.2.1")
 
 
 def test_a_body_means_the_same_after_it_was_written() -> None:

@@ -6,21 +6,37 @@ import json
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
-from anyio import Event, create_task_group, fail_after, to_thread, wait_all_tasks_blocked
+from anyio import Event, create_task_group, fail_after, sleep_forever, to_thread, wait_all_tasks_blocked
 
 from mcp_host import Client, Elicitation, Sampling, SamplingRequest, Stdio, StreamableHttp, always
-from mcp_host.errors import ConnectFailed, ConnectionClosed, HttpStatusError, ProtocolError, RequestTimeout, ServerError
+from mcp_host.errors import (
+    ConnectFailed,
+    ConnectionClosed,
+    ConnectTimeout,
+    HttpStatusError,
+    McpError,
+    ProtocolError,
+    RequestTimeout,
+    ServerError,
+)
+from mcp_host.limits import Limits
+from mcp_host.protocol.jsonrpc import Incoming, Success
 from mcp_host.session.changes import Change
 from mcp_host.testing import Cassette, CassetteError, Context, RecordMode, ScriptedPeer, Server, ToolError
 from mcp_host.testing.cassettes.file import Contents, read, write
+from mcp_host.testing.cassettes.mcp import RecordingHandle
+from mcp_host.transports.in_process import Inbox, InProcess, MemoryChannel, Outbox
 from mcp_host.types import CreateMessageResult, ElicitResult, LoggingMessageNotificationParams
+from tests.client.sites import Site
 from tests.extent import on_both
+from tests.transports.http_peers import RecordedHandle
 
 NOWHERE = Stdio(["/no/such/program"])
 
@@ -255,6 +271,22 @@ async def test_a_server_that_ends_during_a_call_ends_in_the_replay_too(path: Pat
     assert texts == ["the scripted peer has ended"] * 2
 
 
+@pytest.mark.fake_clock
+async def test_a_recorded_server_that_is_never_ready_fails_with_what_it_has_written_instead(path: Path) -> None:
+    class Chatty(InProcess):
+        @asynccontextmanager
+        async def open(self, limits: Limits) -> AsyncIterator[MemoryChannel]:
+            async with super().open(limits) as channel:
+                channel.other_output = "; it says hello"
+                yield channel
+
+    async def serve(inbox: Inbox, outbox: Outbox) -> None:
+        await sleep_forever()
+
+    with fail_after(60), Cassette(path) as cassette, pytest.raises(ConnectTimeout, match=r"; it says hello$"):
+        await Client(cassette.transport(Chatty(serve)), era="legacy").connect()
+
+
 async def test_a_server_that_cannot_be_started_cannot_in_the_replay(path: Path) -> None:
     texts = []
     for _ in range(2):
@@ -281,29 +313,116 @@ async def test_an_http_status_is_replayed_as_the_same_error(path: Path) -> None:
     assert texts[0][0] == 404
 
 
+async def test_an_answer_over_http_that_is_none_is_the_same_error_in_the_replay(path: Path) -> None:
+    texts = []
+    for _ in range(2):
+        with fail_after(30), Cassette(path) as cassette:
+            site = Site(tools_call=lambda message: httpx.Response(200, text="Welcome"))
+            async with httpx.AsyncClient(transport=httpx.MockTransport(site)) as http:
+                target = StreamableHttp("http://server.test/mcp", client=http)
+                async with Client(cassette.transport(target)) as client:
+                    with pytest.raises(ProtocolError) as caught:
+                        await client.call_tool("anything")
+                    texts.append(str(caught.value))
+
+    assert texts[0] == texts[1]
+
+
+@on_both
+async def test_a_request_that_the_server_cancels_is_cancelled_in_the_replay_too(path: Path) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}})
+        call = await peer.receive("tools/call")
+        params = {"messages": [{"role": "user", "content": {"type": "text", "text": "hello"}}], "maxTokens": 9}
+        await peer.send({"jsonrpc": "2.0", "id": "its", "method": "sampling/createMessage", "params": params})
+        await peer.notify("notifications/cancelled", {"requestId": "its"})
+        await peer.reply(call, {"content": []})
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        await sleep_forever()
+        raise AssertionError
+
+    for server in (ScriptedPeer(script), NOWHERE):
+        with fail_after(30), Cassette(path, require_all=True) as cassette:
+            sampling = Sampling(basic=model, approve=always)
+            async with Client(cassette.transport(server), sampling=sampling, era="legacy") as client:
+                await client.call_tool("anything")
+
+    sent = [entry["message"]["method"] for entry in entries(path) if "to" in entry]
+    assert sent == ["initialize", "notifications/initialized", "tools/call"]
+    [cancelled] = [message for message in messages(path) if message.get("method") == "notifications/cancelled"]
+    [asked] = [message for message in messages(path) if message.get("method") == "sampling/createMessage"]
+    assert cancelled["params"]["requestId"] == asked["id"] == "server__1"
+
+
+@pytest.mark.parametrize("over_http", [False, True], ids=["in process", "http"])
+@on_both
+async def test_a_subscription_is_replayed_with_its_changes(path: Path, over_http: bool) -> None:
+    server = make_server()
+    heard: list[str] = []
+    async with server.http() as url:
+        for target in (StreamableHttp(url) if over_http else server, NOWHERE):
+            changed = Event()
+
+            async def on_change(change: Change, changed: Event = changed) -> None:
+                heard.append(change.method)
+                changed.set()
+
+            with fail_after(30), Cassette(path) as cassette:
+                async with Client(cassette.transport(target), era="modern", on_change=on_change) as client:
+                    await client.call_tool("fail")
+                    if target is not NOWHERE:
+                        await server.notify_tools_changed()
+                    await changed.wait()
+
+    assert heard == ["notifications/tools/list_changed"] * 2
+
+
+async def answers_too_late(peer: ScriptedPeer) -> None:
+    await peer.answer_initialize(capabilities={"tools": {}})
+    call = await peer.receive("tools/call")
+    await peer.receive("notifications/cancelled")
+    await peer.reply(call, {"content": []})
+    await peer.reply(await peer.receive("tools/list"), {"tools": []})
+
+
+async def wait_in_vain(client: Client) -> object:
+    with pytest.raises(RequestTimeout) as caught:
+        await client.call_tool("slow", timeout=5)
+    return str(caught.value), await client.list_tools()
+
+
 @pytest.mark.fake_clock
 @on_both
 async def test_a_call_that_timed_out_times_out_in_the_replay(path: Path) -> None:
     """The cancellation is found under the id of the moment."""
-
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_initialize(capabilities={"tools": {}})
-        call = await peer.receive("tools/call")
-        await peer.receive("notifications/cancelled")
-        await peer.reply(call, {"content": []})  # too late
-        await peer.reply(await peer.receive("tools/list"), {"tools": []})
-
-    async def use(client: Client) -> object:
-        with pytest.raises(RequestTimeout) as caught:
-            await client.call_tool("slow", timeout=5)
-        return str(caught.value), await client.list_tools()
-
-    recorded, replayed = await both(path, ScriptedPeer(script), use, era="legacy")
+    recorded, replayed = await both(path, ScriptedPeer(answers_too_late), wait_in_vain, era="legacy")
 
     assert recorded == replayed
     [cancelled] = [message for message in messages(path) if message.get("method") == "notifications/cancelled"]
     [call] = [message for message in messages(path) if message.get("method") == "tools/call"]
     assert cancelled["params"]["requestId"] == call["id"]
+
+
+@pytest.mark.fake_clock
+@pytest.mark.parametrize("failed", [False, True], ids=["answered", "failed"])
+@on_both
+async def test_what_comes_on_the_stream_of_a_call_that_the_client_has_left_is_for_nobody(
+    path: Path, failed: bool
+) -> None:
+    async with connected(path, ScriptedPeer(answers_too_late), era="legacy") as client:
+        recorded = await wait_in_vain(client)
+    changed = entries(path)
+    changed[0]["stream_per_request"] = True
+    if failed:
+        [late] = [entry for entry in changed if "content" in entry.get("message", {}).get("result", {})]
+        error = {"error": "ConnectionClosed", "message": "it broke", "may_have_run": True}
+        late |= {"failed": error, "during": [late.pop("message")["id"]]}
+    write(path, Contents("", changed))
+    async with connected(path, NOWHERE, "none", era="legacy", require_all=True) as client:
+        replayed = await wait_in_vain(client)
+
+    assert recorded == replayed
 
 
 @on_both
@@ -432,6 +551,54 @@ async def test_a_form_for_the_user_is_replayed(path: Path) -> None:
     assert texts[0] == texts[1] == '{"day": "Monday"}'
 
 
+class Asked(RecordedHandle):
+    """Notes which of its contexts are entered, and how it fails."""
+
+    def __init__(self) -> None:
+        super().__init__(personal=True, stateless=True)
+        self.entered: list[str] = []
+        self.failed: list[McpError] = []
+
+    def queued(self) -> AbstractContextManager[None]:
+        return self._entering("queued")
+
+    def bounded(self) -> AbstractContextManager[None]:
+        return self._entering("bounded")
+
+    @contextmanager
+    def authorizing(self, *, sent: bool = False) -> Iterator[None]:
+        with self._entering(f"authorizing, sent: {sent}"):
+            yield
+
+    def fail(self, error: McpError) -> None:
+        self.failed.append(error)
+
+    @contextmanager
+    def _entering(self, name: str) -> Iterator[None]:
+        self.entered.append(name)
+        yield
+
+
+def test_a_channel_that_is_recorded_has_the_request_itself() -> None:
+    """Whatever a transport of the application does with the handle of a request."""
+    request, heard = Asked(), list[Incoming]()
+    handle = RecordingHandle(request, heard.append)
+    answer, error = Success(request.id, {}), ConnectionClosed("broken")
+
+    assert (handle.stateless, handle.personal, handle.done, handle.unsent) == (True, True, False, False)
+    with handle.queued(), handle.bounded(), handle.authorizing(sent=True):
+        handle.unsent = True
+    handle.receive(answer)
+    handle.fail(error)
+
+    assert request.entered == ["queued", "bounded", "authorizing, sent: True"]
+    assert request.unsent
+    assert handle.unsent
+    assert handle.done
+    assert heard == request.received == [answer]
+    assert request.failed == [error]
+
+
 async def test_several_servers_and_connections_are_kept_apart(path: Path) -> None:
     def named(name: str) -> Server:
         server = Server(name)
@@ -452,6 +619,14 @@ async def test_several_servers_and_connections_are_kept_apart(path: Path) -> Non
 
     assert said == ["one", "two", "one"] * 2
     assert opened(path) == ["server", "other", "server (2)"]
+
+
+async def test_calls_that_are_not_made_are_an_error_if_all_are_required(path: Path) -> None:
+    async with connected(path, make_server()) as client:
+        await client.call_tool("fail")
+    with pytest.raises(CassetteError, match=r"not used in .*: tools/call; record it again"):
+        async with connected(path, NOWHERE, require_all=True):
+            pass
 
 
 async def test_a_connection_that_was_not_recorded_is_an_error_or_a_new_episode(path: Path) -> None:

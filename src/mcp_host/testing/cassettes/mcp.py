@@ -431,7 +431,8 @@ def owners_of(entries: Sequence[Entry]) -> dict[int, list[str]]:
         message = entry.get("message", {})
         name, is_request = message.get("id"), "method" in message
         if "from" in entry:
-            its = entry.get("during") or ([] if is_request or name is None else [name])
+            named = entry.get("during") or ([] if is_request or name is None else [name])
+            its = [owner for subject in named for owner in during.get(subject, [subject])]
             if is_request and name is not None:
                 during[name] = its
                 meta = message.get("params", {}).get("_meta")

@@ -56,15 +56,17 @@ def _check(event: str, arguments: tuple[object, ...]) -> None:
     if not isinstance(host, str) or (event in LOOKUPS and host in THIS_MACHINE):
         return
     for allowed_hosts, refuse in _blocks:
-        if host not in allowed_hosts and not (event in ADDRESSES and _is_address_of(allowed_hosts, host)):
+        if host not in allowed_hosts and not (event in ADDRESSES and is_address_of(allowed_hosts, host)):
             error = refuse(host)
             raise ConnectionRefusedError(str(error)) from error  # callers of a socket expect an OSError
 
 
-def _is_address_of(hosts: Iterable[str], address: str) -> bool:
+def is_address_of(hosts: Iterable[str], address: str) -> bool:
     """Whether one of *hosts* has this address: sockets connect to the addresses that were looked up for a name."""
-    for host in hosts:
-        with suppress(OSError):  # the host has no address
-            if any(found[0] == address for *_, found in socket.getaddrinfo(host, None)):
-                return True
-    return False
+    return any(address in _addresses(host) for host in hosts)
+
+
+def _addresses(host: str) -> set[object]:
+    with suppress(OSError):  # the host has no address
+        return {found[0] for *_, found in socket.getaddrinfo(host, None)}
+    return set()
