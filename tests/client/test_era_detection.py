@@ -138,11 +138,14 @@ async def test_a_ping_before_anything_is_agreed_on_is_answered_only_in_a_handsha
 
 async def test_a_modern_server_that_sends_requests_gets_no_responses() -> None:
     async def chatty(peer: ScriptedPeer) -> None:
-        await peer.answer_discover()
-        await peer.send({"jsonrpc": "2.0", "id": 1, "method": "ping"})
-        await peer.send({"jsonrpc": "2.0", "id": 2, "method": "sampling/createMessage", "params": {}})
-        await peer.send({"jsonrpc": "2.0", "id": 3, "method": "x", "params": 7})
-        await peer.reply(await peer.receive("tools/call"), EMPTY)
+        probe = await peer.receive("server/discover")
+        await peer.send({"jsonrpc": "2.0", "id": 1, "method": "x", "params": 7})
+        await peer.reply(probe, {"resultType": "complete", "supportedVersions": [MODERN], "capabilities": TOOLS})
+        call = await peer.receive("tools/call")
+        await peer.send({"jsonrpc": "2.0", "id": 2, "method": "x", "params": 7})
+        await peer.send({"jsonrpc": "2.0", "id": 3, "method": "ping"})
+        await peer.send({"jsonrpc": "2.0", "id": 4, "method": "sampling/createMessage", "params": {}})
+        await peer.reply(call, EMPTY)
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
     peer = ScriptedPeer(chatty)
