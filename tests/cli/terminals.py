@@ -20,6 +20,8 @@ from tests.cli.bounded import IN_TIME, ctrl_c, interrupted_late, main
 from tests.terminal.screens import Screen
 
 ROOT = Path(__file__).parents[2]
+DESK = ["-e", f"PYTHONPATH={ROOT}", "--", sys.executable, "-c", "from tests.cli.desk import server; server.run_stdio()"]
+"""Arguments of the command for the server of desk.py, as a program."""
 T = TypeVar("T")
 
 IN_SESSION = (

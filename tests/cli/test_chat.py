@@ -24,10 +24,10 @@ from mcp_host.errors import ProviderError
 from mcp_host.sampling import Allow, SamplingRequest, ToolCall
 from mcp_host.types import CreateMessageResult, ImageContent, TextContent, ToolResultContent
 from tests.cli import desk
-from tests.cli.bounded import IN_TIME, ctrl_c
+from tests.cli.bounded import IN_TIME, ctrl_c, main
 from tests.cli.conftest import Run
 from tests.cli.models import MODEL, WITH_MODEL, Provider, Turn, conversation, fails, refused, says, stalls
-from tests.cli.terminals import ROOT, Sitting, running
+from tests.cli.terminals import DESK, Sitting, running
 from tests.elicitation.asking import FIELD, SEND
 from tests.terminal.screens import Screen
 
@@ -36,7 +36,6 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminal
 PROMPT, TOOL, ANSWER = "> ", "May your client call it? [y/s/v/N] ", "May your model answer? [y/a/s/v/N] "
 CLEAR = "\x1b[2J"  # clears a terminal
 CTRL_C, CTRL_D = "\x03", "\x04"
-DESK = ["-e", f"PYTHONPATH={ROOT}", "--", sys.executable, "-c", "from tests.cli.desk import server; server.run_stdio()"]
 CHAT, CALL = ["chat", *WITH_MODEL], ["call", *WITH_MODEL]
 ADD = ToolCall("add", {"a": 1, "b": 2})
 
@@ -359,6 +358,14 @@ async def test_ctrl_c_while_the_command_still_connects_ends_it(screen: Screen) -
     assert screen.rest() == "^C"
 
 
+def test_a_server_that_cannot_be_started_ends_the_command(screen: Screen, sit: Sitting, provider: Provider) -> None:
+    async def person() -> None:
+        await screen.shows("mcp-host: cannot start '/no/such'")
+
+    assert sit(person, *CHAT, "--", "/no/such") == 3
+    assert provider.requests == []
+
+
 def test_ctrl_c_ends_the_command_while_it_connects_whichever_thread_gets_the_signal(screen: Screen) -> None:
     with open(screen.path, "rb", buffering=0) as keyboard:
         done = subprocess.run([sys.executable, "-c", ELSEWHERE], stdin=keyboard, check=False, timeout=IN_TIME)
@@ -414,7 +421,7 @@ def test_stdout_that_is_no_terminal_has_the_answers_alone(
 
 
 def test_an_unknown_command_shows_those_that_there_are_and_asks_no_model(talk: Talk, provider: Provider) -> None:
-    shown = talk("/help", "/Quit", "/quit")
+    shown = talk("/help", "", "/Quit", "/quit")
 
     assert " ".join(shown.split()).count("/clear forgets the conversation. /quit and Ctrl-D end it.") == 3
     assert provider.requests == []
@@ -600,6 +607,25 @@ def test_without_a_terminal_a_denied_call_ends_the_turn_and_the_flag_that_allows
     assert len(provider.requests) == 1
 
 
+def test_stdin_may_be_any_text(url: str, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    provider.say(says("Yes."))
+    monkeypatch.setattr(sys, "stdin", StringIO("Hello?"))
+
+    assert main([*CHAT, url]) == 0
+
+    assert conversation(provider.requests[0]) == [("user", ["Hello?"])]
+
+
+def test_a_model_that_calls_without_end_is_stopped(url: str, run: Run, provider: Provider) -> None:
+    provider.say(*[says("", ADD)] * 51)
+
+    done = run(*CHAT, "--yes", url, prompt="Add.")
+
+    note = "The model was stopped: it has answered 50 times."
+    assert (done.code, done.out, len(provider.requests)) == (9, "", 50)
+    assert done.err.splitlines()[-2:] == [note, "(550 tokens in, 350 out)"]
+
+
 def test_an_empty_stdin_is_an_error_of_usage(url: str, run: Run) -> None:
     assert run(*CHAT, url, prompt=" \n") == (
         2,
@@ -642,15 +668,14 @@ def test_without_a_terminal_a_server_gets_the_model_by_a_flag_only(own_url: str,
     assert run(*CALL, "--yes", own_url, "opinion") == (0, "I think not.\n", "")
 
 
-def test_a_server_gets_no_model_unless_one_is_given(own_url: str, run: Run) -> None:
+def test_a_server_gets_no_model_unless_one_is_given(run: Run) -> None:
     note = "mcp-host: a server that asks for a model gets one by --model, such as --model anthropic:claude-sonnet-5\n"
-    opinion = ["call", own_url, "opinion"]
 
     undeclared = "mcp-host: the client did not declare sampling (-32021)\n"
-    assert run(*opinion) == (5, "", undeclared + note)
+    assert run("call", "opinion", *DESK) == (5, "", undeclared + note)
     failed = "mcp-host: the tool reported an error\n  | the client did not declare sampling\n"
-    assert run(*opinion, "--era", "legacy") == (1, "", failed + note)
-    assert run(*opinion, "--model", "arithmetic").code == 0
+    assert run("call", "opinion", "--era", "legacy", *DESK) == (1, "", failed + note)
+    assert run("call", "opinion", "--model", "arithmetic", *DESK).code == 0
 
 
 def test_a_model_that_fails_while_it_answers_a_server_is_the_exit_code(

@@ -21,11 +21,11 @@ from mcp_host import errors
 from mcp_host.cli.commands import COMMANDS, progress_line
 from mcp_host.cli.output import ExitCode
 from mcp_host.types import ProgressNotificationParams
-from tests.cli import desk, everything, scripted_child
+from tests.cli import everything, scripted_child
 from tests.cli.bounded import IN_TIME, main
 from tests.cli.conftest import Run
 from tests.cli.models import WITH_MODEL, Provider, fails
-from tests.cli.terminals import Terminal
+from tests.cli.terminals import DESK, Terminal
 
 SERVER = ["--", sys.executable, str(everything.__file__)]
 MCP_HOST = [sys.executable, "-m", "mcp_host"]
@@ -375,6 +375,7 @@ ERRORS: list[tuple[list[str], int, str]] = [
     (["tools", *python("raise SystemExit('\x1b[2Jno')")], 3, f"{PYTHON} exited with code 1; its stderr ends:"),
     (["tools", "--timeout", "0.2", *python("import sys; sys.stdin.read()")], 4, f"{PYTHON} was not ready within 0.2 s"),
     (["call", "t", *scripted({"tools": {}}, tools_call=UNKNOWN)], 5, r"no\x1b[2J such tool (-32602)"),
+    (["call", "t", *scripted({"tools": {}}, tools_list=UNKNOWN)], 5, r"no\x1b[2J such tool (-32602)"),
     (["inspect", *scripted({"tools": {}}, tools_list=UNKNOWN)], 5, r"no\x1b[2J such tool (-32602)"),
     (["tools", *scripted({}, initialize={"result": {}})], 6, "malformed InitializeResult: "),
 ]  # fmt: skip  # one case on each line
@@ -392,10 +393,11 @@ def test_each_error_has_an_exit_code_and_one_sentence(url: str, run: Run, subtes
             assert all(char.isprintable() or char == "\n" for char in err)
 
 
-def test_a_failed_tool_is_exit_code_1_and_its_text_is_indented(url: str, capsys: Captured) -> None:
-    assert main(["call", url, "fail"]) == 1
+def test_a_failed_tool_is_exit_code_1_and_its_text_is_indented(run: Run) -> None:
+    result = {"content": [{"type": "text", "text": "the printer\nis on \x1b[2Jfire"}], "isError": True}
 
-    assert capsys.readouterr() == (
+    assert run("call", "t", *scripted({"tools": {}}, tools_call={"result": result})) == (
+        1,
         "",
         "mcp-host: the tool reported an error\n  | the printer\n  | is on \\x1b[2Jfire\n",
     )
@@ -530,13 +532,9 @@ def test_a_reader_that_closes_the_output_during_a_sampling_handler_is_no_error(
     """In 2026 the handler runs inside of the call, so the call fails."""
     provider.say(fails(BrokenPipeError()))
 
-    with (
-        open(tmp_path / "output", "w") as output,
-        start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(desk.server.http()) as url,
-    ):
+    with open(tmp_path / "output", "w") as output:
         monkeypatch.setattr(sys, "stdout", output)
-        assert run("call", url, "opinion", "--yes", *WITH_MODEL) == (141, "", "")
+        assert run("call", "opinion", "--yes", *WITH_MODEL, *DESK) == (141, "", "")
 
 
 def test_a_character_that_the_console_cannot_show_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:

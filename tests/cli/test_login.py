@@ -21,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 from mcp_host import Client
 from mcp_host.auth import LoginFailed
 from mcp_host.cli.arguments import parse
+from mcp_host.cli.authorization import tokens_file
 from mcp_host.cli.chat import Chat
 from mcp_host.cli.models import make_model
 from mcp_host.cli.output import Printer
@@ -234,6 +235,26 @@ def test_login_logs_in_where_only_some_tools_want_it(run: Run) -> None:
     assert done.code == 0
 
 
+def test_a_login_that_has_ended_is_none_and_login_begins_anew(site: Protected, run: Run) -> None:
+    run("login", site.url)
+    site.server.tokens.clear()
+    site.server.refresh_tokens.clear()
+    ended = run("tools", site.url)
+    whoami = run("whoami", site.url)
+    login = run("login", site.url)
+
+    assert (ended.code, whoami.code, login.code) == (10, 10, 0)
+    assert login.out.startswith("Logged in.\n")
+
+
+def test_a_login_that_cannot_be_renewed_does_not_say_that_it_is(site: Protected, run: Run) -> None:
+    site.server.gives_refresh_tokens = False
+
+    login = run("login", site.url)
+
+    assert login.out.splitlines()[-1].startswith("    expires       ")
+
+
 LEGACY = ("--era", "legacy")  # has a stream for messages of the server, which is opened again
 
 
@@ -320,16 +341,18 @@ async def test_a_login_waits_while_a_prompt_is_typed_and_a_prompt_waits_for_a_lo
 
     with fail_after(20):
         async with Client(server()) as chat.client, create_task_group() as tasks:
+            async with chat.login():
+                events.append("logged in")
             await chat.begin_prompt()
             tasks.start_soon(log_in)
             await wait_all_tasks_blocked()
-            assert events == []
+            assert events == ["logged in"]
             tasks.start_soon(turn)
             await wait_all_tasks_blocked()
-            assert events == ["asked"]
+            assert events == ["logged in", "asked"]
             chat.stop()
 
-    assert events == ["asked", "the login was stopped (access_denied)", "next prompt"]
+    assert events == ["logged in", "asked", "the login was stopped (access_denied)", "next prompt"]
 
 
 def test_with_json_the_three_print_one_document_and_never_a_token(site: Protected, run: Run) -> None:
@@ -365,6 +388,22 @@ def test_a_server_that_wants_no_login_is_told_of(run: Run) -> None:
         done = run("login", f"{origin}/mcp")
 
     assert done == (0, f"{origin}/mcp wants no login.\n", "")
+
+
+@pytest.mark.parametrize(
+    ("platform", "variable", "default"),
+    [("linux", "XDG_STATE_HOME", ".local/state"), ("win32", "LOCALAPPDATA", "AppData/Local")],
+    ids=["", "Windows"],
+)
+def test_the_tokens_are_where_programs_of_the_system_keep_theirs(
+    platform: str, variable: str, default: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setenv(variable, "/theirs")
+    assert tokens_file() == Path("/theirs/mcp-host/tokens.json")
+
+    monkeypatch.delenv(variable)
+    assert tokens_file() == Path.home() / default / "mcp-host/tokens.json"
 
 
 def test_the_tokens_are_for_this_user_alone(site: Protected, run: Run, tokens: Path) -> None:
@@ -562,6 +601,16 @@ def test_a_login_that_fails_says_why_and_verbose_shows_each_step(verbose: list[s
     found = f"  | metadata of the authorization server at {metadata}: found"
     assert (found in steps) == bool(verbose)
     assert bool(steps) == bool(verbose)
+
+
+def test_verbose_shows_each_step_of_a_login_for_more_and_of_a_logout(site: Protected, run: Run) -> None:
+    run("login", site.url)
+
+    login = run("login", site.url, "--scope", "b", "--verbose")
+    logout = run("logout", site.url, "--verbose")
+
+    assert f"  | request at {site.url}: a login is asked for" in login.err.splitlines()
+    assert f"  | revocation (access_token) at {site.server.issuer}/revoke: revoked" in logout.err.splitlines()
 
 
 def test_a_header_of_the_persons_own_is_used_in_the_place_of_a_login(

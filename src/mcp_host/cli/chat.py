@@ -313,10 +313,11 @@ class Chat:
         async with self._question():
             with CancelScope() as self._login_scope:
                 yield
-            if self._login_scope.cancelled_caught:
-                from mcp_host.auth import LoginFailed  # here, because importing it takes a while
+            if not self._login_scope.cancelled_caught:
+                return
+            from mcp_host.auth import LoginFailed  # here, because importing it takes a while
 
-                raise LoginFailed("the login was stopped", "access_denied")
+            raise LoginFailed("the login was stopped", "access_denied")
 
     @asynccontextmanager
     async def _question(self) -> AsyncIterator[None]:
