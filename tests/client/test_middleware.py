@@ -540,6 +540,21 @@ def test_what_is_no_list_of_middleware_is_refused_and_forgotten_parentheses_are_
             Client(answering(HANDSHAKE), middleware=middleware)
 
 
+async def test_middleware_that_cannot_be_inspected_is_taken(era: Era) -> None:
+    class Odd:
+        __signature__ = "none"
+
+        async def __call__(self, request: AnyRequest, call_next: CallNext) -> Wire:
+            seen.append(request.method)
+            return await call_next(request)
+
+    seen: list[str] = []
+    async with connected(answering(era, EMPTY), middleware=[Odd()]) as client:
+        await client.call_tool("x")
+
+    assert seen[-1] == "tools/call"
+
+
 # Over HTTP
 
 DISCOVERED = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}

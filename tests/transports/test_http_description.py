@@ -98,6 +98,11 @@ def test_a_header_that_cannot_be_sent_is_refused_without_being_quoted(headers: d
     assert "hunter2" not in str(caught.value)
 
 
+def test_headers_are_a_mapping() -> None:
+    with pytest.raises(TypeError, match=r"^headers is a mapping of names to values, not list$"):
+        StreamableHttp("http://mcp.test/", headers=[("X", "y")])  # type: ignore[arg-type]  # the test
+
+
 @pytest.mark.parametrize("value", ["", "x", "a b\tc", "Bearer abc=="])
 def test_other_headers_are_kept_as_they_are(value: str) -> None:
     assert StreamableHttp("http://mcp.test/", headers={"X": value}).headers == {"X": value}
