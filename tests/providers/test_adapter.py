@@ -28,7 +28,7 @@ from mcp_host.sampling import CallModel, Handler, SamplingRequest, always, run_t
 from mcp_host.sampling.repeated import RepeatedTools
 from mcp_host.server_requests import ProgressReporter
 from mcp_host.testing import Context, Server
-from mcp_host.types import CreateMessageResult, TextContent, ToolUseContent
+from mcp_host.types import CreateMessageResult, ImageContent, TextContent, ToolUseContent
 from tests.extent import on_both
 from tests.providers.exchange.test_failures import SECRET, of_anthropic
 from tests.providers.prompts import names_of
@@ -122,6 +122,13 @@ def test_an_answer_has_the_names_of_the_request_and_parsed_arguments() -> None:
         stop_reason="toolUse",
         usage=None,
     )
+
+
+@pytest.mark.parametrize(("data", "written"), [("-_8=", "+/8="), ("+/8=", "+/8=")])
+def test_an_image_of_the_model_is_in_the_base64_of_mcp(data: str, written: str) -> None:
+    reply = Reply([ImageContent(data=data, mime_type="image/png")], "m", "endTurn")
+
+    assert answer_of(reply, prompt()).content == [ImageContent(data=written, mime_type="image/png")]
 
 
 @pytest.mark.parametrize(("required", "problem"), [(["x"], "without its arguments"), ([], None)])
@@ -246,6 +253,24 @@ async def test_on_delta_gets_the_text_as_it_comes_and_the_server_none_without_co
     await AnthropicModel(client, MODEL, on_delta=deltas.append)(asked)
 
     assert (deltas, sent) == ([Delta("A long ", asked), Delta("answer", asked)], [])
+
+
+async def test_a_stream_whose_texts_come_in_another_order_is_shown_as_it_comes_and_once() -> None:
+    shown: list[str] = []
+    second = {**BEGIN[1], "index": 1}
+    last = {**text_delta("last"), "index": 1}
+    client = Events(*BEGIN, second, last, text_delta("first"), *END)
+
+    answer = await AnthropicModel(client, MODEL, on_delta=lambda delta: shown.append(delta.text))(request())
+
+    assert (shown, answer.text) == (["last", "first"], "firstlast")
+
+
+async def test_what_is_no_text_in_a_stream_is_a_reply_that_cannot_be_read() -> None:
+    client = Events(*BEGIN, text_delta({"a": 1}), *END)
+
+    with pytest.raises(ProviderError, match=r"^anthropic: the reply cannot be read$"):
+        await AnthropicModel(client, MODEL, stream=True)(request())
 
 
 async def test_a_failing_on_delta_is_logged_once_and_the_answer_comes(caplog: pytest.LogCaptureFixture) -> None:
@@ -616,7 +641,7 @@ BEGIN: list[dict[str, Any]] = [
 END: list[dict[str, Any]] = [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, {"type": "message_stop"}]
 
 
-def text_delta(text: str) -> dict[str, Any]:
+def text_delta(text: object) -> dict[str, Any]:
     return {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}
 
 

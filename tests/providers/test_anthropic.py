@@ -580,6 +580,17 @@ def test_a_stream_folds_to_the_message_that_the_api_gives_without_one() -> None:
     assert folded(*STREAM) == (message(THOUGHT, text("Hello"), TOOL_USE, stop="tool_use"), ["He", "llo"])
 
 
+@pytest.mark.parametrize("begun", [None, [{"type": "page_location"}]])
+def test_citations_that_are_streamed_are_those_of_their_text(begun: list[dict[str, Any]] | None) -> None:
+    pages = [{"type": "page_location", "start_page_number": number} for number in (1, 2)]
+    cites = [delta(0, type="citations_delta", citation=page) for page in pages]
+    opened = start(0, {"type": "text", "text": "", "citations": begun})
+    reply, shown = folded(STREAM[0], opened, cites[0], delta(0, type="text_delta", text="Hi"), cites[1], STREAM[-1])
+
+    assert reply["content"] == [{**text("Hi"), "citations": [*(begun or []), *pages]}]
+    assert shown == ["Hi"]
+
+
 def test_a_compaction_that_is_streamed_is_whole() -> None:
     told = {"content": "They talked.", "encrypted_content": "e"}
     opened = start(0, {"type": "compaction", "content": None})

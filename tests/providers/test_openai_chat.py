@@ -403,6 +403,12 @@ def test_a_reply_is_read(subtests: pytest.Subtests) -> None:
             "maxTokens",
         ),
         ("an empty call", completion(content="a", function_call={"name": "", "arguments": ""}), ["a"], "endTurn"),
+        (
+            "audio without words",
+            completion(audio={"data": "aGk="}),
+            [AudioContent(data="aGk=", mime_type="audio/wav")],
+            "endTurn",
+        ),
         ("empty audio", completion(content="a", audio={"id": "", "data": "", "transcript": ""}), ["a"], "endTurn"),
     ]
     for case, reply, content, stop_reason in table:

@@ -69,6 +69,12 @@ def test_names_that_would_be_the_same_are_numbered() -> None:
     }
 
 
+def test_a_tool_that_is_called_twice_has_one_name() -> None:
+    rule = NameRule(re.compile("[a-z_]+"), re.compile("[^a-z_]"), 8)
+
+    assert names_of(asked([], ["a/b", "a/b", "a_b"]), rule).provider == {"a_b": "a_b", "a/b": "a_b_2"}
+
+
 def test_a_name_that_the_model_made_up_is_its_own() -> None:
     rule = NameRule(re.compile("[a-z]+"), re.compile("[^a-z]"), 8)
 
