@@ -854,7 +854,7 @@ async def test_json_that_is_too_deep_is_refused_before_a_provider_is_asked(where
 def test_a_tool_that_is_too_deep_only_among_others_is_refused() -> None:
     """The tools of a request are written as one list."""
     schema: dict[str, Any] = {"type": "object"}
-    for _ in range(253):
+    for _ in range(252):
         schema = {"not": schema}
 
     with pytest.raises(InputRefused, match=r"^the tool 'add': this model takes no JSON of more than 254 levels$"):

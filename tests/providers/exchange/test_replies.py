@@ -22,6 +22,7 @@ def test_an_answer_ends_before_the_first_stop_sequence_of_its_joined_texts(subte
         ("across three texts", ["abE", "N", "Dc"], ["ab"]),
         ("across a call", ["abE", CALLED, "NDc"], ["ab"]),
         ("after a call", ["a", CALLED, "bEND", CALLED], ["a", CALLED, "b"]),
+        ("right after a call", ["ab", CALLED, "ENDc", CALLED], ["ab", CALLED]),
         ("all of it", ["END"], []),
         ("halves", [f"ab{HIGH}{LOW}c"], ["ab"]),
         ("halves in two texts", [f"ab{HIGH}", f"{LOW}c"], ["ab"]),
