@@ -155,6 +155,19 @@ async def test_an_interval_and_a_lifetime_beyond_all_floats_are_the_longest(worl
     assert waits.seconds == [60] * 30
 
 
+async def test_an_interval_and_a_lifetime_that_are_no_times_are_the_default(world: World) -> None:
+    async def waits_for(value: object) -> list[float]:
+        waits = Waits()
+        world.server.polls[:] = ["authorization_pending"] * 400
+        world.server.change("device", lambda codes: codes | {"interval": value, "expires_in": value})
+        with pytest.raises(LoginFailed, match="its code has expired"):
+            await log_in(world, waits)
+        return waits.seconds
+
+    for value in (None, "9", True, 0, -1):
+        assert await waits_for(value) == [5] * 360, value
+
+
 @pytest.mark.parametrize("url", [None, "/device"])
 async def test_a_server_without_the_flow_is_named(world: World, waits: Waits, url: str | None) -> None:
     world.server.metadata["device_authorization_endpoint"] = url
