@@ -40,6 +40,9 @@ from mcp_host.handlers import (
 from mcp_host.testing import Context, Server
 from mcp_host.types import CreateMessageResult, ElicitResult, ProgressNotificationParams
 from tests.client.support import asking_server
+from tests.extent import on_both
+
+pytestmark = on_both
 
 
 async def test_a_cancelled_handler_is_cancelled() -> None:

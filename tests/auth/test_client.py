@@ -468,6 +468,7 @@ async def test_a_server_that_hangs_has_thirty_seconds(script: Script, ask: Ask, 
     assert str(caught.value).endswith(f"T {peer.url}: no answer within 30 seconds")
 
 
+@on_both
 @pytest.mark.adjustable_clock
 async def test_the_time_is_for_all_redirects_together() -> None:
     async def script(wire: Wire) -> None:
@@ -482,6 +483,7 @@ async def test_the_time_is_for_all_redirects_together() -> None:
     assert peer.connections == 3
 
 
+@on_both
 @pytest.mark.adjustable_clock
 async def test_a_resolver_that_hangs_has_thirty_seconds() -> None:
     async def resolve(host: str, port: int) -> Sequence[str]:

@@ -15,6 +15,7 @@ from mcp_host.auth.requests.client import Answer, AuthClient
 from mcp_host.auth.requests.discovery import discover
 from mcp_host.auth.requests.metadata import AuthorizationServer, Resource
 from mcp_host.auth.requests.steps import Steps
+from tests.extent import on_both
 
 MCP, ISSUER = "https://mcp.test/mcp", "https://as.test/tenant"
 RESOURCE_URL = "https://mcp.test/.well-known/oauth-protected-resource/mcp"
@@ -233,6 +234,7 @@ async def test_only_a_server_of_2025_03_26_is_told_its_revision() -> None:
     }
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_places_that_never_answer_have_a_minute_in_all() -> None:
     class Slow(Documents):

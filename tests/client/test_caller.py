@@ -261,6 +261,7 @@ async def test_each_abandoned_call_counts_for_its_idle_timeout() -> None:
     assert [outer and outer.caller for outer in seen.outers] == [None, "cat"]
 
 
+@on_both
 @pytest.mark.fake_clock
 async def test_abandoned_calls_are_forgotten_without_further_requests() -> None:
     async def script(peer: ScriptedPeer) -> None:

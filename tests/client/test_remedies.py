@@ -14,6 +14,7 @@ from mcp_host.errors import ConnectFailed, ConnectionClosed
 from mcp_host.testing import ScriptedPeer
 from mcp_host.transports.base import Transport
 from tests.client.support import connected
+from tests.extent import on_both
 from tests.transports.children import python
 
 PYTHON = Path(sys.executable).name
@@ -90,6 +91,7 @@ async def test_a_server_that_ends_right_after_the_handshake_names_the_remedy_to_
     assert str(raised.value) == f"{PYTHON} exited with code 4{REMEDY}"
 
 
+@on_both
 async def test_closing_names_no_remedy() -> None:
     async def call() -> None:
         with pytest.raises(ConnectionClosed) as raised:

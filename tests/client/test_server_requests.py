@@ -23,6 +23,7 @@ from tests.extent import on_both
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
 
+@on_both
 async def test_progress_that_was_not_asked_for_keeps_no_call_alive(era: Era) -> None:
     """Not even under the id of the request, which some servers take for a token."""
 

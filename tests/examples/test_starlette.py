@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from mcp_host import Client, McpError
 from mcp_host.testing import Server
+from tests.extent import on_both
 
 
 class Tides:
@@ -116,6 +117,7 @@ async def test_requests_use_the_client_that_the_lifespan_has_opened(lazy: bool) 
     assert not client.connected
 
 
+@on_both
 @lazily
 async def test_the_request_that_connected_may_be_cancelled_and_the_connection_stays(lazy: bool) -> None:
     """Which task connects makes no difference: the connection has one of its own."""

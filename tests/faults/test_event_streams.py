@@ -14,6 +14,7 @@ from mcp_host.errors import MessageTooLarge, ProtocolError, RequestTimeout, Serv
 from mcp_host.limits import Limits
 from mcp_host.types import TextContent
 from tests.clock import advance
+from tests.extent import on_both
 from tests.faults.fault import fault
 from tests.faults.http_server import (
     DONE,
@@ -152,6 +153,7 @@ async def test_an_event_without_an_end_is_read_up_to_the_limit() -> None:
     assert most() < 8 * MiB
 
 
+@on_both
 @pytest.mark.adjustable_clock
 @fault("E23", within=100)
 async def test_an_endless_stream_without_the_response_ends_at_the_calls_timeout() -> None:

@@ -11,6 +11,7 @@ from mcp_host.errors import ConnectTimeout, MessageTooLarge, ProtocolError
 from mcp_host.limits import Limits
 from mcp_host.types import LoggingMessageNotificationParams, ProgressNotificationParams
 from tests.clock import advance
+from tests.extent import on_both
 from tests.faults.fault import fault
 from tests.faults.measure import busy, peak
 from tests.faults.processes import SOON, client_of, says
@@ -104,6 +105,7 @@ async def test_a_server_may_write_byte_by_byte() -> None:
         assert await says(client) == "\u00e9"
 
 
+@on_both
 @fault("F03")
 async def test_a_call_cancelled_in_the_middle_of_a_line_loses_none_of_its_bytes() -> None:
     body = """

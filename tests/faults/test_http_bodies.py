@@ -20,6 +20,7 @@ from mcp_host.errors import (
 )
 from mcp_host.limits import Limits
 from tests.clock import advance
+from tests.extent import on_both
 from tests.faults.fault import fault
 from tests.faults.http_server import (
     DONE,
@@ -164,6 +165,7 @@ def dripping(beginning: bytes) -> Answer:
     return answer
 
 
+@on_both
 @pytest.mark.parametrize("options", [{"idle_timeout": 9}, {"timeout": 9}], ids=["idle timeout", "timeout"])
 @pytest.mark.parametrize("beginning", [b"HTTP/1.1 200 OK\r\nx: y", head(200, {**JSON, **LENGTH})], ids=["head", "body"])
 @pytest.mark.adjustable_clock

@@ -12,6 +12,7 @@ from mcp_host.errors import RequestTimeout, ServerError
 from mcp_host.types import CreateMessageResult
 from tests.client.support import sampling
 from tests.clock import advance
+from tests.extent import on_both
 from tests.faults.fault import fault
 from tests.faults.stdio_server import GOOD, connected, errors_of, hear, said_to, server, unharmed
 
@@ -111,6 +112,7 @@ async def test_zero_is_a_valid_id() -> None:
     assert model.times == 1
 
 
+@on_both
 @pytest.mark.adjustable_clock
 @fault("J07", within=60 + 20)
 async def test_a_late_reply_does_not_answer_the_next_call() -> None:

@@ -19,6 +19,7 @@ from mcp_host import Client, Stdio, StreamableHttp
 from mcp_host.errors import ConnectFailed, HttpStatusError, McpError, MessageTooLarge
 from mcp_host.limits import Limits
 from mcp_host.types import LoggingMessageNotificationParams
+from tests.extent import on_both
 from tests.faults.fault import Held, fault
 from tests.faults.http_server import connected, failing, mcp, says, streams, subjects, tides
 from tests.faults.measure import share_of_cpu
@@ -75,6 +76,7 @@ async def drop_cancelled_timers() -> None:
         await checkpoint()
 
 
+@on_both
 @pytest.mark.parametrize("lost", [True, False], ids=["sessions that are lost", "clients that come and go"])
 @fault("R03", "R04")
 async def test_repeated_connecting_leaks_nothing(lost: bool) -> None:
@@ -229,6 +231,7 @@ async def test_a_server_that_keeps_ending_its_stream_causes_no_busy_loop() -> No
         await tides(client)
 
 
+@on_both
 @fault("R07")
 async def test_an_idle_client_uses_no_cpu_after_a_cancelled_call_and_a_failed_connect() -> None:
     body = """

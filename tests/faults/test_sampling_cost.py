@@ -15,6 +15,7 @@ from mcp_host.errors import RequestTimeout
 from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageResult
+from tests.extent import on_both
 from tests.faults.asking import PARIS, Model, Wire, answers, ask, asker, sampling, tool, user, words
 from tests.faults.fault import fault
 
@@ -164,6 +165,7 @@ async def heard(client: Client) -> Wire:
     return {key: value for key, value in answer.items() if key not in ("jsonrpc", "id")}
 
 
+@on_both
 @pytest.mark.fake_clock
 @fault("S27")
 async def test_the_timeouts_of_a_call_stop_while_a_person_decides() -> None:
@@ -175,6 +177,7 @@ async def test_the_timeouts_of_a_call_stop_while_a_person_decides() -> None:
         assert await heard(client) == PARIS
 
 
+@on_both
 @pytest.mark.fake_clock
 @fault("S27")
 async def test_an_approval_that_never_comes_times_out() -> None:
@@ -188,6 +191,7 @@ async def test_an_approval_that_never_comes_times_out() -> None:
     assert answer == {"error": {"code": -32011, "message": "this client's limit for one answer is 0.1 seconds"}}
 
 
+@on_both
 @pytest.mark.fake_clock
 @fault("S27")
 async def test_a_call_ends_after_its_timeout_and_the_input_timeout_even_if_a_handler_continues() -> None:

@@ -15,6 +15,7 @@ from mcp_host.errors import NoCommonVersion, ProtocolError
 from mcp_host.limits import Limits
 from mcp_host.types import CreateMessageResult
 from tests.clock import advance
+from tests.extent import on_both
 from tests.faults.asking import DISCOVERED, PARIS, Model, ask, sampling
 from tests.faults.fault import fault
 from tests.transports.children import python
@@ -152,6 +153,7 @@ while True:
 """
 
 
+@on_both
 @pytest.mark.adjustable_clock
 @pytest.mark.parametrize(
     "answer",

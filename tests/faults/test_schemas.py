@@ -17,6 +17,7 @@ from mcp_host import Client, Stdio
 from mcp_host.errors import InvalidToolOutput, ProtocolError
 from mcp_host.json_schema import schema
 from tests.clock import advance
+from tests.extent import on_both
 from tests.faults.fault import fault
 from tests.faults.responsive import pulse
 from tests.transports.children import python
@@ -155,6 +156,7 @@ async def test_a_long_check_can_be_cancelled() -> None:
         assert scope.cancelled_caught
 
 
+@on_both
 @pytest.mark.adjustable_clock
 @fault("T03", within=60)
 async def test_a_check_ends_with_the_timeout_of_its_call_and_hands_over_the_result() -> None:

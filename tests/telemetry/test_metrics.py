@@ -13,6 +13,7 @@ from mcp_host import Client, StreamableHttp
 from mcp_host.errors import ConnectFailed, ConnectionClosed, ServerError
 from mcp_host.testing import ScriptedPeer
 from tests.client.support import HANDSHAKE, STATELESS, Era
+from tests.extent import on_both
 from tests.telemetry.connecting import in_both_eras, recorded
 from tests.telemetry.recorder import Recorder
 from tests.telemetry.servers import server
@@ -56,6 +57,7 @@ async def test_the_durations_of_requests_have_few_series(recorder: Recorder) -> 
     ]
 
 
+@on_both
 @in_both_eras
 async def test_a_session_that_the_client_closes_ends_without_an_error(
     era: str, version: str, recorder: Recorder
@@ -83,6 +85,7 @@ async def test_the_duration_of_a_session_begins_when_connecting_has_ended(record
     assert point.sum == pytest.approx(40)
 
 
+@on_both
 @pytest.mark.parametrize("era", [HANDSHAKE, STATELESS], ids=["2025-11-25", "2026-07-28"])
 async def test_a_session_that_the_server_ends_has_an_error_at_once(era: Era, recorder: Recorder) -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -128,6 +131,7 @@ async def test_an_http_session_that_is_lost_ends_and_the_next_one_begins(recorde
     ]
 
 
+@on_both
 async def test_a_connection_that_never_began_is_no_session(recorder: Recorder) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.receive()

@@ -16,6 +16,7 @@ from anyio import Event, create_task_group, fail_after, sleep_forever
 from mcp_host import Client, Stdio, StreamableHttp, ToolCall, run_tool_loop
 from mcp_host.testing import ScriptedModel, Server
 from mcp_host.transports.base import Transport
+from tests.extent import on_both
 
 server = Server("pairs")
 
@@ -79,6 +80,7 @@ HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
 WAYS = [("stdio", HANDSHAKE), ("http", HANDSHAKE), ("http", STATELESS), ("in-process", STATELESS)]
 
 
+@on_both
 @pytest.mark.parametrize(("how", "era"), WAYS)
 async def test_the_calls_of_one_answer_are_in_flight_together_and_a_cancelled_loop_leaves_none(
     how: str, era: str

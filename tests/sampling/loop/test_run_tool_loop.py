@@ -595,6 +595,7 @@ async def test_the_terminal_approves_calls_of_the_loop(screen: Screen) -> None:
 # Bounds and endings
 
 
+@on_both
 @in_both_eras
 @pytest.mark.fake_clock
 async def test_a_late_tool_of_a_server_is_a_result_and_the_server_is_told(era: str) -> None:
