@@ -124,19 +124,23 @@ async def test_each_request_is_written_and_its_result_read(era: Era) -> None:
     ]
 
 
+WITHOUT_RESULT: list[tuple[Ask, str, dict[str, Any]]] = [
+    (lambda client: client.subscribe_resource("a:b"), "resources/subscribe", {"uri": "a:b"}),
+    (lambda client: client.unsubscribe_resource("a:b"), "resources/unsubscribe", {"uri": "a:b"}),
+    (lambda client: client.set_log_level("warning"), "logging/setLevel", {"level": "warning"}),
+    (lambda client: client.ping(), "ping", {}),
+]
+
+
 async def test_requests_of_handshake_revisions_are_sent_and_have_no_result() -> None:
     peer = answering(HANDSHAKE, *[{}] * 4)
     async with connected(peer, era="legacy") as client:
-        await client.subscribe_resource("a:b")
-        await client.unsubscribe_resource("a:b")
-        await client.set_log_level("warning")
-        await client.ping()
+        answers = [await ask(client) for ask, *_ in WITHOUT_RESULT]
 
-    assert [(message["id"], message["method"], message["params"]) for message in peer.received[2:]] == [
-        (2, "resources/subscribe", {"uri": "a:b"}),
-        (3, "resources/unsubscribe", {"uri": "a:b"}),
-        (4, "logging/setLevel", {"level": "warning"}),
-        (5, "ping", {}),
+    assert answers == [None] * 4
+    assert peer.received[2:] == [
+        {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+        for id, (_, method, params) in enumerate(WITHOUT_RESULT, 2)
     ]
 
 

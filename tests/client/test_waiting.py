@@ -24,7 +24,9 @@ async def ignore(change: Change) -> None:
 
 
 @pytest.mark.parametrize(
-    ("connect_timeout", "silence"), [(30.0, 2.0), (6.0, 2.0), (3.0, 1.0)], ids=["default", "6 s", "3 s"]
+    ("connect_timeout", "silence"),
+    [(30.0, 2.0), (6.0, 2.0), (3.0, 1.0), (0.6, 0.2)],
+    ids=["default", "6 s", "3 s", "0.6 s"],
 )
 async def test_a_silent_server_is_shaken_hands_with_after_two_seconds_or_a_third_of_the_time(
     connect_timeout: float, silence: float

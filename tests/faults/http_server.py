@@ -14,6 +14,7 @@ from mcp_host import Client, StreamableHttp
 from mcp_host.errors import McpError
 from mcp_host.protocol.backoff import RETRY_DELAYS
 from mcp_host.types import TextContent
+from tests.faults.naming import naming
 from tests.transports.http_peers import JSON, Heard, Peer, Script, Wire, head, serving, timed
 from tests.transports.legacy_peers import Answer, in_turn, refuse
 
@@ -178,8 +179,9 @@ async def errors_of(spoiled: Mapping[str, Answer], **options: Any) -> dict[str, 
     call = in_turn(*(answer for each in spoiled.values() for answer in (each, says())))
     async with connected(mcp(call=call), **options) as (client, peer):
         for name in spoiled:
-            errors[name] = await failing(client)
-            await tides(client)
+            with naming(name):
+                errors[name] = await failing(client)
+                await tides(client)
 
     assert subjects(peer).count("initialize") == 1
     return errors

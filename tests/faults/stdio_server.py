@@ -14,6 +14,7 @@ from mcp_host import Client
 from mcp_host.errors import McpError
 from mcp_host.types import CallToolResult
 from tests.client.support import QUESTION
+from tests.faults.naming import naming
 from tests.transports.children import TimedStdio, python
 
 WORDS = f"""
@@ -101,10 +102,11 @@ async def errors_of(replies: Mapping[str, bytes], **options: Any) -> dict[str, M
     errors = {}
     async with connected(**options) as client:
         for name, words in replies.items():
-            with pytest.raises(McpError) as caught:
-                await hear(client, words)
-            errors[name] = caught.value
-            assert await unharmed(client), name
+            with naming(name):
+                with pytest.raises(McpError) as caught:
+                    await hear(client, words)
+                errors[name] = caught.value
+                assert await unharmed(client)
     return errors
 
 
