@@ -28,7 +28,7 @@ from tests.extent import on_both
 from tests.faults.fault import fault
 from tests.faults.http_server import mcp, says, streams, subject, subjects
 from tests.faults.servers import works
-from tests.faults.stdio_server import connected, server
+from tests.faults.stdio_server import GOOD, connected, hear, server
 from tests.transports.http_peers import event, serving
 from tests.transports.legacy_peers import Answer, hang, in_turn
 
@@ -190,31 +190,50 @@ async def test_a_cancellation_that_races_with_the_answer_leaves_one_answer_at_mo
 
 @fault("C09")
 async def test_calls_abandoned_as_their_answer_arrives_are_cancelled_once_at_most() -> None:
-    async def give_up(scope: CancelScope, pauses: int) -> None:
-        for _ in range(pauses):
-            await checkpoint()
-        scope.cancel()
-
+    """As soon as they have begun, after progress that comes together with the answer, and after progress without one."""
     body = """
     cancelled = []
     while (message := read()).get("params", {}).get("name") != "last":
         if "id" in message:
-            serve(message)
+            raw(message["params"]["arguments"]["words"].replace("@id", str(message["id"])))
         else:
             cancelled.append(message["params"]["requestId"])
     reply(message, text(json.dumps(cancelled)))
     read()
     """
+    progress = PROGRESS + b"\n"
+
+    async def is_answered(words: bytes, pauses: int) -> bool:
+        begun = Event()
+
+        async def on_progress(progress: ProgressNotificationParams) -> None:
+            begun.set()
+
+        async def give_up() -> None:
+            if words != GOOD:
+                await begun.wait()
+            for _ in range(pauses):
+                await checkpoint()
+            tasks.cancel_scope.cancel()
+
+        async with create_task_group() as tasks:
+            tasks.start_soon(give_up)
+            await hear(client, words, on_progress=on_progress)
+            tasks.cancel_scope.cancel()
+            return True
+        return False
 
     async with connected(body) as client:
-        for n in range(200):
-            async with create_task_group() as tasks:
-                tasks.start_soon(give_up, tasks.cancel_scope, n)
-                await client.call_tool("x")
-                tasks.cancel_scope.cancel()
+        answered = {
+            words: [await is_answered(words, pauses) for pauses in range(40)]
+            for words in (GOOD, progress + GOOD, progress)
+        }
         cancelled = Counter(json.loads((await client.call_tool("last")).text))
 
-    assert set(cancelled.values()) <= {1}
+    assert any(answered[progress + GOOD])
+    assert not any(answered[progress])
+    assert set(cancelled.values()) == {1}
+    assert len(cancelled) >= 40
     assert client.counters.keys() <= {"answers to nothing"}
 
 
