@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from datetime import timedelta
 from itertools import product
 from typing import Any
@@ -70,22 +70,16 @@ NO_TIMES: dict[str, tuple[object, type[Exception], str]] = {
     "too long to write": (10**5000, ValueError, HUGE),
 }
 
-TIMES: list[tuple[Callable[..., object], str]] = [
-    *[(Limits, name) for name in asdict(Limits()) if not name.startswith("max_")],
-    (SamplingLimits, "seconds"),
-]
+KINDS: list[Callable[..., Any]] = [Limits, SamplingLimits]
+FIELDS = [(limits, limit) for limits in KINDS for limit in fields(limits())]
+TIMES = [(limits, limit.name) for limits, limit in FIELDS if isinstance(limit.default, float)]
+COUNTS = [(limits, limit.name) for limits, limit in FIELDS if not isinstance(limit.default, float)]
 
 
 def test_a_time_that_is_not_a_number_is_refused_by_name(subtests: pytest.Subtests) -> None:
     for (case, (wrong, error, says)), (limits, name) in product(NO_TIMES.items(), TIMES):
         with subtests.test(case, limits=limits), pytest.raises(error, match=rf"^{limits.__name__}\.{name} {says}$"):
             limits(**{name: wrong})
-
-
-COUNTS: list[tuple[Callable[..., object], str]] = [
-    *[(Limits, name) for name in asdict(Limits()) if name.startswith("max_")],
-    *[(SamplingLimits, name) for name in asdict(SamplingLimits()) if name != "seconds"],
-]
 
 
 def test_a_count_that_is_not_a_number_is_refused_by_name(subtests: pytest.Subtests) -> None:

@@ -64,11 +64,11 @@ async def in_its(browser: Browser) -> AsyncIterator[Redirection]:
         yield redirection
 
 
-async def log_in(login: Login, browser: Browser | None = None, *, url: str = URL, server: str = SERVER) -> str:
+async def log_in(login: Login, browser: Browser | None = None, *, url: str = URL) -> str:
     async with login.open(None) as redirection:
         if browser is not None:
             browser.redirect_uri = redirection.redirect_uri
-        return await redirection.authorize(url, STATE, server=server)
+        return await redirection.authorize(url, STATE, server=SERVER)
 
 
 @pytest.fixture

@@ -291,9 +291,9 @@ async def test_what_is_too_large_is_neither_read_nor_written(tmp_path: Path) -> 
         await store.load(KEY)
 
 
-async def fails(file: Path, reason: str, store: FileTokens | None = None) -> None:
+async def fails(file: Path, reason: str) -> None:
     """Reading *file* fails for *reason*, and so does a change."""
-    store = store or FileTokens(file)
+    store = FileTokens(file)
     with pytest.raises(TokensError) as read:
         await store.load(KEY)
     with pytest.raises(TokensError) as saved:

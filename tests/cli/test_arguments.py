@@ -9,40 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_host.cli.arguments import COMMANDS, parse
+from mcp_host.cli.arguments import COMMANDS, _main_parser, _parser, parse
 from mcp_host.cli.output import UsageError
 from tests.extent import THOROUGH
 
+OPTIONS = {word for verb in COMMANDS for word in _parser(verb)._option_string_actions}
 WORDS = [
     *COMMANDS,
-    *(
-        "--",
-        "-",
-        "-h",
-        "--help",
-        "--version",
-        "--json",
-        "--timeout",
-        "--era",
-        "-H",
-        "--header",
-        "-e",
-        "--env",
-        "--model",
-        "--system",
-        "--max-tokens",
-        "--yes",
-        "--no-login",
-        "--paste",
-        "--client-id",
-        "--client-secret-env",
-        "--redirect-uri",
-        "--issuer",
-        "--issuer-alias",
-        "--scope",
-        "--authorization-param",
-    ),
-    *("--unchecked", "--frob", "http://x", "https://", "1", "-1", "inf", "nan", "auto", "arithmetic", "a=b", "a: b"),
+    *sorted(OPTIONS | {*_main_parser()._option_string_actions}),
+    *("--", "-"),
+    *("--frob", "http://x", "https://", "1", "-1", "inf", "nan", "auto", "arithmetic", "a=b", "a: b"),
     *("a:=1", "a:=[", "a=@", "a=@/", "a=@\0", "{", "{}", '{"a": 1}', "[]", "=", "", " ", "%s", "%(prog)s", "\udcff"),
     *("a=\udcff", "a:=\udcff", '{"a": "\udcff"}', '{"a": "\\ud800"}', 'a:="\\ud800"'),
 ]

@@ -98,16 +98,15 @@ class Handlers:
         return ["/srv"]
 
 
-def asking_in_turn(rounds: int = 1) -> ScriptedPeer:
-    """Of the handshake, over a pipe: within each call it asks all three questions, so many times."""
+def asking_in_turn() -> ScriptedPeer:
+    """Of the handshake, over a pipe: within each call it asks all three questions."""
 
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities=OFFERED)
         while True:
             call = await peer.receive()
-            for _ in range(rounds):
-                for question in QUESTIONS:
-                    await peer.request(**question)
+            for question in QUESTIONS:
+                await peer.request(**question)
             await peer.reply(call, RESULTS[call["method"]])
 
     return ScriptedPeer(script, name="the peer")

@@ -1,4 +1,4 @@
-"""Servers that are slow, refuse or die at the moment when it is least convenient, and callers that give up then."""
+"""Connections that are slow, break off, end or are closed while something is in flight: what is settled, sent again and left."""
 
 from __future__ import annotations
 

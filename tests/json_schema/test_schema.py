@@ -16,10 +16,8 @@ from mcp_host.json_schema.schema import Schema
 from tests.extent import saturated
 from tests.json_schema.test_schema_bounds import problem_of
 
-DEFAULT = "https://json-schema.org/draft/2020-12/schema"
 DRAFT_4 = "http://json-schema.org/draft-04/schema#"
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
-DRAFT_2019 = "https://json-schema.org/draft/2019-09/schema"
 
 
 def mismatch(schema: dict[str, Any], value: object) -> str | None:

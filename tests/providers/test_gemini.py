@@ -33,8 +33,8 @@ def blob(kind: str | None) -> dict[str, Any]:
     return resource(blob="aGk=", **({} if kind is None else {"mimeType": kind}))
 
 
-def file(kind: str, data: str = "aGk=") -> dict[str, Any]:
-    return {"inlineData": {"mimeType": kind, "data": data}}
+def file(kind: str) -> dict[str, Any]:
+    return {"inlineData": {"mimeType": kind, "data": "aGk="}}
 
 
 def answered(output: str, **more: object) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Cassettes with blocking clients: those of the SDKs without ``async``, and Google's on trio, in threads."""
+"""Cassettes with blocking clients, in one thread and in several."""
 
 from __future__ import annotations
 

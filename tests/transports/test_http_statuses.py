@@ -10,7 +10,6 @@ import httpx
 import pytest
 
 from mcp_host.errors import ConnectionClosed, HttpStatusError, Unauthorized
-from mcp_host.protocol.jsonrpc import Request
 from mcp_host.transports._http.response import ERROR_TIME
 from tests.clock import advance
 from tests.transports.http_contract import libraries
@@ -38,8 +37,8 @@ REFUSAL = b'{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"no such to
 in_memory = pytest.mark.backends("trio")  # the server is a function: no event loop can change what comes of it
 
 
-async def status_error(answer: Callable[[httpx.Request], httpx.Response], request: Request = CALL) -> HttpStatusError:
-    error = await error_of(answer, request)
+async def status_error(answer: Callable[[httpx.Request], httpx.Response]) -> HttpStatusError:
+    error = await error_of(answer, CALL)
     assert isinstance(error, HttpStatusError)
     return error
 

@@ -45,12 +45,11 @@ def keep(
     *,
     turn: object = TURN,
     asked: SamplingRequest | None = None,
-    owner: tuple[str, str] = OWNER,
 ) -> list[Wire]:
     """The blocks that the server gets."""
     asked = asked or request()
     names = names_of(asked, AnthropicModel.name_rule)
-    sent = store.keep(turn, said or SAID, request=asked, belongs_to=owner, names=names)
+    sent = store.keep(turn, said or SAID, request=asked, belongs_to=OWNER, names=names)
     wire: Any = SamplingMessage(role="assistant", content=sent).to_wire()["content"]
     return [*wire] if isinstance(wire, list) else [wire]
 

@@ -13,7 +13,7 @@ import pytest
 
 from mcp_host.providers.exchange.schemas import anthropic, anthropic_names, function, gemini, strict
 from tests.interop.providers.servers import openai_rules
-from tests.interop.providers.test_any_reply import variants
+from tests.providers.variants import variants
 
 TEXT = {"type": "string"}
 NUMBER = {"type": "number"}
