@@ -8,11 +8,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from anyio import wait_all_tasks_blocked
+from anyio import Event, create_task_group, wait_all_tasks_blocked
 
 from mcp_host import Client, Stdio
 from mcp_host.errors import NoCommonVersion, ProtocolError
 from mcp_host.limits import Limits
+from mcp_host.transports.stdio import StdioChannel
 from mcp_host.types import CreateMessageResult
 from tests.clock import advance
 from tests.extent import on_both
@@ -144,7 +145,6 @@ async def test_a_result_of_an_unknown_type_is_an_error() -> None:
 HANDSHAKE = """
 while (request := read())["method"] != "initialize":
     ANSWER
-    time.sleep(0.1)  # until the client has most likely seen that the probe was read
     print("silent", file=sys.stderr, flush=True)
 reply(request, {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "0"}})
 read()
@@ -167,14 +167,30 @@ while True:
 )
 @fault("S32")
 async def test_a_server_that_ignores_the_probe_is_initialized_within_the_connect_timeout(
-    answer: str,
+    answer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of which silence takes two seconds, and they are over as soon as the server has fallen silent."""
+    """Of which silence takes two seconds, and they are over as soon as the client waits for a server that says no more."""
+    read, silent = Event(), Event()
+    wait_until_started = StdioChannel.wait_until_started
+
+    async def wait_and_tell(channel: StdioChannel) -> None:
+        await wait_until_started(channel)
+        read.set()
+
+    async def let_time_pass() -> None:
+        await read.wait()
+        await silent.wait()
+        await wait_all_tasks_blocked()
+        advance(2)
+
+    monkeypatch.setattr(StdioChannel, "wait_until_started", wait_and_tell)
     command = python(HANDSHAKE.replace("ANSWER", answer), hands=False)
-    server = Stdio(command, on_stderr=lambda line: advance(2))
-    async with Client(server, limits=Limits(connect_timeout=30)) as client:
-        assert client.protocol_version == "2025-11-25"
-        assert (await client.call_tool("x")).text == "hi"
+    server = Stdio(command, on_stderr=lambda line: silent.set())
+    async with create_task_group() as tasks:
+        tasks.start_soon(let_time_pass)
+        async with Client(server, limits=Limits(connect_timeout=30)) as client:
+            assert client.protocol_version == "2025-11-25"
+            assert (await client.call_tool("x")).text == "hi"
 
 
 @fault("S32")
