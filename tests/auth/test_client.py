@@ -177,12 +177,13 @@ PROBLEMS: list[tuple[Script, str]] = [
 
 
 @pytest.mark.parametrize("ask", [get, post], ids=["metadata", "tokens"])
-async def test_what_is_no_json_object_has_a_problem(ask: Ask) -> None:
+async def test_what_is_no_json_object_has_a_problem(ask: Ask, subtests: pytest.Subtests) -> None:
     bomb = says(200, gzip.compress(bytes(5_000_000)), content_encoding="gzip")
-    for script, problem in (*PROBLEMS, (bomb, f"HTTP 200: {TOO_LARGE}")):
-        answer, _ = await answered(script, ask)
+    for row, (script, problem) in enumerate((*PROBLEMS, (bomb, f"HTTP 200: {TOO_LARGE}"))):
+        with subtests.test(problem, row=row):
+            answer, _ = await answered(script, ask)
 
-        assert (answer.json, answer.problem) == (None, problem)
+            assert (answer.json, answer.problem) == (None, problem)
 
 
 async def test_json_of_another_type_is_json() -> None:
@@ -223,12 +224,15 @@ REFUSED = {
 
 
 @every_request
-async def test_a_url_that_is_not_https_is_refused(ask: Ask, failure: type[AuthError]) -> None:
+async def test_a_url_that_is_not_https_is_refused(
+    ask: Ask, failure: type[AuthError], subtests: pytest.Subtests
+) -> None:
     names, found = Names(["127.0.0.1"]), {}
     for url in REFUSED:
-        with pytest.raises(AddressRefused) as caught:
-            await ask(client(PUBLIC, resolve=names), url)
-        found[url] = str(caught.value)
+        with subtests.test(ascii(url)):
+            with pytest.raises(AddressRefused) as caught:
+                await ask(client(PUBLIC, resolve=names), url)
+            found[url] = str(caught.value)
 
     assert (found, names.asked) == (REFUSED, [])
 
@@ -265,9 +269,9 @@ def test_no_redirect_comes_past_the_checks(location: str) -> None:
 
 
 @pytest.mark.parametrize("server", [HERE, "https://localhost:8443/mcp"])
-async def test_http_is_for_this_machine_only(server: str) -> None:
+async def test_http_is_for_this_machine_only(server: str, subtests: pytest.Subtests) -> None:
     for host in ("as.test", "10.0.0.1", "localhost.test"):
-        with pytest.raises(AddressRefused, match="it is not https"):
+        with subtests.test(host), pytest.raises(AddressRefused, match="it is not https"):
             await client(server).get_json(f"http://{host}/x")
 
 
@@ -278,7 +282,9 @@ async def test_http_to_a_name_of_this_machine_goes_nowhere_else() -> None:
 
 @pytest.mark.fault("O01")
 @every_request
-async def test_a_public_server_leads_to_no_private_address(ask: Ask, failure: type[AuthError]) -> None:
+async def test_a_public_server_leads_to_no_private_address(
+    ask: Ask, failure: type[AuthError], subtests: pytest.Subtests
+) -> None:
     """`test_addresses.py` has more of them."""
     for address, kind in {
         "127.0.0.1": "loopback",
@@ -291,23 +297,24 @@ async def test_a_public_server_leads_to_no_private_address(ask: Ask, failure: ty
         "2001:0:101:101::80ff:fffe": "loopback",
         "224.0.0.1": "reserved",
     }.items():
-        with anyio.fail_after(SOON), pytest.raises(AddressRefused) as caught:
-            await ask(client(PUBLIC, resolve=Names([address])), "https://as.test/x?q=secret")
+        with subtests.test(address):
+            with anyio.fail_after(SOON), pytest.raises(AddressRefused) as caught:
+                await ask(client(PUBLIC, resolve=Names([address])), "https://as.test/x?q=secret")
 
-        assert str(caught.value) == (
-            f"https://as.test/x is refused: its address {address} is {kind}, which https://mcp.test/mcp does not allow"
-            " (OAuth(client=httpx.AsyncClient()) leaves addresses to that client)"
-        )
+            assert str(caught.value) == (
+                f"https://as.test/x is refused: its address {address} is {kind}, which https://mcp.test/mcp does not allow"
+                " (OAuth(client=httpx.AsyncClient()) leaves addresses to that client)"
+            )
 
 
 @pytest.mark.fault("O02")
-async def test_encoded_addresses_are_what_the_resolver_makes_of_them() -> None:
+async def test_encoded_addresses_are_what_the_resolver_makes_of_them(subtests: pytest.Subtests) -> None:
     """Nothing comes in where they lead. The resolver is the system's."""
     ways = ["127.0.0.1", "localhost", "0x7f.1", "2130706433", "017700000001", "0", "[::1]", "[::ffff:127.0.0.1]"]
     async with serving(says(), tls=certified("localhost")) as peer:
         port = httpx.URL(peer.url).port
         for host in ways:
-            with anyio.fail_after(SOON), pytest.raises(AddressRefused, match="is loopback, which"):
+            with subtests.test(host), anyio.fail_after(SOON), pytest.raises(AddressRefused, match="is loopback, which"):
                 await AuthClient(PUBLIC).get_json(f"https://{host}:{port}/x")
 
     assert peer.connections == 0
@@ -399,7 +406,7 @@ async def test_a_redirect_without_a_location_is_an_answer() -> None:
     assert (answer.status, answer.json) == (301, None)
 
 
-async def test_a_redirect_is_checked_as_every_url() -> None:
+async def test_a_redirect_is_checked_as_every_url(subtests: pytest.Subtests) -> None:
     for location, why in {
         "http://localhost:1/x?q=secret": "is refused: http://localhost:1/x is not https",
         "http://as.test/x?q=secret": "http://as.test/x is refused: it is not https",
@@ -407,12 +414,13 @@ async def test_a_redirect_is_checked_as_every_url() -> None:
         "file:///etc/passwd": "is refused: not the URL of an HTTP server",
         "https://[secret]/x": "is refused: not a URL",
     }.items():
-        async with serving(says(302, b"", location=location), tls=certified("a.test")) as peer:
-            with anyio.fail_after(SOON), pytest.raises(AddressRefused) as caught:
-                await client().get_json(at(peer.url, "a.test"))
+        with subtests.test(location):
+            async with serving(says(302, b"", location=location), tls=certified("a.test")) as peer:
+                with anyio.fail_after(SOON), pytest.raises(AddressRefused) as caught:
+                    await client().get_json(at(peer.url, "a.test"))
 
-        assert why in str(caught.value)
-        assert "secret" not in str(caught.value)
+            assert why in str(caught.value)
+            assert "secret" not in str(caught.value)
 
 
 @pytest.mark.fault("O04")
@@ -428,15 +436,16 @@ async def test_a_redirect_to_an_internal_host_is_refused() -> None:
 
 
 @pytest.mark.parametrize("ask", [post, register], ids=["tokens", "registration"])
-async def test_a_post_follows_no_redirect(ask: Ask) -> None:
+async def test_a_post_follows_no_redirect(ask: Ask, subtests: pytest.Subtests) -> None:
     for status in (301, 302, 303, 307, 308):
-        async with serving(says(status, METADATA, location="/other")) as peer:
-            with anyio.fail_after(SOON):
-                answer = await ask(client(), peer.url)
+        with subtests.test(status=status):
+            async with serving(says(status, METADATA, location="/other")) as peer:
+                with anyio.fail_after(SOON):
+                    answer = await ask(client(), peer.url)
 
-        assert (answer.status, answer.json) == (status, None)
-        assert answer.problem == f"HTTP {status}, a redirect that is not followed"
-        assert peer.methods() == ["POST"]
+            assert (answer.status, answer.json) == (status, None)
+            assert answer.problem == f"HTTP {status}, a redirect that is not followed"
+            assert peer.methods() == ["POST"]
 
 
 # Servers that misbehave
@@ -559,15 +568,18 @@ BROKEN: list[tuple[Script, str]] = [
 
 @on_both
 @every_request
-async def test_a_broken_response_is_an_error_of_the_step(ask: Ask, failure: type[AuthError]) -> None:
+async def test_a_broken_response_is_an_error_of_the_step(
+    ask: Ask, failure: type[AuthError], subtests: pytest.Subtests
+) -> None:
     method = "GET" if ask is get else "POST"
-    for script, why in BROKEN:
-        async with serving(script) as peer:
-            with anyio.fail_after(SOON), pytest.raises(failure) as caught:
-                await ask(client(), peer.url + "?q=secret")
+    for row, (script, why) in enumerate(BROKEN):
+        with subtests.test(why, row=row):
+            async with serving(script) as peer:
+                with anyio.fail_after(SOON), pytest.raises(failure) as caught:
+                    await ask(client(), peer.url + "?q=secret")
 
-        assert str(caught.value).startswith(f"{method} {peer.url}: {why}")
-        assert "secret" not in texts(caught.value)
+            assert str(caught.value).startswith(f"{method} {peer.url}: {why}")
+            assert "secret" not in texts(caught.value)
 
 
 @every_request
@@ -578,15 +590,16 @@ async def test_a_server_that_is_not_there_is_an_error_of_the_step(ask: Ask, fail
     assert str(caught.value).endswith(f"T http://127.0.0.1:{port}/x: All connection attempts failed")
 
 
-async def test_a_name_without_an_address_is_an_error_of_the_step() -> None:
+async def test_a_name_without_an_address_is_an_error_of_the_step(subtests: pytest.Subtests) -> None:
     async def unknown(host: str, port: int) -> Sequence[str]:
         raise OSError("no such name")
 
     for resolve, why in ((unknown, "no such name"), (Names([]), "the host has no address")):
-        with pytest.raises(DiscoveryFailed) as caught:
-            await client(PUBLIC, resolve=resolve).get_json("https://as.test/x")
+        with subtests.test(why):
+            with pytest.raises(DiscoveryFailed) as caught:
+                await client(PUBLIC, resolve=resolve).get_json("https://as.test/x")
 
-        assert str(caught.value) == f"GET https://as.test/x: {why}"
+            assert str(caught.value) == f"GET https://as.test/x: {why}"
 
 
 async def test_a_header_that_cannot_be_sent_is_not_shown() -> None:
@@ -694,21 +707,26 @@ async def test_a_proxy_of_the_environment_resolves_the_name(
     assert [heard.path for heard in behind] == ["/x"]
 
 
-async def test_a_private_address_is_refused_before_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_private_address_is_refused_before_a_proxy(
+    monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+) -> None:
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
 
     for host in ("127.0.0.1", "0x7f.1", "2130706433", "[::ffff:a9fe:a9fe]", "10.0.0.1", "localhost"):
-        with pytest.raises(AddressRefused, match=r"which https://mcp.test/mcp does not allow"):
+        with subtests.test(host), pytest.raises(AddressRefused, match=r"which https://mcp.test/mcp does not allow"):
             await client(PUBLIC).get_json(f"https://{host}/x")
 
 
-async def test_a_host_that_no_proxy_is_for_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_host_that_no_proxy_is_for_is_checked(
+    monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
 
     for hosts in (".test", "as.test", "as.test:8443,b.test", "*"):
-        monkeypatch.setenv("NO_PROXY", hosts)
-        with pytest.raises(AddressRefused, match=r"its address 10.0.0.1 is private"):
-            await client(PUBLIC, resolve=Names(["10.0.0.1"])).get_json("https://as.test:8443/x")
+        with subtests.test(hosts):
+            monkeypatch.setenv("NO_PROXY", hosts)
+            with pytest.raises(AddressRefused, match=r"its address 10.0.0.1 is private"):
+                await client(PUBLIC, resolve=Names(["10.0.0.1"])).get_json("https://as.test:8443/x")
 
 
 async def test_this_machine_is_behind_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -820,10 +838,10 @@ async def test_a_client_of_the_hosts_has_thirty_seconds(library: ModuleType) -> 
 # Arguments
 
 
-def test_arguments_are_checked() -> None:
+def test_arguments_are_checked(subtests: pytest.Subtests) -> None:
     for arguments in ({"server_url": "ftp://a.test"}, {"server_url": HERE, "timeout": -1}):
-        with pytest.raises(ValueError):  # noqa: PT011  # any text
+        with subtests.test(ascii(arguments)), pytest.raises(ValueError):  # noqa: PT011  # any text
             AuthClient(**arguments)
     for arguments in ({"timeout": "1"}, {"client": object()}):
-        with pytest.raises(TypeError):
+        with subtests.test(ascii(arguments)), pytest.raises(TypeError):
             AuthClient(HERE, **arguments)

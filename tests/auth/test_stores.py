@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -259,24 +259,28 @@ UNUSABLE = [
 ]
 
 
-async def test_a_file_with_something_else_in_it_is_refused_and_stays(tmp_path: Path) -> None:
+async def test_a_file_with_something_else_in_it_is_refused_and_stays(tmp_path: Path, subtests: pytest.Subtests) -> None:
     file = tmp_path / "tokens.json"
     store = FileTokens(file)
+    calls: dict[str, Callable[[], Awaitable[object]]] = {
+        "load": lambda: store.load("key"),
+        "swap": lambda: store.swap("key", None, "x"),
+        "take": lambda: store.take("key"),
+    }
     for content, reason in UNUSABLE:
         file.write_bytes(content)
         file.chmod(0o600)
-        for call in (lambda: store.load("key"), lambda: store.swap("key", None, "x"), lambda: store.take("key")):
-            with pytest.raises(TokensError) as caught:
-                await call()
-            assert str(caught.value) == (
-                f"{file} is no file of tokens that this program reads ({reason}): "
-                "nothing was changed; restore the file, or delete it and log in again"
-            )
-            assert (caught.value.__cause__, caught.value.__context__) == (
-                None,
-                None,
-            )  # they would have the text in them
-        assert file.read_bytes() == content
+        for name, call in calls.items():
+            with subtests.test(name, content=ascii(content[:40])):
+                with pytest.raises(TokensError) as caught:
+                    await call()
+                assert str(caught.value) == (
+                    f"{file} is no file of tokens that this program reads ({reason}): "
+                    "nothing was changed; restore the file, or delete it and log in again"
+                )
+                causes = caught.value.__cause__, caught.value.__context__
+                assert causes == (None, None)  # they would have the text in them
+                assert file.read_bytes() == content
 
 
 async def test_what_is_too_large_is_neither_read_nor_written(tmp_path: Path) -> None:
@@ -558,13 +562,14 @@ async def test_damaged_entries_count_as_none_and_can_be_replaced(ring: Path, cap
     }
 
 
-async def test_an_entry_that_says_no_place_of_its_parts_counts_as_none(ring: Path) -> None:
+async def test_an_entry_that_says_no_place_of_its_parts_counts_as_none(ring: Path, subtests: pytest.Subtests) -> None:
     store = KeyringTokens("my-host")
     await store.swap(KEY, None, "short")
     (entry,) = entries(ring)
     for text in ("", "a", "c3", "a99999", "{}"):
-        FileKeyring(str(ring)).set_password("my-host", entry, text)
-        assert await store.load(KEY) is None
+        with subtests.test(text):
+            FileKeyring(str(ring)).set_password("my-host", entry, text)
+            assert await store.load(KEY) is None
 
     assert await store.swap(KEY, None, "new")
     assert await store.load(KEY) == "new"

@@ -488,7 +488,9 @@ async def test_a_result_is_checked_with_the_schema_of_the_tool_that_was_called(e
     assert result.structured_content == {"anything": "of the middleware"}
 
 
-async def test_middleware_that_returns_no_result_or_passes_on_something_else_is_named(era: Era) -> None:
+async def test_middleware_that_returns_no_result_or_passes_on_something_else_is_named(
+    era: Era, subtests: pytest.Subtests
+) -> None:
     async def forgetful(request: ClientRequest, call_next: CallNext) -> Wire:
         await call_next(request)
         return None  # type: ignore[return-value]  # which is what is tested
@@ -499,10 +501,11 @@ async def test_middleware_that_returns_no_result_or_passes_on_something_else_is_
     messages = []
     with anyio.fail_after(5):
         for function in (forgetful, confused):
-            async with Client(answering(era, EMPTY), middleware=[ours(function)]) as client:
-                with pytest.raises(TypeError) as caught:
-                    await client.call_tool("x")
-                messages.append(str(caught.value))
+            with subtests.test(function.__name__):
+                async with Client(answering(era, EMPTY), middleware=[ours(function)]) as client:
+                    with pytest.raises(TypeError) as caught:
+                        await client.call_tool("x")
+                    messages.append(str(caught.value))
 
     assert messages == [
         "the middleware middleware has to be async and return the result as a dict: it returned NoneType",
@@ -510,33 +513,37 @@ async def test_middleware_that_returns_no_result_or_passes_on_something_else_is_
     ]
 
 
-async def test_a_request_that_could_not_be_sent_is_refused_with_a_text(era: Era) -> None:
+async def test_a_request_that_could_not_be_sent_is_refused_with_a_text(era: Era, subtests: pytest.Subtests) -> None:
     changes: list[tuple[dict[str, Any], str]] = [
         ({"method": 5}, "the method of a request is text, not int"),
         ({"params": [1]}, "the params of a request are a mapping, not list"),
     ]
     for change, complaint in changes:
+        with subtests.test(complaint):
 
-        async def confused(request: ClientRequest, call_next: CallNext, change: dict[str, Any] = change) -> Wire:
-            return await call_next(replace(request, **change))
+            async def confused(request: ClientRequest, call_next: CallNext, change: dict[str, Any] = change) -> Wire:
+                return await call_next(replace(request, **change))
 
-        peer = answering(era)
-        async with connected(peer, middleware=[ours(confused)]) as client:
-            with pytest.raises(TypeError, match=f"^{complaint}$"):
-                await client.call_tool("x")
+            peer = answering(era)
+            async with connected(peer, middleware=[ours(confused)]) as client:
+                with pytest.raises(TypeError, match=f"^{complaint}$"):
+                    await client.call_tool("x")
 
-        assert era.said_to(peer) == []
+            assert era.said_to(peer) == []
 
 
-def test_what_is_no_list_of_middleware_is_refused_and_forgotten_parentheses_are_named() -> None:
+def test_what_is_no_list_of_middleware_is_refused_and_forgotten_parentheses_are_named(
+    subtests: pytest.Subtests,
+) -> None:
     readies: list[Any] = [retry, tap, add_headers, add_meta, approve_tool_calls]
     for forgotten in readies:
-        call_it = rf"If it makes middleware, call it: middleware=\[{forgotten.__name__}\("
-        with pytest.raises(TypeError, match=rf"^middleware is called with two arguments, .* {call_it}"):
-            Client(answering(HANDSHAKE), middleware=[forgotten])
+        with subtests.test(forgotten.__name__):
+            call_it = rf"If it makes middleware, call it: middleware=\[{forgotten.__name__}\("
+            with pytest.raises(TypeError, match=rf"^middleware is called with two arguments, .* {call_it}"):
+                Client(answering(HANDSHAKE), middleware=[forgotten])
     wrong: list[Any] = [lambda request, call_next: None, "text", [1]]
     for middleware in wrong:
-        with pytest.raises(TypeError, match="middleware"):
+        with subtests.test(ascii(middleware)), pytest.raises(TypeError, match="middleware"):
             Client(answering(HANDSHAKE), middleware=middleware)
 
 
@@ -587,18 +594,19 @@ async def test_headers_go_with_every_request_and_mirrored_arguments_follow_a_cha
     }
 
 
-async def test_a_header_that_the_transport_writes_or_that_cannot_be_sent_is_refused() -> None:
+async def test_a_header_that_the_transport_writes_or_that_cannot_be_sent_is_refused(subtests: pytest.Subtests) -> None:
     messages = []
     site = Site(tools_call=EMPTY)
     for headers in ({"mcp-method": "x"}, {"X-User": "a\r\nb: c"}):
+        with subtests.test(ascii(headers)):
 
-        async def add(request: ClientRequest, call_next: CallNext, headers: dict[str, str] = headers) -> Wire:
-            return await call_next(request.with_headers(headers))
+            async def add(request: ClientRequest, call_next: CallNext, headers: dict[str, str] = headers) -> Wire:
+                return await call_next(request.with_headers(headers))
 
-        async with site.connected(middleware=[ours(add)]) as client:
-            with pytest.raises(ValueError, match="header") as caught:
-                await client.call_tool("x")
-        messages.append(str(caught.value))
+            async with site.connected(middleware=[ours(add)]) as client:
+                with pytest.raises(ValueError, match="header") as caught:
+                    await client.call_tool("x")
+            messages.append(str(caught.value))
 
     assert messages == [
         "the transport writes the header mcp-method itself",
@@ -714,20 +722,21 @@ async def test_middleware_may_refuse_a_request_of_the_server(era: Era) -> None:
 
 
 async def test_middleware_that_fails_on_a_request_of_the_server_is_logged_and_the_server_learns_only_that(
-    era: Era, caplog: pytest.LogCaptureFixture
+    era: Era, caplog: pytest.LogCaptureFixture, subtests: pytest.Subtests
 ) -> None:
     failures = [LookupError("a secret"), SystemExit(1), ExceptionGroup("two", [ValueError("a secret")])]
     for failure in failures:
+        with subtests.test(type(failure).__name__):
 
-        async def fail(request: ServerRequest, call_next: CallNext, failure: BaseException = failure) -> Wire:
-            raise failure
+            async def fail(request: ServerRequest, call_next: CallNext, failure: BaseException = failure) -> Wire:
+                raise failure
 
-        peer, got = asks(era, "sampling/createMessage", QUESTION)
-        with pytest.raises(InputNotGiven) if era is STATELESS else nullcontext():
-            async with connected(peer, middleware=[theirs(fail)], sampling=sampling()) as client:
-                await client.call_tool("x")
+            peer, got = asks(era, "sampling/createMessage", QUESTION)
+            with pytest.raises(InputNotGiven) if era is STATELESS else nullcontext():
+                async with connected(peer, middleware=[theirs(fail)], sampling=sampling()) as client:
+                    await client.call_tool("x")
 
-        assert got == ([{"code": -32603, "message": "this client failed to answer"}] if era is HANDSHAKE else [])
+            assert got == ([{"code": -32603, "message": "this client failed to answer"}] if era is HANDSHAKE else [])
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR] == [
         "middleware for sampling/createMessage: this client failed to answer"
     ] * 3

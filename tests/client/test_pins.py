@@ -179,17 +179,18 @@ async def test_a_change_that_was_accepted_is_undone_by_another_change() -> None:
     assert (change.old and change.old.description, change.new.description) == ("three", "Adds numbers.")
 
 
-async def test_what_changes_nothing_blocks_nothing(era: Era) -> None:
+async def test_what_changes_nothing_blocks_nothing(era: Era, subtests: pytest.Subtests) -> None:
     shop = Shop(add(), era=era)
     async with shop.client(ToolPins()) as client:
         await client.list_tools()
         for changed in (add(_meta={"seen": 7}), dict(reversed(add().items())), add(title=None)):
-            shop.tools = (changed,)
+            with subtests.test(ascii(changed)):
+                shop.tools = (changed,)
 
-            assert (await names(client), warnings(client)) == (["add"], [])
+                assert (await names(client), warnings(client)) == (["add"], [])
 
 
-async def test_whatever_else_a_definition_has_is_pinned(era: Era) -> None:
+async def test_whatever_else_a_definition_has_is_pinned(era: Era, subtests: pytest.Subtests) -> None:
     changes: list[tuple[dict[str, Any], str]] = [
         (add("Adds numbers.\u200b"), "description"),
         (add("Adds numb\u0435rs."), "description"),  # a Cyrillic letter
@@ -202,12 +203,13 @@ async def test_whatever_else_a_definition_has_is_pinned(era: Era) -> None:
     ]
     shop = Shop(add(), era=era)
     for changed, field in changes:
-        pins = ToolPins(PINNED)
-        shop.tools = (changed,)
-        async with shop.client(pins) as client:
-            found = await names(client), warnings(client)
+        with subtests.test(field, to=ascii(changed[field])):
+            pins = ToolPins(PINNED)
+            shop.tools = (changed,)
+            async with shop.client(pins) as client:
+                found = await names(client), warnings(client)
 
-        assert found == ([], [f"the tool 'add' is blocked: it has changed since it was pinned ({field})"])
+            assert found == ([], [f"the tool 'add' is blocked: it has changed since it was pinned ({field})"])
 
 
 # When a call lists
@@ -486,7 +488,7 @@ async def test_a_definition_that_cannot_be_saved_is_left_out(default: str) -> No
 
 
 @on_both
-async def test_a_function_may_accept_a_change() -> None:
+async def test_a_function_may_accept_a_change(subtests: pytest.Subtests) -> None:
     asked: list[ToolChange] = []
 
     def agree(change: ToolChange) -> bool:
@@ -497,42 +499,46 @@ async def test_a_function_may_accept_a_change() -> None:
         return agree(change)
 
     for on_changed in (agree, agree_later):
-        asked.clear()
-        shop, pins = Shop(add(), other()), ToolPins(on_changed=on_changed)
-        async with shop.client(pins) as client:
-            await client.list_tools()
-            shop.tools = (add(POISON), other(title="Other"))
+        with subtests.test(on_changed.__name__):
+            asked.clear()
+            shop, pins = Shop(add(), other()), ToolPins(on_changed=on_changed)
+            async with shop.client(pins) as client:
+                await client.list_tools()
+                shop.tools = (add(POISON), other(title="Other"))
 
-            assert await names(client) == ["add", "other"]
-            assert (await client.call_tool("add")).text == "add"
-            assert warnings(client) == []
-        assert asked == [
-            ToolChange("shop", "add", Tool.from_wire(add()), Tool.from_wire(add(POISON))),
-            ToolChange("shop", "other", Tool.from_wire(other()), Tool.from_wire(other(title="Other"))),
-        ]
-        assert pins.changes() == []
+                assert await names(client) == ["add", "other"]
+                assert (await client.call_tool("add")).text == "add"
+                assert warnings(client) == []
+            assert asked == [
+                ToolChange("shop", "add", Tool.from_wire(add()), Tool.from_wire(add(POISON))),
+                ToolChange("shop", "other", Tool.from_wire(other()), Tool.from_wire(other(title="Other"))),
+            ]
+            assert pins.changes() == []
 
 
-async def test_anything_but_true_blocks_and_is_not_asked_for_again_however_the_tool_changes() -> None:
+async def test_anything_but_true_blocks_and_is_not_asked_for_again_however_the_tool_changes(
+    subtests: pytest.Subtests,
+) -> None:
     asked: list[str | None] = []
     answers: list[Any] = [False, None, 1, "yes"]
     for answer in answers:
-        asked.clear()
+        with subtests.test(answer=ascii(answer)):
+            asked.clear()
 
-        async def refuse(change: ToolChange, answer: Any = answer) -> bool:
-            asked.append(change.new.description)
-            return answer  # type: ignore[no-any-return]  # as untyped code may
+            async def refuse(change: ToolChange, answer: Any = answer) -> bool:
+                asked.append(change.new.description)
+                return answer  # type: ignore[no-any-return]  # as untyped code may
 
-        shop, pins = Shop(add()), ToolPins(on_changed=refuse)
-        async with shop.client(pins) as client:
-            for description in ("Adds numbers.", "two", "three", "two", "Adds numbers.", "four"):
-                shop.tools = (add(description),)
-                assert await names(client) == (["add"] if description == "Adds numbers." else [])
-            pins.accept(await blocked(client))
-            shop.tools = (add("five"),)
-            assert await names(client) == []
+            shop, pins = Shop(add()), ToolPins(on_changed=refuse)
+            async with shop.client(pins) as client:
+                for description in ("Adds numbers.", "two", "three", "two", "Adds numbers.", "four"):
+                    shop.tools = (add(description),)
+                    assert await names(client) == (["add"] if description == "Adds numbers." else [])
+                pins.accept(await blocked(client))
+                shop.tools = (add("five"),)
+                assert await names(client) == []
 
-        assert asked == ["two", "five"]
+            assert asked == ["two", "five"]
 
 
 class TwoAtOnce:
@@ -1028,10 +1034,11 @@ def test_many_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     }
 
 
-def test_a_lock_that_is_not_released_is_an_error_after_a_while(tmp_path: Path) -> None:
+def test_a_lock_that_is_not_released_is_an_error_after_a_while(tmp_path: Path, subtests: pytest.Subtests) -> None:
     with LockedFile(tmp_path / "pins.json").locked():
         for wait in (0, 0.02):
             with (
+                subtests.test(wait=wait),
                 pytest.raises(TimeoutError, match=r"another process keeps .*pins\.json\.lock locked"),
                 LockedFile(tmp_path / "pins.json", lock_wait=wait).locked(),
             ):
@@ -1156,7 +1163,7 @@ async def test_pins_know_servers_apart() -> None:
     assert list(pins.export()["servers"]) == ["shop one", "shop two"]  # type: ignore[call-overload]  # it is a dict
 
 
-def test_arguments_that_cannot_be_right_are_refused_at_once() -> None:
+def test_arguments_that_cannot_be_right_are_refused_at_once(subtests: pytest.Subtests) -> None:
     wrong: list[tuple[dict[str, Any], type[Exception], str]] = [
         ({"known": {}}, ValueError, "not of the form"),
         ({"known": "pins.json"}, ValueError, "not of the form"),
@@ -1166,7 +1173,7 @@ def test_arguments_that_cannot_be_right_are_refused_at_once() -> None:
         ({"file": 5}, TypeError, "^file is the path of a file, not int$"),
     ]
     for arguments, error, says in wrong:
-        with pytest.raises(error, match=says):
+        with subtests.test(ascii(arguments)), pytest.raises(error, match=says):
             ToolPins(**arguments)
 
 

@@ -56,7 +56,7 @@ def test_a_header_that_cannot_be_sent_is_refused_at_once() -> None:
         add_headers({"mcp-session-id": "stolen"})
 
 
-def test_a_header_that_is_no_text_is_named() -> None:
+def test_a_header_that_is_no_text_is_named(subtests: pytest.Subtests) -> None:
     def to_the_transport(headers: Any) -> StreamableHttp:
         return StreamableHttp("https://mcp.test/", headers=headers)
 
@@ -64,17 +64,20 @@ def test_a_header_that_is_no_text_is_named() -> None:
     nameless: Any = ({5: "x"}, "the name of a header is text, not int")
     for make in (add_headers, to_the_transport):
         for headers, complaint in (wrong, nameless):
-            with pytest.raises(TypeError, match=f"^{complaint}$"):
+            with subtests.test(complaint, to=make.__name__), pytest.raises(TypeError, match=f"^{complaint}$"):
                 make(headers)
 
 
-async def test_a_function_that_returns_nothing_to_add_is_named() -> None:
+async def test_a_function_that_returns_nothing_to_add_is_named(subtests: pytest.Subtests) -> None:
     async def end(request: AnyRequest) -> Wire:
         raise AssertionError
 
     nothing: Any = lambda request: None  # noqa: E731  # a mistake in one line
     for middleware, argument in ((add_headers(nothing), "headers"), (add_meta(nothing), "meta")):
-        with pytest.raises(TypeError, match=f"^the function for {argument} has to return a mapping, not NoneType$"):
+        with (
+            subtests.test(argument),
+            pytest.raises(TypeError, match=f"^the function for {argument} has to return a mapping, not NoneType$"),
+        ):
             await middleware(ClientRequest("ping"), end)
 
 
@@ -250,7 +253,7 @@ async def test_connecting_is_not_repeated_by_the_middleware() -> None:
     assert requests == ["server/discover"]
 
 
-def test_a_retry_that_makes_no_sense_is_refused() -> None:
+def test_a_retry_that_makes_no_sense_is_refused(subtests: pytest.Subtests) -> None:
     wrong: list[tuple[dict[str, Any], type[Exception]]] = [
         ({"attempts": 0}, ValueError),
         ({"attempts": "3"}, TypeError),
@@ -260,7 +263,7 @@ def test_a_retry_that_makes_no_sense_is_refused() -> None:
         ({"may_repeat": True}, TypeError),
     ]
     for options, error in wrong:
-        with pytest.raises(error, match=next(iter(options))):
+        with subtests.test(ascii(options)), pytest.raises(error, match=next(iter(options))):
             retry(**options)
 
 
@@ -440,7 +443,7 @@ async def test_a_session_that_is_renewed_is_another() -> None:
     assert asked == ["plain"] * 2
 
 
-async def test_an_approver_that_returns_neither_or_raises_stops_the_call() -> None:
+async def test_an_approver_that_returns_neither_or_raises_stops_the_call(subtests: pytest.Subtests) -> None:
     problem = LookupError("no terminal")
 
     def agree(request: ClientRequest) -> Any:
@@ -451,10 +454,11 @@ async def test_an_approver_that_returns_neither_or_raises_stops_the_call() -> No
 
     peers = []
     for approve, error in ((agree, TypeError), (fail, LookupError)):
-        peers.append(answering(HANDSHAKE))
-        async with connected(peers[-1], middleware=[approve_tool_calls(approve)]) as client:
-            with pytest.raises(error):
-                await client.call_tool("x")
+        with subtests.test(approve.__name__):
+            peers.append(answering(HANDSHAKE))
+            async with connected(peers[-1], middleware=[approve_tool_calls(approve)]) as client:
+                with pytest.raises(error):
+                    await client.call_tool("x")
 
     assert [HANDSHAKE.said_to(peer) for peer in peers] == [[], []]
 
@@ -472,10 +476,10 @@ async def test_a_raw_call_needs_approval_too_and_other_requests_need_none() -> N
     assert [said["method"] for said in HANDSHAKE.said_to(peer)] == ["acme/x"]
 
 
-def test_what_is_no_function_is_refused_at_once() -> None:
+def test_what_is_no_function_is_refused_at_once(subtests: pytest.Subtests) -> None:
     makes: list[tuple[Any, str]] = [(add_headers, "headers"), (add_meta, "meta"), (approve_tool_calls, "approve")]
     for make, argument in makes:
-        with pytest.raises(TypeError, match=f"^{argument} "):
+        with subtests.test(argument), pytest.raises(TypeError, match=f"^{argument} "):
             make(5)
 
 

@@ -237,24 +237,30 @@ WRONG: list[tuple[Callable[[Any], Awaitable[object]], str]] = [
 ]  # fmt: skip
 
 
-async def test_arguments_of_the_wrong_type_are_refused_by_name_and_not_sent(era: Era) -> None:
+async def test_arguments_of_the_wrong_type_are_refused_by_name_and_not_sent(
+    era: Era, subtests: pytest.Subtests
+) -> None:
     peer, refusals = answering(era), list[str]()
     async with connected(peer) as client:
-        for ask, _ in WRONG:
-            with pytest.raises(TypeError) as refusal:
-                await ask(client)
-            refusals.append(str(refusal.value))
+        for ask, says in WRONG:
+            with subtests.test(says):
+                with pytest.raises(TypeError) as refusal:
+                    await ask(client)
+                refusals.append(str(refusal.value))
 
     assert refusals == [says for _, says in WRONG]
     assert era.said_to(peer) == []
 
 
-async def test_a_log_level_that_there_is_not_is_refused_and_not_sent(era: Era) -> None:
+async def test_a_log_level_that_there_is_not_is_refused_and_not_sent(era: Era, subtests: pytest.Subtests) -> None:
     peer = answering(era)
     levels: list[Any] = ["loud", "INFO", 5]
     async with connected(peer) as client:
         for level in levels:
-            with pytest.raises(ValueError, match=rf"^level must be one of debug, info, .*, emergency, not {level!r}$"):
+            with (
+                subtests.test(level=ascii(level)),
+                pytest.raises(ValueError, match=rf"^level must be one of debug, info, .*, emergency, not {level!r}$"),
+            ):
                 await client.set_log_level(level)
 
     assert era.said_to(peer) == []
@@ -278,7 +284,7 @@ WEATHER = {
 }
 
 
-async def test_a_listed_tools_output_is_held_to_its_schema(era: Era) -> None:
+async def test_a_listed_tools_output_is_held_to_its_schema(era: Era, subtests: pytest.Subtests) -> None:
     results: list[tuple[dict[str, Any], str | None]] = [
         ({"content": [], "structuredContent": {"celsius": 4.5}}, None),
         ({"content": [], "isError": True}, None),
@@ -288,12 +294,13 @@ async def test_a_listed_tools_output_is_held_to_its_schema(era: Era) -> None:
     async with connected(answering(era, {"tools": [WEATHER]}, *[result for result, _ in results])) as client:
         await client.list_tools()
         for result, problem in results:
-            if problem is None:
-                assert (await client.call_tool("weather")).to_wire() == result
-            else:
-                with pytest.raises(InvalidToolOutput, match=problem) as failure:
-                    await client.call_tool("weather")
-                assert failure.value.result.to_wire() == result
+            with subtests.test(ascii(result)):
+                if problem is None:
+                    assert (await client.call_tool("weather")).to_wire() == result
+                else:
+                    with pytest.raises(InvalidToolOutput, match=problem) as failure:
+                        await client.call_tool("weather")
+                    assert failure.value.result.to_wire() == result
 
 
 async def test_a_pattern_that_no_safe_engine_knows_costs_the_check_and_not_the_result() -> None:
@@ -341,7 +348,7 @@ async def test_a_tool_that_runs_only_as_a_task_is_refused_here(era: Era) -> None
     assert [message["method"] for message in era.said_to(peer)] == ["tools/list"]
 
 
-async def test_errors_with_a_known_code_are_typed(era: Era) -> None:
+async def test_errors_with_a_known_code_are_typed(era: Era, subtests: pytest.Subtests) -> None:
     def read(client: Client) -> Awaitable[object]:
         return client.read_resource("a:b")
 
@@ -363,10 +370,11 @@ async def test_errors_with_a_known_code_are_typed(era: Era) -> None:
             await peer.reply_error(await peer.receive(), code, "no", data)
 
     async with connected(ScriptedPeer(script)) as client:
-        for ask, _, data, error in errors:
-            with pytest.raises(ServerError) as failure:
-                await ask(client)
-            assert (type(failure.value), failure.value.data) == (error, data)
+        for ask, code, data, error in errors:
+            with subtests.test(error.__name__, code=code, data=ascii(data)):
+                with pytest.raises(ServerError) as failure:
+                    await ask(client)
+                assert (type(failure.value), failure.value.data) == (error, data)
 
 
 async def test_the_urls_that_a_server_requires_come_with_the_error(era: Era) -> None:

@@ -318,57 +318,65 @@ UNAUTHORIZED = [
 ]
 
 
-async def test_a_stream_that_a_client_may_no_longer_have_is_opened_again_when_a_request_succeeds() -> None:
+async def test_a_stream_that_a_client_may_no_longer_have_is_opened_again_when_a_request_succeeds(
+    subtests: pytest.Subtests,
+) -> None:
     for status, auth, why in UNAUTHORIZED:
-        calls = [httpx.Response(status)]
-        site = Site(
-            subscriptions_listen=listens(200, status, 200, 404),
-            tools_call=lambda message, calls=calls: calls.pop() if calls else EMPTY,
-        )
-        async with site.connected(on_change=Heard(), auth=auth, within=6000) as client:
-            await anyio.sleep(200)
-            assert client.warnings == [f"{SITE}: changes are missed until a request succeeds: {why}"]
-            with pytest.raises(McpError):
-                await client.call_tool("x")
-            await anyio.sleep(200)
-            assert site.methods().count(LISTEN) == 2
-            await client.call_tool("x")
-            await anyio.sleep(200)
-
-        assert site.methods().count(LISTEN) == 4
-
-
-async def test_a_stream_that_a_client_may_not_have_is_not_asked_for_again() -> None:
-    for status, auth, why in UNAUTHORIZED:
-        site = Site(subscriptions_listen=listens(status), tools_call=EMPTY)
-        async with site.connected(on_change=Heard(), auth=auth, within=6000) as client:
-            await client.call_tool("x")
-            await anyio.sleep(200)
-
-        assert site.methods() == ["server/discover", LISTEN, "tools/call"]
-        assert client.warnings == [f"{SITE} refuses the subscription to changes: {why}"]
-
-
-async def test_a_stream_that_a_client_may_no_longer_have_is_given_up_in_the_end() -> None:
-    for status, auth, why in UNAUTHORIZED:
-        site = Site(subscriptions_listen=listens(200, status), tools_call=EMPTY)
-        async with site.connected(on_change=Heard(), auth=auth, within=6000) as client:
-            for _ in range(20):
+        with subtests.test(why):
+            calls = [httpx.Response(status)]
+            site = Site(
+                subscriptions_listen=listens(200, status, 200, 404),
+                tools_call=lambda message, calls=calls: calls.pop() if calls else EMPTY,
+            )
+            async with site.connected(on_change=Heard(), auth=auth, within=6000) as client:
                 await anyio.sleep(200)
+                assert client.warnings == [f"{SITE}: changes are missed until a request succeeds: {why}"]
+                with pytest.raises(McpError):
+                    await client.call_tool("x")
+                await anyio.sleep(200)
+                assert site.methods().count(LISTEN) == 2
                 await client.call_tool("x")
+                await anyio.sleep(200)
 
-        assert site.methods().count(LISTEN) == 11
-        assert client.warnings[-1] == f"{SITE} refuses the subscription to changes: {why}"
+            assert site.methods().count(LISTEN) == 4
 
 
-async def test_a_resource_that_a_client_may_not_subscribe_to_is_an_error_and_the_last_stream_stays() -> None:
+async def test_a_stream_that_a_client_may_not_have_is_not_asked_for_again(subtests: pytest.Subtests) -> None:
     for status, auth, why in UNAUTHORIZED:
-        site = Site(subscriptions_listen=listens(status))
-        async with site.connected(auth=auth, within=6000) as client:
-            with pytest.raises(McpError, match=why):
-                await client.subscribe_resource("a:1")
+        with subtests.test(why):
+            site = Site(subscriptions_listen=listens(status), tools_call=EMPTY)
+            async with site.connected(on_change=Heard(), auth=auth, within=6000) as client:
+                await client.call_tool("x")
+                await anyio.sleep(200)
 
-        assert site.methods() == ["server/discover", LISTEN]
+            assert site.methods() == ["server/discover", LISTEN, "tools/call"]
+            assert client.warnings == [f"{SITE} refuses the subscription to changes: {why}"]
+
+
+async def test_a_stream_that_a_client_may_no_longer_have_is_given_up_in_the_end(subtests: pytest.Subtests) -> None:
+    for status, auth, why in UNAUTHORIZED:
+        with subtests.test(why):
+            site = Site(subscriptions_listen=listens(200, status), tools_call=EMPTY)
+            async with site.connected(on_change=Heard(), auth=auth, within=6000) as client:
+                for _ in range(20):
+                    await anyio.sleep(200)
+                    await client.call_tool("x")
+
+            assert site.methods().count(LISTEN) == 11
+            assert client.warnings[-1] == f"{SITE} refuses the subscription to changes: {why}"
+
+
+async def test_a_resource_that_a_client_may_not_subscribe_to_is_an_error_and_the_last_stream_stays(
+    subtests: pytest.Subtests,
+) -> None:
+    for status, auth, why in UNAUTHORIZED:
+        with subtests.test(why):
+            site = Site(subscriptions_listen=listens(status))
+            async with site.connected(auth=auth, within=6000) as client:
+                with pytest.raises(McpError, match=why):
+                    await client.subscribe_resource("a:1")
+
+            assert site.methods() == ["server/discover", LISTEN]
 
 
 def updated(uri: str) -> dict[str, Any]:

@@ -256,21 +256,24 @@ async def test_names_that_are_exchanged_each_reach_the_other_tool(era: Era) -> N
         assert [(await client.call_tool(name)).text for name in ("a", "b")] == ["b", "a"]
 
 
-async def test_tools_whose_new_names_clash_are_all_left_out_and_say_why(era: Era) -> None:
+async def test_tools_whose_new_names_clash_are_all_left_out_and_say_why(era: Era, subtests: pytest.Subtests) -> None:
     renames: list[Any] = [{"a": "b"}, lambda name: "b" if name == "a" else name]
     for rename in renames:
-        peer = offering(era, tool("a"), tool("b"), tool("c"))
-        async with connected(peer, tools=ToolPolicy(rename=rename)) as client:
-            for _ in range(2):
-                assert await names(client) == ["c"]
-            with pytest.raises(CallerError, match=r"'b' is left out: ToolPolicy.rename gives .* the same name 'b'$"):
-                await client.call_tool("b")
+        with subtests.test(ascii(rename)):
+            peer = offering(era, tool("a"), tool("b"), tool("c"))
+            async with connected(peer, tools=ToolPolicy(rename=rename)) as client:
+                for _ in range(2):
+                    assert await names(client) == ["c"]
+                with pytest.raises(
+                    CallerError, match=r"'b' is left out: ToolPolicy.rename gives .* the same name 'b'$"
+                ):
+                    await client.call_tool("b")
 
-            assert [line.partition(": ")[2] for line in client.warnings] == [
-                "the tool 'a' is left out: ToolPolicy.rename gives 'b' the same name 'b'",
-                "the tool 'b' is left out: ToolPolicy.rename gives 'a' the same name 'b'",
-            ]
-        assert called(era, peer) == []
+                assert [line.partition(": ")[2] for line in client.warnings] == [
+                    "the tool 'a' is left out: ToolPolicy.rename gives 'b' the same name 'b'",
+                    "the tool 'b' is left out: ToolPolicy.rename gives 'a' the same name 'b'",
+                ]
+            assert called(era, peer) == []
 
 
 async def test_a_tool_that_is_not_allowed_clashes_with_none() -> None:
@@ -351,7 +354,7 @@ async def allowed(tool: Tool) -> bool:
     return False
 
 
-def test_arguments_that_cannot_be_right_are_refused_at_once() -> None:
+def test_arguments_that_cannot_be_right_are_refused_at_once(subtests: pytest.Subtests) -> None:
     wrong: list[tuple[dict[str, Any], type[Exception], str]] = [
         ({"allow": "search"}, TypeError, 'allow is a set of names, like {"search"}, or a function'),
         ({"allow": [1]}, TypeError, "allow is a set of names"),
@@ -366,14 +369,17 @@ def test_arguments_that_cannot_be_right_are_refused_at_once() -> None:
         ({"output": None}, ValueError, "not None"),
     ]
     for arguments, error, says in wrong:
-        with pytest.raises(error, match=says):
+        with subtests.test(ascii(arguments)), pytest.raises(error, match=says):
             ToolPolicy(**arguments)
 
 
-def test_a_client_takes_a_policy_and_nothing_else() -> None:
+def test_a_client_takes_a_policy_and_nothing_else(subtests: pytest.Subtests) -> None:
     mistakes: list[Any] = [{"allow": ["a"]}, ["a"], ToolPolicy]
     for wrong in mistakes:
-        with pytest.raises(TypeError, match=r"^tools is ToolPolicy\(allow=..., rename=..., output=..., pins=...\)"):
+        with (
+            subtests.test(ascii(wrong)),
+            pytest.raises(TypeError, match=r"^tools is ToolPolicy\(allow=..., rename=..., output=..., pins=...\)"),
+        ):
             Client(offering(HANDSHAKE), tools=wrong)
 
 

@@ -101,7 +101,7 @@ WRITINGS = {
 
 
 @fault("E20", "E22")
-async def test_an_event_may_come_byte_by_byte_in_every_form_of_its_standard() -> None:
+async def test_an_event_may_come_byte_by_byte_in_every_form_of_its_standard(subtests: pytest.Subtests) -> None:
     async def answer(wire: Wire, heard: Heard) -> None:
         raw = WRITINGS[heard.rpc["params"]["name"]]
         await wire.say(chunked(*(bytes([byte]) for byte in filled(raw, heard))))
@@ -109,7 +109,8 @@ async def test_an_event_may_come_byte_by_byte_in_every_form_of_its_standard() ->
 
     async with connected(mcp(call=answer)) as (client, _):
         for name in WRITINGS:
-            assert (await client.call_tool(name)).content == TIDES, name
+            with subtests.test(name):
+                assert (await client.call_tool(name)).content == TIDES
 
 
 @fault("E21", "E22")
@@ -156,7 +157,7 @@ async def test_an_event_without_an_end_is_read_up_to_the_limit() -> None:
 @on_both
 @pytest.mark.adjustable_clock
 @fault("E23", within=100)
-async def test_an_endless_stream_without_the_response_ends_at_the_calls_timeout() -> None:
+async def test_an_endless_stream_without_the_response_ends_at_the_calls_timeout(subtests: pytest.Subtests) -> None:
     async def answer(wire: Wire, heard: Heard) -> None:
         await wire.events(b"")
         for turn in itertools.count():
@@ -171,7 +172,7 @@ async def test_an_endless_stream_without_the_response_ends_at_the_calls_timeout(
     }
     async with connected(mcp(call=answer, cancelled=accept)) as (client, _):
         for name in pieces:
-            with pytest.raises(RequestTimeout):
+            with subtests.test(name), pytest.raises(RequestTimeout):
                 await client.call_tool(name, timeout=9)
 
 

@@ -154,7 +154,7 @@ async def test_a_byte_order_mark_before_the_first_message_is_ignored(read_size: 
 
 
 @fault("F09")
-async def test_a_reply_that_is_not_utf_8_fails_its_call_and_no_other() -> None:
+async def test_a_reply_that_is_not_utf_8_fails_its_call_and_no_other(subtests: pytest.Subtests) -> None:
     replies = {
         "Latin-1": b'{"jsonrpc":"2.0","id":@id,"result":{"content":[{"type":"text","text":"caf\xe9"}]}}\n',
         "the id comes last": b'{"jsonrpc":"2.0","result":{"content":[{"type":"text","text":"\xff\xfe"}]},"id":@id}\n',
@@ -162,8 +162,9 @@ async def test_a_reply_that_is_not_utf_8_fails_its_call_and_no_other() -> None:
     }
 
     for name, error in (await errors_of(replies)).items():
-        assert type(error) is ProtocolError, name
-        assert "the server's answer is no JSON-RPC response: not JSON" in str(error)
+        with subtests.test(name):
+            assert type(error) is ProtocolError
+            assert "the server's answer is no JSON-RPC response: not JSON" in str(error)
 
 
 @fault("F14")

@@ -51,25 +51,27 @@ async def closed_port() -> int:
 
 
 @fault("H01")
-async def test_an_unreachable_server_fails_the_connect_with_an_error_without_secrets() -> None:
+async def test_an_unreachable_server_fails_the_connect_with_an_error_without_secrets(subtests: pytest.Subtests) -> None:
     port = await closed_port()
 
     for era in ("auto", "legacy", "modern"):
-        with anyio.fail_after(SOON), pytest.raises(ConnectFailed) as caught:
-            await Client(StreamableHttp(f"http://me:pw@127.0.0.1:{port}/mcp?key=pw"), era=era).connect()
+        with subtests.test(era):
+            with anyio.fail_after(SOON), pytest.raises(ConnectFailed) as caught:
+                await Client(StreamableHttp(f"http://me:pw@127.0.0.1:{port}/mcp?key=pw"), era=era).connect()
 
-        assert str(caught.value).startswith(f"http://127.0.0.1:{port}/mcp: ")
-        assert "pw" not in str(caught.value)
-        assert not caught.value.may_have_run
+            assert str(caught.value).startswith(f"http://127.0.0.1:{port}/mcp: ")
+            assert "pw" not in str(caught.value)
+            assert not caught.value.may_have_run
 
 
 # Connections that break
 
 
 @fault("H19", "H21")
-async def test_a_server_that_does_not_speak_http_fails_the_connect() -> None:
+async def test_a_server_that_does_not_speak_http_fails_the_connect(subtests: pytest.Subtests) -> None:
     for raw in (b"", b"SSH-2.0-OpenSSH_9.6\r\n\r\n", bytes(range(256)), b"HTTP/1.1 OK\r\n\r\n"):
-        assert type(await refused(mcp(initialize=sends(raw)))) is ConnectFailed, raw
+        with subtests.test(ascii(raw)):
+            assert type(await refused(mcp(initialize=sends(raw)))) is ConnectFailed
 
 
 @fault("H19")
@@ -131,25 +133,27 @@ async def test_a_client_whose_server_is_gone_uses_no_cpu() -> None:
 @pytest.mark.parametrize("era", ["auto", "legacy", "modern"])
 @pytest.mark.adjustable_clock
 @fault("H27", within=1000)
-async def test_a_server_that_never_answers_the_handshake_ends_at_the_limit(era: Any) -> None:
+async def test_a_server_that_never_answers_the_handshake_ends_at_the_limit(era: Any, subtests: pytest.Subtests) -> None:
     silent = {"initialize": hang_for(60)}, {"initialize": hang_for(60), "discover": hang_for(60)}
     for answers in silent if era != "modern" else silent[1:]:
-        async with serving(mcp(**answers)) as peer:
-            with pytest.raises(ConnectTimeout, match="was not ready within 60 s"):
-                await Client(StreamableHttp(peer.url), era=era, limits=Limits(connect_timeout=60)).connect()
+        with subtests.test(silent=ascii(list(answers))):
+            async with serving(mcp(**answers)) as peer:
+                with pytest.raises(ConnectTimeout, match="was not ready within 60 s"):
+                    await Client(StreamableHttp(peer.url), era=era, limits=Limits(connect_timeout=60)).connect()
 
 
 @pytest.mark.adjustable_clock
 @fault("H28", "H29", within=100)
-async def test_a_call_that_times_out_does_not_fail_the_session() -> None:
+async def test_a_call_that_times_out_does_not_fail_the_session(subtests: pytest.Subtests) -> None:
     beginnings = [b"", b"HTTP/1.1 200 OK\r\nx: ", head(200, JSON), head(200, EVENTS)]
     call = in_turn(*(each for beginning in beginnings for each in (hang_for(9, beginning), says())))
     async with connected(mcp(call=call)) as (client, peer):
-        for count in range(1, len(beginnings) + 1):
-            with pytest.raises(RequestTimeout):
-                await client.call_tool("tides", timeout=9)
-            assert (await client.call_tool("tides")).content == TIDES
-            await peer.heard.reaches(lambda heard, count=count: [*map(subject, heard)].count("cancelled") == count)  # type: ignore[misc]
+        for count, beginning in enumerate(beginnings, 1):
+            with subtests.test(ascii(beginning)):
+                with pytest.raises(RequestTimeout):
+                    await client.call_tool("tides", timeout=9)
+                assert (await client.call_tool("tides")).content == TIDES
+                await peer.heard.reaches(lambda heard, count=count: [*map(subject, heard)].count("cancelled") == count)  # type: ignore[misc]
 
     assert subjects(peer).count("initialize") == 1
 

@@ -128,25 +128,29 @@ WELCOME = (
 
 
 @fault("H39")
-async def test_a_line_break_in_a_session_id_adds_no_header_to_our_requests() -> None:
+async def test_a_line_break_in_a_session_id_adds_no_header_to_our_requests(subtests: pytest.Subtests) -> None:
     for end in ("\r\n", "\n"):
-        async with connected(mcp(initialize=sends(welcome_with(f"s-1{end}X-Evil: 1")))) as (client, peer):
-            await tides(client)
+        with subtests.test(ascii(end)):
+            async with connected(mcp(initialize=sends(welcome_with(f"s-1{end}X-Evil: 1")))) as (client, peer):
+                await tides(client)
 
-        heard = [(subject(each), each.headers.get("mcp-session-id"), "x-evil" in each.headers) for each in peer.heard]
-        assert [each for each in heard if each[0] != "get"] == [
-            ("initialize", None, False),
-            *((about, "s-1", False) for about in ("initialized", "call", "delete")),
-        ]
+            heard = [
+                (subject(each), each.headers.get("mcp-session-id"), "x-evil" in each.headers) for each in peer.heard
+            ]
+            assert [each for each in heard if each[0] != "get"] == [
+                ("initialize", None, False),
+                *((about, "s-1", False) for about in ("initialized", "call", "delete")),
+            ]
 
 
 @fault("H39")
-async def test_a_session_id_that_is_no_valid_header_fails_the_connect() -> None:
+async def test_a_session_id_that_is_no_valid_header_fails_the_connect(subtests: pytest.Subtests) -> None:
     for id in ("s-1\rX-Evil: 1", "s-1\x00"):
-        error = await refused(mcp(initialize=sends(welcome_with(id))), era="legacy")
+        with subtests.test(ascii(id)):
+            error = await refused(mcp(initialize=sends(welcome_with(id))), era="legacy")
 
-        assert type(error) is ConnectFailed
-        assert "illegal header line" in str(error)
+            assert type(error) is ConnectFailed
+            assert "illegal header line" in str(error)
 
 
 def welcome_with(id: str) -> bytes:
@@ -171,11 +175,14 @@ TAKEN_BADLY = {
 
 
 @fault("H35")
-async def test_a_server_that_fails_the_initialized_notification_may_still_answer_calls() -> None:
+async def test_a_server_that_fails_the_initialized_notification_may_still_answer_calls(
+    subtests: pytest.Subtests,
+) -> None:
     for name, badly in TAKEN_BADLY.items():
-        async with connected(mcp(initialized=badly)) as (client, _):
-            await tides(client)
-            assert ["did not take notifications/initialized" in warning for warning in client.warnings] == [True], name
+        with subtests.test(name):
+            async with connected(mcp(initialized=badly)) as (client, _):
+                await tides(client)
+                assert ["did not take notifications/initialized" in warning for warning in client.warnings] == [True]
 
 
 @pytest.mark.adjustable_clock

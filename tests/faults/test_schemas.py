@@ -98,10 +98,11 @@ CATASTROPHES = ["(a+)+$", "^(a|a)*$", "^(([a-z])+.)+[A-Z]([a-z])+$", "(.*.*)*=.*
 
 
 @fault("T02")
-async def test_a_catastrophic_pattern_is_matched_in_linear_time() -> None:
+async def test_a_catastrophic_pattern_is_matched_in_linear_time(subtests: pytest.Subtests) -> None:
     async with listed(*({"pattern": source} for source in CATASTROPHES)) as client, pulse() as loop:
-        for number in range(len(CATASTROPHES)):
-            assert "does not match" in await refused(client, "a" * 4000 + "!\n", number)
+        for number, pattern in enumerate(CATASTROPHES):
+            with subtests.test(pattern):
+                assert "does not match" in await refused(client, "a" * 4000 + "!\n", number)
 
     assert loop.longest < 1.0
 
@@ -175,10 +176,11 @@ CIRCLES = [
 
 
 @fault("T04")
-async def test_circular_references_are_no_recursion_error() -> None:
+async def test_circular_references_are_no_recursion_error(subtests: pytest.Subtests) -> None:
     async with listed(*CIRCLES) as client:
-        for number in range(len(CIRCLES)):
-            assert await refused(client, 1, number) == "its schema cannot be checked: it nests too deeply"
+        for number, circle in enumerate(CIRCLES):
+            with subtests.test(ascii(circle)):
+                assert await refused(client, 1, number) == "its schema cannot be checked: it nests too deeply"
 
 
 @fault("T04")
@@ -191,10 +193,12 @@ async def test_a_value_as_deep_as_its_schema_allows_is_no_recursion_error() -> N
 
 
 @fault("T05")
-async def test_a_deep_schema_affects_only_its_tool() -> None:
-    async with listed(*map(nested, (100, 300, 317))) as client:
-        for number in range(3):
-            assert await refused(client, {}, number) == "its schema cannot be checked: it nests too deeply"
+async def test_a_deep_schema_affects_only_its_tool(subtests: pytest.Subtests) -> None:
+    depths = (100, 300, 317)
+    async with listed(*map(nested, depths)) as client:
+        for number, levels in enumerate(depths):
+            with subtests.test(levels=levels):
+                assert await refused(client, {}, number) == "its schema cannot be checked: it nests too deeply"
 
 
 @fault("T05")
@@ -208,7 +212,7 @@ async def test_a_schema_too_deep_to_be_read_fails_only_its_list() -> None:
 
 
 @fault("T06")
-async def test_references_out_of_a_schema_are_not_fetched_or_read(tmp_path: Path) -> None:
+async def test_references_out_of_a_schema_are_not_fetched_or_read(tmp_path: Path, subtests: pytest.Subtests) -> None:
     secret = tmp_path / "schema.json"
     secret.write_text('{"type": "object"}', encoding="ascii")
 
@@ -223,8 +227,9 @@ async def test_references_out_of_a_schema_are_not_fetched_or_read(tmp_path: Path
             {"$id": peer.url, "not": {"$ref": "other.json#/a"}},
         ]
         async with listed(*schemas) as client:
-            for number in range(len(schemas)):
-                assert "cannot be checked: Unresolvable: " in await refused(client, {"b": 1}, number)
+            for number, schema in enumerate(schemas):
+                with subtests.test(ascii(schema)):
+                    assert "cannot be checked: Unresolvable: " in await refused(client, {"b": 1}, number)
 
         assert (peer.connections, peer.heard) == (0, [])
 
@@ -240,10 +245,13 @@ MISMATCHES: list[tuple[dict[str, Any], object, str]] = [
 
 
 @fault("T07")
-async def test_a_result_that_does_not_match_its_schema_is_a_typed_error_with_the_result() -> None:
+async def test_a_result_that_does_not_match_its_schema_is_a_typed_error_with_the_result(
+    subtests: pytest.Subtests,
+) -> None:
     async with listed(*(schema for schema, *_ in MISMATCHES)) as client:
         for number, (_, value, problem) in enumerate(MISMATCHES):
-            assert (await refused(client, value, number)).startswith(problem)
+            with subtests.test(problem):
+                assert (await refused(client, value, number)).startswith(problem)
 
 
 @fault("T07")
