@@ -78,14 +78,17 @@ COUNTS = [(limits, limit.name) for limits, limit in FIELDS if not isinstance(lim
 
 def test_a_time_that_is_not_a_number_is_refused_by_name(subtests: pytest.Subtests) -> None:
     for (case, (wrong, error, says)), (limits, name) in product(NO_TIMES.items(), TIMES):
-        with subtests.test(case, limits=limits), pytest.raises(error, match=rf"^{limits.__name__}\.{name} {says}$"):
+        with (
+            subtests.test(case, limit=f"{limits.__name__}.{name}"),
+            pytest.raises(error, match=rf"^{limits.__name__}\.{name} {says}$"),
+        ):
             limits(**{name: wrong})
 
 
 def test_a_count_that_is_not_a_number_is_refused_by_name(subtests: pytest.Subtests) -> None:
     for limits, name in COUNTS:
         with (
-            subtests.test(limits=limits),
+            subtests.test(f"{limits.__name__}.{name}"),
             pytest.raises(TypeError, match=rf"^{limits.__name__}\.{name} must be a number, not '5'$"),
         ):
             limits(**{name: "5"})

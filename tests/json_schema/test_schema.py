@@ -134,7 +134,7 @@ PLACES: list[tuple[dict[str, Any], object, str | None]] = [
 
 def test_a_value_conforms_or_the_error_has_the_path_of_the_first_problem(subtests: pytest.Subtests) -> None:
     for schema, value, place in PLACES:
-        with subtests.test(schema=schema):
+        with subtests.test(schema=ascii(schema), value=ascii(value)[:60]):
             problem = mismatch(schema, value)
 
             assert place == (problem if problem is None else (re.match(r"(\$\S+): ", problem) or ["", "$"])[1])

@@ -145,7 +145,7 @@ INVALID_RESULTS: list[tuple[str, dict[str, Any]]] = [
 
 def test_a_result_of_unknown_type_or_shape_is_invalid(subtests: pytest.Subtests) -> None:
     for method, result in INVALID_RESULTS:
-        with subtests.test(method=method), pytest.raises(ProtocolError, match=method):
+        with subtests.test(method=method, result=ascii(result)), pytest.raises(ProtocolError, match=method):
             MODERN.read(method, result)
 
 
@@ -170,7 +170,7 @@ MISSING: list[tuple[str, dict[str, Any], str | None]] = [
 
 def test_a_legacy_revision_knows_the_missing_capability(subtests: pytest.Subtests) -> None:
     for version, (method, capabilities, missing) in product(HANDSHAKE_VERSIONS, MISSING):
-        with subtests.test(version=version, method=method):
+        with subtests.test(version=version, method=method, capabilities=ascii(capabilities)):
             assert Legacy(version).missing(method, capabilities) == missing
 
 

@@ -94,8 +94,8 @@ LEGACY_ANSWERS: list[Success | McpError] = [
 
 
 def test_any_other_answer_means_legacy(subtests: pytest.Subtests) -> None:
-    for reply in LEGACY_ANSWERS:
-        with subtests.test(reply=reply):
+    for row, reply in enumerate(LEGACY_ANSWERS):
+        with subtests.test(row=row, reply=ascii(reply)):
             assert isinstance(choose_era(reply, AUTO), UseLegacy)
 
 
@@ -110,8 +110,8 @@ TELLING_NOTHING: list[McpError] = [
 
 
 def test_an_error_that_does_not_tell_the_era_is_raised(subtests: pytest.Subtests) -> None:
-    for error in TELLING_NOTHING:
-        with subtests.test(error=error):
+    for row, error in enumerate(TELLING_NOTHING):
+        with subtests.test(row=row, error=ascii(error)):
             with pytest.raises(type(error)) as raised:
                 choose_era(error, AUTO)
 
@@ -127,14 +127,14 @@ FAILURES = [
 
 def test_a_server_that_fails_during_the_probe_is_legacy(subtests: pytest.Subtests) -> None:
     """ "Anything else identifies a legacy server" (2026-07-28, basic/versioning)."""
-    for failure in FAILURES:
-        with subtests.test(failure=failure):
+    for row, failure in enumerate(FAILURES):
+        with subtests.test(row=row, failure=ascii(failure)):
             assert choose_era(failure, AUTO) == UseLegacy(str(failure), failure)
 
 
 def test_the_failure_of_the_probe_is_raised_where_no_legacy_version_is_allowed(subtests: pytest.Subtests) -> None:
-    for failure in FAILURES:
-        with subtests.test(failure=failure):
+    for row, failure in enumerate(FAILURES):
+        with subtests.test(row=row, failure=ascii(failure)):
             with pytest.raises(type(failure)) as raised:
                 choose_era(failure, AllowedVersions.of("modern"))
 

@@ -814,7 +814,7 @@ async def test_what_json_cannot_have_is_refused_before_a_provider_is_asked(subte
     ]
     for where, value in table:
         values: dict[str, Any] = {where: value}
-        with subtests.test(where=where):
+        with subtests.test(where=where, value=ascii(value)):
             asked = request(
                 user(text()),
                 assistant(use("c1", a=values.get("messages[1]", 1))),

@@ -295,7 +295,7 @@ def test_what_is_no_list_of_models_is_an_error_at_once(subtests: pytest.Subtests
         (lambda: Models([SMALL], allow=["m"]), TypeError, r"^allow has to be a plain function, not list$"),  # type: ignore[arg-type]  # as above
     ]
     for make, error, says in table:
-        with subtests.test(make=make):
+        with subtests.test(says):
             assert callable(make)
             with pytest.raises(error, match=says):
                 make()

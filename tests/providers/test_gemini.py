@@ -600,7 +600,7 @@ def test_the_path_of_a_model(subtests: pytest.Subtests) -> None:
         ("projects/p/locations/l/endpoints/1", True, "projects/p/locations/l/endpoints/1"),
     ]
     for model, is_vertex, path in table:
-        with subtests.test(model=model):
+        with subtests.test(model=model, is_vertex=is_vertex):
             assert _path(model, is_vertex=is_vertex) == path
 
 

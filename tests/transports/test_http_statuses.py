@@ -126,7 +126,7 @@ TEXTS: list[tuple[int, dict[str, str], bytes, str]] = [
 @pytest.mark.fault("H03")
 async def test_a_status_error_has_the_servers_text_and_quotes_it_unless_it_is_html(subtests: pytest.Subtests) -> None:
     for status, headers, body, text in TEXTS:
-        with subtests.test(status=status):
+        with subtests.test(ascii(text)):
             error = await status_error(answering(status, headers, body))
             assert (str(error), error.body) == (text, body.decode(errors="replace"))
 

@@ -71,8 +71,8 @@ DIFFERENT: list[tuple[object, object]] = [
 
 
 def test_different_schemas_have_different_fingerprints(subtests: pytest.Subtests) -> None:
-    for one, other in DIFFERENT:
-        with subtests.test(one=one):
+    for row, (one, other) in enumerate(DIFFERENT):
+        with subtests.test(row=row):
             assert fingerprint(inputSchema={"x": one}) != fingerprint(inputSchema={"x": other})
             assert fingerprint(inputSchema={"x": one}) == fingerprint(inputSchema={"x": one})
 

@@ -236,7 +236,7 @@ MALFORMED: list[tuple[type[Model], object, str]] = [
 
 def test_malformed_input_is_rejected_with_one_sentence(subtests: pytest.Subtests) -> None:
     for kind, value, problem in MALFORMED:
-        with subtests.test(kind=kind):
+        with subtests.test(kind.__name__, problem=problem):
             with pytest.raises(ProtocolError) as caught:
                 kind.from_wire(value)
 

@@ -159,7 +159,7 @@ def test_what_an_sdk_raises_becomes_an_error_that_says_what_to_do(subtests: pyte
         (ValueError(SECRET), None, None, None, False, "ValueError"),
     ]
     for exc, status, code, retry_after, transient, said in table:
-        with subtests.test(exc=exc):
+        with subtests.test(said):
             error = provider_error(exc, "anthropic")
 
             assert (error.provider, error.status, error.code) == ("anthropic", status, code)
