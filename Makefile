@@ -90,7 +90,7 @@ $(FUZZ)/.ready: fuzz/requirements.txt pyproject.toml
 	@touch $@
 
 mutants: $(VENV)/test  ## changes of the source that the tests should notice (hours; it goes on where it was stopped)
-	@$(BIN)/python -m tests.mutants.run
+	@$(BIN)/python -m mutants.run
 
 soak: $(VENV)/test  ## thousands of calls and connections: memory must not grow (about 10 minutes)
 	@$(BIN)/python -m tests.robustness.soak

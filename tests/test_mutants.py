@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants import report
-from tests.mutants.draw import Mutant, changes, draw, locate, places, read_drawn, shares
-from tests.mutants.report import Result
-from tests.mutants.run import select
-from tests.mutants.schemata import instrumented
+from mutants import report
+from mutants.draw import Mutant, changes, draw, locate, places, read_drawn, shares
+from mutants.report import Result
+from mutants.run import select
+from mutants.schemata import instrumented
 
 SOURCE = '''
 """A module."""

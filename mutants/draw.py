@@ -1,7 +1,7 @@
 """Draws mutants of the package, and finds them again in later sources: pure functions over syntax trees.
 
 A mutant is one statement with one small change; of a compound statement it is the header only.
-``python -m tests.mutants.draw`` draws anew, into `drawn.json`, in an order whose every prefix is
+``python -m mutants.draw`` draws anew, into `drawn.json`, in an order whose every prefix is
 a fair sample of all packages.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "mcp_host"
 DRAWN = Path(__file__).with_name("drawn.json")
 

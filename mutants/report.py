@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.mutants.draw import Mutant
+from mutants.draw import Mutant
 
 VERDICTS = ("killed", "survived", "equivalent", "lost", "not run")
 

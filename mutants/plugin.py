@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants import hook
+from mutants import hook
 
 _durations: dict[str, float] = {}
 _failed: set[str] = set()
@@ -86,6 +86,6 @@ def main(listed: str, log: str, *options: str) -> None:
 
 
 if __name__ == "__main__":
-    from tests.mutants import plugin  # as pytest knows it
+    from mutants import plugin  # as pytest knows it
 
     plugin.main(*sys.argv[1:])

@@ -8,7 +8,7 @@ import marshal
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tests.mutants.draw import SOURCE, Mutant, Place, locate, numbered, parse
+from mutants.draw import SOURCE, Mutant, Place, locate, numbered, parse
 
 
 def write_code(mutants: Iterable[Mutant], sources: Mapping[str, str], folder: Path) -> dict[int, Place]:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType, ModuleType
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FOLDER = os.path.join(ROOT, ".mutants")
 CODE, ROLES = os.path.join(FOLDER, "code"), os.path.join(FOLDER, "roles")
 REACHED, DURATIONS = os.path.join(FOLDER, "reached"), os.path.join(FOLDER, "durations.json")

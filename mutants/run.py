@@ -4,8 +4,8 @@ One recording run finds the tests that reach each mutant. These then run in fork
 has collected the suite, for each mutant until one fails. Stopped and started again, the run goes on;
 it begins anew after any change of the package or of its tests.
 
-Arguments are ids of mutants: ``.venv/bin/python -m tests.mutants.run 17 18``. All of it is in ``.mutants/``.
-With ``--before tests/mutants/before.json`` it lists what the suite of 23,300 cases killed (commit 5eaeb92),
+Arguments are ids of mutants: ``.venv/bin/python -m mutants.run 17 18``. All of it is in ``.mutants/``.
+With ``--before mutants/before.json`` it lists what the suite of 23,300 cases killed (commit 5eaeb92),
 and this one does not. Run these again with a larger ``--cap``, for more of the tests that reach them.
 """
 
@@ -37,11 +37,11 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.mutants import draw, hook
-from tests.mutants.draw import ROOT, Mutant, Place
-from tests.mutants.plugin import play
-from tests.mutants.report import Result, lost_kills, read_results, report, store
-from tests.mutants.schemata import write_code
+from mutants import draw, hook
+from mutants.draw import ROOT, Mutant, Place
+from mutants.plugin import play
+from mutants.report import Result, lost_kills, read_results, report, store
+from mutants.schemata import write_code
 
 FOLDER = Path(hook.FOLDER)
 RESULTS, LOGS = FOLDER / "results.jsonl", FOLDER / "logs"
@@ -59,7 +59,7 @@ SHARES = (0.5, 0.75, 1.0)  # of the cap, for tests of a distance and for nearer 
 DIE_WITH_PARENT, ADOPT_ORPHANS = 1, 36  # of prctl(2)
 FAILED, DIED, HUNG = "failed", "died", "hung"
 
-PYTEST = ["-qq", "-p", "no:cacheprovider", "-p", "tests.mutants.plugin", "--ignore", "tests/mutants"]
+PYTEST = ["-qq", "-p", "no:cacheprovider", "-p", "mutants.plugin", "--ignore", "tests/test_mutants.py"]
 
 
 class Failure(NamedTuple):
@@ -68,7 +68,7 @@ class Failure(NamedTuple):
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.mutants.run")
+    parser = argparse.ArgumentParser(prog="python -m mutants.run")
     parser.add_argument("ids", nargs="*", type=int, help="judge these mutants, again if need be; all others by default")
     parser.add_argument("--cap", type=float, default=CAP, help="seconds of tests for each mutant")
     parser.add_argument("--minutes", type=float, default=1e9, help="judge no further mutants after so many")
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def begin(mutants: Sequence[Mutant], sources: Mapping[str, str]) -> None:
     """An empty folder, unless what is there is of just these sources, tests and mutants."""
-    files = [path for path in (ROOT / "tests").rglob("*.py") if path.parent.name != "mutants"]
+    files = [path for path in (ROOT / "tests").rglob("*.py") if path.name != "test_mutants.py"]
     unproven = [replace(mutant, equivalent=None) for mutant in mutants]
     everything = [*sorted(sources.items()), *unproven, *sorted(path.read_text() for path in files)]
     fingerprint = hashlib.sha256(repr(everything).encode()).hexdigest()
@@ -125,7 +125,7 @@ def begin(mutants: Sequence[Mutant], sources: Mapping[str, str]) -> None:
 def hooked() -> Iterator[None]:
     """For the time being, every Python of the virtual environment imports the hook; few get our environment."""
     PTH.write_text(
-        f"import sys; sys.path.insert(0, {str(ROOT)!r}); import tests.mutants.hook as h; h.install(); del sys.path[0], h\n"
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); import mutants.hook as h; h.install(); del sys.path[0], h\n"
     )
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("mutants: terminated"))
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else hundreds of processes would compile the tests anew
@@ -263,7 +263,7 @@ class Judge:
             listed = log.with_suffix(".json")
             listed.write_text(json.dumps(tests))
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            os.execv(sys.executable, [sys.executable, "-m", "tests.mutants.plugin", str(listed), str(log), *PYTEST])
+            os.execv(sys.executable, [sys.executable, "-m", "mutants.plugin", str(listed), str(log), *PYTEST])
         play(self._session, tests, log)
 
 
