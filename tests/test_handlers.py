@@ -69,23 +69,10 @@ async def test_a_cancelled_handler_is_cancelled() -> None:
 
 
 @pytest.mark.backends("asyncio")
-async def test_the_cancellation_of_a_task_that_the_handler_awaited_is_a_failure() -> None:
-    """Only asyncio mixes it up with our own."""
+@pytest.mark.parametrize("cancelled_before", [False, True])
+async def test_the_cancellation_of_a_task_that_the_handler_awaited_is_a_failure(cancelled_before: bool) -> None:
+    """Only asyncio mixes it up with our own, which a task may have survived before."""
 
-    async def await_another() -> None:
-        task = asyncio.ensure_future(asyncio.Event().wait())
-        task.cancel()
-        await task
-
-    with anyio.fail_after(5), pytest.raises(InputRefused) as caught:
-        await call_handler(await_another, subject="it", failed="no")
-
-    assert (caught.value.code, str(caught.value)) == (-32603, "no")
-    assert isinstance(caught.value.__cause__, asyncio.CancelledError)
-
-
-@pytest.mark.backends("asyncio")
-async def test_in_a_task_that_survived_a_cancellation_that_of_another_task_is_still_a_failure() -> None:
     async def await_another() -> None:
         task = asyncio.ensure_future(asyncio.Event().wait())
         task.cancel()
@@ -93,15 +80,18 @@ async def test_in_a_task_that_survived_a_cancellation_that_of_another_task_is_st
 
     async def call() -> None:
         with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.Event().wait()
+            await began.wait()
         await call_handler(await_another, subject="it", failed="no")
 
+    began = asyncio.Event()
     calling = asyncio.ensure_future(call())
     await asyncio.sleep(0)
-    calling.cancel()
-
-    with anyio.fail_after(5), pytest.raises(InputRefused, match="no"):
+    calling.cancel() if cancelled_before else began.set()
+    with anyio.fail_after(5), pytest.raises(InputRefused) as caught:
         await calling
+
+    assert (caught.value.code, str(caught.value)) == (-32603, "no")
+    assert isinstance(caught.value.__cause__, asyncio.CancelledError)
 
 
 async def test_a_coroutine_runs_in_another_context_within_the_task_that_awaits_it() -> None:
@@ -378,19 +368,14 @@ async def test_an_awaitable_returned_by_a_plain_function_is_awaited_in_the_event
     assert said == f"called in {threading.current_thread().name}"
 
 
-async def test_a_plain_function_sees_the_context_of_its_caller() -> None:
+async def test_a_plain_function_sees_the_context_of_its_caller_who_gets_its_exception() -> None:
     who = ContextVar("who", default="nobody")
     who.set("the caller")
 
-    with anyio.fail_after(5):
-        assert await as_async(who.get, argument="it")() == "the caller"
-
-
-async def test_an_exception_of_a_plain_function_is_raised() -> None:
     def fail() -> str:
-        raise LookupError("no model")
+        raise LookupError(who.get())
 
-    with anyio.fail_after(5), pytest.raises(LookupError, match=r"^no model$"):
+    with anyio.fail_after(5), pytest.raises(LookupError, match=r"^the caller$"):
         await as_async(fail, argument="it")()
 
 
