@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from mcp_host.testing import ScriptedPeer
-from tests.client.support import EMPTY, QUESTION
+from tests.client import support
+from tests.client.support import EMPTY, QUESTION, STATELESS
 
 DONE: dict[str, Any] = {"resultType": "complete"} | EMPTY
-SAMPLE = {"method": "sampling/createMessage", "params": QUESTION}
+SAMPLE: dict[str, Any] = {"method": "sampling/createMessage", "params": QUESTION}
 FORM = {
     "method": "elicitation/create",
     "params": {"message": "sure?", "requestedSchema": {"type": "object", "properties": {"ok": {"type": "boolean"}}}},
@@ -27,14 +28,5 @@ def wants(state: str | None = None, **requests: object) -> dict[str, Any]:
     return given
 
 
-def answering(*results: dict[str, Any]) -> ScriptedPeer:
-    """A stateless peer that answers requests with *results*, one after the other, and then with the last again and again."""
-
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_discover()
-        for result in results:
-            await peer.reply(await peer.receive(), result)
-        while True:
-            await peer.reply(await peer.receive(), results[-1])
-
-    return ScriptedPeer(script, name="the peer")
+answering = partial(support.answering, STATELESS)
+"""A stateless peer that answers requests with these results, one after the other, and then with the last again and again."""

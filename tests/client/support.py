@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any
 
 import anyio
+import pytest
 
 from mcp_host import Client, Sampling, SamplingRequest, always
+from mcp_host.errors import ConnectionClosed
 from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import CreateMessageResult, TextContent
 from mcp_host.version import __version__
@@ -80,14 +83,49 @@ async def connected(server: Any, *, within: float | None = None, **options: Any)
 
 
 def answering(era: Era, *results: dict[str, Any]) -> ScriptedPeer:
-    """A peer that answers requests with *results*, one after the other."""
+    """A peer that answers requests with *results*, one after the other, and then with the last again and again."""
 
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
-        for result in results:
+        for result in chain(results, repeat(results[-1]) if results else ()):
             await peer.reply(await peer.receive(), result)
 
     return ScriptedPeer(script, name="the peer")
+
+
+async def silent(peer: ScriptedPeer) -> None:
+    """The script of a server that answers nothing."""
+
+
+def methods(peer: ScriptedPeer) -> list[str]:
+    """What the client has said, in requests and notifications."""
+    return [message["method"] for message in peer.received]
+
+
+async def report_progress(peer: ScriptedPeer, call: Mapping[str, Any], *steps: float) -> None:
+    """Say that *call* has come so far, once for each of *steps*."""
+    token = call["params"]["_meta"]["progressToken"]
+    for step in steps:
+        await peer.notify("notifications/progress", {"progressToken": token, "progress": step})
+
+
+async def ended_by_closing(
+    client: Client, *requests: Callable[[], Awaitable[object]], begun: anyio.Event | None = None
+) -> list[ConnectionClosed]:
+    """The errors with which *requests* end when the client is closed: when *begun* is set, or else when they wait."""
+
+    async def make(request: Callable[[], Awaitable[object]]) -> None:
+        with pytest.raises(ConnectionClosed) as ended:
+            await request()
+        errors.append(ended.value)
+
+    errors: list[ConnectionClosed] = []
+    async with anyio.create_task_group() as tasks:
+        for request in requests:
+            tasks.start_soon(make, request)
+        await (anyio.wait_all_tasks_blocked() if begun is None else begun.wait())
+        await client.aclose()
+    return errors
 
 
 async def seconds_of_call(client: Client) -> float:

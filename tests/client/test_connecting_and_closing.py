@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -13,49 +12,47 @@ import httpx
 import pytest
 
 from mcp_host import Change, Client, Elicitation, FormRequest, SamplingRequest, StreamableHttp
-from mcp_host.errors import (
-    ConnectionClosed,
-    ConnectTimeout,
-    HttpStatusError,
-    NotConnected,
-)
+from mcp_host.errors import ConnectionClosed, ConnectTimeout, HttpStatusError, NotConnected
 from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
 from mcp_host.transports._http.channel import HttpChannel
 from mcp_host.transports.base import Channel
-from mcp_host.transports.in_process import Inbox, InProcess, MemoryChannel, Outbox
+from mcp_host.transports.in_process import MemoryChannel
 from mcp_host.transports.stdio import Stdio
-from mcp_host.types import (
-    CreateMessageResult,
-    ElicitResult,
-    Implementation,
-    ProgressNotificationParams,
-)
+from mcp_host.types import CreateMessageResult, ElicitResult, Implementation, ProgressNotificationParams
+from tests.client.rounds import SAMPLE, wants
 from tests.client.sites import Site
-from tests.client.support import EMPTY, HANDSHAKE, QUESTION, TOOLS, Era, connected, sampling, say_paris
+from tests.client.support import (
+    EMPTY,
+    HANDSHAKE,
+    QUESTION,
+    TOOLS,
+    Era,
+    answering,
+    connected,
+    ended_by_closing,
+    methods,
+    report_progress,
+    sampling,
+    say_paris,
+    silent,
+)
 from tests.clock import advance
 from tests.extent import on_both
 from tests.faults.http_server import drop, mcp, welcome
 from tests.transports.children import python, running
 from tests.transports.http_peers import Heard, Wire, serving
 
-
-def echo(era: Era) -> ScriptedPeer:
-    async def script(peer: ScriptedPeer) -> None:
-        await era.open(peer, instructions="be kind")
-        while True:
-            await peer.reply(await peer.receive("tools/call"), EMPTY)
-
-    return ScriptedPeer(script)
-
-
 FIRST = {"auto": "server/discover", "legacy": "initialize", "modern": "server/discover"}
 """What a client says first, by what it may speak."""
+CLOSED_MEANWHILE = "closed while it was being opened"
 
 
 async def test_the_handshake_says_who_we_are_and_what_we_answer() -> None:
-    peer = echo(HANDSHAKE)
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities=TOOLS, instructions="be kind")
 
+    peer = ScriptedPeer(script)
     async with connected(
         peer,
         era="legacy",
@@ -87,7 +84,7 @@ async def test_the_handshake_says_who_we_are_and_what_we_answer() -> None:
 
 @on_both
 async def test_clients_close_in_the_order_they_came_from_a_task_that_did_not_bring_them(era: Era) -> None:
-    first, second = Client(echo(era)), Client(echo(era))
+    first, second = Client(answering(era, EMPTY)), Client(answering(era, EMPTY))
 
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
@@ -101,7 +98,7 @@ async def test_clients_close_in_the_order_they_came_from_a_task_that_did_not_bri
 
 @on_both
 async def test_connecting_and_closing_may_be_done_more_than_once(era: Era) -> None:
-    peer = echo(era)
+    peer = answering(era, EMPTY)
     client = Client(peer)
 
     with anyio.fail_after(5):
@@ -116,41 +113,22 @@ async def test_connecting_and_closing_may_be_done_more_than_once(era: Era) -> No
         await client.call_tool("two")
         await client.aclose()
 
-    assert [message["method"] for message in peer.received] == [
-        *era.opening,
-        "tools/call",
-        *era.opening_again,
-        "tools/call",
-    ]
+    assert methods(peer) == [*era.opening, "tools/call", *era.opening_again, "tools/call"]
 
 
 @on_both
 async def test_an_error_in_the_callers_own_block_arrives_bare(era: Era) -> None:
     with anyio.fail_after(5), pytest.raises(ValueError, match="mine"):
-        async with Client(echo(era)):
+        async with Client(answering(era, EMPTY)):
             raise ValueError("mine")
 
 
 @on_both
 async def test_closing_ends_the_calls_in_flight(era: Era) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await era.open(peer)
+    async with connected(ScriptedPeer(era.open)) as client:
+        (ended,) = await ended_by_closing(client, lambda: client.call_tool("x"))
 
-    async def call() -> None:
-        with pytest.raises(ConnectionClosed, match="the client was closed"):
-            await client.call_tool("x")
-        ended.append(True)
-
-    ended: list[bool] = []
-    client = Client(ScriptedPeer(script))
-    with anyio.fail_after(5):
-        await client.connect()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(call)
-            await anyio.wait_all_tasks_blocked()
-            await client.aclose()
-
-    assert ended == [True]
+    assert str(ended) == "the client was closed"
 
 
 @pytest.mark.parametrize(
@@ -160,30 +138,15 @@ async def test_closing_ends_the_calls_in_flight(era: Era) -> None:
 )
 @on_both
 async def test_closing_while_another_task_connects_ends_the_connecting(era: str, answers: dict[str, Any]) -> None:
-    first = FIRST[era]
-
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.receive(first)
-
-    async def connect() -> None:
-        with pytest.raises(ConnectionClosed, match="closed while it was being opened") as ended:
-            await client.connect()
-        may_have_run.append(ended.value.may_have_run)
-
-    may_have_run: list[bool] = []
-    peer = ScriptedPeer(script)
+    peer = ScriptedPeer(silent)
     client = Client(peer, era=era, **answers)
     with anyio.fail_after(5):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(connect)
-            tasks.start_soon(connect)  # which waits for its turn
-            await anyio.wait_all_tasks_blocked()
-            await client.aclose()
+        ended = await ended_by_closing(client, client.connect, client.connect)  # of which the second waits for its turn
 
+    assert [(CLOSED_MEANWHILE in str(error), error.may_have_run) for error in ended] == 2 * [(True, False)]
     with pytest.raises(NotConnected):
         await client.call_tool("x")
-    assert may_have_run == [False, False]
-    assert [message["method"] for message in peer.received] == [first]
+    assert methods(peer) == [FIRST[era]]
     assert client.warnings == []
 
 
@@ -198,30 +161,18 @@ async def test_closing_during_a_second_attempt_is_not_the_failure_of_the_first()
         else:
             second.set()
 
-    async def connect() -> None:
-        with pytest.raises(ConnectionClosed, match="closed while it was being opened") as ended:
-            await client.connect()
-        may_have_run.append(ended.value.may_have_run)
-
-    may_have_run: list[bool] = []
     client = Client(ScriptedPeer(script), era="legacy", sampling=sampling())
     with anyio.fail_after(5):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(connect)
-            await second.wait()
-            await client.aclose()
+        (ended,) = await ended_by_closing(client, client.connect, begun=second)
 
-    assert may_have_run == [False]
+    assert (CLOSED_MEANWHILE in str(ended), ended.may_have_run) == (True, False)
 
 
 @on_both
 @pytest.mark.fake_clock
-@pytest.mark.parametrize(("era", "first"), FIRST.items())
-async def test_a_cancelled_connect_leaves_nothing_behind(era: str, first: str) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.receive(first)
-
-    client = Client(ScriptedPeer(script), era=era)
+@pytest.mark.parametrize("era", FIRST)
+async def test_a_cancelled_connect_leaves_nothing_behind(era: str) -> None:
+    client = Client(ScriptedPeer(silent), era=era)
     with anyio.move_on_after(0.05):
         await client.connect()
 
@@ -240,16 +191,12 @@ async def test_a_cancelled_connect_leaves_nothing_behind(era: str, first: str) -
 )
 @on_both
 async def test_a_server_that_never_answers_costs_one_bounded_wait(era: str, said: list[str]) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.receive(said[-1])
-
-    peer = ScriptedPeer(script)
-    with anyio.fail_after(5):
-        with pytest.raises(ConnectTimeout, match=r"was not ready within 0\.05 s"):
-            await Client(peer, era=era, limits=Limits(connect_timeout=0.05)).connect()
+    peer = ScriptedPeer(silent)
+    with anyio.fail_after(5), pytest.raises(ConnectTimeout, match=r"was not ready within 0\.05 s"):
+        await Client(peer, era=era, limits=Limits(connect_timeout=0.05)).connect()
 
     # "The initialize request MUST NOT be cancelled by clients", and nothing but the probe may come before it
-    assert [message["method"] for message in peer.received] == said
+    assert methods(peer) == said
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"])
@@ -381,8 +328,7 @@ async def test_callers_let_go_before_the_transport_is_closed_even_where_closing_
 
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
-        token = (await peer.receive("tools/call"))["params"]["_meta"]["progressToken"]
-        await peer.notify("notifications/progress", {"progressToken": token, "progress": 1})
+        await report_progress(peer, await peer.receive("tools/call"), 1)
 
     async def on_progress(progress: ProgressNotificationParams) -> None:
         await client.aclose()
@@ -401,50 +347,28 @@ async def test_callers_let_go_before_the_transport_is_closed_even_where_closing_
 
 @on_both
 async def test_a_bug_in_a_transport_ends_the_calls_and_is_logged(
-    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    @dataclass(frozen=True)
-    class Broken(InProcess):
-        @asynccontextmanager
-        async def open(self, limits: Limits) -> AsyncIterator[MemoryChannel]:
-            async with super().open(limits) as channel:
-                channel.listen = listen  # type: ignore[method-assign]
-                yield channel
-
-    async def listen(receive: object) -> None:
+    async def listen(channel: MemoryChannel, receive: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    async def serve(inbox: Inbox, outbox: Outbox) -> None:
-        await anyio.sleep_forever()
-
-    with (
-        anyio.fail_after(5),
-        pytest.raises(ConnectionClosed, match="reading from the server failed: ZeroDivisionError"),
-    ):
-        await Client(Broken(serve)).connect()
+    monkeypatch.setattr(MemoryChannel, "listen", listen)
+    failure = "reading from the server failed: ZeroDivisionError"
+    with anyio.fail_after(5), pytest.raises(ConnectionClosed, match=failure):
+        await Client(ScriptedPeer(silent)).connect()
 
     assert "a bug" in caplog.text
 
 
-async def test_a_transport_on_which_nothing_more_arrives_by_itself_goes_on() -> None:
+async def test_a_transport_on_which_nothing_more_arrives_by_itself_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls have streams of their own."""
     listened = anyio.Event()
 
-    class Deaf(StreamableHttp):
-        @asynccontextmanager
-        async def open(self, limits: Limits) -> AsyncIterator[HttpChannel]:
-            async with super().open(limits) as channel:
-                channel.listen = listen  # type: ignore[method-assign]
-                yield channel
-
-    async def listen(receive: object) -> None:
+    async def listen(channel: HttpChannel, receive: object) -> None:
         listened.set()
 
-    site = Site(tools_call=EMPTY)
-    async with (
-        httpx.AsyncClient(transport=httpx.MockTransport(site)) as http,
-        connected(Deaf("http://server.test/mcp", client=http)) as client,
-    ):
+    monkeypatch.setattr(HttpChannel, "listen", listen)
+    async with Site(tools_call=EMPTY).connected() as client:
         await listened.wait()
         await client.call_tool("x")
         assert client.connected
@@ -488,24 +412,27 @@ async def test_a_callback_may_close_its_own_client() -> None:
 
 
 @on_both
-async def test_a_handler_may_close_its_own_client() -> None:
+async def test_a_handler_may_close_its_own_client(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_initialize(capabilities=TOOLS)
-        await peer.receive("tools/call")
-        await peer.request("sampling/createMessage", QUESTION)
+        await era.open(peer)
+        call = await peer.receive("tools/call")
+        if era is HANDSHAKE:
+            await peer.request(**SAMPLE)
+        else:
+            await peer.reply(call, wants(None, k=SAMPLE))
 
     async def model(request: SamplingRequest) -> CreateMessageResult:
         await client.aclose()
         raise AssertionError("cancelled by then")
 
-    client = Client(
-        ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model), limits=Limits(close_timeout=60)
-    )
+    client = Client(ScriptedPeer(script), sampling=sampling(with_tools=model), limits=Limits(close_timeout=60))
     with anyio.fail_after(5):
         await client.connect()
         with pytest.raises(ConnectionClosed, match="the client was closed"):
             await client.call_tool("x")
         await client.aclose()
+
+    assert not client.connected
 
 
 @on_both
@@ -564,7 +491,7 @@ async def test_a_handler_that_cannot_be_cancelled_does_not_keep_the_server_alive
 
 @pytest.mark.parametrize(("first", "second"), [("asyncio", "trio"), ("trio", "asyncio"), ("asyncio", "asyncio")])
 def test_a_client_left_open_in_one_event_loop_can_be_connected_in_the_next(era: Era, first: str, second: str) -> None:
-    client = Client(echo(era))
+    client = Client(answering(era, EMPTY))
 
     async def leave_open() -> None:
         await client.connect()

@@ -1,4 +1,4 @@
-"""Connections that are slow, break off, end or are closed while something is in flight: what is settled, sent again and left."""
+"""Connections that break off, end or are closed while something is in flight: what is settled, sent again and left."""
 
 from __future__ import annotations
 
@@ -14,18 +14,15 @@ import anyio
 import httpx
 import pytest
 
-from mcp_host import Client, EraCache, SamplingRequest, Stdio, StreamableHttp
+from mcp_host import Client, SamplingRequest, Stdio
 from mcp_host.errors import (
     ConnectFailed,
     ConnectionClosed,
-    ConnectTimeout,
     HeaderMismatch,
     HttpStatusError,
     RequestTimeout,
     ServerError,
-    Unauthorized,
 )
-from mcp_host.limits import Limits
 from mcp_host.protocol import backoff
 from mcp_host.protocol.eras import Complete
 from mcp_host.protocol.jsonrpc import Request
@@ -33,13 +30,13 @@ from mcp_host.testing import ScriptedPeer
 from mcp_host.transports.base import Headers, RequestHandle
 from mcp_host.transports.in_process import MemoryChannel
 from mcp_host.types import CreateMessageResult
-from tests.client.sites import refused, response
-from tests.client.support import EMPTY, INITIALIZED, QUESTION, connected, sampling
+from tests.client.rounds import ROOTS, wants
+from tests.client.sites import Site, refused
+from tests.client.support import EMPTY, HANDSHAKE, QUESTION, connected, ended_by_closing, sampling
 from tests.extent import on_both
 from tests.transports.children import counted, python
 
 LISTEN = "subscriptions/listen"
-MODERN = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}}
 CHANGING = {"tools": {"listChanged": True}, "resources": {"subscribe": True}}
 
 
@@ -47,147 +44,25 @@ async def ignore(change: object) -> None:
     pass
 
 
-# Finding the era
-
-
-@on_both
-@pytest.mark.fake_clock
-@pytest.mark.parametrize("code", [-32601, -32602, -32020, -32022])
-async def test_a_slow_server_that_shakes_no_hands_is_waited_for(code: int) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        probe = await peer.receive("server/discover")
-        await peer.reply_error(await peer.receive("initialize"), code, "no", {"supported": ["2026-07-28"]})
-        await peer.reply(probe, MODERN)
-        await peer.reply(await peer.receive("tools/call"), EMPTY)
-
-    async with connected(ScriptedPeer(script)) as client:
-        await client.call_tool("x")
-
-
-@pytest.mark.fake_clock
-async def test_a_silent_server_that_refuses_the_handshake_fails_with_that() -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.reply_error(await peer.receive("initialize"), -32000, "out of order")
-
-    with anyio.fail_after(5), pytest.raises(ServerError, match="out of order"):
-        await Client(ScriptedPeer(script)).connect()
-
-
-@on_both
-@pytest.mark.fake_clock
-async def test_a_wrong_era_that_ends_in_a_timeout_is_forgotten() -> None:
-    """The server is modern, and says nothing to a handshake."""
-
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.reply(await peer.receive("server/discover"), MODERN)
-
-    peer = ScriptedPeer(script)
-    era_cache = EraCache({peer.identity: "legacy"})
-    client = Client(peer, era_cache=era_cache, limits=Limits(connect_timeout=0.2))
-    with anyio.fail_after(5):
-        with pytest.raises(ConnectTimeout):
-            await client.connect()
-        async with client:
-            assert client.protocol_version == "2026-07-28"
-
-
-async def test_a_wrong_era_that_ends_in_a_server_error_by_http_is_forgotten() -> None:
-    def answer(request: httpx.Request) -> httpx.Response:
-        message = json.loads(request.content)
-        if message["method"] != "server/discover":
-            return httpx.Response(500)
-        return response(message, MODERN)
-
-    transport = StreamableHttp("http://s.test/mcp", client=httpx.AsyncClient(transport=httpx.MockTransport(answer)))
-    client = Client(transport, era_cache=EraCache({transport.identity: "legacy"}))
-    with anyio.fail_after(5):
-        with pytest.raises(HttpStatusError):
-            await client.connect()
-        async with client:
-            assert client.protocol_version == "2026-07-28"
-
-
-async def test_a_pinned_client_teaches_the_others_nothing() -> None:
-    """It was not free to find out."""
-
-    async def both(peer: ScriptedPeer) -> None:
-        request = await peer.receive()
-        await peer.reply(request, INITIALIZED if request["method"] == "initialize" else MODERN)
-
-    peer, era_cache = ScriptedPeer(both), EraCache()
-    with anyio.fail_after(5):
-        async with Client(peer, era_cache=era_cache, era="legacy"):
-            assert era_cache.export() == {}
-        async with Client(peer, era_cache=era_cache) as client:
-            assert client.protocol_version == "2026-07-28"
-
-
-@on_both
-@pytest.mark.fake_clock
-async def test_a_server_known_to_be_modern_gets_no_handshake_however_slow_it_is() -> None:
-    async def slow(peer: ScriptedPeer) -> None:
-        probe = await peer.receive("server/discover")
-        with anyio.move_on_after(20):  # ten times the silence after which another server would get one
-            await peer.receive()
-        await peer.reply(probe, MODERN)
-
-    peer = ScriptedPeer(slow)
-    async with connected(peer, era_cache=EraCache({peer.identity: "modern"}), within=25):
-        pass
-
-    assert [message["method"] for message in peer.received] == ["server/discover"]
-
-
-async def test_a_servers_text_is_escaped_and_cut_in_a_warning() -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        for _ in range(2):
-            await peer.reply_error(await peer.receive("server/discover"), -32020, "\x1b[2J\n" + "x" * 100_000)
-        await peer.reply(await peer.receive("tools/call"), EMPTY)
-
-    async with connected(ScriptedPeer(script)) as client:
-        await client.call_tool("x")
-        (warning,) = client.warnings
-
-    assert warning.isprintable()
-    assert len(warning) < 500
-
-
-async def test_credentials_that_are_asked_for_after_the_version_was_settled_are_an_authorization_error() -> None:
-    statuses = [400, 401]
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        error = {"code": -32021, "message": "no", "data": {"requiredCapabilities": {}}}
-        return httpx.Response(statuses.pop(0), json={"jsonrpc": "2.0", "id": 1, "error": error})
-
-    http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
-    with anyio.fail_after(5), pytest.raises(Unauthorized):
-        await Client(StreamableHttp("http://s.test/mcp", client=http)).connect()
-
-
 # Rounds
 
 
-def site(*answers: Callable[[dict[str, Any]], httpx.Response]) -> Client:
-    """A client of a stateless server over HTTP that answers what comes after the discovery with *answers*."""
+def site(*answers: Callable[[dict[str, Any]], object]) -> Client:
+    """A client of a stateless server over HTTP that answers calls and reads with *answers*."""
     left = list(answers)
 
-    def answer(request: httpx.Request) -> httpx.Response:
-        message = json.loads(request.content)
-        return result(MODERN)(message) if message["method"] == "server/discover" else left.pop(0)(message)
+    def answer(message: dict[str, Any]) -> object:
+        return left.pop(0)(message)
 
-    http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
-    return Client(StreamableHttp("http://s.test/mcp", client=http), roots=[])
+    return Site(tools_call=answer, resources_read=answer).client(roots=[])
 
 
-def result(value: dict[str, Any]) -> Callable[[dict[str, Any]], httpx.Response]:
-    return lambda message: response(message, value)
+def want_roots(message: dict[str, Any]) -> object:
+    return wants("s", r=ROOTS)
 
 
 def refuse_connection(message: dict[str, Any]) -> httpx.Response:
     raise httpx.ConnectError("refused")
-
-
-WANTS_ROOTS = {"resultType": "input_required", "inputRequests": {"r": {"method": "roots/list"}}, "requestState": "s"}
 
 
 def break_off(message: dict[str, Any]) -> httpx.Response:
@@ -198,14 +73,14 @@ def break_off(message: dict[str, Any]) -> httpx.Response:
 @pytest.mark.parametrize(
     ("answers", "ask", "error"),
     [
-        ([result(WANTS_ROOTS), *4 * [refuse_connection]], lambda client: client.call_tool("x"), ConnectFailed),
-        ([result(WANTS_ROOTS), refused(400, -32020)], lambda client: client.call_tool("x"), HeaderMismatch),
+        ([want_roots, *4 * [refuse_connection]], lambda client: client.call_tool("x"), ConnectFailed),
+        ([want_roots, refused(400, -32020)], lambda client: client.call_tool("x"), HeaderMismatch),
         ([break_off, *5 * [refuse_connection]], lambda client: client.read_resource("a:1"), ConnectFailed),
     ],
     ids=["its first round", "headers were refused later", "its first attempt"],
 )
 async def test_a_call_may_have_run_if_a_part_of_it_was_sent(
-    answers: list[Callable[..., httpx.Response]],
+    answers: list[Callable[..., object]],
     ask: Callable[[Client], Awaitable[object]],
     error: type[Any],
 ) -> None:
@@ -228,27 +103,14 @@ async def test_the_pause_before_a_request_is_made_again_counts() -> None:
 
 @on_both
 async def test_closing_ends_the_pause_before_a_request_is_made_again() -> None:
-    broken = anyio.Event()
-
-    def note_and_break_off(message: dict[str, Any]) -> httpx.Response:
-        broken.set()
-        return break_off(message)
-
-    client = site(note_and_break_off, note_and_break_off)
+    client = site(break_off, break_off)
     client._state.retry_delays = (60.0,)
-
-    async def read() -> None:
-        with pytest.raises(ConnectionClosed) as raised:
-            await client.read_resource("a:1")
-        assert raised.value.may_have_run
 
     with anyio.fail_after(5):
         await client.connect()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(read)
-            await broken.wait()
-            await anyio.wait_all_tasks_blocked()
-            await client.aclose()
+        (ended,) = await ended_by_closing(client, lambda: client.read_resource("a:1"))
+
+    assert ended.may_have_run
 
 
 # Subscriptions
@@ -288,10 +150,10 @@ async def test_subscriptions_that_are_never_acknowledged_do_not_pile_up() -> Non
 @on_both
 @pytest.mark.fake_clock
 async def test_a_subscription_waits_for_another_no_longer_than_it_may_take() -> None:
-    async def script(peer: ScriptedPeer) -> None:
+    async def never_acknowledge(peer: ScriptedPeer) -> None:
         await peer.answer_discover(capabilities=CHANGING)
 
-    async with connected(ScriptedPeer(script)) as client, anyio.create_task_group() as tasks:
+    async with connected(ScriptedPeer(never_acknowledge)) as client, anyio.create_task_group() as tasks:
         tasks.start_soon(client.subscribe_resource, "a:1")
         await anyio.wait_all_tasks_blocked()
         with pytest.raises(RequestTimeout):
@@ -385,18 +247,13 @@ async def test_closing_wakes_those_who_wait_for_a_server_that_is_started_again()
         await peer.receive()
         await peer.aclose()
 
-    async def call() -> None:
-        with pytest.raises(ConnectionClosed, match="closed"):
-            await client.call_tool("x")
-
     async with connected(Restarted(script)) as client:
         for _ in range(2):  # the second start comes at once, the third after a second
             with pytest.raises(ConnectionClosed):
                 await client.call_tool("x")
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(call)
-            await anyio.wait_all_tasks_blocked()
-            await client.aclose()
+        (ended,) = await ended_by_closing(client, lambda: client.call_tool("x"))
+
+    assert "closed" in str(ended)
 
 
 @on_both
@@ -489,19 +346,9 @@ async def test_closing_while_a_subscription_ends_raises_nothing() -> None:
         await peer.receive(LISTEN)
         unsubscribing.set()
 
-    client = Client(ScriptedPeer(script), on_change=ignore)
-
-    async def unsubscribe() -> None:
-        with pytest.raises(ConnectionClosed):
-            await client.unsubscribe_resource("a:1")
-
-    with anyio.fail_after(5):
-        await client.connect()
+    async with connected(ScriptedPeer(script), on_change=ignore) as client:
         await client.subscribe_resource("a:1")
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(unsubscribe)
-            await unsubscribing.wait()
-            await client.aclose()
+        await ended_by_closing(client, lambda: client.unsubscribe_resource("a:1"), begun=unsubscribing)
 
 
 @on_both
@@ -534,7 +381,7 @@ async def test_any_refusal_clears_the_cached_discovery() -> None:
     with anyio.fail_after(5):
         async with site(refused(400, -32000)) as client:
             cache = client._state.cache
-            cache.keep("server/discover", {"version": "2026-07-28"}, Complete(MODERN, 60.0))
+            cache.keep("server/discover", {"version": "2026-07-28"}, Complete({}, 60.0))
             with pytest.raises(HttpStatusError):
                 await client.call_tool("x")
             assert cache.find("server/discover", {"version": "2026-07-28"}) is None
@@ -544,15 +391,12 @@ async def test_any_refusal_clears_the_cached_discovery() -> None:
 async def test_a_channel_that_fails_a_pending_request_ends_the_call_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_initialize()
-
     async def lose(channel: MemoryChannel, request: Request, headers: Headers, handle: RequestHandle) -> None:
         handle.fail(ConnectionClosed("lost on its way"))
         with handle.bounded():
             await anyio.sleep_forever()
 
-    async with connected(ScriptedPeer(script), era="legacy") as client:
+    async with connected(ScriptedPeer(HANDSHAKE.open), era="legacy") as client:
         monkeypatch.setattr(MemoryChannel, "request", lose)
         with pytest.raises(ConnectionClosed, match="lost on its way"):
             await client.ping()

@@ -7,29 +7,40 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx
 import pytest
 
-from mcp_host import Client, EraCache, Sampling, SamplingRequest, Stdio, StreamableHttp, always
-from mcp_host.errors import CallerError, ConnectFailed, ConnectTimeout, HttpStatusError, NoCommonVersion, ServerError
+from mcp_host import Client, EraCache, Stdio, StreamableHttp
+from mcp_host.errors import (
+    CallerError,
+    ConnectFailed,
+    ConnectTimeout,
+    HttpStatusError,
+    NoCommonVersion,
+    ServerError,
+    Unauthorized,
+)
 from mcp_host.limits import Limits
 from mcp_host.middleware import AnyRequest, CallNext
 from mcp_host.protocol.jsonrpc import Notification
+from mcp_host.protocol.negotiation import LEGACY_VERSIONS, AllowedVersions
 from mcp_host.testing import ScriptedPeer
+from mcp_host.transports.in_process import MemoryChannel
 from mcp_host.types import Implementation, ServerCapabilities
-from tests.client.support import EMPTY, INITIALIZED, META, TOOLS, connected
+from tests.client.sites import DISCOVERED, Site, refused
+from tests.client.support import DISCOVER, EMPTY, INITIALIZED, META, TOOLS, connected, methods, sampling
 from tests.clock import advance
 from tests.extent import on_both
-from tests.faults.http_server import chunked, drop, mcp, refused, reset, says, sends, subjects, tides
+from tests.faults.http_server import chunked, drop, mcp, reset, says, sends, subjects, tides
 from tests.faults.http_server import connected as connected_over_http
+from tests.faults.http_server import refused as refused_over_http
 from tests.transports.children import python
-from tests.transports.http_peers import EVENTS, JSON, LENGTH, head, serving
+from tests.transports.http_peers import EVENTS, JSON, LENGTH, Heard, Wire, head, serving
 from tests.transports.legacy_peers import Answer, hang_for
 
+SESSION_ID = "mcp-session-id"
+PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
 MODERN = "2026-07-28"
-
-
-def methods(peer: ScriptedPeer) -> list[str]:
-    return [message["method"] for message in peer.received]
 
 
 async def modern(peer: ScriptedPeer) -> None:
@@ -39,13 +50,6 @@ async def modern(peer: ScriptedPeer) -> None:
 
 async def legacy(peer: ScriptedPeer) -> None:
     await peer.answer_initialize(capabilities=TOOLS)
-    await peer.reply(await peer.receive("tools/call"), EMPTY)
-
-
-async def silent(peer: ScriptedPeer) -> None:
-    await peer.receive("initialize")  # it has heard the probe by then, and said nothing
-    await peer.reply(peer.received[-1], INITIALIZED)
-    await peer.receive("notifications/initialized")
     await peer.reply(await peer.receive("tools/call"), EMPTY)
 
 
@@ -91,12 +95,14 @@ async def test_a_malformed_list_of_versions_is_named_where_a_handshake_is_not_al
 @on_both
 @pytest.mark.fake_clock
 async def test_a_silent_server_costs_one_bounded_wait_once() -> None:
-    peer, era_cache = ScriptedPeer(silent), EraCache()
+    async def silent_about_the_probe(peer: ScriptedPeer) -> None:
+        await peer.reply(await peer.receive("initialize"), INITIALIZED)
+        await peer.receive("notifications/initialized")
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
 
-    with anyio.fail_after(5):
-        async with Client(peer, era_cache=era_cache) as client:
-            await client.call_tool("x")
-        async with Client(peer, era_cache=era_cache) as client:
+    peer, era_cache = ScriptedPeer(silent_about_the_probe), EraCache()
+    for _ in range(2):
+        async with connected(peer, era_cache=era_cache) as client:
             await client.call_tool("x")
 
     assert methods(peer) == ["server/discover", *2 * ("initialize", "notifications/initialized", "tools/call")]
@@ -110,7 +116,7 @@ async def test_a_slow_modern_server_is_not_taken_for_a_silent_one() -> None:
     async def slow(peer: ScriptedPeer) -> None:
         probe = await peer.receive("server/discover")
         await peer.receive("initialize")
-        await peer.reply(probe, {"resultType": "complete", "supportedVersions": [MODERN], "capabilities": {}})
+        await peer.reply(probe, DISCOVERED)
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
     peer = ScriptedPeer(slow)
@@ -119,6 +125,55 @@ async def test_a_slow_modern_server_is_not_taken_for_a_silent_one() -> None:
         assert client.protocol_version == MODERN
 
     assert methods(peer) == ["server/discover", "initialize", "tools/call"]
+
+
+@on_both
+@pytest.mark.fake_clock
+@pytest.mark.parametrize("code", [-32601, -32602, -32020, -32022])
+async def test_a_slow_server_that_shakes_no_hands_is_waited_for(code: int) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        probe = await peer.receive("server/discover")
+        await peer.reply_error(await peer.receive("initialize"), code, "no", {"supported": [MODERN]})
+        await peer.reply(probe, DISCOVERED)
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    async with connected(ScriptedPeer(script)) as client:
+        await client.call_tool("x")
+
+
+@on_both
+@pytest.mark.fake_clock
+async def test_the_silence_of_a_server_begins_when_it_has_come_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes long to start is not asked to shake hands meanwhile."""
+    up = anyio.Event()
+    heard_while_starting: list[str] = []
+
+    async def wait_until_started(channel: MemoryChannel) -> None:
+        await up.wait()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.receive(DISCOVER)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(peer.answer_initialize)
+            await anyio.sleep(5)  # more than the silence of a server that runs, and less than a start may take
+            heard_while_starting.extend(methods(peer))
+            up.set()
+
+    monkeypatch.setattr(MemoryChannel, "wait_until_started", wait_until_started)
+    peer = ScriptedPeer(script)
+    async with connected(peer, within=10) as client:
+        assert client.protocol_version == "2025-11-25"
+
+    assert heard_while_starting == [DISCOVER]
+
+
+@pytest.mark.fake_clock
+async def test_a_silent_server_that_refuses_the_handshake_fails_with_that() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.reply_error(await peer.receive("initialize"), -32000, "out of order")
+
+    with anyio.fail_after(5), pytest.raises(ServerError, match="out of order"):
+        await Client(ScriptedPeer(script)).connect()
 
 
 async def test_a_ping_before_anything_is_agreed_on_is_answered_only_in_a_handshake() -> None:
@@ -140,7 +195,7 @@ async def test_a_modern_server_that_sends_requests_gets_no_responses() -> None:
     async def chatty(peer: ScriptedPeer) -> None:
         probe = await peer.receive("server/discover")
         await peer.send({"jsonrpc": "2.0", "id": 1, "method": "x", "params": 7})
-        await peer.reply(probe, {"resultType": "complete", "supportedVersions": [MODERN], "capabilities": TOOLS})
+        await peer.reply(probe, DISCOVERED)
         call = await peer.receive("tools/call")
         await peer.send({"jsonrpc": "2.0", "id": 2, "method": "x", "params": 7})
         await peer.send({"jsonrpc": "2.0", "id": 3, "method": "ping"})
@@ -184,6 +239,33 @@ async def test_a_modern_server_that_refuses_to_describe_itself_can_be_called() -
 
         assert client.server_info == Implementation(name="shy", version="")
         assert client.warnings == ["shy did not describe itself: not to you"]
+
+
+async def test_malformed_capabilities_of_a_modern_server_are_a_warning_and_it_can_be_called() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_discover(capabilities={"tools": 5})
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    async with connected(ScriptedPeer(script, name="odd")) as client:
+        await client.call_tool("x")
+        assert client.server_capabilities == ServerCapabilities()
+
+    [warning] = client.warnings
+    assert warning.startswith("the capabilities of odd are malformed: ")
+
+
+async def test_a_servers_text_is_escaped_and_cut_in_a_warning() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        for _ in range(2):
+            await peer.reply_error(await peer.receive("server/discover"), -32020, "\x1b[2J\n" + "x" * 100_000)
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    async with connected(ScriptedPeer(script)) as client:
+        await client.call_tool("x")
+        (warning,) = client.warnings
+
+    assert warning.isprintable()
+    assert len(warning) < 500
 
 
 async def test_a_modern_server_without_a_common_revision_fails_the_connect() -> None:
@@ -256,8 +338,7 @@ async def test_an_era_that_turns_out_wrong_is_found_out_and_replaced() -> None:
         if request["method"] == "initialize":
             await peer.reply_error(request, -32602, "no handshakes here: 2026-07-28 only")
             request = await peer.receive()
-        result = {"resultType": "complete", "supportedVersions": [MODERN], "capabilities": {}}
-        await peer.reply(request, result)
+        await peer.reply(request, DISCOVERED)
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
     peer = ScriptedPeer(refuses_handshakes)
@@ -310,6 +391,65 @@ async def test_an_error_of_middleware_says_nothing_about_the_era(known: bool, he
         await Client(peer, era_cache=era_cache, middleware=[no_token]).connect()
 
     assert methods(peer) == heard
+
+
+@on_both
+@pytest.mark.fake_clock
+async def test_a_wrong_era_that_ends_in_a_timeout_is_forgotten() -> None:
+    """The server is modern, and says nothing to a handshake."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.reply(await peer.receive("server/discover"), DISCOVERED)
+
+    peer = ScriptedPeer(script)
+    era_cache = EraCache({peer.identity: "legacy"})
+    client = Client(peer, era_cache=era_cache, limits=Limits(connect_timeout=0.2))
+    with anyio.fail_after(5):
+        with pytest.raises(ConnectTimeout):
+            await client.connect()
+        async with client:
+            assert client.protocol_version == MODERN
+
+
+async def test_a_wrong_era_that_ends_in_a_server_error_by_http_is_forgotten() -> None:
+    era_cache = EraCache({"http://server.test/mcp": "legacy"})
+    client = Site(initialize=httpx.Response(500)).client(era_cache=era_cache)
+    with anyio.fail_after(5):
+        with pytest.raises(HttpStatusError):
+            await client.connect()
+        async with client:
+            assert client.protocol_version == MODERN
+
+
+async def test_a_pinned_client_teaches_the_others_nothing() -> None:
+    """It was not free to find out."""
+
+    async def both(peer: ScriptedPeer) -> None:
+        request = await peer.receive()
+        await peer.reply(request, INITIALIZED if request["method"] == "initialize" else DISCOVERED)
+
+    peer, era_cache = ScriptedPeer(both), EraCache()
+    with anyio.fail_after(5):
+        async with Client(peer, era_cache=era_cache, era="legacy"):
+            assert era_cache.export() == {}
+        async with Client(peer, era_cache=era_cache) as client:
+            assert client.protocol_version == MODERN
+
+
+@on_both
+@pytest.mark.fake_clock
+async def test_a_server_known_to_be_modern_gets_no_handshake_however_slow_it_is() -> None:
+    async def slow(peer: ScriptedPeer) -> None:
+        probe = await peer.receive("server/discover")
+        with anyio.move_on_after(20):  # ten times the silence after which another server would get one
+            await peer.receive()
+        await peer.reply(probe, DISCOVERED)
+
+    peer = ScriptedPeer(slow)
+    async with connected(peer, era_cache=EraCache({peer.identity: "modern"}), within=25):
+        pass
+
+    assert methods(peer) == ["server/discover"]
 
 
 # Real processes
@@ -448,7 +588,7 @@ async def test_a_server_over_http_that_fails_over_the_probe_is_shaken_hands_with
 
 async def test_a_server_over_http_that_fails_over_the_probe_is_reported_where_no_handshake_is_allowed() -> None:
     errors = {
-        name: type(await refused(mcp(discover=FAILS_OVER_THE_PROBE[name]), era="modern"))
+        name: type(await refused_over_http(mcp(discover=FAILS_OVER_THE_PROBE[name]), era="modern"))
         for name in FAILS_OVER_THE_PROBE
     }
 
@@ -497,13 +637,9 @@ async def test_a_handshake_refused_by_http_status_fails_with_that_status_whateve
     """These codes have exceptions without a status, which would be tried again with fewer capabilities."""
     body = f'{{"jsonrpc":"2.0","id":@id,"error":{{"code":{code},"message":"oh"}}}}'.encode()
 
-    async def model(request: SamplingRequest) -> str:
-        return "never asked"
-
-    sampling = Sampling(with_tools=model, approve=always)
     async with serving(mcp(initialize=says(body, 418))) as peer:
         with anyio.fail_after(5), pytest.raises(HttpStatusError) as caught:
-            await Client(StreamableHttp(peer.url), era="legacy", sampling=sampling).connect()
+            await Client(StreamableHttp(peer.url), era="legacy", sampling=sampling()).connect()
 
     assert (caught.value.status, caught.value.code) == (418, code)
     assert subjects(peer) == ["initialize"]
@@ -522,14 +658,109 @@ async def test_a_probe_that_was_dropped_and_a_handshake_without_an_answer_take_t
     )
 
 
-async def test_malformed_capabilities_of_a_modern_server_are_a_warning_and_it_can_be_called() -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_discover(capabilities={"tools": 5})
-        await peer.reply(await peer.receive("tools/call"), EMPTY)
+async def test_credentials_that_are_asked_for_after_the_version_was_settled_are_an_authorization_error() -> None:
+    answers = iter([refused(400, -32021, {"requiredCapabilities": {}}), refused(401, -1)])
+    site = Site(server_discover=lambda message: next(answers)(message))
 
-    async with connected(ScriptedPeer(script, name="odd")) as client:
+    with anyio.fail_after(5), pytest.raises(Unauthorized):
+        await site.client().connect()
+
+
+async def test_a_version_that_is_refused_is_not_spoken_again() -> None:
+    older, newer = "2026-07-28", "2027-01-31"
+
+    def discover(message: dict[str, Any]) -> object:
+        requested = message["params"]["_meta"][PROTOCOL_VERSION]
+        no = refused(400, -32022, {"supported": [older], "requested": requested})
+        return DISCOVERED if requested == older else no(message)
+
+    site = Site(server_discover=discover, tools_list={"tools": []}, tools_call=EMPTY)
+    client = site.client()
+    client._state.allowed_versions = AllowedVersions((newer, older), LEGACY_VERSIONS)
+    with anyio.fail_after(5):
+        async with client:
+            await client.list_tools()
+            await client.call_tool("x")
+            assert client.protocol_version == older
+
+    assert [said(post) for post in site.posts] == [
+        (DISCOVER, newer, newer),
+        (DISCOVER, older, older),
+        ("tools/list", older, older),
+        ("tools/call", older, older),
+    ]
+
+
+def said(post: httpx.Request) -> tuple[str, str, str]:
+    """The method of a request, and the version that it is in: by its body, and by its headers."""
+    message = json.loads(post.content)
+    return message["method"], message["params"]["_meta"][PROTOCOL_VERSION], post.headers["mcp-protocol-version"]
+
+
+# Sessions
+
+
+async def answer(wire: Wire, heard: Heard, result: Any, **headers: str) -> None:
+    body = json.dumps({"jsonrpc": "2.0", "id": heard.rpc["id"], "result": result}).encode()
+    await wire.reply(200, {**JSON, **headers}, body)
+
+
+@on_both
+@pytest.mark.adjustable_clock
+async def test_a_session_begun_beside_a_slow_probe_is_not_used_with_a_modern_server() -> None:
+    """It speaks both: in one era it began a session, in the other it knows of none."""
+    begun = anyio.Event()
+
+    async def script(wire: Wire) -> None:
+        while True:
+            heard = await wire.hear()
+            if heard.method != "POST":
+                await wire.reply(405)
+                continue
+            match heard.rpc["method"]:
+                case "server/discover":
+                    advance(2)  # the silence after which a handshake is begun
+                    await begun.wait()
+                    await answer(wire, heard, DISCOVERED)
+                case "initialize":
+                    await answer(wire, heard, INITIALIZED, **{SESSION_ID: "s-1"})
+                case "notifications/initialized":
+                    begun.set()
+                    await wire.hung_up()
+                    return
+                case _:
+                    await answer(wire, heard, EMPTY)
+
+    with anyio.fail_after(10):
+        async with serving(script) as peer, Client(StreamableHttp(peer.url)) as client:
+            await client.call_tool("x")
+            await client.call_tool("x")
+            assert client.protocol_version == MODERN
+
+    posts = [heard for heard in peer.heard if heard.method == "POST"]
+    assert sorted((heard.rpc["method"], heard.headers.get(SESSION_ID)) for heard in posts) == [
+        ("initialize", None),
+        ("notifications/initialized", "s-1"),
+        (DISCOVER, None),
+        ("tools/call", None),
+        ("tools/call", None),
+    ]
+
+
+async def test_a_session_id_that_a_modern_server_offers_is_ignored() -> None:
+    """It goes with no request, and nothing is opened or deleted for it."""
+    heard: list[tuple[str, str | None]] = []
+
+    class Offering(Site):
+        def __call__(self, request: httpx.Request) -> httpx.Response:
+            heard.append((request.method, request.headers.get(SESSION_ID)))
+            response = super().__call__(request)
+            response.headers[SESSION_ID] = "s-1"
+            return response
+
+    site = Offering(tools_list={"tools": []}, tools_call=EMPTY)
+    async with site.connected() as client:
+        await client.list_tools()
         await client.call_tool("x")
-        assert client.server_capabilities == ServerCapabilities()
 
-    [warning] = client.warnings
-    assert warning.startswith("the capabilities of odd are malformed: ")
+    assert heard == 3 * [("POST", None)]

@@ -1,10 +1,11 @@
-"""Calls of a stateless server that requires input (2026-07-28, basic/patterns/mrtr)."""
+"""Calls of a stateless server that requires input (2026-07-28, basic/patterns/mrtr): rounds, refusals, limits and endings."""
 
 from __future__ import annotations
 
+import gc
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from typing import Any
 
 import anyio
@@ -16,7 +17,6 @@ from mcp_host.errors import (
     ConnectionClosed,
     InputNotGiven,
     InputRefused,
-    McpError,
     ProtocolError,
     RequestTimeout,
     RoundsExceeded,
@@ -25,12 +25,26 @@ from mcp_host.errors import (
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Request
 from mcp_host.sampling import SamplingLimits
+from mcp_host.session.session import Session
 from mcp_host.testing import ScriptedPeer
 from mcp_host.testing.scripted import Wire
-from mcp_host.transports.base import Channel, Headers, RequestHandle
+from mcp_host.transports.base import Headers, RequestHandle
+from mcp_host.transports.in_process import MemoryChannel
 from mcp_host.types import CreateMessageResult, ElicitResult
 from tests.client.rounds import DONE, FORM, ROOTS, SAMPLE, USER, answering, wants
-from tests.client.support import ADD, PARIS, QUESTION, connected, sampling, say_paris
+from tests.client.sites import MIRRORED, Site, mirrored_headers
+from tests.client.support import (
+    ADD,
+    PARIS,
+    QUESTION,
+    HangingModel,
+    connected,
+    ended_by_closing,
+    methods,
+    report_progress,
+    sampling,
+    say_paris,
+)
 from tests.extent import on_both
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
@@ -140,6 +154,25 @@ async def test_sampling_with_tools_is_answered_with_the_tools_the_model_wants() 
     assert seen[0].outer == OuterCall("tools/call", "solve", 2, call_id=seen[0].outer.call_id)
 
 
+async def test_every_round_repeats_in_headers_what_the_first_did() -> None:
+    results: list[dict[str, Any]] = [wants("s", k=ROOTS), wants("s", k=ROOTS), DONE]
+    site = Site(tools_list={"tools": [MIRRORED]}, tools_call=lambda message: results.pop(0))
+
+    async with site.connected(roots=[]) as client:
+        await client.list_tools()
+        await client.call_tool("query", {"region": "eu", "deep": {"n": 42}})
+
+    first, *others = (mirrored_headers(post) for post in site.posts[-3:])
+    assert first == {
+        "mcp-protocol-version": "2026-07-28",
+        "mcp-method": "tools/call",
+        "mcp-name": "query",
+        "mcp-param-region": "eu",
+        "mcp-param-n": "42",
+    }
+    assert others == [first, first]
+
+
 # What our side refuses
 
 
@@ -205,7 +238,25 @@ async def test_a_refused_input_request_ends_the_call_and_nothing_is_sent(subtest
 
             error = raised.value
             assert (error.key, error.method, type(error.__cause__)) == ("bad", asked["method"], cause)
-            assert [message["method"] for message in peer.received] == ["server/discover", "tools/call"]
+            assert methods(peer) == ["server/discover", "tools/call"]
+
+
+@on_both
+async def test_an_input_that_is_refused_ends_the_handlers_beside_it() -> None:
+    """The call has failed, so their answers would go nowhere."""
+
+    async def fail(request: FormRequest) -> ElicitResult:
+        await model.begun.wait()
+        raise RuntimeError
+
+    model = HangingModel()
+    peer = answering(wants(None, slow=SAMPLE, bad=FORM), DONE)
+    async with connected(peer, sampling=sampling(with_tools=model), elicitation=Elicitation(form=fail)) as client:
+        with pytest.raises(InputNotGiven) as raised:
+            await client.call_tool("x")
+
+        assert model.ended.is_set()
+    assert raised.value.key == "bad"
 
 
 # Limits
@@ -240,14 +291,35 @@ async def test_a_server_that_asks_without_end_is_ended_by_a_limit_that_has_a_nam
     assert len(peer.received) - 1 == requests
 
 
-async def test_idle_rounds_count_only_in_a_row() -> None:
-    idle, real = wants("s"), wants("s", k=ROOTS)
-    peer = answering(idle, idle, real, idle, idle, real, idle, idle, DONE)
+@pytest.mark.fault("S29")
+@on_both
+async def test_idle_rounds_wait_twice_as_long_each_time_and_count_until_the_server_asks_for_something() -> None:
+    idle, asked = 3 * [wants("s")], list[float]()
 
-    async with connected(peer, roots=[], limits=Limits(max_idle_rounds=2)) as client:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_discover()
+        for result in (*idle, wants("s", k=ROOTS), *idle, DONE):
+            call = await peer.receive("tools/call")
+            asked.append(anyio.current_time())
+            await peer.reply(call, result)
+
+    async with connected(ScriptedPeer(script), roots=[], limits=Limits(max_idle_rounds=3)) as client:
         await client.call_tool("x")
 
-    assert len(peer.received) == 10
+    assert [end - begin for begin, end in pairwise(asked)] == pytest.approx([0.1, 0.2, 0.4, 0, 0.1, 0.2, 0.4])
+
+
+@on_both
+async def test_input_for_a_call_of_ours_waits_for_the_model_however_much_there_is() -> None:
+    """The limit refuses what servers send unasked. To refuse one input would fail the whole call."""
+    limits = SamplingLimits(at_once_per_server=1, waiting=1)
+    peer = answering(wants(None, a=SAMPLE, b=SAMPLE, c=SAMPLE, d=SAMPLE), DONE)
+    async with connected(
+        peer, sampling=Sampling(with_tools=say_paris, approve=always, limits=limits), within=10
+    ) as client:
+        await client.call_tool("x")
+
+    assert peer.received[-1]["params"]["inputResponses"] == dict.fromkeys("abcd", PARIS)
 
 
 # Deadlines and endings
@@ -256,8 +328,7 @@ async def test_idle_rounds_count_only_in_a_row() -> None:
 @on_both
 async def test_our_own_time_is_not_the_servers_silence() -> None:
     async def think(request: SamplingRequest) -> CreateMessageResult:
-        with anyio.move_on_after(0.3):
-            await anyio.Event().wait()
+        await anyio.sleep(0.3)
         return request.reply("Paris", model="m")
 
     peer = answering(wants(None, k=SAMPLE), DONE)
@@ -267,81 +338,36 @@ async def test_our_own_time_is_not_the_servers_silence() -> None:
 
 @on_both
 async def test_a_handler_that_never_returns_ends_with_the_time_for_input_and_the_calls_own() -> None:
-    async def think_for_ever(request: SamplingRequest) -> CreateMessageResult:
-        await anyio.sleep_forever()
-        raise AssertionError
-
     peer = answering(wants(None, k=SAMPLE), DONE)
-    async with connected(
-        peer, sampling=sampling(with_tools=think_for_ever), limits=Limits(input_timeout=0.1)
-    ) as client:
+    limits = Limits(input_timeout=0.1)
+    async with connected(peer, sampling=sampling(with_tools=HangingModel()), limits=limits) as client:
         with pytest.raises(RequestTimeout, match=r"tools/call: took longer than 0.1 s \(timeout\), .* 0.1 s"):
             await client.call_tool("x", timeout=0.1)
         assert client.connected
 
 
 @on_both
-async def test_closing_ends_a_call_whose_input_is_being_gathered() -> None:
-    asked = anyio.Event()
-    ended: list[str] = []
-
-    async def never(request: SamplingRequest) -> CreateMessageResult:
-        asked.set()
-        try:
-            await anyio.sleep_forever()
-        finally:
-            ended.append("the handler")
-        raise AssertionError
-
-    client = Client(answering(wants(None, k=SAMPLE), DONE), sampling=sampling(with_tools=never))
-
+async def test_closing_ends_the_gathering_of_input_and_then_its_call() -> None:
     async def call() -> None:
-        with pytest.raises(ConnectionClosed):
+        try:
             await client.call_tool("x")
-        ended.append("the call")
+        finally:
+            assert model.ended.is_set()
 
-    with anyio.fail_after(5):
-        await client.connect()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(call)
-            await asked.wait()
-            await client.aclose()
-
-    assert ended == ["the handler", "the call"]
-
-
-@on_both
-async def test_a_handler_may_close_its_own_client() -> None:
-    async def close(request: SamplingRequest) -> CreateMessageResult:
-        await client.aclose()
-        raise AssertionError("closing ends the handler")
-
-    client = Client(answering(wants(None, k=SAMPLE), DONE), sampling=sampling(with_tools=close))
-    with anyio.fail_after(5):
-        await client.connect()
-        with pytest.raises(ConnectionClosed):
-            await client.call_tool("x")
-
-    assert not client.connected
+    model = HangingModel()
+    async with connected(answering(wants(None, k=SAMPLE)), sampling=sampling(with_tools=model)) as client:
+        await ended_by_closing(client, call, begun=model.begun)
 
 
 @on_both
 async def test_a_cancelled_call_cancels_the_gathering_of_its_input() -> None:
-    cancelled = anyio.Event()
-
-    async def never(request: SamplingRequest) -> CreateMessageResult:
-        try:
-            scope.cancel()
-            await anyio.sleep_forever()
-        finally:
-            cancelled.set()
-        raise AssertionError
-
-    peer = answering(wants(None, k=SAMPLE), DONE)
-    async with connected(peer, sampling=sampling(with_tools=never)) as client:
-        with anyio.CancelScope() as scope:
-            await client.call_tool("x")
-        assert cancelled.is_set()
+    model = HangingModel()
+    async with connected(answering(wants(None, k=SAMPLE), DONE), sampling=sampling(with_tools=model)) as client:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.call_tool, "x")
+            await model.begun.wait()
+            tasks.cancel_scope.cancel()
+        assert model.ended.is_set()
         await client.call_tool("x")
 
 
@@ -379,19 +405,56 @@ async def test_the_error_of_nested_handlers_names_the_failure_once() -> None:
     assert isinstance(raised.value.__cause__, InputNotGiven)
 
 
+@on_both
+async def test_a_call_that_took_input_leaves_no_cancel_scope_behind() -> None:
+    kind = type(anyio.CancelScope())
+
+    def scopes() -> int:
+        gc.collect()
+        return sum(isinstance(thing, kind) for thing in gc.get_objects())
+
+    peer = answering(*[wants("s", k=ROOTS), DONE] * 25)
+
+    async with connected(peer, roots=[]) as client:
+        await client.call_tool("x")
+        after_one = scopes()
+        for _ in range(20):
+            await client.call_tool("x")
+        after_more = scopes()
+
+    assert after_more == after_one
+
+
+@on_both
+@pytest.mark.parametrize("requests", [{}, {"k": ROOTS}], ids=["nothing", "input"])
+async def test_a_call_ends_if_the_server_requires_more_and_ends(requests: dict[str, Any]) -> None:
+    """Which of the two the client learns first may differ."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_discover()
+        await peer.reply(await peer.receive("tools/call"), wants("s", **requests))
+        await peer.aclose()
+
+    for _ in range(20):
+        async with connected(ScriptedPeer(script), roots=[]) as client:
+            with pytest.raises(ConnectionClosed) as raised:
+                await client.call_tool("x")
+        assert raised.value.may_have_run
+
+
 @pytest.mark.fault("S31")
 @pytest.mark.parametrize(
-    ("result", "error"),
+    "result",
     [
-        ({"resultType": "task"}, ProtocolError),
-        ({"resultType": "input_required"}, ProtocolError),
-        ({"resultType": "input_required", "inputRequests": {"k": 1}}, ProtocolError),
+        {"resultType": "task"},
+        {"resultType": "input_required"},
+        {"resultType": "input_required", "inputRequests": {"k": 1}},
     ],
     ids=["unknown type", "neither", "no request"],
 )
-async def test_a_result_that_is_none_fails_its_call_and_no_other(result: dict[str, Any], error: type[McpError]) -> None:
+async def test_a_result_that_is_none_fails_its_call_and_no_other(result: dict[str, Any]) -> None:
     async with connected(answering(result, DONE)) as client:
-        with pytest.raises(error):
+        with pytest.raises(ProtocolError):
             await client.call_tool("x")
         await client.call_tool("x")
 
@@ -413,27 +476,35 @@ async def test_progress_of_every_round_comes_in_order_before_the_result() -> Non
         await peer.answer_discover()
         for step, result in enumerate((wants("s", k=ROOTS), DONE), start=1):
             call = await peer.receive("tools/call")
-            token = call["params"]["_meta"]["progressToken"]
-            await peer.notify("notifications/progress", {"progressToken": token, "progress": step})
+            await report_progress(peer, call, step)
             await peer.reply(call, result)
-
-    steps: list[float] = []
 
     async def note(report: Any) -> None:
         steps.append(report.progress)
 
+    steps: list[float] = []
     async with connected(ScriptedPeer(script), roots=[]) as client:
         await client.call_tool("x", on_progress=note)
 
     assert steps == [1, 2]
 
 
+def nested(depth: int) -> dict[str, Any]:
+    return {"a": nested(depth - 1)} if depth else {}
+
+
 @pytest.mark.parametrize(
-    ("text", "why"), [("\ud800", "surrogates"), (math.nan, "not JSON compliant")], ids=["half a character", "no number"]
+    ("answer", "why"),
+    [
+        ({"content": {"ok": "\ud800"}}, "surrogates"),
+        ({"content": {"ok": math.nan}}, "not JSON compliant"),
+        ({"meta": nested(252)}, ""),  # this can be a result, but not a part of a request's params
+    ],
+    ids=["half a character", "no number", "too deep"],
 )
-async def test_an_answer_that_is_not_json_raises_input_not_given(text: str | float, why: str) -> None:
+async def test_an_answer_that_cannot_be_written_raises_input_not_given(answer: dict[str, Any], why: str) -> None:
     async def garble(request: FormRequest) -> ElicitResult:
-        return ElicitResult(action="accept", content={"ok": text})
+        return ElicitResult(action="accept", **answer)
 
     form = {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": LOOSE}}
     peer = answering(wants("s", good=ROOTS, bad=form), DONE)
@@ -443,45 +514,37 @@ async def test_an_answer_that_is_not_json_raises_input_not_given(text: str | flo
 
     assert (caught.value.key, caught.value.method) == ("bad", "elicitation/create")
     assert isinstance(caught.value.__cause__, CallerError)
-    assert [message["method"] for message in peer.received] == ["server/discover", "tools/call"]
+    assert methods(peer) == ["server/discover", "tools/call"]
 
 
-async def test_an_answer_that_nests_too_deeply_for_the_repeated_request_raises_input_not_given() -> None:
-    async def nest(request: SamplingRequest) -> CreateMessageResult:
-        deep: dict[str, Any] = {}
-        for _ in range(252):  # this can be a result, but not a part of a request's params
-            deep = {"a": deep}
-        return request.reply("Paris").model_copy(update={"meta": deep})
+async def test_a_fault_of_our_own_while_answering_is_an_error_to_the_caller(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(*arguments: object, **also: Any) -> dict[str, Any]:
+        raise ZeroDivisionError("ours")
 
-    peer = answering(wants("s", good=ROOTS, bad=SAMPLE), DONE)
-    async with connected(peer, sampling=sampling(with_tools=nest), roots=[]) as client:
-        with pytest.raises(InputNotGiven, match=r"under 'bad': .*: CallerError: not expressible") as caught:
+    monkeypatch.setattr(Session, "answer", broken)
+    async with connected(answering(wants("s", k=ROOTS)), roots=[]) as client:
+        with pytest.raises(InputNotGiven) as raised:
             await client.call_tool("x")
 
-    assert caught.value.key == "bad"
+    problem = "this client failed to answer: ZeroDivisionError: ours"
+    assert str(raised.value) == f"tools/call: the server asks for 'roots/list' under 'k': {problem}"
+    assert "answering roots/list failed" in caplog.text
 
 
-async def test_an_error_of_the_transport_about_a_repeated_request_blames_no_answer() -> None:
-    class Picky(ScriptedPeer):
-        @asynccontextmanager
-        async def open(self, limits: Limits) -> AsyncIterator[Channel]:
-            async with super().open(limits) as channel:
-                make = channel.request
+async def test_an_error_of_the_transport_about_a_repeated_request_blames_no_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make, error = MemoryChannel.request, CallerError("this transport cannot write that")
 
-                async def refuse_states(request: Request, headers: Headers, handle: RequestHandle) -> None:
-                    if "requestState" in request.params:
-                        raise error
-                    await make(request, headers, handle)
+    async def refuse_states(channel: MemoryChannel, request: Request, headers: Headers, handle: RequestHandle) -> None:
+        if "requestState" in request.params:
+            raise error
+        await make(channel, request, headers, handle)
 
-                channel.request = refuse_states  # type: ignore[method-assign]
-                yield channel
-
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_discover()
-        await peer.reply(await peer.receive("tools/call"), wants("s", k=ROOTS))
-
-    error = CallerError("this transport cannot write that")
-    async with connected(Picky(script), roots=[]) as client:
+    monkeypatch.setattr(MemoryChannel, "request", refuse_states)
+    async with connected(answering(wants("s", k=ROOTS)), roots=[]) as client:
         with pytest.raises(CallerError) as caught:
             await client.call_tool("x")
 
