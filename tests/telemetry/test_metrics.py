@@ -125,10 +125,7 @@ async def test_an_http_session_that_is_lost_ends_and_the_next_one_begins(recorde
         "server.address": "127.0.0.1",
         "server.port": port,
     }
-    assert recorder.series(SESSION) == [
-        ({**common, "error.type": "mcp_host.errors.SessionLost"}, 1),
-        (common, 1),
-    ]
+    assert recorder.series(SESSION) == [({**common, "error.type": "mcp_host.errors.SessionLost"}, 1), (common, 1)]
 
 
 @on_both

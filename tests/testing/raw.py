@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from anyio import create_memory_object_stream, create_task_group, wait_all_tasks_blocked
+from anyio import create_memory_object_stream, create_task_group, fail_after, wait_all_tasks_blocked
 from pydantic_core import from_json, to_json
 
 from mcp_host.testing import Server
@@ -21,6 +21,7 @@ INFO = {"name": "raw", "version": "0"}
 EVERYTHING: Wire = {"sampling": {"tools": {}, "context": {}}, "elicitation": {"form": {}, "url": {}}, "roots": {}}
 
 MODERN = "2026-07-28"
+IN_TIME = 5.0  # seconds for a connection, in which nothing waits for long
 
 RESULTS = {
     "server/discover": "DiscoverResult",
@@ -151,7 +152,7 @@ class Raw:
         """Call a tool without waiting; return the request's id."""
         return await self.request("tools/call", {"name": name, "arguments": arguments})
 
-    async def reply(self, request: Wire, result: Wire) -> None:
+    async def reply(self, request: Wire, result: object) -> None:
         await self.send({"jsonrpc": "2.0", "id": request["id"], "result": result})
 
     async def reply_error(self, request: Wire, code: int, message: str, data: object) -> None:
@@ -202,7 +203,7 @@ class Raw:
 
 @asynccontextmanager
 async def connect(server: Server, *, lenient: bool = False) -> AsyncIterator[Raw]:
-    """A connection before the handshake."""
+    """A connection before the handshake. It fails if it lasts longer than `IN_TIME`."""
     to_server, server_inbox = create_memory_object_stream[bytes](100)
     server_outbox, from_server = create_memory_object_stream[bytes](1000)
 
@@ -210,7 +211,7 @@ async def connect(server: Server, *, lenient: bool = False) -> AsyncIterator[Raw
         with server_inbox, server_outbox:
             await server.in_process().serve(server_inbox, server_outbox)
 
-    with to_server, from_server:
+    with to_server, from_server, fail_after(IN_TIME):
         async with create_task_group() as tasks:
             tasks.start_soon(serve)
             try:

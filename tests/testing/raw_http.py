@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import h11
-from anyio import connect_tcp
+from anyio import connect_tcp, fail_after
 from anyio.abc import SocketStream
 from pydantic_core import from_json, to_json
 
@@ -22,6 +22,7 @@ from tests.testing.raw import MODERN, check, meta
 
 Wire = dict[str, Any]
 
+IN_TIME = 20.0  # seconds for a server that starts, does what a test wants of it, and stops
 ACCEPT = "application/json, text/event-stream"
 INITIALIZE: Wire = {
     "protocolVersion": "2025-11-25",
@@ -198,13 +199,6 @@ def repeated(body: Wire) -> dict[str, str]:
     return headers | {"mcp-name": params.get("uri", params.get("name", ""))}
 
 
-@asynccontextmanager
-async def modern(server: Server, *, json_response: bool = False) -> AsyncIterator[Modern]:
-    """The server under uvicorn, and a client of revision 2026-07-28."""
-    async with server.http(json_response=json_response) as url:
-        yield Modern(url)
-
-
 def with_meta(body: Wire, capabilities: Wire | None = None, **more: object) -> Wire:
     """A request with a complete ``_meta``, and *more* in it."""
     return {**body, "params": {**body["params"], "_meta": meta(capabilities) | more}}
@@ -212,9 +206,24 @@ def with_meta(body: Wire, capabilities: Wire | None = None, **more: object) -> W
 
 @asynccontextmanager
 async def served(server: Server, *, json_response: bool = False) -> AsyncIterator[Peer]:
-    """The server under uvicorn, and a client without a session."""
-    async with server.http(json_response=json_response) as url:
-        yield Peer(url)
+    """The server under uvicorn, and a client without a session. It fails if it lasts longer than `IN_TIME`."""
+    with fail_after(IN_TIME):
+        async with server.http(json_response=json_response) as url:
+            yield Peer(url)
+
+
+@asynccontextmanager
+async def session(server: Server, *, json_response: bool = False) -> AsyncIterator[Peer]:
+    """The server under uvicorn, and a client after the handshake."""
+    async with served(server, json_response=json_response) as anonymous:
+        yield await anonymous.initialize()
+
+
+@asynccontextmanager
+async def modern(server: Server, *, json_response: bool = False) -> AsyncIterator[Modern]:
+    """The server under uvicorn, and a client of revision 2026-07-28."""
+    async with served(server, json_response=json_response) as peer:
+        yield Modern(peer.url)
 
 
 def request(id: object, method: str, params: Wire | None = None) -> Wire:

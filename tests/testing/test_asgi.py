@@ -48,9 +48,7 @@ async def test_an_event_without_more_body_is_the_last_of_its_body() -> None:
 @pytest.mark.parametrize(
     "message", [request(1, "subscriptions/listen", {"notifications": {}}), call(1, "wait")], ids=["listening", "a call"]
 )
-async def test_a_silent_response_sends_a_comment_every_15_seconds(
-    message: dict[str, Any],
-) -> None:
+async def test_a_silent_response_sends_a_comment_every_15_seconds(message: dict[str, Any]) -> None:
     """Common proxies end a connection after 30 or 60 seconds of silence."""
     events: list[Event] = [{"type": "http.request", "body": to_json(with_meta(message))}]
     comments: list[float] = []

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import pytest
-from anyio import Event, fail_after, move_on_after
+from anyio import Event, move_on_after
 from pydantic import BaseModel, Field
 
 from mcp_host.functions import FunctionTool
 from mcp_host.testing import ClientError, Context, RequestError, Server, ToolError
 from mcp_host.types import ModelHint, ModelPreferences, SamplingMessage, TextContent, Tool
 from tests.extent import on_both
-from tests.testing.raw import Raw, legacy
+from tests.testing.raw import Raw, Wire, legacy
 
 pytestmark = [on_both, pytest.mark.fake_clock]  # all in memory: no deadline passes while anything can run
 
@@ -167,113 +167,91 @@ def words(value: str) -> dict[str, object]:
     return answer({"type": "text", "text": value})
 
 
-async def result_of(raw: Raw, id: int) -> Any:
+async def exchange(tool: str, *answers: object, to: Server = server, **arguments: object) -> tuple[list[Wire], Wire]:
+    """Call a tool and give it these answers. Returns its requests, and the result of the call."""
+    asked: list[Wire] = []
+    async with legacy(to) as raw:
+        call = await raw.start(tool, **arguments)
+        for given in answers:
+            asked.append(await raw.receive())
+            await raw.reply(asked[-1], given)
+
+        return asked, await result_of(raw, call)
+
+
+async def result_of(raw: Raw, id: int) -> Wire:
     message = await raw.receive()
-    assert message["id"] == id
-    return message["result"]
+    assert message["id"] == id, message
+    result: Wire = message["result"]
+    return result
 
 
 async def test_sampling_asks_the_model_and_returns_its_answer() -> None:
-    with fail_after(5):
-        async with legacy(server) as raw:
-            call = await raw.start("ask")
-            asked = await raw.receive()
-            await raw.reply(asked, words("Because."))
+    [asked], result = await exchange("ask", words("Because."))
 
-            assert asked == {
-                "jsonrpc": "2.0",
-                "id": 1,
-                "method": "sampling/createMessage",
-                "params": {
-                    "messages": [{"role": "user", "content": {"type": "text", "text": "Why?"}}],
-                    "maxTokens": 1024,
-                },
-            }
-            assert await result_of(raw, call) == text("Because.")
+    messages = [{"role": "user", "content": {"type": "text", "text": "Why?"}}]
+    assert asked == {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "sampling/createMessage",
+        "params": {"messages": messages, "maxTokens": 1024},
+    }
+    assert result == text("Because.")
 
 
 async def test_sampling_sends_all_its_arguments() -> None:
-    with fail_after(5):
-        async with legacy(server) as raw:
-            call = await raw.start("ask_in_full")
-            asked = await raw.receive()
-            await raw.reply(asked, answer(use("u", "add", a=1, b=2), stop="toolUse"))
+    [asked], result = await exchange("ask_in_full", answer(use("u", "add", a=1, b=2), stop="toolUse"))
 
-            assert asked["params"] == {
-                "messages": [{"role": "user", "content": {"type": "text", "text": "Why?"}}],
-                "maxTokens": 5,
-                "systemPrompt": "Be brief.",
-                "tools": [ADD, {"name": "raw", "inputSchema": {"type": "object"}}],
-                "toolChoice": {"mode": "required"},
-                "modelPreferences": {"hints": [{"name": "m"}], "costPriority": 1},
-                "temperature": 0.5,
-                "stopSequences": ["."],
-                "includeContext": "thisServer",
-                "metadata": {"k": 1},
-            }
-            assert await result_of(raw, call) == text("toolUse")
+    assert asked["params"] == {
+        "messages": [{"role": "user", "content": {"type": "text", "text": "Why?"}}],
+        "maxTokens": 5,
+        "systemPrompt": "Be brief.",
+        "tools": [ADD, {"name": "raw", "inputSchema": {"type": "object"}}],
+        "toolChoice": {"mode": "required"},
+        "modelPreferences": {"hints": [{"name": "m"}], "costPriority": 1},
+        "temperature": 0.5,
+        "stopSequences": ["."],
+        "includeContext": "thisServer",
+        "metadata": {"k": 1},
+    }
+    assert result == text("toolUse")
 
 
 async def test_a_loop_runs_tools_until_the_model_asks_for_none() -> None:
     """Parallel results come in one message and in the order of the calls; failures are results, too."""
     uses = [use("u1", "add", a=6, b=7), use("u2", "half", n=3), use("u3", "nothing"), use("u4", "add", a="6")]
-    with fail_after(5):
-        async with legacy(server) as raw:
-            call = await raw.start("loop")
-            first = await raw.receive()
-            await raw.reply(first, answer(*uses, stop="toolUse"))
-            second = await raw.receive()
-            await raw.reply(second, words("13"))
+    (first, second), result = await exchange("loop", answer(*uses, stop="toolUse"), words("13"))
 
-            assert [tool["name"] for tool in first["params"]["tools"]] == ["add", "half"]
-            question, said, results = second["params"]["messages"]
-            assert [question] == first["params"]["messages"]
-            assert said == {"role": "assistant", "content": uses}
-            assert results["role"] == "user"
-            assert results["content"] == [
-                {"type": "tool_result", "toolUseId": "u1", **text("13")},
-                {"type": "tool_result", "toolUseId": "u2", **failed("odd")},
-                {
-                    "type": "tool_result",
-                    "toolUseId": "u3",
-                    **failed("There is no tool 'nothing'. The tools are: add, half"),
-                },
-                {
-                    "type": "tool_result",
-                    "toolUseId": "u4",
-                    **failed("Invalid arguments: a: Input should be a valid integer; b: Field required"),
-                },
-            ]
-            assert await result_of(raw, call) == text("13")
+    assert [tool["name"] for tool in first["params"]["tools"]] == ["add", "half"]
+    question, said, results = second["params"]["messages"]
+    assert [question] == first["params"]["messages"]
+    assert said == {"role": "assistant", "content": uses}
+    assert results["role"] == "user"
+    unknown = "There is no tool 'nothing'. The tools are: add, half"
+    invalid = "Invalid arguments: a: Input should be a valid integer; b: Field required"
+    assert results["content"] == [
+        {"type": "tool_result", "toolUseId": "u1", **text("13")},
+        {"type": "tool_result", "toolUseId": "u2", **failed("odd")},
+        {"type": "tool_result", "toolUseId": "u3", **failed(unknown)},
+        {"type": "tool_result", "toolUseId": "u4", **failed(invalid)},
+    ]
+    assert result == text("13")
 
 
 async def test_the_last_turn_of_a_loop_has_to_be_an_answer() -> None:
-    with fail_after(5):
-        async with legacy(server) as raw:
-            call = await raw.start("loop", max_turns=2)
-            first = await raw.receive()
-            await raw.reply(first, answer(use("u", "add", a=1, b=1), stop="toolUse"))
-            second = await raw.receive()
-            await raw.reply(second, words("13"))
+    call = answer(use("u", "add", a=1, b=1), stop="toolUse")
+    (first, second), result = await exchange("loop", call, words("13"), max_turns=2)
 
-            assert "toolChoice" not in first["params"]
-            assert second["params"]["toolChoice"] == {"mode": "none"}
-            assert await result_of(raw, call) == text("13")
+    assert "toolChoice" not in first["params"]
+    assert second["params"]["toolChoice"] == {"mode": "none"}
+    assert result == text("13")
 
 
 async def test_a_form_is_made_from_a_model_and_the_answer_is_validated_against_it() -> None:
-    with fail_after(5):
-        async with legacy(server) as raw:
-            call = await raw.start("trip")
-            asked = await raw.receive()
-            await raw.reply(asked, {"action": "accept", "content": {"city": "Bergen", "travel": "ship"}})
-            good = await result_of(raw, call)
-            call = await raw.start("trip")
-            await raw.reply(await raw.receive(), {"action": "accept", "content": {"city": "B"}})
-            bad = await result_of(raw, call)
-            call = await raw.start("trip")
-            await raw.reply(await raw.receive(), {"action": "decline"})
-            declined = await result_of(raw, call)
+    filled_in = {"action": "accept", "content": {"city": "Bergen", "travel": "ship"}}
+    [asked], good = await exchange("trip", filled_in)
+    _, bad = await exchange("trip", {"action": "accept", "content": {"city": "B"}})
+    _, declined = await exchange("trip", {"action": "decline"})
 
     assert asked["method"] == "elicitation/create"
     assert asked["params"] == {
@@ -288,140 +266,107 @@ async def test_a_form_is_made_from_a_model_and_the_answer_is_validated_against_i
             "required": ["city"],
         },
     }
-    assert good["structuredContent"] == {"action": "accept", "content": {"city": "Bergen", "travel": "ship"}}
+    assert good["structuredContent"] == filled_in
     assert bad == failed("the user's input does not fit Trip")
     assert declined["structuredContent"] == {"action": "decline", "content": None}
 
 
 async def test_a_form_cannot_hold_another_form() -> None:
-    with fail_after(5):
-        async with legacy(server) as raw:
-            result = await raw.call("nested")
+    _, result = await exchange("nested")
 
     assert result["content"][0]["text"].startswith("Nested is no form: ")
 
 
 async def test_a_url_is_elicited_and_completed() -> None:
-    with fail_after(5):
-        async with legacy(server) as raw:
-            call = await raw.start("login")
-            asked = await raw.receive()
-            await raw.reply(asked, {"action": "accept"})
-            done = await raw.receive()
+    async with legacy(server) as raw:
+        call = await raw.start("login")
+        asked = await raw.receive()
+        await raw.reply(asked, {"action": "accept"})
+        done = await raw.receive()
+        result = await result_of(raw, call)
 
-            assert asked["params"] == {
-                "mode": "url",
-                "message": "Log in",
-                "url": "https://example.com/login",
-                "elicitationId": "e1",
-            }
-            assert done == {
-                "jsonrpc": "2.0",
-                "method": "notifications/elicitation/complete",
-                "params": {"elicitationId": "e1"},
-            }
-            assert await result_of(raw, call) == text("accept")
+    url = "https://example.com/login"
+    assert asked["params"] == {"mode": "url", "message": "Log in", "url": url, "elicitationId": "e1"}
+    assert done == {"jsonrpc": "2.0", "method": "notifications/elicitation/complete", "params": {"elicitationId": "e1"}}
+    assert result == text("accept")
 
 
 async def test_roots_are_listed() -> None:
-    with fail_after(5):
-        async with legacy(server) as raw:
-            call = await raw.start("roots")
-            await raw.reply(await raw.receive(), {"roots": [{"uri": "file:///a"}]})
+    _, result = await exchange("roots", {"roots": [{"uri": "file:///a"}]})
 
-            assert (await result_of(raw, call))["structuredContent"] == {"result": ["file:///a"]}
+    assert result["structuredContent"] == {"result": ["file:///a"]}
 
 
 async def test_progress_is_reported_under_the_clients_token_before_the_result() -> None:
-    with fail_after(5):
-        async with legacy(server) as raw:
-            await raw.request("tools/call", {"name": "report", "_meta": {"progressToken": "t"}})
-            reports = [await raw.receive(), await raw.receive()]
+    async with legacy(server) as raw:
+        await raw.request("tools/call", {"name": "report", "_meta": {"progressToken": "t"}})
+        first, second, answered = [await raw.receive() for _ in range(3)]
 
-            assert [report["params"] for report in reports] == [
-                {"progressToken": "t", "progress": 1},
-                {"progressToken": "t", "progress": 2, "total": 2.5, "message": "nearly"},
-            ]
-            assert (await raw.receive())["result"] == {"content": []}
-
-
-async def test_without_a_token_there_is_no_progress() -> None:
-    with fail_after(5):
-        async with legacy(server) as raw:
-            assert await raw.call("report") == {"content": []}
+        assert first["params"] == {"progressToken": "t", "progress": 1}
+        assert second["params"] == {"progressToken": "t", "progress": 2, "total": 2.5, "message": "nearly"}
+        assert answered["result"] == {"content": []}
+        assert await raw.call("report") == {"content": []}, "without a token there is no progress"
 
 
 async def test_the_log_respects_the_level_that_the_client_has_set() -> None:
     small = {"level": "debug", "data": "small"}
     big = {"level": "error", "data": {"big": True}, "logger": "l"}
-    with fail_after(5):
-        async with legacy(server) as raw:
-            await raw.start("chatter")
-            assert [(await raw.receive())["params"] for _ in range(2)] == [small, big]
-            await raw.receive()
+    async with legacy(server) as raw:
+        await raw.start("chatter")
+        assert [(await raw.receive())["params"] for _ in range(2)] == [small, big]
+        await raw.receive()
 
-            assert await raw.result("logging/setLevel", {"level": "error"}) == {}
-            await raw.start("chatter")
-            assert (await raw.receive())["params"] == big
-            await raw.receive()
+        assert await raw.result("logging/setLevel", {"level": "error"}) == {}
+        await raw.start("chatter")
+        assert (await raw.receive())["params"] == big
+        await raw.receive()
 
-            assert (await raw.error("logging/setLevel", {"level": "loud"}))["code"] == -32602
+        assert (await raw.error("logging/setLevel", {"level": "loud"}))["code"] == -32602
 
 
 async def test_a_request_is_cancelled_with_its_caller_and_a_late_answer_is_ignored() -> None:
-    with fail_after(5):
-        async with legacy(server) as raw:
-            call = await raw.start("impatient")
-            asked, cancelled = await raw.receive(), await raw.receive()
+    async with legacy(server) as raw:
+        call = await raw.start("impatient")
+        asked, cancelled = await raw.receive(), await raw.receive()
 
-            assert cancelled["method"] == "notifications/cancelled"
-            assert cancelled["params"] == {"requestId": asked["id"]}
-            assert await result_of(raw, call) == text("enough")
-            await raw.reply(asked, words("Late."))
-            assert await raw.result("ping") == {}
+        assert cancelled["method"] == "notifications/cancelled"
+        assert cancelled["params"] == {"requestId": asked["id"]}
+        assert await result_of(raw, call) == text("enough")
+        await raw.reply(asked, words("Late."))
+        assert await raw.result("ping") == {}
 
 
 async def test_an_error_of_the_client_is_an_exception_with_its_code_message_and_data() -> None:
-    with fail_after(5):
-        async with legacy(server, lenient=True) as raw:
-            call = await raw.start("anything")
-            told, asked = await raw.receive(), await raw.receive()
-            await raw.reply_error(asked, -1, "no", {"why": "because"})
+    async with legacy(server, lenient=True) as raw:
+        call = await raw.start("anything")
+        told, asked = await raw.receive(), await raw.receive()
+        await raw.reply_error(asked, -1, "no", {"why": "because"})
 
-            assert told == {"jsonrpc": "2.0", "method": "notifications/made_up", "params": {"x": 1}}
-            assert (asked["method"], asked["params"]) == ("made/up", {"y": 2})
-            assert (await result_of(raw, call))["structuredContent"] == {
-                "method": "made/up",
-                "code": -1,
-                "message": "no",
-                "data": {"why": "because"},
-            }
+        assert told == {"jsonrpc": "2.0", "method": "notifications/made_up", "params": {"x": 1}}
+        assert (asked["method"], asked["params"]) == ("made/up", {"y": 2})
+        assert (await result_of(raw, call))["structuredContent"] == {
+            "method": "made/up",
+            "code": -1,
+            "message": "no",
+            "data": {"why": "because"},
+        }
 
 
 async def test_a_tool_that_does_not_catch_a_refusal_fails_with_its_text() -> None:
-    with fail_after(5):
-        async with legacy(server) as raw:
-            call = await raw.start("ask")
-            await raw.reply_error(await raw.receive(), -1, "User rejected sampling request", None)
+    async with legacy(server) as raw:
+        call = await raw.start("ask")
+        await raw.reply_error(await raw.receive(), -1, "User rejected sampling request", None)
+        result = await result_of(raw, call)
 
-            assert await result_of(raw, call) == failed(
-                "the client refused sampling/createMessage: User rejected sampling request (-1)"
-            )
+    assert result == failed("the client refused sampling/createMessage: User rejected sampling request (-1)")
 
 
 async def test_a_malformed_answer_of_the_client_fails_the_tool_that_waits_for_it() -> None:
-    with fail_after(5):
-        async with legacy(server) as raw:
-            call = await raw.start("ask")
-            await raw.reply(await raw.receive(), {"role": "assistant"})
-            assert await result_of(raw, call) == failed("malformed CreateMessageResult: content: Field required")
+    _, incomplete = await exchange("ask", {"role": "assistant"})
+    _, no_object = await exchange("ask", "words")
 
-            call = await raw.start("ask")
-            asked = await raw.receive()
-            await raw.send({"jsonrpc": "2.0", "id": asked["id"], "result": "words"})
-            assert await result_of(raw, call) == failed(
-                "the client refused sampling/createMessage: result is not an object (-32600)"
-            )
+    assert incomplete == failed("malformed CreateMessageResult: content: Field required")
+    assert no_object == failed("the client refused sampling/createMessage: result is not an object (-32600)")
 
 
 UNDECLARED: list[tuple[str, dict[str, Any], str]] = [
@@ -439,20 +384,18 @@ UNDECLARED: list[tuple[str, dict[str, Any], str]] = [
 async def test_a_client_is_not_asked_for_undeclared_capabilities(subtests: pytest.Subtests) -> None:
     for tool, capabilities, missing in UNDECLARED:
         with subtests.test(f"{tool} {capabilities}"):
-            with fail_after(5):
-                async with legacy(server, capabilities=capabilities) as raw:
-                    assert await raw.call(tool) == failed(f"the client did not declare {missing}")
+            async with legacy(server, capabilities=capabilities) as raw:
+                assert await raw.call(tool) == failed(f"the client did not declare {missing}")
 
 
 async def test_an_empty_elicitation_capability_means_forms() -> None:
-    with fail_after(5):
-        async with legacy(server, version="2025-06-18", capabilities={"elicitation": {}}) as raw:
-            call = await raw.start("form")
-            asked = await raw.receive()
-            await raw.reply(asked, {"action": "cancel"})
+    async with legacy(server, version="2025-06-18", capabilities={"elicitation": {}}) as raw:
+        call = await raw.start("form")
+        asked = await raw.receive()
+        await raw.reply(asked, {"action": "cancel"})
 
-            assert "mode" not in asked["params"]
-            assert await result_of(raw, call) == text("cancel")
+        assert "mode" not in asked["params"]
+        assert await result_of(raw, call) == text("cancel")
 
 
 async def test_a_conversation_that_does_not_fit_an_older_revision_is_not_sent() -> None:
@@ -463,23 +406,17 @@ async def test_a_conversation_that_does_not_fit_an_older_revision_is_not_sent() 
         block = TextContent(text="a")
         return (await ctx.sample(messages=[SamplingMessage(role="user", content=[block, block])])).text
 
-    with fail_after(5):
-        async with legacy(old, version="2025-06-18") as raw:
-            assert await raw.call("two_blocks") == failed(
-                "a list of blocks at messages[0].content came with revision 2025-11-25; "
-                "this conversation is in 2025-06-18"
-            )
+    async with legacy(old, version="2025-06-18") as raw:
+        assert await raw.call("two_blocks") == failed(
+            "a list of blocks at messages[0].content came with revision 2025-11-25; this conversation is in 2025-06-18"
+        )
 
 
 async def test_a_tool_sees_the_requests_meta_and_what_the_client_declared() -> None:
-    with fail_after(5):
-        async with legacy(server, capabilities={"roots": {"listChanged": True}}) as raw:
-            result = await raw.result("tools/call", {"name": "who", "_meta": {"com.example/k": 1}})
+    async with legacy(server, capabilities={"roots": {"listChanged": True}}) as raw:
+        result = await raw.result("tools/call", {"name": "who", "_meta": {"com.example/k": 1}})
 
-    assert result["structuredContent"] == {
-        "meta": {"com.example/k": 1},
-        "declared": {"roots": {"listChanged": True}},
-    }
+    assert result["structuredContent"] == {"meta": {"com.example/k": 1}, "declared": {"roots": {"listChanged": True}}}
 
 
 @pytest.mark.parametrize("at_once", [1, 2])
@@ -493,13 +430,11 @@ async def test_a_request_error_in_a_tool_of_the_loop_answers_the_request(at_once
     async def ask(ctx: Context) -> str:
         return (await ctx.sample_loop("Go!", tools=[refuse])).text
 
-    with fail_after(5):
-        async with legacy(strict) as raw:
-            call = await raw.start("ask")
-            await raw.reply(
-                await raw.receive(), answer(*(use(f"u{n}", "refuse") for n in range(at_once)), stop="toolUse")
-            )
-            refusal = await raw.receive()
+    async with legacy(strict) as raw:
+        call = await raw.start("ask")
+        uses = [use(f"u{n}", "refuse") for n in range(at_once)]
+        await raw.reply(await raw.receive(), answer(*uses, stop="toolUse"))
+        refusal = await raw.receive()
 
     assert refusal == {
         "jsonrpc": "2.0",
@@ -521,12 +456,7 @@ async def test_the_tools_of_one_answer_run_at_the_same_time() -> None:
     async def both(ctx: Context) -> str:
         return (await ctx.sample_loop("Meet!", tools=[meet])).text
 
-    with fail_after(5):
-        async with legacy(together) as raw:
-            call = await raw.start("both")
-            await raw.reply(
-                await raw.receive(), answer(use("u0", "meet", me=0), use("u1", "meet", me=1), stop="toolUse")
-            )
-            await raw.reply(await raw.receive(), words("They met."))
+    uses = [use("u0", "meet", me=0), use("u1", "meet", me=1)]
+    _, result = await exchange("both", answer(*uses, stop="toolUse"), words("They met."), to=together)
 
-            assert await result_of(raw, call) == text("They met.")
+    assert result == text("They met.")

@@ -16,13 +16,13 @@ from pathlib import Path
 import httpx
 import pytest
 import uvicorn
-from anyio import create_task_group, fail_after
+from anyio import create_task_group
 from pydantic_core import to_json
 
 from mcp_host.testing import Context, Server
 from mcp_host.testing._http.serving import UvicornServer, listen
 from tests.extent import on_both
-from tests.testing.raw_http import ACCEPT, INITIALIZE, Peer, Response, Stream, Wire, call, request, served
+from tests.testing.raw_http import ACCEPT, INITIALIZE, Peer, Response, Stream, Wire, call, request, served, session
 
 pytestmark = on_both
 
@@ -55,15 +55,12 @@ BECAUSE = {"content": [{"type": "text", "text": "Because."}]}
 
 
 async def test_a_post_is_answered_by_a_stream_with_all_its_messages() -> None:
-    with fail_after(20):
-        async with served(asking()) as anonymous:
-            peer = await anonymous.initialize()
-            async with peer.stream(call(1, "ask", _meta={"progressToken": "t"})) as events:
-                progress = await events.next()
-                asked = await events.message()
-                assert (await peer.post(answer(asked))).status == 202
-                [answered] = await events.rest()
-                headers = events.headers
+    async with session(asking()) as peer, peer.stream(call(1, "ask", _meta={"progressToken": "t"})) as events:
+        progress = await events.next()
+        asked = await events.message()
+        assert (await peer.post(answer(asked))).status == 202
+        [answered] = await events.rest()
+        headers = events.headers
 
     assert headers["content-type"] == "text/event-stream"
     assert "date" in headers
@@ -83,12 +80,9 @@ async def test_with_json_responses_all_other_messages_use_the_get_stream() -> No
         await peer.post(answer(asked))
 
     heard: list[Wire | None] = []
-    with fail_after(20):
-        async with served(asking(), json_response=True) as anonymous:
-            peer = await anonymous.initialize()
-            async with peer.stream() as events, create_task_group() as tasks:
-                tasks.start_soon(answer_once, peer, events)
-                response = await peer.post(call(1, "ask", _meta={"progressToken": "t"}))
+    async with session(asking(), json_response=True) as peer, peer.stream() as events, create_task_group() as tasks:
+        tasks.start_soon(answer_once, peer, events)
+        response = await peer.post(call(1, "ask", _meta={"progressToken": "t"}))
 
     assert response.headers["content-type"] == "application/json"
     assert response.json() == {"jsonrpc": "2.0", "id": 1, "result": BECAUSE}
@@ -98,34 +92,25 @@ async def test_with_json_responses_all_other_messages_use_the_get_stream() -> No
 
 async def test_announcements_wait_for_the_get_stream() -> None:
     server = asking()
-    with fail_after(20):
-        async with served(server) as anonymous:
-            peer = await anonymous.initialize()
-            await server.notify_tools_changed()
-            async with peer.stream() as events:
-                assert await events.next() == {
-                    "jsonrpc": "2.0",
-                    "method": "notifications/tools/list_changed",
-                    "params": {},
-                }
-                first = events.last_id
-            await server.notify_prompts_changed()
-            async with peer.stream(**{"last-event-id": first}) as events:  # goes on after that event
-                resumed = await events.next()
-            await server.notify_resources_changed()
+    async with session(server) as peer:
+        await server.notify_tools_changed()
+        async with peer.stream() as events:
+            assert await events.next() == {"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": {}}
+            first = events.last_id
+        await server.notify_prompts_changed()
+        async with peer.stream(**{"last-event-id": first}) as events:  # goes on after that event
+            resumed = await events.next()
+        await server.notify_resources_changed()
 
     assert resumed == {"jsonrpc": "2.0", "method": "notifications/prompts/list_changed", "params": {}}
 
 
 async def test_a_second_get_takes_over_the_stream() -> None:
     server = asking()
-    with fail_after(20):
-        async with served(server) as anonymous:
-            peer = await anonymous.initialize()
-            async with peer.stream() as first, peer.stream() as second:
-                assert await first.next() is None
-                await server.notify_tools_changed()
-                assert await second.next() is not None
+    async with session(server) as peer, peer.stream() as first, peer.stream() as second:
+        assert await first.next() is None
+        await server.notify_tools_changed()
+        assert await second.next() is not None
 
 
 async def test_a_cut_stream_is_resumed_and_the_tool_runs_once() -> None:
@@ -138,16 +123,14 @@ async def test_a_cut_stream_is_resumed_and_the_tool_runs_once() -> None:
         await server.drop_streams(retry=0.05)
         return "hello"
 
-    with fail_after(20):
-        async with served(server) as anonymous:
-            peer = await anonymous.initialize()
-            async with peer.stream(call(1, "cut")) as events:
-                assert await events.rest() == []
-                cursor, retry = events.last_id, events.retry
-            async with peer.stream(**{"last-event-id": cursor}) as events:
-                resumed = await events.rest()
-            async with peer.stream(**{"last-event-id": cursor}) as events:
-                replayed = await events.rest()
+    async with session(server) as peer:
+        async with peer.stream(call(1, "cut")) as events:
+            assert await events.rest() == []
+            cursor, retry = events.last_id, events.retry
+        async with peer.stream(**{"last-event-id": cursor}) as events:
+            resumed = await events.rest()
+        async with peer.stream(**{"last-event-id": cursor}) as events:
+            replayed = await events.rest()
 
     assert (retry, runs) == ("50", [1])
     assert resumed == [{"jsonrpc": "2.0", "id": 1, "result": HELLO}]
@@ -156,25 +139,20 @@ async def test_a_cut_stream_is_resumed_and_the_tool_runs_once() -> None:
 
 async def test_disconnecting_cancels_nothing_in_a_session() -> None:
     """ "Disconnection SHOULD NOT be interpreted as the client cancelling its request"."""
-    with fail_after(20):
-        async with served(asking()) as anonymous:
-            peer = await anonymous.initialize()
-            async with peer.stream(call(1, "ask")) as events:
-                asked = await events.next()
-                cursor = events.last_id
-            assert asked is not None
-            await peer.post(answer(asked))
-            async with peer.stream(**{"last-event-id": cursor}) as events:
-                assert await events.rest() == [{"jsonrpc": "2.0", "id": 1, "result": BECAUSE}]
+    async with session(asking()) as peer:
+        async with peer.stream(call(1, "ask")) as events:
+            asked = await events.next()
+            cursor = events.last_id
+        assert asked is not None
+        await peer.post(answer(asked))
+        async with peer.stream(**{"last-event-id": cursor}) as events:
+            assert await events.rest() == [{"jsonrpc": "2.0", "id": 1, "result": BECAUSE}]
 
 
 async def test_a_request_id_in_use_is_refused() -> None:
-    with fail_after(20):
-        async with served(asking()) as anonymous:
-            peer = await anonymous.initialize()
-            async with peer.stream(call(1, "ask")) as events:
-                await events.message()
-                refused = await peer.post(call(1, "echo"))
+    async with session(asking()) as peer, peer.stream(call(1, "ask")) as events:
+        await events.message()
+        refused = await peer.post(call(1, "echo"))
 
     assert (refused.status, refused.json()["error"]["message"]) == (400, "the request id 1 is in use")
 
@@ -183,13 +161,10 @@ CANCEL = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"req
 
 
 async def test_a_cancelled_request_ends_its_stream_without_an_answer() -> None:
-    with fail_after(20):
-        async with served(asking()) as anonymous:
-            peer = await anonymous.initialize()
-            async with peer.stream(call(1, "ask")) as events:
-                asked = await events.message()
-                await peer.post(CANCEL)
-                rest = await events.rest()
+    async with session(asking()) as peer, peer.stream(call(1, "ask")) as events:
+        asked = await events.message()
+        await peer.post(CANCEL)
+        rest = await events.rest()
 
     assert rest == [{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": asked["id"]}}]
 
@@ -200,43 +175,35 @@ async def test_a_cancelled_request_gets_no_json_response() -> None:
     async def begin(peer: Peer) -> None:
         responses.append(await peer.post(call(1, "ask")))
 
-    with fail_after(20):
-        async with served(asking(), json_response=True) as anonymous:
-            peer = await anonymous.initialize()
-            async with peer.stream() as events, create_task_group() as tasks:
-                tasks.start_soon(begin, peer)
-                await events.message()
-                await peer.post(CANCEL)
+    async with session(asking(), json_response=True) as peer, peer.stream() as events, create_task_group() as tasks:
+        tasks.start_soon(begin, peer)
+        await events.message()
+        await peer.post(CANCEL)
 
     assert [(response.status, response.body) for response in responses] == [(202, b"")]
 
 
 async def test_deleting_a_session_ends_its_streams() -> None:
-    with fail_after(20):
-        async with served(asking()) as anonymous:
-            peer = await anonymous.initialize()
-            async with peer.stream() as events:
-                deleted = await peer.send("DELETE")
-                assert await events.rest() == []
-            again = await peer.send("DELETE")
-            gone = await peer.post(request(1, "ping"))
+    async with session(asking()) as peer:
+        async with peer.stream() as events:
+            deleted = await peer.send("DELETE")
+            assert await events.rest() == []
+        again = await peer.send("DELETE")
+        gone = await peer.post(request(1, "ping"))
 
     assert [deleted.status, again.status, gone.status] == [204, 404, 404]
 
 
 async def test_expired_sessions_are_404_and_a_new_one_can_begin() -> None:
     server = asking()
-    with fail_after(20):
-        async with served(server) as anonymous:
-            peer = await anonymous.initialize()
-            async with peer.stream(call(1, "ask")) as events:
-                await events.next()
-                await server.expire_sessions()
-                assert b"result" not in to_json(await events.rest())
-            await server.drop_streams()  # of which there are none
-            lost = await peer.post(request(2, "ping"))
-            peer = await anonymous.initialize()
-            [fresh] = await peer.ask(call(1, "echo"))
+    async with session(server) as peer:
+        async with peer.stream(call(1, "ask")) as events:
+            await events.next()
+            await server.expire_sessions()
+            assert b"result" not in to_json(await events.rest())
+        await server.drop_streams()  # of which there are none
+        lost = await peer.post(request(2, "ping"))
+        [fresh] = await (await Peer(peer.url).initialize()).ask(call(1, "echo"))
 
     assert (lost.status, lost.json()) == (
         404,
@@ -246,31 +213,28 @@ async def test_expired_sessions_are_404_and_a_new_one_can_begin() -> None:
 
 
 async def test_a_batch_is_refused() -> None:
-    with fail_after(20):
-        async with served(asking()) as anonymous:
-            peer = await anonymous.initialize("2025-03-26")
-            refused = await peer.post([call(1, "echo"), request(2, "ping")])
+    async with served(asking()) as anonymous:
+        peer = await anonymous.initialize("2025-03-26")
+        refused = await peer.post([call(1, "echo"), request(2, "ping")])
 
     assert (refused.status, refused.json()["error"]["message"]) == (400, "the body has to be one message, not a batch")
 
 
 async def test_streams_are_primed_since_2025_11_25() -> None:
-    with fail_after(20):
-        async with served(asking()) as anonymous:
-            bodies = [
-                (await (await anonymous.initialize(version)).post(request(1, "ping"))).body.decode()
-                for version in ("2025-11-25", "2025-06-18")
-            ]
+    async with served(asking()) as anonymous:
+        bodies = [
+            (await (await anonymous.initialize(version)).post(request(1, "ping"))).body.decode()
+            for version in ("2025-11-25", "2025-06-18")
+        ]
 
     pong = 'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n'
     assert bodies == [f"id: 2/0\ndata: \n\nid: 2/1\n{pong}", f"id: 2/0\n{pong}"]
 
 
 async def test_each_client_has_a_session() -> None:
-    with fail_after(20):
-        async with served(asking()) as anonymous:
-            peers = [await anonymous.initialize() for _ in range(3)]
-            answers = [await peer.ask(call(1, "echo")) for peer in peers]
+    async with served(asking()) as anonymous:
+        peers = [await anonymous.initialize() for _ in range(3)]
+        answers = [await peer.ask(call(1, "echo")) for peer in peers]
 
     assert len({peer.headers["mcp-session-id"] for peer in peers}) == 3
     assert answers == [[{"jsonrpc": "2.0", "id": 1, "result": HELLO}]] * 3
@@ -284,12 +248,9 @@ async def test_no_thread_and_no_session_is_left_behind() -> None:
         names = [thread.name for thread in threading.enumerate() if thread not in before]
         return [name for name in names if name == "uvicorn"]
 
-    with fail_after(20):
-        async with served(server) as anonymous:
-            peer = await anonymous.initialize()
-            async with peer.stream(), peer.stream(call(1, "ask")) as events:
-                await events.next()
-                assert serving() == ["uvicorn"]
+    async with session(server) as peer, peer.stream(), peer.stream(call(1, "ask")) as events:
+        await events.next()
+        assert serving() == ["uvicorn"]
 
     assert serving() == []
     await server.notify_tools_changed()  # there is no event loop any more that this could run in

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 import pytest
-from anyio import create_task_group, fail_after, sleep_forever, to_thread
+from anyio import create_task_group, sleep_forever, to_thread
 from pydantic import Field
 from pydantic_core import from_json, to_json
 
@@ -97,10 +97,9 @@ async def listening(bench: Bench, *, json_response: bool = False) -> AsyncIterat
 
 
 async def test_a_request_needs_no_session() -> None:
-    with fail_after(20):
-        async with modern(Bench().server) as peer, peer.stream(with_meta(call("a", "echo"))) as stream:
-            messages = await stream.rest()
-            headers = stream.headers
+    async with modern(Bench().server) as peer, peer.stream(with_meta(call("a", "echo"))) as stream:
+        messages = await stream.rest()
+        headers = stream.headers
 
     assert messages == [{"jsonrpc": "2.0", "id": "a", "result": HELLO}]
     assert headers["content-type"] == "text/event-stream"
@@ -110,18 +109,16 @@ async def test_a_request_needs_no_session() -> None:
 
 
 async def test_with_a_json_response_progress_is_lost() -> None:
-    with fail_after(20):
-        async with modern(Bench().server, json_response=True) as peer:
-            response = await peer.post(with_meta(call(1, "report"), progressToken="t"))
+    async with modern(Bench().server, json_response=True) as peer:
+        response = await peer.post(with_meta(call(1, "report"), progressToken="t"))
 
     assert (response.status, response.headers["content-type"]) == (200, "application/json")
     assert response.json() == {"jsonrpc": "2.0", "id": 1, "result": HELLO}
 
 
 async def test_progress_is_sent_on_the_stream_of_its_request() -> None:
-    with fail_after(20):
-        async with modern(Bench().server) as peer:
-            progress, result = await peer.ask(with_meta(call(1, "report"), progressToken="t"))
+    async with modern(Bench().server) as peer:
+        progress, result = await peer.ask(with_meta(call(1, "report"), progressToken="t"))
 
     assert progress["params"] == {"progressToken": "t", "progress": 1}
     assert result["result"] == HELLO
@@ -129,11 +126,10 @@ async def test_progress_is_sent_on_the_stream_of_its_request() -> None:
 
 @pytest.mark.parametrize("json_response", [False, True])
 async def test_a_function_is_resumed_by_another_post(json_response: bool) -> None:
-    with fail_after(20):
-        async with modern(Bench().server, json_response=json_response) as peer:
-            asked = await reply(peer, with_meta(call(1, "ask")))
-            answers = {"inputResponses": {"sampling-1": answer("So.")}, "requestState": asked["result"]["requestState"]}
-            answered = await reply(peer, with_meta(call(1, "ask", **answers)))  # ids are the client's own business
+    async with modern(Bench().server, json_response=json_response) as peer:
+        asked = await reply(peer, with_meta(call(1, "ask")))
+        answers = {"inputResponses": {"sampling-1": answer("So.")}, "requestState": asked["result"]["requestState"]}
+        answered = await reply(peer, with_meta(call(1, "ask", **answers)))  # ids are the client's own business
 
     assert asked["result"]["inputRequests"].keys() == {"sampling-1"}
     assert answered["result"]["content"] == [{"type": "text", "text": "So."}]
@@ -168,44 +164,40 @@ REFUSALS: list[tuple[Wire, dict[str, str], int, int | None]] = [
 
 @pytest.mark.parametrize("json_response", [False, True])
 async def test_refusals_have_a_status(json_response: bool, subtests: pytest.Subtests) -> None:
-    with fail_after(20):
-        async with modern(Bench().server, json_response=json_response) as peer:
-            for body, headers, status, code in REFUSALS:
-                with subtests.test(f"{body} {headers}"):
-                    response = await peer.send("POST", to_json(body), **headers)
+    async with modern(Bench().server, json_response=json_response) as peer:
+        for body, headers, status, code in REFUSALS:
+            with subtests.test(f"{body} {headers}"):
+                response = await peer.send("POST", to_json(body), **headers)
 
-                    answered = from_json(response.body.removeprefix(b"data: "))
-                    assert (response.status, answered["id"]) == (status, 1)
-                    assert answered.get("error", {}).get("code") == code
+                answered = from_json(response.body.removeprefix(b"data: "))
+                assert (response.status, answered["id"]) == (status, 1)
+                assert answered.get("error", {}).get("code") == code
 
 
 async def test_an_unsupported_revision_is_a_bad_request_that_names_the_supported_ones() -> None:
     body = with_meta(call(1, "echo"))
     body["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2027-01-01"
-    with fail_after(20):
-        async with modern(Bench("2026-07-28").server) as peer:
-            response = await peer.post(body, **{"mcp-protocol-version": "2027-01-01"})
+    async with modern(Bench("2026-07-28").server) as peer:
+        response = await peer.post(body, **{"mcp-protocol-version": "2027-01-01"})
 
     assert response.status == 400
     assert response.json()["error"]["data"] == {"supported": ["2026-07-28"], "requested": "2027-01-01"}
 
 
 async def test_after_another_message_an_error_is_an_event() -> None:
-    with fail_after(20):
-        async with modern(Bench().server) as peer:
-            body = with_meta(call(1, "report", arguments={"fail": True}), {}, progressToken="t")
-            messages = await peer.ask(body)
+    async with modern(Bench().server) as peer:
+        body = with_meta(call(1, "report", arguments={"fail": True}), {}, progressToken="t")
+        messages = await peer.ask(body)
 
     assert [message.get("error", {}).get("code") for message in messages] == [None, -32021]
 
 
 async def test_a_stateless_server_has_no_sessions_no_get_and_no_delete() -> None:
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "0"}}
-    with fail_after(20):
-        async with served(Bench("2026-07-28").server) as peer:
-            gone = [await peer.send(method) for method in ("GET", "DELETE")]
-            refused = await peer.post(request(1, "initialize", hello))
-            unsigned = await peer.post(call(2, "echo"))
+    async with served(Bench("2026-07-28").server) as peer:
+        gone = [await peer.send(method) for method in ("GET", "DELETE")]
+        refused = await peer.post(request(1, "initialize", hello))
+        unsigned = await peer.post(call(2, "echo"))
 
     assert [(response.status, response.headers["allow"]) for response in gone] == [(405, "POST")] * 2
     assert (refused.status, refused.json()["error"]) == (
@@ -223,20 +215,18 @@ async def test_a_stateless_server_has_no_sessions_no_get_and_no_delete() -> None
 
 
 async def test_a_legacy_server_requires_a_session() -> None:
-    with fail_after(20):
-        async with modern(Bench("2025-11-25").server) as peer:
-            response = await peer.post(with_meta(request(1, "server/discover")))
+    async with modern(Bench("2025-11-25").server) as peer:
+        response = await peer.post(with_meta(request(1, "server/discover")))
 
     assert (response.status, response.json()["error"]["message"]) == (400, "the header Mcp-Session-Id is missing")
 
 
 async def test_clients_of_both_eras_share_an_endpoint() -> None:
-    with fail_after(20):
-        async with served(Bench().server) as anonymous:
-            old = await anonymous.initialize()
-            [first] = await old.ask(call(1, "echo"))
-            [second] = await Modern(anonymous.url).ask(with_meta(call(1, "echo")))
-            [third] = await Modern(anonymous.url, old.headers).ask(with_meta(call(1, "echo")))
+    async with served(Bench().server) as anonymous:
+        old = await anonymous.initialize()
+        [first] = await old.ask(call(1, "echo"))
+        [second] = await Modern(anonymous.url).ask(with_meta(call(1, "echo")))
+        [third] = await Modern(anonymous.url, old.headers).ask(with_meta(call(1, "echo")))
 
     assert "resultType" not in first["result"]
     assert second["result"] == third["result"] == HELLO
@@ -253,37 +243,33 @@ async def test_clients_of_both_eras_share_an_endpoint() -> None:
     ids=["notification", "response", "batch", "nothing"],
 )
 async def test_a_body_is_one_request_or_notification(body: object, status: int) -> None:
-    with fail_after(20):
-        async with modern(Bench().server) as peer:
-            response = await peer.send("POST", to_json(body), **{"mcp-protocol-version": "2026-07-28"})
+    async with modern(Bench().server) as peer:
+        response = await peer.send("POST", to_json(body), **{"mcp-protocol-version": "2026-07-28"})
 
     assert response.status == status
 
 
 async def test_disconnecting_cancels_a_stateless_request() -> None:
     bench = Bench()
-    with fail_after(20):
-        async with modern(bench.server) as peer, create_task_group() as tasks:
-            tasks.start_soon(peer.post, with_meta(call(1, "wait")))
-            await bench.begun.wait()
-            tasks.cancel_scope.cancel()
-    with fail_after(20):
-        await bench.ended.wait()
+    async with modern(bench.server) as peer, create_task_group() as tasks:
+        tasks.start_soon(peer.post, with_meta(call(1, "wait")))
+        await bench.begun.wait()
+        tasks.cancel_scope.cancel()
+    await bench.ended.wait()
 
 
 @pytest.mark.parametrize("json_response", [False, True])
 async def test_disconnecting_cancels_a_resumed_function(json_response: bool) -> None:
     bench = Bench()
-    with fail_after(20):
-        async with modern(bench.server, json_response=json_response) as peer:
-            arguments = {"arguments": {"then_wait": True}}
-            asked = await reply(peer, with_meta(call(1, "ask", **arguments)))
-            answers = {"inputResponses": {"sampling-1": answer("So.")}, "requestState": asked["result"]["requestState"]}
-            async with create_task_group() as tasks:
-                tasks.start_soon(peer.post, with_meta(call(2, "ask", **arguments, **answers)))
-                await bench.begun.wait()
-                tasks.cancel_scope.cancel()
-            await bench.ended.wait()
+    async with modern(bench.server, json_response=json_response) as peer:
+        arguments = {"arguments": {"then_wait": True}}
+        asked = await reply(peer, with_meta(call(1, "ask", **arguments)))
+        answers = {"inputResponses": {"sampling-1": answer("So.")}, "requestState": asked["result"]["requestState"]}
+        async with create_task_group() as tasks:
+            tasks.start_soon(peer.post, with_meta(call(2, "ask", **arguments, **answers)))
+            await bench.begun.wait()
+            tasks.cancel_scope.cancel()
+        await bench.ended.wait()
 
 
 async def test_a_cut_response_has_no_answer_and_its_function_is_cancelled() -> None:
@@ -293,73 +279,64 @@ async def test_a_cut_response_has_no_answer_and_its_function_is_cancelled() -> N
     async def post(peer: Modern) -> None:
         heard.append(await peer.ask(with_meta(call(1, "wait"))))
 
-    with fail_after(20):
-        async with modern(bench.server) as peer:
-            async with create_task_group() as tasks:
-                tasks.start_soon(post, peer)
-                await bench.begun.wait()
-                await bench.server.drop_streams(retry=1)
-            await bench.ended.wait()
+    async with modern(bench.server) as peer:
+        async with create_task_group() as tasks:
+            tasks.start_soon(post, peer)
+            await bench.begun.wait()
+            await bench.server.drop_streams(retry=1)
+        await bench.ended.wait()
 
     assert heard == [[]]
 
 
 async def test_a_cut_response_keeps_earlier_messages() -> None:
     bench = Bench()
-    with fail_after(20):
-        async with (
-            modern(bench.server) as peer,
-            peer.stream(with_meta(call(1, "wait"), progressToken="t")) as stream,
-        ):
-            progress = await stream.message()
-            await bench.server.drop_streams()
+    async with modern(bench.server) as peer, peer.stream(with_meta(call(1, "wait"), progressToken="t")) as stream:
+        progress = await stream.message()
+        await bench.server.drop_streams()
 
-            assert await stream.rest() == []
-        await bench.ended.wait()
+        assert await stream.rest() == []
+    await bench.ended.wait()
 
     assert progress["method"] == "notifications/progress"
 
 
 async def test_suspended_functions_are_cancelled_when_the_server_ends() -> None:
     bench = Bench()
-    with fail_after(20):
-        async with modern(bench.server) as peer:
-            await reply(peer, with_meta(call(1, "ask")))
-        await bench.ended.wait()
+    async with modern(bench.server) as peer:
+        await reply(peer, with_meta(call(1, "ask")))
+    await bench.ended.wait()
 
 
 async def test_suspended_functions_are_cancelled_when_sessions_expire() -> None:
     bench = Bench()
-    with fail_after(20):
-        async with modern(bench.server) as peer:
-            asked = await reply(peer, with_meta(call(1, "ask")))
-            await bench.server.expire_sessions()
-            await bench.ended.wait()
-            again = await reply(peer, with_meta(call(2, "ask", requestState=asked["result"]["requestState"])))
+    async with modern(bench.server) as peer:
+        asked = await reply(peer, with_meta(call(1, "ask")))
+        await bench.server.expire_sessions()
+        await bench.ended.wait()
+        again = await reply(peer, with_meta(call(2, "ask", requestState=asked["result"]["requestState"])))
 
     assert again["error"] == {"code": -32602, "message": "requestState is unknown, or has been used already"}
 
 
 async def test_open_requests_end_without_an_answer_when_sessions_expire() -> None:
     bench = Bench()
-    with fail_after(20):
-        async with modern(bench.server) as peer, peer.stream(with_meta(call(1, "wait"), progressToken="t")) as stream:
-            await stream.message()
-            await bench.server.expire_sessions()
-            assert await stream.rest() == []
-            await bench.ended.wait()
+    async with modern(bench.server) as peer, peer.stream(with_meta(call(1, "wait"), progressToken="t")) as stream:
+        await stream.message()
+        await bench.server.expire_sessions()
+        assert await stream.rest() == []
+        await bench.ended.wait()
 
 
 @pytest.mark.parametrize("json_response", [False, True])
 async def test_a_subscription_is_a_stream_until_the_server_ends_it(json_response: bool) -> None:
     bench = Bench()
-    with fail_after(20):
-        async with listening(bench, json_response=json_response) as stream:
-            await bench.server.notify_tools_changed()
-            await bench.server.notify_prompts_changed()
-            heard = [await stream.message()]
-            await bench.server.end_subscriptions()
-            heard += await stream.rest()
+    async with listening(bench, json_response=json_response) as stream:
+        await bench.server.notify_tools_changed()
+        await bench.server.notify_prompts_changed()
+        heard = [await stream.message()]
+        await bench.server.end_subscriptions()
+        heard += await stream.rest()
 
     assert heard == [
         {"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": {"_meta": MINE}},
@@ -369,30 +346,27 @@ async def test_a_subscription_is_a_stream_until_the_server_ends_it(json_response
 
 async def test_subscriptions_end_with_their_results_when_sessions_expire() -> None:
     bench = Bench()
-    with fail_after(20):
-        async with listening(bench) as stream:
-            await bench.server.expire_sessions()
-            [ended] = await stream.rest()
+    async with listening(bench) as stream:
+        await bench.server.expire_sessions()
+        [ended] = await stream.rest()
 
     assert ended["result"]["resultType"] == "complete"
 
 
 async def test_a_cut_subscription_has_no_result() -> None:
     bench = Bench()
-    with fail_after(20):
-        async with listening(bench) as stream:
-            await bench.server.drop_streams()
+    async with listening(bench) as stream:
+        await bench.server.drop_streams()
 
-            assert await stream.rest() == []
+        assert await stream.rest() == []
 
 
 async def test_disconnecting_ends_a_subscription() -> None:
     bench = Bench()
-    with fail_after(20):
-        async with modern(bench.server) as peer:
-            async with peer.stream(with_meta(request(7, "subscriptions/listen", LISTEN))) as stream:
-                await stream.message()
-            await bench.server.notify_tools_changed()
-            [fresh] = await peer.ask(with_meta(call(1, "echo")))
+    async with modern(bench.server) as peer:
+        async with peer.stream(with_meta(request(7, "subscriptions/listen", LISTEN))) as stream:
+            await stream.message()
+        await bench.server.notify_tools_changed()
+        [fresh] = await peer.ask(with_meta(call(1, "echo")))
 
     assert fresh["result"] == HELLO

@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import pytest
-from anyio import fail_after
 
 from mcp_host.testing import Context, Server
 from tests.extent import on_both
@@ -43,12 +42,11 @@ def asking(**options: Any) -> Server:
     ids=["the same", "in another order", "with another token", "no arguments and empty ones"],
 )
 async def test_a_retry_of_the_same_request_resumes_the_call(first: Wire, retry: Wire) -> None:
-    with fail_after(5):
-        async with modern(asking()) as raw:
-            state = (await raw.result("tools/call", first))["requestState"]
-            answered = {**retry, "requestState": state, "inputResponses": ANSWERED}
+    async with modern(asking()) as raw:
+        state = (await raw.result("tools/call", first))["requestState"]
+        answered = {**retry, "requestState": state, "inputResponses": ANSWERED}
 
-            assert await raw.complete("tools/call", answered) == SO
+        assert await raw.complete("tools/call", answered) == SO
 
 
 @pytest.mark.parametrize(
@@ -63,54 +61,48 @@ async def test_a_retry_of_the_same_request_resumes_the_call(first: Wire, retry: 
     ids=["another method", "another name", "another argument", "no arguments", "another resource"],
 )
 async def test_another_request_does_not_resume_the_call(method: str, params: Wire) -> None:
-    with fail_after(5):
-        async with modern(asking()) as raw:
-            state = (await raw.result("tools/call", ASKED))["requestState"]
-            answers = {"requestState": state, "inputResponses": ANSWERED}
-            error = await raw.error(method, {**params, **answers})
+    async with modern(asking()) as raw:
+        state = (await raw.result("tools/call", ASKED))["requestState"]
+        answers = {"requestState": state, "inputResponses": ANSWERED}
+        error = await raw.error(method, {**params, **answers})
 
-            assert await raw.complete("tools/call", {**ASKED, **answers}) == SO
+        assert await raw.complete("tools/call", {**ASKED, **answers}) == SO
     assert error == {"code": -32602, "message": "requestState belongs to another request"}
 
 
 async def test_a_state_is_valid_once() -> None:
-    with fail_after(5):
-        async with modern(asking()) as raw:
-            state = (await raw.result("tools/call", ASKED))["requestState"]
-            answered = {**ASKED, "requestState": state, "inputResponses": ANSWERED}
-            await raw.complete("tools/call", answered)
+    async with modern(asking()) as raw:
+        state = (await raw.result("tools/call", ASKED))["requestState"]
+        answered = {**ASKED, "requestState": state, "inputResponses": ANSWERED}
+        await raw.complete("tools/call", answered)
 
-            assert await raw.error("tools/call", answered) == UNKNOWN
+        assert await raw.error("tools/call", answered) == UNKNOWN
 
 
 @pytest.mark.parametrize("state", [None, 7, "", "made up"], ids=["null", "number", "empty", "made up"])
 async def test_an_unknown_state_is_refused(state: object) -> None:
-    with fail_after(5):
-        async with modern(asking()) as raw:
-            assert await raw.error("tools/call", {**ASKED, "requestState": state}) == UNKNOWN
+    async with modern(asking()) as raw:
+        assert await raw.error("tools/call", {**ASKED, "requestState": state}) == UNKNOWN
 
 
 async def test_a_state_may_never_expire() -> None:
-    with fail_after(5):
-        async with modern(asking(resume_timeout=math.inf)) as raw:
-            state = (await raw.result("tools/call", ASKED))["requestState"]
-            answered = {**ASKED, "requestState": state, "inputResponses": ANSWERED}
+    async with modern(asking(resume_timeout=math.inf)) as raw:
+        state = (await raw.result("tools/call", ASKED))["requestState"]
+        answered = {**ASKED, "requestState": state, "inputResponses": ANSWERED}
 
-            assert await raw.complete("tools/call", answered) == SO
+        assert await raw.complete("tools/call", answered) == SO
 
 
 async def test_a_state_is_long_and_no_two_are_alike() -> None:
-    with fail_after(5):
-        async with modern(asking()) as raw:
-            states = {(await raw.result("tools/call", ASKED))["requestState"] for _ in range(10)}
+    async with modern(asking()) as raw:
+        states = {(await raw.result("tools/call", ASKED))["requestState"] for _ in range(10)}
 
     assert (len(states), {len(state) for state in states}) == (10, {43})  # 32 random bytes in base64
 
 
 async def test_a_changed_state_and_one_of_another_server_are_unknown() -> None:
-    with fail_after(5):
-        async with modern(asking()) as raw, modern(asking()) as other:
-            state = (await raw.result("tools/call", ASKED))["requestState"]
-            foreign = (await other.result("tools/call", ASKED))["requestState"]
-            for made_up in (state[:-1], state + "x", foreign):
-                assert await raw.error("tools/call", {**ASKED, "requestState": made_up}) == UNKNOWN
+    async with modern(asking()) as raw, modern(asking()) as other:
+        state = (await raw.result("tools/call", ASKED))["requestState"]
+        foreign = (await other.result("tools/call", ASKED))["requestState"]
+        for made_up in (state[:-1], state + "x", foreign):
+            assert await raw.error("tools/call", {**ASKED, "requestState": made_up}) == UNKNOWN

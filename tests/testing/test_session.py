@@ -40,9 +40,8 @@ def full() -> Server:
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_the_requested_revision_is_used(version: str) -> None:
-    with fail_after(5):
-        async with connect(full()) as raw:
-            result = await raw.initialize(version=version)
+    async with connect(full()) as raw:
+        result = await raw.initialize(version=version)
 
     capabilities: dict[str, Any] = {
         "logging": {},
@@ -62,9 +61,8 @@ async def test_the_requested_revision_is_used(version: str) -> None:
 
 
 async def test_an_unsupported_revision_is_answered_with_the_preferred_one() -> None:
-    with fail_after(5):
-        async with connect(Server("s", versions=("2025-06-18", "2024-11-05"))) as raw:
-            result = await raw.initialize(version="2025-11-25")
+    async with connect(Server("s", versions=("2025-06-18", "2024-11-05"))) as raw:
+        result = await raw.initialize(version="2025-11-25")
 
     assert result == {
         "protocolVersion": "2025-06-18",
@@ -80,27 +78,24 @@ def test_only_known_revisions_can_be_supported(versions: tuple[str, ...]) -> Non
 
 
 async def test_before_the_handshake_only_ping_is_answered() -> None:
-    with fail_after(5):
-        async with connect(full()) as raw:
-            assert await raw.result("ping") == {}
-            assert await raw.error("tools/list") == {"code": -32600, "message": "not initialized yet"}
+    async with connect(full()) as raw:
+        assert await raw.result("ping") == {}
+        assert await raw.error("tools/list") == {"code": -32600, "message": "not initialized yet"}
 
 
 async def test_a_second_handshake_is_refused() -> None:
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO}
-    with fail_after(5):
-        async with legacy(full()) as raw:
-            assert await raw.error("initialize", params) == {"code": -32600, "message": "initialized already"}
+    async with legacy(full()) as raw:
+        assert await raw.error("initialize", params) == {"code": -32600, "message": "initialized already"}
 
 
 async def test_a_malformed_handshake_is_refused_and_can_be_repeated() -> None:
-    with fail_after(5):
-        async with connect(full()) as raw:
-            assert await raw.error("initialize", {"protocolVersion": "2025-11-25"}) == {
-                "code": -32602,
-                "message": "malformed InitializeRequestParams: capabilities: Field required",
-            }
-            await raw.initialize()
+    async with connect(full()) as raw:
+        assert await raw.error("initialize", {"protocolVersion": "2025-11-25"}) == {
+            "code": -32602,
+            "message": "malformed InitializeRequestParams: capabilities: Field required",
+        }
+        await raw.initialize()
 
 
 @pytest.mark.parametrize(
@@ -113,18 +108,16 @@ async def test_a_malformed_handshake_is_refused_and_can_be_repeated() -> None:
     ],
 )
 async def test_a_server_does_not_declare_what_it_does_not_offer(method: str, missing: str) -> None:
-    with fail_after(5):
-        async with legacy(Server("empty")) as raw:
-            assert await raw.error(method) == {
-                "code": -32601,
-                "message": f"{method} needs {missing}, which was not declared",
-            }
+    async with legacy(Server("empty")) as raw:
+        assert await raw.error(method) == {
+            "code": -32601,
+            "message": f"{method} needs {missing}, which was not declared",
+        }
 
 
 async def test_an_unknown_method_is_refused() -> None:
-    with fail_after(5):
-        async with legacy(full()) as raw:
-            assert await raw.error("made/up") == {"code": -32601, "message": "Method not found: made/up"}
+    async with legacy(full()) as raw:
+        assert await raw.error("made/up") == {"code": -32601, "message": "Method not found: made/up"}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -141,14 +134,13 @@ async def test_lists_have_pages_of_page_size(version: str) -> None:
         "resources/templates/list": "resourceTemplates",
         "prompts/list": "prompts",
     }
-    with fail_after(5):
-        async with legacy(server, version=version) as raw:
-            for method, key in lists.items():
-                pages = [await raw.result(method)]
-                while cursor := pages[-1].get("nextCursor"):
-                    pages.append(await raw.result(method, {"cursor": cursor}))
+    async with legacy(server, version=version) as raw:
+        for method, key in lists.items():
+            pages = [await raw.result(method)]
+            while cursor := pages[-1].get("nextCursor"):
+                pages.append(await raw.result(method, {"cursor": cursor}))
 
-                assert [[item["name"] for item in page[key]] for page in pages] == [["v", "w"], ["x", "y"], ["z"]]
+            assert [[item["name"] for item in page[key]] for page in pages] == [["v", "w"], ["x", "y"], ["z"]]
 
 
 @pytest.mark.parametrize("cursor", ["0", "1000", "-1", "x", "²"])
@@ -156,9 +148,8 @@ async def test_an_unknown_cursor_is_refused(cursor: str) -> None:
     server = Server("s", page_size=1)
     server.tool(a)
     server.tool(b)
-    with fail_after(5):
-        async with legacy(server) as raw:
-            error = await raw.error("tools/list", {"cursor": cursor})
+    async with legacy(server) as raw:
+        error = await raw.error("tools/list", {"cursor": cursor})
 
     assert error == {"code": -32602, "message": f"Invalid cursor: {cursor}"}
 
@@ -175,16 +166,15 @@ async def test_a_cancelled_tool_stops_and_is_not_answered() -> None:
             cleaned.set()
         return "never"
 
-    with fail_after(5):
-        async with legacy(server) as raw:
-            call = await raw.start("wait")
-            asked = await raw.receive()
-            await raw.notify("notifications/cancelled", {"requestId": call, "reason": "enough"})
-            cancelled = await raw.receive()
-            await cleaned.wait()
+    async with legacy(server) as raw:
+        call = await raw.start("wait")
+        asked = await raw.receive()
+        await raw.notify("notifications/cancelled", {"requestId": call, "reason": "enough"})
+        cancelled = await raw.receive()
+        await cleaned.wait()
 
-            assert cancelled["params"] == {"requestId": asked["id"]}
-            assert await raw.nothing_more()
+        assert cancelled["params"] == {"requestId": asked["id"]}
+        assert await raw.nothing_more()
 
 
 async def test_a_tool_that_swallows_its_cancellation_is_not_answered_either() -> None:
@@ -198,23 +188,21 @@ async def test_a_tool_that_swallows_its_cancellation_is_not_answered_either() ->
             return "all the same"
         return "never"
 
-    with fail_after(5):
-        async with legacy(server) as raw:
-            call = await raw.start("stubborn")
-            await raw.receive()
-            await raw.notify("notifications/cancelled", {"requestId": call})
-            await raw.receive()
+    async with legacy(server) as raw:
+        call = await raw.start("stubborn")
+        await raw.receive()
+        await raw.notify("notifications/cancelled", {"requestId": call})
+        await raw.receive()
 
-            assert await raw.nothing_more()
+        assert await raw.nothing_more()
 
 
 @pytest.mark.parametrize("params", [{}, {"requestId": 99}, {"requestId": [1]}, {"requestId": None}], ids=str)
 async def test_cancelling_an_unknown_request_is_ignored(params: dict[str, object]) -> None:
-    with fail_after(5):
-        async with legacy(full()) as raw:
-            await raw.notify("notifications/cancelled", params)
+    async with legacy(full()) as raw:
+        await raw.notify("notifications/cancelled", params)
 
-            assert await raw.result("ping") == {}
+        assert await raw.result("ping") == {}
 
 
 async def test_a_request_id_in_use_is_refused_and_the_first_request_goes_on() -> None:
@@ -226,67 +214,59 @@ async def test_a_request_id_in_use_is_refused_and_the_first_request_goes_on() ->
         await go.wait()
         return "done"
 
-    with fail_after(5):
-        async with legacy(server) as raw:
-            await raw.request_as("x", "tools/call", {"name": "wait"})
-            await raw.request_as("x", "tools/call", {"name": "wait"})
-            refused = await raw.receive()
-            go.set()
-            answered = await raw.receive()
+    async with legacy(server) as raw:
+        await raw.request_as("x", "tools/call", {"name": "wait"})
+        await raw.request_as("x", "tools/call", {"name": "wait"})
+        refused = await raw.receive()
+        go.set()
+        answered = await raw.receive()
 
     assert refused == {"jsonrpc": "2.0", "id": "x", "error": {"code": -32600, "message": "this request id is in use"}}
     assert answered["result"]["content"] == [{"type": "text", "text": "done"}]
 
 
 async def test_a_malformed_message_is_refused_with_its_id_if_that_can_be_read() -> None:
-    with fail_after(5):
-        async with legacy(full()) as raw:
-            await raw.send_raw(b"{")
-            await raw.send({"jsonrpc": "2.0", "id": 7, "method": "ping", "params": []})
-            answers = [await raw.receive(), await raw.receive()]
+    async with legacy(full()) as raw:
+        await raw.send_raw(b"{")
+        await raw.send({"jsonrpc": "2.0", "id": 7, "method": "ping", "params": []})
+        answers = [await raw.receive(), await raw.receive()]
 
     assert [(answer["id"], answer["error"]["code"]) for answer in answers] == [(None, -32700), (7, -32600)]
 
 
 async def test_every_client_has_its_own_session() -> None:
     server = full()
-    with fail_after(5):
-        async with legacy(server) as one, legacy(server, version="2024-11-05") as two:
-            await one.result("resources/subscribe", {"uri": "r://a"})
-            await server.notify_resource_updated("r://a")
-            await server.notify_resource_updated("r://b")
-            update = await one.receive()
+    async with legacy(server) as one, legacy(server, version="2024-11-05") as two:
+        await one.result("resources/subscribe", {"uri": "r://a"})
+        await server.notify_resource_updated("r://a")
+        await server.notify_resource_updated("r://b")
+        update = await one.receive()
 
-            assert update == {
-                "jsonrpc": "2.0",
-                "method": "notifications/resources/updated",
-                "params": {"uri": "r://a"},
-            }
-            assert await one.nothing_more()
-            assert await two.nothing_more()
+        assert update == {"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": "r://a"}}
+        assert await one.nothing_more()
+        assert await two.nothing_more()
 
-            await one.result("resources/unsubscribe", {"uri": "r://a"})
-            await server.notify_resource_updated("r://a")
-            assert await one.nothing_more()
+        await one.result("resources/unsubscribe", {"uri": "r://a"})
+        await server.notify_resource_updated("r://a")
+        assert await one.nothing_more()
 
 
 async def test_changes_are_announced_to_all_initialized_clients() -> None:
     server = full()
     params = {"protocolVersion": "2025-11-25", "capabilities": EVERYTHING, "clientInfo": INFO}
-    with fail_after(5):
-        async with legacy(server) as one, legacy(server) as two, connect(server) as half:
-            await half.result("initialize", params)
-            server.tool(b)
-            server.remove_tool("a")
-            await server.notify_tools_changed()
-            await server.notify_prompts_changed()
-            await server.notify_resources_changed()
+    async with legacy(server) as one, legacy(server) as two, connect(server) as half:
+        await half.result("initialize", params)
+        server.tool(b)
+        server.remove_tool("a")
+        await server.notify_tools_changed()
+        await server.notify_prompts_changed()
+        await server.notify_resources_changed()
 
-            for raw in (one, two):
-                heard = [(await raw.receive())["method"] for _ in range(3)]
-                assert heard == [f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")]
-                assert [tool["name"] for tool in (await raw.result("tools/list"))["tools"]] == ["b"]
-            assert await half.nothing_more()
+        for raw in (one, two):
+            heard = [(await raw.receive())["method"] for _ in range(3)]
+            assert heard == [f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")]
+            assert [tool["name"] for tool in (await raw.result("tools/list"))["tools"]] == ["b"]
+        assert await half.nothing_more()
 
 
 async def test_calls_are_cancelled_when_the_client_disconnects() -> None:

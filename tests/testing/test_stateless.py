@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from anyio import Event, create_task_group, fail_after, sleep_forever
+from anyio import Event, create_task_group, sleep_forever
 from pydantic import BaseModel
 
 from mcp_host.testing import Context, RequestError, Server, ToolError
@@ -74,9 +74,8 @@ def full(**options: Any) -> Server:
 
 
 async def test_discovery_returns_the_capabilities() -> None:
-    with fail_after(5):
-        async with modern(full(ttl=1.5)) as raw:
-            result = await raw.result("server/discover")
+    async with modern(full(ttl=1.5)) as raw:
+        result = await raw.result("server/discover")
 
     assert result == {
         "resultType": "complete",
@@ -97,10 +96,9 @@ async def test_discovery_returns_the_capabilities() -> None:
 
 @pytest.mark.parametrize("method", ["tools/list", "prompts/list", "resources/list", "resources/templates/list"])
 async def test_lists_have_a_ttl(method: str) -> None:
-    with fail_after(5):
-        async with modern(full()) as raw, legacy(full()) as old:
-            result = await raw.result(method)
-            same = await old.result(method)
+    async with modern(full()) as raw, legacy(full()) as old:
+        result = await raw.result(method)
+        same = await old.result(method)
 
     assert result == {**same, "resultType": "complete", "ttlMs": 0, "cacheScope": "public", "_meta": SERVER_INFO}
 
@@ -112,9 +110,8 @@ def test_a_ttl_is_a_number_of_seconds(ttl: float) -> None:
 
 
 async def test_a_read_resource_may_be_cached_privately() -> None:
-    with fail_after(5):
-        async with modern(full(ttl=60)) as raw:
-            result = await raw.complete("resources/read", {"uri": "r://a"})
+    async with modern(full(ttl=60)) as raw:
+        result = await raw.complete("resources/read", {"uri": "r://a"})
 
     contents = {"uri": "r://a", "mimeType": "text/plain", "text": "words"}
     assert result == {"contents": [contents], "ttlMs": 60_000, "cacheScope": "private"}
@@ -128,9 +125,8 @@ async def test_a_function_can_override_the_ttl_and_the_meta() -> None:
         contents = TextResourceContents(uri="r://a", text="x")
         return ReadResourceResult(contents=[contents], ttl_ms=5, cache_scope="public", meta={"mine": 1})
 
-    with fail_after(5):
-        async with modern(server) as raw:
-            result = await raw.result("resources/read", {"uri": "r://a"})
+    async with modern(server) as raw:
+        result = await raw.result("resources/read", {"uri": "r://a"})
 
     assert result == {
         "resultType": "complete",
@@ -182,17 +178,12 @@ SAME: list[tuple[str, Wire, Wire]] = [
 async def test_stateless_requests_call_the_same_functions(subtests: pytest.Subtests) -> None:
     for method, params, result in SAME:
         with subtests.test(f"{method} {params}"):
-            with fail_after(5):
-                async with modern(full()) as raw:
-                    assert await raw.complete(method, params) == result
+            async with modern(full()) as raw:
+                assert await raw.complete(method, params) == result
 
 
 REFUSED: list[tuple[str, Wire, Wire]] = [
-    (
-        "resources/read",
-        {"uri": "r://b"},
-        {"code": -32602, "message": "Resource not found", "data": {"uri": "r://b"}},
-    ),
+    ("resources/read", {"uri": "r://b"}, {"code": -32602, "message": "Resource not found", "data": {"uri": "r://b"}}),
     ("tools/call", {"name": "none"}, {"code": -32602, "message": "Unknown tool: none"}),
     ("tools/call", {"name": "refused"}, {"code": 7, "message": "never", "data": {"why": "so"}}),
     ("tools/list", {"cursor": "x"}, {"code": -32602, "message": "Invalid cursor: x"}),
@@ -213,9 +204,8 @@ REFUSED: list[tuple[str, Wire, Wire]] = [
 async def test_unanswerable_requests_are_refused(subtests: pytest.Subtests) -> None:
     for method, params, error in REFUSED:
         with subtests.test(f"{method} {params}"):
-            with fail_after(5):
-                async with modern(full()) as raw:
-                    assert await raw.error(method, params) == error
+            async with modern(full()) as raw:
+                assert await raw.error(method, params) == error
 
 
 @pytest.mark.parametrize(
@@ -228,12 +218,11 @@ async def test_unanswerable_requests_are_refused(subtests: pytest.Subtests) -> N
     ],
 )
 async def test_methods_of_undeclared_capabilities_are_refused(method: str, missing: str) -> None:
-    with fail_after(5):
-        async with modern(Server("empty")) as raw:
-            assert await raw.error(method) == {
-                "code": -32601,
-                "message": f"{method} needs {missing}, which was not declared",
-            }
+    async with modern(Server("empty")) as raw:
+        assert await raw.error(method) == {
+            "code": -32601,
+            "message": f"{method} needs {missing}, which was not declared",
+        }
 
 
 @pytest.mark.parametrize(
@@ -254,19 +243,17 @@ async def test_methods_of_undeclared_capabilities_are_refused(method: str, missi
 )
 async def test_a_request_with_incomplete_meta_is_malformed(said: Wire, problem: str) -> None:
     asked = {f"io.modelcontextprotocol/{key}": value for key, value in said.items()}
-    with fail_after(5):
-        async with connect(full()) as raw:
-            assert await raw.error("tools/list", {"_meta": asked}) == {
-                "code": -32602,
-                "message": f"malformed RequestMetaObject: {problem}",
-            }
+    async with connect(full()) as raw:
+        assert await raw.error("tools/list", {"_meta": asked}) == {
+            "code": -32602,
+            "message": f"malformed RequestMetaObject: {problem}",
+        }
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "1900-01-01"])
 async def test_a_meta_with_an_unsupported_revision_is_refused(version: str) -> None:
-    with fail_after(5):
-        async with modern(full(versions=(MODERN, "2025-11-25"))) as raw:
-            error = await raw.error("tools/list", {"_meta": meta(version=version)})
+    async with modern(full(versions=(MODERN, "2025-11-25"))) as raw:
+        error = await raw.error("tools/list", {"_meta": meta(version=version)})
 
     assert error == {
         "code": -32022,
@@ -277,11 +264,10 @@ async def test_a_meta_with_an_unsupported_revision_is_refused(version: str) -> N
 
 async def test_a_modern_server_tells_an_older_client_its_revisions() -> None:
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO}
-    with fail_after(5):
-        async with connect(full(versions=(MODERN,))) as raw:
-            refused = await raw.error("initialize", hello)
-            malformed = await raw.error("initialize")
-            unsigned = await raw.error("tools/list")
+    async with connect(full(versions=(MODERN,))) as raw:
+        refused = await raw.error("initialize", hello)
+        malformed = await raw.error("initialize")
+        unsigned = await raw.error("tools/list")
 
     assert refused == {
         "code": -32022,
@@ -297,12 +283,11 @@ async def test_a_modern_server_tells_an_older_client_its_revisions() -> None:
 
 async def test_a_legacy_server_answers_no_stateless_requests() -> None:
     server = full(versions=("2025-11-25",))
-    with fail_after(5):
-        async with connect(server) as raw:
-            early = await raw.error("server/discover", {"_meta": meta()})
-            await raw.initialize()
-            late = await raw.error("server/discover", {"_meta": meta()})
-            listed = await raw.result("tools/list", {"_meta": meta()})
+    async with connect(server) as raw:
+        early = await raw.error("server/discover", {"_meta": meta()})
+        await raw.initialize()
+        late = await raw.error("server/discover", {"_meta": meta()})
+        listed = await raw.result("tools/list", {"_meta": meta()})
 
     assert early == {"code": -32600, "message": "not initialized yet"}
     assert late == {"code": -32601, "message": "Method not found: server/discover"}
@@ -310,15 +295,14 @@ async def test_a_legacy_server_answers_no_stateless_requests() -> None:
 
 
 async def test_requests_of_both_eras_are_answered_on_one_connection() -> None:
-    with fail_after(5):
-        async with connect(full()) as raw:
-            raw.meta = meta()
-            first = await raw.complete("tools/call", {"name": "who"})
-            raw.meta = {}
-            await raw.initialize(version="2025-06-18")
-            second = await raw.call("who")
-            raw.meta = meta()
-            third = await raw.complete("tools/call", {"name": "who"})
+    async with connect(full()) as raw:
+        raw.meta = meta()
+        first = await raw.complete("tools/call", {"name": "who"})
+        raw.meta = {}
+        await raw.initialize(version="2025-06-18")
+        second = await raw.call("who")
+        raw.meta = meta()
+        third = await raw.complete("tools/call", {"name": "who"})
 
     versions = [result["structuredContent"]["version"] for result in (first, second, third)]
     assert versions == ["2026-07-28", "2025-06-18", "2026-07-28"]
@@ -327,10 +311,9 @@ async def test_requests_of_both_eras_are_answered_on_one_connection() -> None:
 async def test_the_name_of_the_client_is_optional() -> None:
     anonymous = meta()
     del anonymous["io.modelcontextprotocol/clientInfo"]
-    with fail_after(5):
-        async with connect(full()) as raw:
-            raw.meta = anonymous
-            result = await raw.complete("tools/call", {"name": "who"})
+    async with connect(full()) as raw:
+        raw.meta = anonymous
+        result = await raw.complete("tools/call", {"name": "who"})
 
     assert result["structuredContent"] == {"name": "", "version": "2026-07-28", "id": 1}
 
@@ -342,11 +325,10 @@ async def test_each_request_has_its_own_client_capabilities() -> None:
     def look(ctx: Context) -> None:
         seen.append(ctx.client_capabilities)
 
-    with fail_after(5):
-        async with modern(server, capabilities={"sampling": {}}) as raw:
-            await raw.complete("tools/call", {"name": "look"})
-            raw.meta = meta({})
-            await raw.complete("tools/call", {"name": "look"})
+    async with modern(server, capabilities={"sampling": {}}) as raw:
+        await raw.complete("tools/call", {"name": "look"})
+        raw.meta = meta({})
+        await raw.complete("tools/call", {"name": "look"})
 
     assert seen == [ClientCapabilities(sampling=SamplingCapability()), ClientCapabilities()]
 
@@ -361,12 +343,11 @@ async def test_progress_and_logs_are_sent_if_the_request_asks_for_them() -> None
         await ctx.log("debug", "small")
         await ctx.log("warning", {"a": 1}, logger="l")
 
-    with fail_after(5):
-        async with modern(server) as raw:
-            silent = await raw.complete("tools/call", {"name": "chatter"})
-            raw.meta = meta() | {"progressToken": "t", "io.modelcontextprotocol/logLevel": "info"}
-            await raw.start("chatter")
-            progress, log, answer = [await raw.receive() for _ in range(3)]
+    async with modern(server) as raw:
+        silent = await raw.complete("tools/call", {"name": "chatter"})
+        raw.meta = meta() | {"progressToken": "t", "io.modelcontextprotocol/logLevel": "info"}
+        await raw.start("chatter")
+        progress, log, answer = [await raw.receive() for _ in range(3)]
 
     assert silent == {"content": []}
     assert progress["params"] == {"progressToken": "t", "progress": 1, "total": 2, "message": "half"}
@@ -386,14 +367,13 @@ async def test_a_request_that_is_cancelled_is_not_answered() -> None:
         finally:
             ended.set()
 
-    with fail_after(5):
-        async with modern(server) as raw:
-            id = await raw.start("wait")
-            await begun.wait()
-            await raw.notify("notifications/cancelled", {"requestId": id})
-            await ended.wait()
+    async with modern(server) as raw:
+        id = await raw.start("wait")
+        await begun.wait()
+        await raw.notify("notifications/cancelled", {"requestId": id})
+        await ended.wait()
 
-            assert await raw.nothing_more()
+        assert await raw.nothing_more()
 
 
 @pytest.mark.parametrize(
@@ -411,9 +391,8 @@ async def test_a_request_that_is_cancelled_is_not_answered() -> None:
 async def test_a_missing_client_capability_is_an_error(
     capabilities: Wire, name: str, missing: str, required: Wire
 ) -> None:
-    with fail_after(5):
-        async with modern(asking(), capabilities=capabilities) as raw:
-            error = await raw.error("tools/call", {"name": name})
+    async with modern(asking(), capabilities=capabilities) as raw:
+        error = await raw.error("tools/call", {"name": name})
 
     assert error == {
         "code": -32021,
@@ -423,8 +402,7 @@ async def test_a_missing_client_capability_is_an_error(
 
 
 @pytest.mark.parametrize(
-    ("method", "params"),
-    [("resources/read", {"uri": "r://a"}), ("prompts/get", {"name": "greet"})],
+    ("method", "params"), [("resources/read", {"uri": "r://a"}), ("prompts/get", {"name": "greet"})]
 )
 async def test_a_missing_client_capability_is_an_error_for_resources_and_prompts_too(method: str, params: Wire) -> None:
     server = Server("s")
@@ -434,26 +412,23 @@ async def test_a_missing_client_capability_is_an_error_for_resources_and_prompts
     async def ask(ctx: Context) -> str:
         return (await ctx.sample("Why?")).text
 
-    with fail_after(5):
-        async with modern(server, capabilities={}) as raw:
-            error = await raw.error(method, params)
+    async with modern(server, capabilities={}) as raw:
+        error = await raw.error(method, params)
 
     assert error["code"] == -32021
 
 
 async def test_a_tool_can_catch_a_missing_client_capability() -> None:
-    with fail_after(5):
-        async with modern(asking(), capabilities={"sampling": {}}) as raw:
-            result = await raw.complete("tools/call", {"name": "careful"})
+    async with modern(asking(), capabilities={"sampling": {}}) as raw:
+        result = await raw.complete("tools/call", {"name": "careful"})
 
     assert result == {"content": [{"type": "text", "text": "the client did not declare roots"}]}
 
 
 async def test_in_legacy_revisions_a_missing_capability_is_an_error_result() -> None:
-    with fail_after(5):
-        async with legacy(asking(), capabilities={}) as raw:
-            single = await raw.call("sample")
-            several = await raw.call("several")
+    async with legacy(asking(), capabilities={}) as raw:
+        single = await raw.call("sample")
+        several = await raw.call("several")
 
     assert single == {"content": [{"type": "text", "text": "the client did not declare sampling"}], "isError": True}
     assert several == single

@@ -44,11 +44,7 @@ def modern(id: int, method: str, **params: object) -> dict[str, Any]:
 class Child:
     def __init__(self, *argv: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, *argv],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            [sys.executable, *argv], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from anyio import fail_after
 
 from mcp_host.testing import Server
 from tests.extent import on_both
@@ -64,11 +63,10 @@ def offering(*kinds: str) -> Server:
     ],
 )
 async def test_a_server_grants_the_notifications_that_it_sends(kinds: list[str], wanted: Wire, chosen: Wire) -> None:
-    with fail_after(5):
-        async with modern(offering(*kinds), lenient=True) as raw:
-            await raw.request("subscriptions/listen", {"notifications": wanted})
+    async with modern(offering(*kinds), lenient=True) as raw:
+        await raw.request("subscriptions/listen", {"notifications": wanted})
 
-            assert (await raw.receive())["params"]["notifications"] == chosen
+        assert (await raw.receive())["params"]["notifications"] == chosen
 
 
 @pytest.mark.parametrize(
@@ -86,13 +84,12 @@ async def test_a_listener_gets_only_the_notifications_that_it_chose(
     chosen: Wire, heard: list[tuple[str, str | None]]
 ) -> None:
     server = full()
-    with fail_after(5):
-        async with modern(server) as raw:
-            await listen(raw, **chosen)
-            await announce_everything(server)
-            told = [await raw.receive() for _ in heard]
+    async with modern(server) as raw:
+        await listen(raw, **chosen)
+        await announce_everything(server)
+        told = [await raw.receive() for _ in heard]
 
-            assert await raw.nothing_more()
+        assert await raw.nothing_more()
 
     assert [(message["method"], message["params"].get("uri")) for message in told] == [
         (f"notifications/{method}", uri) for method, uri in heard
@@ -117,14 +114,13 @@ def told(method: str, id: object, **params: object) -> Wire:
 
 async def test_a_listener_gets_notifications_after_its_acknowledgment() -> None:
     server = full()
-    with fail_after(5):
-        async with modern(server) as raw:
-            await announce_everything(server)
-            id = await listen(raw, **EVERYTHING)
-            await announce_everything(server)
-            heard = [await raw.receive() for _ in range(4)]
+    async with modern(server) as raw:
+        await announce_everything(server)
+        id = await listen(raw, **EVERYTHING)
+        await announce_everything(server)
+        heard = [await raw.receive() for _ in range(4)]
 
-            assert await raw.nothing_more()
+        assert await raw.nothing_more()
 
     assert heard == [
         told("tools/list_changed", id),
@@ -136,12 +132,11 @@ async def test_a_listener_gets_notifications_after_its_acknowledgment() -> None:
 
 async def test_each_subscription_gets_its_own_notifications() -> None:
     server = full()
-    with fail_after(5):
-        async with modern(server) as raw:
-            first = await listen(raw, toolsListChanged=True)
-            second = await listen(raw, toolsListChanged=True, promptsListChanged=True)
-            await announce_everything(server)
-            heard = [await raw.receive() for _ in range(3)]
+    async with modern(server) as raw:
+        first = await listen(raw, toolsListChanged=True)
+        second = await listen(raw, toolsListChanged=True, promptsListChanged=True)
+        await announce_everything(server)
+        heard = [await raw.receive() for _ in range(3)]
 
     assert heard == [
         told("tools/list_changed", first),
@@ -152,26 +147,24 @@ async def test_each_subscription_gets_its_own_notifications() -> None:
 
 async def test_a_cancelled_subscription_gets_nothing_more() -> None:
     server = full()
-    with fail_after(5):
-        async with modern(server) as raw:
-            id = await listen(raw, toolsListChanged=True)
-            await raw.notify("notifications/cancelled", {"requestId": id})
-            assert await raw.nothing_more()
-            await announce_everything(server)
+    async with modern(server) as raw:
+        id = await listen(raw, toolsListChanged=True)
+        await raw.notify("notifications/cancelled", {"requestId": id})
+        assert await raw.nothing_more()
+        await announce_everything(server)
 
-            assert await raw.nothing_more()
+        assert await raw.nothing_more()
 
 
 async def test_a_server_ends_subscriptions_with_a_result() -> None:
     server = full()
-    with fail_after(5):
-        async with modern(server) as raw:
-            id = await listen(raw, toolsListChanged=True)
-            await server.end_subscriptions()
-            ended = await raw.receive()
-            await announce_everything(server)
+    async with modern(server) as raw:
+        id = await listen(raw, toolsListChanged=True)
+        await server.end_subscriptions()
+        ended = await raw.receive()
+        await announce_everything(server)
 
-            assert await raw.nothing_more()
+        assert await raw.nothing_more()
 
     assert ended == {
         "jsonrpc": "2.0",
@@ -187,25 +180,23 @@ async def test_a_server_ends_subscriptions_with_a_result() -> None:
 
 
 async def test_a_malformed_filter_is_refused() -> None:
-    with fail_after(5):
-        async with modern(full()) as raw:
-            assert await raw.error("subscriptions/listen") == {
-                "code": -32602,
-                "message": "malformed SubscriptionsListenRequestParams: notifications: Field required",
-            }
+    async with modern(full()) as raw:
+        assert await raw.error("subscriptions/listen") == {
+            "code": -32602,
+            "message": "malformed SubscriptionsListenRequestParams: notifications: Field required",
+        }
 
 
 async def test_clients_of_both_eras_get_the_same_notifications() -> None:
     server = full()
-    with fail_after(5):
-        async with connect(server) as old, connect(server) as new:
-            await old.initialize()
-            await old.result("resources/subscribe", {"uri": "r://a"})
-            new.meta = meta()
-            await listen(new, **EVERYTHING)
-            await announce_everything(server)
-            both = [[(await raw.receive())["method"] for _ in range(4)] for raw in (old, new)]
+    async with connect(server) as old, connect(server) as new:
+        await old.initialize()
+        await old.result("resources/subscribe", {"uri": "r://a"})
+        new.meta = meta()
+        await listen(new, **EVERYTHING)
+        await announce_everything(server)
+        both = [[(await raw.receive())["method"] for _ in range(4)] for raw in (old, new)]
 
-            assert await old.nothing_more()
+        assert await old.nothing_more()
 
     assert both[0] == both[1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from anyio import Event, create_task_group, fail_after, move_on_after, sleep_forever, to_thread
+from anyio import Event, create_task_group, move_on_after, sleep_forever, to_thread
 from anyio.lowlevel import checkpoint
 
 from mcp_host.testing import Context, Server, ToolError
@@ -59,10 +59,9 @@ def interviewer() -> Server:
 
 
 async def test_an_input_request_is_a_result_and_its_answer_comes_with_the_retry() -> None:
-    with fail_after(5):
-        async with modern(interviewer()) as raw:
-            asked = await raw.result("tools/call", {"name": "ask"})
-            result = await raw.last_round("ask", {"sampling-1": answer("So.")}, asked["requestState"])
+    async with modern(interviewer()) as raw:
+        asked = await raw.result("tools/call", {"name": "ask"})
+        result = await raw.last_round("ask", {"sampling-1": answer("So.")}, asked["requestState"])
 
     state = asked.pop("requestState")
     assert "ask" not in state
@@ -75,11 +74,10 @@ async def test_an_input_request_is_a_result_and_its_answer_comes_with_the_retry(
 
 
 async def test_each_input_request_has_a_name_and_each_round_a_state() -> None:
-    with fail_after(5):
-        async with modern(interviewer()) as raw:
-            first = await raw.round("twice")
-            second = await raw.round("twice", {"sampling-1": answer("a")}, first.state)
-            result = await raw.last_round("twice", {"sampling-2": answer("b")}, second.state)
+    async with modern(interviewer()) as raw:
+        first = await raw.round("twice")
+        second = await raw.round("twice", {"sampling-1": answer("a")}, first.state)
+        result = await raw.last_round("twice", {"sampling-2": answer("b")}, second.state)
 
     assert first.requests == {"sampling-1": question("First?")}
     assert second.requests == {"sampling-2": question("Second?")}
@@ -88,12 +86,11 @@ async def test_each_input_request_has_a_name_and_each_round_a_state() -> None:
 
 
 async def test_concurrent_input_requests_are_one_round() -> None:
-    with fail_after(5):
-        async with modern(interviewer()) as raw:
-            asked = await raw.round("both")
-            by_prompt = {asked.requests[key]["params"]["messages"][0]["content"]["text"]: key for key in asked.requests}
-            answers = {by_prompt["a?"]: answer("A"), by_prompt["b?"]: answer("B")}
-            result = await raw.last_round("both", answers, asked.state)
+    async with modern(interviewer()) as raw:
+        asked = await raw.round("both")
+        by_prompt = {asked.requests[key]["params"]["messages"][0]["content"]["text"]: key for key in asked.requests}
+        answers = {by_prompt["a?"]: answer("A"), by_prompt["b?"]: answer("B")}
+        result = await raw.last_round("both", answers, asked.state)
 
     assert sorted(asked.requests) == ["sampling-1", "sampling-2"]
     assert result["structuredContent"] == {"result": ["A", "B"]}
@@ -113,9 +110,8 @@ async def test_input_requests_a_few_steps_apart_are_one_round() -> None:
             for steps in (0, 10, 20, 30):
                 tasks.start_soon(climb, steps)
 
-    with fail_after(5):
-        async with modern(server) as raw:
-            asked = await raw.round("stairs")
+    async with modern(server) as raw:
+        asked = await raw.round("stairs")
 
     assert len(asked.requests) == 4
 
@@ -136,15 +132,14 @@ async def test_a_slower_task_asks_in_the_next_round() -> None:
             await ctx.sample("quick?")
         return "done"
 
-    with fail_after(5):
-        async with modern(server) as raw:
-            raw.meta["progressToken"] = "t"
-            first = await raw.round("uneven")
-            go.set()
-            await done.wait()
-            assert await raw.nothing_more()
-            second = await raw.round("uneven", {"sampling-1": answer("q")}, first.state)
-            result = await raw.last_round("uneven", {"sampling-2": answer("s")}, second.state)
+    async with modern(server) as raw:
+        raw.meta["progressToken"] = "t"
+        first = await raw.round("uneven")
+        go.set()
+        await done.wait()
+        assert await raw.nothing_more()
+        second = await raw.round("uneven", {"sampling-1": answer("q")}, first.state)
+        result = await raw.last_round("uneven", {"sampling-2": answer("s")}, second.state)
 
     assert first.requests == {"sampling-1": question("quick?")}
     assert second.requests == {"sampling-2": question("slow?")}
@@ -167,11 +162,10 @@ async def test_a_task_that_waits_for_the_answer_of_another_does_not_delay_the_ro
             await answered.wait()
         return "done"
 
-    with fail_after(5):
-        async with modern(server) as raw:
-            asked = await raw.round("relay")
+    async with modern(server) as raw:
+        asked = await raw.round("relay")
 
-            assert await raw.last_round("relay", {"sampling-1": answer("A")}, asked.state) == text("done")
+        assert await raw.last_round("relay", {"sampling-1": answer("A")}, asked.state) == text("done")
 
 
 async def test_a_function_may_wait_for_a_thread_before_it_asks() -> None:
@@ -182,54 +176,49 @@ async def test_a_function_may_wait_for_a_thread_before_it_asks() -> None:
         prompt = await to_thread.run_sync(lambda: "late?")
         return (await ctx.sample(prompt)).text
 
-    with fail_after(5):
-        async with modern(server) as raw:
-            asked = await raw.round("late")
-            result = await raw.last_round("late", {"sampling-1": answer("x")}, asked.state)
+    async with modern(server) as raw:
+        asked = await raw.round("late")
+        result = await raw.last_round("late", {"sampling-1": answer("x")}, asked.state)
 
     assert asked.requests == {"sampling-1": question("late?")}
     assert result == text("x")
 
 
 async def test_unanswered_requests_are_repeated_and_unknown_answers_are_ignored() -> None:
-    with fail_after(5):
-        async with modern(interviewer()) as raw:
-            first = await raw.round("both")
-            answers = {"sampling-1": answer("x"), "sampling-9": answer("unasked")}
-            second = await raw.round("both", answers, first.state)
-            third = await raw.round("both", {}, second.state)
-            result = await raw.last_round("both", {"sampling-2": answer("x")}, third.state)
+    async with modern(interviewer()) as raw:
+        first = await raw.round("both")
+        answers = {"sampling-1": answer("x"), "sampling-9": answer("unasked")}
+        second = await raw.round("both", answers, first.state)
+        third = await raw.round("both", {}, second.state)
+        result = await raw.last_round("both", {"sampling-2": answer("x")}, third.state)
 
     assert second.requests == third.requests == {"sampling-2": first.requests["sampling-2"]}
     assert result["structuredContent"] == {"result": ["x", "x"]}
 
 
 async def test_answers_without_a_state_are_ignored() -> None:
-    with fail_after(5):
-        async with modern(interviewer()) as raw:
-            asked = await raw.result("tools/call", {"name": "ask", "inputResponses": {"sampling-1": {"odd": True}}})
+    async with modern(interviewer()) as raw:
+        asked = await raw.result("tools/call", {"name": "ask", "inputResponses": {"sampling-1": {"odd": True}}})
 
     assert asked["inputRequests"] == {"sampling-1": question("Why?")}
 
 
 @pytest.mark.parametrize("answers", [[], {"sampling-1": "text"}, None], ids=["a list", "a text in it", "null"])
 async def test_malformed_answers_are_refused_and_the_state_stays_valid(answers: object) -> None:
-    with fail_after(5):
-        async with modern(interviewer()) as raw:
-            asked = await raw.round("ask")
-            params = {"name": "ask", "arguments": {}, "inputResponses": answers, "requestState": asked.state}
-            error = await raw.error("tools/call", params)
-            result = await raw.last_round("ask", {"sampling-1": answer("x")}, asked.state)
+    async with modern(interviewer()) as raw:
+        asked = await raw.round("ask")
+        params = {"name": "ask", "arguments": {}, "inputResponses": answers, "requestState": asked.state}
+        error = await raw.error("tools/call", params)
+        result = await raw.last_round("ask", {"sampling-1": answer("x")}, asked.state)
 
     assert error == {"code": -32602, "message": "inputResponses has to be an object of objects"}
     assert result == text("x")
 
 
 async def test_an_answer_of_the_wrong_kind_fails_the_call() -> None:
-    with fail_after(5):
-        async with modern(interviewer()) as raw:
-            asked = await raw.round("ask")
-            result = await raw.last_round("ask", {"sampling-1": {"action": "accept"}}, asked.state)
+    async with modern(interviewer()) as raw:
+        asked = await raw.round("ask")
+        result = await raw.last_round("ask", {"sampling-1": {"action": "accept"}}, asked.state)
 
     assert result["isError"] is True
     assert result["content"][0]["text"].startswith("malformed CreateMessageResult")
@@ -250,12 +239,11 @@ async def test_a_function_without_a_retry_is_cancelled() -> None:
         finally:
             ended.set()
 
-    with fail_after(5):
-        async with modern(server) as raw:
-            asked = await raw.round("ask")
-            await ended.wait()
+    async with modern(server) as raw:
+        asked = await raw.round("ask")
+        await ended.wait()
 
-            assert await refusal(raw, asked.state) == {"code": -32602, "message": "requestState has expired"}
+        assert await refusal(raw, asked.state) == {"code": -32602, "message": "requestState has expired"}
 
 
 async def test_the_number_of_suspended_functions_is_limited() -> None:
@@ -269,14 +257,13 @@ async def test_the_number_of_suspended_functions_is_limited() -> None:
             if last:
                 ended.set()
 
-    with fail_after(5):
-        async with modern(server) as raw:
-            first = await raw.round("ask")
-            await raw.round("ask")
-            error = await raw.error("tools/call", {"name": "ask", "arguments": {"last": True}})
-            await ended.wait()
-            await raw.last_round("ask", {"sampling-1": answer("x")}, first.state)
-            await raw.round("ask")  # there is room again
+    async with modern(server) as raw:
+        first = await raw.round("ask")
+        await raw.round("ask")
+        error = await raw.error("tools/call", {"name": "ask", "arguments": {"last": True}})
+        await ended.wait()
+        await raw.last_round("ask", {"sampling-1": answer("x")}, first.state)
+        await raw.round("ask")  # there is room again
 
     assert error == {"code": -32603, "message": "2 calls wait for input already (max_suspended)"}
 
@@ -292,13 +279,12 @@ async def test_ended_functions_do_not_count_as_suspended() -> None:
         ended.set()
         return "too late"
 
-    with fail_after(5):
-        async with modern(server) as raw:
-            first = await raw.round("impatient")
-            await ended.wait()
+    async with modern(server) as raw:
+        first = await raw.round("impatient")
+        await ended.wait()
 
-            assert await raw.last_round("impatient", {"sampling-1": answer("x")}, first.state) == text("too late")
-            await raw.round("impatient")
+        assert await raw.last_round("impatient", {"sampling-1": answer("x")}, first.state) == text("too late")
+        await raw.round("impatient")
 
 
 async def test_a_function_that_fails_while_suspended_fails_the_retry() -> None:
@@ -315,12 +301,11 @@ async def test_a_function_that_fails_while_suspended_fails_the_retry() -> None:
             tasks.start_soon(later)
             await ctx.sample("Why?")
 
-    with fail_after(5):
-        async with modern(server) as raw:
-            asked = await raw.round("fail")
-            go.set()
-            await failed.wait()
-            result = await raw.last_round("fail", {"sampling-1": answer("x")}, asked.state)
+    async with modern(server) as raw:
+        asked = await raw.round("fail")
+        go.set()
+        await failed.wait()
+        result = await raw.last_round("fail", {"sampling-1": answer("x")}, asked.state)
 
     assert result == text("no use") | {"isError": True}
 
@@ -337,16 +322,15 @@ async def test_cancelling_the_retry_ends_the_function() -> None:
         finally:
             ended.set()
 
-    with fail_after(5):
-        async with modern(server) as raw:
-            asked = await raw.round("stay")
-            params = {"name": "stay", "arguments": {}, "requestState": asked.state}
-            id = await raw.request("tools/call", {**params, "inputResponses": {"sampling-1": answer("x")}})
-            await resumed.wait()
-            await raw.notify("notifications/cancelled", {"requestId": id})
-            await ended.wait()
+    async with modern(server) as raw:
+        asked = await raw.round("stay")
+        params = {"name": "stay", "arguments": {}, "requestState": asked.state}
+        id = await raw.request("tools/call", {**params, "inputResponses": {"sampling-1": answer("x")}})
+        await resumed.wait()
+        await raw.notify("notifications/cancelled", {"requestId": id})
+        await ended.wait()
 
-            assert await raw.nothing_more()
+        assert await raw.nothing_more()
 
 
 async def test_closing_the_connection_cancels_suspended_functions() -> None:
@@ -359,10 +343,9 @@ async def test_closing_the_connection_cancels_suspended_functions() -> None:
         finally:
             ended.set()
 
-    with fail_after(5):
-        async with modern(server) as raw:
-            await raw.round("ask")
-            await raw.close()
+    async with modern(server) as raw:
+        await raw.round("ask")
+        await raw.close()
 
     assert ended.is_set()
 
@@ -379,16 +362,15 @@ async def test_notifications_of_a_resumed_function_belong_to_the_retry() -> None
             if number == 1:
                 await ctx.sample("Why?")
 
-    with fail_after(5):
-        async with modern(server) as raw:
-            raw.meta |= {"progressToken": "one"}
-            first = await raw.start("report")
-            progress, asked = await raw.receive(), await raw.receive()
-            raw.meta |= {"progressToken": "two", "io.modelcontextprotocol/logLevel": "info"}
-            state = asked["result"]["requestState"]
-            params = {"name": "report", "arguments": {}, "requestState": state}
-            second = await raw.request("tools/call", {**params, "inputResponses": {"sampling-1": answer("x")}})
-            told = [await raw.receive() for _ in range(3)]
+    async with modern(server) as raw:
+        raw.meta |= {"progressToken": "one"}
+        first = await raw.start("report")
+        progress, asked = await raw.receive(), await raw.receive()
+        raw.meta |= {"progressToken": "two", "io.modelcontextprotocol/logLevel": "info"}
+        state = asked["result"]["requestState"]
+        params = {"name": "report", "arguments": {}, "requestState": state}
+        second = await raw.request("tools/call", {**params, "inputResponses": {"sampling-1": answer("x")}})
+        told = [await raw.receive() for _ in range(3)]
 
     assert progress["params"] == {"progressToken": "one", "progress": 1}
     assert [message.get("params") for message in told[:2]] == [
@@ -410,11 +392,10 @@ async def test_a_tool_loop_is_one_round_a_turn() -> None:
         return (await ctx.sample_loop("2 * 2 * 2?", tools=[double])).text
 
     wants = {"role": "assistant", "content": [use("1", "double", n=2), use("2", "double", n=4)], "model": "m"}
-    with fail_after(5):
-        async with modern(server) as raw:
-            first = await raw.round("solve")
-            second = await raw.round("solve", {"sampling-1": wants | {"stopReason": "toolUse"}}, first.state)
-            result = await raw.last_round("solve", {"sampling-2": answer("8")}, second.state)
+    async with modern(server) as raw:
+        first = await raw.round("solve")
+        second = await raw.round("solve", {"sampling-1": wants | {"stopReason": "toolUse"}}, first.state)
+        result = await raw.last_round("solve", {"sampling-2": answer("8")}, second.state)
 
     assert [tool["name"] for tool in first.requests["sampling-1"]["params"]["tools"]] == ["double"]
     results = second.requests["sampling-2"]["params"]["messages"][-1]["content"]
@@ -436,10 +417,9 @@ async def test_a_missing_capability_in_a_tool_of_the_loop_is_a_result_for_the_mo
         return (await ctx.sample_loop("How many?", tools=[look])).text
 
     wants = {"role": "assistant", "content": use("1", "look"), "model": "m", "stopReason": "toolUse"}
-    with fail_after(5):
-        async with modern(server, capabilities={"sampling": {"tools": {}}}) as raw:
-            first = await raw.round("solve")
-            second = await raw.round("solve", {"sampling-1": wants}, first.state)
+    async with modern(server, capabilities={"sampling": {"tools": {}}}) as raw:
+        first = await raw.round("solve")
+        second = await raw.round("solve", {"sampling-1": wants}, first.state)
 
     result = second.requests["sampling-2"]["params"]["messages"][-1]["content"]
     assert (result["content"][0]["text"], result["isError"]) == ("the client did not declare roots", True)
@@ -458,12 +438,11 @@ async def test_a_cancelled_input_request_is_not_sent() -> None:
         await go.wait()
         return "done"
 
-    with fail_after(5):
-        async with modern(server) as raw:
-            id = await raw.start("fickle")
-            assert await raw.nothing_more()
-            go.set()
-            answered = await raw.receive()
+    async with modern(server) as raw:
+        id = await raw.start("fickle")
+        assert await raw.nothing_more()
+        go.set()
+        answered = await raw.receive()
 
     assert (answered["id"], answered["result"]["content"]) == (id, text("done")["content"])
 
@@ -489,12 +468,11 @@ async def test_elicitation_and_roots_are_input_requests_too() -> None:
             await task()
         return [said["form"], said["url"], said["roots"]]
 
-    with fail_after(5):
-        async with modern(server) as raw:
-            first = await raw.round("everything")
-            second = await raw.round("everything", {"elicitation-1": {"action": "decline"}}, first.state)
-            third = await raw.round("everything", {"elicitation-2": {"action": "accept"}}, second.state)
-            result = await raw.last_round("everything", {"roots-3": {"roots": [{"uri": "file:///a"}]}}, third.state)
+    async with modern(server) as raw:
+        first = await raw.round("everything")
+        second = await raw.round("everything", {"elicitation-1": {"action": "decline"}}, first.state)
+        third = await raw.round("everything", {"elicitation-2": {"action": "accept"}}, second.state)
+        result = await raw.last_round("everything", {"roots-3": {"roots": [{"uri": "file:///a"}]}}, third.state)
 
     schema = {"type": "object", "properties": {}}
     assert first.requests == {
@@ -521,11 +499,7 @@ async def test_elicitation_and_roots_are_input_requests_too() -> None:
             {"uri": "r://a"},
             {"contents": [{"uri": "r://a", "text": "x"}], "ttlMs": 0, "cacheScope": "private"},
         ),
-        (
-            "prompts/get",
-            {"name": "why"},
-            {"messages": [{"role": "user", "content": {"type": "text", "text": "x"}}]},
-        ),
+        ("prompts/get", {"name": "why"}, {"messages": [{"role": "user", "content": {"type": "text", "text": "x"}}]}),
     ],
 )
 async def test_resources_and_prompts_can_request_input_too(method: str, params: Wire, result: Wire) -> None:
@@ -536,11 +510,10 @@ async def test_resources_and_prompts_can_request_input_too(method: str, params: 
     async def why(ctx: Context) -> str:
         return (await ctx.sample("Why?")).text
 
-    with fail_after(5):
-        async with modern(server) as raw:
-            asked = await raw.result(method, params)
-            answers = {"inputResponses": {"sampling-1": answer("x")}, "requestState": asked["requestState"]}
+    async with modern(server) as raw:
+        asked = await raw.result(method, params)
+        answers = {"inputResponses": {"sampling-1": answer("x")}, "requestState": asked["requestState"]}
 
-            assert asked["inputRequests"] == {"sampling-1": question("Why?")}
-            assert not {"ttlMs", "cacheScope"} & asked.keys()
-            assert await raw.complete(method, {**params, **answers}) == result
+        assert asked["inputRequests"] == {"sampling-1": question("Why?")}
+        assert not {"ttlMs", "cacheScope"} & asked.keys()
+        assert await raw.complete(method, {**params, **answers}) == result

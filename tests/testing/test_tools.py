@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any, get_args
 
 import pytest
-from anyio import fail_after
 from pydantic import BaseModel, Field
 
 from mcp_host.testing import Context, RequestError, Server, ToolError
@@ -44,16 +43,14 @@ def failed(value: str) -> dict[str, object]:
 
 
 async def listed(server: Server, version: str = "2025-11-25") -> list[Any]:
-    with fail_after(5):
-        async with legacy(server, version=version) as raw:
-            tools: list[Any] = (await raw.result("tools/list"))["tools"]
-            return tools
+    async with legacy(server, version=version) as raw:
+        tools: list[Any] = (await raw.result("tools/list"))["tools"]
+        return tools
 
 
 async def called(server: Server, name: str, *, version: str = "2025-11-25", **arguments: object) -> dict[str, Any]:
-    with fail_after(5):
-        async with legacy(server, version=version) as raw:
-            return await raw.call(name, **arguments)
+    async with legacy(server, version=version) as raw:
+        return await raw.call(name, **arguments)
 
 
 async def test_a_signature_becomes_the_input_schema_and_a_docstring_the_description() -> None:
@@ -146,9 +143,8 @@ async def test_structured_content_can_be_null_since_2026_07_28() -> None:
 
     assert await called(server, "nothing", version="2025-06-18") == {"content": []}
     assert await called(server, "nothing", version="2025-11-25") == {"content": []}
-    with fail_after(5):
-        async with modern(server) as raw:
-            result = await raw.call("nothing")
+    async with modern(server) as raw:
+        result = await raw.call("nothing")
     assert (result["content"], result["structuredContent"]) == ([], None)
 
 
@@ -210,12 +206,7 @@ RETURNED: list[tuple[Any, dict[str, object]]] = [
     (a_block, text("block")),
     (
         blocks,
-        {
-            "content": [
-                {"type": "text", "text": "an image"},
-                {"type": "image", "data": "AA==", "mimeType": "image/png"},
-            ]
-        },
+        {"content": [{"type": "text", "text": "an image"}, {"type": "image", "data": "AA==", "mimeType": "image/png"}]},
     ),
     (blocks_by_alias, text("one")),
     (a_result, {"content": [], "isError": False}),
@@ -286,9 +277,8 @@ async def test_a_request_error_is_the_answer() -> None:
     def login() -> str:
         raise RequestError.url_required("not logged in", visit)
 
-    with fail_after(5):
-        async with legacy(server) as raw:
-            error = await raw.error("tools/call", {"name": "login"})
+    async with legacy(server) as raw:
+        error = await raw.error("tools/call", {"name": "login"})
 
     assert error == {
         "code": -32042,
@@ -316,9 +306,8 @@ async def test_before_2025_11_25_bad_arguments_are_a_protocol_error() -> None:
     server = Server("s")
     server.tool(takes_a_number)
 
-    with fail_after(5):
-        async with legacy(server, version="2025-06-18") as raw:
-            error = await raw.error("tools/call", {"name": "takes_a_number", "arguments": {}})
+    async with legacy(server, version="2025-06-18") as raw:
+        error = await raw.error("tools/call", {"name": "takes_a_number", "arguments": {}})
 
     assert error == {"code": -32602, "message": "Invalid arguments: n: Field required"}
 
@@ -327,9 +316,8 @@ async def test_an_unknown_tool_is_a_protocol_error() -> None:
     server = Server("s")
     server.tool(a_text)
 
-    with fail_after(5):
-        async with legacy(server) as raw:
-            assert await raw.error("tools/call", {"name": "b"}) == {"code": -32602, "message": "Unknown tool: b"}
+    async with legacy(server) as raw:
+        assert await raw.error("tools/call", {"name": "b"}) == {"code": -32602, "message": "Unknown tool: b"}
 
 
 async def test_an_older_client_does_not_get_newer_fields() -> None:
@@ -391,9 +379,8 @@ async def test_a_value_that_is_not_json_is_an_internal_error() -> None:
     def infinite() -> dict[str, float]:
         return {"n": float("nan")}
 
-    with fail_after(5):
-        async with legacy(server) as raw:
-            error = await raw.error("tools/call", {"name": "infinite"})
+    async with legacy(server) as raw:
+        error = await raw.error("tools/call", {"name": "infinite"})
 
     assert error["code"] == -32603
 
