@@ -52,6 +52,31 @@ def meta(capabilities: Wire | None = None, *, version: str = MODERN) -> Wire:
     return {f"io.modelcontextprotocol/{key}": value for key, value in said.items()}
 
 
+def text(said: str) -> Wire:
+    """The result of a tool that returned a text."""
+    return {"content": [{"type": "text", "text": said}]}
+
+
+def failed(said: str) -> Wire:
+    """The result of a tool that failed."""
+    return text(said) | {"isError": True}
+
+
+def answer(said: str) -> Wire:
+    """The model's answer."""
+    return {"role": "assistant", "content": {"type": "text", "text": said}, "model": "m"}
+
+
+def use(id: str, name: str, **input: object) -> Wire:
+    return {"type": "tool_use", "id": id, "name": name, "input": input}
+
+
+def calls(*uses: Wire) -> Wire:
+    """The model's answer that calls tools."""
+    content = uses[0] if len(uses) == 1 else list(uses)
+    return {"role": "assistant", "content": content, "model": "m", "stopReason": "toolUse"}
+
+
 def check(message: Wire, revision: str, asked: dict[object, str]) -> None:
     """Validate a message of the server against the official schema of its revision."""
     assert revision != MODERN or not {"method", "id"} <= message.keys(), "no server asks in this revision"

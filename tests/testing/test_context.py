@@ -12,7 +12,7 @@ from mcp_host.functions import FunctionTool
 from mcp_host.testing import ClientError, Context, RequestError, Server, ToolError
 from mcp_host.types import ModelHint, ModelPreferences, SamplingMessage, TextContent, Tool
 from tests.extent import on_both
-from tests.testing.raw import Raw, Wire, legacy
+from tests.testing.raw import Raw, Wire, answer, calls, failed, legacy, text, use
 
 pytestmark = [on_both, pytest.mark.fake_clock]  # all in memory: no deadline passes while anything can run
 
@@ -146,27 +146,6 @@ def who(ctx: Context) -> dict[str, Any]:
     return {"meta": dict(ctx.meta), "declared": ctx.client_capabilities.to_wire()}
 
 
-def text(value: str) -> dict[str, object]:
-    return {"content": [{"type": "text", "text": value}]}
-
-
-def failed(value: str) -> dict[str, object]:
-    return {**text(value), "isError": True}
-
-
-def use(id: str, name: str, **input: object) -> dict[str, object]:
-    return {"type": "tool_use", "id": id, "name": name, "input": input}
-
-
-def answer(*content: dict[str, object], stop: str = "endTurn") -> dict[str, object]:
-    blocks = content[0] if len(content) == 1 else list(content)
-    return {"role": "assistant", "content": blocks, "model": "m", "stopReason": stop}
-
-
-def words(value: str) -> dict[str, object]:
-    return answer({"type": "text", "text": value})
-
-
 async def exchange(tool: str, *answers: object, to: Server = server, **arguments: object) -> tuple[list[Wire], Wire]:
     """Call a tool and give it these answers. Returns its requests, and the result of the call."""
     asked: list[Wire] = []
@@ -187,7 +166,7 @@ async def result_of(raw: Raw, id: int) -> Wire:
 
 
 async def test_sampling_asks_the_model_and_returns_its_answer() -> None:
-    [asked], result = await exchange("ask", words("Because."))
+    [asked], result = await exchange("ask", answer("Because."))
 
     messages = [{"role": "user", "content": {"type": "text", "text": "Why?"}}]
     assert asked == {
@@ -200,7 +179,7 @@ async def test_sampling_asks_the_model_and_returns_its_answer() -> None:
 
 
 async def test_sampling_sends_all_its_arguments() -> None:
-    [asked], result = await exchange("ask_in_full", answer(use("u", "add", a=1, b=2), stop="toolUse"))
+    [asked], result = await exchange("ask_in_full", calls(use("u", "add", a=1, b=2)))
 
     assert asked["params"] == {
         "messages": [{"role": "user", "content": {"type": "text", "text": "Why?"}}],
@@ -220,7 +199,7 @@ async def test_sampling_sends_all_its_arguments() -> None:
 async def test_a_loop_runs_tools_until_the_model_asks_for_none() -> None:
     """Parallel results come in one message and in the order of the calls; failures are results, too."""
     uses = [use("u1", "add", a=6, b=7), use("u2", "half", n=3), use("u3", "nothing"), use("u4", "add", a="6")]
-    (first, second), result = await exchange("loop", answer(*uses, stop="toolUse"), words("13"))
+    (first, second), result = await exchange("loop", calls(*uses), answer("13"))
 
     assert [tool["name"] for tool in first["params"]["tools"]] == ["add", "half"]
     question, said, results = second["params"]["messages"]
@@ -239,8 +218,8 @@ async def test_a_loop_runs_tools_until_the_model_asks_for_none() -> None:
 
 
 async def test_the_last_turn_of_a_loop_has_to_be_an_answer() -> None:
-    call = answer(use("u", "add", a=1, b=1), stop="toolUse")
-    (first, second), result = await exchange("loop", call, words("13"), max_turns=2)
+    call = calls(use("u", "add", a=1, b=1))
+    (first, second), result = await exchange("loop", call, answer("13"), max_turns=2)
 
     assert "toolChoice" not in first["params"]
     assert second["params"]["toolChoice"] == {"mode": "none"}
@@ -332,7 +311,7 @@ async def test_a_request_is_cancelled_with_its_caller_and_a_late_answer_is_ignor
         assert cancelled["method"] == "notifications/cancelled"
         assert cancelled["params"] == {"requestId": asked["id"]}
         assert await result_of(raw, call) == text("enough")
-        await raw.reply(asked, words("Late."))
+        await raw.reply(asked, answer("Late."))
         assert await raw.result("ping") == {}
 
 
@@ -433,7 +412,7 @@ async def test_a_request_error_in_a_tool_of_the_loop_answers_the_request(at_once
     async with legacy(strict) as raw:
         call = await raw.start("ask")
         uses = [use(f"u{n}", "refuse") for n in range(at_once)]
-        await raw.reply(await raw.receive(), answer(*uses, stop="toolUse"))
+        await raw.reply(await raw.receive(), calls(*uses))
         refusal = await raw.receive()
 
     assert refusal == {
@@ -457,6 +436,6 @@ async def test_the_tools_of_one_answer_run_at_the_same_time() -> None:
         return (await ctx.sample_loop("Meet!", tools=[meet])).text
 
     uses = [use("u0", "meet", me=0), use("u1", "meet", me=1)]
-    _, result = await exchange("both", answer(*uses, stop="toolUse"), words("They met."), to=together)
+    _, result = await exchange("both", calls(*uses), answer("They met."), to=together)
 
     assert result == text("They met.")

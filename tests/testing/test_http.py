@@ -22,6 +22,7 @@ from pydantic_core import to_json
 from mcp_host.testing import Context, Server
 from mcp_host.testing._http.serving import UvicornServer, listen
 from tests.extent import on_both
+from tests.testing.raw import answer, text
 from tests.testing.raw_http import ACCEPT, INITIALIZE, Peer, Response, Stream, Wire, call, request, served, session
 
 pytestmark = on_both
@@ -45,20 +46,19 @@ def asking() -> Server:
     return server
 
 
-def answer(asked: Wire) -> Wire:
-    content = {"type": "text", "text": "Because."}
-    return {"jsonrpc": "2.0", "id": asked["id"], "result": {"role": "assistant", "content": content, "model": "m"}}
+def response(asked: Wire) -> Wire:
+    return {"jsonrpc": "2.0", "id": asked["id"], "result": answer("Because.")}
 
 
-HELLO = {"content": [{"type": "text", "text": "hello"}]}
-BECAUSE = {"content": [{"type": "text", "text": "Because."}]}
+HELLO = text("hello")
+BECAUSE = text("Because.")
 
 
 async def test_a_post_is_answered_by_a_stream_with_all_its_messages() -> None:
     async with session(asking()) as peer, peer.stream(call(1, "ask", _meta={"progressToken": "t"})) as events:
         progress = await events.next()
         asked = await events.message()
-        assert (await peer.post(answer(asked))).status == 202
+        assert (await peer.post(response(asked))).status == 202
         [answered] = await events.rest()
         headers = events.headers
 
@@ -77,15 +77,15 @@ async def test_with_json_responses_all_other_messages_use_the_get_stream() -> No
     async def answer_once(peer: Peer, events: Stream) -> None:
         heard.append(await events.next())
         asked = await events.message()
-        await peer.post(answer(asked))
+        await peer.post(response(asked))
 
     heard: list[Wire | None] = []
     async with session(asking(), json_response=True) as peer, peer.stream() as events, create_task_group() as tasks:
         tasks.start_soon(answer_once, peer, events)
-        response = await peer.post(call(1, "ask", _meta={"progressToken": "t"}))
+        answered = await peer.post(call(1, "ask", _meta={"progressToken": "t"}))
 
-    assert response.headers["content-type"] == "application/json"
-    assert response.json() == {"jsonrpc": "2.0", "id": 1, "result": BECAUSE}
+    assert answered.headers["content-type"] == "application/json"
+    assert answered.json() == {"jsonrpc": "2.0", "id": 1, "result": BECAUSE}
     assert heard[0] is not None
     assert heard[0]["method"] == "notifications/progress"
 
@@ -144,7 +144,7 @@ async def test_disconnecting_cancels_nothing_in_a_session() -> None:
             asked = await events.next()
             cursor = events.last_id
         assert asked is not None
-        await peer.post(answer(asked))
+        await peer.post(response(asked))
         async with peer.stream(**{"last-event-id": cursor}) as events:
             assert await events.rest() == [{"jsonrpc": "2.0", "id": 1, "result": BECAUSE}]
 

@@ -13,6 +13,7 @@ from pydantic import Field
 from pydantic_core import from_json, to_json
 
 from mcp_host.testing import Context, Server
+from tests.testing.raw import answer, text
 from tests.testing.raw_http import Modern, Stream, Wire, call, modern, request, served, with_meta
 
 pytestmark = pytest.mark.backends("asyncio")  # that of the client: `test_http.py` starts and stops a server from both
@@ -20,11 +21,7 @@ pytestmark = pytest.mark.backends("asyncio")  # that of the client: `test_http.p
 
 SERVER_INFO = {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1.0.0"}}
 MINE = {"io.modelcontextprotocol/subscriptionId": 7}
-HELLO = {"resultType": "complete", "content": [{"type": "text", "text": "hello"}], "_meta": SERVER_INFO}
-
-
-def answer(text: str) -> Wire:
-    return {"role": "assistant", "content": {"type": "text", "text": text}, "model": "m"}
+HELLO = {"resultType": "complete", **text("hello"), "_meta": SERVER_INFO}
 
 
 class Bench:
@@ -132,7 +129,7 @@ async def test_a_function_is_resumed_by_another_post(json_response: bool) -> Non
         answered = await reply(peer, with_meta(call(1, "ask", **answers)))  # ids are the client's own business
 
     assert asked["result"]["inputRequests"].keys() == {"sampling-1"}
-    assert answered["result"]["content"] == [{"type": "text", "text": "So."}]
+    assert answered["result"]["content"] == text("So.")["content"]
 
 
 async def reply(peer: Modern, body: Wire) -> Wire:

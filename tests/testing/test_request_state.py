@@ -9,13 +9,13 @@ import pytest
 
 from mcp_host.testing import Context, Server
 from tests.extent import on_both
-from tests.testing.raw import Wire, modern
+from tests.testing.raw import Raw, Wire, answer, modern, text
 
 pytestmark = [on_both, pytest.mark.fake_clock]  # all in memory: no deadline passes while anything can run
 
 ASKED: Wire = {"name": "ask", "arguments": {"a": 1, "b": 2}}
-ANSWERED: Wire = {"sampling-1": {"role": "assistant", "content": {"type": "text", "text": "So."}, "model": "m"}}
-SO: Wire = {"content": [{"type": "text", "text": "So."}]}
+ANSWERED: Wire = {"sampling-1": answer("So.")}
+SO = text("So.")
 UNKNOWN: Wire = {"code": -32602, "message": "requestState is unknown, or has been used already"}
 
 
@@ -31,20 +31,26 @@ def asking(**options: Any) -> Server:
     return server
 
 
+async def state_of(raw: Raw, params: Wire = ASKED) -> str:
+    """The state of a call that has been suspended."""
+    state: str = (await raw.result("tools/call", params))["requestState"]
+    return state
+
+
 @pytest.mark.parametrize(
-    ("first", "retry"),
+    ("options", "first", "retry"),
     [
-        (ASKED, ASKED),
-        (ASKED, {"arguments": {"b": 2, "a": 1}, "name": "ask"}),
-        (ASKED, {**ASKED, "_meta": {"progressToken": 1}}),
-        ({"name": "ask"}, {"name": "ask", "arguments": {}}),
+        ({}, ASKED, ASKED),
+        ({}, ASKED, {"arguments": {"b": 2, "a": 1}, "name": "ask"}),
+        ({}, ASKED, {**ASKED, "_meta": {"progressToken": 1}}),
+        ({}, {"name": "ask"}, {"name": "ask", "arguments": {}}),
+        ({"resume_timeout": math.inf}, ASKED, ASKED),
     ],
-    ids=["the same", "in another order", "with another token", "no arguments and empty ones"],
+    ids=["the same", "in another order", "with another token", "no arguments and empty ones", "never expires"],
 )
-async def test_a_retry_of_the_same_request_resumes_the_call(first: Wire, retry: Wire) -> None:
-    async with modern(asking()) as raw:
-        state = (await raw.result("tools/call", first))["requestState"]
-        answered = {**retry, "requestState": state, "inputResponses": ANSWERED}
+async def test_a_retry_of_the_same_request_resumes_the_call(options: Wire, first: Wire, retry: Wire) -> None:
+    async with modern(asking(**options)) as raw:
+        answered = {**retry, "requestState": await state_of(raw, first), "inputResponses": ANSWERED}
 
         assert await raw.complete("tools/call", answered) == SO
 
@@ -62,8 +68,7 @@ async def test_a_retry_of_the_same_request_resumes_the_call(first: Wire, retry: 
 )
 async def test_another_request_does_not_resume_the_call(method: str, params: Wire) -> None:
     async with modern(asking()) as raw:
-        state = (await raw.result("tools/call", ASKED))["requestState"]
-        answers = {"requestState": state, "inputResponses": ANSWERED}
+        answers = {"requestState": await state_of(raw), "inputResponses": ANSWERED}
         error = await raw.error(method, {**params, **answers})
 
         assert await raw.complete("tools/call", {**ASKED, **answers}) == SO
@@ -72,37 +77,21 @@ async def test_another_request_does_not_resume_the_call(method: str, params: Wir
 
 async def test_a_state_is_valid_once() -> None:
     async with modern(asking()) as raw:
-        state = (await raw.result("tools/call", ASKED))["requestState"]
-        answered = {**ASKED, "requestState": state, "inputResponses": ANSWERED}
+        answered = {**ASKED, "requestState": await state_of(raw), "inputResponses": ANSWERED}
         await raw.complete("tools/call", answered)
 
         assert await raw.error("tools/call", answered) == UNKNOWN
 
 
-@pytest.mark.parametrize("state", [None, 7, "", "made up"], ids=["null", "number", "empty", "made up"])
-async def test_an_unknown_state_is_refused(state: object) -> None:
-    async with modern(asking()) as raw:
-        assert await raw.error("tools/call", {**ASKED, "requestState": state}) == UNKNOWN
-
-
-async def test_a_state_may_never_expire() -> None:
-    async with modern(asking(resume_timeout=math.inf)) as raw:
-        state = (await raw.result("tools/call", ASKED))["requestState"]
-        answered = {**ASKED, "requestState": state, "inputResponses": ANSWERED}
-
-        assert await raw.complete("tools/call", answered) == SO
-
-
 async def test_a_state_is_long_and_no_two_are_alike() -> None:
     async with modern(asking()) as raw:
-        states = {(await raw.result("tools/call", ASKED))["requestState"] for _ in range(10)}
+        states = {await state_of(raw) for _ in range(10)}
 
     assert (len(states), {len(state) for state in states}) == (10, {43})  # 32 random bytes in base64
 
 
 async def test_a_changed_state_and_one_of_another_server_are_unknown() -> None:
     async with modern(asking()) as raw, modern(asking()) as other:
-        state = (await raw.result("tools/call", ASKED))["requestState"]
-        foreign = (await other.result("tools/call", ASKED))["requestState"]
-        for made_up in (state[:-1], state + "x", foreign):
-            assert await raw.error("tools/call", {**ASKED, "requestState": made_up}) == UNKNOWN
+        state, foreign = await state_of(raw), await state_of(other)
+        for made_up in (None, 7, "", "made up", state[:-1], state + "x", foreign):
+            assert await raw.error("tools/call", {**ASKED, "requestState": made_up}) == UNKNOWN, made_up

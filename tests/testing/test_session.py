@@ -77,42 +77,17 @@ def test_only_known_revisions_can_be_supported(versions: tuple[str, ...]) -> Non
         Server("s", versions=versions)
 
 
-async def test_before_the_handshake_only_ping_is_answered() -> None:
+async def test_a_session_begins_with_one_handshake_and_before_it_only_ping_is_answered() -> None:
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO}
     async with connect(full()) as raw:
         assert await raw.result("ping") == {}
         assert await raw.error("tools/list") == {"code": -32600, "message": "not initialized yet"}
-
-
-async def test_a_second_handshake_is_refused() -> None:
-    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO}
-    async with legacy(full()) as raw:
-        assert await raw.error("initialize", params) == {"code": -32600, "message": "initialized already"}
-
-
-async def test_a_malformed_handshake_is_refused_and_can_be_repeated() -> None:
-    async with connect(full()) as raw:
         assert await raw.error("initialize", {"protocolVersion": "2025-11-25"}) == {
             "code": -32602,
             "message": "malformed InitializeRequestParams: capabilities: Field required",
         }
         await raw.initialize()
-
-
-@pytest.mark.parametrize(
-    ("method", "missing"),
-    [
-        ("tools/list", "tools"),
-        ("resources/read", "resources"),
-        ("prompts/get", "prompts"),
-        ("completion/complete", "completions"),
-    ],
-)
-async def test_a_server_does_not_declare_what_it_does_not_offer(method: str, missing: str) -> None:
-    async with legacy(Server("empty")) as raw:
-        assert await raw.error(method) == {
-            "code": -32601,
-            "message": f"{method} needs {missing}, which was not declared",
-        }
+        assert await raw.error("initialize", params) == {"code": -32600, "message": "initialized already"}
 
 
 async def test_an_unknown_method_is_refused() -> None:

@@ -18,7 +18,7 @@ from mcp_host.types import (
     TextResourceContents,
 )
 from tests.extent import on_both
-from tests.testing.raw import INFO, MODERN, Wire, connect, legacy, meta, modern
+from tests.testing.raw import INFO, MODERN, Wire, connect, failed, legacy, meta, modern, text
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
@@ -137,31 +137,13 @@ async def test_a_function_can_override_the_ttl_and_the_meta() -> None:
     }
 
 
+INVALID = "Invalid arguments: a: Input should be a valid integer"
 SAME: list[tuple[str, Wire, Wire]] = [
-    (
-        "tools/call",
-        {"name": "add", "arguments": {"a": 1, "b": 2}},
-        {"content": [{"type": "text", "text": "3"}], "structuredContent": {"result": 3}},
-    ),
-    (
-        "tools/call",
-        {"name": "total", "arguments": {"a": 1}},
-        {"content": [{"type": "text", "text": '{"value":1}'}], "structuredContent": {"value": 1}},
-    ),
-    (
-        "tools/call",
-        {"name": "listed"},
-        {"content": [{"type": "text", "text": "x"}], "structuredContent": [1, None], "_meta": {"mine": 1}},
-    ),
-    ("tools/call", {"name": "broken"}, {"content": [{"type": "text", "text": "no"}], "isError": True}),
-    (
-        "tools/call",
-        {"name": "add", "arguments": {"a": "x", "b": 2}},
-        {
-            "content": [{"type": "text", "text": "Invalid arguments: a: Input should be a valid integer"}],
-            "isError": True,
-        },
-    ),
+    ("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}, text("3") | {"structuredContent": {"result": 3}}),
+    ("tools/call", {"name": "total", "arguments": {"a": 1}}, text('{"value":1}') | {"structuredContent": {"value": 1}}),
+    ("tools/call", {"name": "listed"}, text("x") | {"structuredContent": [1, None], "_meta": {"mine": 1}}),
+    ("tools/call", {"name": "broken"}, failed("no")),
+    ("tools/call", {"name": "add", "arguments": {"a": "x", "b": 2}}, failed(INVALID)),
     (
         "prompts/get",
         {"name": "greet", "arguments": {"name": "you"}},
@@ -208,21 +190,22 @@ async def test_unanswerable_requests_are_refused(subtests: pytest.Subtests) -> N
                 assert await raw.error(method, params) == error
 
 
-@pytest.mark.parametrize(
-    ("method", "missing"),
-    [
-        ("tools/list", "tools"),
-        ("resources/read", "resources"),
-        ("prompts/get", "prompts"),
-        ("completion/complete", "completions"),
-    ],
-)
-async def test_methods_of_undeclared_capabilities_are_refused(method: str, missing: str) -> None:
-    async with modern(Server("empty")) as raw:
-        assert await raw.error(method) == {
-            "code": -32601,
-            "message": f"{method} needs {missing}, which was not declared",
-        }
+async def test_methods_of_undeclared_capabilities_are_refused() -> None:
+    needed = {
+        "tools/list": "tools",
+        "resources/read": "resources",
+        "prompts/get": "prompts",
+        "completion/complete": "completions",
+    }
+    server = Server("empty")
+    async with modern(server) as new, legacy(server) as old:
+        for raw in (new, old):
+            errors = {method: await raw.error(method) for method in needed}
+
+            assert errors == {
+                method: {"code": -32601, "message": f"{method} needs {missing}, which was not declared"}
+                for method, missing in needed.items()
+            }
 
 
 @pytest.mark.parametrize(
@@ -376,53 +359,37 @@ async def test_a_request_that_is_cancelled_is_not_answered() -> None:
         assert await raw.nothing_more()
 
 
-@pytest.mark.parametrize(
-    ("capabilities", "name", "missing", "required"),
-    [
-        ({}, "sample", "sampling", {"sampling": {}}),
-        ({"sampling": {}}, "tools", "sampling.tools", {"sampling": {"tools": {}}}),
-        ({"sampling": {}}, "context", "sampling.context", {"sampling": {"context": {}}}),
-        ({"elicitation": {"url": {}}}, "form", "elicitation.form", {"elicitation": {"form": {}}}),
-        ({"elicitation": {}}, "url", "elicitation.url", {"elicitation": {"url": {}}}),
-        ({}, "roots", "roots", {"roots": {}}),
-        ({}, "several", "sampling", {"sampling": {}}),
-    ],
-)
-async def test_a_missing_client_capability_is_an_error(
-    capabilities: Wire, name: str, missing: str, required: Wire
-) -> None:
-    async with modern(asking(), capabilities=capabilities) as raw:
-        error = await raw.error("tools/call", {"name": name})
-
-    assert error == {
-        "code": -32021,
-        "message": f"the client did not declare {missing}",
-        "data": {"requiredCapabilities": required},
-    }
+MISSING: list[tuple[Wire, str, Wire, str, Wire]] = [
+    ({}, "tools/call", {"name": "sample"}, "sampling", {"sampling": {}}),
+    ({}, "resources/read", {"uri": "r://a"}, "sampling", {"sampling": {}}),
+    ({}, "prompts/get", {"name": "sample"}, "sampling", {"sampling": {}}),
+    ({"sampling": {}}, "tools/call", {"name": "tools"}, "sampling.tools", {"sampling": {"tools": {}}}),
+    ({"sampling": {}}, "tools/call", {"name": "context"}, "sampling.context", {"sampling": {"context": {}}}),
+    ({"elicitation": {"url": {}}}, "tools/call", {"name": "form"}, "elicitation.form", {"elicitation": {"form": {}}}),
+    ({"elicitation": {}}, "tools/call", {"name": "url"}, "elicitation.url", {"elicitation": {"url": {}}}),
+    ({}, "tools/call", {"name": "roots"}, "roots", {"roots": {}}),
+    ({}, "tools/call", {"name": "several"}, "sampling", {"sampling": {}}),
+]
 
 
-@pytest.mark.parametrize(
-    ("method", "params"), [("resources/read", {"uri": "r://a"}), ("prompts/get", {"name": "greet"})]
-)
-async def test_a_missing_client_capability_is_an_error_for_resources_and_prompts_too(method: str, params: Wire) -> None:
-    server = Server("s")
+async def test_a_missing_client_capability_is_an_error(subtests: pytest.Subtests) -> None:
+    for capabilities, method, params, missing, required in MISSING:
+        with subtests.test(f"{method} {params} {capabilities}"):
+            async with modern(asking(), capabilities=capabilities) as raw:
+                error = await raw.error(method, params)
 
-    @server.resource("r://a")
-    @server.prompt(name="greet")
-    async def ask(ctx: Context) -> str:
-        return (await ctx.sample("Why?")).text
-
-    async with modern(server, capabilities={}) as raw:
-        error = await raw.error(method, params)
-
-    assert error["code"] == -32021
+            assert error == {
+                "code": -32021,
+                "message": f"the client did not declare {missing}",
+                "data": {"requiredCapabilities": required},
+            }
 
 
 async def test_a_tool_can_catch_a_missing_client_capability() -> None:
     async with modern(asking(), capabilities={"sampling": {}}) as raw:
         result = await raw.complete("tools/call", {"name": "careful"})
 
-    assert result == {"content": [{"type": "text", "text": "the client did not declare roots"}]}
+    assert result == text("the client did not declare roots")
 
 
 async def test_in_legacy_revisions_a_missing_capability_is_an_error_result() -> None:
@@ -430,16 +397,17 @@ async def test_in_legacy_revisions_a_missing_capability_is_an_error_result() -> 
         single = await raw.call("sample")
         several = await raw.call("several")
 
-    assert single == {"content": [{"type": "text", "text": "the client did not declare sampling"}], "isError": True}
-    assert several == single
+    assert single == several == failed("the client did not declare sampling")
 
 
 def asking() -> Server:
     server = Server("s")
 
     @server.tool
-    async def sample(ctx: Context) -> None:
-        await ctx.sample("Why?")
+    @server.prompt
+    @server.resource("r://a")
+    async def sample(ctx: Context) -> str:
+        return (await ctx.sample("Why?")).text
 
     @server.tool
     async def tools(ctx: Context) -> None:

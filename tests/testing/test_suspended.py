@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from anyio import Event, create_task_group, move_on_after, sleep_forever, to_thread
 from anyio.lowlevel import checkpoint
 
 from mcp_host.testing import Context, Server, ToolError
 from tests.extent import on_both
-from tests.testing.raw import Raw, Wire, modern
+from tests.testing.raw import Raw, Wire, answer, calls, failed, modern, text, use
 
 pytestmark = on_both
-
-
-def answer(text: str) -> Wire:
-    return {"role": "assistant", "content": {"type": "text", "text": text}, "model": "m"}
-
-
-def use(id: str, name: str, **input: object) -> Wire:
-    return {"type": "tool_use", "id": id, "name": name, "input": input}
-
-
-def text(said: str) -> Wire:
-    return {"content": [{"type": "text", "text": said}]}
 
 
 def question(prompt: str) -> Wire:
@@ -56,6 +46,21 @@ def interviewer() -> Server:
         return [answers["a?"], answers["b?"]]
 
     return server
+
+
+def ending(**options: Any) -> tuple[Server, Event]:
+    """A server with a tool that asks, and an event that is set when the tool ends."""
+    server, ended = Server("s", **options), Event()
+
+    @server.tool
+    async def ask(ctx: Context, last: bool = True) -> str:
+        try:
+            return (await ctx.sample("Why?")).text
+        finally:
+            if last:
+                ended.set()
+
+    return server, ended
 
 
 async def test_an_input_request_is_a_result_and_its_answer_comes_with_the_retry() -> None:
@@ -224,45 +229,24 @@ async def test_an_answer_of_the_wrong_kind_fails_the_call() -> None:
     assert result["content"][0]["text"].startswith("malformed CreateMessageResult")
 
 
-async def refusal(raw: Raw, state: object, name: str = "ask", **arguments: object) -> Wire:
-    params = {"name": name, "arguments": arguments, "inputResponses": {}, "requestState": state}
-    return await raw.error("tools/call", params)
-
-
 async def test_a_function_without_a_retry_is_cancelled() -> None:
-    server, ended = Server("s", resume_timeout=0), Event()
-
-    @server.tool
-    async def ask(ctx: Context) -> None:
-        try:
-            await ctx.sample("Why?")
-        finally:
-            ended.set()
-
+    server, ended = ending(resume_timeout=0)
     async with modern(server) as raw:
         asked = await raw.round("ask")
         await ended.wait()
+        error = await raw.error("tools/call", {"name": "ask", "arguments": {}, "requestState": asked.state})
 
-        assert await refusal(raw, asked.state) == {"code": -32602, "message": "requestState has expired"}
+    assert error == {"code": -32602, "message": "requestState has expired"}
 
 
 async def test_the_number_of_suspended_functions_is_limited() -> None:
-    server, ended = Server("s", max_suspended=2), Event()
-
-    @server.tool
-    async def ask(ctx: Context, last: bool = False) -> str:
-        try:
-            return (await ctx.sample("Why?")).text
-        finally:
-            if last:
-                ended.set()
-
+    server, ended = ending(max_suspended=2)
     async with modern(server) as raw:
-        first = await raw.round("ask")
-        await raw.round("ask")
-        error = await raw.error("tools/call", {"name": "ask", "arguments": {"last": True}})
+        first = await raw.round("ask", last=False)
+        await raw.round("ask", last=False)
+        error = await raw.error("tools/call", {"name": "ask"})
         await ended.wait()
-        await raw.last_round("ask", {"sampling-1": answer("x")}, first.state)
+        await raw.last_round("ask", {"sampling-1": answer("x")}, first.state, last=False)
         await raw.round("ask")  # there is room again
 
     assert error == {"code": -32603, "message": "2 calls wait for input already (max_suspended)"}
@@ -288,13 +272,13 @@ async def test_ended_functions_do_not_count_as_suspended() -> None:
 
 
 async def test_a_function_that_fails_while_suspended_fails_the_retry() -> None:
-    server, go, failed = Server("s"), Event(), Event()
+    server, go, left = Server("s"), Event(), Event()
 
     @server.tool
     async def fail(ctx: Context) -> None:
         async def later() -> None:
             await go.wait()
-            failed.set()
+            left.set()
             raise ToolError("no use")
 
         async with create_task_group() as tasks:
@@ -304,10 +288,10 @@ async def test_a_function_that_fails_while_suspended_fails_the_retry() -> None:
     async with modern(server) as raw:
         asked = await raw.round("fail")
         go.set()
-        await failed.wait()
+        await left.wait()
         result = await raw.last_round("fail", {"sampling-1": answer("x")}, asked.state)
 
-    assert result == text("no use") | {"isError": True}
+    assert result == failed("no use")
 
 
 async def test_cancelling_the_retry_ends_the_function() -> None:
@@ -334,15 +318,7 @@ async def test_cancelling_the_retry_ends_the_function() -> None:
 
 
 async def test_closing_the_connection_cancels_suspended_functions() -> None:
-    server, ended = Server("s"), Event()
-
-    @server.tool
-    async def ask(ctx: Context) -> None:
-        try:
-            await ctx.sample("Why?")
-        finally:
-            ended.set()
-
+    server, ended = ending()
     async with modern(server) as raw:
         await raw.round("ask")
         await raw.close()
@@ -391,10 +367,10 @@ async def test_a_tool_loop_is_one_round_a_turn() -> None:
     async def solve(ctx: Context) -> str:
         return (await ctx.sample_loop("2 * 2 * 2?", tools=[double])).text
 
-    wants = {"role": "assistant", "content": [use("1", "double", n=2), use("2", "double", n=4)], "model": "m"}
+    doubled = calls(use("1", "double", n=2), use("2", "double", n=4))
     async with modern(server) as raw:
         first = await raw.round("solve")
-        second = await raw.round("solve", {"sampling-1": wants | {"stopReason": "toolUse"}}, first.state)
+        second = await raw.round("solve", {"sampling-1": doubled}, first.state)
         result = await raw.last_round("solve", {"sampling-2": answer("8")}, second.state)
 
     assert [tool["name"] for tool in first.requests["sampling-1"]["params"]["tools"]] == ["double"]
@@ -416,10 +392,9 @@ async def test_a_missing_capability_in_a_tool_of_the_loop_is_a_result_for_the_mo
     async def solve(ctx: Context) -> str:
         return (await ctx.sample_loop("How many?", tools=[look])).text
 
-    wants = {"role": "assistant", "content": use("1", "look"), "model": "m", "stopReason": "toolUse"}
     async with modern(server, capabilities={"sampling": {"tools": {}}}) as raw:
         first = await raw.round("solve")
-        second = await raw.round("solve", {"sampling-1": wants}, first.state)
+        second = await raw.round("solve", {"sampling-1": calls(use("1", "look"))}, first.state)
 
     result = second.requests["sampling-2"]["params"]["messages"][-1]["content"]
     assert (result["content"][0]["text"], result["isError"]) == ("the client did not declare roots", True)
@@ -452,21 +427,11 @@ async def test_elicitation_and_roots_are_input_requests_too() -> None:
 
     @server.tool
     async def everything(ctx: Context) -> list[str]:
-        said: dict[str, str] = {}
-
-        async def form() -> None:
-            said["form"] = (await ctx.elicit("Sure?", {"type": "object", "properties": {}})).action
-
-        async def url() -> None:
-            said["url"] = (await ctx.elicit_url("Go", "https://example.com", "e")).action
-            await ctx.elicit_complete("e")
-
-        async def roots() -> None:
-            said["roots"] = (await ctx.list_roots())[0].uri
-
-        for task in (form, url, roots):
-            await task()
-        return [said["form"], said["url"], said["roots"]]
+        form = await ctx.elicit("Sure?", {"type": "object", "properties": {}})
+        visit = await ctx.elicit_url("Go", "https://example.com", "e")
+        await ctx.elicit_complete("e")
+        roots = await ctx.list_roots()
+        return [form.action, visit.action, roots[0].uri]
 
     async with modern(server) as raw:
         first = await raw.round("everything")

@@ -19,7 +19,7 @@ from mcp_host.types import (
     ToolAnnotations,
 )
 from mcp_host.types.content import CONTENT_BLOCKS
-from tests.testing.raw import legacy, modern
+from tests.testing.raw import Wire, failed, legacy, modern, text
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
@@ -34,117 +34,105 @@ class Size:
     width: float
 
 
-def text(value: str) -> dict[str, object]:
-    return {"content": [{"type": "text", "text": value}]}
+def with_tool(function: Any, **options: Any) -> Server:
+    server = Server("s")
+    server.tool(**options)(function)
+    return server
 
 
-def failed(value: str) -> dict[str, object]:
-    return {**text(value), "isError": True}
+async def described(function: Any, *, version: str = "2025-11-25", **options: Any) -> Any:
+    """How a function as a tool, with these options, is listed."""
+    async with legacy(with_tool(function, **options), version=version) as raw:
+        [tool] = (await raw.result("tools/list"))["tools"]
+    return tool
 
 
-async def listed(server: Server, version: str = "2025-11-25") -> list[Any]:
-    async with legacy(server, version=version) as raw:
-        tools: list[Any] = (await raw.result("tools/list"))["tools"]
-        return tools
+async def called(function: Any, *, version: str = "2025-11-25", **arguments: object) -> Wire:
+    """The result of a function as a tool."""
+    async with legacy(with_tool(function), version=version) as raw:
+        return await raw.call(function.__name__, **arguments)
 
 
-async def called(server: Server, name: str, *, version: str = "2025-11-25", **arguments: object) -> dict[str, Any]:
-    async with legacy(server, version=version) as raw:
-        return await raw.call(name, **arguments)
+async def refused(function: Any, *, version: str = "2025-11-25", **arguments: object) -> Wire:
+    """The error of a function as a tool."""
+    async with legacy(with_tool(function), version=version) as raw:
+        return await raw.error("tools/call", {"name": function.__name__, "arguments": arguments})
 
 
 async def test_a_signature_becomes_the_input_schema_and_a_docstring_the_description() -> None:
-    server = Server("s")
-
-    @server.tool
     async def move(to: Point, steps: Annotated[int, Field(description="how many", ge=1)] = 1) -> str:
         """Move a point."""
         return f"{to} {steps}"
 
-    assert await listed(server) == [
-        {
-            "name": "move",
-            "description": "Move a point.",
-            "inputSchema": {
-                "$defs": {
-                    "Point": {
-                        "type": "object",
-                        "properties": {"x": {"type": "integer"}, "y": {"type": "integer", "default": 0}},
-                        "required": ["x"],
-                    }
-                },
-                "type": "object",
-                "properties": {
-                    "to": {"$ref": "#/$defs/Point"},
-                    "steps": {"type": "integer", "minimum": 1, "default": 1, "description": "how many"},
-                },
-                "required": ["to"],
-                "additionalProperties": False,
+    assert await described(move) == {
+        "name": "move",
+        "description": "Move a point.",
+        "inputSchema": {
+            "$defs": {
+                "Point": {
+                    "type": "object",
+                    "properties": {"x": {"type": "integer"}, "y": {"type": "integer", "default": 0}},
+                    "required": ["x"],
+                }
             },
-        }
-    ]
+            "type": "object",
+            "properties": {
+                "to": {"$ref": "#/$defs/Point"},
+                "steps": {"type": "integer", "minimum": 1, "default": 1, "description": "how many"},
+            },
+            "required": ["to"],
+            "additionalProperties": False,
+        },
+    }
 
 
 async def test_arguments_of_the_decorator_override_the_function() -> None:
-    server = Server("s")
+    def original() -> str:
+        """Said."""
+        return ""
 
-    @server.tool(
+    tool = await described(
+        original,
         name="other",
         title="Another",
         description="Told.",
         annotations=ToolAnnotations(read_only_hint=True),
         output_schema={"type": "object"},
     )
-    def original() -> str:
-        """Said."""
-        return ""
 
-    assert await listed(server) == [
-        {
-            "name": "other",
-            "title": "Another",
-            "description": "Told.",
-            "inputSchema": {"type": "object", "properties": {}, "additionalProperties": False},
-            "outputSchema": {"type": "object"},
-            "annotations": {"readOnlyHint": True},
-        }
-    ]
+    assert tool == {
+        "name": "other",
+        "title": "Another",
+        "description": "Told.",
+        "inputSchema": {"type": "object", "properties": {}, "additionalProperties": False},
+        "outputSchema": {"type": "object"},
+        "annotations": {"readOnlyHint": True},
+    }
 
 
 async def test_parameters_may_have_the_names_of_model_methods() -> None:
-    server = Server("s")
-
-    @server.tool
     def serialize(copy: str, json: str = "j") -> str:
         return copy + json
 
-    assert await called(server, "serialize", copy="c") == text("cj")
+    assert await called(serialize, copy="c") == text("cj")
 
 
 async def test_the_context_is_not_part_of_the_input_schema() -> None:
-    server = Server("s")
-
-    @server.tool
     async def who(ctx: Context, prefix: str) -> str:
         return f"{prefix} {ctx.client_info.name} {ctx.protocol_version} {ctx.request_id}"
 
-    [tool] = await listed(server)
-
-    assert list(tool["inputSchema"]["properties"]) == ["prefix"]
-    assert await called(server, "who", prefix="I am") == text("I am raw 2025-11-25 2")
+    assert list((await described(who))["inputSchema"]["properties"]) == ["prefix"]
+    assert await called(who, prefix="I am") == text("I am raw 2025-11-25 2")
 
 
 async def test_structured_content_can_be_null_since_2026_07_28() -> None:
-    server = Server("s")
-
-    @server.tool
-    def nothing() -> CallToolResult:
+    def null() -> CallToolResult:
         return CallToolResult(content=[], structured_content=None)
 
-    assert await called(server, "nothing", version="2025-06-18") == {"content": []}
-    assert await called(server, "nothing", version="2025-11-25") == {"content": []}
-    async with modern(server) as raw:
-        result = await raw.call("nothing")
+    assert await called(null, version="2025-06-18") == {"content": []}
+    assert await called(null, version="2025-11-25") == {"content": []}
+    async with modern(with_tool(null)) as raw:
+        result = await raw.call("null")
     assert (result["content"], result["structuredContent"]) == ([], None)
 
 
@@ -223,10 +211,7 @@ RETURNED: list[tuple[Any, dict[str, object]]] = [
 async def test_what_a_function_returns_becomes_content(subtests: pytest.Subtests) -> None:
     for function, result in RETURNED:
         with subtests.test(function.__name__):
-            server = Server("s")
-            server.tool(function)
-
-            assert await called(server, function.__name__) == result
+            assert await called(function) == result
 
 
 OUTPUT_SCHEMAS: list[tuple[Any, object]] = [
@@ -245,97 +230,59 @@ OUTPUT_SCHEMAS: list[tuple[Any, object]] = [
 async def test_a_structured_return_annotation_is_the_output_schema(subtests: pytest.Subtests) -> None:
     for function, schema in OUTPUT_SCHEMAS:
         with subtests.test(function.__name__):
-            server = Server("s")
-            server.tool(function)
-
-            [tool] = await listed(server)
-
-            assert tool.get("outputSchema") == schema
+            assert (await described(function)).get("outputSchema") == schema
 
 
 async def test_a_tool_error_is_shown_and_any_other_exception_is_not(caplog: pytest.LogCaptureFixture) -> None:
-    server = Server("s")
-
-    @server.tool
     def expected() -> str:
         raise ToolError("no such city")
 
-    @server.tool
     def unexpected() -> str:
         raise LookupError("secret")
 
-    assert await called(server, "expected") == failed("no such city")
-    assert await called(server, "unexpected") == failed("the tool unexpected failed")
+    assert await called(expected) == failed("no such city")
+    assert await called(unexpected) == failed("the tool unexpected failed")
     assert "secret" in caplog.text
 
 
 async def test_a_request_error_is_the_answer() -> None:
-    server = Server("s")
     visit = ElicitRequestURLParams(message="Log in", url="https://example.com", elicitation_id="e1")
 
-    @server.tool
     def login() -> str:
         raise RequestError.url_required("not logged in", visit)
 
-    async with legacy(server) as raw:
-        error = await raw.error("tools/call", {"name": "login"})
+    elicitation = {"mode": "url", "message": "Log in", "url": "https://example.com", "elicitationId": "e1"}
+    assert await refused(login) == {"code": -32042, "message": "not logged in", "data": {"elicitations": [elicitation]}}
 
-    assert error == {
-        "code": -32042,
-        "message": "not logged in",
-        "data": {
-            "elicitations": [{"mode": "url", "message": "Log in", "url": "https://example.com", "elicitationId": "e1"}]
-        },
+
+async def test_bad_arguments_are_a_result_that_the_model_can_read_and_before_2025_11_25_a_protocol_error() -> None:
+    def takes_a_number(n: int) -> str:
+        return str(n)
+
+    assert await called(takes_a_number, n="1", m=2) == failed(
+        "Invalid arguments: n: Input should be a valid integer; m: Extra inputs are not permitted"
+    )
+    assert await refused(takes_a_number, version="2025-06-18") == {
+        "code": -32602,
+        "message": "Invalid arguments: n: Field required",
     }
 
 
-def takes_a_number(n: int) -> str:
-    return str(n)
-
-
-async def test_bad_arguments_are_a_result_that_the_model_can_read() -> None:
-    server = Server("s")
-    server.tool(takes_a_number)
-
-    assert await called(server, "takes_a_number", n="1", m=2) == failed(
-        "Invalid arguments: n: Input should be a valid integer; m: Extra inputs are not permitted"
-    )
-
-
-async def test_before_2025_11_25_bad_arguments_are_a_protocol_error() -> None:
-    server = Server("s")
-    server.tool(takes_a_number)
-
-    async with legacy(server, version="2025-06-18") as raw:
-        error = await raw.error("tools/call", {"name": "takes_a_number", "arguments": {}})
-
-    assert error == {"code": -32602, "message": "Invalid arguments: n: Field required"}
-
-
 async def test_an_unknown_tool_is_a_protocol_error() -> None:
-    server = Server("s")
-    server.tool(a_text)
-
-    async with legacy(server) as raw:
+    async with legacy(with_tool(a_text)) as raw:
         assert await raw.error("tools/call", {"name": "b"}) == {"code": -32602, "message": "Unknown tool: b"}
 
 
 async def test_an_older_client_does_not_get_newer_fields() -> None:
-    server = Server("s")
-    server.tool(title="T", annotations=ToolAnnotations(title="A"))(a_number)
+    tool = await described(a_number, version="2024-11-05", title="T", annotations=ToolAnnotations(title="A"))
 
-    [tool] = await listed(server, "2024-11-05")
-
-    assert tool == {
-        "name": "a_number",
-        "inputSchema": {"type": "object", "properties": {}, "additionalProperties": False},
-    }
-    assert await called(server, "a_number", version="2025-03-26") == text("2.5")
+    schema = {"type": "object", "properties": {}, "additionalProperties": False}
+    assert tool == {"name": "a_number", "inputSchema": schema}
+    assert await called(a_number, version="2025-03-26") == text("2.5")
 
 
 @pytest.mark.parametrize("kind", CONTENT_BLOCKS)
 async def test_a_tool_that_returns_a_content_block_sends_it_as_it_is(kind: type[ContentBlock]) -> None:
-    server = Server("s")
     [name] = get_args(kind.model_fields["type"].annotation)
     wire = {
         "type": name,
@@ -348,41 +295,30 @@ async def test_a_tool_that_returns_a_content_block_sends_it_as_it_is(kind: type[
     }  # the fields of all classes: each keeps those that it does not know
     block = kind.from_wire(wire)
 
-    @server.tool
     def one():  # type: ignore[no-untyped-def]  # annotated, each would be another function
         return block
 
-    @server.tool
     def two():  # type: ignore[no-untyped-def]
         return [block, block]
 
-    assert await called(server, "one") == {"content": [wire]}
-    assert await called(server, "two") == {"content": [wire, wire]}
+    assert await called(one) == {"content": [wire]}
+    assert await called(two) == {"content": [wire, wire]}
 
 
 async def test_content_that_an_older_revision_lacks_is_an_error_result() -> None:
-    server = Server("s")
-
-    @server.tool
     def sound() -> AudioContent:
         return AudioContent(data="AA==", mime_type="audio/wav")
 
-    assert await called(server, "sound", version="2024-11-05") == failed(
+    assert await called(sound, version="2024-11-05") == failed(
         "AudioContent at content[0] came with revision 2025-03-26; this conversation is in 2024-11-05"
     )
 
 
 async def test_a_value_that_is_not_json_is_an_internal_error() -> None:
-    server = Server("s")
-
-    @server.tool
     def infinite() -> dict[str, float]:
         return {"n": float("nan")}
 
-    async with legacy(server) as raw:
-        error = await raw.error("tools/call", {"name": "infinite"})
-
-    assert error["code"] == -32603
+    assert (await refused(infinite))["code"] == -32603
 
 
 def takes_anything(*args: int) -> str:
@@ -418,17 +354,14 @@ def test_a_function_that_cannot_be_a_tool_is_refused_when_it_is_registered(funct
 
 
 async def test_a_value_that_breaks_its_annotation_fails_the_tool(caplog: pytest.LogCaptureFixture) -> None:
-    server = Server("s")
-
-    @server.tool
     def liar() -> int:
         value: Any = "one"
         return value  # type: ignore[no-any-return]  # the lie
 
-    assert await called(server, "liar") == failed("the tool liar failed")
+    assert await called(liar) == failed("the tool liar failed")
 
 
-async def test_the_decorator_returns_the_function() -> None:
+def test_the_decorator_returns_the_function() -> None:
     assert Server("s").tool(a_number) is a_number
     assert Server("s").tool(name="n")(a_number) is a_number
 
@@ -445,10 +378,7 @@ async def test_the_decorator_returns_the_function() -> None:
 async def test_a_tool_error_in_a_task_group_has_the_same_text_as_outside(
     error: ExceptionGroup[Exception], said: str
 ) -> None:
-    server = Server("s")
-
-    @server.tool
     async def fail() -> None:
         raise error
 
-    assert await called(server, "fail") == failed(said)
+    assert await called(fail) == failed(said)
