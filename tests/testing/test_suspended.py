@@ -10,7 +10,7 @@ from anyio.lowlevel import checkpoint
 
 from mcp_host.testing import Context, Server, ToolError
 from tests.extent import on_both
-from tests.testing.raw import Raw, Wire, answer, calls, failed, modern, text, use
+from tests.testing.raw import Wire, answer, calls, failed, modern, text, use
 
 pytestmark = on_both
 
