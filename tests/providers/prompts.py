@@ -1,4 +1,4 @@
-"""Prompts for `write_request`, and random splits of texts."""
+"""Prompts for `write_request`, random splits of texts, and texts that count comparisons."""
 
 from __future__ import annotations
 
@@ -81,3 +81,14 @@ def pieces(chance: random.Random, words: str) -> list[str]:
     """*words*, cut at up to five random places. Pieces may be empty."""
     cuts = sorted(chance.choices(range(len(words) + 1), k=chance.randrange(6)))
     return [words[start:end] for start, end in zip([0, *cuts], [*cuts, len(words)], strict=True)]
+
+
+class Counted(str):
+    """A text that counts how often texts of its class are compared."""
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        type(self).compared += 1
+        return str.__eq__(self, other)

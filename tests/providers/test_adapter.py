@@ -171,19 +171,24 @@ def test_calls_of_an_answer_that_was_cut_off_are_dropped_unread(stop: str) -> No
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        ('{"x"', "arguments that are not JSON"),
-        ("[1]", "arguments that are no JSON object"),
-        ([1], "arguments that are no JSON object"),
-    ],
-)
-def test_broken_arguments_are_an_error_that_names_the_tool(arguments: object, problem: str) -> None:
-    with pytest.raises(SamplingError) as caught:
-        answer_of(Reply([Call("c1", "add", arguments)], "m", "toolUse"), prompt())
+def test_broken_arguments_are_an_error_that_names_the_tool(subtests: pytest.Subtests) -> None:
+    no_json, no_object = "arguments that are not JSON", "arguments that are no JSON object"
+    table: list[tuple[object, str]] = [
+        ('{"x"', no_json),
+        ("[1]", no_object),
+        ([1], no_object),
+        ('{"a": NaN}', no_json),
+        ('{"a": 1e999}', no_json),
+        ('{"a": "\ud800"}', no_json),
+        ({"a": math.inf}, no_json),
+        ({"a": "\ud800"}, no_json),
+    ]
+    for arguments, problem in table:
+        with subtests.test(arguments=ascii(arguments)):
+            with pytest.raises(SamplingError) as caught:
+                answer_of(Reply([Call("c1", "add", arguments)], "m", "toolUse"), prompt())
 
-    assert str(caught.value) == f"the model called 'add' with {problem}"
+            assert str(caught.value) == f"the model called 'add' with {problem}"
 
 
 # Asking
@@ -245,7 +250,7 @@ async def test_on_delta_gets_the_text_as_it_comes_and_the_server_none_without_co
         sent.append(params)
 
     deltas: list[Delta] = []
-    asked = reporting(request(tools=[ADD]), ProgressReporter("t", send))
+    asked = reporting(send, tools=[ADD])
     thinking = {"type": "content_block_start", "index": 1, "content_block": {"type": "thinking", "thinking": ""}}
     thought = {"type": "content_block_delta", "index": 1, "delta": {"type": "thinking_delta", "thinking": "hm"}}
     client = Events(*BEGIN, thinking, thought, text_delta("A long "), text_delta("answer"), *END)
@@ -286,8 +291,20 @@ async def test_a_failing_on_delta_is_logged_once_and_the_answer_comes(caplog: py
     ]
 
 
-def reporting(asked: SamplingRequest, reporter: ProgressReporter | None) -> SamplingRequest:
-    return SamplingRequest(params=asked.params, server=asked.server, reporter=reporter)
+async def take(params: dict[str, Any]) -> None:
+    """The server gets it."""
+
+
+async def never(params: dict[str, Any]) -> None:
+    await anyio.sleep_forever()
+
+
+def reporting(
+    send: Callable[[dict[str, Any]], Awaitable[None]], *messages: dict[str, Any], **params: Any
+) -> SamplingRequest:
+    """A request whose progress goes to *send*."""
+    asked = request(*messages, **params)
+    return SamplingRequest(params=asked.params, server=asked.server, reporter=ProgressReporter("t", send))
 
 
 @on_both
@@ -314,7 +331,7 @@ async def test_the_answer_waits_until_the_server_has_its_whole_text() -> None:
     model = AnthropicModel(client, MODEL, progress=True)
 
     async def ask() -> None:
-        answer = await model(reporting(request(), ProgressReporter("t", send)))
+        answer = await model(reporting(send))
         answers.append(answer.text)
 
     with fail_after(20):
@@ -348,7 +365,7 @@ async def test_an_answer_whose_text_the_server_has_ends_without_another_report()
 
     model = AnthropicModel(Pausing(*BEGIN, text_delta("Hello"), *END), MODEL, progress=True)
     with fail_after(20):
-        await model(reporting(request(), ProgressReporter("t", send)))
+        await model(reporting(send))
 
     assert reports == ["Hello"]
 
@@ -358,12 +375,9 @@ async def test_an_answer_whose_text_the_server_has_ends_without_another_report()
 async def test_a_server_that_takes_no_progress_delays_the_answer_by_five_seconds(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def never(params: dict[str, Any]) -> None:
-        await anyio.sleep_forever()
-
     model = AnthropicModel(Events(*BEGIN, text_delta("Hello"), *END), MODEL, progress=True)
     begin = anyio.current_time()
-    answer = await model(reporting(request(), ProgressReporter("t", never)))
+    answer = await model(reporting(never))
 
     assert answer.content == [TextContent(text="Hello")]
     assert anyio.current_time() - begin == pytest.approx(5)
@@ -377,9 +391,9 @@ async def test_a_server_that_takes_no_progress_delays_the_answer_by_five_seconds
 async def test_an_answer_that_fails_or_is_cancelled_waits_for_no_progress() -> None:
     begun = anyio.Event()
 
-    async def never(params: dict[str, Any]) -> None:
+    async def begin_and_wait(params: dict[str, Any]) -> None:
         begun.set()
-        await anyio.sleep_forever()
+        await never(params)
 
     class Failing(Events):
         async def __anext__(self) -> dict[str, Any]:
@@ -388,16 +402,14 @@ async def test_an_answer_that_fails_or_is_cancelled_waits_for_no_progress() -> N
                 raise OSError("gone")
             return await super().__anext__()
 
-    def asked() -> SamplingRequest:
-        return reporting(request(), ProgressReporter("t", never))
-
     begin = anyio.current_time()
     with pytest.raises(ProviderError):
-        await AnthropicModel(Failing(*BEGIN, text_delta("Hello")), MODEL, progress=True)(asked())
+        await AnthropicModel(Failing(*BEGIN, text_delta("Hello")), MODEL, progress=True)(reporting(begin_and_wait))
     failed = anyio.current_time()
     begun = anyio.Event()
     async with create_task_group() as tasks:
-        tasks.start_soon(AnthropicModel(Events(*BEGIN, text_delta("Hello"), *END), MODEL, progress=True), asked())
+        model = AnthropicModel(Events(*BEGIN, text_delta("Hello"), *END), MODEL, progress=True)
+        tasks.start_soon(model, reporting(begin_and_wait))
         await begun.wait()
         cancelled = anyio.current_time()
         tasks.cancel_scope.cancel()
@@ -413,9 +425,6 @@ async def test_an_answer_that_fails_or_is_cancelled_waits_for_no_progress() -> N
 async def test_an_answer_that_turns_out_unusable_when_it_is_read_waits_for_no_progress(
     end: str, error: type[Exception]
 ) -> None:
-    async def never(params: dict[str, Any]) -> None:
-        await anyio.sleep_forever()
-
     call = {"type": "tool_use", "id": "c1", "name": "add", "input": '{"x"'}
     ends = {
         "broken call": [{"type": "content_block_start", "index": 1, "content_block": call}, *END],
@@ -425,7 +434,7 @@ async def test_an_answer_that_turns_out_unusable_when_it_is_read_waits_for_no_pr
     events = Events(*BEGIN, text_delta("Hello"), *ends[end])
     begin = anyio.current_time()
     with pytest.raises(error):
-        await AnthropicModel(events, MODEL, progress=True)(reporting(request(), ProgressReporter("t", never)))
+        await AnthropicModel(events, MODEL, progress=True)(reporting(never))
 
     assert anyio.current_time() == begin
 
@@ -437,16 +446,13 @@ async def test_progress_that_cannot_be_sent_neither_delays_nor_fails_the_answer(
     model = AnthropicModel(Events(*BEGIN, text_delta("Hello"), *END), MODEL, progress=True)
 
     with fail_after(1):
-        assert (await model(reporting(request(), ProgressReporter("t", broken)))).text == "Hello"
+        assert (await model(reporting(broken))).text == "Hello"
 
 
 @on_both
 @pytest.mark.parametrize("progress", [False, True])
 async def test_cancelling_closes_the_stream_of_the_provider(progress: bool) -> None:
     waiting = anyio.Event()
-
-    async def send(params: dict[str, Any]) -> None:
-        """The server gets it."""
 
     class Stalled(Events):
         async def __anext__(self) -> dict[str, Any]:
@@ -459,7 +465,7 @@ async def test_cancelling_closes_the_stream_of_the_provider(progress: bool) -> N
     with fail_after(20):
         async with create_task_group() as tasks:
             model = AnthropicModel(client, MODEL, stream=True, progress=progress)
-            tasks.start_soon(model, reporting(request(), ProgressReporter("t", send)))
+            tasks.start_soon(model, reporting(take))
             await waiting.wait()
             tasks.cancel_scope.cancel()
 
@@ -500,14 +506,11 @@ async def test_a_rate_limit_says_when_to_come_back_and_the_server_of_it_nothing(
 async def test_what_a_provider_says_of_a_failure_is_in_no_text_no_traceback_and_no_log(
     caplog: pytest.LogCaptureFixture, progress: bool
 ) -> None:
-    async def send(params: dict[str, Any]) -> None:
-        """The server gets it."""
-
     words = user(text("a secret prompt"))  # tracebacks show the lines of this test: the words are not in those
     caplog.set_level(logging.DEBUG, logger="mcp_host")
     model = AnthropicModel(Answering(*[of_anthropic(400)] * 2), MODEL, progress=progress)
     with pytest.raises(ProviderError) as caught:
-        await model(reporting(request(words), ProgressReporter("t", send)))
+        await model(reporting(take, words))
     sampling = Sampling(with_tools=model, approve=always)
     with pytest.raises(InputRefused) as refusal:
         await sampling.session(server="s", knows_tools=True).answer(wire(words), None)
@@ -800,26 +803,36 @@ async def test_a_handler_that_changes_tools_before_it_asks_a_model_changes_one_r
     assert offered == [{}, {"description": "again"}, {}]
 
 
-async def test_what_json_cannot_have_is_refused_before_a_provider_is_asked(subtests: pytest.Subtests) -> None:
-    table: list[tuple[str, Any]] = [
-        ("temperature", -math.inf),
-        ("temperature", math.nan),
-        ("metadata", math.inf),
-        ("the tool 'add'", math.nan),
-        ("messages[1]", math.inf),
-        ("messages[1]", "\ud800"),
-        ("messages[1]", [{"b": [1, math.nan]}]),
-        ("messages[2]", math.inf),
-        ("messages[2]", "\ud800"),
+async def test_what_json_cannot_have_or_is_too_deep_is_refused_before_a_provider_is_asked(
+    subtests: pytest.Subtests,
+) -> None:
+    deep: Any = 1
+    for _ in range(127):
+        deep = {"a": [deep]}
+    no_json = "this model takes no numbers and no texts that JSON cannot have"
+    too_deep = "this model takes no JSON of more than 254 levels"
+    table: list[tuple[str, Any, str]] = [
+        ("temperature", -math.inf, no_json),
+        ("temperature", math.nan, no_json),
+        ("metadata", math.inf, no_json),
+        ("the tool 'add'", math.nan, no_json),
+        ("messages[1]", math.inf, no_json),
+        ("messages[1]", "\ud800", no_json),
+        ("messages[1]", [{"b": [1, math.nan]}], no_json),
+        ("messages[2]", math.inf, no_json),
+        ("messages[2]", "\ud800", no_json),
+        ("the tool 'add'", deep, too_deep),
+        ("messages[1]", deep, too_deep),
+        ("messages[2]", deep, too_deep),
     ]
-    for where, value in table:
+    for where, value, says in table:
         values: dict[str, Any] = {where: value}
-        with subtests.test(where=where, value=ascii(value)):
+        with subtests.test(where=where, value="deep" if value is deep else ascii(value)):
             asked = request(
                 user(text()),
                 assistant(use("c1", a=values.get("messages[1]", 1))),
                 user(result("c1", text("3"), structuredContent={"a": values.get("messages[2]", 1)})),
-                tools=[{"name": "add", "inputSchema": {"minimum": values.get("the tool 'add'", 1)}}],
+                tools=[{"name": "add", "inputSchema": {"default": values.get("the tool 'add'", 1)}}],
                 temperature=values.get("temperature", 1),
                 metadata={"user_id": values.get("metadata", 1)},
             )
@@ -827,28 +840,7 @@ async def test_what_json_cannot_have_is_refused_before_a_provider_is_asked(subte
             with pytest.raises(InputRefused) as refusal:
                 await AnthropicModel(Events(), MODEL)(asked)
 
-            says = f"{where}: this model takes no numbers and no texts that JSON cannot have"
-            assert (refusal.value.code, str(refusal.value)) == (-32602, says)
-
-
-@pytest.mark.parametrize("where", ["the tool 'add'", "messages[1]", "messages[2]"])
-async def test_json_that_is_too_deep_is_refused_before_a_provider_is_asked(where: str) -> None:
-    deep: Any = 1
-    for _ in range(127):
-        deep = {"a": [deep]}
-    values = {where: deep}
-    asked = request(
-        user(text()),
-        assistant(use("c1", a=values.get("messages[1]", 1))),
-        user(result("c1", text("3"), structuredContent={"a": values.get("messages[2]", 1)})),
-        tools=[{"name": "add", "inputSchema": {"default": values.get("the tool 'add'", 1)}}],
-    )
-
-    with pytest.raises(InputRefused) as refusal:
-        await AnthropicModel(Events(), MODEL)(asked)
-
-    says = f"{where}: this model takes no JSON of more than 254 levels"
-    assert (refusal.value.code, str(refusal.value)) == (-32602, says)
+            assert (refusal.value.code, str(refusal.value)) == (-32602, f"{where}: {says}")
 
 
 def test_a_tool_that_is_too_deep_only_among_others_is_refused() -> None:
@@ -890,13 +882,3 @@ async def test_a_temperature_that_no_sdk_can_write_is_refused() -> None:
         await AnthropicModel(Events(), MODEL)(request(temperature=10**4000))
 
     assert (refusal.value.code, str(refusal.value)) == (-32602, "temperature: this model takes 1000 at most")
-
-
-@pytest.mark.parametrize(
-    "arguments", ['{"a": NaN}', '{"a": 1e999}', '{"a": "\ud800"}', {"a": math.inf}, {"a": "\ud800"}]
-)
-def test_arguments_that_json_cannot_have_are_an_error_that_names_the_tool(arguments: object) -> None:
-    with pytest.raises(SamplingError) as raised:
-        answer_of(Reply([Call("c1", "add", arguments)], "claude-x", "toolUse"), prompt())
-
-    assert str(raised.value) == "the model called 'add' with arguments that are not JSON"

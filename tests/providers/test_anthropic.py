@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mcp_host.errors import InputRefused, ProviderError, SamplingError
+from mcp_host.errors import ProviderError, SamplingError
 from mcp_host.providers import ModelAnswer
 from mcp_host.providers.anthropic import AnthropicModel, read_event, read_reply, write_request
 from mcp_host.providers.exchange.failures import Unfinished
@@ -46,50 +46,37 @@ def test_a_plain_request_has_the_model_the_tokens_and_the_text() -> None:
 
 
 def test_what_a_tool_result_has_is_written(subtests: pytest.Subtests) -> None:
-    table: list[tuple[str, list[dict[str, Any]], object]] = [
-        ("text", [text("3")], [text("3")]),
-        ("empty", [text(""), text(" \n")], None),
-        ("image", [PNG], [PNG_BLOCK]),
-        ("text file", [resource(text="words", mimeType="text/x-python")], [document("text", "text/plain", "words")]),
-        ("empty file", [resource(text="")], [text("[file:///a is empty]")]),
+    link = {"type": "resource_link", "uri": "file:///b", "name": "b", "description": "B"}
+    json_file, csv_file = document("text", "text/plain", "{}"), document("text", "text/plain", "hi")
+    pdf = resource(blob="JVBERi0=", mimeType="application/pdf")
+    structured: dict[str, Any] = {"structuredContent": {"a": 1}}
+    table: list[tuple[str, dict[str, Any], object]] = [
+        ("text", result(text("3")), [text("3")]),
+        ("empty", result(text(""), text(" \n")), None),
+        ("image", result(PNG), [PNG_BLOCK]),
         (
-            "pdf",
-            [resource(blob="JVBERi0=", mimeType="application/pdf")],
-            [document("base64", "application/pdf", "JVBERi0=")],
+            "text file",
+            result(resource(text="words", mimeType="text/x-python")),
+            [document("text", "text/plain", "words")],
         ),
-        (
-            "text blob",
-            [resource(blob="aGk=", mimeType="text/csv; charset=utf-8")],
-            [document("text", "text/plain", "hi")],
-        ),
-        ("JSON blob", [resource(blob="e30=", mimeType="application/json")], [document("text", "text/plain", "{}")]),
-        ("image blob", [resource(blob="aGk=", mimeType="image/png")], [PNG_BLOCK]),
-        (
-            "link",
-            [{"type": "resource_link", "uri": "file:///b", "name": "b", "description": "B"}],
-            [text('{"name":"b","uri":"file:///b","description":"B","type":"resource_link"}')],
-        ),
+        ("empty file", result(resource(text="")), [text("[file:///a is empty]")]),
+        ("pdf", result(pdf), [document("base64", "application/pdf", "JVBERi0=")]),
+        ("text blob", result(resource(blob="aGk=", mimeType="text/csv; charset=utf-8")), [csv_file]),
+        ("JSON blob", result(resource(blob="e30=", mimeType="application/json")), [json_file]),
+        ("image blob", result(resource(blob="aGk=", mimeType="image/png")), [PNG_BLOCK]),
+        ("link", result(link), [text('{"name":"b","uri":"file:///b","description":"B","type":"resource_link"}')]),
+        ("structured content that the text says", result(text('{"a": 1}'), **structured), [text('{"a": 1}')]),
+        ("structured content", result(text("see there"), **structured), [text("see there"), text('{"a":1}')]),
     ]
-    for case, content, written in table:
+    for case, message, written in table:
         with subtests.test(case):
-            body = write_request(prompt(USER, used(a=1), result(*content), tools=[ADD]))
+            body = write_request(prompt(USER, used(a=1), message, tools=[ADD]))
 
             block = {"type": "tool_result", "tool_use_id": "c1"}
             assert body["messages"][1:] == [
                 {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "add", "input": {"a": 1}}]},
                 {"role": "user", "content": [block if written is None else {**block, "content": written}]},
             ]
-
-
-def test_structured_content_is_written_unless_the_text_says_it() -> None:
-    is_said = result(text('{"a": 1}'), structuredContent={"a": 1})
-    unsaid = result(text("see there"), structuredContent={"a": 1})
-
-    assert write_request(prompt(USER, used(), is_said))["messages"][2]["content"][0]["content"] == [text('{"a": 1}')]
-    assert write_request(prompt(USER, used(), unsaid))["messages"][2]["content"][0]["content"] == [
-        text("see there"),
-        text('{"a":1}'),
-    ]
 
 
 def test_the_result_of_a_failed_tool_has_text_only_and_its_image_comes_after_all_results_and_says_whose_it_is() -> None:
@@ -170,14 +157,6 @@ def test_a_schema_has_no_alternatives_at_its_top() -> None:
     assert body["tools"] == [{"name": "t", "description": "d", "input_schema": written}]
 
 
-def test_a_schema_that_refers_to_nothing_is_refused_under_the_name_of_its_tool() -> None:
-    with pytest.raises(InputRefused) as refusal:
-        write_request(prompt(tools=[{"name": "t", "inputSchema": {"$ref": "#/$defs/T"}}]))
-
-    said = "this model takes no such schema: the schema refers to '#/$defs/T', which it does not have"
-    assert (refusal.value.code, str(refusal.value)) == (-32602, f"the tool 't': {said}")
-
-
 def test_arguments_under_names_that_the_api_does_not_take_have_others_there() -> None:
     properties = {"filter[id]": {"type": "string"}, "filter_id_": {"type": "number"}, "q": {"type": "string"}}
     schema = {"type": "object", "properties": properties, "required": ["filter[id]", "q"]}
@@ -211,6 +190,7 @@ def test_system_stop_sequences_and_the_user_are_written_and_the_temperature_is_l
 
 
 def test_what_the_api_does_not_take_is_refused() -> None:
+    no_schema = "this model takes no such schema: the schema refers to '#/$defs/T', which it does not have"
     refused = {
         "messages[0]: this model takes no audio": prompt(said("user", WAV)),
         "messages[2]: this model takes no audio": prompt(USER, used(), result(WAV)),
@@ -229,6 +209,7 @@ def test_what_the_api_does_not_take_is_refused() -> None:
         "messages: this model takes no empty text, and there is nothing else": prompt(said("user", text(" "))),
         "stopSequences[1]: this model takes no stop sequence of white space": prompt(stopSequences=["a", "\n"]),
         "metadata: this model takes only a user_id, which is a text": prompt(metadata={"trace": 1}),
+        f"the tool 't': {no_schema}": prompt(tools=[{"name": "t", "inputSchema": {"$ref": "#/$defs/T"}}]),
     }
 
     assert [refusal(write_request, asked) for asked in refused.values()] == [*refused]
@@ -361,22 +342,6 @@ def test_texts_that_citations_divide_are_joined_in_linear_time() -> None:
     assert read_reply(message(*[text("ab" * 5)] * 200_000), prompt()).content == ["ab" * 1_000_000]
 
 
-def test_usage_counts_cached_tokens_as_input() -> None:
-    usage: dict[str, Any] = {
-        "cache_read_input_tokens": 100,
-        "cache_creation_input_tokens": 10,
-        "output_tokens_details": {"thinking_tokens": 5},
-    }
-
-    assert read_reply(message(text("ok"), **usage), prompt()).usage == {
-        "inputTokens": 121,
-        "outputTokens": 7,
-        "reasoningTokens": 5,
-        "cacheReadTokens": 100,
-        "cacheWriteTokens": 10,
-    }
-
-
 ITERATIONS = [
     {"type": "compaction", "input_tokens": 100, "cache_read_input_tokens": 1000, "output_tokens": 30},
     {"type": "message", "input_tokens": 11, "output_tokens": 7},
@@ -384,19 +349,24 @@ ITERATIONS = [
 ]
 
 
-def test_usage_counts_what_only_the_iterations_have() -> None:
-    spent = {"inputTokens": 1311, "outputTokens": 97, "cacheReadTokens": 1000}
-
-    assert read_reply(message(text("ok"), iterations=ITERATIONS), prompt()).usage == spent
-
-
-@pytest.mark.parametrize(
-    "iterations", [7, [7], [{"type": ["compaction"]}], [{"type": "compaction", "input_tokens": "1"}]]
-)
-def test_iterations_that_count_nothing_are_left_out(iterations: object) -> None:
-    read = read_reply(message(text("ok"), iterations=iterations), prompt())
-
-    assert read.usage == {"inputTokens": 11, "outputTokens": 7}
+def test_usage_counts_cached_tokens_as_input_and_what_only_the_iterations_have(subtests: pytest.Subtests) -> None:
+    cached = {"cache_read_input_tokens": 100, "cache_creation_input_tokens": 10}
+    thought: dict[str, Any] = {"output_tokens_details": {"thinking_tokens": 5}}
+    table: list[tuple[dict[str, Any], dict[str, int]]] = [
+        (
+            {**cached, **thought},
+            {"inputTokens": 121, "reasoningTokens": 5, "cacheReadTokens": 100, "cacheWriteTokens": 10},
+        ),
+        ({"iterations": ITERATIONS}, {"inputTokens": 1311, "outputTokens": 97, "cacheReadTokens": 1000}),
+        ({"iterations": 7}, {}),
+        ({"iterations": [7]}, {}),
+        ({"iterations": [{"type": ["compaction"]}]}, {}),
+        ({"iterations": [{"type": "compaction", "input_tokens": "1"}]}, {}),
+    ]
+    for usage, counts in table:
+        with subtests.test(usage=usage):
+            read = read_reply(message(text("ok"), **usage), prompt())
+            assert read.usage == {"inputTokens": 11, "outputTokens": 7, **counts}
 
 
 class Pausing:

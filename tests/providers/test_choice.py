@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -72,25 +73,17 @@ def test_the_first_hint_that_matches_decides_then_the_priorities_then_the_order(
         ({"costPriority": 0.8, "speedPriority": 0.5}, "claude-haiku-5: best for cost 0.8, speed 0.5"),
         ({"intelligencePriority": 1}, "gemini-4-pro: best for intelligence 1"),
         ({"costPriority": 0.4, "intelligencePriority": 0.6}, "claude-sonnet-5: best for cost 0.4, intelligence 0.6"),
-    ]
-    for preferences, why in table:
-        with subtests.test(preferences=preferences):
-            assert chosen(preferences) == why
-
-
-@pytest.mark.parametrize(
-    ("preferences", "why"),
-    [
+        # outside of 0 to 1, the nearer bound
         ({"costPriority": 7, "speedPriority": -3}, "claude-haiku-5: best for cost 1"),
         ({"intelligencePriority": float("inf")}, "gemini-4-pro: best for intelligence 1"),
         (
             {"intelligencePriority": float("nan")},
             "claude-sonnet-5: the first in the list, as the server states no priorities",
         ),
-    ],
-)
-def test_priorities_outside_of_0_to_1_mean_the_nearer_bound(preferences: Wire, why: str) -> None:
-    assert chosen(preferences) == why
+    ]
+    for preferences, why in table:
+        with subtests.test(preferences=preferences):
+            assert chosen(preferences) == why
 
 
 def test_models_of_equal_score_stay_in_the_order_of_the_host_in_spite_of_rounding() -> None:
@@ -197,32 +190,26 @@ def called(*ids: str) -> CreateMessageResult:
 
 
 def with_results(
-    *ids: str, server: str = "calculator", session: object = None, preferences: Wire | None = None
+    *ids: str,
+    server: str = "calculator",
+    session: object = None,
+    after: Sequence[Wire] = (),
+    preferences: Wire | None = None,
 ) -> SamplingRequest:
     conversation = [user(text()), assistant(*map(use, ids)), user(*[result(id, text("3")) for id in ids])]
-    return request(*conversation, server=server, session=session, tools=[ADD], modelPreferences=preferences)
-
-
-async def test_a_tool_loop_stays_with_the_model_that_made_the_calls_when_hints_change() -> None:
-    models = Models([says("other"), calling("call_1", "call_2")])
-    await models(request(tools=[ADD], modelPreferences=hints("caller")))
-
-    again = models.choose(with_results("call_1", "call_2", preferences=hints("other")))
-
-    assert again.why == "caller: it made the tool calls whose results are here"
+    return request(*conversation, *after, server=server, session=session, tools=[ADD], modelPreferences=preferences)
 
 
 @pytest.mark.parametrize(
-    "after", [[user(text("now")), user(text("go on"))], [assistant(text("{"))]], ids=["texts", "a prefill"]
+    "after", [[], [user(text("now")), user(text("go on"))], [assistant(text("{"))]], ids=["none", "texts", "a prefill"]
 )
-async def test_a_tool_loop_stays_with_its_model_when_the_server_adds_a_text_after_the_results(
+async def test_a_tool_loop_stays_with_its_model_when_hints_change_and_texts_come_after_the_results(
     after: list[Wire],
 ) -> None:
-    models = Models([says("other"), calling("call_1")])
+    models = Models([says("other"), calling("call_1", "call_2")])
     await models(request(tools=[ADD], modelPreferences=hints("caller")))
-    results = [user(text()), assistant(use("call_1")), user(result("call_1"))]
 
-    again = models.choose(request(*results, *after, tools=[ADD], modelPreferences=hints("other")))
+    again = models.choose(with_results("call_1", "call_2", after=after, preferences=hints("other")))
 
     assert again.why == "caller: it made the tool calls whose results are here"
 
@@ -247,20 +234,18 @@ async def test_a_tool_loop_leaves_a_model_that_is_no_longer_allowed() -> None:
 
 
 async def test_the_calls_of_another_server_or_an_earlier_turn_bind_no_request() -> None:
-    models = Models([says("other"), calling("call_1")])
-    await models(request(tools=[ADD], modelPreferences=hints("caller")))
-    earlier = [user(text()), assistant(use("call_1")), user(result("call_1")), assistant(text("3")), user(text("now"))]
-
-    assert models.choose(with_results("call_1", server="another")).model.name == "other"
-    assert models.choose(request(*earlier)).model.name == "other"
-    assert models.choose(with_results("call_7")).model.name == "other"
-
-
-async def test_the_calls_of_another_connection_bind_no_request_even_of_a_server_of_the_same_name() -> None:
+    """Nor do those of another connection, even of a server of the same name."""
     models, session = Models([says("other"), calling("call_1")]), object()
     await models(request(tools=[ADD], session=session, modelPreferences=hints("caller")))
+    earlier = with_results("call_1", session=session, after=[assistant(text("3")), user(text("now"))])
+    others = [
+        with_results("call_1", session=session, server="another"),
+        with_results("call_1", session=object()),
+        earlier,
+        with_results("call_7", session=session),
+    ]
 
-    assert models.choose(with_results("call_1", session=object())).model.name == "other"
+    assert [models.choose(other).model.name for other in others] == ["other"] * 4
     assert models.choose(with_results("call_1", session=session)).model.name == "caller"
 
 
@@ -351,7 +336,7 @@ async def test_a_tool_loop_does_not_fall_back_to_a_model_that_did_not_make_the_c
     await models(request(tools=[ADD]))
 
     with pytest.raises(ProviderError):
-        await models(request(user(text()), assistant(use("call_1")), user(result("call_1")), *after, tools=[ADD]))
+        await models(with_results("call_1", after=after))
 
 
 async def test_a_tool_loop_stays_with_the_model_that_a_fallback_has_chosen() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mcp_host.errors import InputRefused, ProviderError, SamplingError
+from mcp_host.errors import ProviderError, SamplingError
 from mcp_host.providers.exchange.failures import Unfinished
 from mcp_host.providers.exchange.replies import Call, Reply, answer_of
 from mcp_host.providers.exchange.requests import Offer, Prompt
@@ -100,26 +100,20 @@ def test_the_conversation_with_images_calls_and_results_in_the_order_of_the_call
 
 
 def test_what_a_tool_result_has_is_written(subtests: pytest.Subtests) -> None:
-    table: list[tuple[str, list[Any], dict[str, Any], str]] = [
-        ("nothing", [], {}, ""),
-        ("structured once", [text('{"a": 1}')], {"structuredContent": {"a": 1}}, '{"a": 1}'),
-        ("structured", [text("see")], {"structuredContent": {"a": 1}}, 'see\n{"a":1}'),
-        ("resource", [resource(text="words")], {}, "file:///a:\nwords"),
-        (
-            "link",
-            [{"type": "resource_link", "uri": "file:///b", "name": "b"}],
-            {},
-            '{"name":"b","uri":"file:///b","type":"resource_link"}',
-        ),
-        ("file of text", [blob("text/csv; charset=utf-8", "w7w7MQ==")], {}, "file:///a:\nü;1"),
-        ("file of JSON", [blob("application/json", "eyJhIjoxfQ==")], {}, 'file:///a:\n{"a":1}'),
+    link = {"type": "resource_link", "uri": "file:///b", "name": "b"}
+    structured = {"structuredContent": {"a": 1}}
+    table: list[tuple[str, dict[str, Any], str]] = [
+        ("nothing", result("c1"), ""),
+        ("structured once", result("c1", text('{"a": 1}'), **structured), '{"a": 1}'),
+        ("structured", result("c1", text("see"), **structured), 'see\n{"a":1}'),
+        ("resource", result("c1", resource(text="words")), "file:///a:\nwords"),
+        ("link", result("c1", link), '{"name":"b","uri":"file:///b","type":"resource_link"}'),
+        ("file of text", result("c1", blob("text/csv; charset=utf-8", "w7w7MQ==")), "file:///a:\nü;1"),
+        ("file of JSON", result("c1", blob("application/json", "eyJhIjoxfQ==")), 'file:///a:\n{"a":1}'),
     ]
-    for case, content, fields, written in table:
+    for case, block, written in table:
         with subtests.test(case):
-            body = write_request(
-                prompt(USER, said("assistant", use("c1")), said("user", result("c1", *content, **fields)))
-            )
-
+            body = write_request(prompt(USER, said("assistant", use("c1")), said("user", block)))
             assert body["messages"][2] == {"role": "tool", "tool_name": "add", "content": written}
 
 
@@ -142,7 +136,12 @@ def test_what_ollama_cannot_take_is_refused() -> None:
     def returned(*content: dict[str, Any]) -> Prompt:
         return prompt(USER, said("assistant", use("c1")), said("user", result("c1", *content)))
 
+    broken = {"name": "b", "inputSchema": {"type": "object", "$ref": "#/$defs/x"}}
+    no_schema = (
+        "the tool 'b': this model takes no such schema: the schema refers to '#/$defs/x', which it does not have"
+    )
     refused = [
+        *[(no_schema, prompt(tools=[ADD, broken], toolChoice={"mode": mode})) for mode in ("required", "auto")],
         ("messages[0]: this model takes no audio", prompt(said("user", WAV))),
         ("messages[2]: this model takes no audio", returned(WAV)),
         ("messages[2]: this model takes no application/pdf", returned(blob("application/pdf", "aGk="))),
@@ -225,14 +224,6 @@ def test_tools_that_a_server_repeats_are_written_once(choice: object, field: str
     assert second == first == write_request(replace(asked, offer=None))
 
 
-@pytest.mark.parametrize("choice", [{"mode": "required"}, {"mode": "auto"}], ids=["required", "auto"])
-def test_a_schema_that_refers_to_nothing_is_refused(choice: object) -> None:
-    broken = {"name": "b", "inputSchema": {"type": "object", "$ref": "#/$defs/x"}}
-
-    with pytest.raises(InputRefused, match="the tool 'b': this model takes no such schema: "):
-        write_request(prompt(tools=[ADD, broken], toolChoice=choice))
-
-
 # Replies
 
 
@@ -280,45 +271,37 @@ def test_a_required_call_is_read_from_the_answer(content: str, asked: Prompt, ca
     assert read_reply(reply_of(content), asked) == Reply([call], "qwen3:8b", "endTurn", usage=USAGE)
 
 
-def test_the_thinking_of_a_required_call_is_kept_with_the_call() -> None:
-    reply = read_reply(reply_of('{"a": 1}', thinking="hm"), ONE)
+def test_the_thinking_of_a_required_call_is_kept_with_the_call(subtests: pytest.Subtests) -> None:
+    """Of a model that starts with it, too: there the format may apply from the first word on."""
+    table: list[tuple[dict[str, Any], bool, dict[str, Any] | None]] = [
+        (reply_of('{"a": 1}', thinking="hm"), False, {"content": "", "thinking": "hm"}),
+        (reply_of('<think>hm</think>\n{"a": 1}'), False, {"content": "<think>hm</think>\n"}),
+        (reply_of('hm</think>\n{"a": 1}'), True, {"content": "hm</think>\n"}),
+        (reply_of('{"a": 1}'), True, None),
+    ]
+    for reply, starts, kept in table:
+        with subtests.test(message=reply["message"]):
+            read = read_reply(reply, ONE, starts_with_reasoning=starts)
 
-    call = {"function": {"name": "add", "arguments": {"a": 1}}}
-    assert reply.turn == {"role": "assistant", "content": "", "thinking": "hm", "tool_calls": [call]}
-
-
-def test_the_thinking_in_the_text_of_a_required_call_is_kept_with_the_call() -> None:
-    reply = read_reply(reply_of('<think>hm</think>\n{"a": 1}'), ONE)
-
-    call = {"function": {"name": "add", "arguments": {"a": 1}}}
-    assert reply.content == [Call(None, "add", {"a": 1})]
-    assert reply.turn == {"role": "assistant", "content": "<think>hm</think>\n", "tool_calls": [call]}
+            call = {"function": {"name": "add", "arguments": {"a": 1}}}
+            assert read.content == [Call(None, "add", {"a": 1})]
+            assert read.turn == (None if kept is None else {"role": "assistant", **kept, "tool_calls": [call]})
 
 
 @pytest.mark.parametrize(
-    ("content", "answer"),
-    [("Easy: 4.</think>\n\nIt is 4.", ["It is 4."]), ("It was cut off he", []), ("", [])],
-    ids=["an answer", "cut off", "nothing"],
+    ("content", "options", "answer"),
+    [
+        ("Easy: 4.</think>\n\nIt is 4.", {}, ["It is 4."]),
+        ("It was cut off he", {}, []),
+        ("", {}, []),
+        ('{"a": 1}', {"format": "json"}, ['{"a": 1}']),  # a format holds from the first word
+    ],
+    ids=["an answer", "cut off", "nothing", "JSON that was asked for"],
 )
-def test_a_model_that_starts_with_reasoning_answers_with_what_comes_after_it(content: str, answer: list[str]) -> None:
-    assert read_reply(reply_of(content), prompt(), starts_with_reasoning=True).content == answer
-
-
-def test_json_that_was_asked_for_is_the_answer_of_a_model_that_starts_with_reasoning() -> None:
-    """A format holds from the first word."""
-    asked = replace(prompt(), options={"format": "json"})
-
-    assert read_reply(reply_of('{"a": 1}'), asked, starts_with_reasoning=True).content == ['{"a": 1}']
-
-
-@pytest.mark.parametrize("thinking", ["hm</think>\n", ""])
-def test_the_call_of_a_model_that_starts_with_reasoning_is_read_with_and_without_it(thinking: str) -> None:
-    """The format of a required call may apply from the first word on."""
-    reply = read_reply(reply_of(thinking + '{"a": 1}'), ONE, starts_with_reasoning=True)
-
-    call = {"function": {"name": "add", "arguments": {"a": 1}}}
-    turn = {"role": "assistant", "content": thinking, "tool_calls": [call]}
-    assert (reply.content, reply.turn) == ([Call(None, "add", {"a": 1})], turn if thinking else None)
+def test_a_model_that_starts_with_reasoning_answers_with_what_comes_after_it(
+    content: str, options: dict[str, object], answer: list[str]
+) -> None:
+    assert read_reply(reply_of(content), prompt(options=options), starts_with_reasoning=True).content == answer
 
 
 def test_a_required_call_that_was_cut_off_is_no_call_and_no_text() -> None:
@@ -374,16 +357,12 @@ def test_of_several_calls_the_first_is_kept_if_the_server_wants_one() -> None:
     [("stop", "endTurn"), ("length", "maxTokens"), ("newer", "newer"), (None, "endTurn")],
 )
 def test_done_reasons(done_reason: str | None, stop_reason: str) -> None:
+    """A cached prompt has no count."""
     reply = reply_of("a") | {"done_reason": done_reason}
-
-    assert read_reply(reply, ASKED).stop_reason == stop_reason
-
-
-def test_a_cached_prompt_has_no_count() -> None:
-    reply = reply_of("a")
     del reply["prompt_eval_count"]
 
-    assert read_reply(reply, ASKED).usage == {"inputTokens": 0, "outputTokens": 7}
+    read = read_reply(reply, ASKED)
+    assert (read.stop_reason, read.usage) == (stop_reason, {"inputTokens": 0, "outputTokens": 7})
 
 
 def test_a_stream_that_ended_early_is_an_error() -> None:

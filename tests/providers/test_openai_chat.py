@@ -25,7 +25,21 @@ from mcp_host.types import AudioContent, ImageContent
 from tests.extent import THOROUGH, on_both
 from tests.providers import prompts
 from tests.providers.chat_client import ChatClient
-from tests.providers.prompts import ADD, NOW, PNG, SCHEMA, STRICT, USER, pieces, refusal, result, said, text, used
+from tests.providers.prompts import (
+    ADD,
+    NOW,
+    PNG,
+    SCHEMA,
+    STRICT,
+    USER,
+    Counted,
+    pieces,
+    refusal,
+    result,
+    said,
+    text,
+    used,
+)
 
 ADD_FUNCTION = {"type": "function", "function": {"name": "add", "parameters": SCHEMA, "description": "Adds"}}
 NOW_FUNCTION = {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}
@@ -147,19 +161,17 @@ def test_an_id_that_is_too_long_or_empty_is_the_same_other_one_in_call_and_resul
     assert 0 < len(answered["tool_call_id"]) <= 40
 
 
-@pytest.mark.parametrize("model", ["mistral-large-latest", "mistralai/Devstral-Small-2507", "open-mixtral-8x22b"])
+@pytest.mark.parametrize(
+    "model", ["mistral-large-latest", "mistralai/Devstral-Small-2507", "open-mixtral-8x22b", "magistral"]
+)
 def test_models_of_mistral_get_ids_of_nine_letters_and_digits(model: str) -> None:
-    body = write_request(prompt(USER, used("toolu_01A"), result(id="toolu_01A"), model=model), "compatible")
+    for id in ("toolu_01A", "0fypS1hVX"):
+        body = write_request(prompt(USER, used(id), result(id=id), model=model), "compatible")
 
-    _, asked, answered = body["messages"]
-    assert asked["tool_calls"][0]["id"] == answered["tool_call_id"]
-    assert re.fullmatch("[a-zA-Z0-9]{9}", answered["tool_call_id"])
-
-
-def test_an_id_of_mistral_stays_as_it_is() -> None:
-    body = write_request(prompt(USER, used("0fypS1hVX"), result(id="0fypS1hVX"), model="magistral"), "compatible")
-
-    assert [message.get("tool_call_id") for message in body["messages"]] == [None, None, "0fypS1hVX"]
+        _, asked, answered = body["messages"]
+        assert asked["tool_calls"][0]["id"] == answered["tool_call_id"]
+        assert re.fullmatch("[a-zA-Z0-9]{9}", answered["tool_call_id"])
+    assert answered["tool_call_id"] == "0fypS1hVX"
 
 
 def test_models_called_kimi_get_ids_with_the_name_of_the_tool_and_the_place_of_the_call() -> None:
@@ -183,62 +195,33 @@ def test_models_called_kimi_get_ids_with_the_name_of_the_tool_and_the_place_of_t
     ]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize(
-    ("choice", "written"),
-    [
-        (None, {}),
-        ({"mode": "auto"}, {"tool_choice": "auto"}),
-        ({"mode": "required"}, {"tool_choice": "required"}),
-        ({"mode": "auto", "disable_parallel_tool_use": True}, {"tool_choice": "auto", "parallel_tool_calls": False}),
-    ],
-    ids=["absent", "auto", "required", "not parallel"],
-)
-def test_the_tool_choice_is_written(choice: object, written: dict[str, object], dialect: Dialect) -> None:
-    params: dict[str, Any] = {} if choice is None else {"toolChoice": choice}
-
-    assert tools_of(write_request(prompt(tools=[ADD, NOW], **params), dialect)) == {
-        "tools": [ADD_FUNCTION, NOW_FUNCTION],
-        **written,
-    }
-
-
-def tools_of(body: dict[str, Any]) -> dict[str, Any]:
-    names = ("tools", "tool_choice", "parallel_tool_calls", "response_format")
-    return {name: body[name] for name in names if name in body}
-
-
-@pytest.mark.parametrize(
-    ("dialect", "written"), [("openai", {"tools": [ADD_FUNCTION], "tool_choice": "none"}), ("compatible", {})]
-)
-def test_no_tool_is_offered_where_none_may_be_called_and_the_choice_may_be_ignored(
-    dialect: Dialect, written: dict[str, object]
-) -> None:
-    choice = {"mode": "none", "disable_parallel_tool_use": True}
-
-    assert tools_of(write_request(prompt(tools=[ADD], toolChoice=choice), dialect)) == written
-
-
-FORMAT = {"name": "add", "schema": STRICT, "strict": True, "description": "Adds"}
-FORCED = {"tools": [ADD_FUNCTION], "tool_choice": "required"}
-
-
-@pytest.mark.parametrize(
-    ("dialect", "fields", "options", "written"),
-    [
-        ("openai", {}, {}, {"response_format": {"type": "json_schema", "json_schema": FORMAT}}),
-        ("compatible", {}, {}, FORCED),
-        ("openai", {"stopSequences": ["}"]}, {}, FORCED),
-        ("openai", {}, {"response_format": {"type": "text"}}, FORCED),
-    ],
-    ids=["native", "compatible", "stop sequences", "the host's format"],
-)
-def test_a_single_forced_tool(
-    dialect: Dialect, fields: dict[str, Any], options: dict[str, object], written: dict[str, object]
-) -> None:
-    asked = prompt(tools=[NOW, ADD], toolChoice={"type": "tool", "name": "add"}, options=options, **fields)
-
-    assert tools_of(write_request(asked, dialect)) == written
+def test_the_tool_choice_is_written(subtests: pytest.Subtests) -> None:
+    """No tool is offered where none may be called and the choice may be ignored."""
+    both = {"tools": [NOW_FUNCTION, ADD_FUNCTION]}
+    alone: dict[str, object] = {"disable_parallel_tool_use": True}
+    not_parallel = {**both, "tool_choice": "auto", "parallel_tool_calls": False}
+    none = {"tools": [ADD], "toolChoice": {"mode": "none", **alone}}
+    one = {"toolChoice": {"type": "tool", "name": "add"}}
+    strict = {"name": "add", "schema": STRICT, "strict": True, "description": "Adds"}
+    forced = {"tools": [ADD_FUNCTION], "tool_choice": "required"}
+    table: list[tuple[str, list[Dialect], dict[str, Any], dict[str, Any]]] = [
+        ("absent", DIALECTS, {}, both),
+        ("auto", DIALECTS, {"toolChoice": {"mode": "auto"}}, {**both, "tool_choice": "auto"}),
+        ("required", DIALECTS, {"toolChoice": {"mode": "required"}}, {**both, "tool_choice": "required"}),
+        ("not parallel", DIALECTS, {"toolChoice": {"mode": "auto", **alone}}, not_parallel),
+        ("none", ["openai"], none, {"tools": [ADD_FUNCTION], "tool_choice": "none"}),
+        ("none", ["compatible"], none, {}),
+        ("one", ["openai"], one, {"response_format": {"type": "json_schema", "json_schema": strict}}),
+        ("one", ["compatible"], one, forced),
+        ("one, and stop sequences", ["openai"], {**one, "stopSequences": ["}"]}, forced),
+        ("one, and the host's format", ["openai"], {**one, "options": {"response_format": {"type": "text"}}}, forced),
+    ]
+    fields = ("tools", "tool_choice", "parallel_tool_calls", "response_format")
+    for case, dialects, params, written in table:
+        for dialect in dialects:
+            with subtests.test(case, dialect=dialect):
+                body = write_request(prompt(**{"tools": [NOW, ADD], **params}), dialect)
+                assert {name: body[name] for name in fields if name in body} == written
 
 
 def test_a_turn_with_reasoning_goes_back_as_it_was() -> None:
@@ -361,6 +344,7 @@ def test_a_reply_is_read(subtests: pytest.Subtests) -> None:
         ("filtered", completion("content_filter", content="a"), ["a"], "content_filter"),
         ("refusal", completion(refusal="No."), ["No."], "refusal"),
         ("stop sequence", completion(content="a", choice={"stop_reason": "END"}), ["a"], "stopSequence"),
+        ("stop sequence in the text", completion(content="abENDc"), ["ab"], "stopSequence"),
         ("stop token", completion(content="a", choice={"stop_reason": 128009}), ["a"], "endTurn"),
         ("of Together", completion("eos", content="a"), ["a"], "endTurn"),
         ("in capitals", completion("STOP", content="a", tool_calls=[call()]), ["a", ONE], "toolUse"),
@@ -413,7 +397,7 @@ def test_a_reply_is_read(subtests: pytest.Subtests) -> None:
     ]
     for case, reply, content, stop_reason in table:
         with subtests.test(case):
-            read = read_reply(reply, prompt())
+            read = read_reply(reply, prompt(stopSequences=["END"]))
 
             assert (read.content, read.stop_reason, read.model) == (content, stop_reason, "gpt-x")
 
@@ -497,23 +481,24 @@ def test_reasoning_is_kept_with_its_calls(subtests: pytest.Subtests) -> None:
             assert read.turn == (None if turn is None else {"role": "assistant", "content": "a", **turn})
 
 
-@pytest.mark.parametrize(
-    ("content", "answer"),
-    [("Easy: 4.</think>\n\nIt is 4.", ["It is 4."]), ("It was cut off he", []), ("", []), (None, [])],
-    ids=["an answer", "cut off", "empty", "none"],
-)
-def test_a_model_that_starts_with_reasoning_answers_with_what_comes_after_it(
-    content: str | None, answer: list[str]
-) -> None:
-    """Its prompt has the opening mark: DeepSeek-R1, QwQ, Qwen3-Thinking."""
-    assert read_reply(completion(content=content), prompt(), starts_with_reasoning=True).content == answer
+def test_a_model_that_starts_with_reasoning_answers_with_what_comes_after_it(subtests: pytest.Subtests) -> None:
+    """Its prompt has the opening mark: DeepSeek-R1, QwQ, Qwen3-Thinking. Only the host knows that.
 
-
-def test_json_that_was_asked_for_is_the_answer_of_a_model_that_starts_with_reasoning() -> None:
-    """A format holds from the first word."""
-    asked = replace(prompt(), options={"response_format": {"type": "json_object"}})
-
-    assert read_reply(completion(content='{"a": 1}'), asked, starts_with_reasoning=True).content == ['{"a": 1}']
+    A format that was asked for holds from the first word.
+    """
+    about = "Thinking ends with </think>, and the answer follows."
+    table: list[tuple[str | None, bool, dict[str, object], list[str]]] = [
+        ("Easy: 4.</think>\n\nIt is 4.", True, {}, ["It is 4."]),
+        ("It was cut off he", True, {}, []),
+        ("", True, {}, []),
+        (None, True, {}, []),
+        ('{"a": 1}', True, {"response_format": {"type": "json_object"}}, ['{"a": 1}']),
+        (about, False, {}, [about]),
+    ]
+    for content, starts, options, answer in table:
+        with subtests.test(content=content):
+            asked = prompt(options=options)
+            assert read_reply(completion(content=content), asked, starts_with_reasoning=starts).content == answer
 
 
 def test_the_reasoning_that_a_text_starts_with_is_kept_with_its_calls() -> None:
@@ -522,19 +507,6 @@ def test_the_reasoning_that_a_text_starts_with_is_kept_with_its_calls() -> None:
     reply = read_reply(completion("tool_calls", **message), prompt(), starts_with_reasoning=True)
 
     assert (reply.content, reply.turn) == (["Let me see.", Call("c1", "add", "{}")], {"role": "assistant", **message})
-
-
-def test_an_answer_about_the_mark_of_thinking_stays_whole() -> None:
-    """Only the host knows that a model thinks from its first word."""
-    content = "Thinking ends with </think>, and the answer follows."
-
-    assert read_reply(completion(content=content), prompt()).content == [content]
-
-
-def test_an_answer_ends_before_the_first_stop_sequence() -> None:
-    read = read_reply(completion(content="abENDc"), prompt(stopSequences=["END"]))
-
-    assert (read.content, read.stop_reason) == (["ab"], "stopSequence")
 
 
 @pytest.mark.parametrize(
@@ -672,28 +644,26 @@ def test_deltas_of_calls_go_to_their_call(subtests: pytest.Subtests) -> None:
             assert calls_of(*deltas) == calls
 
 
-def test_the_call_of_2023_is_folded() -> None:
-    deltas = [{"name": "add"}, {"arguments": '{"a"'}, {"arguments": ":1}"}]
-    reply = folded(*[chunk({"function_call": delta}) for delta in deltas], chunk(finish="function_call"))
-
-    assert read_reply(reply, prompt()).content == [Call(None, "add", '{"a":1}')]
-
-
-def test_a_message_in_the_place_of_deltas_is_read_once() -> None:
-    whole = chunk(None, "stop")
-    whole["choices"][0]["message"] = {"content": "ab"}
-
-    assert read_reply(folded(whole), prompt()).content == ["ab"]
-    assert read_reply(folded(chunk({"role": "assistant", "content": ""}), whole), prompt()).content == ["ab"]
-    assert read_reply(folded(chunk({"content": "a"}), chunk({"content": "b"}), whole), prompt()).content == ["ab"]
-
-
-def test_a_choice_whose_index_is_null_is_the_first() -> None:
-    events = [chunk({"content": "a"}), chunk(finish="stop")]
-    for event in events:
-        event["choices"][0]["index"] = None
-
-    assert read_reply(folded(*events), prompt()).content == ["a"]
+def test_what_the_chunks_of_a_stream_say_is_read_once(subtests: pytest.Subtests) -> None:
+    function_call = [{"name": "add"}, {"arguments": '{"a"'}, {"arguments": ":1}"}]
+    whole = {"choices": [{"index": 0, "message": {"content": "ab"}, "finish_reason": "stop"}]}
+    without_index = [{"index": None, "delta": {"content": "a"}}, {"index": None, "finish_reason": "stop"}]
+    other = {"choices": [{"index": 1, "delta": {"content": "no"}, "finish_reason": "stop"}]}
+    table: list[tuple[str, list[dict[str, Any]], list[object]]] = [
+        (
+            "the call of 2023",
+            [*[chunk({"function_call": delta}) for delta in function_call], chunk(finish="function_call")],
+            [Call(None, "add", '{"a":1}')],
+        ),
+        ("a message in the place of deltas", [whole], ["ab"]),
+        ("a message after an empty delta", [chunk({"role": "assistant", "content": ""}), whole], ["ab"]),
+        ("a message after its deltas", [chunk({"content": "a"}), chunk({"content": "b"}), whole], ["ab"]),
+        ("an index that is null", [{"choices": [choice]} for choice in without_index], ["a"]),
+        ("another choice", [chunk({"content": "a"}), other, chunk(finish="stop")], ["a"]),
+    ]
+    for case, events, content in table:
+        with subtests.test(case):
+            assert read_reply(folded(*events), prompt()).content == content
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -704,19 +674,6 @@ def test_arguments_that_are_a_list_are_an_error(stream: bool) -> None:
 
     with pytest.raises(SamplingError, match=r"^the model called 'add' with arguments that are no JSON object$"):
         answer_of(read_reply(reply if stream else completion("tool_calls", tool_calls=[wrong]), asked), asked)
-
-
-def test_deltas_after_the_finish_reason_count() -> None:
-    reply = folded(
-        chunk({"content": "a"}),
-        chunk(None, "tool_calls"),
-        chunk({"content": "b", "tool_calls": [piece("{}", "add", index=0, id="c1")]}),
-        {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2}},
-    )
-    read = read_reply(reply, prompt())
-
-    assert (read.content, read.stop_reason) == (["ab", ONE], "toolUse")
-    assert read.usage == {"inputTokens": 1, "outputTokens": 2}
 
 
 def test_a_reply_that_nothing_says_is_whole_is_unfinished(subtests: pytest.Subtests) -> None:
@@ -736,13 +693,6 @@ def test_a_reply_that_nothing_says_is_whole_is_unfinished(subtests: pytest.Subte
     for case, reply in table:
         with subtests.test(case), pytest.raises(Unfinished):
             read_reply(reply, prompt())
-
-
-def test_a_call_of_a_custom_tool_is_an_error() -> None:
-    custom = {"id": "c1", "type": "custom", "custom": {"name": "shell", "input": "ls"}}
-
-    with pytest.raises(SamplingError, match="the model called a custom tool"):
-        read_reply(completion("tool_calls", tool_calls=[custom]), prompt())
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -821,12 +771,6 @@ def test_an_answer_without_a_finish_reason_has_the_maximum_of_the_options() -> N
 
     assert read_reply(reply, prompt(options={"max_tokens": 200})).stop_reason == "endTurn"
     assert read_reply(reply, prompt(options={"max_completion_tokens": 150})).stop_reason == "maxTokens"
-
-
-def test_other_choices_are_left_out() -> None:
-    other = {"choices": [{"index": 1, "delta": {"content": "no"}, "finish_reason": "stop"}]}
-
-    assert read_reply(folded(chunk({"content": "a"}), other, chunk(finish="stop")), prompt()).content == ["a"]
 
 
 def test_reasoning_details_and_sound_are_folded() -> None:
@@ -961,35 +905,21 @@ async def test_a_server_that_holds_its_stream_open_after_the_last_chunk_does_not
             assert [chunk async for chunk in came] == [{"choices": []}]
 
 
-NOT_FETCHED = "the model answered with the address of an image, and nothing is fetched"
-NO_IMAGE = "the model answered with a data: URL that is no image in base64"
-
-
-@pytest.mark.parametrize(
-    ("url", "said"),
-    [
-        ("https://example.com/a.png", NOT_FETCHED),
-        ("data:text/html;base64,aGk=", NO_IMAGE),
-        ("data:image/png,hi", NO_IMAGE),
-        ("DATA:image/png;base64,a b", NO_IMAGE),
-    ],
-)
-def test_an_image_that_is_not_in_the_answer_is_an_error(url: str, said: str) -> None:
-    with pytest.raises(SamplingError) as raised:
-        read_reply(completion(images=[{"image_url": {"url": url}}]), prompt())
-
-    assert str(raised.value) == said
-
-
-class Counted(str):
-    """A text that counts how often texts are compared with it."""
-
-    compared = 0
-    __hash__ = str.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        type(self).compared += 1
-        return str.__eq__(self, other)
+def test_a_reply_with_what_no_answer_can_have_is_an_error(subtests: pytest.Subtests) -> None:
+    not_fetched = "the model answered with the address of an image, and nothing is fetched"
+    no_image = "the model answered with a data: URL that is no image in base64"
+    custom = {"id": "c1", "type": "custom", "custom": {"name": "shell", "input": "ls"}}
+    called = "the model called a custom tool, which only the host's options can have offered"
+    table: list[tuple[str, dict[str, Any], str]] = [
+        ("an address", {"images": [{"image_url": {"url": "https://example.com/a.png"}}]}, not_fetched),
+        ("a page", {"images": [{"image_url": {"url": "data:text/html;base64,aGk="}}]}, no_image),
+        ("no base64", {"images": [{"image_url": {"url": "data:image/png,hi"}}]}, no_image),
+        ("broken base64", {"images": [{"image_url": {"url": "DATA:image/png;base64,a b"}}]}, no_image),
+        ("a custom tool", {"tool_calls": [custom]}, called),
+    ]
+    for case, message, sentence in table:
+        with subtests.test(case), pytest.raises(SamplingError, match=f"^{re.escape(sentence)}$"):
+            read_reply(completion(**message), prompt())
 
 
 @pytest.mark.parametrize("name", ["id", "index"])
@@ -1023,44 +953,50 @@ def sse(*events: dict[str, Any], end: str = "") -> str:
     return "".join([f"data: {json.dumps(event)}\n\n" for event in events]) + end
 
 
-async def answered(body: str, kind: str = "text/event-stream", **params: Any) -> tuple[ModelAnswer, str]:
+async def answered(body: str, **params: Any) -> tuple[ModelAnswer, str]:
     """The answer that a stream gives, and what *on_delta* got of it."""
     heard: list[str] = []
-    model = OpenAIChatModel(ChatClient(body, kind=kind), "qwen3", on_delta=lambda delta: heard.append(delta.text))
+    client = ChatClient(body, kind="application/json" if body.startswith("{") else "text/event-stream")
+    model = OpenAIChatModel(client, "qwen3", on_delta=lambda delta: heard.append(delta.text))
     answer_to_prompt = await model(prompt(**params).request)
     assert isinstance(answer_to_prompt, ModelAnswer)
     return answer_to_prompt, "".join(heard)
 
 
-async def streamed(body: str, kind: str = "text/event-stream", **params: Any) -> tuple[str, str]:
+async def streamed(body: str, **params: Any) -> tuple[str, str]:
     """The text of the answer that a stream gives, and what *on_delta* got of it."""
-    given, heard = await answered(body, kind, **params)
+    given, heard = await answered(body, **params)
     return given.text, heard
 
 
-@pytest.mark.parametrize(
-    ("body", "kind"),
-    [
-        (sse(*HELLO, end="data: [DONE]\n\n"), "text/event-stream"),
-        (sse(*HELLO, end="data: [DONE]"), "text/event-stream"),
-        (sse(*HELLO, end="data: [DONE]\n\n" + ":\n" * 2_000), "text/event-stream"),
-        (sse(*HELLO, USAGE), "text/event-stream"),
-        (sse(*HELLO), "text/event-stream"),
-        (sse(*HELLO).rstrip(), "text/event-stream"),
-        (json.dumps(completion(content="Hello")), "application/json"),
-    ],
-    ids=[
-        "done",
-        "done without a blank line",
-        "done before the last piece",
-        "usage",
-        "a finish reason",
-        "no blank line",
-        "no stream",
-    ],
-)
-async def test_a_stream_that_is_whole_is_an_answer(body: str, kind: str) -> None:
-    assert await streamed(body, kind) == ("Hello", "Hello")
+async def test_a_stream_that_is_whole_is_an_answer(subtests: pytest.Subtests) -> None:
+    def call_now(*arguments: str) -> list[dict[str, Any]]:
+        return [chunk({"tool_calls": [piece(part, "now", index=0, id="c1")]}) for part in arguments]
+
+    end = "data: [DONE]\n\n"
+    table: list[tuple[str, str, str, int]] = [
+        ("done", sse(*HELLO, end=end), "Hello", 0),
+        ("done without a blank line", sse(*HELLO, end="data: [DONE]"), "Hello", 0),
+        ("done before the last piece", sse(*HELLO, end=end + ":\n" * 2_000), "Hello", 0),
+        ("usage", sse(*HELLO, USAGE), "Hello", 0),
+        ("a finish reason", sse(*HELLO), "Hello", 0),
+        ("no blank line", sse(*HELLO).rstrip(), "Hello", 0),
+        ("no stream", json.dumps(completion(content="Hello")), "Hello", 0),
+        # https://github.com/vllm-project/vllm/issues/53255: a required call was not parsed
+        ("done, and no call to come", sse(chunk({"content": "Hello"}, "tool_calls"), end=end), "Hello", 0),
+        ("done without a reason: Snowflake", sse(*HELLO[:2], chunk({"content": ""}), USAGE, end=end), "Hello", 0),
+        ("done without a reason: Kimi at OpenRouter", sse(*call_now("", "{}"), USAGE, end=end), "", 1),
+    ]
+    for arguments in ("{}", "", " ", "null"):
+        body = sse(*call_now(arguments), chunk({}, "tool_calls"))
+        table.append((f"a whole call and a finish reason: {arguments!r}", body, "", 1))
+    for case, body, words, calls in table:
+        with subtests.test(case):
+            answer, heard = await answered(body, tools=[NOW])
+
+            assert (answer.text, heard) == (words, words)
+            assert [(use.name, use.input) for use in answer.tool_uses] == [("now", {})] * calls
+            assert answer.stop_reason == ("toolUse" if calls else "endTurn")
 
 
 @pytest.mark.parametrize(
@@ -1079,81 +1015,29 @@ async def test_a_stream_has_the_usage_unless_the_host_says_otherwise(
 
 async def test_a_stream_that_is_no_answer_says_what_it_is(subtests: pytest.Subtests) -> None:
     """Calls may come after the finish reason."""
-    table: list[tuple[str, str, str, str, bool]] = [
-        ("no finish reason", sse(*HELLO[:2]), "text/event-stream", CUT, True),
-        ("in the last chunk", sse(*HELLO)[:-9], "text/event-stream", CUT, True),
-        ("in the second chunk", sse(*HELLO[:2]) + "data: {", "text/event-stream", CUT, True),
-        ("in the first chunk", "data: {", "text/event-stream", CUT, True),
-        ("calls to come", sse(chunk({"content": "I'll add."}, "tool_calls")), "text/event-stream", CUT, True),
-        (
-            "calls to come after usage",
-            sse(chunk({"content": "I'll add."}, "tool_calls", **USED)),
-            "text/event-stream",
-            CUT,
-            True,
-        ),
-        ("a call to go on", sse(CALLING, chunk({}, "tool_calls")), "text/event-stream", CUT, True),
-        ("null", sse(*HELLO[:1]) + "data: null\n\n", "text/event-stream", NO_CHUNK, False),
-        ("a list", "data: []\n\n", "text/event-stream", NO_CHUNK, False),
-        ("a list before the last piece", "data: []\n\n" + sse(*HELLO), "text/event-stream", NO_CHUNK, False),
-        (
-            "error event",
-            'event: error\ndata: {"message": "secret", "code": 500}\n\n',
-            "text/event-stream",
-            "openai: the model failed (HTTP 500)",
-            True,
-        ),
-        (
-            "error instead of a stream",
-            '{"error": {"code": 503, "message": "secret"}}',
-            "application/json",
-            "openai: the model failed (HTTP 503)",
-            True,
-        ),
+    to_come = chunk({"content": "I'll add."}, "tool_calls")
+    error_event = 'event: error\ndata: {"message": "secret", "code": 500}\n\n'
+    error = '{"error": {"code": 503, "message": "secret"}}'
+    table: list[tuple[str, str, str, bool]] = [
+        ("no finish reason", sse(*HELLO[:2]), CUT, True),
+        ("in the last chunk", sse(*HELLO)[:-9], CUT, True),
+        ("in the second chunk", sse(*HELLO[:2]) + "data: {", CUT, True),
+        ("in the first chunk", "data: {", CUT, True),
+        ("calls to come", sse(to_come), CUT, True),
+        ("calls to come after usage", sse({**to_come, **USED}), CUT, True),
+        ("a call to go on", sse(CALLING, chunk({}, "tool_calls")), CUT, True),
+        ("null", sse(*HELLO[:1]) + "data: null\n\n", NO_CHUNK, False),
+        ("a list", "data: []\n\n", NO_CHUNK, False),
+        ("a list before the last piece", "data: []\n\n" + sse(*HELLO), NO_CHUNK, False),
+        ("error event", error_event, "openai: the model failed (HTTP 500)", True),
+        ("error instead of a stream", error, "openai: the model failed (HTTP 503)", True),
     ]
-    for case, body, kind, sentence, transient in table:
+    for case, body, sentence, transient in table:
         with subtests.test(case):
             with pytest.raises(ProviderError) as caught:
-                await streamed(body, kind)
+                await streamed(body)
 
             assert (str(caught.value), caught.value.transient) == (sentence, transient)
-
-
-async def test_a_stream_that_says_that_it_is_done_has_no_call_to_come() -> None:
-    """vLLM says "tool_calls" where a required call was not parsed: https://github.com/vllm-project/vllm/issues/53255."""
-    body = sse(chunk({"content": "Hello"}, "tool_calls"), end="data: [DONE]\n\n")
-
-    assert await streamed(body) == ("Hello", "Hello")
-
-
-@pytest.mark.parametrize(
-    ("chunks", "said"),
-    [
-        ([*HELLO[:2], chunk({"content": ""}), USAGE], ("Hello", [])),
-        (
-            [*[chunk({"tool_calls": [piece(part, "now", index=0, id="0")]}) for part in ("", "{}")], USAGE],
-            ("", ["now"]),
-        ),
-    ],
-    ids=["Snowflake", "Kimi at OpenRouter"],
-)
-async def test_a_stream_that_says_that_it_is_done_needs_no_finish_reason(
-    chunks: list[dict[str, Any]], said: tuple[str, list[str]]
-) -> None:
-    answer, heard = await answered(sse(*chunks, end="data: [DONE]\n\n"), tools=[NOW])
-
-    assert (answer.text, [use.name for use in answer.tool_uses]) == said
-    assert heard == answer.text
-    assert answer.stop_reason == ("toolUse" if said[1] else "endTurn")
-
-
-@pytest.mark.parametrize("arguments", ["{}", "", " ", "null"])
-async def test_a_stream_with_whole_calls_and_a_finish_reason_is_an_answer(arguments: str) -> None:
-    calling = chunk({"tool_calls": [piece(arguments, "now", index=0, id="c1")]})
-
-    answer, _ = await answered(sse(calling, chunk({}, "tool_calls")), tools=[NOW])
-
-    assert [(use.name, use.input) for use in answer.tool_uses] == [("now", {})]
 
 
 @pytest.mark.parametrize("words", ["one two three", "one tw", "two EN", "oneEND", "ENDtwo END", "a bEND"])
@@ -1180,6 +1064,6 @@ async def test_a_streamed_answer_ends_at_a_stop_sequence_where_a_whole_one_does(
     message: dict[str, Any] = {field: f"one {stop} two"}
 
     stream = await streamed(sse(*chunks, end="data: [DONE]\n\n"), stopSequences=[stop])
-    whole = await streamed(json.dumps(completion(**message)), "application/json", stopSequences=[stop])
+    whole = await streamed(json.dumps(completion(**message)), stopSequences=[stop])
 
     assert stream == whole == ("one ", "one ")

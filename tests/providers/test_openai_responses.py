@@ -18,7 +18,21 @@ from mcp_host.providers.openai_responses import read_event, read_reply, write_re
 from mcp_host.types import ImageContent, ToolUseContent
 from tests.extent import THOROUGH
 from tests.providers import prompts
-from tests.providers.prompts import ADD, NOW, PNG, SCHEMA, STRICT, USER, WAV, pieces, refusal, result, text, used
+from tests.providers.prompts import (
+    ADD,
+    NOW,
+    PNG,
+    SCHEMA,
+    STRICT,
+    USER,
+    WAV,
+    Counted,
+    pieces,
+    refusal,
+    result,
+    text,
+    used,
+)
 
 FUNCTION = {"type": "function", "name": "add", "description": "Adds", "parameters": SCHEMA, "strict": False}
 IMAGE = {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,aGk="}
@@ -57,47 +71,32 @@ def test_a_model_that_does_not_reason_takes_a_temperature_and_no_encrypted_reaso
 
 
 def test_what_a_tool_result_has_is_written(subtests: pytest.Subtests) -> None:
-    table: list[tuple[str, list[dict[str, Any]], object]] = [
-        ("text", [text("3")], "3"),
-        ("none", [], ""),
-        ("texts", [text("3"), text("4")], "3\n4"),
-        ("image", [text("3"), PNG], [{"type": "input_text", "text": "3"}, IMAGE]),
-        ("jpg", [{**PNG, "mimeType": "image/JPG"}], [{**IMAGE, "image_url": "data:image/jpeg;base64,aGk="}]),
-        ("resource", [resource(text="words")], "Contents of file:///a/b%20c:\nwords"),
-        ("text blob", [resource(blob="aGk=", mimeType="text/csv; charset=utf-8")], "Contents of file:///a/b%20c:\nhi"),
-        ("image blob", [resource(blob="aGk=", mimeType="image/png")], [IMAGE]),
-        (
-            "pdf",
-            [resource(blob="JVBERi0=", mimeType="application/pdf")],
-            [{"type": "input_file", "filename": "b c.pdf", "file_data": "data:application/pdf;base64,JVBERi0="}],
-        ),
-        (
-            "link",
-            [{"type": "resource_link", "uri": "file:///b", "name": "b"}],
-            '{"name":"b","uri":"file:///b","type":"resource_link"}',
-        ),
+    pdf = {"type": "input_file", "filename": "b c.pdf", "file_data": "data:application/pdf;base64,JVBERi0="}
+    link = {"type": "resource_link", "uri": "file:///b", "name": "b"}
+    csv = resource(blob="aGk=", mimeType="text/csv; charset=utf-8")
+    table: list[tuple[str, dict[str, Any], object]] = [
+        ("text", result(text("3")), "3"),
+        ("none", result(), ""),
+        ("texts", result(text("3"), text("4")), "3\n4"),
+        ("image", result(text("3"), PNG), [{"type": "input_text", "text": "3"}, IMAGE]),
+        ("jpg", result({**PNG, "mimeType": "image/JPG"}), [{**IMAGE, "image_url": "data:image/jpeg;base64,aGk="}]),
+        ("resource", result(resource(text="words")), "Contents of file:///a/b%20c:\nwords"),
+        ("text blob", result(csv), "Contents of file:///a/b%20c:\nhi"),
+        ("image blob", result(resource(blob="aGk=", mimeType="image/png")), [IMAGE]),
+        ("pdf", result(resource(blob="JVBERi0=", mimeType="application/pdf")), [pdf]),
+        ("link", result(link), '{"name":"b","uri":"file:///b","type":"resource_link"}'),
+        ("error", result(text("no"), isError=True), "The tool failed:\nno"),
+        ("error without text", result(isError=True), "The tool failed:"),
+        ("structured content that the text says", result(text('{"a": 1}'), structuredContent={"a": 1}), '{"a": 1}'),
+        ("structured content", result(text("see"), structuredContent={"a": 1}), 'see\n{"a":1}'),
+        ("structured content alone", result(structuredContent={"a": 1}), '{"a":1}'),
     ]
-    for case, content, written in table:
+    for case, message, written in table:
         with subtests.test(case):
-            assert write_request(prompt(USER, used(a=1), result(*content)))["input"][1:] == [
+            assert write_request(prompt(USER, used(a=1), message))["input"][1:] == [
                 {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a": 1}'},
                 {"type": "function_call_output", "call_id": "c1", "output": written},
             ]
-
-
-@pytest.mark.parametrize(
-    ("block", "written"),
-    [
-        (result(text("no"), isError=True), "The tool failed:\nno"),
-        (result(isError=True), "The tool failed:"),
-        (result(text('{"a": 1}'), structuredContent={"a": 1}), '{"a": 1}'),
-        (result(text("see"), structuredContent={"a": 1}), 'see\n{"a":1}'),
-        (result(structuredContent={"a": 1}), '{"a":1}'),
-    ],
-    ids=["error", "error without text", "said", "unsaid", "alone"],
-)
-def test_errors_and_structured_content_are_in_the_text(block: dict[str, Any], written: str) -> None:
-    assert write_request(prompt(USER, used(), block))["input"][2]["output"] == written
 
 
 def test_parallel_calls_and_results_keep_their_order() -> None:
@@ -139,34 +138,30 @@ def test_the_tool_choice_is_written(subtests: pytest.Subtests) -> None:
             assert {name: body[name] for name in fields if name in body} == {"tools": [FUNCTION, now], **written}
 
 
-@pytest.mark.parametrize(
-    "choice", [{"type": "tool", "name": "add"}, {"mode": "required", "disable_parallel_tool_use": True}]
-)
-def test_a_single_forced_tool_is_the_strict_format_of_the_text(choice: dict[str, Any]) -> None:
-    tools = [ADD, NOW] if "name" in choice else [ADD]
-    body = write_request(prompt(tools=tools, toolChoice=choice))
-
+def test_a_single_forced_tool_is_the_strict_format_of_the_text_where_it_can_be(subtests: pytest.Subtests) -> None:
     form = {"type": "json_schema", "name": "add", "description": "Adds", "schema": STRICT, "strict": True}
-    assert body["text"] == {"format": form}
-    assert body.keys() & {"tools", "tool_choice", "parallel_tool_calls"} == set()
-
-
-@pytest.mark.parametrize(
-    ("tool", "fields", "options"),
-    [
-        ({"name": "add", "inputSchema": {**SCHEMA, "required": []}}, {}, {}),
-        (ADD, {"stopSequences": ["}"]}, {}),
-        (ADD, {}, {"text": {"verbosity": "low"}}),
-    ],
-    ids=["not strict", "stop sequences", "the host's text"],
-)
-def test_a_single_forced_tool_is_a_function_where_the_strict_mode_cannot_be(
-    tool: dict[str, Any], fields: dict[str, Any], options: dict[str, object]
-) -> None:
-    choice = {"type": "tool", "name": "add"}
-    body = write_request(prompt(tools=[tool], toolChoice=choice, options=options, **fields))
-
-    assert ("text" in body, body["tool_choice"]) == (False, {"type": "function", "name": "add"})
+    as_format = {"text": {"format": form}}
+    as_function = {"tool_choice": {"type": "function", "name": "add"}}
+    one = {"type": "tool", "name": "add"}
+    required = {"mode": "required", "disable_parallel_tool_use": True}
+    optional = {"name": "add", "inputSchema": {**SCHEMA, "required": []}}
+    table: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+        ("one of two", {"tools": [ADD, NOW], "toolChoice": one}, as_format),
+        ("the only one", {"tools": [ADD], "toolChoice": required}, as_format),
+        ("not strict", {"tools": [optional], "toolChoice": one}, as_function),
+        ("stop sequences", {"tools": [ADD], "toolChoice": one, "stopSequences": ["}"]}, as_function),
+        (
+            "the host's text",
+            {"tools": [ADD], "toolChoice": one, "options": {"text": {"verbosity": "low"}}},
+            as_function,
+        ),
+    ]
+    fields = ("tool_choice", "parallel_tool_calls", "text")
+    for case, params, written in table:
+        with subtests.test(case):
+            body = write_request(prompt(**params))
+            assert {name: body[name] for name in fields if name in body} == written
+            assert ("tools" in body) == (written is as_function)
 
 
 REASONING: dict[str, Any] = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "e", "status": None}
@@ -239,25 +234,20 @@ def response(*output: dict[str, Any], status: str = "completed", **fields: Any) 
 ONE = Call("c1", "add", '{"a":1}')
 
 
+def unfinished(reason: str) -> dict[str, Any]:
+    return {"status": "incomplete", "incomplete_details": {"reason": reason}}
+
+
 def test_a_reply_is_read(subtests: pytest.Subtests) -> None:
+    bare = {"type": "function_call", "name": "now"}
     table: list[tuple[str, dict[str, Any], list[object], str]] = [
         ("text", response(said("3")), ["3"], "endTurn"),
         ("nothing", response(), [], "endTurn"),
         ("empty", response(said("")), [], "endTurn"),
         ("calls", response(said("a", "b"), CALL), ["a", "b", ONE], "toolUse"),
         ("refusal", response(said({"type": "refusal", "refusal": "No."}), CALL), ["No.", ONE], "refusal"),
-        (
-            "cut off",
-            response(said("a"), status="incomplete", incomplete_details={"reason": "max_output_tokens"}),
-            ["a"],
-            "maxTokens",
-        ),
-        (
-            "filtered",
-            response(CALL, status="incomplete", incomplete_details={"reason": "content_filter"}),
-            [ONE],
-            "content_filter",
-        ),
+        ("cut off", response(said("a"), **unfinished("max_output_tokens")), ["a"], "maxTokens"),
+        ("filtered", response(CALL, **unfinished("content_filter")), [ONE], "content_filter"),
         ("incomplete", response(CALL, status="incomplete"), [ONE], "maxTokens"),
         (
             "image",
@@ -279,11 +269,16 @@ def test_a_reply_is_read(subtests: pytest.Subtests) -> None:
             [replace(ONE, id=None)],
             "toolUse",
         ),
-        ("a bare call", response({"type": "function_call", "name": "add"}), [Call(None, "add", None)], "toolUse"),
+        ("a bare call", response(bare), [Call(None, "now", None)], "toolUse"),
+        ("a stop sequence", response(said("a\n\nbEND")), ["a"], "stopSequence"),
+        ("a stop sequence in the second text", response(said("ab", "ENDc")), ["ab"], "stopSequence"),
     ]
+    for nothing in ("", " ", "null", " null\n"):
+        call = response({**bare, "arguments": nothing})
+        table.append((f"a call with {nothing!r}", call, [Call(None, "now", None)], "toolUse"))
     for case, reply, content, stop_reason in table:
         with subtests.test(case):
-            read = read_reply(reply, prompt())
+            read = read_reply(reply, prompt(stopSequences=["END", "\n\n", ""]))
 
             assert (read.content, read.stop_reason, read.model) == (content, stop_reason, "gpt-x")
 
@@ -318,23 +313,6 @@ def test_an_output_with_reasoning_or_a_phase_is_kept_as_a_whole() -> None:
     assert read_reply(response(phased, CALL), prompt()).turn == [phased, CALL]
     assert read_reply(response(tied), prompt()).turn == [tied]
     assert read_reply(response(said("a", phase=None), CALL), prompt()).turn is None
-
-
-@pytest.mark.parametrize(
-    ("texts", "content", "stop_reason"),
-    [
-        (["abENDc"], ["ab"], "stopSequence"),
-        (["a\n\nbEND"], ["a"], "stopSequence"),
-        (["ab", "ENDc"], ["ab"], "stopSequence"),
-        (["abc"], ["abc"], "endTurn"),
-    ],
-)
-def test_an_answer_ends_before_the_first_stop_sequence(
-    texts: list[str], content: list[object], stop_reason: str
-) -> None:
-    read = read_reply(response(said(*texts)), prompt(stopSequences=["END", "\n\n", ""]))
-
-    assert (read.content, read.stop_reason) == (content, stop_reason)
 
 
 def test_the_text_in_the_strict_format_is_the_call() -> None:
@@ -380,11 +358,6 @@ def test_a_text_in_the_strict_format_that_is_not_whole_is_no_call(
     read = read_reply(reply, prompt(tools=[ADD], toolChoice={"mode": "required"}))
 
     assert (read.content, read.stop_reason) == (content, stop_reason)
-
-
-def test_a_reply_that_failed_without_a_code_is_an_error() -> None:
-    with pytest.raises(ProviderError, match=r"^openai: the model failed$"):
-        read_reply(response(status="failed"), prompt())
 
 
 @pytest.mark.parametrize("reply", [response(status="in_progress"), {}], ids=["in progress", "nothing"])
@@ -552,28 +525,25 @@ def test_events_without_an_index_go_to_their_item() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "transient"), [("server_error", True), ("rate_limit_exceeded", True), ("invalid_prompt", False)]
+    ("code", "transient"),
+    [("server_error", True), ("rate_limit_exceeded", True), ("invalid_prompt", False), (None, False)],
 )
-def test_a_failure_says_whether_to_ask_again(code: str, transient: bool) -> None:
+def test_a_failure_says_whether_to_ask_again(code: str | None, transient: bool) -> None:
     error = {"code": code, "message": "secret"}
+    failed = response(status="failed", error=error if code else None)
+    streamed: dict[str, Any] = {}
+    read_event(streamed, {"type": "response.failed", "response": failed})
     failures: list[Callable[[], object]] = [
         lambda: read_event({}, {"type": "error", **error}),
         lambda: read_event({}, {"type": "error", "error": error}),
-        lambda: read_reply(response(status="failed", error=error), prompt()),
+        lambda: read_reply(failed, prompt()),
+        lambda: read_reply(streamed, prompt()),
     ]
+    says = f"openai: the model failed{f', {code}' if code else ''}"
     for fail in failures:
         with pytest.raises(ProviderError) as caught:
             fail()
-        assert (str(caught.value), caught.value.transient) == (f"openai: the model failed, {code}", transient)
-
-
-def test_a_stream_that_fails_says_so() -> None:
-    reply: dict[str, Any] = {}
-    failed = response(status="failed", error={"code": "server_error", "message": "secret"})
-    read_event(reply, {"type": "response.failed", "response": failed})
-
-    with pytest.raises(ProviderError, match=r"^openai: the model failed, server_error$"):
-        read_reply(reply, prompt())
+        assert (str(caught.value), caught.value.transient) == (says, transient)
 
 
 def test_a_long_text_is_folded_in_linear_time() -> None:
@@ -601,25 +571,10 @@ def test_a_text_that_comes_only_with_the_end_of_the_response_is_shown_once(kind:
     assert [read_event(reply, event) for event in (delta, ended)] == ["Not that.", ""]
 
 
-@pytest.mark.parametrize("written", ["", " ", "null", " null\n"])
-def test_a_call_without_arguments_is_one_of_a_tool_that_needs_none(written: str) -> None:
-    item = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "now", "arguments": written}
-
-    assert read_reply(response(item), prompt(tools=[NOW])).content == [Call("c1", "now", None)]
-
-
-class Id(str):
-    """An id that counts how often it is compared."""
-
-    compared = 0
-    __hash__ = str.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        type(self).compared += 1
-        return str.__eq__(self, other)
-
-
 def test_the_work_for_items_without_an_index_is_linear() -> None:
+    class Id(Counted):
+        pass
+
     folded: dict[str, Any] = {}
     ids = [Id(f"item_{number}") for number in range(1000)]
 

@@ -171,27 +171,20 @@ def test_what_an_sdk_raises_becomes_an_error_that_says_what_to_do(subtests: pyte
 REFUSED = ConnectionRefusedError(errno.ECONNREFUSED, SECRET)
 
 
-@pytest.mark.parametrize(
-    ("url", "place"),
-    [
-        (f"http://127.0.0.1:8080/{SECRET}?key={SECRET}#{SECRET}", "127.0.0.1:8080"),
-        (f"https://{SECRET}:{SECRET}@api.example.com/v1", "api.example.com:443"),
-        ("http://[::1]/v1", "[::1]:80"),
-    ],
-    ids=["a path, a query", "a user, a password", "IPv6"],
-)
-def test_a_connection_that_failed_is_named_by_host_and_port_alone(url: str, place: str) -> None:
-    exc = APIConnectionError(request=httpx.Request("POST", url))
-    exc.__cause__ = httpx.ConnectError(SECRET)
+def test_a_connection_that_failed_is_named_by_the_host_and_port_where_it_went_alone(subtests: pytest.Subtests) -> None:
+    redirected = httpx.Request("POST", f"http://127.0.0.1:9090/{SECRET}")
+    table: list[tuple[str, str, httpx.Request | None, str]] = [
+        ("a path, a query", f"http://127.0.0.1:8080/{SECRET}?key={SECRET}#{SECRET}", None, "127.0.0.1:8080"),
+        ("a user, a password", f"https://{SECRET}:{SECRET}@api.example.com/v1", None, "api.example.com:443"),
+        ("IPv6", "http://[::1]/v1", None, "[::1]:80"),
+        ("a redirection", "http://127.0.0.1:8080/v1", redirected, "127.0.0.1:9090"),
+    ]
+    for case, url, went, place in table:
+        with subtests.test(case):
+            exc = APIConnectionError(request=httpx.Request("POST", url))
+            exc.__cause__ = httpx.ConnectError(SECRET, request=went)
 
-    assert str(provider_error(exc, "openai")) == f"openai: APIConnectionError at {place}"
-
-
-def test_a_connection_that_failed_after_a_redirection_is_named_by_where_it_went() -> None:
-    exc = APIConnectionError(request=httpx.Request("POST", "http://127.0.0.1:8080/v1"))
-    exc.__cause__ = httpx.ConnectError(SECRET, request=httpx.Request("POST", f"http://127.0.0.1:9090/{SECRET}"))
-
-    assert str(provider_error(exc, "openai")) == "openai: APIConnectionError at 127.0.0.1:9090"
+            assert str(provider_error(exc, "openai")) == f"openai: APIConnectionError at {place}"
 
 
 @pytest.mark.parametrize(
@@ -248,16 +241,10 @@ def reading_reply(exc: Exception) -> Exception:
     return exc
 
 
-@pytest.mark.parametrize(
-    "exc", [TypeError(SECRET), AttributeError(SECRET), KeyError(SECRET), ValueError(SECRET)], ids=repr
-)
-def test_what_an_sdk_raises_while_it_reads_a_reply_is_not_the_hosts_mistake(exc: Exception) -> None:
-    assert str(provider_error(reading_reply(exc), "pydantic-ai")) == "pydantic-ai: the reply cannot be read"
-
-
-def test_a_connection_that_fails_while_an_sdk_reads_a_reply_may_be_tried_again() -> None:
+def test_what_an_sdk_raises_while_it_reads_a_reply_is_not_the_hosts_mistake() -> None:
+    for exc in (TypeError(SECRET), AttributeError(SECRET), KeyError(SECRET), ValueError(SECRET)):
+        assert str(provider_error(reading_reply(exc), "pydantic-ai")) == "pydantic-ai: the reply cannot be read", exc
     error = provider_error(reading_reply(ConnectionResetError(SECRET)), "pydantic-ai")
-
     assert (str(error), error.transient) == ("pydantic-ai: ConnectionResetError", True)
 
 
@@ -297,7 +284,7 @@ def test_a_mistake_that_the_caller_handles_is_none_of_the_next_request() -> None
     assert (error.status, error.transient) == (503, True)
 
 
-def test_a_date_says_how_long_to_wait() -> None:
+def test_a_date_says_how_long_to_wait_and_a_week_is_the_longest() -> None:
     later = datetime.now(UTC) + timedelta(minutes=30)
     earlier = format_datetime(datetime.now(UTC) - timedelta(days=1), usegmt=True)
 
@@ -306,9 +293,6 @@ def test_a_date_says_how_long_to_wait() -> None:
     assert wait is not None
     assert 0 < wait <= 30 * 60
     assert provider_error(of_anthropic(429, retry_after=earlier), "anthropic").retry_after == 0
-
-
-def test_a_wait_is_a_week_at_most() -> None:
     assert provider_error(of_anthropic(503, retry_after="999999999999"), "anthropic").retry_after == 604800
 
 
@@ -400,23 +384,12 @@ def test_a_stream_that_is_cut_after_its_beginning_says_so() -> None:
     assert error.original is cause
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "rate_limit_error",
-        "RESOURCE_EXHAUSTED",
-        "DeploymentNotFound",
-        "overloaded",
-        "context_length_exceeded",
-        "billing.hard_limit_reached",
-    ],
-)
-def test_a_code_is_kept(code: str) -> None:
-    assert code_among([None, 7, code]) == code
-
-
-def test_what_does_not_look_like_a_code_is_not_repeated(subtests: pytest.Subtests) -> None:
-    table: list[str] = [
+def test_a_code_is_kept_and_what_does_not_look_like_one_is_not_repeated(subtests: pytest.Subtests) -> None:
+    codes = ["rate_limit_error", "RESOURCE_EXHAUSTED", "DeploymentNotFound", "overloaded", "context_length_exceeded"]
+    for code in (*codes, "billing.hard_limit_reached"):
+        with subtests.test(code=code):
+            assert code_among([None, 7, code]) == code
+    texts = [
         "AIzaSyDUMMYKEY0123456789abcdefABCDEF",
         "skaBcDeFgHiJkLmNoP",
         "sk_live_51H8xyz",
@@ -428,13 +401,16 @@ def test_what_does_not_look_like_a_code_is_not_repeated(subtests: pytest.Subtest
         "error",
         "",
     ]
-    for text in table:
+    for text in texts:
         with subtests.test(text=text):
             assert code_among([text]) is None
 
 
-def test_an_error_that_was_taken_out_of_a_group_has_an_end() -> None:
-    """Its context is the group that has it."""
+def test_an_error_that_is_its_own_cause_or_was_taken_out_of_a_group_has_an_end() -> None:
+    """The context of the second is the group that has it."""
+    own = ConnectionError("cut")
+    own.__cause__ = own
+    assert provider_error(own, "p").transient is True
     try:
         try:
             raise ExceptionGroup("of tasks", [ConnectionError("cut")])
@@ -444,10 +420,3 @@ def test_an_error_that_was_taken_out_of_a_group_has_an_end() -> None:
         error = provider_error(exc, "p")
 
     assert (str(error), error.transient) == ("p: ConnectionError", True)
-
-
-def test_an_error_that_is_its_own_cause_has_an_end() -> None:
-    exc = ConnectionError("cut")
-    exc.__cause__ = exc
-
-    assert provider_error(exc, "p").transient is True

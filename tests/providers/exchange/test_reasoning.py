@@ -312,13 +312,8 @@ def test_a_turn_works_only_for_the_connection_the_server_the_caller_and_the_mode
 
             assert restore(store, *history(sent), **{**same, **other}).lost == {1}
             assert restore(store, *history(sent), **same).turns == {1: TURN}
-
-
-def test_a_turn_without_a_caller_is_not_that_of_a_later_one() -> None:
     store = ReasoningStore()
-    sent = keep(store)
-
-    assert restore(store, *history(sent), outer=outer()).lost == {1}
+    assert restore(store, *history(keep(store)), outer=outer()).lost == {1}  # that was made for no caller
 
 
 def test_a_turn_whose_tool_has_another_name_now_is_not_restored() -> None:

@@ -87,15 +87,11 @@ def test_any_pieces_of_a_text_end_at_the_same_stop_sequence(text: str, cuts: set
     assert len(answer) - len(shown) < len(stop)
 
 
-def test_the_answer_is_shown_as_soon_as_the_thinking_has_ended() -> None:
+def test_an_answer_is_shown_as_soon_as_thinking_has_ended_or_cannot_begin() -> None:
     pieces = PiecesWithoutThinking()
 
     shown = [pieces.add(piece) for piece in ("<th", "ink>4", "!</th", "ink>\n", "\nIt", " is", " 4.")]
 
     assert shown == ["", "", "", "", "It", " is", " 4."]
-
-
-def test_a_text_that_cannot_begin_with_thinking_is_shown_at_once() -> None:
     pieces = PiecesWithoutThinking()
-
     assert [pieces.add(piece) for piece in (" ", "<t", "able>")] == ["", "", " <table>"]
