@@ -15,25 +15,14 @@ from mcp_host.protocol.cache import Cache
 from mcp_host.protocol.eras import Complete
 from mcp_host.protocol.jsonrpc import Notification
 from mcp_host.testing import ScriptedPeer
-from tests.client.support import Era, connected
+from tests.client.support import HANDSHAKE, STATELESS, Era, answering, connected, methods
 
 FRESH = {"resultType": "complete", "ttlMs": 60_000, "cacheScope": "public"}
 TOOL = {"name": "add", "inputSchema": {"type": "object"}}
 
 
-class Clock:
-    """Seconds, which pass when a test says so."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def cache(limit: int = 10_000) -> tuple[Cache, Clock]:
-    clock = Clock()
-    return Cache(limit, clock), clock
+def cache(limit: int = 10_000) -> Cache:
+    return Cache(limit, clock=lambda: 100.0)
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -44,18 +33,19 @@ def nested(depth: int) -> dict[str, Any]:
 
 
 def test_a_result_is_found_until_it_is_stale() -> None:
-    kept, clock = cache()
+    now = 100.0
+    kept = Cache(10_000, clock=lambda: now)
     kept.keep("tools/list", {}, Complete({"tools": []}, 5.0))
 
     assert kept.find("tools/list", {}) == {"tools": []}
-    clock.now += 4.9
+    now = 104.9
     assert kept.find("tools/list", {}) == {"tools": []}
-    clock.now += 0.1
+    now = 105.0
     assert kept.find("tools/list", {}) is None
 
 
 def test_another_request_is_never_served_with_it() -> None:
-    kept, _ = cache()
+    kept = cache()
     kept.keep("resources/read", {"uri": "a:1"}, Complete({"contents": [1]}, 5.0))
 
     assert kept.find("resources/read", {"uri": "a:2"}) is None
@@ -64,7 +54,7 @@ def test_another_request_is_never_served_with_it() -> None:
 
 
 def test_a_cached_result_cannot_be_changed_by_a_caller() -> None:
-    kept, _ = cache()
+    kept = cache()
     kept.keep("tools/list", {}, Complete({"tools": [{"name": "x"}]}, 5.0))
 
     found = kept.find("tools/list", {})
@@ -75,7 +65,7 @@ def test_a_cached_result_cannot_be_changed_by_a_caller() -> None:
 
 
 def test_the_oldest_make_room_and_what_is_too_large_is_not_kept() -> None:
-    kept, _ = cache(limit=1124)
+    kept = cache(limit=1124)
     for number in range(4):
         kept.keep("resources/read", {"uri": str(number)}, Complete({"contents": [number]}, 5.0))
     kept.keep("resources/read", {"uri": "big"}, Complete({"contents": ["x" * 1124]}, 5.0))
@@ -86,7 +76,7 @@ def test_the_oldest_make_room_and_what_is_too_large_is_not_kept() -> None:
 
 def test_entries_and_what_they_are_found_by_take_room_however_small_the_results_are() -> None:
     """512 bytes for each entry, and the length of `tools/list`, `cursor`, its value, and `{}`."""
-    kept, _ = cache(limit=9 * (512 + 10 + 6 + 2 + 2))
+    kept = cache(limit=9 * (512 + 10 + 6 + 2 + 2))
     for number in range(100):
         kept.keep("tools/list", {"cursor": str(number)}, Complete({}, 5.0))
     found = [number for number in range(100) if kept.find("tools/list", {"cursor": str(number)}) is not None]
@@ -96,7 +86,7 @@ def test_entries_and_what_they_are_found_by_take_room_however_small_the_results_
 
 @pytest.mark.parametrize("room", [0, -1], ids=["just", "one byte short"])
 def test_a_result_that_fits_exactly_is_kept(room: int) -> None:
-    kept, _ = cache(limit=512 + 10 + 6 + 1000 + 2 + room)
+    kept = cache(limit=512 + 10 + 6 + 1000 + 2 + room)
     long = {"cursor": "x" * 1000}
     kept.keep("tools/list", long, Complete({}, 5.0))
 
@@ -104,7 +94,7 @@ def test_a_result_that_fits_exactly_is_kept(room: int) -> None:
 
 
 def test_a_deeply_nested_result_is_cached_unchanged_and_a_too_deeply_nested_one_is_not() -> None:
-    kept, _ = cache()
+    kept = cache()
     for depth in (150, 210, 260, 5000):
         kept.keep("resources/read", {"uri": str(depth)}, Complete({"a": nested(depth)}, 5.0))
 
@@ -114,14 +104,14 @@ def test_a_deeply_nested_result_is_cached_unchanged_and_a_too_deeply_nested_one_
 
 def test_a_request_that_takes_more_than_text_is_not_kept() -> None:
     for value in (7, None, nested(5000), ["a"], object()):
-        kept, _ = cache()
+        kept = cache()
         kept.keep("tools/list", {"cursor": value}, Complete({}, 5.0))
 
         assert kept.find("tools/list", {"cursor": value}) is None
 
 
 def test_half_a_surrogate_pair_is_text_as_good_as_any_to_be_found_by_and_none_to_be_kept() -> None:
-    kept, _ = cache()
+    kept = cache()
     kept.keep("resources/read", {"uri": "a:\ud800"}, Complete({"contents": []}, 5.0))
     kept.keep("resources/read", {"uri": "a:1"}, Complete({"contents": ["\ud800"]}, 5.0))
 
@@ -140,7 +130,7 @@ def test_half_a_surrogate_pair_is_text_as_good_as_any_to_be_found_by_and_none_to
     ids=["list changed", "updated", "dropped", "all dropped"],
 )
 def test_a_result_that_was_on_its_way_when_something_changed_is_not_kept(change: Callable[[Cache], None]) -> None:
-    kept, _ = cache()
+    kept = cache()
     since = kept.changes
     change(kept)
 
@@ -151,7 +141,7 @@ def test_a_result_that_was_on_its_way_when_something_changed_is_not_kept(change:
 
 
 def test_a_change_of_nothing_drops_nothing_from_the_cache() -> None:
-    kept, _ = cache()
+    kept = cache()
     kept.keep("resources/read", {"uri": "a:1"}, Complete({"contents": []}, 5.0))
     since = kept.changes
 
@@ -165,7 +155,7 @@ def test_a_change_of_nothing_drops_nothing_from_the_cache() -> None:
 
 
 def test_a_result_that_comes_too_late_leaves_the_newer_one_in_its_place() -> None:
-    kept, _ = cache()
+    kept = cache()
     since = kept.changes
     kept.drop("tools/list")
     kept.keep("tools/list", {}, Complete({"tools": ["new"]}, 5.0), since=kept.changes)
@@ -176,12 +166,11 @@ def test_a_result_that_comes_too_late_leaves_the_newer_one_in_its_place() -> Non
 
 
 def test_no_room_keeps_nothing_and_neither_does_what_is_stale_at_once() -> None:
-    nothing, _ = cache(limit=0)
-    nothing.keep("tools/list", {}, Complete({}, 5.0))
-    stale, _ = cache()
-    stale.keep("tools/list", {}, Complete({}, 0.0))
+    for limit, lifetime in ((0, 5.0), (10_000, 0.0)):
+        kept = cache(limit)
+        kept.keep("tools/list", {}, Complete({}, lifetime))
 
-    assert (nothing.find("tools/list", {}), stale.find("tools/list", {})) == (None, None)
+        assert kept.find("tools/list", {}) is None
 
 
 @pytest.mark.parametrize(
@@ -204,7 +193,7 @@ def test_a_notification_drops_what_it_makes_stale(notification: Notification, dr
         "read a": ("resources/read", {"uri": "a"}),
         "read b": ("resources/read", {"uri": "b"}),
     }
-    kept, _ = cache()
+    kept = cache()
     for method, params in requests.values():
         kept.keep(method, params, Complete({"x": 1}, 5.0))
 
@@ -214,17 +203,6 @@ def test_a_notification_drops_what_it_makes_stale(notification: Notification, dr
 
 
 # In a client
-
-
-def serving(*results: dict[str, Any]) -> ScriptedPeer:
-    """A stateless peer that answers with *results*, one after the other, and tells of a change where one is a method."""
-
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_discover(capabilities={"tools": {}})
-        for result in results:
-            await peer.reply(await peer.receive(), result)
-
-    return ScriptedPeer(script)
 
 
 REQUESTS: dict[str, tuple[Callable[[Client], Awaitable[object]], dict[str, Any]]] = {
@@ -237,18 +215,18 @@ REQUESTS: dict[str, tuple[Callable[[Client], Awaitable[object]], dict[str, Any]]
 
 
 async def test_lists_and_reads_that_are_fresh_are_not_asked_for_again() -> None:
-    peer = serving(*[FRESH | result for _, result in REQUESTS.values()])
+    peer = answering(STATELESS, *[FRESH | result for _, result in REQUESTS.values()])
 
     async with connected(peer) as client:
         first = [await request(client) for request, _ in REQUESTS.values()]
         assert [await request(client) for request, _ in REQUESTS.values()] == first
 
-    assert [message["method"] for message in peer.received] == ["server/discover", *REQUESTS]
+    assert methods(peer) == ["server/discover", *REQUESTS]
 
 
 async def test_each_page_is_fresh_for_as_long_as_it_says_itself() -> None:
     first = FRESH | {"tools": [TOOL], "nextCursor": "2"}
-    peer = serving(first, {"resultType": "complete", "tools": []}, {"resultType": "complete", "tools": []})
+    peer = answering(STATELESS, first, {"resultType": "complete", "tools": []})
 
     async with connected(peer) as client:
         await client.list_tools()
@@ -259,7 +237,7 @@ async def test_each_page_is_fresh_for_as_long_as_it_says_itself() -> None:
 
 @pytest.mark.parametrize("options", [{"cache": False}, {"limits": Limits(max_cache=100)}])
 async def test_a_client_without_a_cache_or_with_too_small_a_one_asks_every_time(options: dict[str, Any]) -> None:
-    peer = serving(*2 * [FRESH | {"contents": [{"uri": "a:1", "text": "x" * 200}]}])
+    peer = answering(STATELESS, FRESH | {"contents": [{"uri": "a:1", "text": "x" * 200}]})
 
     async with connected(peer, **options) as client:
         await client.read_resource("a:1")
@@ -268,53 +246,32 @@ async def test_a_client_without_a_cache_or_with_too_small_a_one_asks_every_time(
     assert len(peer.received) == 3
 
 
-async def test_two_clients_share_no_cache_in_any_scope() -> None:
-    for _ in range(2):
-        peer = serving(FRESH | {"tools": []})
-        async with connected(peer) as client:
-            await client.list_tools()
-        assert len(peer.received) == 2
+async def test_the_cache_is_for_one_connection_of_one_client() -> None:
+    """Two clients share none in any scope, and another process may be another version of the server."""
+    peer = answering(STATELESS, FRESH | {"tools": []})
+    client = Client(peer)
+
+    with anyio.fail_after(5):
+        for each in (client, client, Client(peer)):
+            async with each:
+                await each.list_tools()
+
+    assert methods(peer) == 3 * ["server/discover", "tools/list"]
 
 
 async def test_a_handshake_server_is_always_asked() -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_initialize(capabilities={"tools": {}})
-        for _ in range(2):
-            await peer.reply(await peer.receive("tools/list"), {"tools": [], "ttlMs": 60_000})
+    peer = answering(HANDSHAKE, {"tools": [], "ttlMs": 60_000})
 
-    peer = ScriptedPeer(script)
     async with connected(peer, era="legacy") as client:
         await client.list_tools()
         await client.list_tools()
 
-    assert [message["method"] for message in peer.received[2:]] == ["tools/list", "tools/list"]
+    assert methods(peer) == [*HANDSHAKE.opening_again, "tools/list", "tools/list"]
 
 
-async def test_an_announced_change_makes_the_cached_list_stale() -> None:
-    told = anyio.Event()
+async def test_an_announced_change_makes_stale_what_was_listed_or_asked_for_before_it() -> None:
+    changing = anyio.Event()
 
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_discover(capabilities={"tools": {"listChanged": True}})
-        listen = await peer.receive("subscriptions/listen")
-        await peer.acknowledge(listen)
-        await peer.reply(await peer.receive("tools/list"), FRESH | {"tools": []})
-        await told.wait()
-        await peer.notify_subscription(listen, "notifications/tools/list_changed")
-        await peer.reply(await peer.receive("tools/list"), FRESH | {"tools": [TOOL]})
-
-    changed = anyio.Event()
-
-    async def on_change(change: object) -> None:
-        changed.set()
-
-    async with connected(ScriptedPeer(script), on_change=on_change) as client:
-        assert await client.list_tools() == []
-        told.set()
-        await changed.wait()
-        assert [tool.name for tool in await client.list_tools()] == ["add"]
-
-
-async def test_a_list_requested_before_a_change_was_announced_is_not_fresh() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_discover(capabilities={"tools": {"listChanged": True}})
         listen = await peer.receive("subscriptions/listen")
@@ -323,6 +280,9 @@ async def test_a_list_requested_before_a_change_was_announced_is_not_fresh() -> 
         await peer.notify_subscription(listen, "notifications/tools/list_changed")
         await peer.reply(request, FRESH | {"tools": []})
         await peer.reply(await peer.receive("tools/list"), FRESH | {"tools": [TOOL]})
+        await changing.wait()
+        await peer.notify_subscription(listen, "notifications/tools/list_changed")
+        await peer.reply(await peer.receive("tools/list"), FRESH | {"tools": []})
 
     async def on_change(change: object) -> None:
         """The client subscribes only if there is a callback."""
@@ -331,19 +291,9 @@ async def test_a_list_requested_before_a_change_was_announced_is_not_fresh() -> 
         assert await client.list_tools() == []
         for _ in range(2):
             assert [tool.name for tool in await client.list_tools()] == ["add"]
-
-
-async def test_the_cache_is_not_kept_for_another_process() -> None:
-    """It may be another version of the server."""
-    peer = serving(FRESH | {"tools": []})
-    client = Client(peer)
-
-    with anyio.fail_after(5):
-        for _ in range(2):
-            async with client:
-                await client.list_tools()
-
-    assert [message["method"] for message in peer.received] == 2 * ["server/discover", "tools/list"]
+        changing.set()
+        await anyio.wait_all_tasks_blocked()
+        assert await client.list_tools() == []
 
 
 async def test_a_change_with_an_invalid_uri_does_not_end_the_connection(era: Era) -> None:
@@ -377,7 +327,7 @@ async def test_a_fresh_list_that_nests_too_deeply_to_be_kept_is_asked_for_again(
 
 
 async def test_a_uri_that_cannot_be_encoded_is_a_caller_error_even_with_a_cache() -> None:
-    peer = serving(FRESH | {"contents": []})
+    peer = answering(STATELESS, FRESH | {"contents": []})
 
     async with connected(peer) as client:
         await client.read_resource("a:1")
@@ -386,7 +336,7 @@ async def test_a_uri_that_cannot_be_encoded_is_a_caller_error_even_with_a_cache(
 
 
 async def test_a_result_is_fresh_for_a_day_at_most() -> None:
-    peer = serving({"tools": [], "ttlMs": 10**400})
+    peer = answering(STATELESS, {"tools": [], "ttlMs": 10**400})
 
     async with connected(peer) as client:
         assert await client.list_tools() == []

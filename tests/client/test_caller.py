@@ -31,13 +31,24 @@ from mcp_host import (
 from mcp_host.errors import InputNotGiven, RequestTimeout
 from mcp_host.roots import RootLike, RootsRequest
 from mcp_host.session.call import Call, CallTimeouts
-from mcp_host.testing import Context, ScriptedPeer, Server
+from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageRequestParams, CreateMessageResult, ElicitRequestURLParams, ElicitResult
 from tests.client.rounds import DONE, FORM, ROOTS, SAMPLE, answering, wants
-from tests.client.support import EMPTY, HANDSHAKE, INITIALIZED, PARIS, TOOLS, Era, connected, sampling, say_paris
+from tests.client.support import (
+    EMPTY,
+    HANDSHAKE,
+    PARIS,
+    TOOLS,
+    Era,
+    asking_server,
+    connected,
+    sampling,
+    say_paris,
+)
 from tests.extent import on_both
+from tests.faults.http_server import accept, mcp, says
 from tests.transports.children import python
-from tests.transports.http_peers import JSON, Wire, event, serving
+from tests.transports.http_peers import Heard, Wire, event, serving
 
 USER: ContextVar[str] = ContextVar("USER", default="none")
 QUESTIONS = (SAMPLE, FORM, ROOTS)
@@ -130,48 +141,25 @@ def asking(era: Era) -> ScriptedPeer:
     return asking_in_turn() if era is HANDSHAKE else asking_in_rounds()
 
 
-async def test_over_a_pipe_each_handler_learns_who_made_the_only_call_in_flight(subtests: pytest.Subtests) -> None:
-    for method, name, ask in REQUESTS:
-        user, seen = Caller(), Handlers()
-        with subtests.test(method=method):
-            async with connected(asking_in_turn(), era="legacy", **seen.options) as client:
-                await ask(client, caller=user)
-
-            assert [outer and outer.caller is user for outer in seen.outers] == [True] * 3
-            first = seen.outers[0]
-            assert first is not None
-            assert seen.outers == [OuterCall(method, name, 2, call_id=first.call_id, inferred=True)] * 3
-            assert seen.servers == ["the peer"] * 3
-
-
-async def test_since_2026_each_handler_learns_who_made_the_call_and_every_round_is_of_one_call(
-    subtests: pytest.Subtests,
+async def test_each_handler_learns_who_made_the_call_and_every_round_is_of_one_call(
+    era: Era, subtests: pytest.Subtests
 ) -> None:
+    """Over a pipe that is inferred: it is the only call in flight."""
     for method, name, ask in REQUESTS:
         user, seen = Caller(), Handlers()
+        peer = asking_in_turn() if era is HANDSHAKE else asking_in_rounds(method, rounds=2)
         with subtests.test(method=method):
-            async with connected(asking_in_rounds(method, rounds=2), **seen.options) as client:
+            async with connected(peer, era=era.version, **seen.options) as client:
                 await ask(client, caller=user)
 
-            assert [outer and outer.caller is user for outer in seen.outers] == [True] * 6
+            ids = [2] * 3 if era is HANDSHAKE else [2] * 3 + [3] * 3
+            assert [outer and outer.caller is user for outer in seen.outers] == [True] * len(ids)
             first = seen.outers[0]
             assert first is not None
             assert seen.outers == [
-                *[OuterCall(method, name, 2, call_id=first.call_id)] * 3,
-                *[OuterCall(method, name, 3, call_id=first.call_id)] * 3,
+                OuterCall(method, name, id, call_id=first.call_id, inferred=era is HANDSHAKE) for id in ids
             ]
-
-
-async def test_each_call_has_a_unique_id_and_no_caller_by_default(era: Era) -> None:
-    seen = Handlers()
-    async with connected(asking(era), **seen.options) as client:
-        await client.call_tool("x")
-        await client.call_tool("x")
-
-    assert [outer and outer.caller for outer in seen.outers] == [None] * 6
-    ids = [outer.call_id for outer in seen.outers if outer is not None]
-    assert ids == [ids[0]] * 3 + [ids[3]] * 3
-    assert ids[0] != ids[3]
+            assert seen.servers == ["the peer"] * len(ids)
 
 
 @on_both
@@ -208,21 +196,20 @@ async def test_a_request_is_not_attributed_to_the_next_call_while_an_abandoned_o
     """Over a pipe, a server that ignores a cancellation goes on asking for that call."""
 
     async def script(peer: ScriptedPeer) -> None:
-        question: dict[str, Any] = SAMPLE
         await peer.answer_initialize(capabilities=TOOLS)
         given_up = await peer.receive("tools/call")
         await peer.receive("notifications/cancelled")
         call = await peer.receive("tools/call")
-        await peer.request(**question)
+        await peer.request(**SAMPLE)
         if how == "answers late":
             await peer.reply(given_up, EMPTY)
         elif how == "answers late to a text":
             await peer.reply({"id": str(given_up["id"])}, EMPTY)  # which some servers make of a number
         else:
             await anyio.sleep(60)
-            await peer.request(**question)
+            await peer.request(**SAMPLE)
             await anyio.sleep(61)  # since the cancellation, longer than a server may be silent about a call
-        await peer.request(**question)
+        await peer.request(**SAMPLE)
         await peer.reply(call, EMPTY)
 
     seen = Handlers()
@@ -239,15 +226,14 @@ async def test_a_request_is_not_attributed_to_the_next_call_while_an_abandoned_o
 @pytest.mark.fake_clock
 async def test_each_abandoned_call_counts_for_its_idle_timeout() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        question: dict[str, Any] = SAMPLE
         await peer.answer_initialize(capabilities=TOOLS)
         for _ in range(2):
             await peer.receive("notifications/cancelled")
         call = await peer.receive("tools/call")
         await anyio.sleep(50)  # the first counts no more
-        await peer.request(**question)
+        await peer.request(**SAMPLE)
         await anyio.sleep(71)  # nor does the second
-        await peer.request(**question)
+        await peer.request(**SAMPLE)
         await peer.reply(call, EMPTY)
 
     seen = Handlers()
@@ -282,12 +268,6 @@ async def test_abandoned_calls_are_forgotten_without_further_requests() -> None:
 @on_both
 @pytest.mark.parametrize("era", ["legacy", "auto"], ids=["2025-11-25", "2026-07-28"])
 async def test_over_http_each_of_many_calls_in_flight_has_its_own_caller_and_context(era: str) -> None:
-    server = Server("geo")
-
-    @server.tool
-    async def capital(of: str, ctx: Context) -> str:
-        return (await ctx.sample(of, max_tokens=9)).text
-
     async def model(request: SamplingRequest) -> CreateMessageResult:
         assert request.outer is not None
         seen.append((request.outer.caller, USER.get(), request.outer.call_id))
@@ -298,14 +278,14 @@ async def test_over_http_each_of_many_calls_in_flight_has_its_own_caller_and_con
 
     async def call(user: str) -> None:
         USER.set(user)
-        answers.append((await client.call_tool("capital", {"of": f"the land of {user}"}, caller=user)).text)
+        answers.append((await client.call_tool("ask", {"words": f"the land of {user}"}, caller=user)).text)
 
     seen: list[tuple[object, str, int | str]] = []
     answers: list[str] = []
     all_asked = anyio.Event()
     with anyio.fail_after(20):
         async with (
-            server.http() as url,
+            asking_server().http() as url,
             Client(StreamableHttp(url), era=era, sampling=sampling(with_tools=model)) as client,
             anyio.create_task_group() as tasks,
         ):
@@ -322,38 +302,26 @@ async def test_over_http_a_request_on_the_servers_own_stream_belongs_to_no_call(
     """What comes there "SHOULD be unrelated to any concurrently-running JSON-RPC request"."""
     called, answered = anyio.Event(), anyio.Event()
 
-    async def serve(wire: Wire) -> None:
-        while True:
-            heard = await wire.hear()
-            if heard.method == "GET":
-                await wire.events()
-                await called.wait()
-                await wire.say(event(json.dumps({"jsonrpc": "2.0", "id": "q", **SAMPLE}).encode()))
-                await wire.hung_up()
-            elif heard.method != "POST":
-                await wire.reply(405)
-            elif "method" not in heard.rpc:
-                await wire.reply(202)
-                answered.set()
-            else:
-                await answer(wire, heard.rpc)
+    async def ask(wire: Wire, heard: Heard) -> None:
+        await wire.events()
+        await called.wait()
+        await wire.say(event(json.dumps({"jsonrpc": "2.0", "id": "q", **SAMPLE}).encode()))
+        await wire.hung_up()
 
-    async def answer(wire: Wire, request: dict[str, Any]) -> None:
-        if request["method"] == "notifications/initialized":
-            await wire.reply(202)
-            return
-        result = EMPTY
-        if request["method"] == "initialize":
-            result = INITIALIZED
-        else:
-            called.set()
-            await answered.wait()
-        await wire.reply(200, JSON, json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}).encode())
+    async def take(wire: Wire, heard: Heard) -> None:
+        await accept(wire, heard)
+        answered.set()
 
+    async def wait_for_the_answer(wire: Wire, heard: Heard) -> None:
+        called.set()
+        await answered.wait()
+        await says()(wire, heard)
+
+    server = mcp(get=ask, answer=take, call=wait_for_the_answer)
     seen = Handlers()
     with anyio.fail_after(10):
         USER.set("the one who connects")
-        async with serving(serve) as peer, Client(StreamableHttp(peer.url), era="legacy", **seen.options) as client:
+        async with serving(server) as peer, Client(StreamableHttp(peer.url), era="legacy", **seen.options) as client:
             USER.set("the one who calls")
             await client.call_tool("x", caller="ann")
 
@@ -361,7 +329,7 @@ async def test_over_http_a_request_on_the_servers_own_stream_belongs_to_no_call(
 
 
 @on_both
-async def test_a_handler_runs_in_a_copy_of_the_context_that_called(era: Era) -> None:
+async def test_each_call_has_a_unique_id_no_caller_by_default_and_its_own_copy_of_the_context(era: Era) -> None:
     async def call(user: str) -> None:
         USER.set(user)
         await client.call_tool("x")
@@ -375,6 +343,10 @@ async def test_a_handler_runs_in_a_copy_of_the_context_that_called(era: Era) -> 
 
     assert seen.users == ["ann"] * 3 + ["bob"] * 3
     assert after == ["ann", "bob"]
+    assert [outer and outer.caller for outer in seen.outers] == [None] * 6
+    ids = [outer.call_id for outer in seen.outers if outer is not None]
+    assert ids == [ids[0]] * 3 + [ids[3]] * 3
+    assert ids[0] != ids[3]
 
 
 async def test_the_caller_is_in_nothing_that_is_sent_shown_or_logged(

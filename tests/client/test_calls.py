@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import anyio
 import pytest
@@ -23,7 +24,7 @@ from mcp_host.errors import (
 from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CallToolResult, ProgressNotificationParams, TextContent
-from tests.client.support import EMPTY, HANDSHAKE, TOOLS, Era, answering, connected
+from tests.client.support import EMPTY, HANDSHAKE, TOOLS, Era, answering, connected, methods, report_progress
 from tests.extent import on_both
 
 pytestmark = [on_both, pytest.mark.fake_clock]  # all in memory: no deadline passes while anything can run
@@ -60,32 +61,38 @@ async def test_an_error_of_the_server_is_a_server_error(era: Era) -> None:
     assert str(failure.value) == "no such tool\\x1b[2J (-32602)"
 
 
+def saying(text: str) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": text}]}
+
+
+async def texts(server: ScriptedPeer, *names: str, era: str = "auto") -> dict[str, str]:
+    """What calls of these tools, made at once, are answered."""
+
+    async def call(name: str) -> None:
+        answers[name] = (await client.call_tool(name)).text
+
+    answers: dict[str, str] = {}
+    async with connected(server, era=era) as client, anyio.create_task_group() as tasks:
+        for name in names:
+            tasks.start_soon(call, name)
+    return answers
+
+
 async def test_answers_find_their_calls_in_any_order(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
         calls = [await peer.receive("tools/call") for _ in range(3)]
         for call in reversed(calls):
-            await peer.reply(call, {"content": [{"type": "text", "text": call["params"]["name"]}]})
+            await peer.reply(call, saying(call["params"]["name"]))
 
-    answers: dict[str, object] = {}
-
-    async def call(name: str) -> None:
-        answers[name] = (await client.call_tool(name)).content
-
-    async with connected(ScriptedPeer(script)) as client, anyio.create_task_group() as tasks:
-        for name in ("a", "b", "c"):
-            tasks.start_soon(call, name)
-
-    assert answers == {name: [TextContent(text=name)] for name in ("a", "b", "c")}
+    assert await texts(ScriptedPeer(script), "a", "b", "c") == {"a": "a", "b": "b", "c": "c"}
 
 
 async def test_progress_is_awaited_in_order_before_the_call_returns(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
         call = await peer.receive("tools/call")
-        token = call["params"]["_meta"]["progressToken"]
-        for done in (1, 2.5, 3):
-            await peer.notify("notifications/progress", {"progressToken": token, "progress": done, "total": 3})
+        await report_progress(peer, call, 1, 2.5, 3)
         await peer.reply(call, EMPTY)
 
     seen: list[float] = []
@@ -131,9 +138,7 @@ async def test_a_slow_callback_gets_the_newest_progress_but_not_all(era: Era) ->
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
         call = await peer.receive("tools/call")
-        token = call["params"]["_meta"]["progressToken"]
-        for done in range(1500):
-            await peer.notify("notifications/progress", {"progressToken": token, "progress": done})
+        await report_progress(peer, call, *range(1500))
         await peer.reply(call, EMPTY)
         all_said.set()
 
@@ -172,9 +177,8 @@ async def test_progress_does_not_extend_the_timeout_of_a_call(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
         call = await peer.receive("tools/call")
-        token = call["params"]["_meta"]["progressToken"]
         while True:
-            await peer.notify("notifications/progress", {"progressToken": token, "progress": 1})
+            await report_progress(peer, call, 1)
             await anyio.sleep(0.01)
 
     async def on_progress(progress: ProgressNotificationParams) -> None:
@@ -191,7 +195,7 @@ async def test_a_cancelled_caller_is_announced_and_the_connection_lives(era: Era
         first = await peer.receive("tools/call")
         await peer.receive("notifications/cancelled")
         await peer.reply(first, EMPTY)  # late: it must not be taken for the next answer
-        await peer.reply(await peer.receive("tools/call"), {"content": [{"type": "text", "text": "second"}]})
+        await peer.reply(await peer.receive("tools/call"), saying("second"))
 
     async with connected(ScriptedPeer(script)) as client:
         async with anyio.create_task_group() as tasks:
@@ -203,26 +207,6 @@ async def test_a_cancelled_caller_is_announced_and_the_connection_lives(era: Era
 
     assert result.content == [TextContent(text="second")]
     assert client.counters["answers to nothing"] == 1
-
-
-async def test_the_callers_own_error_in_a_callback_arrives_bare_and_is_announced(era: Era) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await era.open(peer)
-        call = await peer.receive("tools/call")
-        token = call["params"]["_meta"]["progressToken"]
-        await peer.notify("notifications/progress", {"progressToken": token, "progress": 1})
-        cancelled.append((await peer.receive("notifications/cancelled"))["params"]["requestId"] == call["id"])
-
-    async def on_progress(progress: ProgressNotificationParams) -> None:
-        raise KeyError("mine")
-
-    cancelled: list[bool] = []
-    async with connected(ScriptedPeer(script)) as client:
-        with pytest.raises(KeyError, match="mine"):
-            await client.call_tool("slow", on_progress=on_progress)
-        await anyio.wait_all_tasks_blocked()
-
-    assert cancelled == [True]
 
 
 BROKEN: list[tuple[bytes, type[Exception], str]] = [
@@ -292,25 +276,11 @@ async def test_a_batch_of_answers_answers_each_call() -> None:
         await peer.answer_initialize(capabilities=TOOLS, version="2025-03-26")
         calls = [await peer.receive("tools/call") for _ in range(2)]
         answers = [
-            {
-                "jsonrpc": "2.0",
-                "id": call["id"],
-                "result": {"content": [{"type": "text", "text": call["params"]["name"]}]},
-            }
-            for call in reversed(calls)
+            {"jsonrpc": "2.0", "id": call["id"], "result": saying(call["params"]["name"])} for call in reversed(calls)
         ]
         await peer.send_raw(json.dumps(answers).encode())
 
-    contents: dict[str, object] = {}
-
-    async def call(name: str) -> None:
-        contents[name] = (await client.call_tool(name)).content
-
-    async with connected(ScriptedPeer(script), era="legacy") as client, anyio.create_task_group() as tasks:
-        tasks.start_soon(call, "a")
-        tasks.start_soon(call, "b")
-
-    assert contents == {"a": [TextContent(text="a")], "b": [TextContent(text="b")]}
+    assert await texts(ScriptedPeer(script), "a", "b", era="legacy") == {"a": "a", "b": "b"}
 
 
 async def test_a_feature_that_was_not_advertised_is_not_requested() -> None:
@@ -322,7 +292,7 @@ async def test_a_feature_that_was_not_advertised_is_not_requested() -> None:
         with pytest.raises(NotAdvertised, match="did not advertise prompts"):
             await client.list_prompts()
 
-    assert [message["method"] for message in peer.received] == ["initialize", "notifications/initialized"]
+    assert methods(peer) == ["initialize", "notifications/initialized"]
 
 
 async def test_calls_before_connecting_and_after_closing_say_so(era: Era) -> None:

@@ -700,39 +700,26 @@ def said(post: httpx.Request) -> tuple[str, str, str]:
 # Sessions
 
 
-async def answer(wire: Wire, heard: Heard, result: Any, **headers: str) -> None:
-    body = json.dumps({"jsonrpc": "2.0", "id": heard.rpc["id"], "result": result}).encode()
-    await wire.reply(200, {**JSON, **headers}, body)
-
-
 @on_both
 @pytest.mark.adjustable_clock
 async def test_a_session_begun_beside_a_slow_probe_is_not_used_with_a_modern_server() -> None:
     """It speaks both: in one era it began a session, in the other it knows of none."""
     begun = anyio.Event()
 
-    async def script(wire: Wire) -> None:
-        while True:
-            heard = await wire.hear()
-            if heard.method != "POST":
-                await wire.reply(405)
-                continue
-            match heard.rpc["method"]:
-                case "server/discover":
-                    advance(2)  # the silence after which a handshake is begun
-                    await begun.wait()
-                    await answer(wire, heard, DISCOVERED)
-                case "initialize":
-                    await answer(wire, heard, INITIALIZED, **{SESSION_ID: "s-1"})
-                case "notifications/initialized":
-                    begun.set()
-                    await wire.hung_up()
-                    return
-                case _:
-                    await answer(wire, heard, EMPTY)
+    async def discover(wire: Wire, heard: Heard) -> None:
+        advance(2)  # the silence after which a handshake is begun
+        await begun.wait()
+        await says(b'{"jsonrpc":"2.0","id":@id,"result":%b}' % json.dumps(DISCOVERED).encode())(wire, heard)
+
+    async def initialized(wire: Wire, heard: Heard) -> None:
+        begun.set()
+        await wire.hung_up()
 
     with anyio.fail_after(10):
-        async with serving(script) as peer, Client(StreamableHttp(peer.url)) as client:
+        async with (
+            serving(mcp(discover=discover, initialized=initialized)) as peer,
+            Client(StreamableHttp(peer.url)) as client,
+        ):
             await client.call_tool("x")
             await client.call_tool("x")
             assert client.protocol_version == MODERN
