@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import anyio
@@ -52,10 +52,6 @@ async def asked(
     async with connected(ScriptedPeer(script), era="legacy", **registered) as client:
         await client.call_tool("geo", idle_timeout=idle_timeout)
     return {key: value for key, value in response.items() if key not in ("jsonrpc", "id")}
-
-
-async def test_a_sampling_request_is_answered_while_the_call_waits() -> None:
-    assert await asked(sampling=sampling()) == {"result": PARIS}
 
 
 async def test_tools_and_parallel_tool_use_travel_in_both_directions() -> None:
@@ -126,17 +122,6 @@ async def test_a_wish_for_context_that_was_not_declared_is_refused_where_it_can_
         assert (answer, seen) == ({"error": {"code": -32602, "message": reason}}, [])
 
 
-async def test_a_handlers_own_error_stays_ours(caplog: pytest.LogCaptureFixture) -> None:
-    async def model(request: SamplingRequest) -> CreateMessageResult:
-        raise RuntimeError("secret sk-123")
-
-    answer = await asked(sampling=sampling(with_tools=model))
-
-    assert answer["error"]["code"] == -32603
-    assert "sk-123" not in str(answer)
-    assert "sk-123" in caplog.text
-
-
 async def test_before_tools_existed_several_texts_are_joined_into_the_one_block_there_was() -> None:
     async def model(request: SamplingRequest) -> CreateMessageResult:
         return CreateMessageResult(content=[text("Paris."), text("In France.")], model="m")
@@ -144,21 +129,6 @@ async def test_before_tools_existed_several_texts_are_joined_into_the_one_block_
     answer = await asked(version="2025-06-18", sampling=sampling(with_tools=model))
 
     assert answer["result"]["content"] == {"type": "text", "text": "Paris.\n\nIn France."}
-
-
-async def test_an_answer_that_an_old_revision_cannot_express_is_an_error_and_not_dropped(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async def model(request: SamplingRequest) -> CreateMessageResult:
-        return CreateMessageResult(
-            content=[text("a"), {"type": "image", "data": "", "mimeType": "image/png"}],  # type: ignore[list-item]
-            model="m",
-        )
-
-    answer = await asked(version="2025-06-18", sampling=sampling(with_tools=model))
-
-    assert answer == {"error": {"code": -32603, "message": "this client's answer does not fit this protocol revision"}}
-    assert "2025-11-25" in caplog.text
 
 
 async def test_a_ping_is_answered_at_any_time() -> None:
@@ -299,29 +269,51 @@ async def test_a_flood_of_requests_is_held_to_its_bound_and_counted() -> None:
         for n in range(20):
             await peer.send({"jsonrpc": "2.0", "id": n, "method": "sampling/createMessage", "params": QUESTION})
 
-    async def model(request: SamplingRequest) -> CreateMessageResult:
-        await anyio.sleep_forever()
-        raise AssertionError
-
-    async with connected(
-        ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model), limits=Limits(max_answers=5)
-    ) as client:
+    models, limits = sampling(with_tools=HangingModel()), Limits(max_answers=5)
+    async with connected(ScriptedPeer(script), era="legacy", sampling=models, limits=limits) as client:
         await anyio.wait_all_tasks_blocked()
 
         assert client.counters == {"dropped requests": 15}
 
 
-async def test_an_answer_that_is_not_json_is_an_error_to_the_server_and_a_line_in_our_log(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+IMAGE: Any = {"type": "image", "data": "", "mimeType": "image/png"}
+NOT_A_NUMBER = ToolUseContent(id="1", name="add", input={"n": float("nan")})
+FAILURES: list[tuple[CreateMessageResult | Exception, dict[str, Any], str, str]] = [
+    (RuntimeError("secret sk-123"), {}, "this client's model failed", "sk-123"),
+    (
+        CreateMessageResult(content=[text("a"), IMAGE], model="m"),
+        {"version": "2025-06-18"},
+        "this client's answer does not fit this protocol revision",
+        "2025-11-25",
+    ),
+    (
+        CreateMessageResult(content=[NOT_A_NUMBER], model="m", stop_reason="toolUse"),
+        {"params": QUESTION | {"tools": [ADD]}},
+        "this client failed to answer",
+        "not expressible in JSON",
+    ),
+]
+
+
+def model_with(outcome: CreateMessageResult | Exception) -> Callable[[SamplingRequest], Awaitable[CreateMessageResult]]:
     async def model(request: SamplingRequest) -> CreateMessageResult:
-        uses = [ToolUseContent(id="1", name="add", input={"n": float("nan")})]
-        return CreateMessageResult(content=uses, model="m", stop_reason="toolUse")
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
-    answer = await asked(params=QUESTION | {"tools": [ADD]}, sampling=sampling(with_tools=model))
+    return model
 
-    assert answer == {"error": {"code": -32603, "message": "this client failed to answer"}}
-    assert "not expressible in JSON" in caplog.text
+
+async def test_a_model_that_fails_is_an_error_to_the_server_and_only_our_log_says_why(
+    caplog: pytest.LogCaptureFixture, subtests: pytest.Subtests
+) -> None:
+    for outcome, asks, message, reason in FAILURES:
+        caplog.clear()
+        with subtests.test(message=message):
+            answer = await asked(**asks, sampling=sampling(with_tools=model_with(outcome)))
+
+            assert answer == {"error": {"code": -32603, "message": message}}
+            assert reason in caplog.text
 
 
 async def test_a_form_is_answered_by_the_handler_for_forms() -> None:

@@ -204,36 +204,9 @@ def test_a_stderr_callback_that_would_have_to_be_awaited_is_refused() -> None:
         Stdio(["uvx"], on_stderr=show)  # type: ignore[arg-type]  # the mistake is the test
 
 
-async def test_its_repr_says_server_era_and_state(era: Era) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await era.open(peer)
-        await peer.receive("tools/call")
-        await peer.aclose()
-
-    client = Client(ScriptedPeer(script, name="tides\n"))
-    seen = [repr(client)]
-    with anyio.fail_after(5):
-        async with client:
-            seen.append(repr(client))
-            with pytest.raises(ConnectionClosed):
-                await client.call_tool("x")
-            seen.append(repr(client))
-    seen.append(repr(client))
-
-    assert seen == [
-        "<Client of 'tides\\n', auto, not connected>",
-        f"<Client of 'tides\\n', {era.version}, connected>",
-        f"<Client of 'tides\\n', {era.version}, disconnected>",
-        "<Client of 'tides\\n', auto, not connected>",
-    ]
-
-
-def test_its_repr_holds_no_secret() -> None:
-    for server in ("https://ada:hunter2@example.com/mcp?key=hunter2", ["uvx", "server", "--key=hunter2"]):
-        assert "hunter2" not in repr(Client(server))
-
-
-async def test_the_properties_of_the_connection_can_be_read_after_the_server_has_ended(era: Era) -> None:
+async def test_it_says_its_server_era_and_state_and_what_it_knows_of_the_server_even_after_that_has_ended(
+    era: Era,
+) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer, TOOLS, instructions="be kind")
         await peer.receive("tools/call")
@@ -248,15 +221,31 @@ async def test_the_properties_of_the_connection_can_be_read_after_the_server_has
             client.sampling_mode,
         )
 
-    client = Client(ScriptedPeer(script, name="tides"), sampling=sampling())
+    client = Client(ScriptedPeer(script, name="tides\n"), sampling=sampling())
+    seen = [repr(client)]
     with pytest.raises(NotConnected):
         known()
     with anyio.fail_after(5):
         async with client:
+            seen.append(repr(client))
             with pytest.raises(ConnectionClosed):
                 await client.call_tool("x")
+            seen.append(repr(client))
 
             assert not client.connected
-            assert known() == (era.version, Implementation(name="tides", version="0"), True, "be kind", "with_tools")
+            assert known() == (era.version, Implementation(name="tides\n", version="0"), True, "be kind", "with_tools")
+    seen.append(repr(client))
     with pytest.raises(NotConnected):
         known()
+
+    assert seen == [
+        "<Client of 'tides\\n', auto, not connected>",
+        f"<Client of 'tides\\n', {era.version}, connected>",
+        f"<Client of 'tides\\n', {era.version}, disconnected>",
+        "<Client of 'tides\\n', auto, not connected>",
+    ]
+
+
+def test_its_repr_holds_no_secret() -> None:
+    for server in ("https://ada:hunter2@example.com/mcp?key=hunter2", ["uvx", "server", "--key=hunter2"]):
+        assert "hunter2" not in repr(Client(server))

@@ -35,22 +35,17 @@ DEFAULTS = {"color": "red", "count": 3, "sure": False, "tags": ["a"]}
 Answer = Callable[[FormRequest], ElicitResult]
 
 
-def form_handler(answer: Answer) -> Callable[[FormRequest], Awaitable[ElicitResult]]:
-    async def handler(request: FormRequest) -> ElicitResult:
+def handler(answer: Callable[[Any], Any]) -> Callable[[Any], Awaitable[Any]]:
+    """An async handler: a plain function would run in a thread."""
+
+    async def handle(request: FormRequest | UrlRequest) -> Any:
         return answer(request)
 
-    return handler
-
-
-def url_handler(answer: Callable[[UrlRequest], Any]) -> Callable[[UrlRequest], Awaitable[Any]]:
-    async def handler(request: UrlRequest) -> Any:
-        return answer(request)
-
-    return handler
+    return handle
 
 
 async def fill_in(answer: Answer, params: dict[str, Any] = FORM) -> ElicitResult:
-    return await Elicitation(form=form_handler(answer)).answer(params, server="shop")
+    return await Elicitation(form=handler(answer)).answer(params, server="shop")
 
 
 async def refusal(elicitation: Elicitation, params: dict[str, Any], **options: Any) -> tuple[int, str]:
@@ -59,8 +54,8 @@ async def refusal(elicitation: Elicitation, params: dict[str, Any], **options: A
     return caught.value.code, str(caught.value)
 
 
-FORMS = form_handler(FormRequest.decline)
-URLS = url_handler(UrlRequest.accept)
+FORMS = handler(FormRequest.decline)
+URLS = handler(UrlRequest.accept)
 
 
 def test_the_modes_with_a_handler_are_the_capability() -> None:
@@ -247,7 +242,7 @@ def show(request: FormRequest | UrlRequest) -> ElicitResult:
     raise AssertionError("must not be shown")
 
 
-SHOWS_BOTH = Elicitation(form=form_handler(show), url=url_handler(show))
+SHOWS_BOTH = Elicitation(form=handler(show), url=handler(show))
 UNANSWERABLE: list[tuple[str, dict[str, Any], str]] = [
     ("2025-03-26", URL, "ElicitResult came with revision 2025-06-18"),
     ("2025-03-26", form(), "ElicitResult came with revision 2025-06-18"),
@@ -321,7 +316,7 @@ async def test_a_handler_may_refuse_in_its_own_words() -> None:
     def refuse(_: object) -> ElicitResult:
         raise InputRefused(-1, "not now")
 
-    assert await refusal(Elicitation(form=form_handler(refuse)), FORM) == (-1, "not now")
+    assert await refusal(Elicitation(form=handler(refuse)), FORM) == (-1, "not now")
 
 
 async def test_an_answer_to_a_schema_that_cannot_be_checked_goes_out_with_a_line_in_the_log(
@@ -337,23 +332,13 @@ async def test_an_answer_to_a_schema_that_cannot_be_checked_goes_out_with_a_line
     ]
 
 
-async def test_fields_that_are_not_objects_have_no_defaults() -> None:
-    params = {**FORM, "requestedSchema": {"type": "object", "properties": {"a": True, "b": {"default": 1}}}}
-    seen: list[dict[str, Any]] = []
+def test_fields_that_are_not_objects_have_no_defaults_and_a_schema_needs_no_fields() -> None:
+    def request(schema: dict[str, Any]) -> FormRequest:
+        params = ElicitRequestFormParams(message="Who?", requested_schema={"type": "object", **schema})
+        return FormRequest("shop", params)
 
-    def answer(request: FormRequest) -> ElicitResult:
-        seen.append(request.defaults)
-        return request.decline()
-
-    await fill_in(answer, params)
-
-    assert seen == [{"b": 1}]
-
-
-def test_a_request_built_by_hand_needs_no_properties() -> None:
-    request = FormRequest("shop", ElicitRequestFormParams(message="Who?", requested_schema={"type": "object"}))
-
-    assert request.accept(a=1) == ElicitResult(action="accept", content={"a": 1})
+    assert request({"properties": {"a": True, "b": {"default": 1}}}).defaults == {"b": 1}
+    assert request({}).accept(a=1) == ElicitResult(action="accept", content={"a": 1})
 
 
 REFUSED: list[tuple[Elicitation, dict[str, Any], str]] = [
@@ -384,7 +369,7 @@ async def test_a_url_reaches_its_handler_with_the_host_to_show() -> None:
 
     url = "https://bank.example@Evil.example:8443/pay"
     call = OuterCall("tools/call", "pay", 7, call_id=1)
-    result = await Elicitation(url=url_handler(answer)).answer({**URL, "url": url}, call, server="shop")
+    result = await Elicitation(url=handler(answer)).answer({**URL, "url": url}, call, server="shop")
 
     assert result.to_wire() == {"action": "accept"}
     (request,) = seen
@@ -394,9 +379,9 @@ async def test_a_url_reaches_its_handler_with_the_host_to_show() -> None:
 
 
 async def test_an_answer_to_a_url_has_no_content() -> None:
-    handler = url_handler(lambda _: ElicitResult(action="accept", content={"code": "1"}))
+    visit = handler(lambda _: ElicitResult(action="accept", content={"code": "1"}))
 
-    assert await refusal(Elicitation(url=handler), URL) == (-32603, "this client could not ask its user")
+    assert await refusal(Elicitation(url=visit), URL) == (-32603, "this client could not ask its user")
 
 
 def test_the_error_that_requires_urls_is_read_as_far_as_it_can_be() -> None:

@@ -18,7 +18,7 @@ from mcp_host.errors import ConnectionClosed, McpError
 from mcp_host.limits import Limits
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
 from mcp_host.testing import ScriptedPeer
-from tests.client.support import EMPTY, HANDSHAKE, QUESTION, STATELESS, connected, sampling
+from tests.client.support import EMPTY, HANDSHAKE, QUESTION, STATELESS, connected, methods, sampling
 from tests.client.test_session_lost import URL, Forgetful
 from tests.extent import on_both
 
@@ -80,21 +80,25 @@ async def test_without_an_interval_no_ping_is_sent(interval: float | None) -> No
     assert server.heard == []
 
 
-async def test_a_ping_is_sent_after_each_interval_of_silence() -> None:
-    server = Answering()
-    async with silent_for(100, server) as client:
-        assert client.connected
+async def test_a_ping_is_sent_after_each_interval_of_silence_and_an_error_is_an_answer() -> None:
+    server = Answering(errors=[-32601, -32603, -1])
+    async with silent_for(130, server) as client:
+        assert (client.connected, client.warnings) == (True, [])
+        connection = client._lifetime.connection
+        assert connection is not None
+        assert not connection.useful  # a server that dies after each first ping is not started for ever
 
-    assert server.heard == [("ping", 30), ("ping", 60), ("ping", 90)]
+    assert server.heard == [("ping", 30), ("ping", 60), ("ping", 90), ("ping", 120)]
 
 
-async def test_a_call_begins_a_new_interval() -> None:
-    server = Answering()
-    async with silent_for(20, server) as client:
-        await client.call_tool("x")
+async def test_no_ping_is_sent_while_a_call_is_in_flight_which_begins_a_new_interval() -> None:
+    """Some servers answer nothing while a tool runs."""
+    server = Answering(calls_take=1000)
+    async with silent_for(25, server) as client:
+        await client.call_tool("x", idle_timeout=2000)
         await anyio.sleep(35)
 
-    assert server.heard == [("tools/call", 20), ("ping", 50)]
+    assert server.heard == [("tools/call", 25), ("ping", 1055)]
 
 
 async def test_a_message_of_the_server_begins_a_new_interval() -> None:
@@ -114,16 +118,6 @@ async def test_a_message_of_the_server_begins_a_new_interval() -> None:
         await pinged.wait()
 
 
-async def test_no_ping_is_sent_while_a_call_is_in_flight() -> None:
-    """Some servers answer nothing while a tool runs."""
-    server = Answering(calls_take=1000)
-    async with silent_for(0, server) as client:
-        await client.call_tool("x", idle_timeout=2000)
-        await anyio.sleep(35)
-
-    assert server.heard == [("tools/call", 0), ("ping", 1030)]
-
-
 async def test_no_ping_is_sent_while_a_request_of_the_server_is_answered() -> None:
     ended = anyio.Event()
 
@@ -136,7 +130,7 @@ async def test_no_ping_is_sent_while_a_request_of_the_server_is_answered() -> No
         begun = anyio.current_time()
         await peer.request("sampling/createMessage", QUESTION)
         assert anyio.current_time() - begun == pytest.approx(100)
-        assert [message["method"] for message in peer.received if message.get("method") == "ping"] == []
+        assert [message for message in peer.received if message.get("method") == "ping"] == []
         await peer.reply(await peer.receive("ping"), {})
         ended.set()
 
@@ -145,27 +139,15 @@ async def test_no_ping_is_sent_while_a_request_of_the_server_is_answered() -> No
 
 
 async def test_a_revision_without_ping_needs_none() -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await STATELESS.open(peer)
-
-    peer = ScriptedPeer(script)
+    peer = ScriptedPeer(STATELESS.open)
     async with connected(peer, ping_interval=INTERVAL, limits=LIMITS, within=2 * DAY) as client:
         await anyio.sleep(DAY)
-
         assert client.connected
-        assert [message["method"] for message in peer.received] == ["server/discover"]
+
+    assert methods(peer) == ["server/discover"]
 
 
 # Servers that are alive
-
-
-async def test_a_server_that_answers_with_an_error_is_alive() -> None:
-    server = Answering(errors=[-32601, -32603, -1])
-    async with silent_for(100, server) as client:
-        assert client.connected
-        assert client.warnings == []
-
-    assert server.heard == [("ping", 30), ("ping", 60), ("ping", 90)]
 
 
 async def test_a_server_that_ignores_pings_and_says_something_else_is_alive() -> None:
@@ -227,14 +209,6 @@ async def test_it_is_restarted_where_servers_are_restarted_and_pinged_again(list
     assert [method for method, _ in servers[1].heard[before:]] == ["ping"]
 
 
-async def test_pings_do_not_make_a_connection_useful() -> None:
-    """A server that dies after each first ping is not started for ever."""
-    async with silent_for(100, Answering()) as client:
-        connection = client._lifetime.connection
-        assert connection is not None
-        assert not connection.useful
-
-
 # Over HTTP
 
 
@@ -242,13 +216,12 @@ async def test_pings_do_not_make_a_connection_useful() -> None:
 async def over_http(
     server: Callable[[httpx.Request], Any], *, auth: httpx.Auth | None = None, **options: Any
 ) -> AsyncIterator[Client]:
-    options = {"ping_interval": INTERVAL, "limits": LIMITS, "era": "legacy", **options}
-    with anyio.fail_after(30 * DAY):
-        async with (
-            httpx.AsyncClient(transport=httpx.MockTransport(server)) as http,
-            Client(StreamableHttp(URL, client=http, auth=auth), **options) as client,
-        ):
-            yield client
+    options = {"ping_interval": INTERVAL, "limits": LIMITS, "era": "legacy", "within": 30 * DAY, **options}
+    async with (
+        httpx.AsyncClient(transport=httpx.MockTransport(server)) as http,
+        connected(StreamableHttp(URL, client=http, auth=auth), **options) as client,
+    ):
+        yield client
 
 
 HELLO = ["initialize", "notifications/initialized"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,17 @@ from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
 from mcp_host.protocol.backoff import Backoff
 from mcp_host.testing import ScriptedPeer, Server
 from mcp_host.types import LoggingMessageNotificationParams, ToolListChangedNotification
-from tests.client.support import EMPTY, TOOLS, Era, connected, seconds_of_call
+from tests.client.support import (
+    EMPTY,
+    TOOLS,
+    Era,
+    answering,
+    connected,
+    ended_by_closing,
+    methods,
+    seconds_of_call,
+    silent,
+)
 from tests.clock import Pauses
 from tests.extent import on_both
 from tests.transports.children import python
@@ -47,21 +57,6 @@ def tides() -> str:
     return "high"
 
 
-def answering(era: Era) -> ScriptedPeer:
-    """A server that answers every call."""
-
-    async def script(peer: ScriptedPeer) -> None:
-        await era.open(peer)
-        while True:
-            await peer.reply(await peer.receive(), EMPTY)
-
-    return ScriptedPeer(script)
-
-
-async def silent(peer: ScriptedPeer) -> None:
-    """A server that answers nothing."""
-
-
 async def fail_to_connect(client: Client) -> float:
     """How long a call took that could not connect."""
     began = anyio.current_time()
@@ -74,26 +69,28 @@ async def fail_to_connect(client: Client) -> float:
 # Before the first request
 
 
-async def test_entering_does_not_touch_the_server_and_the_first_request_connects(era: Era) -> None:
-    peer = answering(era)
+async def test_entering_does_not_touch_the_server_and_the_first_requests_share_one_attempt(era: Era) -> None:
+    peer = answering(era, EMPTY)
     async with connected(peer, lazy=True) as client:
         await anyio.wait_all_tasks_blocked()
         assert (client.connected, peer.received) == (False, [])
-        await client.call_tool("x")
+        async with anyio.create_task_group() as tasks:
+            for _ in range(5):
+                tasks.start_soon(client.call_tool, "x")
         assert (client.connected, client.protocol_version) == (True, era.version)
         await client.call_tool("x")
 
-    assert [message["method"] for message in peer.received] == [*era.opening, "tools/call", "tools/call"]
+    assert methods(peer) == [*era.opening, *6 * ["tools/call"]]
 
 
 async def test_connect_connects_at_once(era: Era) -> None:
-    peer = answering(era)
+    peer = answering(era, EMPTY)
     async with connected(peer, lazy=True) as client:
         await client.connect()
         assert client.protocol_version == era.version
         await client.call_tool("x")
 
-    assert [message["method"] for message in peer.received] == [*era.opening, "tools/call"]
+    assert methods(peer) == [*era.opening, "tools/call"]
 
 
 async def test_a_request_needs_no_async_with() -> None:
@@ -131,15 +128,6 @@ async def test_neither_a_request_with_a_wrong_argument_nor_closing_connects() ->
 
 
 # One attempt for all
-
-
-async def test_requests_at_once_share_one_attempt(era: Era) -> None:
-    peer = answering(era)
-    async with connected(peer, lazy=True) as client, anyio.create_task_group() as tasks:
-        for _ in range(5):
-            tasks.start_soon(client.call_tool, "x")
-
-    assert [message["method"] for message in peer.received] == [*era.opening, *5 * ["tools/call"]]
 
 
 @pytest.mark.fake_clock
@@ -182,8 +170,7 @@ async def test_the_attempt_goes_on_for_the_others_if_a_caller_is_cancelled_or_ti
         "connecting to the scripted peer: the server was silent for 3 s (idle_timeout)",
         "answered",
     ]
-    methods = [message["method"] for message in peer.received]
-    assert methods.count("tools/call") == 1
+    assert methods(peer).count("tools/call") == 1
 
 
 @pytest.mark.fake_clock
@@ -207,8 +194,11 @@ class Mortal:
         self.transport = ScriptedPeer(self._live)
         self._era = era
 
-    def client(self, **options: Any) -> Client:
-        return Client(self.transport, lazy=True, era=self._era.version, **options)
+    def client(self) -> Client:
+        return Client(self.transport, lazy=True, era=self._era.version)
+
+    def entered(self) -> AbstractAsyncContextManager[Client]:
+        return connected(self.transport, within=100, lazy=True, era=self._era.version)
 
     async def _live(self, peer: ScriptedPeer) -> None:
         self.starts += 1
@@ -225,11 +215,10 @@ class Mortal:
 @pytest.mark.fake_clock
 async def test_each_request_tries_again_after_a_pause_that_stays_short(era: Era) -> None:
     server = Mortal(era, up=False)
-    with anyio.fail_after(100):
-        async with server.client() as client:
-            took = [await fail_to_connect(client) for _ in range(20)]
-            server.up = True
-            took.append(await seconds_of_call(client))
+    async with server.entered() as client:
+        took = [await fail_to_connect(client) for _ in range(20)]
+        server.up = True
+        took.append(await seconds_of_call(client))
 
     assert took == pytest.approx([0, 0, 1.125, 1.6875, 2.53125, *16 * [3]])
     assert server.starts == 21
@@ -240,13 +229,12 @@ async def test_each_request_tries_again_after_a_pause_that_stays_short(era: Era)
 async def test_the_pause_counts_from_the_last_attempt_so_a_rare_request_does_not_wait(era: Era) -> None:
     server = Mortal(era, up=False)
     took = []
-    with anyio.fail_after(100):
-        async with server.client() as client:
-            for _ in range(6):
-                took.append(await fail_to_connect(client))
-                await anyio.sleep(1)
-            await anyio.sleep(2)
+    async with server.entered() as client:
+        for _ in range(6):
             took.append(await fail_to_connect(client))
+            await anyio.sleep(1)
+        await anyio.sleep(2)
+        took.append(await fail_to_connect(client))
 
     assert took == pytest.approx([0, 0, 0.125, 0.6875, 1.53125, 2, 0])
 
@@ -260,12 +248,11 @@ async def test_a_busy_application_does_not_flood_a_server_that_is_down(era: Era)
         while True:
             await fail_to_connect(client)
 
-    with anyio.fail_after(100):
-        async with server.client() as client:
-            with anyio.move_on_after(60):
-                async with anyio.create_task_group() as tasks:
-                    for _ in range(10):
-                        tasks.start_soon(keep_calling)
+    async with server.entered() as client:
+        with anyio.move_on_after(60):
+            async with anyio.create_task_group() as tasks:
+                for _ in range(10):
+                    tasks.start_soon(keep_calling)
 
     assert 20 <= server.starts <= 25
 
@@ -273,17 +260,16 @@ async def test_a_busy_application_does_not_flood_a_server_that_is_down(era: Era)
 @pytest.mark.fake_clock
 async def test_connect_tries_at_once_and_requests_that_wait_use_its_connection(era: Era) -> None:
     server = Mortal(era, up=False)
-    with anyio.fail_after(100):
-        async with server.client() as client:
-            for _ in range(8):
-                await fail_to_connect(client)
-            server.up = True
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(client.call_tool, "x")
-                await anyio.wait_all_tasks_blocked()  # in the pause
-                began = anyio.current_time()
-                await client.connect()
-            took = anyio.current_time() - began
+    async with server.entered() as client:
+        for _ in range(8):
+            await fail_to_connect(client)
+        server.up = True
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.call_tool, "x")
+            await anyio.wait_all_tasks_blocked()  # in the pause
+            began = anyio.current_time()
+            await client.connect()
+        took = anyio.current_time() - began
 
     assert took == pytest.approx(0)
     assert server.starts == 9
@@ -311,15 +297,14 @@ async def test_an_error_of_the_server_is_raised_by_the_request_and_the_next_one_
 async def test_after_a_crash_the_next_request_connects_again_and_the_error_names_no_remedy(era: Era) -> None:
     server = Mortal(era)
     errors = []
-    with anyio.fail_after(5):
-        async with server.client() as client:
-            for _ in range(3):
-                with pytest.raises(ConnectionClosed) as raised:
-                    await client.call_tool("die")
-                errors.append((str(raised.value), raised.value.may_have_run))
-                assert not client.connected
-                assert client.protocol_version == era.version  # as it was
-                await client.call_tool("x")
+    async with server.entered() as client:
+        for _ in range(3):
+            with pytest.raises(ConnectionClosed) as raised:
+                await client.call_tool("die")
+            errors.append((str(raised.value), raised.value.may_have_run))
+            assert not client.connected
+            assert client.protocol_version == era.version  # as it was
+            await client.call_tool("x")
 
     assert errors == 3 * [("the scripted peer failed: RuntimeError: killed", True)]
     assert server.starts == 4
@@ -329,14 +314,13 @@ async def test_after_a_crash_the_next_request_connects_again_and_the_error_names
 async def test_a_server_that_keeps_dying_is_started_again_without_end(era: Era) -> None:
     server = Mortal(era)
     took = []
-    with anyio.fail_after(100):
-        async with server.client() as client:
-            for _ in range(15):
-                began = anyio.current_time()
-                with pytest.raises(ConnectionClosed, match="killed"):
-                    await client.call_tool("die")
-                took.append(anyio.current_time() - began)
-            await client.call_tool("x")
+    async with server.entered() as client:
+        for _ in range(15):
+            began = anyio.current_time()
+            with pytest.raises(ConnectionClosed, match="killed"):
+                await client.call_tool("die")
+            took.append(anyio.current_time() - began)
+        await client.call_tool("x")
 
     assert took == pytest.approx([0, 0, 1.125, 1.6875, 2.53125, *10 * [3]])
     assert client.warnings == []
@@ -355,7 +339,7 @@ async def test_one_request_does_not_start_a_server_endlessly_that_dies_as_soon_a
             with pytest.raises(ConnectionClosed) as raised:
                 await client.call_tool("x")
             assert (str(raised.value), raised.value.may_have_run) == ("the scripted peer has ended", False)
-            starts.append([message["method"] for message in peer.received].count("initialize"))
+            starts.append(methods(peer).count("initialize"))
 
     assert starts == [9, 10, 11]
 
@@ -394,40 +378,27 @@ async def test_a_listening_client_connects_again_without_a_request_once_it_has_c
 
 
 async def test_closing_while_it_connects_ends_the_requests_and_later_ones_do_not_connect(era: Era) -> None:
-    async def wait() -> None:
-        with pytest.raises(ConnectionClosed) as raised:
-            await client.call_tool("x")
-        assert (str(raised.value), raised.value.may_have_run) == ("the client was closed", False)
-
     peer = ScriptedPeer(silent)
-    async with connected(peer, lazy=True) as client, anyio.create_task_group() as tasks:
-        tasks.start_soon(wait)
-        tasks.start_soon(wait)
-        await anyio.wait_all_tasks_blocked()
-        await client.aclose()
+    async with connected(peer, lazy=True) as client:
+        ended = await ended_by_closing(client, *2 * [lambda: client.call_tool("x")])
         heard = len(peer.received)
         with pytest.raises(NotConnected) as raised:
             await client.call_tool("x")
 
+    assert [(str(error), error.may_have_run) for error in ended] == 2 * [("the client was closed", False)]
     assert str(raised.value) == CLOSED
     assert heard == len(peer.received) == 1
 
 
 @pytest.mark.fake_clock
 async def test_closing_ends_requests_that_wait_for_the_next_attempt(era: Era) -> None:
-    async def wait() -> None:
-        with pytest.raises(ConnectionClosed, match="the client was closed"):
-            await client.call_tool("x")
-
     server = Mortal(era, up=False)
-    with anyio.fail_after(100):
-        async with server.client() as client, anyio.create_task_group() as tasks:
-            for _ in range(8):
-                await fail_to_connect(client)
-            tasks.start_soon(wait)
-            await anyio.wait_all_tasks_blocked()
-            await client.aclose()
+    async with server.entered() as client:
+        for _ in range(8):
+            await fail_to_connect(client)
+        (ended,) = await ended_by_closing(client, lambda: client.call_tool("x"))
 
+    assert str(ended) == "the client was closed"
     assert server.starts == 8
 
 
@@ -684,7 +655,7 @@ async def test_a_client_that_middleware_uses_while_it_connects_does_not_wait_for
         return await call_next(request)
 
     for use in (call, Client.connect):
-        clients[:] = [Client(answering(era), era=era.version, lazy=True, middleware=[token])]
+        clients[:] = [Client(answering(era, EMPTY), era=era.version, lazy=True, middleware=[token])]
         with subtests.test(use=use.__name__), anyio.fail_after(5):
             async with clients[0] as client:
                 with pytest.raises(CallerError, match=f"^{CONNECTING}$"):
@@ -703,7 +674,7 @@ async def test_a_task_of_middleware_does_not_wait_for_the_client_either(era: Era
                 errors.extend(group.exceptions)
         return await call_next(request)
 
-    clients.append(Client(answering(era), lazy=True, middleware=[token]))
+    clients.append(Client(answering(era, EMPTY), lazy=True, middleware=[token]))
     with anyio.fail_after(5):
         async with clients[0] as client:
             await call(client)
@@ -733,7 +704,7 @@ async def test_a_task_that_outlives_the_middleware_that_started_it_may_wait_for_
                     await anyio.wait_all_tasks_blocked()  # until `later` waits
             return await call_next(request)
 
-        async with connected(answering(era), era=era.version, lazy=True, middleware=[token]) as client:
+        async with connected(answering(era, EMPTY), era=era.version, lazy=True, middleware=[token]) as client:
             await call(client)
             await client.aclose()
             async with client:
