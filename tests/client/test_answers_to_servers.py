@@ -304,7 +304,7 @@ def model_with(outcome: CreateMessageResult | Exception) -> Callable[[SamplingRe
     return model
 
 
-async def test_a_model_that_fails_is_an_error_to_the_server_and_only_our_log_says_why(
+async def test_an_answer_that_cannot_be_given_or_written_is_an_error_and_only_our_log_says_why(
     caplog: pytest.LogCaptureFixture, subtests: pytest.Subtests
 ) -> None:
     for outcome, asks, message, reason in FAILURES:
