@@ -54,6 +54,7 @@ async def asked(
     return {key: value for key, value in response.items() if key not in ("jsonrpc", "id")}
 
 
+@pytest.mark.fault("S09")
 async def test_tools_and_parallel_tool_use_travel_in_both_directions() -> None:
     async def model(request: SamplingRequest) -> CreateMessageResult:
         assert [tool.name for tool in request.tools] == ["add"]
@@ -251,6 +252,7 @@ async def test_a_second_request_with_an_id_in_use_is_refused_and_the_first_conti
     assert [answer.get("error", {}).get("code", answer.get("result")) for answer in answers] == [-32600, PARIS]
 
 
+@pytest.mark.fault("S27")
 @on_both
 async def test_the_idle_timeout_stops_while_the_server_waits_for_us() -> None:
     """The clock of the call stands still while our side answers, and starts anew afterwards."""
@@ -262,6 +264,7 @@ async def test_the_idle_timeout_stops_while_the_server_waits_for_us() -> None:
     assert await asked(sampling=sampling(with_tools=model), idle_timeout=0.15) == {"result": PARIS}
 
 
+@pytest.mark.fault("R02")
 @on_both
 async def test_a_flood_of_requests_is_held_to_its_bound_and_counted() -> None:
     async def script(peer: ScriptedPeer) -> None:

@@ -191,6 +191,7 @@ async def test_a_ping_before_anything_is_agreed_on_is_answered_only_in_a_handsha
         assert client.connected
 
 
+@pytest.mark.fault("S28")
 async def test_a_modern_server_that_sends_requests_gets_no_responses() -> None:
     async def chatty(peer: ScriptedPeer) -> None:
         probe = await peer.receive("server/discover")
@@ -268,6 +269,7 @@ async def test_a_servers_text_is_escaped_and_cut_in_a_warning() -> None:
     assert len(warning) < 500
 
 
+@pytest.mark.fault("S32")
 async def test_a_modern_server_without_a_common_revision_fails_the_connect() -> None:
     async def future(peer: ScriptedPeer) -> None:
         await peer.answer_discover(versions=["2031-01-01"])
@@ -502,6 +504,7 @@ SILENT_ABOUT_THE_PROBE = """
 request = read()
 print("has read", file=sys.stderr, flush=True)
 while request["method"] != "initialize":
+    ANSWER
     request = read()
 reply(request, {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "0"}})
 read()
@@ -510,10 +513,21 @@ read()
 """
 
 
+@pytest.mark.fault("S32")
 @on_both
 @pytest.mark.adjustable_clock
-@pytest.mark.parametrize("words", ["", "sys.stderr.write('ready\\n')\n"], ids=["mute", "noisy"])
-async def test_a_silent_process_is_shaken_hands_with_once_it_has_read_the_probe(words: str) -> None:
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("", "pass"),
+        ("sys.stderr.write('ready\\n')\n", "pass"),
+        ("raw('Welcome!\\n')\n", "pass"),
+        ("", "raw('\\n\\n{}\\n[]\\n7\\n')"),
+        ("", "say({'id': None, 'error': {'code': -32600, 'message': 'What?'}})"),
+    ],
+    ids=["mute", "noisy", "a banner", "garbage", "no id"],
+)
+async def test_a_silent_process_is_shaken_hands_with_once_it_has_read_the_probe(words: str, answer: str) -> None:
     has_read = anyio.Event()
 
     def note(line: str) -> None:
@@ -526,7 +540,8 @@ async def test_a_silent_process_is_shaken_hands_with_once_it_has_read_the_probe(
             advance(0.5)
             await anyio.sleep(0.01)
 
-    server = Stdio(python(words + SILENT_ABOUT_THE_PROBE, hands=False), on_stderr=note)
+    body = words + SILENT_ABOUT_THE_PROBE.replace("ANSWER", answer)
+    server = Stdio(python(body, hands=False), on_stderr=note)
     with anyio.fail_after(600):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(let_time_pass)

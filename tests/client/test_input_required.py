@@ -59,16 +59,22 @@ async def confirm(request: FormRequest) -> ElicitResult:
     return request.accept({"ok": True})
 
 
-async def test_a_sampling_answer_is_sent_in_the_retry_with_a_new_id_and_the_same_state() -> None:
-    state = ' {"a": 1}\n\u0000 =?é🙂\ufeff '
-    peer = answering(wants(state, k=SAMPLE), DONE)
+STATES = [' {"a": 1}\n\u0000 =?é🙂\ufeff ', "", " ", "a\r\nb", '{"b": 1,  "a": 1.0}', "e\u0301\u2028", "x" * 100_000]
 
-    async with connected(peer, sampling=sampling()) as client:
-        await client.call_tool("x", {"n": 1}, meta={"trace": 7})
 
-    _, first, retry = peer.received
-    assert (first["id"], retry["id"]) == (2, 3)
-    assert retry["params"] == first["params"] | {"inputResponses": {"k": PARIS}, "requestState": state}
+@pytest.mark.fault("S30")
+async def test_a_sampling_answer_is_sent_in_the_retry_with_a_new_id_and_the_same_state(
+    subtests: pytest.Subtests,
+) -> None:
+    for state in STATES:
+        peer = answering(wants(state, k=SAMPLE), DONE)
+        with subtests.test(state=ascii(state[:20])):
+            async with connected(peer, sampling=sampling()) as client:
+                await client.call_tool("x", {"n": 1}, meta={"trace": 7})
+
+            _, first, retry = peer.received
+            assert (first["id"], retry["id"]) == (2, 3)
+            assert retry["params"] == first["params"] | {"inputResponses": {"k": PARIS}, "requestState": state}
 
 
 async def test_no_state_is_sent_where_none_came_and_none_leaks_into_the_next_round_or_call() -> None:
@@ -309,6 +315,7 @@ async def test_idle_rounds_wait_twice_as_long_each_time_and_count_until_the_serv
     assert [end - begin for begin, end in pairwise(asked)] == pytest.approx([0.1, 0.2, 0.4, 0, 0.1, 0.2, 0.4])
 
 
+@pytest.mark.fault("S12", "S29")
 @on_both
 async def test_input_for_a_call_of_ours_waits_for_the_model_however_much_there_is() -> None:
     """The limit refuses what servers send unasked. To refuse one input would fail the whole call."""

@@ -44,6 +44,7 @@ async def test_progress_that_was_not_asked_for_keeps_no_call_alive(era: Era) -> 
 # How much
 
 
+@pytest.mark.fault("S13")
 async def test_one_number_ends_endless_sampling_in_both_eras(era: Era) -> None:
     server = Server("asker", versions=[era.version])
     asked, refused = 0, list[str]()
@@ -375,6 +376,7 @@ async def test_a_second_request_for_the_innermost_call_is_as_deep_as_the_first()
     ]
 
 
+@pytest.mark.fault("S13")
 async def test_between_calls_a_server_may_ask_as_much_in_an_hour_as_within_a_call_and_that_has_no_nesting() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize()
@@ -391,6 +393,30 @@ async def test_between_calls_a_server_may_ask_as_much_in_an_hour_as_within_a_cal
 
     too_much = "-32013 this client's limit max_inputs is 3 in 3600 seconds without a call"
     assert refusals == [None, None, None, too_much, too_much, too_much, None, too_much]
+
+
+@pytest.mark.fault("S13")
+async def test_each_call_may_cause_as_many_requests_as_the_limit_says_whatever_was_asked_before_it() -> None:
+    async def ask_four_times(peer: ScriptedPeer) -> None:
+        answers = [await peer.request("sampling/createMessage", QUESTION) for _ in range(4)]
+        answered.append(["result" in answer for answer in answers])
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}})
+        await ask_four_times(peer)
+        for _ in range(2):
+            call = await peer.receive("tools/call")
+            await ask_four_times(peer)
+            await peer.reply(call, EMPTY)
+
+    answered = list[list[bool]]()
+    limits = Limits(max_inputs=3)
+    async with connected(ScriptedPeer(script), era="legacy", sampling=sampling(), limits=limits) as client:
+        await anyio.wait_all_tasks_blocked()
+        for _ in range(2):
+            await client.call_tool("x")
+
+    assert answered == [[True, True, True, False]] * 3
 
 
 # For how long

@@ -241,6 +241,7 @@ async def test_a_form_and_a_model_may_take_longer_than_the_call_they_belong_to(e
         assert (await client.call_tool("ask", **clocks)).text == "done"
 
 
+@pytest.mark.fault("S27")
 @pytest.mark.fake_clock
 async def test_a_server_that_asks_again_and_again_gets_no_more_than_the_time_for_input(era: Era) -> None:
     asked = 0

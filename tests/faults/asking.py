@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
 from mcp_host import Client, Sampling, SamplingRequest, Stdio, always
-from mcp_host.sampling import SamplingLimits
 from mcp_host.types import CreateMessageResult
 from tests.transports.children import python
 
@@ -43,10 +42,6 @@ while True:
     reply(call, text(json.dumps(answers)))
 """
 
-DISCOVERED = """
-reply(read(), {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}})
-"""
-
 
 class Model:
     """Says "Paris", or what a test wants, and remembers what it was asked."""
@@ -60,9 +55,9 @@ class Model:
         return request.reply(self.says)
 
 
-def sampling(model: Any, **limits: Any) -> Sampling:
+def sampling(model: Any) -> Sampling:
     """Sampling with tools by *model*; every request is approved."""
-    return Sampling(with_tools=model, approve=always, limits=SamplingLimits(**limits))
+    return Sampling(with_tools=model, approve=always)
 
 
 @asynccontextmanager

@@ -121,16 +121,19 @@ async def test_a_timeout_is_on_time_even_if_the_server_does_not_read_the_cancell
                 advance(10)
 
 
-@fault("C08")
+@fault("C08", "S19")
 @pytest.mark.parametrize("stubborn", [False, True], ids=["at-once", "in-the-end"])
 async def test_a_request_that_the_server_has_cancelled_gets_no_answer(stubborn: bool) -> None:
-    """Not even where the handler cannot be stopped, and answers in the end."""
+    """Its handler is cancelled. It is not answered either where that cannot be stopped, and answers in the end."""
 
     async def model(request: SamplingRequest) -> CreateMessageResult:
         begun.set()
-        with CancelScope(shield=stubborn):
-            await (go_on.wait() if stubborn else sleep_forever())
-        return request.reply("late")
+        try:
+            with CancelScope(shield=stubborn):
+                await (go_on.wait() if stubborn else sleep_forever())
+            return request.reply("late")
+        finally:
+            ended.set()
 
     body = """
     first = read()
@@ -145,13 +148,14 @@ async def test_a_request_that_the_server_has_cancelled_gets_no_answer(stubborn: 
     serve(first)
     read()
     """
-    begun, go_on = Event(), Event()
+    begun, go_on, ended = Event(), Event(), Event()
 
     async with connected(body, sampling=sampling(with_tools=model)) as client, create_task_group() as tasks:
         tasks.start_soon(client.call_tool, "first")
         await begun.wait()
         await client.call_tool("second")
         go_on.set()
+        await ended.wait()
         assert json.loads((await client.call_tool("third")).text) == {"jsonrpc": "2.0", "id": "p", "result": {}}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from anyio import Event, sleep_forever, wait_all_tasks_blocked
+from anyio import Event, wait_all_tasks_blocked
 
 from mcp_host import SamplingRequest
 from mcp_host.types import CreateMessageResult
@@ -12,7 +12,7 @@ from tests.faults.asking import PARIS, Model, sampling
 from tests.faults.fault import fault
 from tests.faults.http_server import ASK, DONE, accept, connected, drop, mcp, reset, says, streams, subject, tides
 from tests.transports.http_peers import Heard, Log, Peer, Wire, event
-from tests.transports.legacy_peers import Answer, hang, in_turn, refuse
+from tests.transports.legacy_peers import Answer, in_turn, refuse
 
 pytestmark = on_both
 
@@ -96,29 +96,6 @@ async def test_a_request_on_the_servers_own_stream_is_answered_by_a_post() -> No
     assert [request.outer for request in model.asked] == [None]  # "SHOULD be unrelated" to the call in flight
 
 
-@pytest.mark.parametrize("cut", [drop, reset], ids=["in order", "by a reset"])
-@fault("S22")
-async def test_an_answer_is_delivered_after_the_stream_of_its_request_is_cut(cut: Answer) -> None:
-    answers, model = Answers(), Model()
-
-    async def call(wire: Wire, heard: Heard) -> None:
-        await wire.events(b"retry: 0\n", event(ASK, id="e-1"))
-        await answers.given()  # and what cuts the stream comes before the call is answered
-        await cut(wire, heard)
-
-    async def get(wire: Wire, heard: Heard) -> None:
-        if "last-event-id" not in heard.headers:
-            return await refuse(wire, heard)
-        await wire.events()
-        return await finish(wire, heard)
-
-    async with connected(mcp(call=call, get=get, answer=answers), sampling=sampling(model)) as (client, _):
-        await tides(client)
-
-    assert answers == [ANSWERED]
-    assert len(model.asked) == 1
-
-
 @fault("S22")
 async def test_a_handler_continues_after_the_stream_of_its_request_is_cut() -> None:
     resumed = Event()
@@ -154,21 +131,6 @@ async def test_an_answer_lost_on_its_way_is_sent_again_without_asking_the_model_
     assert len(model.asked) == 1
 
 
-@fault("S23")
-async def test_a_timeout_error_lost_on_its_way_is_sent_again() -> None:
-    async def never(request: SamplingRequest) -> CreateMessageResult:
-        await sleep_forever()
-        raise AssertionError
-
-    answers = Answers(in_turn(says(b"", 500), accept))
-    script = mcp(call=asking(answers, event(ASK), count=2), answer=answers)
-    async with connected(script, sampling=sampling(never, seconds=0.1), retry_delays=(0.0,)) as (client, _):
-        await tides(client)
-
-    error = {"code": -32011, "message": "this client's limit for one answer is 0.1 seconds"}
-    assert answers == [{"jsonrpc": "2.0", "id": "q-1", "error": error}] * 2
-
-
 @pytest.mark.parametrize(
     ("taking", "tries"), [(says(b"", 400), 1), (says(b"", 500), 3), (drop, 3)], ids=["a refusal", "errors", "drops"]
 )
@@ -185,12 +147,3 @@ async def test_an_answer_that_the_server_never_reads_is_dropped_and_the_session_
 
         assert client.counters == {"undelivered messages": 1}
     assert answers == [ANSWERED] * tries
-
-
-@fault("S23")
-async def test_an_answer_whose_post_hangs_delays_no_other_traffic() -> None:
-    answers = Answers(hang)
-    script = mcp(call=in_turn(asking(answers, event(ASK)), says()), answer=answers)
-    async with connected(script, sampling=sampling(Model())) as (client, _):
-        for _ in range(3):
-            await tides(client)

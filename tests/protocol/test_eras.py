@@ -138,11 +138,15 @@ INVALID_RESULTS: list[tuple[str, dict[str, Any]]] = [
     ("tools/call", {"resultType": "input_required", "inputRequests": {"k": {"params": {}}}}),
     ("tools/call", {"resultType": "input_required", "inputRequests": {"k": {"method": "m", "params": []}}}),
     ("tools/call", {"resultType": "task"}),
+    ("tools/call", {"resultType": "Complete"}),
+    ("tools/call", {"resultType": ""}),
+    ("tools/call", {"resultType": 7}),
     ("tools/call", {"resultType": None}),
     ("tools/call", {"resultType": ["complete"]}),
 ]
 
 
+@pytest.mark.fault("S31")
 def test_a_result_of_unknown_type_or_shape_is_invalid(subtests: pytest.Subtests) -> None:
     for method, result in INVALID_RESULTS:
         with subtests.test(method=method, result=ascii(result)), pytest.raises(ProtocolError, match=method):

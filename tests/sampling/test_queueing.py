@@ -37,6 +37,7 @@ class Turnstile:
         return request.reply("through")
 
 
+@pytest.mark.fault("S12")
 async def test_many_requests_are_answered_a_few_at_a_time() -> None:
     turnstile = Turnstile()
     sampling = Sampling(with_tools=turnstile, approve=always)
@@ -63,6 +64,7 @@ async def test_many_requests_are_answered_a_few_at_a_time() -> None:
     assert turnstile.most == 16
 
 
+@pytest.mark.fault("S12")
 async def test_requests_beyond_the_queue_are_refused_at_once_with_the_limit() -> None:
     turnstile = Turnstile()
     asked = session(turnstile, limits=SamplingLimits(at_once_per_server=1, waiting=1))
@@ -83,6 +85,7 @@ async def never(request: SamplingRequest) -> Allow:
     return Allow()
 
 
+@pytest.mark.fault("S27")
 @pytest.mark.parametrize(
     ("approve", "queued"),
     [(always, False), (never, False), (always, True)],

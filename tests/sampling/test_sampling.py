@@ -67,6 +67,7 @@ async def test_the_requests_of_one_connection_have_one_session_that_no_other_con
     assert other not in (None, first)
 
 
+@pytest.mark.fault("S14")
 async def test_approver_and_handler_see_the_same_request_in_this_order() -> None:
     seen: list[tuple[str, SamplingRequest]] = []
     outer = OuterCall("tools/call", "research", 7, call_id=1, inferred=True)

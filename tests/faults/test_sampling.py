@@ -1,8 +1,13 @@
-"""Sampling requests that break the rules: each is refused with the reason, and no model hears of it."""
+"""Sampling over stdio: what breaks a rule reaches no model, and what goes wrong in a model reaches no server."""
 
 from __future__ import annotations
 
-from mcp_host import Sampling, always
+import json
+
+import pytest
+
+from mcp_host import SamplingRequest
+from mcp_host.types import CreateMessageResult
 from tests.faults.asking import (
     PARIS,
     Model,
@@ -21,46 +26,6 @@ from tests.faults.asking import (
 from tests.faults.fault import fault
 
 QUESTION = user(words("1 + 1?"))
-
-
-async def refusal(*requests: Wire, basic: bool = False) -> list[str]:
-    """Why *requests* are refused: without the model, and such that the next is answered as if nothing had happened."""
-    model = Model()
-    host = Sampling(basic=model, approve=always) if basic else sampling(model)
-    async with asker(sampling=host) as client:
-        refused = await answers(client, *requests)
-        assert model.asked == []
-        assert await answers(client, ask()) == [PARIS]
-
-    assert {answer["error"]["code"] for answer in refused} == {-32602}
-    return [answer["error"]["message"] for answer in refused]
-
-
-@fault("S01")
-async def test_tools_that_were_not_declared_are_refused_and_not_stripped() -> None:
-    assert await refusal(
-        ask(tools=[tool()]),
-        ask(tools=[]),
-        ask(toolChoice={"mode": "auto"}),
-        ask(QUESTION, assistant(use("c1")), user(result("c1"))),
-        basic=True,
-    ) == [
-        "tools: this client did not declare sampling.tools",
-        "tools: this client did not declare sampling.tools",
-        "toolChoice: this client did not declare sampling.tools",
-        "messages[1]: tool_use: this client did not declare sampling.tools",
-    ]
-
-
-@fault("S14")
-async def test_a_server_gets_no_more_tokens_than_the_host_grants() -> None:
-    model = Model()
-    async with asker(sampling=sampling(model, max_tokens=1000)) as client:
-        assert await answers(client, ask(maxTokens=999), ask(maxTokens=2**53 - 1)) == [PARIS, PARIS]
-
-    assert [request.max_tokens for request in model.asked] == [999, 1000]
-
-
 MALFORMED = "malformed CreateMessageRequestParams: "
 BROKEN: list[tuple[Wire, str]] = [
     ({}, f"{MALFORMED}messages: Field required"),
@@ -89,12 +54,42 @@ BROKEN: list[tuple[Wire, str]] = [
 
 @fault("S02", "S03", "S04", "S05", "S06", "S14", "S15")
 async def test_a_request_that_breaks_a_rule_is_refused_with_the_reason_and_not_corrected() -> None:
-    reasons = await refusal(*(params for params, _ in BROKEN))
+    model = Model()
+    async with asker(sampling=sampling(model)) as client:
+        refused = await answers(client, *(params for params, _ in BROKEN))
+        assert model.asked == []
+        assert await answers(client, ask()) == [PARIS]
 
-    wrong = [
-        (reason, start) for reason, (_, start) in zip(reasons, BROKEN, strict=True) if not reason.startswith(start)
-    ]
-    assert wrong == []
+    assert {answer["error"]["code"] for answer in refused} == {-32602}
+    reasons = [answer["error"]["message"] for answer in refused]
+    assert [pair for pair in zip(reasons, BROKEN, strict=True) if not pair[0].startswith(pair[1][1])] == []
+
+
+FAILED = {"error": {"code": -32603, "message": "this client's model failed"}}
+SECRET = "sk-very-secret"
+FAILURES = [
+    RuntimeError(SECRET),
+    TimeoutError(SECRET),
+    json.JSONDecodeError(SECRET, '{"a":', 5),
+    SystemExit(SECRET),
+    BaseExceptionGroup(SECRET, [KeyError(SECRET)]),
+]
+
+
+@fault("S08", "S16", "S17", "S18")
+async def test_a_handlers_exception_is_only_in_the_hosts_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Also one for malformed arguments of a tool. The request after it is answered as ever."""
+    left: list[BaseException | None] = [each for failure in FAILURES for each in (failure, None)]
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        if (failure := left.pop(0)) is not None:
+            raise failure
+        return request.reply("Paris")
+
+    async with asker(sampling=sampling(model)) as client:
+        assert await answers(client, *[ask()] * len(left)) == [FAILED, PARIS] * len(FAILURES)
+
+    assert caplog.text.count(SECRET) >= len(FAILURES)
 
 
 @fault("S25")
