@@ -93,6 +93,12 @@ def answering(era: Era, *results: dict[str, Any]) -> ScriptedPeer:
     return ScriptedPeer(script, name="the peer")
 
 
+class Restarted(ScriptedPeer):
+    """A peer that the client restarts by itself when it has ended."""
+
+    restart = True
+
+
 async def silent(peer: ScriptedPeer) -> None:
     """The script of a server that answers nothing."""
 
@@ -133,6 +139,10 @@ async def seconds_of_call(client: Client) -> float:
     began = anyio.current_time()
     await client.call_tool("x")
     return anyio.current_time() - began
+
+
+async def ignore(change: object) -> None:
+    """A callback without which the client would not subscribe."""
 
 
 def text(value: str) -> TextContent:

@@ -28,15 +28,17 @@ ANSWER = Success(1, {"roots": []})
 
 
 class FullChannel:
-    """A channel over which nothing can be sent without waiting. It lets each message through when *room* is set."""
+    """A channel over which nothing can be sent without waiting. It lets each message through when *room* is set, or fails."""
 
-    stream_per_request = False
     keeps_cache = True
     other_output = ""
 
-    def __init__(self) -> None:
+    def __init__(self, failure: Exception | None = None, *, stream_per_request: bool = False) -> None:
         self.asked: list[str] = []
+        self.sent_at: list[float] = []
         self.room = anyio.Event()
+        self.stream_per_request = stream_per_request
+        self._failure = failure
 
     async def wait_until_started(self) -> None:
         raise AssertionError
@@ -46,6 +48,9 @@ class FullChannel:
 
     async def send(self, message: Notification | Success | Failure, headers: Headers) -> None:
         self.asked.append("send")
+        self.sent_at.append(anyio.current_time())
+        if self._failure is not None:
+            raise self._failure
         await self.room.wait()
 
     def send_now(self, message: Notification | Success | Failure) -> bool:
@@ -87,11 +92,9 @@ async def test_an_answer_that_is_not_taken_in_30_seconds_is_counted_and_logged(
 async def test_an_answer_that_an_auth_fails_for_is_counted_and_logged(
     soon: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Defective(FullChannel):
-        async def send(self, message: Notification | Success | Failure, headers: Headers) -> None:
-            raise ValueError("a defect of the host's")
+    channel = FullChannel(ValueError("a defect of the host's"))
 
-    assert await counted(Defective(), soon=soon) == {"undelivered messages": 1}
+    assert await counted(channel, soon=soon) == {"undelivered messages": 1}
     assert "a message could not be sent" in caplog.text
 
 
@@ -106,31 +109,18 @@ async def test_an_answer_over_a_connection_that_has_broken_is_counted_and_not_tr
 
 
 async def test_an_answer_for_a_session_that_is_lost_is_not_sent_again() -> None:
-    class Forgetful(FullChannel):
-        stream_per_request = True
+    channel = FullChannel(SessionLost("HTTP 404"), stream_per_request=True)
 
-        async def send(self, message: Notification | Success | Failure, headers: Headers) -> None:
-            self.asked.append("send")
-            raise SessionLost("HTTP 404")
-
-    channel = Forgetful()
     assert await counted(channel, soon=True) == {"undelivered messages": 1}
     assert channel.asked == ["send_now", "send"]
 
 
 @pytest.mark.fake_clock
 async def test_an_answer_over_http_that_may_be_lost_is_sent_again_after_longer_and_longer_pauses() -> None:
-    sent_at: list[float] = []
+    channel = FullChannel(ConnectionClosed("reset"), stream_per_request=True)
 
-    class Broken(FullChannel):
-        stream_per_request = True
-
-        async def send(self, message: Notification | Success | Failure, headers: Headers) -> None:
-            sent_at.append(anyio.current_time())
-            raise ConnectionClosed("reset")
-
-    assert await counted(Broken(), soon=True) == {"undelivered messages": 1}
-    assert [later - earlier for earlier, later in pairwise(sent_at)] == pytest.approx([0.1, 0.5, 2.0])
+    assert await counted(channel, soon=True) == {"undelivered messages": 1}
+    assert [later - earlier for earlier, later in pairwise(channel.sent_at)] == pytest.approx([0.1, 0.5, 2.0])
 
 
 async def test_a_message_that_has_to_wait_is_given_to_the_channel_once_more_and_not_twice() -> None:

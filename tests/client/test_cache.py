@@ -15,7 +15,7 @@ from mcp_host.protocol.cache import Cache
 from mcp_host.protocol.eras import Complete
 from mcp_host.protocol.jsonrpc import Notification
 from mcp_host.testing import ScriptedPeer
-from tests.client.support import HANDSHAKE, STATELESS, Era, answering, connected, methods
+from tests.client.support import HANDSHAKE, STATELESS, Era, answering, connected, ignore, methods
 
 FRESH = {"resultType": "complete", "ttlMs": 60_000, "cacheScope": "public"}
 TOOL = {"name": "add", "inputSchema": {"type": "object"}}
@@ -284,10 +284,7 @@ async def test_an_announced_change_makes_stale_what_was_listed_or_asked_for_befo
         await peer.notify_subscription(listen, "notifications/tools/list_changed")
         await peer.reply(await peer.receive("tools/list"), FRESH | {"tools": []})
 
-    async def on_change(change: object) -> None:
-        """The client subscribes only if there is a callback."""
-
-    async with connected(ScriptedPeer(script), on_change=on_change) as client:
+    async with connected(ScriptedPeer(script), on_change=ignore) as client:
         assert await client.list_tools() == []
         for _ in range(2):
             assert [tool.name for tool in await client.list_tools()] == ["add"]

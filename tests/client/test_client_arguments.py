@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Callable
@@ -13,10 +14,10 @@ import anyio
 import httpx
 import pytest
 
-from mcp_host import Client, Elicitation, Sampling, SamplingRequest, Stdio, always
+from mcp_host import Client, Elicitation, Sampling, Stdio, always
 from mcp_host.errors import ConnectionClosed, NotConnected
 from mcp_host.testing import ScriptedPeer, Server
-from mcp_host.types import CreateMessageResult, Implementation
+from mcp_host.types import Implementation
 from tests.client.support import TOOLS, Era, connected, sampling
 from tests.transports.children import python
 
@@ -127,28 +128,26 @@ def test_a_url_that_cannot_be_one_is_a_value_error() -> None:
         Client("http://")
 
 
-def test_a_bare_sampling_handler_is_refused_with_the_right_spelling() -> None:
-    async def model(request: SamplingRequest) -> CreateMessageResult:
-        raise AssertionError
+INVALID: list[tuple[str, object, type[Exception], str]] = [
+    ("sampling", print, TypeError, r"Sampling\(with_tools=handler, approve=\.\.\.\)"),
+    ("elicitation", print, TypeError, r"Elicitation\(form=handler\)"),
+    ("list_changed", print, TypeError, r"list_changed is ListChanged\(tools=callback\)"),
+    ("limits", {"timeout": 5}, TypeError, r"Limits\(timeout=\.\.\., \.\.\.\), not dict"),
+    ("on_log", 5, TypeError, "on_log has to be a function, async or plain, not int"),
+    ("on_change", 5, TypeError, "on_change has to be a function, async or plain, not int"),
+    ("ping_interval", 0, ValueError, "^ping_interval must be more than 0, not 0$"),
+    ("ping_interval", -1, ValueError, "^ping_interval must be more than 0, not -1$"),
+    ("ping_interval", math.nan, ValueError, "^ping_interval must be more than 0, not nan$"),
+    ("ping_interval", True, TypeError, "^ping_interval must be a number of seconds, not True$"),
+    ("ping_interval", "30", TypeError, "^ping_interval must be a number of seconds, not '30'$"),
+]
 
-    with pytest.raises(TypeError, match=r"Sampling\(with_tools=handler, approve=\.\.\.\)"):
-        Client(["uvx"], sampling=model)  # type: ignore[arg-type]  # which is what is tested
 
-
-@pytest.mark.parametrize(
-    ("argument", "value", "words"),
-    [
-        ("elicitation", print, r"Elicitation\(form=handler\)"),
-        ("limits", {"timeout": 5}, r"Limits\(timeout=\.\.\., \.\.\.\), not dict"),
-        ("on_log", 5, "on_log has to be a function, async or plain, not int"),
-        ("on_change", 5, "on_change has to be a function, async or plain, not int"),
-    ],
-)
-def test_invalid_handlers_are_refused_at_once(argument: str, value: object, words: str) -> None:
-    arguments: dict[str, Any] = {argument: value}
-
-    with pytest.raises(TypeError, match=words):
-        Client(["uvx"], **arguments)
+def test_invalid_arguments_are_refused_at_once(subtests: pytest.Subtests) -> None:
+    for argument, value, error, words in INVALID:
+        arguments: dict[str, Any] = {argument: value}
+        with subtests.test(argument=argument, value=str(value)), pytest.raises(error, match=words):
+            Client(["uvx"], **arguments)
 
 
 async def nothing() -> None:

@@ -32,16 +32,12 @@ from mcp_host.transports.in_process import MemoryChannel
 from mcp_host.types import CreateMessageResult
 from tests.client.rounds import ROOTS, wants
 from tests.client.sites import Site, refused
-from tests.client.support import EMPTY, HANDSHAKE, QUESTION, connected, ended_by_closing, sampling
+from tests.client.support import EMPTY, HANDSHAKE, QUESTION, Restarted, connected, ended_by_closing, ignore, sampling
 from tests.extent import on_both
 from tests.transports.children import counted, python
 
 LISTEN = "subscriptions/listen"
 CHANGING = {"tools": {"listChanged": True}, "resources": {"subscribe": True}}
-
-
-async def ignore(change: object) -> None:
-    pass
 
 
 # Rounds
@@ -233,10 +229,6 @@ async def test_a_client_that_is_closed_while_its_dead_server_is_let_go_stays_clo
 
     assert not client.connected
     assert (tmp_path / "starts").read_text() == "x"
-
-
-class Restarted(ScriptedPeer):
-    restart = True
 
 
 @on_both

@@ -34,7 +34,7 @@ from tests.extent import on_both
 from tests.faults.http_server import chunked, drop, mcp, reset, says, sends, subjects, tides
 from tests.faults.http_server import connected as connected_over_http
 from tests.faults.http_server import refused as refused_over_http
-from tests.transports.children import python
+from tests.transports.children import counted, python
 from tests.transports.http_peers import EVENTS, JSON, LENGTH, Heard, Wire, head, serving
 from tests.transports.legacy_peers import Answer, hang_for
 
@@ -457,17 +457,12 @@ async def test_a_server_known_to_be_modern_gets_no_handshake_however_slow_it_is(
 # Real processes
 
 
-def on_start(path: Path, body: str) -> Stdio:
-    """A server that notes each of its starts in *path*."""
-    return Stdio(python(f"open({str(path)!r}, 'a').write('started ')\n{body}", hands=False))
-
-
-EXITS_ON_THE_PROBE = """
+EXITS_ON_THE_PROBE = f"""
 request = read()
 if request["method"] != "initialize":
     SAYS
     sys.exit(3)
-reply(request, {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "0"}})
+reply(request, {INITIALIZED!r})
 read()
 reply(read(), text("hi"))
 read()
@@ -479,34 +474,34 @@ read()
 async def test_a_server_that_exits_on_the_probe_is_started_once_more_and_shaken_hands_with(
     says: str, tmp_path: Path
 ) -> None:
-    server, era_cache = on_start(tmp_path / "starts", EXITS_ON_THE_PROBE.replace("SAYS", says)), EraCache()
+    server, era_cache = counted(tmp_path / "starts", EXITS_ON_THE_PROBE.replace("SAYS", says)), EraCache()
 
     with anyio.fail_after(10):
         for _ in range(2):
             async with Client(server, era_cache=era_cache) as client:
                 assert (await client.call_tool("x")).text == "hi"
 
-    assert (tmp_path / "starts").read_text() == "started started started "
+    assert (tmp_path / "starts").read_text() == "xxx"
 
 
 @on_both
 async def test_a_server_that_always_exits_is_started_twice_and_reported_once(tmp_path: Path) -> None:
-    server = on_start(tmp_path / "starts", "read()\nsys.stderr.write('no database')\nsys.exit(4)")
+    server = counted(tmp_path / "starts", "read()\nsys.stderr.write('no database')\nsys.exit(4)")
 
     with anyio.fail_after(10), pytest.raises(ConnectFailed, match="no database") as raised:
         await Client(server).connect()
 
-    assert (tmp_path / "starts").read_text() == "started started "
+    assert (tmp_path / "starts").read_text() == "xx"
     assert (type(raised.value), raised.value.exit_code) == (ConnectFailed, 4)
 
 
-SILENT_ABOUT_THE_PROBE = """
+SILENT_ABOUT_THE_PROBE = f"""
 request = read()
 print("has read", file=sys.stderr, flush=True)
 while request["method"] != "initialize":
     ANSWER
     request = read()
-reply(request, {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "0"}})
+reply(request, {INITIALIZED!r})
 read()
 reply(read(), text("hi"))
 read()

@@ -15,7 +15,8 @@ from mcp_host import Client, SamplingRequest, StreamableHttp
 from mcp_host.errors import Unauthorized
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, Middleware, add_headers
 from mcp_host.types import CreateMessageResult
-from tests.client.sites import DISCOVERED, response
+from tests.client import sites
+from tests.client.sites import response
 from tests.client.support import EMPTY, QUESTION, connected, sampling
 from tests.extent import on_both
 
@@ -225,17 +226,13 @@ async def test_middleware_may_renew_a_token_that_is_rejected_while_connecting_an
             return await call_next(request.with_headers({"X-Token": str(issued)}))
 
     def answer(request: httpx.Request) -> httpx.Response:
-        if request.method != "POST":
-            return httpx.Response(405)
-        if request.headers["x-token"] != str(valid):
+        if request.method == "POST" and request.headers["x-token"] != str(valid):
             refused.append(json.loads(request.content)["method"])
             return httpx.Response(401)
-        message = json.loads(request.content)
-        if "id" not in message:
-            return httpx.Response(202)
-        results = {"initialize": INITIALIZED, "server/discover": DISCOVERED, "tools/call": EMPTY}
-        return response(message, results[message["method"]])
+        return site(request)
 
+    accepted = httpx.Response(202)
+    site = sites.Site(initialize=INITIALIZED, notifications_initialized=accepted, tools_call=EMPTY)
     refused: list[str] = []
     http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
     async with connected(StreamableHttp("http://server.test/", client=http), era=era, middleware=[login]) as client:

@@ -369,7 +369,7 @@ async def test_a_status_is_an_answer() -> None:
     assert server.methods() == HELLO
 
 
-# Closing, middleware, arguments
+# Closing, middleware
 
 
 async def test_closing_does_not_wait_for_a_ping() -> None:
@@ -423,18 +423,3 @@ async def test_middleware_that_fails_for_pings_is_a_warning() -> None:
     async with silent_for(70, Answering(), middleware=[middleware]) as client:
         assert client.connected
         assert client.warnings == 2 * ["the scripted peer: a ping failed: boo"]
-
-
-@pytest.mark.parametrize(
-    ("interval", "error", "complaint"),
-    [
-        (0, ValueError, "^ping_interval must be more than 0, not 0$"),
-        (-1, ValueError, "^ping_interval must be more than 0, not -1$"),
-        (math.nan, ValueError, "^ping_interval must be more than 0, not nan$"),
-        (True, TypeError, "^ping_interval must be a number of seconds, not True$"),
-        ("30", TypeError, "^ping_interval must be a number of seconds, not '30'$"),
-    ],
-)
-def test_an_interval_is_a_number_of_seconds(interval: Any, error: type[Exception], complaint: str) -> None:
-    with pytest.raises(error, match=complaint):
-        Client(ScriptedPeer(Answering()), ping_interval=interval)

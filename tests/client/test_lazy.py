@@ -31,6 +31,7 @@ from tests.client.support import (
     EMPTY,
     TOOLS,
     Era,
+    Restarted,
     answering,
     connected,
     ended_by_closing,
@@ -457,10 +458,6 @@ async def test_a_client_that_is_not_lazy_does_not_connect_by_itself(era: Era) ->
 
 
 USER: ContextVar[str] = ContextVar("USER", default="none")
-
-
-class Restarted(ScriptedPeer):
-    restart = True
 
 
 @pytest.mark.parametrize("lazy", [True, False], ids=["lazy", "restarted"])

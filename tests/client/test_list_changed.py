@@ -386,8 +386,3 @@ async def test_a_plain_callback_runs_in_a_thread() -> None:
 def test_what_makes_no_sense_is_refused(options: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         ListChanged(**options)
-
-
-def test_a_function_alone_is_refused_with_what_to_write() -> None:
-    with pytest.raises(TypeError, match=r"list_changed is ListChanged\(tools=callback\)"):
-        Client(Peer(HANDSHAKE), list_changed=print)  # type: ignore[arg-type]  # which is what is tested
