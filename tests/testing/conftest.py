@@ -1,8 +1,9 @@
-"""What the tests of cassettes share: a provider of models, and the two libraries that speak to it."""
+"""What the tests of cassettes share: a file, a provider of models, and the two libraries that speak to it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,12 @@ from tests.asgi import serving
 from tests.testing.cassettes.provider import Library, Provider
 
 vars(network._check)["__cantrace__"] = True  # or else Python hides from coverage what runs in an audit hook
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The file of a cassette."""
+    return tmp_path / "cassette.json"
 
 
 @pytest.fixture

@@ -70,9 +70,8 @@ async def test_a_blocking_client_makes_the_same_file_as_another_one_and_each_rep
 
 
 def test_a_stream_that_breaks_off_breaks_off_in_the_replay_too(
-    tmp_path: Path, provider: Provider, library: Library
+    path: Path, provider: Provider, library: Library
 ) -> None:
-    path = tmp_path / "cassette.json"
     texts = []
     for url in (provider.url, "http://localhost"):
         pieces: list[bytes] = []
@@ -89,8 +88,7 @@ def test_a_stream_that_breaks_off_breaks_off_in_the_replay_too(
     assert texts[0].endswith(b"event:del")
 
 
-def test_a_provider_that_cannot_be_reached_cannot_in_the_replay(tmp_path: Path, library: Library) -> None:
-    path = tmp_path / "cassette.json"
+def test_a_provider_that_cannot_be_reached_cannot_in_the_replay(path: Path, library: Library) -> None:
     module: Any = LIBRARIES[library]
 
     def refuse(request: object) -> None:
@@ -107,10 +105,9 @@ def test_a_provider_that_cannot_be_reached_cannot_in_the_replay(tmp_path: Path, 
 @pytest.mark.parametrize("response", [{}, {"status": 200, "headers": {}, "text": "Hel"}], ids=["before", "within"])
 @pytest.mark.parametrize("timeout", [0.0, None], ids=["timeout", "none"])
 def test_a_request_that_was_cancelled_ends_by_its_timeout_and_with_the_cassette(
-    tmp_path: Path, library: Library, response: dict[str, Any], timeout: float | None
+    path: Path, library: Library, response: dict[str, Any], timeout: float | None
 ) -> None:
     """Before the response has begun, and in the middle of it. A thread cannot be cancelled, so none is left behind."""
-    path = tmp_path / "cassette.json"
     asked = {"method": "GET", "url": "http://localhost/", "headers": {"accept": "*/*"}}
     ended = {"response": {**response, "cancelled": True}} if response else {"cancelled": True}
     write(path, Contents("", [{"http": asked, **ended}]))
@@ -139,9 +136,8 @@ def test_a_request_that_was_cancelled_ends_by_its_timeout_and_with_the_cassette(
     assert ends == ["in the recording, the client cancelled the request here"]
 
 
-def test_a_stream_that_another_thread_closes_is_recorded_as_cancelled(tmp_path: Path) -> None:
+def test_a_stream_that_another_thread_closes_is_recorded_as_cancelled(path: Path) -> None:
     """As Gemini's adapter does on trio, when a request is cancelled."""
-    path = tmp_path / "cassette.json"
 
     class Endless(httpx2.SyncByteStream):
         def __init__(self) -> None:
@@ -184,8 +180,7 @@ def _often_another_thread() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_often_another_thread")
-def test_requests_of_several_threads_are_all_recorded_and_each_is_replayed_once(tmp_path: Path) -> None:
-    path = tmp_path / "cassette.json"
+def test_requests_of_several_threads_are_all_recorded_and_each_is_replayed_once(path: Path) -> None:
     numbers = iter(range(1000))
     answers: dict[str, list[int]] = {"once": [], "none": []}
     inner = httpx2.MockTransport(lambda request: httpx2.Response(200, json={"number": next(numbers)}))
@@ -207,8 +202,7 @@ def test_requests_of_several_threads_are_all_recorded_and_each_is_replayed_once(
     assert sorted(answers["once"]) == sorted(answers["none"]) == list(range(80))
 
 
-def test_in_a_replay_no_client_without_the_cassette_connects(tmp_path: Path, provider: Provider) -> None:
-    path = tmp_path / "cassette.json"
+def test_in_a_replay_no_client_without_the_cassette_connects(path: Path, provider: Provider) -> None:
     with client_of(path, "httpx2") as client:
         client.post(f"{provider.url}/limited", json={})
     with pytest.raises(CassetteError, match=r"a connection to '127\.0\.0\.1'"), Cassette(path):  # noqa: PT012  # as it ends

@@ -76,11 +76,6 @@ GOOD = {
 }
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "cassette.json"
-
-
 def in_entry(number: int, *place: str, **members: object) -> Change:
     def change(whole: dict[str, Any]) -> None:
         owner = whole["entries"][number]
@@ -129,10 +124,21 @@ def test_a_broken_entry_is_an_error_that_names_its_place(path: Path, subtests: p
                 Cassette(path)
 
 
-@pytest.mark.parametrize("text", ['{"cassette": ' + "9" * 5000 + "}", "[" * 100_000, '{"cassette": 1, "entries": 5}'])
-def test_a_file_that_is_no_cassette_is_an_error(path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"cassette": 1, "entries": [', r"is broken: .* line 1 column 29 .*; restore it, or record it again"),
+        ('{"cassette": ' + "9" * 5000 + "}", r"cassette\.json is broken: "),
+        ("[" * 100_000, r"cassette\.json cannot be read: "),
+        ("[]", "is no cassette: it needs the members cassette and entries"),
+        ('{"cassette": 1, "entries": 5}', r"cassette\.json is no cassette: "),
+        ('{"cassette": 2, "entries": []}', "has version 2 of the format, and this mcp-host reads 1: upgrade it"),
+    ],
+    ids=["cut", "a large number", "deep", "something else", "no entries", "of a later version"],
+)
+def test_a_file_that_cannot_be_used_says_why(path: Path, text: str, why: str) -> None:
     path.write_text(text)
-    with pytest.raises(CassetteError, match=r"cassette\.json"):
+    with pytest.raises(CassetteError, match=why):
         Cassette(path)
 
 

@@ -19,7 +19,7 @@ from anyio import connect_tcp, current_time, fail_after, move_on_after
 
 from mcp_host.testing import Cassette, CassetteError, RecordMode
 from mcp_host.testing.cassettes.bodies import read_body, write_body
-from mcp_host.testing.cassettes.file import Contents, write
+from mcp_host.testing.cassettes.file import Contents, read, write
 from mcp_host.testing.cassettes.network import is_address_of
 from tests.extent import on_both
 from tests.testing.cassettes.provider import Library, Provider
@@ -27,17 +27,33 @@ from tests.testing.cassettes.provider import Library, Provider
 
 @asynccontextmanager
 async def client_of(
-    path: Path, library: Library, record_mode: RecordMode = "once", timeout: float = 5, **options: Any
+    path: Path,
+    library: Library = "httpx2",
+    record_mode: RecordMode = "once",
+    *,
+    timeout: float = 5,
+    transport: Any = None,
+    **options: Any,
 ) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of a cassette."""
+    """A client of a cassette; *options* are the cassette's."""
     with fail_after(30), Cassette(path, record_mode=record_mode, **options) as cassette:
-        made: Any = cassette.http_client(library, timeout=timeout)
+        made: Any = cassette.http_client(library, timeout=timeout, transport=transport)
         async with made as client:
             yield client
 
 
+def answering(*responses: httpx2.Response) -> httpx2.MockTransport:
+    """A transport that answers with these responses, in turn."""
+    left = iter(responses)
+    return httpx2.MockTransport(lambda request: next(left))
+
+
+def text_of(path: Path) -> str:
+    return path.read_text()
+
+
 def responses(path: Path) -> list[dict[str, Any]]:
-    return [entry["response"] for entry in json.loads(path.read_text())["entries"]]
+    return [entry["response"] for entry in read(path).entries]
 
 
 @pytest.mark.parametrize(
@@ -69,9 +85,8 @@ def responses(path: Path) -> list[dict[str, Any]]:
     ids=["status", "lines of JSON", "bytes", "events"],
 )
 async def test_a_response_is_recorded_as_what_it_is_and_replayed(
-    tmp_path: Path, provider: Provider, library: Library, place: str, status: int, body: bytes, recorded: dict[str, Any]
+    path: Path, provider: Provider, library: Library, place: str, status: int, body: bytes, recorded: dict[str, Any]
 ) -> None:
-    path = tmp_path / "cassette.json"
     async with client_of(path, library) as client:
         first = await client.post(f"{provider.url}/{place}", json={})
     async with client_of(path, library) as client:
@@ -86,9 +101,8 @@ async def test_a_response_is_recorded_as_what_it_is_and_replayed(
 
 @on_both
 async def test_a_stream_that_breaks_off_breaks_off_in_the_replay_too(
-    tmp_path: Path, provider: Provider, library: Library
+    path: Path, provider: Provider, library: Library
 ) -> None:
-    path = tmp_path / "cassette.json"
     texts = []
     for url in (provider.url, "http://localhost:1"):
         pieces = []
@@ -103,8 +117,7 @@ async def test_a_stream_that_breaks_off_breaks_off_in_the_replay_too(
     assert texts[0].endswith(b"event:del")
 
 
-async def test_a_provider_that_cannot_be_reached_cannot_in_the_replay(tmp_path: Path, library: Library) -> None:
-    path = tmp_path / "cassette.json"
+async def test_a_provider_that_cannot_be_reached_cannot_in_the_replay(path: Path, library: Library) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
     for _ in range(2):
@@ -113,9 +126,8 @@ async def test_a_provider_that_cannot_be_reached_cannot_in_the_replay(tmp_path: 
                 await client.post(url, json={})
 
 
-async def test_an_error_that_the_library_does_not_have_is_the_nearest_one(tmp_path: Path, library: Library) -> None:
+async def test_an_error_that_the_library_does_not_have_is_the_nearest_one(path: Path, library: Library) -> None:
     """It was recorded with another version, or with a transport of the user's."""
-    path = tmp_path / "cassette.json"
     asked = {"method": "GET", "url": "http://localhost/", "headers": {"accept": "*/*"}}
     write(path, Contents("", [{"http": asked, "failed": {"error": "AnotherError", "message": "it broke"}}]))
     async with client_of(path, library) as client:
@@ -125,10 +137,9 @@ async def test_an_error_that_the_library_does_not_have_is_the_nearest_one(tmp_pa
 
 @on_both
 async def test_a_request_that_was_cancelled_waits_to_be_cancelled(
-    tmp_path: Path, provider: Provider, library: Library
+    path: Path, provider: Provider, library: Library
 ) -> None:
     """After what had come until then."""
-    path = tmp_path / "cassette.json"
     for url in (provider.url, "http://localhost:1"):
         text = ""
         async with client_of(path, library) as client:
@@ -147,10 +158,9 @@ async def test_a_request_that_was_cancelled_waits_to_be_cancelled(
 @pytest.mark.fake_clock
 @pytest.mark.parametrize("response", [{}, {"status": 200, "headers": {"content-type": "text/plain"}, "text": "Hel"}])
 async def test_a_request_that_the_client_no_longer_cancels_ends_by_its_timeout(
-    tmp_path: Path, library: Library, response: dict[str, Any]
+    path: Path, library: Library, response: dict[str, Any]
 ) -> None:
     """Before the response has begun, and in the middle of it."""
-    path = tmp_path / "cassette.json"
     asked = {"method": "GET", "url": "http://localhost/", "headers": {"accept": "*/*"}}
     ended = {"response": {**response, "cancelled": True}} if response else {"cancelled": True}
     write(path, Contents("", [{"http": asked, **ended}]))
@@ -162,8 +172,7 @@ async def test_a_request_that_the_client_no_longer_cancels_ends_by_its_timeout(
 
 
 @pytest.mark.backends("asyncio")  # on trio, httpx leaves generators behind without a cassette, too
-async def test_a_client_may_leave_a_stream_before_its_end(tmp_path: Path, provider: Provider, library: Library) -> None:
-    path = tmp_path / "cassette.json"
+async def test_a_client_may_leave_a_stream_before_its_end(path: Path, provider: Provider, library: Library) -> None:
     for url in (provider.url, "http://localhost:1"):
         async with client_of(path, library) as client, client.stream("POST", f"{url}/endless", json={}) as response:
             stream: Any = response.stream
@@ -172,20 +181,17 @@ async def test_a_client_may_leave_a_stream_before_its_end(tmp_path: Path, provid
     assert provider.requests == 1
 
 
-async def test_a_stream_that_is_still_read_when_the_recording_ends_is_recorded_as_closed_there(tmp_path: Path) -> None:
+async def test_a_stream_that_is_still_read_when_the_recording_ends_is_recorded_as_closed_there(path: Path) -> None:
     """It may be read further, and closed, afterwards."""
 
     async def pieces() -> AsyncIterator[bytes]:
         yield b"first"
         yield b"second"
 
-    path = tmp_path / "cassette.json"
-    answer = httpx2.MockTransport(
-        lambda request: httpx2.Response(200, headers={"content-type": "text/plain"}, content=pieces())
-    )
+    answer = httpx2.Response(200, headers={"content-type": "text/plain"}, content=pieces())
     with fail_after(30):
         with Cassette(path) as cassette:
-            client: httpx2.AsyncClient = cassette.http_client(transport=answer)
+            client: httpx2.AsyncClient = cassette.http_client(transport=answering(answer))
             response = await client.send(client.build_request("GET", "http://localhost/"), stream=True)
             stream = response.aiter_raw()
             heard = [await anext(stream)]
@@ -199,9 +205,8 @@ async def test_a_stream_that_is_still_read_when_the_recording_ends_is_recorded_a
 
 
 async def test_equal_requests_are_answered_in_the_order_of_the_recording(
-    tmp_path: Path, provider: Provider, library: Library
+    path: Path, provider: Provider, library: Library
 ) -> None:
-    path = tmp_path / "cassette.json"
     asked = [{"messages": [{"content": f"3 by {number}"}]} for number in (5, 6, 5)]
     async with client_of(path, library) as client:
         recorded = [(await client.post(f"{provider.url}/messages", json=body)).json() for body in asked]
@@ -215,9 +220,8 @@ async def test_equal_requests_are_answered_in_the_order_of_the_recording(
 
 
 async def test_a_changed_body_is_an_error_that_shows_the_difference(
-    tmp_path: Path, provider: Provider, library: Library
+    path: Path, provider: Provider, library: Library
 ) -> None:
-    path = tmp_path / "cassette.json"
     ask = {"model": "small", "messages": [{"content": "3 by 5"}]}
     async with client_of(path, library) as client:
         await client.post(f"{provider.url}/messages", json={"model": "large", "messages": [{"content": "8 by 9"}]})
@@ -235,8 +239,7 @@ async def test_a_changed_body_is_an_error_that_shows_the_difference(
     )
 
 
-async def test_new_episodes_adds_what_is_not_recorded_yet(tmp_path: Path, provider: Provider, library: Library) -> None:
-    path = tmp_path / "cassette.json"
+async def test_new_episodes_adds_what_is_not_recorded_yet(path: Path, provider: Provider, library: Library) -> None:
     for _ in range(2):
         async with client_of(path, library, "new_episodes") as client:
             await client.post(f"{provider.url}/messages", json={"messages": [{"content": "1 by 2"}]})
@@ -248,8 +251,7 @@ async def test_new_episodes_adds_what_is_not_recorded_yet(tmp_path: Path, provid
     assert [response["json"]["id"] for response in responses(path)] == ["id__1", "id__2"]
 
 
-async def test_all_records_everything_anew(tmp_path: Path, provider: Provider, library: Library) -> None:
-    path = tmp_path / "cassette.json"
+async def test_all_records_everything_anew(path: Path, provider: Provider, library: Library) -> None:
     for place in ("limited", "lines"):
         async with client_of(path, library, "all") as client:
             await client.post(f"{provider.url}/{place}", json={})
@@ -257,24 +259,22 @@ async def test_all_records_everything_anew(tmp_path: Path, provider: Provider, l
     assert [response["status"] for response in responses(path)] == [200]
 
 
-async def test_requests_that_are_not_made_are_an_error_if_all_are_required(tmp_path: Path, provider: Provider) -> None:
-    path = tmp_path / "cassette.json"
-    async with client_of(path, "httpx2") as client:
+async def test_requests_that_are_not_made_are_an_error_if_all_are_required(path: Path, provider: Provider) -> None:
+    async with client_of(path) as client:
         await client.post(f"{provider.url}/limited", json={})
     with pytest.raises(CassetteError, match=r"not used in .*: POST http://localhost/limited; record it again"):
-        async with client_of(path, "httpx2", require_all=True):
+        async with client_of(path, require_all=True):
             pass
 
 
 async def test_no_secret_reaches_the_file_in_any_encoding(
-    tmp_path: Path, provider: Provider, library: Library, monkeypatch: pytest.MonkeyPatch
+    path: Path, provider: Provider, library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The provider echoes all that it gets; the file is searched for each secret as text, in URLs, hex and base64."""
     monkeypatch.setenv("OPENAI_API_KEY", from_environment := "sk-env/+?é0123456789")
     secrets = ["sk-bearer-0123456789", "sk-query+/0123456789", from_environment, "Mrs. Robinson", "session-cookie-1"]
     bearer, query, _, named, cookie = secrets
     headers = {"authorization": f"Bearer {bearer}", "cookie": f"id={cookie}", "openai-organization": "org-0123456789"}
-    path = tmp_path / "cassette.json"
     texts = [
         text
         for secret in secrets
@@ -283,39 +283,33 @@ async def test_no_secret_reaches_the_file_in_any_encoding(
     async with client_of(path, library, redact=[named]) as client:
         await client.post(f"{provider.url}/echo", params={"key": query, "alt": "sse"}, headers=headers, json=texts)
 
-    raw = path.read_text()
+    raw = text_of(path)
     found = [secret for secret in [*secrets, "org-0123456789"] if secret in raw or quote(secret, safe="") in raw]
     decoded = [base64.b64decode(word + "==").decode(errors="replace") for word in base64_words(raw)]
     assert found == []
     assert [text for text in decoded if any(secret in text for secret in secrets)] == []
     assert not any(secret.encode().hex() in raw for secret in secrets)
-    [entry] = json.loads(raw)["entries"]
+    [entry] = read(path).entries
     assert entry["http"]["url"] == "http://localhost/echo?key=<redacted>&alt=sse"
     assert entry["http"]["headers"]["authorization"] == entry["response"]["headers"]["set-cookie"] == "<redacted>"
     assert entry["http"]["headers"]["openai-organization"] == "<redacted>"
 
 
 async def test_a_secret_that_is_split_over_the_events_of_a_stream_is_in_none_of_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Interleaved with other text. The mark is in the first of its parts: put together, they are the whole with one mark."""
     key = "sk-0123456789abcdef"
     monkeypatch.setenv("SOME_API_KEY", key)
     pieces = [(0, f"my {key[:5]}"), (1, "other"), (0, key[5:9]), (0, f"{key[9:]}!"), (1, " text")]
     events = [f"data: {json.dumps({'index': index, 'delta': {'text': text}})}\n\n" for index, text in pieces]
-    path = tmp_path / "cassette.json"
-
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content="".join(events))
-
-    with Cassette(path) as cassette:
-        async with cassette.http_client(transport=httpx2.MockTransport(answer)) as client:
-            await client.post("http://localhost/")
+    stream = httpx2.Response(200, headers={"content-type": "text/event-stream"}, content="".join(events))
+    async with client_of(path, transport=answering(stream)) as client:
+        await client.post("http://localhost/")
 
     [response] = responses(path)
-    assert [event["data"]["delta"]["text"] for event in response["events"]] == [
-        *("my <redacted>", "other", "", "!", " text")
-    ]
+    marked = [event["data"]["delta"]["text"] for event in response["events"]]
+    assert marked == ["my <redacted>", "other", "", "!", " text"]
 
 
 @pytest.mark.parametrize(
@@ -329,22 +323,17 @@ async def test_a_secret_that_is_split_over_the_events_of_a_stream_is_in_none_of_
     ids=["member", "quotes and empty", "cut off", "in the middle of a text"],
 )
 async def test_a_secret_member_of_json_that_comes_in_pieces_is_marked_as_in_the_whole(
-    tmp_path: Path, arguments: str, marked: str
+    path: Path, arguments: str, marked: str
 ) -> None:
-    path = tmp_path / "cassette.json"
-    lines = "".join(
-        f"{json.dumps({'arguments': piece})}\n" for piece in ("", *re.findall(".{1,4}(?={)|.{1,16}", arguments))
+    pieces = ("", *re.findall(".{1,4}(?={)|.{1,16}", arguments))
+    lines = "".join(f"{json.dumps({'arguments': piece})}\n" for piece in pieces)
+    transport = answering(
+        httpx2.Response(200, headers={"content-type": "application/x-ndjson"}, content=lines),
+        httpx2.Response(200, json={"arguments": arguments}),
     )
-    bodies = iter([("application/x-ndjson", lines), ("application/json", json.dumps({"arguments": arguments}))])
-
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        kind, content = next(bodies)
-        return httpx2.Response(200, headers={"content-type": kind}, content=content)
-
-    with Cassette(path) as cassette:
-        async with cassette.http_client(transport=httpx2.MockTransport(answer)) as client:
-            for _ in range(2):
-                await client.post("http://localhost/")
+    async with client_of(path, transport=transport) as client:
+        for _ in range(2):
+            await client.post("http://localhost/")
 
     stream, whole = responses(path)
     assert "".join(line["arguments"] for line in stream["lines"]) == marked
@@ -352,58 +341,48 @@ async def test_a_secret_member_of_json_that_comes_in_pieces_is_marked_as_in_the_
 
 
 async def test_a_request_with_a_split_secret_matches_in_a_replay_without_the_secret(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each part is marked: another text may be split elsewhere."""
     monkeypatch.setenv("SOME_API_KEY", "sk-0123456789abcdef")
-    path = tmp_path / "cassette.json"
-    with Cassette(path) as cassette:
-        transport = httpx2.MockTransport(lambda request: httpx2.Response(204))
-        async with cassette.http_client(transport=transport) as client:
-            await client.post("http://localhost/", json=["my sk-01234", "", "56789abcdef!"])
+    async with client_of(path, transport=answering(httpx2.Response(204))) as client:
+        await client.post("http://localhost/", json=["my sk-01234", "", "56789abcdef!"])
     monkeypatch.delenv("SOME_API_KEY")
-    with Cassette(path) as cassette:
-        async with cassette.http_client() as client:
-            again = await client.post("http://localhost/", json=["my sk-98", "", "76543210!"])
+    async with client_of(path) as client:
+        again = await client.post("http://localhost/", json=["my sk-98", "", "76543210!"])
 
     assert again.status_code == 204
-    [entry] = json.loads(path.read_text())["entries"]
+    [entry] = read(path).entries
     assert entry["http"]["json"] == ["my <redacted>", "", "<redacted>!"]
 
 
-async def test_the_secrets_of_forms_urls_and_json_are_marked_by_their_names(tmp_path: Path) -> None:
-    path = tmp_path / "cassette.json"
+async def test_the_secrets_of_forms_urls_and_json_are_marked_by_their_names(path: Path) -> None:
     said = {
         "access_token": "ya29.0123456789",
         "token": "Hello",
         "error": {"code": "invalid"},
         "echo": "of form-secret-1",
     }
-    with Cassette(path) as cassette:
-        transport = httpx2.MockTransport(lambda request: httpx2.Response(200, json=said))
-        async with cassette.http_client(transport=transport) as client:
-            await client.post(
-                "http://localhost/?auth=1&code=2&n=3",
-                data={"client_secret": "form-secret-1", "grant_type": "x"},
-                headers={"x-auth": "4"},
-            )
+    async with client_of(path, transport=answering(httpx2.Response(200, json=said))) as client:
+        await client.post(
+            "http://localhost/?auth=1&code=2&n=3",
+            data={"client_secret": "form-secret-1", "grant_type": "x"},
+            headers={"x-auth": "4"},
+        )
 
-    [entry] = json.loads(path.read_text())["entries"]
+    [entry] = read(path).entries
     assert entry["http"]["url"] == "http://localhost/?auth=<redacted>&code=<redacted>&n=3"
     assert entry["http"]["text"] == "client_secret=<redacted>&grant_type=x"
     assert entry["http"]["headers"]["x-auth"] == "<redacted>"
     assert entry["response"]["json"] == {**said, "access_token": "<redacted>", "echo": "of <redacted>"}
 
 
-async def test_the_secrets_of_json_in_a_text_are_marked_by_their_names(tmp_path: Path) -> None:
+async def test_the_secrets_of_json_in_a_text_are_marked_by_their_names(path: Path) -> None:
     """As in the arguments of a call, which OpenAI writes as a text."""
-    path = tmp_path / "cassette.json"
     arguments = json.dumps({"user": "ada", "options": [{"api_key": "secret-0123456789"}]})
     function = {"name": "login", "arguments": arguments}
-    with Cassette(path) as cassette:
-        transport = httpx2.MockTransport(lambda request: httpx2.Response(200, json={"function": function}))
-        async with cassette.http_client(transport=transport) as client:
-            await client.get("http://localhost/")
+    async with client_of(path, transport=answering(httpx2.Response(200, json={"function": function}))) as client:
+        await client.get("http://localhost/")
 
     marked = {**function, "arguments": arguments.replace("secret-0123456789", "<redacted>")}
     assert [response["json"] for response in responses(path)] == [{"function": marked}]
@@ -419,26 +398,25 @@ def base64_words(text: str) -> list[str]:
 
 
 async def test_what_is_redacted_matches_in_a_replay_without_the_secret(
-    tmp_path: Path, provider: Provider, monkeypatch: pytest.MonkeyPatch
+    path: Path, provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "cassette.json"
     monkeypatch.setenv("SOME_TOKEN", "0123456789abcdef")
-    async with client_of(path, "httpx2") as client:
+    async with client_of(path) as client:
         await client.post(f"{provider.url}/limited", json={"user": "for 0123456789abcdef!"})
     monkeypatch.delenv("SOME_TOKEN")
-    async with client_of(path, "httpx2") as client:
+    async with client_of(path) as client:
         again = await client.post("http://localhost/limited", json={"user": "for another!"})
 
     assert again.status_code == 429
-    assert "0123456789abcdef" not in path.read_text()
+    assert "0123456789abcdef" not in text_of(path)
 
 
 async def recorded_and_replayed(
-    path: Path, answer: Callable[[httpx2.Request], httpx2.Response], ask: Callable[[httpx2.AsyncClient], Awaitable[str]]
+    path: Path, ask: Callable[[httpx2.AsyncClient], Awaitable[str]], *responses: httpx2.Response
 ) -> list[str]:
-    """What *ask* gives with *answer* behind the client, and in the replay without it."""
+    """What *ask* gives with these responses, and in the replay without them."""
     texts = []
-    for transport in (httpx2.MockTransport(answer), None):
+    for transport in (answering(*responses), None):
         with fail_after(30), Cassette(path, require_all=True) as cassette:
             async with cassette.http_client(transport=transport, follow_redirects=True) as client:
                 texts.append(await ask(client))
@@ -446,72 +424,58 @@ async def recorded_and_replayed(
 
 
 @pytest.mark.parametrize("location", ["/other?key=0123456789", "http://localhost/other?key=0123456789"])
-async def test_a_redirection_is_replayed(tmp_path: Path, location: str) -> None:
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        if request.url.path == "/other":
-            return httpx2.Response(200, text="there")
-        return httpx2.Response(307, headers={"location": location})
-
+async def test_a_redirection_is_replayed(path: Path, location: str) -> None:
     async def ask(client: httpx2.AsyncClient) -> str:
-        return (await client.post("http://localhost/", json={})).text
+        answered = await client.post("http://localhost/", json={})
+        return f"{answered.url.path}: {answered.text}"
 
-    path = tmp_path / "cassette.json"
-    texts = await recorded_and_replayed(path, answer, ask)
+    there = httpx2.Response(307, headers={"location": location}), httpx2.Response(200, text="there")
+    texts = await recorded_and_replayed(path, ask, *there)
 
-    assert texts == ["there", "there"]
+    assert texts == ["/other: there"] * 2
     assert responses(path)[0]["headers"] == {"location": location.replace("0123456789", "<redacted>")}
 
 
-async def test_a_multipart_body_is_found_though_its_boundary_is_another(tmp_path: Path) -> None:
+async def test_a_multipart_body_is_found_though_its_boundary_is_another(path: Path) -> None:
     async def ask(client: httpx2.AsyncClient) -> str:
         return (await client.post("http://localhost/", files={"sound": ("a.wav", b"RIFF\xff")})).text
 
-    texts = await recorded_and_replayed(
-        tmp_path / "cassette.json", lambda request: httpx2.Response(200, text="ok"), ask
-    )
-
-    assert texts == ["ok", "ok"]
+    assert await recorded_and_replayed(path, ask, httpx2.Response(200, text="ok")) == ["ok", "ok"]
 
 
-async def test_a_header_that_is_not_ascii_makes_a_file_that_can_be_read(tmp_path: Path) -> None:
-    kind = 'text/plain; name="é"'.encode()
-
+async def test_a_header_that_is_not_ascii_makes_a_file_that_can_be_read(path: Path) -> None:
     async def ask(client: httpx2.AsyncClient) -> str:
         return (await client.get("http://localhost/")).text
 
-    path = tmp_path / "cassette.json"
-    texts = await recorded_and_replayed(
-        path, lambda request: httpx2.Response(200, headers=[(b"content-type", kind)], content=b"ok"), ask
-    )
+    kind = 'text/plain; name="é"'.encode()
+    answer = httpx2.Response(200, headers=[(b"content-type", kind)], content=b"ok")
 
-    assert texts == ["ok", "ok"]
+    assert await recorded_and_replayed(path, ask, answer) == ["ok", "ok"]
     assert responses(path)[0]["headers"] == {"content-type": 'text/plain; name="?"'}
 
 
 @on_both
-async def test_in_a_replay_nothing_connects(tmp_path: Path, provider: Provider) -> None:
-    path = tmp_path / "cassette.json"
-    async with client_of(path, "httpx2") as client:
+async def test_in_a_replay_nothing_connects(path: Path, provider: Provider) -> None:
+    async with client_of(path) as client:
         await client.post(f"{provider.url}/limited", json={})
     port = int(provider.url.rpartition(":")[2])
     with pytest.raises(  # noqa: PT012  # leaving the block raises the first of them
         CassetteError, match=r"a connection to '127.0.0.1', while .* is replayed: give its client a transport"
     ):
-        async with client_of(path, "httpx2"):
+        async with client_of(path):
             with pytest.raises(ConnectionRefusedError):
                 socket.create_connection(("127.0.0.1", port))
             with pytest.raises(ConnectionRefusedError):
                 socket.getaddrinfo("api.anthropic.com", 443)
             with pytest.raises(OSError, match="connection"):
                 await connect_tcp("127.0.0.1", port)
-    async with client_of(path, "httpx2", allowed_hosts=["127.0.0.1"]):
+    async with client_of(path, allowed_hosts=["127.0.0.1"]):
         await (await connect_tcp("127.0.0.1", port)).aclose()
     await (await connect_tcp("127.0.0.1", port)).aclose()
 
 
-async def test_a_host_may_be_allowed_by_its_name(tmp_path: Path, provider: Provider) -> None:
+async def test_a_host_may_be_allowed_by_its_name(path: Path, provider: Provider) -> None:
     """The name is looked up, and the socket connects to its address."""
-    path = tmp_path / "cassette.json"
     write(path, Contents("", []))
     port = int(provider.url.rpartition(":")[2])
     with fail_after(30), Cassette(path, allowed_hosts=["localhost"]):

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from anyio import Event, create_task_group, fail_after, sleep_forever, to_thread, wait_all_tasks_blocked
 
-from mcp_host import Client, Elicitation, Sampling, SamplingRequest, Stdio, StreamableHttp, always
+from mcp_host import Client, Elicitation, Handler, Sampling, SamplingRequest, Stdio, StreamableHttp, always
 from mcp_host.errors import (
     ConnectFailed,
     ConnectionClosed,
@@ -66,54 +66,45 @@ def make_server() -> Server:
 
 @asynccontextmanager
 async def connected(
-    path: Path, server: Any, record_mode: RecordMode = "once", *, era: str = "auto", **options: Any
+    path: Path, server: Any, record_mode: RecordMode = "once", *, require_all: bool = False, **options: Any
 ) -> AsyncIterator[Client]:
-    """A client over a cassette."""
-    with fail_after(30), Cassette(path, record_mode=record_mode, **options) as cassette:
-        sampling = Sampling(basic=echo, approve=always)
-        async with Client(cassette.transport(server), sampling=sampling, era=era) as client:
+    """A client over a cassette; *options* are the client's."""
+    with fail_after(30), Cassette(path, record_mode=record_mode, require_all=require_all) as cassette:
+        async with Client(cassette.transport(server), **{"sampling": basic(echo), **options}) as client:
             yield client
 
 
-async def both(path: Path, server: Any, use: Use, *, era: str = "auto") -> list[object]:
+def basic(model: Handler) -> Sampling:
+    return Sampling(basic=model, approve=always)
+
+
+async def both(path: Path, server: Any, use: Use, **options: Any) -> list[object]:
     """What *use* gives with *server*, and in the replay without it."""
-    async with connected(path, server, era=era) as client:
+    async with connected(path, server, **options) as client:
         recorded = await use(client)
-    async with connected(path, NOWHERE, "none", era=era, require_all=True) as client:
+    async with connected(path, NOWHERE, "none", require_all=True, **options) as client:
         return [recorded, await use(client)]
 
 
-def entries(path: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(path.read_text())["entries"]
-    return found
-
-
 def messages(path: Path) -> list[dict[str, Any]]:
-    return [entry["message"] for entry in entries(path) if "message" in entry]
+    return [entry["message"] for entry in read(path).entries if "message" in entry]
 
 
 def opened(path: Path) -> list[str]:
-    return [entry["open"] for entry in entries(path) if "open" in entry]
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "cassette.json"
+    return [entry["open"] for entry in read(path).entries if "open" in entry]
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_sampling_progress_and_errors_within_calls_are_replayed(path: Path, era: str) -> None:
     async def use(client: Client) -> object:
         reports: list[float] = []
-        text = (
-            await client.call_tool(
-                "ask", {"topic": "tides"}, on_progress=lambda report: reports.append(report.progress)
-            )
-        ).text
+        asked = await client.call_tool(
+            "ask", {"topic": "tides"}, on_progress=lambda report: reports.append(report.progress)
+        )
         failed = await client.call_tool("fail")
         with pytest.raises(ServerError) as caught:
             await client.call_tool("unknown")
-        return text, reports, failed.text, failed.is_error, str(caught.value)
+        return asked.text, reports, failed.text, failed.is_error, str(caught.value)
 
     recorded, replayed = await both(path, make_server(), use, era=era)
 
@@ -213,10 +204,8 @@ async def test_the_progress_of_our_answer_may_differ(path: Path, count: int) -> 
                 await request.report_progress(number, message=f"{number + 1} of {reports}")
             return request.reply("text", model="small")
 
-        with fail_after(30), Cassette(path) as cassette:
-            sampling = Sampling(basic=model, approve=always)
-            async with Client(cassette.transport(server), sampling=sampling, era="legacy") as client:
-                texts.append((await client.call_tool("slow")).text)
+        async with connected(path, server, era="legacy", sampling=basic(model)) as client:
+            texts.append((await client.call_tool("slow")).text)
 
     assert texts == ["done", "done"]
 
@@ -244,10 +233,9 @@ async def test_a_changed_answer_to_the_server_is_an_error_too(path: Path, era: s
     """In 2025 it is a message that no call of ours waits for; the call ends nonetheless."""
 
     async def answer_with(text: str) -> None:
-        with fail_after(30), Cassette(path) as cassette:
-            sampling = Sampling(basic=lambda request: request.reply(text, model="small"), approve=always)
-            async with Client(cassette.transport(make_server()), sampling=sampling, era=era) as client:
-                await client.call_tool("ask", {"topic": "tides"})
+        sampling = basic(lambda request: request.reply(text, model="small"))
+        async with connected(path, make_server(), era=era, sampling=sampling) as client:
+            await client.call_tool("ask", {"topic": "tides"})
 
     await answer_with("one")
     with pytest.raises(CassetteError, match=r'\+.*"text": "another"'):
@@ -314,18 +302,16 @@ async def test_an_http_status_is_replayed_as_the_same_error(path: Path) -> None:
 
 
 async def test_an_answer_over_http_that_is_none_is_the_same_error_in_the_replay(path: Path) -> None:
-    texts = []
-    for _ in range(2):
-        with fail_after(30), Cassette(path) as cassette:
-            site = Site(tools_call=lambda message: httpx.Response(200, text="Welcome"))
-            async with httpx.AsyncClient(transport=httpx.MockTransport(site)) as http:
-                target = StreamableHttp("http://server.test/mcp", client=http)
-                async with Client(cassette.transport(target)) as client:
-                    with pytest.raises(ProtocolError) as caught:
-                        await client.call_tool("anything")
-                    texts.append(str(caught.value))
+    async def use(client: Client) -> object:
+        with pytest.raises(ProtocolError) as caught:
+            await client.call_tool("anything")
+        return str(caught.value)
 
-    assert texts[0] == texts[1]
+    site = Site(tools_call=lambda message: httpx.Response(200, text="Welcome"))
+    async with httpx.AsyncClient(transport=httpx.MockTransport(site)) as http:
+        recorded, replayed = await both(path, StreamableHttp("http://server.test/mcp", client=http), use)
+
+    assert recorded == replayed
 
 
 @on_both
@@ -342,22 +328,25 @@ async def test_a_request_that_the_server_cancels_is_cancelled_in_the_replay_too(
         await sleep_forever()
         raise AssertionError
 
-    for server in (ScriptedPeer(script), NOWHERE):
-        with fail_after(30), Cassette(path, require_all=True) as cassette:
-            sampling = Sampling(basic=model, approve=always)
-            async with Client(cassette.transport(server), sampling=sampling, era="legacy") as client:
-                await client.call_tool("anything")
+    await both(
+        path, ScriptedPeer(script), lambda client: client.call_tool("anything"), era="legacy", sampling=basic(model)
+    )
 
-    sent = [entry["message"]["method"] for entry in entries(path) if "to" in entry]
+    sent = [entry["message"]["method"] for entry in read(path).entries if "to" in entry]
     assert sent == ["initialize", "notifications/initialized", "tools/call"]
     [cancelled] = [message for message in messages(path) if message.get("method") == "notifications/cancelled"]
     [asked] = [message for message in messages(path) if message.get("method") == "sampling/createMessage"]
     assert cancelled["params"]["requestId"] == asked["id"] == "server__1"
 
 
-@pytest.mark.parametrize("over_http", [False, True], ids=["in process", "http"])
+@pytest.mark.parametrize(
+    ("era", "over_http"),
+    [("modern", False), ("modern", True), ("legacy", True)],
+    ids=["modern, in process", "modern, http", "legacy, http"],
+)
 @on_both
-async def test_a_subscription_is_replayed_with_its_changes(path: Path, over_http: bool) -> None:
+async def test_a_change_is_replayed(path: Path, era: str, over_http: bool) -> None:
+    """As it comes on a subscription, or over HTTP on a stream of no call."""
     server = make_server()
     heard: list[str] = []
     async with server.http() as url:
@@ -368,14 +357,15 @@ async def test_a_subscription_is_replayed_with_its_changes(path: Path, over_http
                 heard.append(change.method)
                 changed.set()
 
-            with fail_after(30), Cassette(path) as cassette:
-                async with Client(cassette.transport(target), era="modern", on_change=on_change) as client:
-                    await client.call_tool("fail")
-                    if target is not NOWHERE:
-                        await server.notify_tools_changed()
-                    await changed.wait()
+            async with connected(path, target, era=era, on_change=on_change) as client:
+                await client.call_tool("fail")
+                if target is not NOWHERE:
+                    await server.notify_tools_changed()
+                await changed.wait()
 
     assert heard == ["notifications/tools/list_changed"] * 2
+    apart = [entry["apart"] for entry in read(path).entries if "apart" in entry]
+    assert apart == ([True] if era == "legacy" else [])
 
 
 async def answers_too_late(peer: ScriptedPeer) -> None:
@@ -412,7 +402,7 @@ async def test_what_comes_on_the_stream_of_a_call_that_the_client_has_left_is_fo
 ) -> None:
     async with connected(path, ScriptedPeer(answers_too_late), era="legacy") as client:
         recorded = await wait_in_vain(client)
-    changed = entries(path)
+    changed = read(path).entries
     changed[0]["stream_per_request"] = True
     if failed:
         [late] = [entry for entry in changed if "content" in entry.get("message", {}).get("result", {})]
@@ -440,10 +430,9 @@ async def test_what_the_server_sends_without_a_call_comes_after_what_came_before
             heard.append(params.data)
             logged.set()
 
-        with fail_after(30), Cassette(path) as cassette:
-            async with Client(cassette.transport(server), era="legacy", on_log=on_log) as client:
-                await client.list_tools()
-                await logged.wait()
+        async with connected(path, server, era="legacy", on_log=on_log) as client:
+            await client.list_tools()
+            await logged.wait()
 
     assert heard == ["listed", "listed"]
 
@@ -465,7 +454,7 @@ async def test_a_message_that_is_none_is_one_in_the_replay_too(path: Path) -> No
     recorded, replayed = await both(path, ScriptedPeer(script), use, era="legacy")
 
     assert recorded == replayed
-    assert [entry["malformed"]["id"] for entry in entries(path) if "malformed" in entry] == [None, "request__2"]
+    assert [entry["malformed"]["id"] for entry in read(path).entries if "malformed" in entry] == [None, "request__2"]
 
 
 @on_both
@@ -482,28 +471,7 @@ async def test_a_session_over_http_that_is_lost_is_lost_in_the_replay_too(path: 
         recorded, replayed = await both(path, StreamableHttp(url), use, era="legacy")
 
     assert recorded == replayed
-    assert [entry["failed"]["error"] for entry in entries(path) if "failed" in entry] == ["SessionLost"]
-
-
-async def test_what_a_server_over_http_sends_without_a_call_is_replayed(path: Path) -> None:
-    server = make_server()
-    heard: list[str] = []
-    async with server.http() as url:
-        for target in (StreamableHttp(url), NOWHERE):
-            changed = Event()
-
-            async def on_change(change: Change, changed: Event = changed) -> None:
-                heard.append(change.method)
-                changed.set()
-
-            with fail_after(30), Cassette(path) as cassette:
-                async with Client(cassette.transport(target), era="legacy", on_change=on_change) as client:
-                    await client.call_tool("fail")
-                    await server.notify_tools_changed()
-                    await changed.wait()
-
-    assert heard == ["notifications/tools/list_changed"] * 2
-    assert [entry["apart"] for entry in entries(path) if "apart" in entry] == [True]
+    assert [entry["failed"]["error"] for entry in read(path).entries if "failed" in entry] == ["SessionLost"]
 
 
 @on_both
@@ -541,14 +509,13 @@ async def test_a_form_for_the_user_is_replayed(path: Path) -> None:
         answer = await context.elicit("Which day?", {"type": "object", "properties": {"day": {"type": "string"}}})
         return json.dumps(answer.content)
 
-    texts = []
-    for target in (server, NOWHERE):
-        with fail_after(30), Cassette(path) as cassette:
-            elicitation = Elicitation(form=lambda request: ElicitResult(action="accept", content={"day": "Monday"}))
-            async with Client(cassette.transport(target), elicitation=elicitation) as client:
-                texts.append((await client.call_tool("book")).text)
+    async def use(client: Client) -> object:
+        return (await client.call_tool("book")).text
 
-    assert texts[0] == texts[1] == '{"day": "Monday"}'
+    elicitation = Elicitation(form=lambda request: ElicitResult(action="accept", content={"day": "Monday"}))
+    recorded, replayed = await both(path, server, use, elicitation=elicitation)
+
+    assert recorded == replayed == '{"day": "Monday"}'
 
 
 class Asked(RecordedHandle):
@@ -630,9 +597,8 @@ async def test_calls_that_are_not_made_are_an_error_if_all_are_required(path: Pa
 
 
 async def test_a_connection_that_was_not_recorded_is_an_error_or_a_new_episode(path: Path) -> None:
-    with Cassette(path) as cassette:
-        async with Client(cassette.transport(make_server())):
-            pass
+    async with connected(path, make_server(), sampling=None):
+        pass
 
     async def connect_twice(record_mode: RecordMode) -> None:
         with fail_after(30), Cassette(path, record_mode=record_mode) as cassette:
@@ -697,52 +663,40 @@ async def test_a_recording_in_which_nothing_was_asked_is_replayed_and_replaces_a
 async def test_a_recording_that_is_interrupted_leaves_the_old_file(path: Path) -> None:
     async with connected(path, make_server()):
         pass
-    old = entries(path)
+    old = read(path).entries
     with pytest.raises(ZeroDivisionError):  # noqa: PT012  # the block is the recording
         async with connected(path, make_server(), "all") as client:
             await client.call_tool("fail")
             raise ZeroDivisionError
 
-    assert entries(path) == old
+    assert read(path).entries == old
     assert os.listdir(path.parent) == [path.name]
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("options", "error", "why"),
     [
-        ('{"cassette": 1, "entries": [', r"is broken: .* line 1 column 29 .*; restore it, or record it again"),
-        ("[]", "is no cassette: it needs the members cassette and entries"),
-        ('{"cassette": 2, "entries": []}', "has version 2 of the format, and this mcp-host reads 1: upgrade it"),
+        ({"record_mode": "x"}, ValueError, "^record_mode is one of none, once, new_episodes, all, not 'x'$"),
+        ({"redact": [""]}, ValueError, "redact has an empty text"),
+        ({"redact": "hunter2"}, TypeError, r"^redact has to be a list of texts, not one text: redact=\[\.\.\.\]$"),
+        (
+            {"allowed_hosts": "a"},
+            TypeError,
+            r"^allowed_hosts has to be a list of texts, not one text: allowed_hosts=\[\.\.\.\]$",
+        ),
     ],
-    ids=["broken", "something else", "of a later version"],
+    ids=["an unknown mode", "an empty secret", "one secret", "one host"],
 )
-def test_a_file_that_cannot_be_used_says_why(path: Path, text: str, why: str) -> None:
-    path.write_text(text)
-    with pytest.raises(CassetteError, match=why):
-        Cassette(path)
-
-
-def test_arguments_are_checked(path: Path) -> None:
-    with pytest.raises(ValueError, match="record_mode is one of none, once, new_episodes, all, not 'record'"):
-        Cassette(path, record_mode="record")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="redact has an empty text"):
-        Cassette(path, redact=[""])
-
-
-@pytest.mark.parametrize("name", ["redact", "allowed_hosts"])
-def test_one_text_in_the_place_of_a_list_is_an_error_that_does_not_repeat_it(path: Path, name: str) -> None:
-    options: dict[str, Any] = {name: "hunter2"}
-    with pytest.raises(TypeError, match=rf"^{name} has to be a list of texts, not one text: {name}=\[\.\.\.\]$"):
+def test_arguments_are_checked_and_secrets_not_repeated(
+    path: Path, options: dict[str, Any], error: type[Exception], why: str
+) -> None:
+    with pytest.raises(error, match=why):
         Cassette(path, **options)
 
 
 def test_a_note_stands_at_the_top(path: Path) -> None:
     write(path, Contents("recorded against a local server", [{"open": "server"}]))
 
-    assert (
-        path.read_text()
-        == """\
-{"cassette": 1, "note": "recorded against a local server", "entries": [{"open": "server"}]}
-"""
-    )
+    line = '{"cassette": 1, "note": "recorded against a local server", "entries": [{"open": "server"}]}\n'
+    assert path.read_text() == line
     assert read(path) == Contents("recorded against a local server", [{"open": "server"}])

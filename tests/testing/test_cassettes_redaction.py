@@ -177,30 +177,29 @@ PLACES: dict[str, Callable[[str, str], dict[str, Any]]] = {
 @settings(max_examples=60 if THOROUGH else 12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=NAMES, secret=TEXTS)
 def test_no_value_of_a_secret_name_is_in_the_file(
-    tmp_path: Path, place: Callable[[str, str], dict[str, Any]], name: str, secret: str
+    path: Path, place: Callable[[str, str], dict[str, Any]], name: str, secret: str
 ) -> None:
     """Where it stands, and in what the provider echoes: as it is, in a URL, in hexadecimal digits and in base64."""
     raw = secret.encode()
     encoded = [base64.b64encode(before + raw + b"!").decode() for before in (b"", b"x", b"xy")]
     forms = [secret, quote(secret, safe=""), quote(secret, safe="!*'()"), raw.hex(), *encoded]
-    texts = recorded(tmp_path / "cassette.json", " | ".join(forms), **place(name, secret))
+    texts = recorded(path, " | ".join(forms), **place(name, secret))
 
     assert [text for text in texts for form in forms if form in text] == []
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(secret=LINES)
-def test_no_line_of_a_secret_is_in_the_file(tmp_path: Path, secret: str) -> None:
+def test_no_line_of_a_secret_is_in_the_file(path: Path, secret: str) -> None:
     """If it is long enough to be known."""
-    texts = recorded(tmp_path / "cassette.json", secret, json={"private_key": secret, "lines": secret.splitlines()})
+    texts = recorded(path, secret, json={"private_key": secret, "lines": secret.splitlines()})
 
     lines = [line.strip() for line in secret.split("\n") if len(line.strip()) >= 8]
     assert [text for text in texts for part in [secret, *lines] if part in text] == []
 
 
-def test_passwords_in_urls_are_marked_in_any_text(tmp_path: Path) -> None:
+def test_passwords_in_urls_are_marked_in_any_text(path: Path) -> None:
     arguments = {"url": "postgres://me:QZX%21JVKWY@db/x", "also": "say https://a:b@c or http://localhost:80/@x"}
-    path = tmp_path / "cassette.json"
     recorded(path, "QZX!JVKWY", json=arguments)
 
     [entry] = json.loads(path.read_text())["entries"]
@@ -211,9 +210,8 @@ def test_passwords_in_urls_are_marked_in_any_text(tmp_path: Path) -> None:
     assert entry["response"]["text"] == f"no {REDACTED}."
 
 
-def test_short_secrets_are_marked_in_their_own_place(tmp_path: Path) -> None:
+def test_short_secrets_are_marked_in_their_own_place(path: Path) -> None:
     """In ordinary text, too many would be found."""
-    path = tmp_path / "cassette.json"
     recorded(path, "QZXJ", json={"pwd": "QZXJ", "passwords": ["QZ", ["XJ", ""], 12], "apiKey": {"name": "QZXJ"}})
 
     [entry] = json.loads(path.read_text())["entries"]
@@ -222,8 +220,7 @@ def test_short_secrets_are_marked_in_their_own_place(tmp_path: Path) -> None:
     assert entry["response"]["text"] == "no QZXJ."
 
 
-def test_a_key_that_is_the_user_of_a_url_is_marked(tmp_path: Path) -> None:
-    path = tmp_path / "cassette.json"
+def test_a_key_that_is_the_user_of_a_url_is_marked(path: Path) -> None:
     recorded(path, "sk-QZXJVKWY", "http://sk-QZXJVKWY:@localhost/")
 
     assert "QZXJVKWY" not in path.read_text()
@@ -235,9 +232,8 @@ def test_empty_parameters_of_a_url_are_kept() -> None:
     )
 
 
-def test_attributes_of_cookies_and_of_signatures_are_no_secrets(tmp_path: Path) -> None:
+def test_attributes_of_cookies_and_of_signatures_are_no_secrets(path: Path) -> None:
     """The domain of a cookie is in URLs, and ``content-type`` is the name of a header that replaying needs."""
-    path = tmp_path / "cassette.json"
     headers = {
         "set-cookie": "a=QZXJVKWYB; Path=/; Domain=api.example; HttpOnly",
         "authorization": "AWS4-HMAC-SHA256 Credential=QZXJ0123, SignedHeaders=content-type;host, Signature=QZXJ4567",
@@ -254,9 +250,8 @@ def test_attributes_of_cookies_and_of_signatures_are_no_secrets(tmp_path: Path) 
     assert entry["response"]["text"] == f"no content-type of api.example; HttpOnly; {', '.join([REDACTED] * 3)}."
 
 
-def test_the_difference_of_a_replay_shows_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_difference_of_a_replay_shows_no_secret(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not that of the recording, and not that of the replay: in the path of the URL, in its query and in the body."""
-    path = tmp_path / "cassette.json"
 
     def request(key: str, text: str) -> dict[str, Any]:
         body = {"text": text, "echo": key, "apiToken": f"other-{key}", "password": "QZXJ"}
@@ -299,10 +294,9 @@ def test_the_variable_pwd_is_a_folder() -> None:
 
 
 @pytest.mark.parametrize("word", ["password", "required", "created_at"])
-def test_a_plain_word_is_marked_in_its_own_place_only(tmp_path: Path, word: str) -> None:
+def test_a_plain_word_is_marked_in_its_own_place_only(path: Path, word: str) -> None:
     """A schema has such names, and a tool may answer ``{"password": "required"}``."""
     schema = {"properties": {word: {"type": "string"}}, "required": [word]}
-    path = tmp_path / "cassette.json"
     recorded(path, word, server=Stdio(["any"], env={"DB_PASSWORD": word}), json={"client_secret": word, **schema})
 
     [entry] = [entry for entry in json.loads(path.read_text())["entries"] if "http" in entry]
