@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import urllib.request
 from collections.abc import Iterator
@@ -35,11 +34,6 @@ def client_of(
         module.Client(transport=cassette.http_transport(library), timeout=timeout) as client,
     ):
         yield client
-
-
-def entries(path: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(path.read_text())["entries"]
-    return found
 
 
 @pytest.mark.parametrize("place", ["messages", "limited", "lines", "bytes", "stream"])
@@ -157,17 +151,17 @@ def test_a_stream_that_another_thread_closes_is_recorded_as_cancelled(path: Path
     with Cassette(path) as cassette, httpx2.Client(transport=cassette.http_transport(inner=inner)) as client:
         response = client.send(client.build_request("GET", "http://localhost/"), stream=True)
 
-        def read() -> None:
+        def await_the_end() -> None:
             with pytest.raises(httpx2.ReadError):
                 response.read()
 
-        thread = Thread(target=read)
+        thread = Thread(target=await_the_end)
         thread.start()
         assert stream.waits.wait(IN_TIME)
         response.close()
         thread.join(IN_TIME)
 
-    [entry] = entries(path)
+    [entry] = read(path).entries
     assert entry["response"] == {"status": 200, "headers": {}, "text": "Hel", "cancelled": True}
 
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from mcp_host import Stdio
 from mcp_host.testing import Cassette, CassetteError
+from mcp_host.testing.cassettes.file import read
 from mcp_host.testing.cassettes.redaction import REDACTED, Redaction
 from mcp_host.testing.cassettes.secret_names import (
     ENDINGS,
@@ -33,23 +34,12 @@ from tests.extent import THOROUGH
 
 ANYWHERE = [
     *("password", "userPassword", "PGPASSWORD", "passWord", "pass_phrase", "DB_PWD", "pwd", "passcode", "clientSecret"),
-    *(
-        "api_key",
-        "apiKey",
-        "x-api-key",
-        "APIKeys",
-        "APIKEYs",
-        "APIkey",
-        "API_KEY_2",
-        "apikey2",
-        "accessKey",
-        "access_key",
-    ),
-    *("accesskey", "AccountKey", "subscriptionKey", "privateKey", "AWS_SECRET_ACCESS_KEY", "SharedAccessKey"),
+    *("api_key", "apiKey", "x-api-key", "APIKeys", "APIKEYs", "APIkey", "API_KEY_2", "apikey2", "accessKey"),
+    *("access_key", "accesskey", "AccountKey", "subscriptionKey", "privateKey", "AWS_SECRET_ACCESS_KEY"),
     *("accessToken", "authToken", "sessionToken", "apiToken", "X-AuthToken", "--authtoken", "NGROK_AUTHTOKEN"),
     *("HFTOKEN", "GITHUBTOKEN", "id_token", "github_pat", "DB_PASS", "OAuth2Token", "authorization_token"),
     *("Authorization", "authorization", "PROXY-AUTHORIZATION", "set-cookie", "cookies", "jwt", "bearer"),
-    *("private_key_pem", "GOOGLE_CREDENTIALS_JSON", "SSH_PRIVATE_KEY_BASE64", "SECRET_KEY_BASE"),
+    *("private_key_pem", "GOOGLE_CREDENTIALS_JSON", "SSH_PRIVATE_KEY_BASE64", "SECRET_KEY_BASE", "SharedAccessKey"),
     *("credentials", "connectionString", "client_assertion", "code_verifier", "device_code", "openai-project"),
 ]
 ONLY_OUTSIDE_OF_JSON = [
@@ -59,21 +49,8 @@ ONLY_OUTSIDE_OF_JSON = [
 NOWHERE = [
     *("monkey", "turkeys", "hockey", "keyboard", "key_id", "tokenizer", "token_type", "tokenCount", "secretary"),
     *("max_tokens", "maxTokens", "inputTokens", "x-ratelimit-remaining-tokens", "progressToken", "nextPageToken"),
-    *(
-        "page_token",
-        "next_token",
-        "eos_token",
-        "path",
-        "PATH",
-        "OLDPWD",
-        "base64",
-        "json",
-        "bypass",
-        "compass",
-        "author",
-        "cursor",
-    ),
-    *("signed", "", "_", "1"),
+    *("page_token", "next_token", "eos_token", "path", "PATH", "OLDPWD", "base64", "json", "bypass", "compass"),
+    *("author", "cursor", "signed", "", "_", "1"),
 ]
 ONLY_IN_PARAMETERS = ["code", "assertion"]
 IN_JSON_A_NAME = ["primary_key", "cacheKey", "prompt_cache_key", "public_key", "thought_signature", "thoughtSignature"]
@@ -202,7 +179,7 @@ def test_passwords_in_urls_are_marked_in_any_text(path: Path) -> None:
     arguments = {"url": "postgres://me:QZX%21JVKWY@db/x", "also": "say https://a:b@c or http://localhost:80/@x"}
     recorded(path, "QZX!JVKWY", json=arguments)
 
-    [entry] = json.loads(path.read_text())["entries"]
+    [entry] = read(path).entries
     assert entry["http"]["json"] == {
         "url": f"postgres://me:{REDACTED}@db/x",
         "also": f"say https://a:{REDACTED}@c or http://localhost:80/@x",
@@ -214,7 +191,7 @@ def test_short_secrets_are_marked_in_their_own_place(path: Path) -> None:
     """In ordinary text, too many would be found."""
     recorded(path, "QZXJ", json={"pwd": "QZXJ", "passwords": ["QZ", ["XJ", ""], 12], "apiKey": {"name": "QZXJ"}})
 
-    [entry] = json.loads(path.read_text())["entries"]
+    [entry] = read(path).entries
     marked = {"pwd": REDACTED, "passwords": [REDACTED, [REDACTED, ""], 12], "apiKey": {"name": "QZXJ"}}
     assert entry["http"]["json"] == marked
     assert entry["response"]["text"] == "no QZXJ."
@@ -245,7 +222,7 @@ def test_attributes_of_cookies_and_of_signatures_are_no_secrets(path: Path) -> N
         headers=headers,
     )
 
-    [entry] = json.loads(path.read_text())["entries"]
+    [entry] = read(path).entries
     assert entry["http"]["url"] == "https://api.example/"
     assert entry["response"]["text"] == f"no content-type of api.example; HttpOnly; {', '.join([REDACTED] * 3)}."
 
@@ -282,11 +259,21 @@ def test_what_all_keys_have_is_no_secret() -> None:
     assert redaction.text("QZXJVKWYB XJVKWYBQZ") == f"{REDACTED} {REDACTED}"
 
 
-def test_the_code_in_an_option_is_no_secret() -> None:
+@pytest.mark.parametrize(
+    ("command", "text", "marked"),
+    [
+        (["python", "-c", "token = input()\nprint('Hello, world')"], "print('Hello, world')", "print('Hello, world')"),
+        (["docker", "run", "--env=PASSWORD=QZXJ,VKWY123"], "QZXJ,VKWY123", REDACTED),
+    ],
+    ids=["code", "a variable"],
+)
+def test_a_variable_in_an_option_is_a_secret_as_a_whole_and_code_is_none(
+    command: list[str], text: str, marked: str
+) -> None:
     redaction = Redaction((), {})
-    redaction.learn_command(["python", "-c", "token = input()\nprint('Hello, world')"], {})
+    redaction.learn_command(command, {})
 
-    assert redaction.text("print('Hello, world')") == "print('Hello, world')"
+    assert redaction.text(text) == marked
 
 
 def test_the_variable_pwd_is_a_folder() -> None:
@@ -299,17 +286,15 @@ def test_a_plain_word_is_marked_in_its_own_place_only(path: Path, word: str) -> 
     schema = {"properties": {word: {"type": "string"}}, "required": [word]}
     recorded(path, word, server=Stdio(["any"], env={"DB_PASSWORD": word}), json={"client_secret": word, **schema})
 
-    [entry] = [entry for entry in json.loads(path.read_text())["entries"] if "http" in entry]
+    [entry] = [entry for entry in read(path).entries if "http" in entry]
     assert entry["http"]["json"] == {"client_secret": REDACTED, **schema}
 
 
 def test_a_password_with_an_at_sign_is_marked_as_a_whole() -> None:
-    redaction = Redaction((), {"DATABASE_URL": "postgres://u:p@ssW0rd123@host/db"})
+    url = "postgres://u:p@ssW0rd123@host/db"
+    redaction = Redaction((), {"DATABASE_URL": url})
 
-    assert (
-        redaction.text("postgres://u:p@ssW0rd123@host/db or p@ssW0rd123")
-        == f"postgres://u:{REDACTED}@host/db or {REDACTED}"
-    )
+    assert redaction.text(f"{url} or p@ssW0rd123") == f"postgres://u:{REDACTED}@host/db or {REDACTED}"
 
 
 @pytest.mark.parametrize(
@@ -322,9 +307,7 @@ def test_a_password_with_an_at_sign_is_marked_as_a_whole() -> None:
     ids=["without its end", "with a comment", "cut"],
 )
 def test_a_secret_in_an_event_that_is_kept_as_text_is_marked(body: str, marked: str) -> None:
-    redaction = Redaction((), {})
-
-    assert redaction.json(body) == marked
+    assert Redaction((), {}).json(body) == marked
 
 
 def test_a_secret_is_found_in_json_of_a_text_of_json_and_in_lower_case_percent_encoding() -> None:
@@ -333,13 +316,6 @@ def test_a_secret_is_found_in_json_of_a_text_of_json_and_in_lower_case_percent_e
 
     assert redaction.text(twice) == json.dumps({"a": json.dumps({"b": REDACTED})})
     assert redaction.text("QZ%22%5cXJ%2fVKWY") == REDACTED
-
-
-def test_a_variable_in_one_option_is_a_secret_as_a_whole() -> None:
-    redaction = Redaction((), {})
-    redaction.learn_command(["docker", "run", "--env=PASSWORD=QZXJ,VKWY123"], {})
-
-    assert redaction.text("QZXJ,VKWY123") == REDACTED
 
 
 def test_a_long_variable_takes_linear_time() -> None:
