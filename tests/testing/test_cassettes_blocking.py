@@ -16,7 +16,7 @@ import pytest
 from anyio import fail_after
 
 from mcp_host.testing import Cassette, CassetteError, RecordMode
-from mcp_host.testing.cassettes.file import Contents, write
+from mcp_host.testing.cassettes.file import Contents, read, write
 from tests.testing.cassettes.provider import Library, Provider
 
 LIBRARIES = {"httpx": httpx, "httpx2": httpx2}
