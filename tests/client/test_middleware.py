@@ -1,4 +1,4 @@
-"""Middleware around requests, in both directions."""
+"""Middleware around requests, in both directions, and what it learns besides: ids, the model's time, the ends of sessions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_host import Client, Limits, OuterCall
+from mcp_host import Allow, Client, Limits, OuterCall, Sampling, SamplingRequest, always
 from mcp_host.errors import (
     CallerError,
     ConnectionClosed,
@@ -27,6 +27,7 @@ from mcp_host.middleware import (
     AnyRequest,
     CallNext,
     ClientRequest,
+    EndedSession,
     Middleware,
     ServerRequest,
     add_headers,
@@ -35,8 +36,9 @@ from mcp_host.middleware import (
     retry,
     tap,
 )
+from mcp_host.sampling import AroundModel, CallModel
 from mcp_host.testing import ScriptedPeer
-from mcp_host.types import LoggingLevel
+from mcp_host.types import CreateMessageResult
 from tests.client.sites import MIRRORED, Site, mirrored_headers
 from tests.client.support import (
     EMPTY,
@@ -46,6 +48,8 @@ from tests.client.support import (
     STATELESS,
     TOOLS,
     Era,
+    answering,
+    asking_server,
     connected,
     sampling,
     text,
@@ -86,19 +90,15 @@ def theirs(function: Callable[[ServerRequest, CallNext], Awaitable[Wire]]) -> Mi
     return middleware
 
 
-def answering(era: Era, *results: Wire | None) -> ScriptedPeer:
-    """A peer that answers each request with the next of these results, and closes the connection for None."""
+def failing(method: str, problem: Exception) -> Middleware:
+    """Middleware that raises *problem* for requests of this method."""
 
-    async def script(peer: ScriptedPeer) -> None:
-        await era.open(peer, {"tools": {}, "logging": {}, "resources": {"subscribe": True}})
-        for result in results:
-            request = await peer.receive()
-            if result is None:
-                await peer.aclose()
-                return
-            await peer.reply(request, result)
+    async def middleware(request: AnyRequest, call_next: CallNext) -> Wire:
+        if request.method == method:
+            raise problem
+        return await call_next(request)
 
-    return ScriptedPeer(script, name="the peer")
+    return middleware
 
 
 # Around our requests
@@ -118,7 +118,6 @@ async def test_middleware_is_around_each_request_of_ours_and_the_first_is_the_ou
 
 async def test_every_kind_of_request_passes_once(era: Era) -> None:
     seen: list[str] = []
-    level: LoggingLevel = "error"
     empty_list: Wire = {
         "resources": [],
         "prompts": [],
@@ -152,7 +151,7 @@ async def test_every_kind_of_request_passes_once(era: Era) -> None:
         await client.list_prompts()
         await client.get_prompt("x")
         await client.subscribe_resource("a:b")
-        await client.set_log_level(level)
+        await client.set_log_level("error")
         if era is HANDSHAKE:
             await client.unsubscribe_resource("a:b")
             await client.ping()
@@ -195,35 +194,19 @@ async def test_middleware_may_change_the_result_or_answer_by_itself(era: Era) ->
     assert len(era.said_to(peer)) == 1
 
 
-async def test_what_middleware_raises_reaches_the_caller_unchanged(era: Era) -> None:
-    problem = LookupError("no")
-
-    async def fail(request: ClientRequest, call_next: CallNext) -> Wire:
-        raise problem
-
-    peer = answering(era)
-    async with connected(peer, middleware=[ours(fail)]) as client:
-        with pytest.raises(LookupError) as caught:
-            await client.call_tool("x")
-
-    assert caught.value is problem
-    assert era.said_to(peer) == []
-
-
-@pytest.mark.parametrize("method", ["server/discover", "initialize"])
-async def test_what_middleware_raises_while_connecting_comes_alone(method: str) -> None:
+async def test_what_middleware_raises_reaches_the_caller_alone_and_unchanged(
+    era: Era, subtests: pytest.Subtests
+) -> None:
     problem = LookupError("no token")
+    for method in (*era.opening[:2], "tools/call"):
+        with subtests.test(method):
+            peer = answering(era)
+            with pytest.raises(LookupError) as caught:
+                async with connected(peer, middleware=[failing(method, problem)]) as client:
+                    await client.call_tool("x")
 
-    async def fail(request: AnyRequest, call_next: CallNext) -> Wire:
-        if request.method == method:
-            raise problem
-        return await call_next(request)
-
-    client = Client(answering(HANDSHAKE), middleware=[fail])
-    with anyio.fail_after(5), pytest.raises(LookupError) as caught:
-        await client.connect()
-
-    assert caught.value is problem
+            assert caught.value is problem
+            assert method not in [message["method"] for message in peer.received]
 
 
 async def test_middleware_that_fails_for_the_stream_of_changes_is_logged_or_raised_to_who_subscribes(
@@ -231,18 +214,14 @@ async def test_middleware_that_fails_for_the_stream_of_changes_is_logged_or_rais
 ) -> None:
     problem = LookupError("no token")
 
-    async def fail(request: AnyRequest, call_next: CallNext) -> Wire:
-        if request.method == "subscriptions/listen":
-            raise problem
-        return await call_next(request)
-
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_discover(capabilities={"tools": {"listChanged": True}, "resources": {"subscribe": True}})
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
     async def on_change(change: object) -> None: ...
 
-    async with connected(ScriptedPeer(script), middleware=[fail], on_change=on_change) as client:
+    middleware = [failing("subscriptions/listen", problem)]
+    async with connected(ScriptedPeer(script), middleware=middleware, on_change=on_change) as client:
         await client.call_tool("x")
         with pytest.raises(LookupError) as caught:
             await client.subscribe_resource("a:b")
@@ -269,20 +248,19 @@ async def test_middleware_that_is_not_async_is_named() -> None:
 
 @on_both
 @pytest.mark.fake_clock
-async def test_a_login_while_connecting_counts_neither_as_silence_of_the_server_nor_in_the_timeout(era: Era) -> None:
-    logins: list[str] = []
+async def test_the_time_that_middleware_takes_before_it_sends_counts_in_no_timeout(era: Era) -> None:
+    """Nor is it silence of the server, while connecting."""
+    takes = {"server/discover": 100, "tools/call": 1000}  # as a person who logs in, or approves
 
-    async def login(request: AnyRequest, call_next: CallNext) -> Wire:
-        if not logins:
-            logins.append(request.method)
-            await anyio.sleep(100)  # a person looks for the password
+    async def think(request: AnyRequest, call_next: CallNext) -> Wire:
+        await anyio.sleep(takes.get(request.method, 0))
         return await call_next(request)
 
     peer = answering(era, EMPTY)
-    async with connected(peer, middleware=[login], limits=Limits(connect_timeout=10), within=1000) as client:
-        await client.call_tool("x")
+    async with connected(peer, middleware=[think], limits=Limits(connect_timeout=10), within=2000) as client:
+        result = await client.call_tool("x", timeout=10, idle_timeout=5)
 
-    assert logins == ["server/discover"]
+    assert result.content == []
     assert [message["method"] for message in peer.received] == [*era.opening, "tools/call"]
 
 
@@ -372,24 +350,16 @@ async def test_a_second_attempt_that_was_not_sent_does_not_hide_that_the_first_m
             await call_next(request)
         return await call_next(request)
 
-    async with connected(answering(HANDSHAKE, None), middleware=[ours(again)]) as client:
+    async def script(peer: ScriptedPeer) -> None:
+        await HANDSHAKE.open(peer)
+        await peer.receive("tools/call")
+        await peer.aclose()
+
+    async with connected(ScriptedPeer(script), middleware=[ours(again)]) as client:
         with pytest.raises(ConnectionClosed) as caught:
             await client.call_tool("x")
 
     assert caught.value.may_have_run is True
-
-
-@on_both
-@pytest.mark.fake_clock
-async def test_the_time_that_middleware_takes_before_it_sends_does_not_count(era: Era) -> None:
-    async def think(request: ClientRequest, call_next: CallNext) -> Wire:
-        await anyio.sleep(1000)  # as a person who approves
-        return await call_next(request)
-
-    async with connected(answering(era, EMPTY), middleware=[ours(think)], within=2000) as client:
-        result = await client.call_tool("x", timeout=10, idle_timeout=5)
-
-    assert result.content == []
 
 
 @on_both
@@ -564,28 +534,16 @@ async def test_middleware_that_cannot_be_inspected_is_taken(era: Era) -> None:
 
 # Over HTTP
 
-DISCOVERED = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
 
-
-def token(value: str) -> Middleware:
-    async def middleware(request: AnyRequest, call_next: CallNext) -> Wire:
-        if isinstance(request, ClientRequest):
-            request = request.with_headers({"authorization": value})
-        return await call_next(request)
-
-    return middleware
-
-
-async def test_headers_go_with_every_request_and_mirrored_arguments_follow_a_change() -> None:
+async def test_mirrored_arguments_follow_a_change_by_middleware() -> None:
     async def elsewhere(request: ClientRequest, call_next: CallNext) -> Wire:
         return await call_next(request.with_params(arguments={"region": "north"}))
 
     site = Site(tools_list={"tools": [MIRRORED]}, tools_call=EMPTY)
-    async with site.connected(middleware=[token("Bearer one"), ours(elsewhere)]) as client:
+    async with site.connected(middleware=[ours(elsewhere)]) as client:
         await client.list_tools()
         await client.call_tool("query", {"region": "south"})
 
-    assert [post.headers["authorization"] for post in site.posts] == ["Bearer one"] * 3
     assert mirrored_headers(site.posts[2]) == {
         "mcp-protocol-version": "2026-07-28",
         "mcp-method": "tools/call",
@@ -696,29 +654,27 @@ async def test_middleware_may_answer_a_method_that_the_client_does_not_know(era:
     assert got == [{"roots": [{"uri": "file:///a"}]}]
 
 
-async def test_an_unknown_method_that_is_passed_on_is_refused(era: Era) -> None:
+async def test_a_request_that_middleware_refuses_or_passes_on_for_nothing_is_refused(
+    era: Era, subtests: pytest.Subtests
+) -> None:
     async def look(request: ServerRequest, call_next: CallNext) -> Wire:
         return await call_next(request)
 
-    peer, got = asks(era, "acme/echo", {})
-    refusal = "this client does not offer acme/echo"
-    async with connected(peer, middleware=[theirs(look)]) as client:
-        with pytest.raises(InputNotGiven, match=refusal) if era is STATELESS else nullcontext():
-            await client.call_tool("x")
-
-    assert got == ([{"code": -32601, "message": refusal}] if era is HANDSHAKE else [])
-
-
-async def test_middleware_may_refuse_a_request_of_the_server(era: Era) -> None:
     async def refuse(request: ServerRequest, call_next: CallNext) -> Wire:
         raise InputRefused(-7, "not today", {"until": "tomorrow"})
 
-    peer, got = asks(era, "sampling/createMessage", QUESTION)
-    async with connected(peer, middleware=[theirs(refuse)], sampling=sampling()) as client:
-        with pytest.raises(InputNotGiven, match="not today") if era is STATELESS else nullcontext():
-            await client.call_tool("x")
+    rows: list[tuple[Any, str, Wire]] = [
+        (look, "acme/echo", {"code": -32601, "message": "this client does not offer acme/echo"}),
+        (refuse, "roots/list", {"code": -7, "message": "not today", "data": {"until": "tomorrow"}}),
+    ]
+    for function, method, refusal in rows:
+        with subtests.test(method):
+            peer, got = asks(era, method, {})
+            async with connected(peer, middleware=[theirs(function)], roots=[]) as client:
+                with pytest.raises(InputNotGiven, match=refusal["message"]) if era is STATELESS else nullcontext():
+                    await client.call_tool("x")
 
-    assert got == ([{"code": -7, "message": "not today", "data": {"until": "tomorrow"}}] if era is HANDSHAKE else [])
+            assert got == ([refusal] if era is HANDSHAKE else [])
 
 
 async def test_middleware_that_fails_on_a_request_of_the_server_is_logged_and_the_server_learns_only_that(
@@ -836,3 +792,132 @@ async def test_errors_of_the_server_and_of_the_caller_pass_through(era: Era) -> 
     assert seen[0] is ServerError
     assert len(seen) == 2
     assert issubclass(seen[1], CallerError)
+
+
+# What middleware learns besides requests and results
+
+
+def wrapping(around: AroundModel) -> Middleware:
+    async def middleware(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        return await call_next(request.wrap_model(around) if isinstance(request, ServerRequest) else request)
+
+    return middleware
+
+
+async def test_functions_around_the_model_run_after_the_approval_the_first_outermost(era: Era) -> None:
+    async def approve(request: SamplingRequest) -> Allow:
+        seen.append("approved")
+        return Allow()
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        seen.append("model")
+        return request.reply("Paris")
+
+    def named(name: str) -> AroundModel:
+        async def around(request: SamplingRequest, call_model: CallModel) -> CreateMessageResult | str:
+            seen.append(f"{name} {request.messages[-1].text}")
+            answer = await call_model()
+            seen.append(f"{name} done")
+            return answer
+
+        return around
+
+    seen: list[str] = []
+    sampling = Sampling(with_tools=model, approve=approve)
+    middleware = [wrapping(named("one")), wrapping(named("two"))]
+    async with connected(asking_server(), era=era.version, sampling=sampling, middleware=middleware) as client:
+        assert (await client.call_tool("ask", {"words": "capital?"})).text == "Paris"
+
+    assert seen == ["approved", "one capital?", "two capital?", "model", "two done", "one done"]
+
+
+async def test_a_function_around_the_model_may_answer_in_its_place(era: Era) -> None:
+    async def model(request: SamplingRequest) -> str:
+        raise AssertionError("it is not called")
+
+    async def remembered(request: SamplingRequest, call_model: CallModel) -> str:
+        return "Rome"
+
+    async with connected(
+        asking_server(),
+        era=era.version,
+        sampling=Sampling(with_tools=model, approve=always),
+        middleware=[wrapping(remembered)],
+    ) as client:
+        assert (await client.call_tool("ask")).text == "Rome"
+
+
+async def test_the_ids_of_all_messages_that_were_sent_for_a_request_are_known() -> None:
+    """Those of connecting, of repeated requests, and of the rounds of input."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_discover(capabilities=TOOLS)
+        await peer.reply_error(await peer.receive("tools/call"), -32000, "busy")
+        inputs = {"one": {"method": "sampling/createMessage", "params": QUESTION}}
+        await peer.reply(await peer.receive("tools/call"), {"resultType": "input_required", "inputRequests": inputs})
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    async def note(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        assert isinstance(request, ClientRequest | ServerRequest)
+        if isinstance(request, ServerRequest):
+            return await call_next(request)
+        assert request.sent_ids == []
+        try:
+            return await call_next(request)
+        except ServerError:
+            return await call_next(request)
+        finally:
+            sent.append((request.method, request.sent_ids))
+
+    sent: list[tuple[str, list[int | str]]] = []
+    sampling = Sampling(with_tools=lambda request: "Paris", approve=always)
+    async with connected(ScriptedPeer(script), sampling=sampling, middleware=[note]) as client:
+        await client.call_tool("t")
+
+    assert sent == [("server/discover", [1]), ("tools/call", [2, 3, 4])]
+
+
+class Observer:
+    """A middleware that keeps the sessions that have ended."""
+
+    def __init__(self) -> None:
+        self.ended: list[EndedSession] = []
+
+    async def __call__(self, request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        return await call_next(request)
+
+    def session_ended(self, session: EndedSession) -> None:
+        self.ended.append(session)
+
+
+class FailingObserver(Observer):
+    def session_ended(self, session: EndedSession) -> None:
+        raise RuntimeError("no metrics today")
+
+
+@on_both
+@pytest.mark.fake_clock
+async def test_an_observer_learns_of_each_session_that_has_ended_and_why(
+    era: Era, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer)
+        await anyio.sleep(5)
+        await peer.aclose()
+
+    peer, observer = ScriptedPeer(script), Observer()
+    async with connected(peer, middleware=[FailingObserver(), observer], within=100) as client:
+        await anyio.sleep(2)
+        await client.aclose()
+        await client.connect()
+        with pytest.raises(ConnectionClosed):
+            await client.call_tool("t")
+
+    closed, lost = observer.ended
+    assert [(each.server, each.transport, each.protocol_version) for each in observer.ended] == [
+        ("the scripted peer", peer, era.version)
+    ] * 2
+    assert [closed.seconds, lost.seconds] == pytest.approx([2, 5])
+    assert closed.error is None
+    assert str(lost.error) == "the scripted peer has ended"
+    assert caplog.text.count("session_ended of FailingObserver failed") == 2

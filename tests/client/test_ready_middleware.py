@@ -27,7 +27,7 @@ from mcp_host.middleware import (
 )
 from mcp_host.testing import ScriptedPeer, Server
 from tests.client.sites import PLAIN, SAFE, Site
-from tests.client.support import EMPTY, HANDSHAKE, PARIS, QUESTION, STATELESS, Era, answering, connected, sampling
+from tests.client.support import EMPTY, HANDSHAKE, META, PARIS, QUESTION, STATELESS, Era, answering, connected, sampling
 from tests.extent import on_both
 
 Wire = dict[str, Any]
@@ -51,20 +51,20 @@ async def test_headers_are_added_to_every_request() -> None:
     assert await sent(later) == ["server/discover", "tools/call"]
 
 
-def test_a_header_that_cannot_be_sent_is_refused_at_once() -> None:
-    with pytest.raises(ValueError, match=r"^the transport writes the header mcp-session-id itself$"):
-        add_headers({"mcp-session-id": "stolen"})
-
-
-def test_a_header_that_is_no_text_is_named(subtests: pytest.Subtests) -> None:
+def test_a_header_that_cannot_be_sent_is_refused_at_once(subtests: pytest.Subtests) -> None:
     def to_the_transport(headers: Any) -> StreamableHttp:
         return StreamableHttp("https://mcp.test/", headers=headers)
 
-    wrong: Any = ({"X-Tries": 5}, "the value of the header 'X-Tries' is text, not int")
-    nameless: Any = ({5: "x"}, "the name of a header is text, not int")
-    for make in (add_headers, to_the_transport):
-        for headers, complaint in (wrong, nameless):
-            with subtests.test(complaint, to=make.__name__), pytest.raises(TypeError, match=f"^{complaint}$"):
+    wrong: Any = ({"X-Tries": 5}, TypeError, "the value of the header 'X-Tries' is text, not int")
+    nameless: Any = ({5: "x"}, TypeError, "the name of a header is text, not int")
+    reserved: Any = ({"mcp-session-id": "x"}, ValueError, "the transport writes the header mcp-session-id itself")
+    makes: list[tuple[Any, list[Any]]] = [
+        (add_headers, [wrong, nameless, reserved]),
+        (to_the_transport, [wrong, nameless]),
+    ]
+    for make, rows in makes:
+        for headers, error, complaint in rows:
+            with subtests.test(complaint, to=make.__name__), pytest.raises(error, match=f"^{complaint}$"):
                 make(headers)
 
 
@@ -93,22 +93,14 @@ async def test_a_key_is_added_to_the_metadata_beside_those_that_are_there(era: E
     ]
 
 
-async def test_the_keys_of_the_protocol_cannot_be_replaced() -> None:
-    version = "io.modelcontextprotocol/protocolVersion"
-    peer = answering(STATELESS, EMPTY)
-    async with connected(peer, middleware=[add_meta({version: "1999-01-01"})]) as client:
-        await client.call_tool("x")
-
-    assert [said["params"]["_meta"][version] for said in peer.received] == ["2026-07-28"] * 2
-
-
-async def test_with_a_handshake_every_key_of_the_metadata_is_sent_as_given() -> None:
+async def test_the_keys_of_the_protocol_cannot_be_replaced_where_requests_have_them(era: Era) -> None:
     added = {"io.modelcontextprotocol/clientInfo": {"name": "another", "version": "0"}}
-    peer = answering(HANDSHAKE, EMPTY)
+    peer = answering(era, EMPTY)
     async with connected(peer, middleware=[add_meta(added)]) as client:
         await client.call_tool("x")
 
-    assert [said["params"]["_meta"] for said in HANDSHAKE.said_to(peer)] == [added]
+    metas = [message["params"]["_meta"] for message in (peer.received[0], peer.received[-1])]
+    assert metas == [META, era.meta or added]
 
 
 async def test_requests_of_the_server_get_no_headers_and_no_metadata() -> None:
@@ -253,20 +245,6 @@ async def test_connecting_is_not_repeated_by_the_middleware() -> None:
     assert requests == ["server/discover"]
 
 
-def test_a_retry_that_makes_no_sense_is_refused(subtests: pytest.Subtests) -> None:
-    wrong: list[tuple[dict[str, Any], type[Exception]]] = [
-        ({"attempts": 0}, ValueError),
-        ({"attempts": "3"}, TypeError),
-        ({"attempts": 1.5}, ValueError),
-        ({"pause": -1}, ValueError),
-        ({"max_pause": None}, TypeError),
-        ({"may_repeat": True}, TypeError),
-    ]
-    for options, error in wrong:
-        with subtests.test(ascii(options)), pytest.raises(error, match=next(iter(options))):
-            retry(**options)
-
-
 # A tap
 
 
@@ -281,39 +259,28 @@ async def test_a_tap_shows_each_request_with_its_result_or_error_and_its_time(er
         await anyio.sleep(3)
         await peer.reply(call, EMPTY)
         await peer.reply_error(await peer.receive(), -5, "no")
+        await peer.receive()
+        waiting.set()
 
+    waiting = anyio.Event()
     async with connected(ScriptedPeer(script), middleware=[tap(seen.append)], within=60) as client:
         seen.clear()
         await client.call_tool("x")
         with pytest.raises(ServerError) as caught:
             await client.call_tool("y")
-
-    assert [(each.request.method, each.request.params["name"]) for each in seen] == [
-        ("tools/call", "x"),
-        ("tools/call", "y"),
-    ]
-    assert [(each.result, each.error) for each in seen] == [(EMPTY, None), (None, caught.value)]
-    assert [round(each.seconds, 3) for each in seen] == [3.0, 0.0]
-
-
-@on_both
-async def test_a_tap_shows_requests_of_the_server_and_a_cancelled_call(era: Era) -> None:
-    seen: list[Exchange] = []
-
-    async def script(peer: ScriptedPeer) -> None:
-        await era.open(peer)
-        await peer.receive()
-        waiting.set()
-
-    waiting = anyio.Event()
-    async with connected(ScriptedPeer(script), middleware=[tap(seen.append)]) as client:
-        seen.clear()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(client.call_tool, "x")
+            tasks.start_soon(client.call_tool, "cancelled")
             await waiting.wait()
             tasks.cancel_scope.cancel()
 
-    assert [type(each.error) for each in seen] == [anyio.get_cancelled_exc_class()]
+    assert [(each.request.method, each.request.params["name"], each.result) for each in seen] == [
+        ("tools/call", "x", EMPTY),
+        ("tools/call", "y", None),
+        ("tools/call", "cancelled", None),
+    ]
+    assert [each.error for each in seen[:2]] == [None, caught.value]
+    assert type(seen[2].error) is anyio.get_cancelled_exc_class()
+    assert [round(each.seconds, 3) for each in seen] == [3.0, 0.0, 0.0]
 
 
 async def test_a_tap_leaves_no_garbage_and_its_own_errors_are_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -333,15 +300,6 @@ async def test_a_tap_leaves_no_garbage_and_its_own_errors_are_logged(caplog: pyt
                 gc.enable()
 
     assert {record.getMessage() for record in caplog.records} == {"the callback of a tap failed"}
-
-
-def test_a_tap_takes_a_plain_function_only() -> None:
-    async def show(exchange: Exchange) -> None: ...
-
-    with pytest.raises(TypeError, match="callback must be a plain function"):
-        tap(show)  # type: ignore[arg-type]  # which is what is tested
-    with pytest.raises(TypeError, match=r"^callback has to be a plain function, not int$"):
-        tap(5)  # type: ignore[arg-type]  # as above
 
 
 # Approval of tool calls
@@ -476,11 +434,27 @@ async def test_a_raw_call_needs_approval_too_and_other_requests_need_none() -> N
     assert [said["method"] for said in HANDSHAKE.said_to(peer)] == ["acme/x"]
 
 
-def test_what_is_no_function_is_refused_at_once(subtests: pytest.Subtests) -> None:
-    makes: list[tuple[Any, str]] = [(add_headers, "headers"), (add_meta, "meta"), (approve_tool_calls, "approve")]
-    for make, argument in makes:
-        with subtests.test(argument), pytest.raises(TypeError, match=f"^{argument} "):
-            make(5)
+def test_arguments_that_make_no_sense_are_refused_at_once(subtests: pytest.Subtests) -> None:
+    async def show(exchange: Exchange) -> None: ...
+
+    wrong: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
+        (add_headers, {"headers": 5}, TypeError, "headers has to be a function, async or plain, not int"),
+        (add_meta, {"meta": 5}, TypeError, "meta has to be a function, async or plain, not int"),
+        (approve_tool_calls, {"approve": 5}, TypeError, "approve has to be a function, async or plain, not int"),
+        (tap, {"callback": 5}, TypeError, "callback has to be a plain function, not int"),
+        (tap, {"callback": show}, TypeError, "callback must be a plain function: it is not awaited"),
+        (retry, {"attempts": 0}, ValueError, "attempts must be at least 1, not 0"),
+        (retry, {"attempts": "3"}, TypeError, "attempts must be a number, not '3'"),
+        (retry, {"attempts": 1.5}, ValueError, "attempts must be a whole number, not 1.5"),
+        (retry, {"pause": -1}, ValueError, "pause must be at least 0, not -1"),
+        (retry, {"max_pause": None}, TypeError, "max_pause must be a number of seconds, not None"),
+        (retry, {"may_repeat": True}, TypeError, "may_repeat has to be a plain function, not bool"),
+    ]
+    for make, options, error, says in wrong:
+        with subtests.test(says):
+            with pytest.raises(error) as caught:
+                make(**options)
+            assert str(caught.value) == says
 
 
 def test_middleware_can_be_called_without_a_client() -> None:
