@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_host import Change, Client, Elicitation, Notification
+from mcp_host import Change, Elicitation, Notification
 from mcp_host.errors import ProtocolError
 from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
@@ -95,12 +95,6 @@ async def test_log_messages_come_in_order_and_a_malformed_one_is_skipped(era: Er
 
 @on_both
 async def test_callbacks_may_be_plain_functions(era: Era) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await era.open(peer)
-        for data in ("one", "two"):
-            await peer.notify("notifications/message", {"level": "info", "data": data})
-        await peer.receive()
-
     def on_log(message: LoggingMessageNotificationParams) -> None:
         heard.append(message.data)
         if len(heard) == 2:
@@ -108,10 +102,10 @@ async def test_callbacks_may_be_plain_functions(era: Era) -> None:
 
     heard: list[object] = []
     all_heard = anyio.Event()
-    async with connected(ScriptedPeer(script), on_log=on_log, within=30):
+    async with connected(telling(era, log(1), log(2)), on_log=on_log, within=30):
         await all_heard.wait()
 
-    assert heard == ["one", "two"]
+    assert heard == [1, 2]
 
 
 @on_both
@@ -120,10 +114,9 @@ async def test_a_callback_may_call_the_client() -> None:
         results.append((await client.call_tool("x")).content)
 
     results: list[object] = []
-    client = Client(telling(HANDSHAKE, ("notifications/tools/list_changed", {})), era="legacy", on_change=on_change)
-    with anyio.fail_after(5):
-        async with client:
-            await anyio.wait_all_tasks_blocked()
+    peer = telling(HANDSHAKE, ("notifications/tools/list_changed", {}))
+    async with connected(peer, era="legacy", on_change=on_change) as client:
+        await anyio.wait_all_tasks_blocked()
 
     assert results == [[]]
 
@@ -131,17 +124,30 @@ async def test_a_callback_may_call_the_client() -> None:
 async def test_a_callback_that_fails_is_logged_and_the_next_message_comes(
     era: Era, caplog: pytest.LogCaptureFixture
 ) -> None:
+    problems: list[Exception] = [RuntimeError("bug"), ProtocolError("from a call of mine")]
+
     async def on_log(message: LoggingMessageNotificationParams) -> None:
         seen.append(message.data)
-        raise RuntimeError("bug")
+        raise problems[len(seen) - 1]
 
-    seen: list[object] = []
-    async with connected(telling(era, log(1), log(2)), on_log=on_log) as client:
+    async def on_notification(notification: Notification) -> None:
+        custom.append(notification.method)
+        raise LookupError("no")
+
+    seen, custom = list[object](), list[str]()
+    peer = telling(era, log(1), ("acme/one", {}), log(2), ("acme/two", {}))
+    async with connected(peer, on_log=on_log, on_notification=on_notification) as client:
         await anyio.wait_all_tasks_blocked()
         await client.call_tool("x")
 
-    assert seen == [1, 2]
-    assert "the callback for notifications/message failed" in caplog.text
+    assert (seen, custom) == ([1, 2], ["acme/one", "acme/two"])
+    assert client.counters == {}
+    failed = [(record.getMessage(), record.exc_info) for record in caplog.records if record.levelname == "ERROR"]
+    assert [text for text, _ in failed] == [
+        "the callback for notifications/message failed",
+        "on_notification failed",
+    ] * 2
+    assert [exc_info[1] for _, exc_info in failed[::2] if exc_info] == problems
 
 
 @on_both
@@ -220,14 +226,44 @@ async def test_a_callback_that_awaits_a_cancelled_task_ends_nothing_else(
     assert "the callback for notifications/message failed" in caplog.text
 
 
-async def test_an_error_of_a_call_that_the_callback_made_is_the_callbacks(
-    era: Era, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def on_log(message: LoggingMessageNotificationParams) -> None:
-        raise ProtocolError("from a call of mine")
+# Those that the client does not know
 
-    async with connected(telling(era, log(1)), on_log=on_log) as client:
+
+async def test_notifications_that_the_client_does_not_know_come_in_order(era: Era) -> None:
+    seen: list[Notification] = []
+
+    async def on_notification(notification: Notification) -> None:
+        seen.append(notification)
+
+    peer = telling(
+        era,
+        ("notifications/acme/one", {"x": 1}),
+        ("notifications/message", {"level": "info", "data": "a log message"}),
+        ("notifications/tools/list_changed", {}),
+        ("notifications/elicitation/complete", {"elicitationId": "e"}),
+        ("notifications/progress", {"progressToken": 5, "progress": 1}),
+        ("notifications/cancelled", {"requestId": 5}),
+        ("acme/two", {}),
+    )
+    async with connected(peer, on_notification=on_notification):
         await anyio.wait_all_tasks_blocked()
 
-    assert client.counters == {}
-    assert "from a call of mine" in caplog.text
+    assert seen == [Notification("notifications/acme/one", {"x": 1}), Notification("acme/two", {})]
+
+
+async def test_a_custom_notification_on_the_stream_of_a_subscription_arrives_without_its_id() -> None:
+    seen: list[Notification] = []
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_discover(capabilities={"tools": {"listChanged": True}})
+        listen = await peer.receive("subscriptions/listen")
+        await peer.acknowledge(listen)
+        await peer.notify_subscription(listen, "notifications/acme/one", {"x": 1})
+
+    async def on_any(notification: Any) -> None:
+        seen.append(notification)
+
+    async with connected(ScriptedPeer(script), on_notification=on_any, on_change=on_any):
+        await anyio.wait_all_tasks_blocked()
+
+    assert seen == [Notification("notifications/acme/one", {"x": 1})]

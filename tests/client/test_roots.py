@@ -54,10 +54,12 @@ def test_having_roots_is_the_capability() -> None:
     assert Roots([]).capability() == {"listChanged": True}
 
 
-async def test_the_list_is_a_snapshot_until_it_is_replaced() -> None:
+async def test_the_list_is_a_snapshot_until_it_is_replaced_by_a_good_one() -> None:
     given: list[RootLike] = [NAMED]
     roots = Roots(given)
     given.append("/other")
+    with pytest.raises(ValueError, match="relative"):
+        roots.replace(["/good", "bad"])
 
     before = await roots.answer(server="shop")
     roots.replace(["/new"])
@@ -65,15 +67,6 @@ async def test_the_list_is_a_snapshot_until_it_is_replaced() -> None:
 
     assert before == ListRootsResult(roots=[NAMED])
     assert after == ListRootsResult(roots=[Root(uri="file:///new")])
-
-
-async def test_a_bad_replacement_leaves_the_old_list() -> None:
-    roots = Roots([NAMED])
-
-    with pytest.raises(ValueError, match="relative"):
-        roots.replace(["/good", "bad"])
-
-    assert await roots.answer(server="shop") == ListRootsResult(roots=[NAMED])
 
 
 async def test_a_function_is_asked_each_time() -> None:
@@ -88,31 +81,23 @@ async def test_a_function_is_asked_each_time() -> None:
     assert await roots.answer(server="shop") == ListRootsResult(roots=[Root(uri="file:///two")])
 
 
-async def test_a_plain_function_is_asked_in_a_thread() -> None:
-    threads = []
+async def test_a_plain_function_with_or_without_a_parameter_is_asked_in_a_thread() -> None:
+    asked: list[tuple[threading.Thread, RootsRequest | None]] = []
 
     def current() -> Sequence[RootLike]:
-        threads.append(threading.current_thread())
+        asked.append((threading.current_thread(), None))
+        return ["/one"]
+
+    def current_for(request: RootsRequest) -> Sequence[RootLike]:
+        asked.append((threading.current_thread(), request))
         return ["/one"]
 
     with fail_after(5):
-        listed = await Roots(current).answer(server="shop")
+        listed = [await Roots(function).answer(server="shop") for function in (current, current_for)]
 
-    assert listed == ListRootsResult(roots=[Root(uri="file:///one")])
-    assert threads != [threading.current_thread()]
-
-
-async def test_a_plain_function_may_have_a_parameter_for_the_request() -> None:
-    requests = []
-
-    def current(request: RootsRequest) -> Sequence[RootLike]:
-        requests.append(request)
-        return []
-
-    with fail_after(5):
-        await Roots(current).answer(server="shop")
-
-    assert requests == [RootsRequest("shop")]
+    assert listed == [ListRootsResult(roots=[Root(uri="file:///one")])] * 2
+    assert [request for _, request in asked] == [None, RootsRequest("shop")]
+    assert threading.current_thread() not in [thread for thread, _ in asked]
 
 
 def test_roots_must_be_a_list_or_a_function() -> None:
@@ -121,25 +106,25 @@ def test_roots_must_be_a_list_or_a_function() -> None:
 
 
 async def test_a_function_that_fails_is_logged_and_kept_from_the_server(caplog: pytest.LogCaptureFixture) -> None:
+    """One that returns an invalid root has failed, too."""
     secret = OSError("/home/ann is gone")
 
     async def fail() -> Sequence[RootLike]:
         raise secret
 
-    with pytest.raises(InputRefused) as caught:
-        await Roots(fail).answer(server="shop")
-
-    assert (caught.value.code, str(caught.value)) == (-32603, "this client could not list its roots")
-    assert caught.value.__cause__ is secret
-    assert "/home/ann is gone" in caplog.text
-
-
-async def test_a_function_that_returns_an_invalid_root_has_failed() -> None:
     async def wrong() -> Sequence[RootLike]:
         return ["relative"]
 
-    with pytest.raises(InputRefused, match="this client could not list its roots"):
-        await Roots(wrong).answer(server="shop")
+    causes = []
+    for function in (fail, wrong):
+        with pytest.raises(InputRefused) as caught:
+            await Roots(function).answer(server="shop")
+        assert (caught.value.code, str(caught.value)) == (-32603, "this client could not list its roots")
+        causes.append(caught.value.__cause__)
+
+    assert causes[0] is secret
+    assert isinstance(causes[1], ValueError)
+    assert "/home/ann is gone" in caplog.text
 
 
 class Asked:

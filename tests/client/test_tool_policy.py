@@ -147,25 +147,19 @@ async def test_a_function_that_does_not_return_ends_with_the_timeout_of_the_call
 
 
 async def test_tools_that_are_not_allowed_are_neither_listed_nor_called(era: Era) -> None:
+    """Names decide that without a listing, too."""
     peer = offering(era, tool("read"), tool("delete"))
-    async with connected(peer, tools=ToolPolicy(allow={"read"})) as client:
-        listed = await names(client)
-        result = await client.call_tool("read")
-        with pytest.raises(CallerError, match=r"^ToolPolicy lets no tool 'delete' of this server through$"):
-            await client.call_tool("delete")
+    async with connected(peer, tools=ToolPolicy(allow=["read"])) as client:
+        texts = []
+        for _ in range(2):
+            texts.append((await client.call_tool("read")).text)
+            with pytest.raises(CallerError, match=r"^ToolPolicy lets no tool 'delete' of this server through$"):
+                await client.call_tool("delete")
+            listed = await names(client)
 
         assert client.warnings == []
-    assert (listed, result.text, called(era, peer)) == (["read"], "read", ["read"])
-
-
-async def test_names_decide_without_a_listing(era: Era) -> None:
-    peer = offering(era)
-    async with connected(peer, tools=ToolPolicy(allow=["read"])) as client:
-        result = await client.call_tool("read")
-        with pytest.raises(CallerError, match="lets no tool 'delete'"):
-            await client.call_tool("delete")
-
-    assert (result.text, methods(era, peer)) == ("read", ["tools/call"])
+    assert (listed, texts) == (["read"], ["read"] * 2)
+    assert methods(era, peer) == ["tools/call", "tools/list"] * 2
 
 
 async def test_a_function_decides_by_the_definition_which_the_first_call_lists(era: Era) -> None:
@@ -229,15 +223,16 @@ async def test_a_call_whose_session_was_lost_is_repeated_where_names_decide() ->
 
 
 async def test_a_renamed_tool_is_listed_and_called_by_its_new_name(era: Era) -> None:
-    peer = offering(era, tool("search", description="Searches."), tool("read"))
-    async with connected(peer, tools=ToolPolicy(rename={"search": "web_search"})) as client:
+    peer = offering(era, tool("search", description="Searches."), tool("read"), tool("a"), tool("b"))
+    async with connected(peer, tools=ToolPolicy(rename={"search": "web_search", "a": "b", "b": "a"})) as client:
         listed = await client.list_tools()
-        results = [(await client.call_tool(name, {"q": 1})).text for name in ("web_search", "read")]
+        results = [(await client.call_tool(name, {"q": 1})).text for name in ("web_search", "read", "a", "b")]
         with pytest.raises(CallerError, match="lets no tool 'search'"):
             await client.call_tool("search")
 
-    assert [(each.name, each.description) for each in listed] == [("web_search", "Searches."), ("read", None)]
-    assert results == ["search", "read"]
+    assert [each.name for each in listed] == ["web_search", "read", "b", "a"]
+    assert [each.description for each in listed[:2]] == ["Searches.", None]
+    assert results == ["search", "read", "b", "a"]
     assert era.said_to(peer)[1]["params"] == era.dressed({"name": "search", "arguments": {"q": 1}})
 
 
@@ -247,13 +242,6 @@ async def test_a_call_by_a_new_name_lists_first(era: Era) -> None:
         result = await client.call_tool("github_search")
 
     assert (result.text, methods(era, peer)) == ("search", ["tools/list", "tools/call"])
-
-
-async def test_names_that_are_exchanged_each_reach_the_other_tool(era: Era) -> None:
-    peer = offering(era, tool("a"), tool("b"))
-    async with connected(peer, tools=ToolPolicy(rename={"a": "b", "b": "a"})) as client:
-        assert await names(client) == ["b", "a"]
-        assert [(await client.call_tool(name)).text for name in ("a", "b")] == ["b", "a"]
 
 
 async def test_tools_whose_new_names_clash_are_all_left_out_and_say_why(era: Era, subtests: pytest.Subtests) -> None:
@@ -291,6 +279,8 @@ async def test_errors_about_a_renamed_tool_have_the_name_that_the_application_us
             await client.call_tool("my_weather")
         with pytest.raises(CallerError, match="the tool 'my_long' runs only as a task"):
             await client.call_tool("my_long")
+
+    assert called(era, peer) == ["weather"]
 
 
 async def test_a_renamed_tool_has_the_headers_of_its_annotations_and_the_name_of_the_server() -> None:
