@@ -70,13 +70,24 @@ def bears(capabilities: dict[str, Any], allowed: dict[str, Any]) -> bool:
     return all(known[name] is not None and set(inner) <= set(known[name]) for name, inner in capabilities.items())
 
 
-async def test_a_revision_older_than_sampling_tools_is_offered_none() -> None:
-    for version in ("2025-06-18", "2025-03-26", "2024-11-05"):
-        peer = initialized(version)
-        async with connected(peer, era=version, sampling=sampling(), elicitation=EITHER) as client:
-            assert client.sampling_mode == "basic"
+async def test_what_is_advertised_is_what_was_registered_and_the_revision_has(subtests: pytest.Subtests) -> None:
+    both: dict[str, Any] = {"sampling": sampling(), "elicitation": EITHER}
+    with_context = {"sampling": sampling(basic=say_paris, with_tools=say_paris, context=True)}
+    rows: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
+        ("2025-06-18", both, {"sampling": {}, "elicitation": {}}, "basic"),
+        ("2025-03-26", both, {"sampling": {}, "elicitation": {}}, "basic"),
+        ("2024-11-05", both, {"sampling": {}, "elicitation": {}}, "basic"),
+        ("2025-06-18", with_context, {"sampling": {}}, "basic"),
+        ("2025-11-25", with_context, {"sampling": {"tools": {}, "context": {}}}, "with_tools"),
+        ("2025-11-25", {"elicitation": FORM}, {"elicitation": {}}, "none"),  # as every revision knows them
+    ]
+    for version, registered, advertised, mode in rows:
+        with subtests.test(version, advertised=ascii(advertised)):
+            peer = initialized(version)
+            async with connected(peer, era=version, **registered) as client:
+                assert client.sampling_mode == mode
 
-        assert offered(peer) == [{"sampling": {}, "elicitation": {}}]
+            assert offered(peer) == [advertised]
 
 
 async def test_an_older_revision_that_the_server_names_is_offered_no_tools_either() -> None:
@@ -128,101 +139,66 @@ async def test_tools_that_were_offered_are_taken_in_an_older_revision() -> None:
     assert says == {"type": "text", "text": "Paris.\n\nIn France."}
 
 
-async def test_context_is_advertised_where_it_was_registered_and_the_revision_has_it() -> None:
-    registered = sampling(basic=say_paris, with_tools=say_paris, context=True)
-    newest, older = initialized(), initialized("2025-06-18")
-    async with (
-        connected(newest, era="legacy", sampling=registered),
-        connected(older, era="2025-06-18", sampling=registered),
-    ):
-        pass
-
-    assert offered(newest) == [{"sampling": {"tools": {}, "context": {}}}]
-    assert offered(older) == [{"sampling": {}}]
-
-
-async def test_a_server_too_strict_for_context_is_tried_once_more_without_it() -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        while True:
-            request = await peer.receive("initialize")
-            if "context" not in request["params"]["capabilities"]["sampling"]:
-                break
-            await peer.reply_error(request, -32602, "unknown capability")
-        await peer.reply(request, WELCOME)
-
-    peer = ScriptedPeer(script)
-    async with connected(peer, era="legacy", sampling=sampling(basic=say_paris, context=True)) as client:
-        [warning] = client.warnings
-
-    assert offered(peer) == [{"sampling": {"context": {}}}, {"sampling": {}}]
-    assert "only without sampling.context:" in warning
-
-
-async def test_forms_alone_are_advertised_as_every_revision_knows_them() -> None:
-    peer = initialized()
-    async with connected(peer, era="legacy", elicitation=FORM):
-        pass
-
-    assert offered(peer) == [{"elicitation": {}}]
-
-
-@pytest.mark.parametrize(
-    ("known", "offers", "warning"),
-    [
-        (
-            {"sampling": {}},
-            [BOTH, {**BOTH, "sampling": {}}],
-            "strict connected only without sampling.tools: the client no longer advertises it",
-        ),
-        (
-            {"sampling": {}, "elicitation": {}},
-            [BOTH, {**BOTH, "sampling": {}}, {"sampling": {}, "elicitation": {}}],
-            "strict connected only without sampling.tools and elicitation.url: the client no longer advertises it",
-        ),
-        (
-            {"sampling": {}, "elicitation": None},
-            [BOTH, {**BOTH, "sampling": {}}, {"sampling": {}, "elicitation": {}}, {"sampling": {}}],
-            "strict connected only without sampling.tools and elicitation.url and elicitation.form:"
-            " the client no longer advertises it",
-        ),
-    ],
-    ids=["tools", "both", "all of elicitation"],
-)
-async def test_a_strict_server_is_offered_less_until_it_can_bear_it(
-    known: dict[str, Any], offers: list[Any], warning: str
-) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        request = await peer.receive("initialize")
-        if bears(request["params"]["capabilities"], known):
-            await peer.reply(request, WELCOME)
-        else:
-            await peer.reply_error(request, -32602, "unrecognized_keys")
-
-    peer = ScriptedPeer(script, name="strict")
-    client = Client(peer, era="legacy", sampling=sampling(), elicitation=EITHER)
-    with anyio.fail_after(5):
-        for _ in range(2):  # the second time it is known
-            async with client:
-                assert client.sampling_mode == "basic"
-
-    assert offered(peer) == [*offers, offers[-1]]
-    assert client.warnings == [warning]
+STRICT: dict[str, tuple[dict[str, Any], dict[str, Any], list[Any], str]] = {
+    "tools": (
+        {"sampling": sampling(), "elicitation": EITHER},
+        {"sampling": {}},
+        [BOTH, {**BOTH, "sampling": {}}],
+        "sampling.tools",
+    ),
+    "tools and URLs": (
+        {"sampling": sampling(), "elicitation": EITHER},
+        {"sampling": {}, "elicitation": {}},
+        [BOTH, {**BOTH, "sampling": {}}, {"sampling": {}, "elicitation": {}}],
+        "sampling.tools and elicitation.url",
+    ),
+    "tools and all of elicitation": (
+        {"sampling": sampling(), "elicitation": EITHER},
+        {"sampling": {}, "elicitation": None},
+        [BOTH, {**BOTH, "sampling": {}}, {"sampling": {}, "elicitation": {}}, {"sampling": {}}],
+        "sampling.tools and elicitation.url and elicitation.form",
+    ),
+    "context": (
+        {"sampling": sampling(basic=say_paris, context=True)},
+        {"sampling": {}},
+        [{"sampling": {"context": {}}}, {"sampling": {}}],
+        "sampling.context",
+    ),
+    "URLs beside forms": (
+        {"elicitation": EITHER},
+        {"elicitation": {}},
+        [{"elicitation": {"form": {}, "url": {}}}, {"elicitation": {}}],
+        "elicitation.url",
+    ),
+    "URLs": (
+        {"elicitation": URL},
+        {"elicitation": {}},
+        [{"elicitation": {"url": {}}}, {}],  # an empty object would mean forms
+        "elicitation.url",
+    ),
+}
 
 
-async def test_a_server_too_strict_for_the_modes_of_elicitation_is_tried_once_more_without_them() -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        request = await peer.receive("initialize")
-        if request["params"]["capabilities"].get("elicitation"):
-            await peer.reply_error(request, -32602, "unrecognized_keys: url")
-        else:
-            await peer.reply(request, WELCOME)
+async def test_a_strict_server_is_offered_less_until_it_can_bear_it(subtests: pytest.Subtests) -> None:
+    for name, (registered, known, offers, without) in STRICT.items():
+        with subtests.test(name):
 
-    either, url = ScriptedPeer(script), ScriptedPeer(script)
-    async with connected(either, era="legacy", elicitation=EITHER), Client(url, era="legacy", elicitation=URL):
-        pass
+            async def script(peer: ScriptedPeer, known: dict[str, Any] = known) -> None:
+                request = await peer.receive("initialize")
+                if bears(request["params"]["capabilities"], known):
+                    await peer.reply(request, WELCOME)
+                else:
+                    await peer.reply_error(request, -32602, "unrecognized_keys")
 
-    assert offered(either) == [{"elicitation": {"form": {}, "url": {}}}, {"elicitation": {}}]
-    assert offered(url) == [{"elicitation": {"url": {}}}, {}]  # an empty object would mean forms
+            peer = ScriptedPeer(script, name="strict")
+            client = Client(peer, era="legacy", **registered)
+            with anyio.fail_after(5):
+                for _ in range(2):  # the second time it is known
+                    async with client:
+                        assert client.sampling_mode == ("basic" if "sampling" in registered else "none")
+
+            assert offered(peer) == [*offers, offers[-1]]
+            assert client.warnings == [f"strict connected only without {without}: the client no longer advertises it"]
 
 
 @on_both
@@ -292,13 +268,24 @@ async def test_a_process_that_falls_silent_over_a_capability_is_ended_and_starte
 
 @on_both
 @pytest.mark.fake_clock
-async def test_a_silent_server_that_can_be_offered_no_less_is_asked_once() -> None:
-    peer = ScriptedPeer(mute, name="mute")
-    error, seconds = await failure(peer, era="legacy")
+async def test_a_silent_server_is_tried_with_less_for_a_third_of_the_connect_timeout_if_there_is_less(
+    subtests: pytest.Subtests,
+) -> None:
+    not_ready = "mute was not ready within 30 s"
+    not_initialized = f"{not_ready}: it did not answer initialize"
+    rows: list[tuple[str, dict[str, Any], str, int, list[Any]]] = [
+        ("legacy", {"sampling": sampling()}, not_initialized, 40, [{"sampling": {"tools": {}}}, {"sampling": {}}]),
+        ("legacy", {}, not_initialized, 30, [{}]),
+        ("modern", {"sampling": sampling()}, not_ready, 30, []),  # which was not asked to initialize
+    ]
+    for era, registered, says, took, offers in rows:
+        with subtests.test(era, offers=ascii(offers)):
+            peer = ScriptedPeer(mute, name="mute")
+            error, seconds = await failure(peer, era=era, **registered)
 
-    assert type(error) is ConnectTimeout
-    assert (str(error), seconds) == ("mute was not ready within 30 s: it did not answer initialize", 30)
-    assert offered(peer) == [{}]
+            assert (type(error), str(error), seconds) == (ConnectTimeout, says, took)
+            assert offered(peer) == offers
+            assert len(peer.received) == max(1, len(offers))
 
 
 @on_both
@@ -318,29 +305,22 @@ async def test_a_server_that_never_comes_up_is_not_tried_with_less(monkeypatch: 
 
 @on_both
 @pytest.mark.fake_clock
-async def test_a_server_that_answers_no_handshake_takes_a_third_more_than_the_connect_timeout() -> None:
-    peer = ScriptedPeer(mute, name="mute")
-    error, seconds = await failure(peer, era="legacy", sampling=sampling())
-
-    assert type(error) is ConnectTimeout
-    assert (str(error), seconds) == ("mute was not ready within 30 s: it did not answer initialize", 40)
-    assert offered(peer) == [{"sampling": {"tools": {}}}, {"sampling": {}}]
-
-
-@on_both
-@pytest.mark.fake_clock
-async def test_slow_refusals_have_the_time_of_one_attempt_together() -> None:
+@pytest.mark.parametrize(("pause", "took", "offers"), [(0, 0, 4), (12, 30, 3)], ids=["at once", "slowly"])
+async def test_refusals_have_the_time_of_one_attempt_together_and_the_error_of_the_first_stands(
+    pause: int, took: int, offers: int
+) -> None:
     async def script(peer: ScriptedPeer) -> None:
         request = await peer.receive("initialize")
-        await anyio.sleep(12)
+        await anyio.sleep(pause)
         await peer.reply_error(request, -32602, f"no {len(offered(peer))}")
 
     peer = ScriptedPeer(script)
     error, seconds = await failure(peer, era="legacy", sampling=sampling(), elicitation=EITHER)
 
     assert type(error) is ServerError
-    assert (error.message, seconds) == ("no 1", 30)
-    assert offered(peer) == [BOTH, {**BOTH, "sampling": {}}, {"sampling": {}, "elicitation": {}}]
+    assert (error.message, seconds) == ("no 1", took)
+    less = [{**BOTH, "sampling": {}}, {"sampling": {}, "elicitation": {}}, {"sampling": {}}]
+    assert offered(peer) == [BOTH, *less][:offers]
 
 
 @on_both
@@ -356,16 +336,6 @@ async def test_a_server_that_dies_of_the_probe_and_then_is_silent_has_the_time_o
     assert type(error) is ConnectTimeout
     assert str(error).startswith("silent was not ready within 30 s: it did not answer initialize")
     assert seconds == 30
-
-
-@on_both
-@pytest.mark.fake_clock
-async def test_a_server_that_was_not_asked_to_initialize_is_not_tried_with_less() -> None:
-    peer = ScriptedPeer(mute, name="mute")
-    error, seconds = await failure(peer, era="modern", sampling=sampling())
-
-    assert (type(error), str(error), seconds) == (ConnectTimeout, "mute was not ready within 30 s", 30)
-    assert [message["method"] for message in peer.received] == ["server/discover"]
 
 
 # The connection that is kept after the probe
@@ -417,20 +387,3 @@ async def test_a_server_that_breaks_every_connection_is_asked_twice_and_reported
                 await Client(StreamableHttp(server.url)).connect()
 
     assert heard == ["initialize", "initialize"]
-
-
-async def test_the_error_of_the_first_offer_stands_when_no_offer_is_taken() -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        request = await peer.receive("initialize")
-        await peer.reply_error(request, -32000, f"no {len(offered(peer))}")
-
-    peer = ScriptedPeer(script)
-    with anyio.fail_after(5), pytest.raises(ServerError, match="no 1"):
-        await Client(peer, era="legacy", sampling=sampling(), elicitation=EITHER).connect()
-
-    assert offered(peer) == [
-        BOTH,
-        {**BOTH, "sampling": {}},
-        {"sampling": {}, "elicitation": {}},
-        {"sampling": {}},
-    ]

@@ -156,23 +156,16 @@ async def test_an_answer_that_names_a_tool_that_the_server_did_not_list_goes_to_
         assert called == ["tools/call", "tools/list"]
 
 
-async def test_a_tool_choice_that_requires_a_tool_is_obeyed_by_a_tool_that_the_host_runs(era: Era) -> None:
-    model = ScriptedModel(ToolCall("add", {"a": 1, "b": 2}), "it is 3")
-
-    result = await solved(model, era, required=True)
-
-    assert result == "it is 3"
-    assert [mode(request) for request in model.requests] == ["required", "auto"]
-
-
-async def test_the_last_answer_is_asked_for_without_tools(era: Era) -> None:
+async def test_a_required_tool_may_be_one_that_the_host_runs_and_the_last_answer_is_asked_for_without_tools(
+    era: Era,
+) -> None:
     calls = [ToolCall("add", {"a": 1, "b": 2})] * 2
     model = ScriptedModel(*calls, lambda request: request.reply(f"enough: {mode(request)}"))
 
-    result = await solved(model, era, run_own_tools=OwnTools(max_turns=3))
+    result = await solved(model, era, required=True, run_own_tools=OwnTools(max_turns=3))
 
     assert result == "enough: none"
-    assert [mode(request) for request in model.requests] == ["auto", "auto", "none"]
+    assert [mode(request) for request in model.requests] == ["required", "auto", "none"]
 
 
 # Approval, identity, policy
@@ -225,25 +218,25 @@ async def test_a_request_that_is_denied_runs_nothing(era: Era) -> None:
     assert model.requests == []
 
 
-async def test_the_calls_are_made_for_the_caller_of_the_outer_call(era: Era) -> None:
-    callers: list[object] = []
-    users: list[str] = []
+async def test_calls_are_made_for_the_caller_of_the_outer_call_and_under_the_names_of_the_application(era: Era) -> None:
+    calls: list[tuple[str, object, str]] = []
 
-    async def note(request: Any, call_next: Any) -> Any:
+    async def note(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
         if isinstance(request, ClientRequest) and request.method == "tools/call":
-            callers.append((request.params["name"], request.caller))
-            users.append(USER.get())
+            calls.append((request.params["name"], request.caller, USER.get()))
         return await call_next(request)
 
-    model = ScriptedModel([ToolCall("add", {"a": 1, "b": 2})], "done")
+    model = ScriptedModel(ToolCall("add", {"a": 1, "b": 2}), lambda request: str(results(request)))
+    policy = ToolPolicy(rename=lambda name: f"calc_{name}")
     token = USER.set("ann")
     try:
-        await solved(model, era, caller="Ann", middleware=[note])
+        text = await solved(model, era, caller="Ann", tools=policy, middleware=[note], tool="calc_solve")
     finally:
         USER.reset(token)
 
-    assert callers == [("solve", "Ann"), ("add", "Ann")]
-    assert users == ["ann", "ann"]
+    assert text == str([("3.0", False)])
+    assert [tool.name for tool in model.requests[0].tools] == ["add", "multiply", "secret"]  # the server's names
+    assert calls == [("calc_solve", "Ann", "ann"), ("calc_add", "Ann", "ann")]
 
 
 async def test_a_tool_that_the_policy_does_not_let_through_goes_back_to_the_server(era: Era) -> None:
@@ -255,24 +248,6 @@ async def test_a_tool_that_the_policy_does_not_let_through_goes_back_to_the_serv
 
         assert text == "multiply: {'a': 3, 'b': 4}"
         assert called.count("tools/call") == 2  # solve, add
-
-
-async def test_the_model_sees_the_names_of_the_server_and_the_middleware_those_of_the_application(era: Era) -> None:
-    names: list[str] = []
-
-    async def note(request: Any, call_next: Any) -> Any:
-        if isinstance(request, ClientRequest) and request.method == "tools/call":
-            names.append(request.params["name"])
-        return await call_next(request)
-
-    model = ScriptedModel(ToolCall("add", {"a": 1, "b": 2}), lambda request: str(results(request)))
-    policy = ToolPolicy(rename=lambda name: f"calc_{name}")
-
-    text = await solved(model, era, tools=policy, middleware=[note], tool="calc_solve")
-
-    assert text == str([("3.0", False)])
-    assert [tool.name for tool in model.requests[0].tools] == ["add", "multiply", "secret"]
-    assert names == ["calc_solve", "calc_add"]
 
 
 async def test_a_tool_that_its_pin_blocks_goes_back_to_the_server(era: Era) -> None:

@@ -250,60 +250,46 @@ async def test_a_tool_that_disappears_after_the_listing_is_an_error_for_the_mode
 
 
 async def test_tools_are_listed_once_for_all_answers_to_a_request(era: Era) -> None:
+    """For the next request they are listed again: what the server does not list any more goes back to it."""
     methods: list[str] = []
     server = asking("tool")
     server.tool(name="tool")(lambda: "run")
-    model = ScriptedModel(ToolCall("tool"), ToolCall("tool"), "done")
+    model = ScriptedModel(ToolCall("tool"), ToolCall("tool"), "done", ToolCall("tool"))
     async with running_tools(server, model, era, middleware=[noting(methods)]) as client:
-        await client.call_tool("ask")
-
-    assert methods == ["tools/call", "tools/list", "tools/call", "tools/call"]
-
-
-async def test_tools_are_listed_for_each_request_that_calls_some() -> None:
-    """What the server does not list any more goes back to it."""
-    server = asking("tool")
-    server.tool(name="tool")(lambda: "run")
-    model = ScriptedModel(ToolCall("tool"), "done", ToolCall("tool"))
-    async with running_tools(server, model, HANDSHAKE) as client:
         first = (await client.call_tool("ask")).text
         server.remove_tool("tool")
         second = (await client.call_tool("ask")).text
 
     assert (first, second) == ("done", "tool")
+    assert methods == ["tools/call", "tools/list", "tools/call", "tools/call", "tools/call", "tools/list"]
 
 
 @on_both
-async def test_if_the_tools_cannot_be_listed_the_answer_goes_to_the_server(caplog: pytest.LogCaptureFixture) -> None:
-    async def script(peer: ScriptedPeer) -> None:
+async def test_an_answer_with_tools_that_the_client_cannot_run_goes_to_the_server(
+    caplog: pytest.LogCaptureFixture, subtests: pytest.Subtests
+) -> None:
+    async def fails(peer: ScriptedPeer) -> None:
         await peer.reply_error(await peer.receive("tools/list"), -32603, "no list today")
 
-    answer = await asked(script, ScriptedModel(ToolCall("t")))
-
-    assert answer["result"]["stopReason"] == "toolUse"
-    assert lines(caplog) == [
-        "sampling for the scripted peer: its tools cannot be listed, so it has to run them: no list today (-32603)"
-    ]
-
-
-async def test_a_server_without_tools_gets_the_answer_at_once(caplog: pytest.LogCaptureFixture) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        pass
-
-    answer = await asked(script, ScriptedModel(ToolCall("t")), capabilities={"prompts": {}})
-
-    assert answer["result"]["stopReason"] == "toolUse"
-    [line] = lines(caplog)
-    assert line.endswith("did not advertise tools, which tools/list needs")
-
-
-async def test_a_tool_that_runs_only_as_a_task_goes_to_the_server() -> None:
-    async def script(peer: ScriptedPeer) -> None:
+    async def lists_a_task(peer: ScriptedPeer) -> None:
         await peer.reply(await peer.receive(), listing({"name": "t", "execution": {"taskSupport": "required"}}))
 
-    answer = await asked(script, ScriptedModel(ToolCall("t")))
+    async def has_no_tools(peer: ScriptedPeer) -> None:
+        pass
 
-    assert answer["result"]["stopReason"] == "toolUse"
+    says = "sampling for the scripted peer: its tools cannot be listed, so it has to run them: "
+    rows: list[tuple[Callable[[ScriptedPeer], Any], dict[str, Any] | None, list[str]]] = [
+        (fails, None, ["no list today (-32603)"]),
+        (lists_a_task, None, []),
+        (has_no_tools, {"prompts": {}}, ["the scripted peer did not advertise tools, which tools/list needs"]),
+    ]
+    for script, capabilities, problems in rows:
+        with subtests.test(script.__name__):
+            caplog.clear()
+            answer = await asked(script, ScriptedModel(ToolCall("t")), capabilities=capabilities)
+
+            assert answer["result"]["stopReason"] == "toolUse"
+            assert lines(caplog) == [f"{says}{problem}" for problem in problems]
 
 
 # Results and limits

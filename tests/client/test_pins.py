@@ -114,28 +114,19 @@ async def test_a_tool_that_changes_is_left_out_and_not_called_and_the_error_has_
 
 
 async def test_an_accepted_change_is_used_by_the_next_call_without_another_listing(era: Era) -> None:
+    """Its results are checked, too."""
     shop, pins = Shop(add(), era=era), ToolPins()
     async with shop.client(pins) as client:
         await client.list_tools()
-        shop.tools = (add(POISON),)
+        shop.tools = (add(POISON, outputSchema={"type": "object"}),)
         await client.list_tools()
         pins.accept(await blocked(client))
 
-        assert (await client.call_tool("add")).text == "add"
-        assert await names(client) == ["add"]
-    assert (shop.heard("tools/list"), pins.changes()) == (3, [])
-
-
-async def test_results_of_a_tool_that_was_accepted_without_another_listing_are_checked() -> None:
-    shop, pins = Shop(add()), ToolPins()
-    async with shop.client(pins) as client:
-        await client.list_tools()
-        shop.tools = (add(outputSchema={"type": "object"}),)
-        await client.list_tools()
-        pins.accept(await blocked(client))
-
-        with pytest.raises(InvalidToolOutput, match="it has no structuredContent"):
+        with pytest.raises(InvalidToolOutput, match="it has no structuredContent") as raised:
             await client.call_tool("add")
+        assert await names(client) == ["add"]
+    assert raised.value.result.text == "add"
+    assert (shop.heard("tools/list"), pins.changes()) == (3, [])
 
 
 @on_both
@@ -215,39 +206,38 @@ async def test_whatever_else_a_definition_has_is_pinned(era: Era, subtests: pyte
 # When a call lists
 
 
-async def test_a_call_before_any_listing_lists_first(era: Era) -> None:
+async def test_the_first_call_of_each_connection_lists_first_and_finds_the_change(era: Era) -> None:
     shop, pins = Shop(add(_meta={"not": "pinned"}), era=era), ToolPins()
     async with shop.client(pins) as client:
-        assert (await client.call_tool("add")).text == "add"
-        assert (await client.call_tool("add")).text == "add"
-
-    assert [message["method"] for message in shop.peer.received[-3:]] == ["tools/list", "tools/call", "tools/call"]
-    assert pins.export() == PINNED
-    assert pins.servers() == {"shop": ["add"]}
-
-
-async def test_a_call_in_a_new_connection_lists_first_and_finds_the_change(era: Era) -> None:
-    shop, pins = Shop(add(), era=era), ToolPins()
-    async with shop.client(pins) as client:
-        await client.call_tool("add")
+        for _ in range(2):
+            assert (await client.call_tool("add")).text == "add"
+        assert [message["method"] for message in shop.peer.received[-3:]] == ["tools/list", "tools/call", "tools/call"]
         shop.tools = (add(POISON),)
         await client.aclose()
+        assert (pins.export(), pins.servers()) == (PINNED, {"shop": ["add"]})
+
         await client.connect()
-
         await blocked(client)
-    assert shop.heard("tools/call") == 1
+    assert shop.heard("tools/call") == 2
 
 
-async def test_pins_that_were_saved_block_the_first_call_of_another_run(era: Era) -> None:
+async def test_pins_that_were_saved_block_the_first_call_of_another_run_which_no_middleware_sees(era: Era) -> None:
+    """A raw call passes the middleware first. It does not reach the server either."""
+    seen: list[str] = []
+
+    async def watch(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        seen.append(request.method)
+        return await call_next(request)
+
     before = ToolPins()
-    async with Shop(add(), era=era).client(before) as client:
-        await client.list_tools()
-    saved = json.loads(json.dumps(before.export()))
-    shop = Shop(add(POISON), era=era)
-    async with shop.client(ToolPins(saved)) as client:
-        change = await blocked(client)
+    await list_once(Shop(add(), era=era), before)
+    shop, saved = Shop(add(POISON), era=era), json.loads(json.dumps(before.export()))
+    async with connected(shop.peer, tools=ToolPolicy(pins=ToolPins(saved)), middleware=[watch]) as client:
+        assert (await blocked(client)).old == Tool.from_wire(add())
+        assert "tools/call" not in seen
+        with pytest.raises(ToolChanged):
+            await client.request("tools/call", {"name": "add", "arguments": {}})
 
-    assert change.old == Tool.from_wire(add())
     assert shop.heard("tools/call") == 0
 
 
@@ -268,7 +258,7 @@ async def test_a_listing_that_fails_fails_the_call() -> None:
 
 @on_both
 async def test_after_a_change_of_the_list_is_announced_a_call_lists_first(era: Era) -> None:
-    """In 2026-07-28 the client subscribes to these announcements for that."""
+    """In 2026-07-28 the client subscribes to these announcements for that. Other changes list no tools."""
 
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer, {"tools": {"listChanged": True}})
@@ -278,23 +268,25 @@ async def test_after_a_change_of_the_list_is_announced_a_call_lists_first(era: E
             await peer.acknowledge(listen)
         await peer.reply(await peer.receive("tools/list"), {"tools": [add()], "ttlMs": 60_000})
         await peer.reply(await peer.receive("tools/call"), {"content": []})
+        await peer.notify("notifications/prompts/list_changed")
+        await peer.reply(await peer.receive("tools/call"), {"content": []})
         if listen is None:
             await peer.notify("notifications/tools/list_changed")
         else:
             await peer.notify_subscription(listen, "notifications/tools/list_changed")
-        changed.set()
         await peer.reply(await peer.receive("tools/list"), {"tools": [add(POISON)]})
 
-    changed = anyio.Event()
     heard: list[dict[str, bool]] = []
     peer = ScriptedPeer(script)
     async with connected(peer, tools=ToolPolicy(pins=ToolPins())) as client:
-        await client.call_tool("add")
-        await changed.wait()
-        await anyio.wait_all_tasks_blocked()
+        for _ in range(2):
+            await client.call_tool("add")
+            await anyio.wait_all_tasks_blocked()
         await blocked(client)
 
     assert heard == ([{"toolsListChanged": True}] if era is STATELESS else [])
+    asked = [message["method"] for message in peer.received if message["method"].startswith("tools/")]
+    assert asked == ["tools/list", "tools/call", "tools/call", "tools/list"]
 
 
 async def test_after_a_refusal_of_the_credentials_a_call_lists_first() -> None:
@@ -312,26 +304,6 @@ async def test_after_a_refusal_of_the_credentials_a_call_lists_first() -> None:
         await client.call_tool("add")
 
     assert site.methods()[2:] == ["tools/list", "tools/call", "tools/call", "tools/list", "tools/call"]
-
-
-async def test_a_change_of_something_else_lists_no_tools(era: Era) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await era.open(peer)
-        await peer.reply(await peer.receive("tools/list"), {"tools": [add()]})
-        for _ in range(2):
-            await peer.reply(await peer.receive("tools/call"), {"content": []})
-            await peer.notify("notifications/prompts/list_changed")
-            changed.set()
-
-    changed = anyio.Event()
-    peer = ScriptedPeer(script)
-    async with connected(peer, tools=ToolPolicy(pins=ToolPins())) as client:
-        await client.call_tool("add")
-        await changed.wait()
-        await anyio.wait_all_tasks_blocked()
-        await client.call_tool("add")
-
-    assert [message["method"] for message in peer.received[-3:]] == ["tools/list", "tools/call", "tools/call"]
 
 
 async def test_a_server_that_announces_changes_without_end_is_listed_once_for_each_call() -> None:
@@ -712,23 +684,6 @@ async def test_middleware_cannot_call_a_blocked_tool_by_changing_the_name(era: E
     assert shop.heard("tools/call") == 0
 
 
-async def test_middleware_does_not_see_calls_that_are_blocked_nor_does_the_server_see_raw_ones(era: Era) -> None:
-    seen: list[str] = []
-
-    async def watch(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
-        seen.append(request.method)
-        return await call_next(request)
-
-    shop = Shop(add(POISON), era=era)
-    async with connected(shop.peer, tools=ToolPolicy(pins=ToolPins(PINNED)), middleware=[watch]) as client:
-        await blocked(client)
-        assert "tools/call" not in seen
-        with pytest.raises(ToolChanged):
-            await client.request("tools/call", {"name": "add", "arguments": {}})
-
-    assert shop.heard("tools/call") == 0
-
-
 # In a file
 
 
@@ -737,14 +692,16 @@ async def list_once(shop: Shop, pins: ToolPins) -> list[str]:
         return await names(client)
 
 
-async def test_a_file_keeps_the_pins_for_the_next_run(tmp_path: Path) -> None:
-    file = tmp_path / "pins.json"
-    assert await list_once(Shop(add(), other()), ToolPins(file=file)) == ["add", "other"]
-    assert await list_once(Shop(add(POISON), other()), ToolPins(file=file)) == ["other"]
+async def test_a_file_keeps_the_pins_for_the_next_run_in_plain_ascii(tmp_path: Path) -> None:
+    file, odd = tmp_path / "pins.json", other(description="\x1b[2J \u202e \u009b31m \u0430")
+    assert await list_once(Shop(add(), odd), ToolPins(file=file)) == ["add", "other"]
+    assert await list_once(Shop(add(POISON), odd), ToolPins(file=file)) == ["other"]
 
-    assert json.loads(file.read_text()) == {
+    written = file.read_text(encoding="ascii")
+    assert all(char.isprintable() or char == "\n" for char in written)
+    assert json.loads(written) == {
         "version": 1,
-        "servers": {"shop": {"add": {"pinned": add(), "pending": add(POISON)}, "other": {"pinned": other()}}},
+        "servers": {"shop": {"add": {"pinned": add(), "pending": add(POISON)}, "other": {"pinned": odd}}},
     }
     assert sorted(os.listdir(tmp_path)) == ["pins.json", "pins.json.lock"]
 
@@ -780,13 +737,6 @@ async def test_what_another_process_pins_in_the_same_moment_counts(
 
     assert await list_once(shop, pins) == []
     assert [change.old for change in pins.changes()] == [Tool.from_wire(add())]
-
-
-async def test_text_of_a_server_is_plain_ascii_in_the_file(tmp_path: Path) -> None:
-    await list_once(Shop(add("\x1b[2J \u202e \u009b31m \u0430")), ToolPins(file=tmp_path / "pins.json"))
-
-    written = (tmp_path / "pins.json").read_text(encoding="ascii")
-    assert all(char.isprintable() or char == "\n" for char in written)
 
 
 INVALID = {
@@ -839,19 +789,20 @@ async def test_a_file_with_anything_else_stops_every_listing_and_call_and_is_not
 
 async def test_a_file_that_disappears_is_an_error_until_it_is_restored_or_the_next_run(tmp_path: Path) -> None:
     file = tmp_path / "pins.json"
-    shop, pins = Shop(add()), ToolPins(file=file)
-    async with shop.client(pins) as client:
-        await client.list_tools()
-        written = file.read_bytes()
-        file.unlink()
-        for _ in range(2):
-            with pytest.raises(ToolPinsError) as raised:
-                await client.list_tools()
-        assert not file.exists()
-        file.write_bytes(written)
-        assert await names(client) == ["add"]
-        file.unlink()
+    shop = Shop(add())
+    for _ in range(2):  # a file of this run, and then of an earlier one
+        async with shop.client(ToolPins(file=file)) as client:
+            await client.list_tools()
+            written = file.read_bytes()
+            file.unlink()
+            for _ in range(2):
+                with pytest.raises(ToolPinsError) as raised:
+                    await client.list_tools()
+            assert not file.exists()
+            file.write_bytes(written)
+            assert await names(client) == ["add"]
 
+    file.unlink()
     shop.tools = (add(POISON),)
     assert await list_once(shop, ToolPins(file=file)) == ["add"]
     assert str(raised.value) == (
@@ -873,34 +824,22 @@ async def test_a_file_that_was_invalid_can_be_deleted_for_the_next_run(tmp_path:
     assert await list_once(shop, ToolPins(file=file)) == ["add"]
 
 
-async def test_a_file_of_an_earlier_run_that_disappears_is_an_error_too(tmp_path: Path) -> None:
-    file = tmp_path / "pins.json"
-    shop = Shop(add())
-    await list_once(shop, ToolPins(file=file))
-    async with shop.client(ToolPins(file=file)) as client:
-        await client.list_tools()
-        file.unlink()
-        with pytest.raises(ToolPinsError, match="have disappeared"):
-            await client.list_tools()
+async def test_tools_that_cannot_be_pinned_for_want_of_a_folder_or_a_file_are_not_used(
+    tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    rows = [
+        (tmp_path / "none" / "pins.json", r"cannot be saved in .*pins.json: .*No such file or directory"),
+        (tmp_path, "the tool pins cannot be read: "),
+    ]
+    for file, says in rows:
+        with subtests.test(says):
+            shop = Shop(add())
+            async with shop.client(ToolPins(file=file)) as client:
+                for _ in range(2):
+                    with pytest.raises(ToolPinsError, match=says):
+                        await client.call_tool("add")
 
-
-async def test_tools_that_cannot_be_pinned_for_want_of_a_folder_are_not_used(tmp_path: Path) -> None:
-    shop = Shop(add())
-    async with shop.client(ToolPins(file=tmp_path / "none" / "pins.json")) as client:
-        for _ in range(2):
-            with pytest.raises(ToolPinsError, match=r"cannot be saved in .*pins.json: .*No such file or directory"):
-                await client.call_tool("add")
-
-    assert shop.heard("tools/call") == 0
-
-
-async def test_a_folder_in_place_of_the_file_is_an_error(tmp_path: Path) -> None:
-    shop = Shop(add())
-    async with shop.client(ToolPins(file=tmp_path)) as client:
-        with pytest.raises(ToolPinsError, match="the tool pins cannot be read: "):
-            await client.call_tool("add")
-
-    assert shop.heard("tools/call") == 0
+            assert shop.heard("tools/call") == 0
 
 
 async def test_a_file_is_only_read_if_there_is_nothing_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -942,23 +881,6 @@ async def test_a_file_that_cannot_be_written_blocks_what_changes_and_nothing_els
     assert (shop.heard("tools/call"), ToolPins(file=read_only).export()) == (1, before)
 
 
-async def test_that_changes_cannot_be_saved_is_one_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "pins.json"
-    await list_once(Shop(add()), ToolPins(file=file))
-
-    def refuse(source: str, target: object) -> None:
-        raise PermissionError(13, "Permission denied", source)  # with another name each time
-
-    monkeypatch.setattr(os, "replace", refuse)
-    async with Shop(add(POISON)).client(ToolPins(file=file)) as client:
-        for _ in range(3):
-            assert await names(client) == []
-        assert warnings(client) == [
-            f"the tool 'add' is blocked: {CHANGED}",
-            f"the tool pins cannot be saved in {file}: Permission denied",
-        ]
-
-
 async def test_what_is_new_cannot_be_pinned_in_a_file_that_cannot_be_written(read_only: Path) -> None:
     shop = Shop(add(POISON), other("new"))
     with pytest.raises(ToolPinsError, match="the tool pins cannot be saved in "):
@@ -985,19 +907,27 @@ async def test_an_answer_that_cannot_be_saved_accepts_nothing(read_only: Path) -
     assert asked == ["add"]
 
 
-async def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_write_that_fails_leaves_the_file_as_it_was_and_is_one_warning_for_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For what is new, it is an error."""
     file = tmp_path / "pins.json"
-    shop = Shop(add())
-    await list_once(shop, ToolPins(file=file))
+    await list_once(Shop(add()), ToolPins(file=file))
     before = file.read_bytes(), sorted(os.listdir(tmp_path))
-    shop.tools = (add(), other())
 
-    def full(source: object, target: object) -> None:
-        raise OSError(28, "No space left on device")
+    def full(source: str, target: object) -> None:
+        raise OSError(28, "No space left on device", source)  # with another name each time
 
     monkeypatch.setattr(os, "replace", full)
+    async with Shop(add(POISON)).client(ToolPins(file=file)) as client:
+        for _ in range(3):
+            assert await names(client) == []
+        assert warnings(client) == [
+            f"the tool 'add' is blocked: {CHANGED}",
+            f"the tool pins cannot be saved in {file}: No space left on device",
+        ]
     with pytest.raises(ToolPinsError, match=r"cannot be saved in .*: .*No space left on device"):
-        await list_once(shop, ToolPins(file=file))
+        await list_once(Shop(add(), other()), ToolPins(file=file))
 
     assert (file.read_bytes(), sorted(os.listdir(tmp_path))) == before
 
@@ -1177,9 +1107,6 @@ def test_arguments_that_cannot_be_right_are_refused_at_once(subtests: pytest.Sub
             ToolPins(**arguments)
 
 
-def test_a_policy_takes_pins_and_nothing_else(tmp_path: Path) -> None:
-    wrong: Any = str(tmp_path / "pins.json")
-    with pytest.raises(TypeError, match=r"^pins is ToolPins\(\), or ToolPins\(file=...\)$"):
-        ToolPolicy(pins=wrong)
+def test_the_file_is_in_the_repr(tmp_path: Path) -> None:
     assert repr(ToolPins()) == "ToolPins()"
-    assert repr(ToolPins(file=wrong)) == f"ToolPins(file={wrong!r})"
+    assert repr(ToolPins(file=tmp_path / "pins.json")) == f"ToolPins(file='{tmp_path}/pins.json')"

@@ -357,6 +357,7 @@ def test_arguments_that_cannot_be_right_are_refused_at_once(subtests: pytest.Sub
         ({"rename": allowed}, TypeError, "rename must be a plain function"),
         ({"output": "loud"}, ValueError, 'output is "error", "warn", "off" or a function, not \'loud\''),
         ({"output": None}, ValueError, "not None"),
+        ({"pins": "pins.json"}, TypeError, r"^pins is ToolPins\(\), or ToolPins\(file=...\)$"),
     ]
     for arguments, error, says in wrong:
         with subtests.test(ascii(arguments)), pytest.raises(error, match=says):
