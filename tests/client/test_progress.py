@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -33,17 +33,25 @@ from tests.client.support import EMPTY, Era, connected, sampling
 from tests.extent import on_both
 
 
+def reporting(era: Era, *, answered: bool) -> ScriptedPeer:
+    """A peer that reports progress twice to its first request, and then answers it or not."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer, {"tools": {}, "resources": {}})
+        request = await peer.receive()
+        for done in (1, 2):
+            await peer.notify("notifications/progress", {"progressToken": request["id"], "progress": done})
+        if answered:
+            await peer.reply(request, EMPTY)
+        await peer.receive()
+
+    return ScriptedPeer(script)
+
+
 @on_both
 async def test_a_progress_callback_may_be_a_plain_function(era: Era) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await era.open(peer)
-        call = await peer.receive("tools/call")
-        for done in (1, 2):
-            await peer.notify("notifications/progress", {"progressToken": call["id"], "progress": done})
-        await peer.reply(call, EMPTY)
-
     seen: list[float] = []
-    async with connected(ScriptedPeer(script), within=30) as client:
+    async with connected(reporting(era, answered=True), within=30) as client:
         await client.call_tool("x", on_progress=lambda report: seen.append(report.progress))
 
     assert seen == [1, 2]
@@ -67,25 +75,13 @@ async def test_a_progress_callback_that_could_not_be_called_is_refused_before_an
 async def test_an_exception_of_a_progress_callback_ends_only_its_call(
     era: Era, error: Exception, answered: bool
 ) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await era.open(peer)
-        call = await peer.receive("tools/call")
-        for done in (1, 2):
-            await peer.notify("notifications/progress", {"progressToken": call["id"], "progress": done})
-        if answered:
-            await peer.reply(call, EMPTY)
-        said.set()
-        await peer.receive()
-
     async def on_progress(progress: ProgressNotificationParams) -> None:
         seen.append(progress.progress)
-        await said.wait()
-        await anyio.wait_all_tasks_blocked()
+        await anyio.wait_all_tasks_blocked()  # until the server has said all
         raise error
 
-    said = anyio.Event()
     seen: list[float] = []
-    peer = ScriptedPeer(script)
+    peer = reporting(era, answered=answered)
     async with connected(peer) as client:
         with pytest.raises(type(error)) as caught:
             await client.call_tool("slow", on_progress=on_progress)
@@ -102,13 +98,6 @@ async def test_an_exception_of_a_progress_callback_ends_only_its_call(
 @pytest.mark.fake_clock
 @pytest.mark.parametrize("closed", [False, True], ids=["connected", "closed meanwhile"])
 async def test_no_callback_runs_or_begins_after_the_timeout(era: Era, closed: bool) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await era.open(peer)
-        call = await peer.receive("tools/call")
-        for done in (1, 2):
-            await peer.notify("notifications/progress", {"progressToken": call["id"], "progress": done})
-        await peer.receive()
-
     async def never_end(progress: ProgressNotificationParams) -> None:
         seen.append(progress.progress)
         began.set()
@@ -120,7 +109,7 @@ async def test_no_callback_runs_or_begins_after_the_timeout(era: Era, closed: bo
 
     began = anyio.Event()
     seen: list[float] = []
-    async with connected(ScriptedPeer(script)) as client, anyio.create_task_group() as tasks:
+    async with connected(reporting(era, answered=False)) as client, anyio.create_task_group() as tasks:
         tasks.start_soon(call_slow)
         await began.wait()
         if closed:
@@ -129,17 +118,21 @@ async def test_no_callback_runs_or_begins_after_the_timeout(era: Era, closed: bo
     assert seen == [1]
 
 
+def pending(idle_timeout: float, note: Callable[[dict[str, Any]], Awaitable[None]]) -> PendingRequest:
+    """A tool call with the id 1 that waits for its answer, and whose progress *note* gets."""
+    timeouts = CallTimeouts(timeout=100, idle_timeout=idle_timeout)
+    call = Call(method="tools/call", params={}, timeouts=timeouts, on_report=note)
+    request, alarm = Request(1, "tools/call", {}), Alarm(Loop.running())
+    return PendingRequest(request, timeouts, lambda message, origin: None, alarm, call)
+
+
 @on_both
 async def test_progress_that_came_with_the_answer_is_delivered_after_the_timeout() -> None:
     async def note(params: dict[str, Any]) -> None:
         seen.append(params["progress"])
 
     seen: list[int] = []
-    timeouts = CallTimeouts(timeout=10, idle_timeout=10)
-    call = Call(method="tools/call", params={}, timeouts=timeouts, on_report=note)
-    handle = PendingRequest(
-        Request(1, "tools/call", {}), timeouts, lambda message, origin: None, Alarm(Loop.running()), call
-    )
+    handle = pending(10, note)
     handle.report({"progressToken": 1, "progress": 1})
     handle.settle(Success(1, {}))
     handle.expire()
@@ -154,11 +147,7 @@ async def test_progress_on_another_stream_is_a_sign_of_life() -> None:
     async def note(params: dict[str, Any]) -> None:
         raise AssertionError("not yet")
 
-    timeouts = CallTimeouts(timeout=100, idle_timeout=10)
-    call = Call(method="tools/call", params={}, timeouts=timeouts, on_report=note)
-    handle = PendingRequest(
-        Request(1, "tools/call", {}), timeouts, lambda message, origin: None, Alarm(Loop.running()), call
-    )
+    handle = pending(10, note)
     await anyio.sleep(5)
     handle.report({"progressToken": 1, "progress": 1})
 
@@ -251,13 +240,7 @@ async def test_an_error_of_a_progress_callback_during_a_repeated_call_reaches_th
                 assert vars(error) == before
 
 
-async def test_an_error_of_a_progress_callback_keeps_its_cause_and_where_it_was_raised(era: Era) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await era.open(peer)
-        call = await peer.receive("tools/call")
-        await peer.notify("notifications/progress", {"progressToken": call["id"], "progress": 1})
-        await peer.reply(call, EMPTY)
-
+async def test_an_error_of_a_progress_callback_of_any_request_keeps_its_cause_and_where_it_was_raised(era: Era) -> None:
     async def on_progress(progress: ProgressNotificationParams) -> None:
         try:
             raise LookupError("why")
@@ -267,9 +250,9 @@ async def test_an_error_of_a_progress_callback_keeps_its_cause_and_where_it_was_
                 raise ValueError("mine")  # noqa: B904  # its context is asserted
 
     causes: list[LookupError] = []
-    async with connected(ScriptedPeer(script)) as client:
+    async with connected(reporting(era, answered=False)) as client:
         with pytest.raises(ValueError, match="mine") as caught:
-            await client.call_tool("x", on_progress=on_progress)
+            await client.read_resource("a:1", on_progress=on_progress)
 
     assert (caught.value.__cause__, caught.value.__context__) == (None, causes[0])
     assert caught.traceback[-1].name == "on_progress"
@@ -292,17 +275,3 @@ async def test_progress_that_comes_with_the_answer_but_after_it_is_not_delivered
 
     assert seen == [1]
     assert client.counters == {}
-
-
-async def test_an_error_of_a_progress_callback_reaches_the_caller_of_any_request(era: Era) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await era.open(peer, {"resources": {}})
-        read = await peer.receive("resources/read")
-        await peer.notify("notifications/progress", {"progressToken": read["id"], "progress": 1})
-
-    def fail(progress: ProgressNotificationParams) -> None:
-        raise ZeroDivisionError
-
-    async with connected(ScriptedPeer(script)) as client:
-        with pytest.raises(ZeroDivisionError):
-            await client.read_resource("a:1", on_progress=fail)

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from mcp_host import Elicitation, FormRequest, Sampling, SamplingRequest, StreamableHttp, always
+from mcp_host.sampling import Handler
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageResult, ElicitResult
 from tests.client.rounds import DONE, SAMPLE, answering, wants
@@ -60,25 +61,22 @@ def reports(token: object) -> list[object]:
     ]
 
 
+async def heard(with_tools: Handler, *, token: object = "t") -> list[object]:
+    """What a server hears that asks this model within a call, and gives *token*."""
+    script = Asking("sampling/createMessage", QUESTION, token)
+    async with connected(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=with_tools)) as client:
+        await client.call_tool("x")
+    return script.heard
+
+
 @on_both
-async def test_a_server_that_gave_a_token_gets_the_progress_of_its_sampling() -> None:
-    tokens: list[str | int] = ["t", 7, 0]
-    for token in tokens:
-        script = Asking("sampling/createMessage", QUESTION, token)
-        async with connected(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
-            await client.call_tool("x")
-
-        assert script.heard == [*reports(token), PARIS]
-
-
-async def test_without_a_token_that_is_one_nothing_is_said() -> None:
-    tokens: list[object] = [None, True, 1.5, ["t"]]
-    for token in tokens:
-        script = Asking("sampling/createMessage", QUESTION, token)
-        async with connected(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
-            await client.call_tool("x")
-
-        assert script.heard == [PARIS]
+async def test_a_server_that_gave_a_token_gets_the_progress_of_its_sampling(subtests: pytest.Subtests) -> None:
+    for token in ("t", 7, 0):
+        with subtests.test(token=token):
+            assert await heard(model, token=token) == [*reports(token), PARIS]
+    for wrong in (None, True, 1.5, ["t"]):
+        with subtests.test(wrong=ascii(wrong)):
+            assert await heard(model, token=wrong) == [PARIS]
 
 
 async def test_a_stateless_server_gets_no_progress() -> None:
@@ -133,11 +131,7 @@ async def test_a_report_that_is_no_progress_raises_in_the_handler_and_does_not_c
         await request.report_progress(1)
         return request.reply("Paris", model="m")
 
-    script = Asking("sampling/createMessage", QUESTION, "t")
-    async with connected(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=count)) as client:
-        await client.call_tool("x")
-
-    assert script.heard == [{"progressToken": "t", "progress": 1}, PARIS]
+    assert await heard(count) == [{"progressToken": "t", "progress": 1}, PARIS]
 
 
 @on_both
@@ -165,19 +159,19 @@ async def test_over_http_reports_are_posts_that_come_before_the_answer() -> None
             case "tools/call":
                 return httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=Stream(message))
             case "notifications/progress":
-                heard.append(message["params"])
+                received.append(message["params"])
                 return httpx.Response(500)  # which fails no handler
             case None:
-                heard.append(message["result"])
+                received.append(message["result"])
                 answered.set()
         return httpx.Response(202)
 
-    answered, heard = anyio.Event(), list[object]()
+    answered, received = anyio.Event(), list[object]()
     transport = StreamableHttp("http://server.test/mcp", client=httpx.AsyncClient(transport=httpx.MockTransport(serve)))
     async with connected(transport, era="legacy", sampling=sampling(with_tools=model)) as client:
         await client.call_tool("x")
 
-    assert heard == [*reports("t"), PARIS]
+    assert received == [*reports("t"), PARIS]
 
 
 async def test_a_callback_for_another_client_reports_nothing() -> None:
@@ -193,10 +187,5 @@ async def test_progress_that_is_not_json_is_logged_and_the_answer_is_sent(caplog
         await request.report_progress(1, message="\ud800")
         return request.reply("Paris", model="m")
 
-    script = Asking("sampling/createMessage", QUESTION, "t")
-    handlers = sampling(with_tools=report_a_surrogate)
-    async with connected(ScriptedPeer(script), era="legacy", sampling=handlers) as client:
-        await client.call_tool("x")
-
-    assert script.heard == [PARIS]
+    assert await heard(report_a_surrogate) == [PARIS]
     assert "a message could not be written as JSON" in caplog.text
