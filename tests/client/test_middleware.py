@@ -327,7 +327,6 @@ async def test_middleware_may_send_a_request_several_times_at_once() -> None:
 
 async def test_a_repeated_call_goes_to_the_restarted_server() -> None:
     errors: list[ConnectionClosed] = []
-    lives = [good_for_nothing, good_for_one_call]
 
     async def again(request: ClientRequest, call_next: CallNext) -> Wire:
         try:
@@ -336,7 +335,7 @@ async def test_a_repeated_call_goes_to_the_restarted_server() -> None:
             errors.append(exc)
             return await call_next(request)
 
-    server = Mortal(lambda peer: lives.pop(0)(peer))
+    server = Mortal(good_for_nothing, good_for_one_call)
     async with connected(server, middleware=[ours(again)]) as client:
         result = await client.call_tool("x")
 

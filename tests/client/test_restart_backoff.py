@@ -13,15 +13,20 @@ from mcp_host import Change, Client
 from mcp_host.errors import AuthError, ConnectFailed, ConnectionClosed, RequestTimeout
 from mcp_host.middleware import AnyRequest, CallNext
 from mcp_host.testing import ScriptedPeer
+from mcp_host.testing.scripted import Script
 from mcp_host.types import ToolListChangedNotification
 from tests.client.support import EMPTY, connected, seconds_of_call
 from tests.extent import on_both
 
 
 class Mortal(ScriptedPeer):
-    """A server that can be started again: its script is one life of it."""
+    """A server that can be started again. Each script is one of its lives, and the last is repeated."""
 
     restart = True
+
+    def __init__(self, *lives: Script) -> None:
+        left = list(lives)
+        super().__init__(lambda peer: (left.pop(0) if len(left) > 1 else left[0])(peer))
 
 
 pytestmark = [
@@ -63,21 +68,21 @@ async def die_over_a_call(client: Client) -> float:
     return anyio.current_time() - began
 
 
-async def test_a_server_that_keeps_dying_is_started_again_less_and_less_soon() -> None:
-    async with connected(Mortal(good_for_nothing), within=20) as client:
-        took = [await die_over_a_call(client) for _ in range(6)]
-
-    assert took == pytest.approx([0, 0, 1.125, 1.6875, 2.53125, 3.796875])
-
-
-async def test_the_pause_counts_from_the_end_of_the_server_so_a_later_call_waits_less() -> None:
+@pytest.mark.parametrize(
+    ("pause", "expected"),
+    [(0, [0, 0, 1.125, 1.6875, 2.53125, 3.796875]), (1.5, [0, 0, 0, 0.1875, 1.03125, 2.296875])],
+    ids=["calls at once", "later calls"],
+)
+async def test_a_server_that_keeps_dying_is_started_again_less_and_less_soon_after_its_end(
+    pause: float, expected: list[float]
+) -> None:
     took: list[float] = []
     async with connected(Mortal(good_for_nothing), within=20) as client:
         for _ in range(6):
             took.append(await die_over_a_call(client))
-            await anyio.sleep(1.5)
+            await anyio.sleep(pause)
 
-    assert took == pytest.approx([0, 0, 0, 0.1875, 1.03125, 2.296875])
+    assert took == pytest.approx(expected)
 
 
 async def test_a_server_that_answers_before_it_dies_is_started_again_at_once_and_without_end() -> None:
@@ -93,9 +98,9 @@ async def test_a_server_that_answers_before_it_dies_is_started_again_at_once_and
 
 
 async def test_an_answer_resets_the_count_of_failed_restarts() -> None:
-    lives = [good_for_nothing, good_for_nothing, good_for_one_call, good_for_nothing, good_for_one_call]
+    lives = good_for_nothing, good_for_nothing, good_for_one_call, good_for_nothing, good_for_one_call
 
-    async with connected(Mortal(lambda peer: lives.pop(0)(peer))) as client:
+    async with connected(Mortal(*lives)) as client:
         took = [await die_over_a_call(client), await die_over_a_call(client), await seconds_of_call(client)]
         await anyio.wait_all_tasks_blocked()  # until its end is known
         took += [await die_over_a_call(client), await seconds_of_call(client)]
@@ -120,8 +125,7 @@ async def test_a_server_that_keeps_ending_stays_down_until_connect_and_the_error
 
 
 async def test_many_calls_at_once_start_a_server_again_once() -> None:
-    lives = [good_for_one_call, good_for_many]
-    peer = Mortal(lambda peer: lives.pop(0)(peer))
+    peer = Mortal(good_for_one_call, good_for_many)
     async with connected(peer) as client:
         await call_to_the_end(client)
         async with anyio.create_task_group() as tasks:
@@ -135,8 +139,7 @@ async def test_a_server_that_cannot_be_started_again_fails_the_call_and_may_come
     async def out_of_order(peer: ScriptedPeer) -> None:
         raise RuntimeError("out of order")
 
-    lives = [good_for_one_call, out_of_order, good_for_many]
-    async with connected(Mortal(lambda peer: lives.pop(0)(peer)), era="modern") as client:
+    async with connected(Mortal(good_for_one_call, out_of_order, good_for_many), era="modern") as client:
         await call_to_the_end(client)
         with pytest.raises(ConnectFailed, match="out of order"):
             await client.call_tool("x")
@@ -144,14 +147,13 @@ async def test_a_server_that_cannot_be_started_again_fails_the_call_and_may_come
 
 
 async def test_a_call_waits_for_a_restart_up_to_its_timeout_and_the_restart_continues() -> None:
-    lives, ready = [1, 2], anyio.Event()
+    ready = anyio.Event()
 
-    async def life(peer: ScriptedPeer) -> None:
-        if lives.pop(0) == 2:
-            await ready.wait()
+    async def slow(peer: ScriptedPeer) -> None:
+        await ready.wait()
         await good_for_one_call(peer)
 
-    peer = Mortal(life)
+    peer = Mortal(good_for_one_call, slow)
     async with connected(peer, within=60) as client:
         await call_to_the_end(client)
         with pytest.raises(RequestTimeout, match=r"the server was silent for 1 s \(idle_timeout\)$"):
@@ -167,18 +169,15 @@ async def test_a_call_waits_for_a_restart_up_to_its_timeout_and_the_restart_cont
 
 
 async def test_closing_while_a_server_is_started_again_leaves_nothing() -> None:
-    lives, ended = [1, 2], anyio.Event()
+    ended = anyio.Event()
 
-    async def life(peer: ScriptedPeer) -> None:
-        if lives.pop(0) == 1:
-            await good_for_one_call(peer)
-            return
+    async def never_ready(peer: ScriptedPeer) -> None:
         try:
             await anyio.sleep_forever()
         finally:
             ended.set()
 
-    async with connected(Mortal(life), within=60) as client:
+    async with connected(Mortal(good_for_one_call, never_ready), within=60) as client:
         await call_to_the_end(client)
         with pytest.raises(RequestTimeout):
             await client.call_tool("x", timeout=1)
@@ -219,26 +218,28 @@ async def test_subscriptions_are_restored_without_a_call_though_the_server_dies_
 
 async def test_with_on_change_a_dead_server_is_restarted_without_a_call() -> None:
     """Nothing is subscribed to by name: to listen to the lists is enough."""
-    lives = iter([1, 2])
     opened, changed = anyio.Event(), anyio.Event()
     changes: list[Change] = []
 
-    async def life(peer: ScriptedPeer) -> None:
-        number = next(lives)
+    async def listened_to(peer: ScriptedPeer) -> dict[str, Any]:
         await peer.answer_discover(capabilities={"tools": {"listChanged": True}})
         listen = await peer.receive("subscriptions/listen")
         await peer.acknowledge(listen)
+        return listen
+
+    async def ends(peer: ScriptedPeer) -> None:
+        await listened_to(peer)
         await opened.wait()
-        if number == 1:
-            await peer.aclose()
-        else:
-            await peer.notify_subscription(listen, "notifications/tools/list_changed")
+        await peer.aclose()
+
+    async def changes_its_tools(peer: ScriptedPeer) -> None:
+        await peer.notify_subscription(await listened_to(peer), "notifications/tools/list_changed")
 
     async def on_change(change: Change) -> None:
         changes.append(change)
         changed.set()
 
-    peer = Mortal(life)
+    peer = Mortal(ends, changes_its_tools)
     async with connected(peer, on_change=on_change):
         opened.set()
         await changed.wait()
@@ -305,14 +306,10 @@ async def test_a_server_that_ends_when_the_client_is_nearly_connected_fails_that
 
 async def test_a_call_that_waits_for_a_restart_ends_if_the_client_is_closed_as_soon_as_it_is_connected() -> None:
     answer_discover = anyio.Event()
-    lives = [1, 2]
 
-    async def life(peer: ScriptedPeer) -> None:
-        if lives.pop(0) == 1:
-            await good_for_one_call(peer)
-        else:
-            await answer_discover.wait()
-            await peer.answer_discover()
+    async def slow(peer: ScriptedPeer) -> None:
+        await answer_discover.wait()
+        await peer.answer_discover()
 
     async def call_again() -> None:
         with pytest.raises(ConnectionClosed, match="the client was closed"):
@@ -322,7 +319,7 @@ async def test_a_call_that_waits_for_a_restart_ends_if_the_client_is_closed_as_s
         await client.connect()
         await client.aclose()
 
-    client = Client(Mortal(life))
+    client = Client(Mortal(good_for_one_call, slow))
     with anyio.fail_after(5):
         await client.connect()
         await call_to_the_end(client)
@@ -338,14 +335,12 @@ async def test_a_call_that_waits_for_a_restart_ends_if_the_client_is_closed_as_s
 
 async def test_a_call_while_the_application_connects_again_waits_for_that_and_restarts_nothing() -> None:
     answer_discover = anyio.Event()
-    lives = [1, 2]
 
-    async def life(peer: ScriptedPeer) -> None:
-        if lives.pop(0) == 2:
-            await answer_discover.wait()
+    async def slow(peer: ScriptedPeer) -> None:
+        await answer_discover.wait()
         await good_for_one_call(peer)
 
-    peer = Mortal(life)
+    peer = Mortal(good_for_one_call, slow)
     async with connected(peer) as client:
         await call_to_the_end(client)
         async with anyio.create_task_group() as tasks:

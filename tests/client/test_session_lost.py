@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -25,17 +25,23 @@ from mcp_host.errors import (
 from mcp_host.limits import Limits
 from mcp_host.middleware import AnyRequest, CallNext
 from tests.client.rounds import SAMPLE
-from tests.client.support import HangingModel, asking_server, connected, say_paris
+from tests.client.sites import refused, response
+from tests.client.support import EMPTY, INITIALIZED, HangingModel, asking_server, connected, say_paris
 from tests.extent import on_both
+from tests.transports.http_peers import EVENTS
 
 pytestmark = on_both
 
 URL = "http://mcp.test/mcp"
-WELCOME = {
-    "protocolVersion": "2025-11-25",
-    "capabilities": {"tools": {}, "resources": {"subscribe": True}, "logging": {}},
-    "serverInfo": {"name": "s", "version": "0"},
-}
+WELCOME = INITIALIZED | {"capabilities": {"tools": {}, "resources": {"subscribe": True}, "logging": {}}}
+Wire = dict[str, Any]
+
+
+class Gate:
+    """Where a server holds messages of one method until it is opened."""
+
+    def __init__(self) -> None:
+        self.reached, self.opened = anyio.Event(), anyio.Event()
 
 
 class Forgetful:
@@ -47,9 +53,10 @@ class Forgetful:
         self.welcomes = True
         self.remembers = True
         self.description = "Adds numbers."
+        self.gates: dict[str, Gate] = {}
+        self.instead: dict[str, Callable[[Wire], httpx.Response]] = {}
+        """What it answers to some methods, in the place of the usual results; "response" is for the client's answers."""
         self._sessions = 0
-        self.arrivals = anyio.Event()
-        self.gate: anyio.Event | None = None
 
     async def __call__(self, request: httpx.Request) -> httpx.Response:
         session = request.headers.get("mcp-session-id")
@@ -58,28 +65,31 @@ class Forgetful:
         message = json.loads(request.content)
         method = message.get("method", "response")
         self.heard.append((method, session))
+        if gate := self.gates.get(method):
+            gate.reached.set()
+            await gate.opened.wait()
         if method == "initialize":
             return self._welcome(message)
         if session not in self.known:
             return httpx.Response(404)
+        if method in self.instead:
+            return self.instead[method](message)
         if "id" not in message:
             return httpx.Response(202)
-        if self.gate is not None:
-            await self.gate.wait()
         tool = {"name": "add", "description": self.description, "inputSchema": {}}
-        results: dict[str, Any] = {"tools/call": {"content": []}, "tools/list": {"tools": [tool]}}
-        result = results.get(method, {})
-        return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": result})
+        results: Wire = {"tools/call": EMPTY, "tools/list": {"tools": [tool]}}
+        return response(message, results.get(method, {}))
 
-    def _welcome(self, message: dict[str, Any]) -> httpx.Response:
+    def _welcome(self, message: Wire) -> httpx.Response:
         if not self.welcomes:
             return httpx.Response(503, headers={"retry-after": "7"})
         self._sessions += 1
         id = f"s{self._sessions}"
         if self.remembers:
             self.known = {id}
-        answer = {"jsonrpc": "2.0", "id": message["id"], "result": WELCOME}
-        return httpx.Response(200, json=answer, headers={"mcp-session-id": id})
+        welcome = response(message, WELCOME)
+        welcome.headers["mcp-session-id"] = id
+        return welcome
 
     def methods(self, *, since: int = 0) -> list[str]:
         return [method for method, _ in self.heard[since:]]
@@ -137,20 +147,12 @@ async def test_a_call_that_meets_a_404_lists_pinned_tools_before_it_is_made_agai
 
 
 async def test_a_call_that_waits_for_a_new_session_lists_pinned_tools_before_it_is_sent() -> None:
-    handshake, begun = anyio.Event(), anyio.Event()
-
-    class Slow(Forgetful):
-        async def __call__(self, request: httpx.Request) -> httpx.Response:
-            if b'"initialize"' in request.content and self.known is lost:
-                begun.set()
-                await handshake.wait()
-            return await super().__call__(request)
-
-    lost: set[str] = set()
-    server = Slow()
+    server = Forgetful()
     async with session_with(server, tools=ToolPolicy(pins=ToolPins())) as client:
         await client.call_tool("add")
-        server.known, server.description = lost, "Reads keys."
+        server.known.clear()
+        server.description = "Reads keys."
+        gate = server.gates["initialize"] = Gate()
         refused: list[ToolChanged] = []
 
         async def call() -> None:
@@ -160,10 +162,10 @@ async def test_a_call_that_waits_for_a_new_session_lists_pinned_tools_before_it_
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call)
-            await begun.wait()
+            await gate.reached.wait()
             tasks.start_soon(call)
             await anyio.wait_all_tasks_blocked()
-            handshake.set()
+            gate.opened.set()
 
     assert len(refused) == 2
     assert [session for method, session in server.heard if method == "tools/call"] == ["s1", "s1"]
@@ -172,14 +174,10 @@ async def test_a_call_that_waits_for_a_new_session_lists_pinned_tools_before_it_
 async def test_a_call_that_may_have_run_before_the_session_was_lost_is_not_made_again_for_pins_either() -> None:
     class Breaking(Forgetful):
         async def __call__(self, request: httpx.Request) -> httpx.Response:
-            if b'"tools/call"' in request.content:
-                self.heard.append(("tools/call", None))
-                return httpx.Response(
-                    200, headers={"content-type": "text/event-stream"}, content=b"retry: 0\nid: 1\ndata:\n\n"
-                )
             return httpx.Response(404) if "last-event-id" in request.headers else await super().__call__(request)
 
-    server = Breaking()
+    server, broken = Breaking(), b"retry: 0\nid: 1\ndata:\n\n"
+    server.instead["tools/call"] = lambda call: httpx.Response(200, headers=EVENTS, content=broken)
     async with session_with(server, tools=ToolPolicy(pins=ToolPins())) as client:
         with pytest.raises(SessionLost) as raised:
             await client.call_tool("add")
@@ -203,22 +201,16 @@ async def test_many_calls_that_meet_a_404_share_one_handshake() -> None:
 
 
 async def test_a_notification_waits_for_a_handshake_under_way() -> None:
-    class Slow(Forgetful):
-        async def __call__(self, request: httpx.Request) -> httpx.Response:
-            if self._sessions and b'"initialize"' in request.content:
-                self.arrivals.set()
-                await welcome.wait()
-            return await super().__call__(request)
-
-    server, welcome = Slow(), anyio.Event()
+    server = Forgetful()
     async with session_with(server, within=5) as client, anyio.create_task_group() as tasks:
         server.known.clear()
+        gate = server.gates["initialize"] = Gate()
         tasks.start_soon(client.call_tool, "x")
-        await server.arrivals.wait()
+        await gate.reached.wait()
         tasks.start_soon(client.notify, "notifications/moved")
         await anyio.wait_all_tasks_blocked()
         assert "notifications/moved" not in server.methods()
-        welcome.set()
+        gate.opened.set()
 
     assert ("notifications/moved", "s2") in server.heard
 
@@ -360,7 +352,7 @@ class Asking(Forgetful):
         if request.method != "GET" or self.asked:
             return await super().__call__(request)
         self.asked = True
-        return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=self._question())
+        return httpx.Response(200, headers=EVENTS, content=self._question())
 
     async def _question(self) -> AsyncIterator[bytes]:
         yield b"data: " + json.dumps({"jsonrpc": "2.0", "id": "q", **SAMPLE}).encode() + b"\n\n"
@@ -380,53 +372,35 @@ async def test_a_handler_that_no_call_waits_for_is_cancelled_with_its_session_to
 
 @pytest.mark.fake_clock
 async def test_a_call_waits_for_a_handshake_under_way_no_longer_than_it_may() -> None:
-    class Slow(Forgetful):
-        async def __call__(self, request: httpx.Request) -> httpx.Response:
-            if self._sessions and json.loads(request.content or b"{}").get("method") == "initialize":
-                await anyio.sleep_forever()
-            return await super().__call__(request)
-
-    server = Slow()
+    server = Forgetful()
     async with session_with(server, limits=Limits(connect_timeout=3), within=5) as client:
         server.known.clear()
+        server.gates["initialize"] = Gate()
         with pytest.raises(RequestTimeout):
             await client.call_tool("x", timeout=0.1)
 
 
 @pytest.mark.fake_clock
 async def test_a_new_session_that_takes_too_long_is_a_connect_timeout() -> None:
-    class Slow(Forgetful):
-        async def __call__(self, request: httpx.Request) -> httpx.Response:
-            if self._sessions > 1 and json.loads(request.content or b"{}").get("method") == "resources/subscribe":
-                await anyio.sleep_forever()
-            return await super().__call__(request)
-
-    server = Slow()
+    server = Forgetful()
     async with session_with(server, limits=Limits(connect_timeout=0.3), within=5) as client:
         await client.subscribe_resource("a:b")
         server.known.clear()
+        server.gates["resources/subscribe"] = Gate()
         with pytest.raises(ConnectTimeout, match="did not take up a new session in time"):
             await client.call_tool("x")
 
 
 async def test_a_subscription_that_cannot_be_restored_is_a_warning_and_the_call_continues() -> None:
-    class Unwilling(Forgetful):
-        async def __call__(self, request: httpx.Request) -> httpx.Response:
-            message = json.loads(request.content or b"{}")
-            if self._sessions > 1 and message.get("method") == "logging/setLevel":
-                self.heard.append(("logging/setLevel", None))
-                error = {"code": -32602, "message": "not that one"}
-                return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "error": error})
-            return await super().__call__(request)
-
-    server = Unwilling()
+    server = Forgetful()
     async with session_with(server) as client:
         await client.set_log_level("debug")
         server.known.clear()
+        server.instead["logging/setLevel"] = refused(200, -32602)
         assert (await client.call_tool("x")).content == []
         (warning,) = client.warnings
 
-    assert "logging/setLevel could not be re-established: not that one" in warning
+    assert "logging/setLevel could not be re-established: no" in warning
 
 
 @pytest.mark.fake_clock
@@ -435,7 +409,7 @@ async def test_leaving_a_stream_does_not_cancel_so_a_notification_is_sent() -> N
     server = Forgetful()
 
     async with session_with(server, within=5) as client:
-        server.gate = anyio.Event()
+        server.gates["tools/call"] = Gate()
         with pytest.raises(RequestTimeout):
             await client.call_tool("x", timeout=0.05)
         await anyio.wait_all_tasks_blocked()
@@ -445,19 +419,16 @@ async def test_leaving_a_stream_does_not_cancel_so_a_notification_is_sent() -> N
 
 @pytest.mark.fault("H35")
 async def test_an_answer_that_cannot_be_delivered_is_counted_and_ends_nothing() -> None:
-    class Deaf(Forgetful):
-        async def __call__(self, request: httpx.Request) -> httpx.Response:
-            message = json.loads(request.content or b"{}")
-            if message.get("method") == "tools/call":
-                ping = {"jsonrpc": "2.0", "id": "p", "method": "ping"}
-                answer = {"jsonrpc": "2.0", "id": message["id"], "result": {"content": []}}
-                body = "".join(f"data: {json.dumps(event)}\n\n" for event in (ping, answer))
-                return httpx.Response(200, text=body, headers={"content-type": "text/event-stream"})
-            if message.get("id") == "p":
-                return httpx.Response(400)  # at a 500 it would be sent again
-            return await super().__call__(request)
+    def ping_and_answer(call: Wire) -> httpx.Response:
+        ping = {"jsonrpc": "2.0", "id": "p", "method": "ping"}
+        answer = {"jsonrpc": "2.0", "id": call["id"], "result": EMPTY}
+        body = "".join(f"data: {json.dumps(message)}\n\n" for message in (ping, answer))
+        return httpx.Response(200, text=body, headers=EVENTS)
 
-    async with session_with(Deaf()) as client:
+    server = Forgetful()
+    server.instead["tools/call"] = ping_and_answer
+    server.instead["response"] = lambda answer: httpx.Response(400)  # at a 500 it would be sent again
+    async with session_with(server) as client:
         assert (await client.call_tool("x")).content == []
         await anyio.wait_all_tasks_blocked()
 
