@@ -19,7 +19,7 @@ from mcp_host.limits import Limits
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
 from mcp_host.testing import ScriptedPeer
 from tests.client.support import EMPTY, HANDSHAKE, QUESTION, STATELESS, connected, methods, sampling
-from tests.client.test_session_lost import URL, Forgetful
+from tests.client.test_session_lost import URL, Forgetful, Gate
 from tests.extent import on_both
 
 INTERVAL, IDLE_TIMEOUT = 30.0, 7.0
@@ -263,9 +263,9 @@ async def test_a_ping_that_finds_the_session_lost_begins_another() -> None:
 async def test_a_session_whose_ping_is_not_answered_is_replaced() -> None:
     server = Forgetful()
     async with over_http(server) as client:
-        server.gate = anyio.Event()
+        gate = server.gates["ping"] = Gate()
         await anyio.sleep(INTERVAL + IDLE_TIMEOUT + 1)
-        server.gate.set()
+        gate.opened.set()
         await client.call_tool("x")
 
         assert client.warnings == [f"{URL}: no answer to a ping for 7 s: initializing again"]
