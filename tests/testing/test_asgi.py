@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 import pytest
@@ -12,31 +12,37 @@ from pydantic_core import from_json, to_json
 
 from mcp_host.testing import Server
 from tests.extent import on_both
-from tests.testing.raw_http import INITIALIZE, call, request, with_meta
+from tests.testing.raw_http import ACCEPT, INITIALIZE, Wire, call, repeated, request, with_meta
 
 pytestmark = [on_both, pytest.mark.fake_clock]  # all in memory: no deadline passes while anything can run
 
 Event = MutableMapping[str, Any]
 
 
-async def test_an_event_without_more_body_is_the_last_of_its_body() -> None:
-    """ASGI: "`more_body` (bool): [...] Optional; if missing defaults to `False`", and so do most other keys."""
-    events: list[Event] = [{"type": "http.request", "body": to_json(request(1, "initialize", INITIALIZE))}]
-    sent: list[Event] = []
+def post(message: Wire, **headers: str) -> tuple[Event, Callable[[], Awaitable[Event]]]:
+    """The scope of a POST of *message*, and a receiver of its body, after which nothing comes."""
+    events: list[Event] = [{"type": "http.request", "body": to_json(message)}]
 
     async def receive() -> Event:
         if not events:
             await sleep_forever()
         return events.pop()
 
+    given = {"content-type": "application/json", "accept": ACCEPT, **headers}
+    fields = [(name.encode(), value.encode()) for name, value in given.items()]
+    return {"type": "http", "method": "POST", "path": "/mcp", "headers": fields}, receive
+
+
+async def test_an_event_without_more_body_is_the_last_of_its_body() -> None:
+    """ASGI: "`more_body` (bool): [...] Optional; if missing defaults to `False`", and so do most other keys."""
+    sent: list[Event] = []
+
     async def send(event: Event) -> None:
         sent.append(event)
 
-    headers = [(b"content-type", b"application/json"), (b"accept", b"application/json, text/event-stream")]
     app = Server("s").asgi()
-
     with fail_after(5):
-        await app({"type": "http", "method": "POST", "path": "/mcp", "headers": headers}, receive, send)
+        await app(*post(request(1, "initialize", INITIALIZE)), send)
         await app.aclose()
 
     start, *rest = sent
@@ -46,21 +52,20 @@ async def test_an_event_without_more_body_is_the_last_of_its_body() -> None:
 
 
 @pytest.mark.parametrize(
-    "message", [request(1, "subscriptions/listen", {"notifications": {}}), call(1, "wait")], ids=["listening", "a call"]
+    ("message", "times"),
+    [
+        (request(1, "subscriptions/listen", {"notifications": {}}), [15, 30, 45]),
+        (call(1, "wait"), [30, 45, 60]),
+    ],
+    ids=["listening", "a call"],
 )
-async def test_a_silent_response_sends_a_comment_every_15_seconds(message: dict[str, Any]) -> None:
+async def test_a_silent_response_sends_a_comment_every_15_seconds(message: Wire, times: list[float]) -> None:
     """Common proxies end a connection after 30 or 60 seconds of silence."""
-    events: list[Event] = [{"type": "http.request", "body": to_json(with_meta(message))}]
     comments: list[float] = []
     enough = Signal()
 
     async def wait() -> None:
         await sleep_forever()
-
-    async def receive() -> Event:
-        if not events:
-            await sleep_forever()
-        return events.pop()
 
     async def send(event: Event) -> None:
         if event.get("body", b"").startswith(b":"):
@@ -68,28 +73,46 @@ async def test_a_silent_response_sends_a_comment_every_15_seconds(message: dict[
         if len(comments) == 3:
             enough.set()
 
-    headers = {
-        "content-type": "application/json",
-        "accept": "application/json, text/event-stream",
-        "mcp-protocol-version": "2026-07-28",
-        "mcp-method": message["method"],
-        "mcp-name": "wait",
-    }
     server = Server("s")
     server.tool(wait)
     app, begun = server.asgi(), current_time()
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": "/mcp",
-        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-    }
-
     with fail_after(100):
         async with create_task_group() as tasks:
-            tasks.start_soon(app, scope, receive, send)
+            tasks.start_soon(app, *post(with_meta(message), **repeated(message)), send)
             await enough.wait()
             await app.aclose()
             tasks.cancel_scope.cancel()
 
-    assert comments == pytest.approx([15, 30, 45] if message["method"] != "tools/call" else [30, 45, 60])
+    assert comments == pytest.approx(times)
+
+
+async def test_an_asgi_server_starts_and_ends_the_app_by_lifespan() -> None:
+    server = Server("s")
+    app = server.asgi(path="/")
+    said: list[str] = []
+    events = iter(["lifespan.startup", "lifespan.shutdown"])
+
+    async def receive() -> Event:
+        return {"type": next(events)}
+
+    async def send(event: Event) -> None:
+        said.append(event["type"])
+
+    await app({"type": "lifespan"}, receive, send)
+    await server.drop_streams()  # and there are none
+    await app({"type": "websocket"}, receive, send)
+
+    assert said == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+
+
+async def test_a_client_that_disconnects_while_it_sends_is_not_answered() -> None:
+    async def receive() -> Event:
+        return {"type": "http.disconnect"}
+
+    async def send(event: Event) -> None:
+        said.append(event)
+
+    said: list[object] = []
+    await Server("s").asgi()({"type": "http", "headers": [], "path": "/mcp", "method": "POST"}, receive, send)
+
+    assert said == []

@@ -1,8 +1,6 @@
-"""What Streamable HTTP refuses, and the ASGI application without a socket."""
+"""What Streamable HTTP refuses."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import httpx
 import pytest
@@ -79,35 +77,3 @@ async def test_a_request_that_breaks_a_rule_of_sessions_gets_its_status(subtests
                 await app.aclose()
 
             assert response.status_code == status
-
-
-async def test_an_asgi_server_starts_and_ends_the_app_by_lifespan() -> None:
-    server = Server("s")
-    app = server.asgi(path="/")
-    said: list[str] = []
-    events = iter(["lifespan.startup", "lifespan.shutdown"])
-
-    async def receive() -> dict[str, Any]:
-        return {"type": next(events)}
-
-    async def send(event: Any) -> None:
-        said.append(event["type"])
-
-    await app({"type": "lifespan"}, receive, send)
-    await server.drop_streams()  # and there are none
-    await app({"type": "websocket"}, receive, send)
-
-    assert said == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
-
-
-async def test_a_client_that_disconnects_while_it_sends_is_not_answered() -> None:
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.disconnect"}
-
-    async def send(event: Any) -> None:
-        said.append(event)
-
-    said: list[object] = []
-    await Server("s").asgi()({"type": "http", "headers": [], "path": "/mcp", "method": "POST"}, receive, send)
-
-    assert said == []
