@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -18,6 +19,14 @@ def delays(backoff: Backoff, attempts: int, retry: float | None = None) -> list[
     return found
 
 
+@pytest.mark.fault("E08", "E11")
+@pytest.mark.parametrize(("retry", "pause"), [(None, 1.0), (0.5, 0.5), (0.0, 0.1), (60.0, 60.0), (math.inf, 3600.0)])
+def test_the_first_pause_is_the_servers_within_bounds(retry: float | None, pause: float) -> None:
+    assert resume_backoff().delay(retry) == pause
+    assert listen_backoff().delay(retry) == pause
+
+
+@pytest.mark.fault("E08")
 @pytest.mark.parametrize(
     ("made", "retry", "expected"),
     [
@@ -26,6 +35,7 @@ def delays(backoff: Backoff, attempts: int, retry: float | None = None) -> list[
         (restart_backoff, 0.0, [0.75, 1.125, 1.688, 2.531, 3.797, 5.695, 8.543, 12.814, 19.222, 28.833, 30.0]),
         (resume_backoff, None, [1.0, 1.0, 1.0, 1.5, 2.25, 3.375, 5.0, 5.0]),
         (resume_backoff, 0.0, [0.1, 0.1, 0.1, 0.15, 0.225, 0.338, 0.506, 0.759, 1.139, 1.709, 2.563, 3.844, 5.0]),
+        (resume_backoff, 60.0, [60.0] * 100),
         (resume_backoff, 1e9, [3600.0, 3600.0, 3600.0, 3600.0]),
     ],
 )
@@ -50,13 +60,15 @@ def test_a_backoff_is_exhausted_after_so_many_consecutive_failures(made: Callabl
     assert backoff.exhausted
 
 
-def test_a_message_resets_the_count() -> None:
-    backoff = listen_backoff()
+@pytest.mark.fault("E08")
+@pytest.mark.parametrize(("made", "next_delays"), [(listen_backoff, [1.5, 2.25]), (resume_backoff, [1.0, 1.0])])
+def test_a_message_resets_the_count(made: Callable[[], Backoff], next_delays: list[float]) -> None:
+    backoff = made()
     delays(backoff, 9)
     backoff.reset()
 
     assert backoff.delay(None) == 1.0
-    assert delays(backoff, 2) == [1.5, 2.25]
+    assert delays(backoff, 2) == next_delays
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ class Wire:
             await self.stream.send(b"".join(parts))
 
     async def reply(self, status: int, headers: dict[str, str] | None = None, body: bytes = b"") -> None:
-        await self.say(head(status, {"content-length": str(len(body)), **(headers or {})}) + body)
+        await self.say(response(status, headers, body))
 
     async def events(self, *parts: bytes, **headers: str) -> None:
         """The head of an event stream that ends with the connection, and its beginning."""
@@ -225,9 +225,50 @@ class Peer:
     def methods(self) -> list[str]:
         return [heard.method for heard in self.heard]
 
+    def sent(self, method: str, header: str) -> list[str | None]:
+        """What each request with *method* had in a *header*."""
+        return [heard.headers.get(header) for heard in self.heard if heard.method == method]
+
     async def hears(self, method: str, count: int) -> None:
         """Wait for the *count*th request with *method*."""
         await self.heard.reaches(lambda heard: sum(each.method == method for each in heard) >= count)
+
+
+def saying(raw: bytes) -> Script:
+    """The script of a server that says *raw* to each request, as long as the client keeps the connection."""
+
+    async def script(wire: Wire) -> None:
+        while True:
+            await wire.hear()
+            await wire.say(raw)
+
+    return script
+
+
+def saying_once(raw: bytes) -> Script:
+    """The script of a server that says *raw* to the first request of a connection, and closes that."""
+
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.say(raw)
+
+    return script
+
+
+class Halting:
+    """A server that says *beginning* and no more, and notes when the client has hung up."""
+
+    def __init__(self, beginning: bytes = b"") -> None:
+        self.heard = anyio.Event()
+        self.hung_up = anyio.Event()
+        self._beginning = beginning
+
+    async def __call__(self, wire: Wire) -> None:
+        await wire.hear()
+        await wire.say(self._beginning)
+        self.heard.set()
+        await wire.hung_up()
+        self.hung_up.set()
 
 
 @asynccontextmanager
@@ -274,6 +315,18 @@ async def secured(stream: SocketStream, tls: ssl.SSLContext | None) -> ByteStrea
 def head(status: int, headers: dict[str, str]) -> bytes:
     lines = [f"HTTP/1.1 {status} Whatever", *(f"{name}: {value}" for name, value in headers.items())]
     return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
+
+
+def response(status: int, headers: dict[str, str] | None = None, body: bytes = b"") -> bytes:
+    return head(status, {"content-length": str(len(body)), **(headers or {})}) + body
+
+
+DONE_RESPONSE = response(200, JSON, DONE_JSON)
+
+
+def chunk(data: bytes) -> bytes:
+    """One of a chunked body; without *data*, its end."""
+    return b"%x\r\n%s\r\n" % (len(data), data)
 
 
 def event(data: bytes, *, id: str = "") -> bytes:

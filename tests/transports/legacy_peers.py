@@ -23,14 +23,20 @@ from tests.transports.http_peers import (
     Peer,
     RecordedHandle,
     Wire,
+    event,
     opened,
+    serving,
 )
 
 Answer: TypeAlias = Callable[[Wire, Heard], Awaitable[None]]
 
 
-async def refuse(wire: Wire, heard: Heard) -> None:
-    await wire.reply(405)
+def status(code: int) -> Answer:
+    """An empty reply."""
+    return lambda wire, heard: wire.reply(code)
+
+
+refuse = status(405)
 
 
 async def hang(wire: Wire, heard: Heard) -> None:
@@ -96,6 +102,15 @@ def legacy(*, get: Answer = refuse, post: Answer = finish, delete: Answer = refu
                 await post(wire, heard)
 
     return script
+
+
+@asynccontextmanager
+async def resuming(get: Answer, **options: Any) -> AsyncIterator[HttpChannel]:
+    """A channel in a session at a server that cuts the stream of a response after an event, and has *get* for what follows it."""
+    script = legacy(ids=iter([options.pop("id", "s-1")]), post=stream(event(b"", id="e")), get=get)
+    async with serving(script) as peer, opened(peer.url, **options) as channel:
+        await shake_hands(channel)
+        yield channel
 
 
 @asynccontextmanager

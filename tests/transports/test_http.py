@@ -22,6 +22,7 @@ from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Failure, Malformed, Notification, Request, Success
 from tests.transports.http_peers import (
     CALL,
+    CHUNKED,
     DONE,
     DONE_JSON,
     EVENTS,
@@ -33,11 +34,14 @@ from tests.transports.http_peers import (
     Wire,
     answering,
     ask,
+    chunk,
     error_of,
     event,
     head,
     mocked,
     opened,
+    response,
+    saying,
     serving,
 )
 
@@ -125,23 +129,20 @@ async def test_a_body_may_be_compressed_and_come_in_any_pieces(coding: str, kind
 
     async def script(wire: Wire) -> None:
         await wire.hear()
-        await wire.say(head(200, {**kind, "content-encoding": coding, "transfer-encoding": "chunked"}))
-        for i in range(len(body)):
-            await wire.say(b"1\r\n%s\r\n" % body[i : i + 1])
-        await wire.say(b"0\r\n\r\n")
+        await wire.say(head(200, {**kind, "content-encoding": coding, **CHUNKED}))
+        for i in range(len(body) + 1):
+            await wire.say(chunk(body[i : i + 1]))
 
     async with serving(script) as peer, opened(peer.url) as channel:
         assert await ask(channel) == [DONE]
 
 
 async def test_callbacks_are_awaited_between_the_messages_of_a_stream() -> None:
-    heard_before: list[int] = []
-    handle = RecordedHandle()
-
     async def note() -> None:
         heard_before.append(len(handle.received))
 
-    handle.on_progress = note
+    heard_before: list[int] = []
+    handle = RecordedHandle(on_progress=note)
     async with mocked(answering(200, EVENTS, event(NOTE_JSON) * 2 + event(DONE_JSON))) as channel:
         await channel.request(CALL, VERSION, handle)
 
@@ -152,12 +153,7 @@ async def test_an_exception_of_a_callback_is_raised_and_the_channel_stays_open()
     async def fail() -> None:
         raise ZeroDivisionError
 
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.events(event(NOTE_JSON))
-        await wire.hung_up()
-
-    async with serving(script) as peer, opened(peer.url) as channel:
+    async with serving(saying(head(200, EVENTS) + event(NOTE_JSON))) as peer, opened(peer.url) as channel:
         for _ in range(2):
             with pytest.raises(ZeroDivisionError):
                 await channel.request(CALL, VERSION, RecordedHandle(on_progress=fail))
@@ -254,10 +250,7 @@ async def test_a_stream_that_ends_without_the_response_fails_the_request_alone(s
 async def test_a_message_past_the_limit_fails_its_request(kind: dict[str, str], encoding: dict[str, str]) -> None:
     body = b"data: " + b" " * 1_000_000
 
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.reply(200, {**kind, **encoding}, gzip.compress(body) if encoding else body)
-
+    script = saying(response(200, {**kind, **encoding}, gzip.compress(body) if encoding else body))
     async with serving(script) as peer, opened(peer.url, limits=Limits(max_message=500_000)) as channel:
         with pytest.raises(MessageTooLarge, match="larger than 500000 bytes"):
             await ask(channel)

@@ -42,30 +42,19 @@ def test_a_description_cannot_be_changed() -> None:
     assert http.headers == {"X-Key": "1"}
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "",
-        "mcp.test",
-        "/mcp",
-        "ftp://mcp.test/",
-        "file:///etc/passwd",
-        "http://",
-        "http:///mcp",
-        "http://h:99999/",
-        "http://[::1/",
-        "http://a..b/",
-    ],
-)
-def test_only_the_url_of_an_http_server_will_do(url: str) -> None:
-    with pytest.raises(ValueError, match=r"not a URL|not the URL of an HTTP server"):
-        StreamableHttp(url)
+NO_SERVER = r"not a URL|not the URL of an HTTP server"
+SPACE = r"^the URL has space around it: url\.strip\(\) removes it$"
+NO_URLS = {
+    **dict.fromkeys(["", "mcp.test", "/mcp", "ftp://mcp.test/", "file:///etc/passwd", "http://", "http:///mcp"], NO_SERVER),
+    **dict.fromkeys(["http://h:99999/", "http://[::1/", "http://a..b/"], NO_SERVER),
+    **dict.fromkeys([" http://mcp.test/", "http://mcp.test/mcp ", "http://mcp.test/mcp\n"], SPACE),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("url", [" http://mcp.test/", "http://mcp.test/mcp ", "http://mcp.test/mcp\n"])
-def test_a_url_with_surrounding_space_is_refused(url: str) -> None:
-    with pytest.raises(ValueError, match=r"^the URL has space around it: url\.strip\(\) removes it$"):
-        StreamableHttp(url)
+def test_only_the_url_of_an_http_server_will_do(subtests: pytest.Subtests) -> None:
+    for url, complaint in NO_URLS.items():
+        with subtests.test(repr(url)), pytest.raises(ValueError, match=complaint):
+            StreamableHttp(url)
 
 
 def test_a_refused_url_is_not_quoted() -> None:
@@ -76,26 +65,25 @@ def test_a_refused_url_is_not_quoted() -> None:
     assert caught.value.__cause__ is None
 
 
-@pytest.mark.parametrize(
-    ("headers", "complaint"),
-    [
-        pytest.param({"X": "hunter2\r\nY: z"}, "the value of the header X is not printable ASCII", id="a line end"),
-        pytest.param({"X": "hunter2\x00"}, "the value of the header X is not printable ASCII", id="NUL"),
-        pytest.param({"X": " hunter2"}, "the value of the header X is not printable ASCII", id="space before"),
-        pytest.param({"X": "hunter2\u00e9"}, "the value of the header X is not printable ASCII", id="not ASCII"),
-        pytest.param({"X: y": "hunter2"}, "not a header name: 'X: y'", id="a colon in the name"),
-        pytest.param({"": "hunter2"}, "not a header name: ''", id="no name"),
-        pytest.param(
-            {"mcp-session-id": "hunter2"}, "the transport writes the header mcp-session-id itself", id="a session"
-        ),
-        pytest.param({"Accept": "hunter2"}, "the transport writes the header Accept itself", id="accept"),
-    ],
-)
-def test_a_header_that_cannot_be_sent_is_refused_without_being_quoted(headers: dict[str, str], complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint) as caught:
-        StreamableHttp("http://mcp.test/", headers=headers)
+BAD_HEADERS: list[tuple[str, str, str]] = [
+    ("X", "hunter2\r\nY: z", "the value of the header X is not printable ASCII"),
+    ("X", "hunter2\x00", "the value of the header X is not printable ASCII"),
+    ("X", " hunter2", "the value of the header X is not printable ASCII"),
+    ("X", "hunter2\u00e9", "the value of the header X is not printable ASCII"),
+    ("X: y", "hunter2", "not a header name: 'X: y'"),
+    ("", "hunter2", "not a header name: ''"),
+    ("mcp-session-id", "hunter2", "the transport writes the header mcp-session-id itself"),
+    ("Accept", "hunter2", "the transport writes the header Accept itself"),
+]
 
-    assert "hunter2" not in str(caught.value)
+
+def test_a_header_that_cannot_be_sent_is_refused_without_being_quoted(subtests: pytest.Subtests) -> None:
+    for name, value, complaint in BAD_HEADERS:
+        with subtests.test(name=name, value=ascii(value)):
+            with pytest.raises(ValueError, match=complaint) as caught:
+                StreamableHttp("http://mcp.test/", headers={name: value})
+
+            assert "hunter2" not in str(caught.value)
 
 
 def test_headers_are_a_mapping() -> None:
@@ -192,6 +180,17 @@ def test_only_an_async_client_will_do(client: Any) -> None:
         StreamableHttp("http://mcp.test/", client=client())
 
 
+async def exit_code(code: str) -> int:
+    """What a process of Python ends with that runs *code*; a warning is an error there."""
+    command = [sys.executable, "-W", "error", "-c", code]
+    return (await to_thread.run_sync(lambda: subprocess.run(command, check=False))).returncode
+
+
+@pytest.mark.backends("asyncio")
+async def test_the_package_is_imported_without_httpx() -> None:
+    assert await exit_code("import sys, mcp_host; sys.exit('httpx' in sys.modules)") == 0
+
+
 @pytest.mark.backends("asyncio")
 async def test_httpx2_is_not_imported_for_an_application_that_does_not_use_it() -> None:
     code = """
@@ -209,9 +208,7 @@ async def main():
 asyncio.run(main())
 sys.exit("httpx2" in sys.modules)
 """
-    done = await to_thread.run_sync(lambda: subprocess.run([sys.executable, "-c", code], check=False))
-
-    assert done.returncode == 0
+    assert await exit_code(code) == 0
 
 
 @pytest.mark.backends("asyncio")
@@ -233,9 +230,7 @@ async def main():
 
 asyncio.run(main())
 """
-    done = await to_thread.run_sync(lambda: subprocess.run([sys.executable, "-W", "error", "-c", code], check=False))
-
-    assert done.returncode == 0
+    assert await exit_code(code) == 0
 
 
 @pytest.mark.backends("asyncio")
@@ -250,42 +245,17 @@ async def test_a_header_that_cannot_be_sent_is_not_quoted_in_the_error() -> None
     assert "hunter2" not in "".join(format_exception(caught.value))
 
 
-async def test_an_own_backend_is_closed_with_the_channel(monkeypatch: pytest.MonkeyPatch) -> None:
-    closed: list[PoolBackend] = []
+async def test_an_own_backend_is_closed_with_the_channel_in_half_of_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[float] = []
 
     class Noting(PoolBackend):
         async def aclose(self) -> None:
-            closed.append(self)
-            await super().aclose()
+            left.append(anyio.current_effective_deadline() - anyio.current_time())
 
     noting = Noting(httpx.URL("http://mcp.test/"), {}, "the server", Limits(), tls.untrusting())
     monkeypatch.setattr("mcp_host.transports._http.backend.own_backend", lambda *given, **options: noting)
-
-    async with opened("http://mcp.test/"):
-        assert closed == []
-
-    assert closed == [noting]
-
-
-async def test_an_own_backend_gets_half_of_the_time_for_closing(monkeypatch: pytest.MonkeyPatch) -> None:
-    left: list[float] = []
-
-    class Slow(PoolBackend):
-        async def aclose(self) -> None:
-            left.append(anyio.current_effective_deadline() - anyio.current_time())
-
-    client = Slow(httpx.URL("http://mcp.test/"), {}, "the server", Limits(), tls.untrusting())
-    monkeypatch.setattr("mcp_host.transports._http.backend.own_backend", lambda *given, **options: client)
 
     async with opened("http://mcp.test/", limits=Limits(close_timeout=0.2)):
         assert left == []
 
     assert [each <= 0.1 for each in left] == [True]
-
-
-@pytest.mark.backends("asyncio")
-async def test_the_package_is_imported_without_httpx() -> None:
-    code = "import sys, mcp_host; sys.exit('httpx' in sys.modules)"
-    done = await to_thread.run_sync(lambda: subprocess.run([sys.executable, "-c", code], check=False))
-
-    assert done.returncode == 0

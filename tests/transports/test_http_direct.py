@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -11,9 +12,25 @@ from mcp_host.errors import ConnectionClosed
 from mcp_host.transports._http.backend import own_backend
 from mcp_host.version import __version__
 from tests.transports.http_contract import by_httpx, callers_own, libraries  # noqa: F401  # an autouse fixture
-from tests.transports.http_peers import CALL, DONE, DONE_JSON, JSON, Heard, RecordedHandle, Wire, ask, opened, serving
+from tests.transports.http_peers import (
+    CALL,
+    DONE,
+    DONE_RESPONSE,
+    Heard,
+    RecordedHandle,
+    Wire,
+    ask,
+    opened,
+    saying,
+    serving,
+)
 
 pytestmark = pytest.mark.backends("trio")  # what is written into a request is the same on either
+
+
+def setting(cookies: str) -> bytes:
+    """The response that also has these header lines."""
+    return DONE_RESPONSE.replace(b"\r\n\r\n", f"\r\n{cookies}\r\n".encode())
 
 
 async def heard_with(
@@ -25,12 +42,8 @@ async def heard_with(
     async def script(wire: Wire) -> None:
         while True:
             await wire.hear()
-            size = len(DONE_JSON)
-            head = (
-                f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {size}\r\n{''.join(to_set)}\r\n"
-            )
+            await wire.say(setting("".join(to_set)))
             to_set.clear()
-            await wire.say(head.encode() + DONE_JSON)
 
     async with serving(script) as peer, opened(peer.url.replace("//", f"//{url}"), headers=headers) as channel:
         for _ in range(3):
@@ -66,8 +79,7 @@ async def test_a_server_that_sets_cookies_without_end_gets_the_newest_back_and_c
         for turn in range(20):
             await wire.hear()
             cookies = "".join(f"set-cookie: c{turn}-{n}={'x' * 1500}\r\n" for n in range(10))
-            length = f"content-type: application/json\r\ncontent-length: {len(DONE_JSON)}\r\n"
-            await wire.say(f"HTTP/1.1 200 OK\r\n{length}{cookies}\r\n".encode() + DONE_JSON)
+            await wire.say(setting(cookies))
 
     async with serving(script) as peer, opened(peer.url) as channel:
         for _ in range(20):
@@ -98,12 +110,8 @@ async def test_httpx_gets_no_user_and_password_and_logs_none(
 ) -> None:
     caplog.set_level(logging.INFO)
 
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.reply(200, JSON, DONE_JSON)
-
     async with (
-        serving(script) as peer,
+        serving(saying(DONE_RESPONSE)) as peer,
         library.AsyncClient() as client,
         opened(peer.url.replace("//", "//me:hunter2@"), client=None if whose == "ours" else client) as channel,
     ):
@@ -117,12 +125,8 @@ async def test_httpx_gets_no_user_and_password_and_logs_none(
 @callers_own
 @libraries
 async def test_the_authentication_of_a_callers_client_comes_before_the_user_of_the_url(library: Any) -> None:
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.reply(200, JSON, DONE_JSON)
-
     async with (
-        serving(script) as peer,
+        serving(saying(DONE_RESPONSE)) as peer,
         library.AsyncClient(auth=("you", "1")) as client,
         opened(peer.url.replace("//", "//me:2@"), client=client) as channel,
     ):
@@ -136,7 +140,7 @@ async def test_a_host_of_the_callers_own_replaces_that_of_the_url() -> None:
         raw = await wire.hear_until(b"\r\n\r\n")
         hosts.append([line for line in raw.decode().split("\r\n") if line.lower().startswith("host:")])
         await wire.hear_until(b"}}")
-        await wire.reply(200, JSON, DONE_JSON)
+        await wire.say(DONE_RESPONSE)
 
     names = ["Host", "HOST", "host"]
     hosts: list[list[str]] = []
@@ -149,21 +153,11 @@ async def test_a_host_of_the_callers_own_replaces_that_of_the_url() -> None:
 
 async def test_headers_that_change_between_requests_are_checked_each_time() -> None:
     """Sets of headers that have been checked are kept; another value is another set."""
-
-    async def script(wire: Wire) -> None:
-        while True:
-            await wire.hear()
-            await wire.reply(200, JSON, DONE_JSON)
-
     bad = ["a\r\nX-Admin: 1", "a\n", "a\0", "\u00e9"]
-    async with serving(script) as peer, opened(peer.url) as channel:
+    async with serving(saying(DONE_RESPONSE)) as peer, opened(peer.url) as channel:
         for name in ("a", *bad, "a", *bad, "b"):
-            handle = RecordedHandle(CALL.id if isinstance(CALL.id, int) else 0)
-            if name in bad:
-                with pytest.raises(ConnectionClosed):
-                    await channel.request(CALL, {"Mcp-Name": name}, handle)
-            else:
-                await channel.request(CALL, {"Mcp-Name": name}, handle)
+            with pytest.raises(ConnectionClosed) if name in bad else nullcontext():
+                await channel.request(CALL, {"Mcp-Name": name}, RecordedHandle())
 
     assert [each.headers["mcp-name"] for each in peer.heard] == ["a", "a", "b"]
     assert not [each for each in peer.heard if "x-admin" in each.headers]
@@ -182,9 +176,3 @@ async def test_our_user_agent_is_mcp_host(by_httpx: None, monkeypatch: pytest.Mo
     monkeypatch.setattr("mcp_host.transports._http.backend.proxied", lambda url: False)
 
     assert (await heard_with())[0].headers["user-agent"] == f"mcp-host/{__version__}"
-
-
-async def test_the_port_of_the_scheme_need_not_be_named() -> None:
-    async with opened("http://127.0.0.1:80/nothing") as channel:
-        with pytest.raises(ConnectionClosed, match=r"http://127\.0\.0\.1/nothing"):
-            await ask(channel)

@@ -7,7 +7,6 @@ from typing import Any
 
 import anyio
 import pytest
-from anyio.abc import SocketAttribute
 
 from mcp_host.errors import ConnectFailed, ConnectionClosed, ProtocolError
 from tests.clock import advance
@@ -16,16 +15,23 @@ from tests.transports.http_peers import (
     CHUNKED,
     DONE,
     DONE_JSON,
+    DONE_RESPONSE,
     EVENTS,
     JSON,
     LENGTH,
     NOTE_JSON,
     VERSION,
+    Halting,
     Wire,
     ask,
+    chunk,
     event,
     head,
     opened,
+    reserved_port,
+    response,
+    saying,
+    saying_once,
     serving,
 )
 
@@ -50,9 +56,9 @@ BROKEN = {
     "corrupt gzip": head(200, {**JSON, "content-encoding": "gzip"}) + b"no gzip",
     "a stream's head": STREAMED,
     "a bad chunk in a stream": STREAMED + b"zz\r\n",
-    "a stream cut after an event": STREAMED + b"%x\r\n%s\r\n" % (len(event(NOTE_JSON)), event(NOTE_JSON)),
-    "a stream cut inside a field's name": STREAMED + b"2\r\nda\r\n",
-    "a stream cut inside an id": STREAMED + b"7\r\nid: e-1\r\n",
+    "a stream cut after an event": STREAMED + chunk(event(NOTE_JSON)),
+    "a stream cut inside a field's name": STREAMED + chunk(b"da"),
+    "a stream cut inside an id": STREAMED + chunk(b"id: e-1"),
     "a stream cut inside an event": head(200, {**EVENTS, **LENGTH}) + event(NOTE_JSON) + b"data: {",
     "corrupt gzip in a stream": head(200, {**EVENTS, "content-encoding": "gzip"}) + b"no gzip",
 }
@@ -86,10 +92,7 @@ async def test_a_broken_answer_fails_its_request_and_nothing_else(reset: bool, s
 
 
 async def test_a_complete_reply_counts_although_the_connection_breaks_after_it() -> None:
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.say(head(200, {**EVENTS, **LENGTH}) + b"data: " + DONE_JSON)
-
+    script = saying_once(head(200, {**EVENTS, **LENGTH}) + b"data: " + DONE_JSON)
     async with serving(script) as peer, opened(peer.url) as channel:
         assert await ask(channel) == [DONE]
 
@@ -123,60 +126,49 @@ async def test_unusual_http_is_accepted(subtests: pytest.Subtests) -> None:
 
 @pytest.mark.fault("H22")
 async def test_an_encoding_that_was_not_requested_is_a_protocol_error() -> None:
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.reply(200, {**JSON, "content-encoding": "br"}, b"...")
-
+    script = saying(response(200, {**JSON, "content-encoding": "br"}, b"..."))
     async with serving(script) as peer, opened(peer.url) as channel:
         with pytest.raises(ProtocolError, match="Content-Encoding br"):
             await ask(channel)
 
 
-async def test_a_server_that_is_not_there_certainly_did_not_run_the_request() -> None:
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    port = listener.extra(SocketAttribute.local_port)
-    await listener.aclose()
-
-    async with opened(f"http://127.0.0.1:{port}/mcp?token=secret") as channel:
-        with pytest.raises(
-            ConnectFailed,
-            match=rf"http://127.0.0.1:{port}/mcp: (?i:all connection attempts failed|all attempts to connect)",
-        ) as caught:
-            await ask(channel)
-
-    assert not caught.value.may_have_run
-
-
 @pytest.mark.fault("H01")
-async def test_a_host_without_an_address_is_a_server_that_is_not_there() -> None:
-    async with opened("http://nowhere.invalid/") as channel:
-        with pytest.raises(ConnectFailed):
-            await ask(channel)
+async def test_a_server_that_is_not_there_certainly_did_not_run_the_request(subtests: pytest.Subtests) -> None:
+    with reserved_port() as port:
+        for url, complaint in (
+            (
+                f"http://127.0.0.1:{port}/mcp?token=secret",
+                rf"http://127.0.0.1:{port}/mcp: (?i:all connection attempts failed|all attempts to connect)",
+            ),
+            ("http://127.0.0.1:80/nothing", r"http://127\.0\.0\.1/nothing"),
+            ("http://nowhere.invalid/", r"http://nowhere\.invalid/"),
+        ):
+            with subtests.test(url):
+                async with opened(url) as channel:
+                    with pytest.raises(ConnectFailed, match=complaint) as caught:
+                        await ask(channel)
+
+                assert not caught.value.may_have_run
 
 
 @callers_own
 @libraries
 @pytest.mark.adjustable_clock
 async def test_a_full_pool_of_the_callers_is_an_error_of_the_request_that_waited(library: Any) -> None:
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        heard.set()
-        await wire.hung_up()
-
     async def wait() -> None:
         with pytest.raises(ConnectFailed, match="PoolTimeout"):
             await ask(channel)
         tasks.cancel_scope.cancel()
 
-    heard = anyio.Event()
+    server = Halting()
     async with (
         library.AsyncClient(limits=library.Limits(max_connections=1), timeout=5) as client,
-        serving(script) as peer,
+        serving(server) as peer,
         opened(peer.url, client=client) as channel,
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(channel.send, DONE, VERSION)
-        await heard.wait()
+        await server.heard.wait()
         tasks.start_soon(wait)
         await anyio.wait_all_tasks_blocked()
         advance(5)
@@ -199,10 +191,8 @@ async def test_a_client_that_its_owner_closed_is_a_clear_error(library: Any) -> 
 async def test_a_secret_in_a_bad_header_of_the_callers_client_is_not_quoted_nor_is_it_in_a_traceback(
     kind: Kind,
 ) -> None:
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-
-    async with kind.client() as client, serving(script) as peer, opened(peer.url, client=client) as channel:
+    server = Halting()
+    async with kind.client() as client, serving(server) as peer, opened(peer.url, client=client) as channel:
         client.headers["Authorization"] = "Bearer hunter2\n"
         with pytest.raises(ConnectionClosed, match="LocalProtocolError") as caught:
             await ask(channel)
@@ -214,11 +204,7 @@ async def test_a_secret_in_a_bad_header_of_the_callers_client_is_not_quoted_nor_
 @both
 async def test_a_cookie_that_no_header_can_carry_fails_the_requests_of_a_client_that_keeps_it(kind: Kind) -> None:
     """A client of ours keeps none; what is in the caller's is the caller's."""
-
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.reply(200, {**JSON, "set-cookie": "a=\u00e9"}, DONE_JSON)
-
+    script = saying(response(200, {**JSON, "set-cookie": "a=\u00e9"}, DONE_JSON))
     async with kind.client() as client, serving(script) as peer, opened(peer.url, client=client) as channel:
         assert await ask(channel) == [DONE]
         with pytest.raises(ConnectionClosed, match="'ascii' codec can't encode"):
@@ -227,10 +213,7 @@ async def test_a_cookie_that_no_header_can_carry_fails_the_requests_of_a_client_
 
 @pytest.mark.fault("H24")
 async def test_a_kept_connection_that_the_server_has_closed_is_not_used_again() -> None:
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.reply(200, JSON, DONE_JSON)  # and the connection ends, though nothing said so
-
+    script = saying_once(DONE_RESPONSE)  # and the connection ends, though nothing said so
     async with serving(script) as peer, opened(peer.url) as channel:
         for _ in range(3):
             assert await ask(channel) == [DONE]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import gzip
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -12,27 +13,36 @@ import httpx
 import pytest
 
 from mcp_host.errors import ConnectFailed, ConnectionClosed, McpError
+from mcp_host.transports._http.channel import HttpChannel
 from tests.transports.http_contract import by_httpx, callers_own, libraries  # noqa: F401  # an autouse fixture
 from tests.transports.http_peers import (
     CALL,
     CHUNKED,
     DONE,
     DONE_JSON,
+    DONE_RESPONSE,
     EVENTS,
     JSON,
     LENGTH,
     NOTE,
     NOTE_JSON,
     VERSION,
+    Halting,
     RecordedHandle,
     Wire,
     ask,
+    chunk,
     event,
     head,
     mocked,
     opened,
+    response,
+    saying,
+    saying_once,
     serving,
 )
+
+STREAMED = head(200, {**EVENTS, "connection": "close"})
 
 
 @pytest.mark.fault("E26")
@@ -47,60 +57,41 @@ from tests.transports.http_peers import (
     ],
 )
 async def test_a_cancelled_request_hangs_up_and_leaves_nothing_behind(beginning: bytes) -> None:
-    hung_up = anyio.Event()
-
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.say(beginning)
-        await wire.hung_up()
-        hung_up.set()
-
-    async with serving(script) as peer, opened(peer.url) as channel:
+    server = Halting(beginning)
+    async with serving(server) as peer, opened(peer.url) as channel:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask, channel)
-            await peer.hears("POST", 1)
+            await server.heard.wait()
             await anyio.wait_all_tasks_blocked()
             tasks.cancel_scope.cancel()
-        await hung_up.wait()
+        await server.hung_up.wait()
         gc.collect()  # an async generator that was left half-way would be a warning, which is an error
 
 
 async def test_a_request_that_is_cancelled_inside_a_callback_hangs_up() -> None:
-    inside, hung_up = anyio.Event(), anyio.Event()
-
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.events(event(NOTE_JSON) * 100)
-        await wire.hung_up()
-        hung_up.set()
+    server = Halting(STREAMED + event(NOTE_JSON) * 100)
+    inside = anyio.Event()
 
     async def on_progress() -> None:
         inside.set()
         await anyio.sleep_forever()
 
-    async with serving(script) as peer, opened(peer.url) as channel:
+    async with serving(server) as peer, opened(peer.url) as channel:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(channel.request, CALL, VERSION, RecordedHandle(on_progress=on_progress))
             await inside.wait()
             tasks.cancel_scope.cancel()
-        await hung_up.wait()
+        await server.hung_up.wait()
         gc.collect()
 
 
 @pytest.mark.fault("E26")
 async def test_a_stream_that_stays_open_after_the_response_is_closed_without_being_waited_for() -> None:
-    hung_up = anyio.Event()
-
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.events(event(DONE_JSON))
-        await wire.hung_up()
-        hung_up.set()
-
-    async with serving(script) as peer, opened(peer.url) as channel:
+    server = Halting(STREAMED + event(DONE_JSON))
+    async with serving(server) as peer, opened(peer.url) as channel:
         assert await ask(channel) == [DONE]
-        assert not hung_up.is_set()
-        await hung_up.wait()
+        assert not server.hung_up.is_set()
+        await server.hung_up.wait()
         gc.collect()
 
 
@@ -124,23 +115,14 @@ async def test_a_stream_that_babbles_after_the_response_is_closed() -> None:
 
 
 async def test_a_stream_that_breaks_after_the_response_raises_nothing() -> None:
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.say(head(200, {**EVENTS, **CHUNKED}) + b"%x\r\n%s\r\n" % (len(event(DONE_JSON)), event(DONE_JSON)))
-        await wire.say(b"zz\r\n")
-
-    async with serving(script) as peer, opened(peer.url) as channel:
+    broken = head(200, {**EVENTS, **CHUNKED}) + chunk(event(DONE_JSON)) + b"zz\r\n"
+    async with serving(saying_once(broken)) as peer, opened(peer.url) as channel:
         assert await ask(channel) == [DONE]
         await anyio.wait_all_tasks_blocked()
 
 
 async def test_a_stream_under_way_is_closed_with_the_channel() -> None:
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.events(event(DONE_JSON))
-        await wire.hung_up()
-
-    async with serving(script) as peer:
+    async with serving(Halting(STREAMED + event(DONE_JSON))) as peer:
         async with opened(peer.url, drain_time=60.0) as channel:  # its rest is not read to the end
             assert await ask(channel) == [DONE]
         gc.collect()
@@ -149,40 +131,31 @@ async def test_a_stream_under_way_is_closed_with_the_channel() -> None:
 @callers_own
 @libraries
 async def test_a_request_that_ends_after_the_channel_closes_its_own_connection(library: Any) -> None:
+    server = Halting(STREAMED + event(DONE_JSON))
     closed = anyio.Event()
     in_callback = anyio.Event()
-    hung_up = anyio.Event()
 
     async def linger() -> None:
         in_callback.set()
         await closed.wait()
 
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.events(event(DONE_JSON))
-        await wire.hung_up()
-        hung_up.set()
-
-    async with library.AsyncClient() as client, serving(script) as peer, anyio.create_task_group() as tasks:
+    async with library.AsyncClient() as client, serving(server) as peer, anyio.create_task_group() as tasks:
         async with opened(peer.url, client=client) as channel:
             tasks.start_soon(channel.request, CALL, VERSION, RecordedHandle(on_progress=linger))
             await in_callback.wait()
         closed.set()
         with anyio.fail_after(5):
-            await hung_up.wait()
+            await server.hung_up.wait()
     gc.collect()
 
 
 async def test_requests_follow_each_other_on_kept_connections_after_bodies_streams_and_202s() -> None:
-    chunk = event(DONE_JSON)
-
     async def script(wire: Wire) -> None:
         while True:
-            heard = await wire.hear()
-            if heard.rpc.get("id") != 7:
-                await wire.say(head(202, CHUNKED) + b"2\r\nok\r\n0\r\n\r\n")
-                continue
-            await wire.say(head(200, {**EVENTS, **CHUNKED}) + b"%x\r\n%s\r\n0\r\n\r\n" % (len(chunk), chunk))
+            if (await wire.hear()).rpc.get("id") == 7:
+                await wire.say(head(200, {**EVENTS, **CHUNKED}) + chunk(event(DONE_JSON)) + chunk(b""))
+            else:
+                await wire.say(head(202, CHUNKED) + chunk(b"ok") + chunk(b""))
 
     async with serving(script) as peer, opened(peer.url) as channel:
         for _ in range(20):
@@ -218,21 +191,25 @@ async def test_without_a_bound_more_streams_than_any_pool_holds_stay_open_at_onc
     assert peer.connections == 150
 
 
+@asynccontextmanager
+async def hooked(library: Any, hook: Callable[[Any], Awaitable[None]], raw: bytes) -> AsyncIterator[HttpChannel]:
+    """A channel by a client of the caller's, which calls *hook* with each response of a server that says *raw*."""
+    async with (
+        library.AsyncClient(event_hooks={"response": [hook]}) as client,
+        serving(saying(raw)) as peer,
+        opened(peer.url, client=client) as channel,
+    ):
+        yield channel
+
+
 @callers_own
 @libraries
 async def test_a_client_that_reads_bodies_itself_is_understood(library: Any) -> None:
     async def read(response: Any) -> None:
         await response.aread()
 
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.reply(200, {**JSON, "content-encoding": "gzip"}, gzip.compress(DONE_JSON))
-
-    async with (
-        library.AsyncClient(event_hooks={"response": [read]}) as client,
-        serving(script) as peer,
-        opened(peer.url, client=client) as channel,
-    ):
+    zipped = response(200, {**JSON, "content-encoding": "gzip"}, gzip.compress(DONE_JSON))
+    async with hooked(library, read, zipped) as channel:
         assert await ask(channel) == [DONE]
 
 
@@ -243,15 +220,7 @@ async def test_a_client_that_throws_bodies_away_fails_the_request_alone(library:
         async for _ in response.aiter_raw():
             pass
 
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.reply(200, JSON, DONE_JSON)
-
-    async with (
-        library.AsyncClient(event_hooks={"response": [waste]}) as client,
-        serving(script) as peer,
-        opened(peer.url, client=client) as channel,
-    ):
+    async with hooked(library, waste, DONE_RESPONSE) as channel:
         with pytest.raises(ConnectionClosed):
             await ask(channel)
 
@@ -271,10 +240,7 @@ class Endless(httpx.AsyncByteStream):
 
 @callers_own
 async def test_an_endless_response_that_never_waits_is_left_after_the_reply() -> None:
-    def answer(request: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, headers=EVENTS, stream=Endless())
-
-    async with mocked(answer) as channel:
+    async with mocked(lambda request: httpx.Response(200, headers=EVENTS, stream=Endless())) as channel:
         assert await ask(channel) == [DONE]
 
 
@@ -305,15 +271,7 @@ async def test_an_error_of_the_callers_own_hook_comes_out_as_it_is(library: Any)
     async def fail(response: Any) -> None:
         raise ZeroDivisionError
 
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.reply(200, JSON, DONE_JSON)
-
-    async with (
-        library.AsyncClient(event_hooks={"response": [fail]}) as client,
-        serving(script) as peer,
-        opened(peer.url, client=client) as channel,
-    ):
+    async with hooked(library, fail, DONE_RESPONSE) as channel:
         with pytest.raises(ZeroDivisionError):
             await ask(channel)
 

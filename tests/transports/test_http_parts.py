@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import itertools
-import math
 import tracemalloc
 import zlib
 from datetime import UTC, datetime
@@ -15,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_host.errors import ConnectionClosed, HttpStatusError, ProtocolError, Unauthorized
-from mcp_host.protocol.backoff import listen_backoff, resume_backoff
 from mcp_host.protocol.sse import LastEvent
 from mcp_host.transports._http.backend import HttpLibrary, HttpxResponse
 from mcp_host.transports._http.response import Decompressor, HttpResponse, MessageStream, retry_after
@@ -225,46 +223,3 @@ def test_any_other_session_id_breaks_the_protocol(id: str) -> None:
         check_session_id(id)
 
     assert str(caught.value).isprintable()
-
-
-@pytest.mark.fault("E08", "E11")
-@pytest.mark.parametrize(
-    ("retry", "pause"),
-    [(None, 1.0), (0.5, 0.5), (0.0, 0.1), (60.0, 60.0), (math.inf, 3600.0)],
-)
-def test_the_first_pause_is_the_servers_within_bounds(retry: float | None, pause: float) -> None:
-    assert resume_backoff().delay(retry) == pause
-    assert listen_backoff().delay(retry) == pause
-
-
-@pytest.mark.fault("E08")
-def test_delays_grow_with_failures_and_are_reset_by_a_message() -> None:
-    backoff = resume_backoff()
-    pauses = []
-    for _ in range(9):
-        pauses.append(round(backoff.delay(None), 2))
-        backoff.fail()
-
-    assert pauses == [1.0, 1.0, 1.0, 1.0, 1.5, 2.25, 3.38, 5.0, 5.0]
-
-    backoff.reset()
-    assert backoff.delay(None) == 1.0
-
-
-def test_a_pause_that_the_server_asked_for_is_never_cut_short() -> None:
-    backoff = resume_backoff()
-    for _ in range(100):
-        backoff.fail()
-
-    assert backoff.delay(60.0) == 60.0
-    assert backoff.delay(0.0) == 5.0
-
-
-def test_a_stream_is_given_up_after_a_bounded_number_of_attempts() -> None:
-    backoff = listen_backoff()
-    for _ in range(9):
-        backoff.fail()
-
-    assert not backoff.exhausted
-    backoff.fail()
-    assert backoff.exhausted

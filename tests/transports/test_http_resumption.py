@@ -11,6 +11,7 @@ from mcp_host.protocol.backoff import Backoff
 from mcp_host.transports._http.channel import HttpChannel
 from tests.transports.http_peers import (
     CALL,
+    CHUNKED,
     DONE,
     DONE_JSON,
     EVENTS,
@@ -23,12 +24,24 @@ from tests.transports.http_peers import (
     RecordedHandle,
     Wire,
     ask,
+    chunk,
     event,
     head,
     opened,
     serving,
 )
-from tests.transports.legacy_peers import Answer, hang, in_turn, legacy, listening, refuse, shake_hands, stream
+from tests.transports.legacy_peers import (
+    Answer,
+    hang,
+    in_turn,
+    legacy,
+    listening,
+    refuse,
+    resuming,
+    shake_hands,
+    status,
+    stream,
+)
 
 # A lost session
 
@@ -37,8 +50,8 @@ from tests.transports.legacy_peers import Answer, hang, in_turn, legacy, listeni
 @pytest.mark.parametrize(
     "answer",
     [
-        pytest.param(lambda wire, heard: wire.reply(404), id="404"),
-        pytest.param(lambda wire, heard: wire.reply(410), id="410"),
+        pytest.param(status(404), id="404"),
+        pytest.param(status(410), id="410"),
         pytest.param(lambda wire, heard: wire.reply(400, JSON, b'{"error":"No valid session ID"}'), id="400 in words"),
         pytest.param(lambda wire, heard: wire.reply(200, JSON, b'{"error":"Session not found"}'), id="200 in words"),
         pytest.param(stream(event(b'{"error":"Session not found"}')), id="an event in words"),
@@ -55,7 +68,7 @@ async def test_a_request_of_a_lost_session_has_certainly_not_run(answer: Answer)
 
 
 async def test_a_notification_may_be_the_first_to_hear_of_a_lost_session() -> None:
-    async with serving(legacy(post=lambda wire, heard: wire.reply(404))) as peer, opened(peer.url) as channel:
+    async with serving(legacy(post=status(404))) as peer, opened(peer.url) as channel:
         await shake_hands(channel)
         with pytest.raises(SessionLost) as caught:
             await channel.send(NOTE, VERSION)
@@ -106,8 +119,8 @@ async def test_a_response_whose_stream_is_cut_is_fetched_from_where_it_was_cut(p
 @pytest.mark.parametrize("cut", ["end", "reset"])
 async def test_a_reset_is_a_cut_like_any_other(cut: str, pauses: list[float]) -> None:
     async def post(wire: Wire, heard: Heard) -> None:
-        await wire.say(head(200, {**EVENTS, "transfer-encoding": "chunked"}))
-        await wire.say(b"%x\r\n%s\r\n" % (len(event(NOTE_JSON, id="e")), event(NOTE_JSON, id="e")))
+        await wire.say(head(200, {**EVENTS, **CHUNKED}))
+        await wire.say(chunk(event(NOTE_JSON, id="e")))
         await (wire.end() if cut == "end" else wire.reset())
 
     async with (
@@ -126,10 +139,7 @@ async def test_callbacks_are_awaited_on_a_resumed_stream_and_their_errors_come_o
         raise ZeroDivisionError
 
     handle = RecordedHandle(on_progress=fail)
-    script = legacy(post=stream(event(b"", id="e")), get=stream(event(NOTE_JSON), event(DONE_JSON)))
-
-    async with serving(script) as peer, opened(peer.url, sleep=pauses) as channel:
-        await shake_hands(channel)
+    async with resuming(stream(event(NOTE_JSON), event(DONE_JSON)), sleep=pauses) as channel:
         with pytest.raises(ZeroDivisionError):
             await channel.request(CALL, VERSION, handle)
 
@@ -138,22 +148,16 @@ async def test_callbacks_are_awaited_on_a_resumed_stream_and_their_errors_come_o
 
 @pytest.mark.fault("E05")
 async def test_resuming_outlives_a_restart_of_the_server(pauses: list[float]) -> None:
-    get = in_turn(
-        *[lambda w, h: w.reply(503)] * 3, lambda w, h: w.reply(429), lambda w, h: w.reset(), stream(event(DONE_JSON))
-    )
+    get = in_turn(*[status(503)] * 3, status(429), lambda wire, heard: wire.reset(), stream(event(DONE_JSON)))
 
-    async with (
-        serving(legacy(post=stream(event(b"", id="e")), get=get)) as peer,
-        opened(peer.url, sleep=pauses) as channel,
-    ):
-        await shake_hands(channel)
+    async with resuming(get, sleep=pauses) as channel:
         assert await ask(channel) == [DONE]
 
     assert pauses == [1.0, 1.0, 1.0, 1.0, 1.5]  # after the reset of a kept connection, a GET is sent again at once
 
 
 FAILURES: list[Answer] = [
-    lambda wire, heard: wire.reply(503),
+    status(503),
     lambda wire, heard: wire.end(),
     lambda wire, heard: wire.reset(),
     lambda wire, heard: wire.say(b"SSH-2.0\r\n\r\n"),
@@ -163,10 +167,7 @@ FAILURES: list[Answer] = [
 @pytest.mark.parametrize("failure", FAILURES, ids=["503", "end", "reset", "noise"])
 @pytest.mark.fault("E06", "E08")
 async def test_resuming_ends_after_consecutive_failures(failure: Answer, pauses: list[float]) -> None:
-    script = legacy(post=stream(event(b"", id="e")), get=failure)
-
-    async with serving(script) as peer, opened(peer.url, sleep=pauses) as channel:
-        await shake_hands(channel)
+    async with resuming(failure, sleep=pauses) as channel:
         with pytest.raises(ConnectionClosed, match="the response's stream broke off and stayed away") as caught:
             await ask(channel)
 
@@ -178,11 +179,7 @@ async def test_resuming_ends_after_consecutive_failures(failure: Answer, pauses:
 async def test_a_message_on_a_resumed_stream_resets_the_pauses(pauses: list[float]) -> None:
     get = in_turn(*[stream(event(NOTE_JSON, id="e"))] * 6, stream(event(DONE_JSON)))
 
-    async with (
-        serving(legacy(post=stream(event(b"", id="e")), get=get)) as peer,
-        opened(peer.url, sleep=pauses) as channel,
-    ):
-        await shake_hands(channel)
+    async with resuming(get, sleep=pauses) as channel:
         assert await ask(channel) == [NOTE] * 6 + [DONE]
 
     assert pauses == [1.0] * 7
@@ -190,13 +187,7 @@ async def test_a_message_on_a_resumed_stream_resets_the_pauses(pauses: list[floa
 
 async def test_a_server_that_is_polled_in_silence_answers_in_the_end(pauses: list[float]) -> None:
     """What SEP-1699 allows: a tool that runs for long, and a stream that ends whenever the server likes."""
-    get = in_turn(*[stream()] * 50, stream(event(DONE_JSON)))
-
-    async with (
-        serving(legacy(post=stream(event(b"", id="e")), get=get)) as peer,
-        opened(peer.url, sleep=pauses) as channel,
-    ):
-        await shake_hands(channel)
+    async with resuming(in_turn(*[stream()] * 50, stream(event(DONE_JSON))), sleep=pauses) as channel:
         assert await ask(channel) == [DONE]
 
     assert len(pauses) == 51
@@ -208,28 +199,21 @@ async def test_polling_without_events_ends_after_some_attempts(pauses: list[floa
     def backoff() -> Backoff:
         return Backoff(flat_failures=3, max_delay=5.0, max_failures=10)
 
-    script = legacy(post=stream(b"retry: 0\n", event(b"", id="e")), get=stream())
-
-    async with serving(script) as peer, opened(peer.url, sleep=pauses, resume_backoff=backoff) as channel:
-        await shake_hands(channel)
+    async with resuming(stream(), sleep=pauses, resume_backoff=backoff) as channel:
         with pytest.raises(ConnectionClosed, match="stayed away"):
             await ask(channel)
 
     assert len(pauses) == 10
 
 
-def refusing(code: int) -> Answer:
-    return lambda wire, heard: wire.reply(code)
-
-
 NOT_RESUMED: dict[str, Answer] = {
-    "HTTP 400 Bad Request": refusing(400),
-    "HTTP 401 Unauthorized": refusing(401),
-    "HTTP 403 Forbidden": refusing(403),
-    "HTTP 405 Method Not Allowed": refuse,
-    "HTTP 406 Not Acceptable": refusing(406),
+    "HTTP 400 Bad Request": status(400),
+    "HTTP 401 Unauthorized": status(401),
+    "HTTP 403 Forbidden": status(403),
+    "HTTP 405 Method Not Allowed": status(405),
+    "HTTP 406 Not Acceptable": status(406),
     "the answer to GET is application/json": lambda wire, heard: wire.reply(200, JSON, b"{}"),
-    "the answer to GET is of no type": refusing(200),
+    "the answer to GET is of no type": status(200),
 }
 
 
@@ -240,11 +224,7 @@ async def test_a_server_that_cannot_resume_fails_the_request_at_once(
     for complaint, answer in NOT_RESUMED.items():
         pauses.clear()
         with subtests.test(complaint):
-            async with (
-                serving(legacy(post=stream(event(b"", id="e")), get=answer)) as peer,
-                opened(peer.url, sleep=pauses) as channel,
-            ):
-                await shake_hands(channel)
+            async with resuming(answer, sleep=pauses) as channel:
                 with pytest.raises(ConnectionClosed, match=f"cannot be resumed: {complaint}") as caught:
                     await ask(channel)
 
@@ -255,10 +235,7 @@ async def test_a_server_that_cannot_resume_fails_the_request_at_once(
 
 @pytest.mark.fault("E06")
 async def test_a_session_lost_during_resumption_may_have_run_the_request(pauses: list[float]) -> None:
-    script = legacy(post=stream(event(b"", id="e")), get=lambda w, h: w.reply(404))
-
-    async with serving(script) as peer, opened(peer.url, sleep=pauses) as channel:
-        await shake_hands(channel)
+    async with resuming(status(404), sleep=pauses) as channel:
         with pytest.raises(SessionLost) as caught:
             await ask(channel)
 
@@ -266,10 +243,7 @@ async def test_a_session_lost_during_resumption_may_have_run_the_request(pauses:
 
 
 async def test_without_a_session_id_a_404_only_means_that_the_rest_cannot_be_had(pauses: list[float]) -> None:
-    script = legacy(ids=iter([None]), post=stream(event(b"", id="e")), get=lambda w, h: w.reply(404))
-
-    async with serving(script) as peer, opened(peer.url, sleep=pauses) as channel:
-        await shake_hands(channel)
+    async with resuming(status(404), id=None, sleep=pauses) as channel:
         with pytest.raises(ConnectionClosed, match="cannot be resumed: HTTP 404 Not Found") as caught:
             await ask(channel)
 
@@ -278,10 +252,8 @@ async def test_without_a_session_id_a_404_only_means_that_the_rest_cannot_be_had
 
 
 async def test_a_resumed_message_past_the_limit_fails_the_request(pauses: list[float]) -> None:
-    script = legacy(post=stream(event(b"", id="e")), get=stream(b"data: " + b"x" * 2000))
-
-    async with serving(script) as peer, opened(peer.url, limits=Limits(max_message=1000), sleep=pauses) as channel:
-        await shake_hands(channel)
+    too_long = stream(b"data: " + b"x" * 2000)
+    async with resuming(too_long, limits=Limits(max_message=1000), sleep=pauses) as channel:
         with pytest.raises(MessageTooLarge):
             await ask(channel)
 

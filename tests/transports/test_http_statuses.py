@@ -28,6 +28,8 @@ from tests.transports.http_peers import (
     head,
     mocked,
     opened,
+    response,
+    saying,
     serving,
 )
 
@@ -63,32 +65,21 @@ async def test_every_other_status_is_a_typed_error() -> None:
 @in_memory
 @pytest.mark.parametrize("status", [401, 403])
 @pytest.mark.fault("H10")
-async def test_missing_credentials_raise_unauthorized_at_the_first_response(status: int) -> None:
+async def test_missing_credentials_raise_unauthorized_with_challenges_that_appear_in_no_message(status: int) -> None:
+    bearer = 'Bearer realm="tides", resource_metadata="https://server.test/meta", nonce="hunter2"'
     asked: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
         asked.append(request)
-        return httpx.Response(status)
+        return httpx.Response(status, headers=[("WWW-Authenticate", value) for value in given])
 
-    error = await error_of(answer)
+    for given in ([], [bearer, "Basic", "Bearer " + "x" * 8192]):
+        asked.clear()
+        error = await error_of(answer)
 
-    assert isinstance(error, Unauthorized)
-    assert (error.status, error.challenges, len(asked)) == (status, (), 1)
-
-
-@in_memory
-async def test_challenges_are_kept_and_appear_in_no_message() -> None:
-    bearer = 'Bearer realm="tides", resource_metadata="https://server.test/meta", nonce="hunter2"'
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        challenges = [bearer, "Basic", "Bearer " + "x" * 8192]
-        return httpx.Response(401, headers=[("WWW-Authenticate", value) for value in challenges])
-
-    error = await error_of(answer)
-
-    assert isinstance(error, Unauthorized)
-    assert error.challenges == (bearer, "Basic")  # and not one of any size
-    assert "hunter2" not in str(error) + repr(error)
+        assert isinstance(error, Unauthorized)
+        assert (error.status, error.challenges, len(asked)) == (status, tuple(given[:2]), 1)  # and not one of any size
+        assert "hunter2" not in str(error) + repr(error)
 
 
 @in_memory
@@ -200,11 +191,7 @@ async def test_an_error_body_that_breaks_off_leaves_its_beginning(reset: bool) -
 @pytest.mark.parametrize("body", [b"", b"no gzip"], ids=["empty", "corrupt"])
 @pytest.mark.fault("H20")
 async def test_a_compressed_error_body_that_cannot_be_inflated_is_empty(body: bytes) -> None:
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.reply(500, {"content-encoding": "gzip"}, body)
-
-    error = await error_from(script)
+    error = await error_from(saying(response(500, {"content-encoding": "gzip"}, body)))
 
     assert (error.status, error.body) == (500, "")
 
