@@ -29,6 +29,10 @@ ASK = (
     b'{"jsonrpc":"2.0","id":"q-1","method":"sampling/createMessage","params":{"maxTokens":9,'
     b'"messages":[{"role":"user","content":{"type":"text","text":"And now?"}}]}}'
 )
+DISCOVERED = (
+    b'{"jsonrpc":"2.0","id":@id,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],'
+    b'"capabilities":{"tools":{"listChanged":true}}}}'
+)
 CAPABILITIES: dict[str, object] = {"tools": {}, "logging": {}}
 
 

@@ -7,7 +7,7 @@ import logging
 import shutil
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from hashlib import sha1
 from ipaddress import ip_address
@@ -40,7 +40,10 @@ PASSWORD = "hunter2"
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an authority, and a client's certificate with its key: in one file, in two, and encrypted."""
+    """A folder with an authority, and a client's certificate with its key: in one file, in two, and encrypted.
+
+    Also with what will not do: a certificate of another authority, another key, and garbage.
+    """
     folder = tmp_path_factory.mktemp("certificates")
     authority().cert_pem.write_to_path(str(folder / "ca.pem"))
     mine = authority().issue_cert("client.test")
@@ -56,6 +59,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "locked.key").write_bytes(locked)
     authority().issue_cert("other.test").private_key_pem.write_to_path(str(folder / "other.key"))
     (folder / "garbage.pem").write_text("garbage")
+    stranger = trustme.CA().issue_cert("client.test").private_key_and_cert_chain_pem
+    stranger.write_to_path(str(folder / "stranger.pem"))
     return folder
 
 
@@ -98,6 +103,13 @@ async def shaking_hands(tls: ssl.SSLContext) -> AsyncIterator[str]:
             thread.join()
 
 
+async def answers(url: str, **options: Any) -> None:
+    """Make a call, with these options of the transport, which has to work, and soon."""
+    with anyio.fail_after(SOON):
+        async with Client(StreamableHttp(url, **options), era="legacy") as client:
+            await tides(client)
+
+
 async def failure(tls: ssl.SSLContext, **options: Any) -> str:
     """How connecting fails, at once."""
     async with shaking_hands(tls) as url:
@@ -116,9 +128,7 @@ async def failure(tls: ssl.SSLContext, **options: Any) -> str:
 @pytest.mark.parametrize("verify", ["ca.pem", Path("ca.pem"), False], ids=["a path as text", "a path", "anything"])
 async def test_a_server_is_trusted_by_the_file_of_its_authority(verify: Any) -> None:
     async with serving(mcp(), tls=certified(HOST)) as peer:
-        with anyio.fail_after(SOON):
-            async with Client(StreamableHttp(peer.url, verify=verify), era="legacy") as client:
-                await tides(client)
+        await answers(peer.url, verify=verify)
 
 
 async def test_a_server_is_trusted_by_a_folder_of_authorities(tmp_path: Path) -> None:
@@ -129,9 +139,7 @@ async def test_a_server_is_trusted_by_a_folder_of_authorities(tmp_path: Path) ->
     (tmp_path / f"{int.from_bytes(sha1(lower[2:]).digest()[:4], 'little'):08x}.0").write_bytes(pem)
 
     async with serving(mcp(), tls=certified(HOST)) as peer:
-        with anyio.fail_after(SOON):
-            async with Client(StreamableHttp(peer.url, verify=tmp_path), era="legacy") as client:
-                await tides(client)
+        await answers(peer.url, verify=tmp_path)
 
 
 async def test_a_context_is_used_as_it_is() -> None:
@@ -139,18 +147,14 @@ async def test_a_context_is_used_as_it_is() -> None:
     context.load_cert_chain("both.pem")
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     async with serving(mcp(), tls=requiring(HOST)) as peer:
-        with anyio.fail_after(SOON):
-            async with Client(StreamableHttp(peer.url, verify=context), era="legacy") as client:
-                await tides(client)
+        await answers(peer.url, verify=context)
 
     assert context.minimum_version is ssl.TLSVersion.TLSv1_3
 
 
 async def test_a_warning_is_logged_where_any_server_is_trusted(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(mcp(), tls=certified("another.test")) as peer:
-        with anyio.fail_after(SOON):
-            async with Client(StreamableHttp(peer.url, verify=False), era="legacy") as client:
-                await tides(client)
+        await answers(peer.url, verify=False)
 
     warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert warnings == [f"{peer.url}: verify=False: any server is trusted that answers at this address"]
@@ -194,9 +198,8 @@ CERTIFICATES: list[Any] = [
 async def test_a_server_may_require_a_certificate_of_the_client(subtests: pytest.Subtests) -> None:
     async with serving(mcp(), tls=requiring(HOST)) as peer:
         for cert in CERTIFICATES:
-            with subtests.test(cert=cert), anyio.fail_after(SOON):
-                async with Client(StreamableHttp(peer.url, verify="ca.pem", cert=cert), era="legacy") as client:
-                    await tides(client)
+            with subtests.test(cert=cert):
+                await answers(peer.url, verify="ca.pem", cert=cert)
 
 
 async def test_a_renewed_certificate_is_read_with_the_next_connection(tmp_path: Path) -> None:
@@ -214,12 +217,61 @@ async def test_a_renewed_certificate_is_read_with_the_next_connection(tmp_path: 
 # Failures
 
 
-async def test_an_unknown_authority_is_named_with_the_argument_that_helps() -> None:
-    text = await failure(certified(HOST), verify=ssl.create_default_context())
+def expired() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    past = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+    authority().issue_cert(HOST, not_before=past, not_after=past + datetime.timedelta(days=1)).configure_cert(context)
+    return context
 
-    assert text == (
+
+def without_tls_1_3(context: ssl.SSLContext) -> ssl.SSLContext:
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+UNKNOWN_CA = (
+    "the server does not accept the client's certificate (unknown_ca): pass another as StreamableHttp(cert=...)"
+)
+FAILURES: dict[str, tuple[Callable[[], ssl.SSLContext], dict[str, Any], str]] = {
+    "another host": (
+        lambda: certified("127.0.0.2"), {},
+        "the server's certificate is for another host (IP address mismatch, certificate is not valid for '127.0.0.1'.):"
+        " use the name in it, or pass an ssl.SSLContext without check_hostname as StreamableHttp(verify=...)",
+    ),
+    "an unknown authority": (
+        lambda: certified(HOST), {"verify": ssl.create_default_context()},
         "the server's certificate is not trusted (unable to get local issuer certificate):"
-        " pass its authority's file as StreamableHttp(verify=...)"
+        " pass its authority's file as StreamableHttp(verify=...)",
+    ),
+    "expired": (
+        expired, {},
+        "the server's certificate is not valid (certificate has expired):"
+        " StreamableHttp(verify=...) takes an ssl.SSLContext with other rules",
+    ),
+    "none of the client": (
+        lambda: requiring(HOST), {}, "the server requires a client certificate: pass it as StreamableHttp(cert=...)",
+    ),
+    "none of the client in TLS 1.2, whose alert has a wider meaning": (
+        lambda: without_tls_1_3(requiring(HOST)), {},
+        "the server ended the handshake of TLS: it may require a client certificate, passed as StreamableHttp(cert=...)",
+    ),
+    "a stranger's": (lambda: requiring(HOST), {"cert": "stranger.pem"}, UNKNOWN_CA),
+    "a stranger's in TLS 1.2": (lambda: without_tls_1_3(requiring(HOST)), {"cert": "stranger.pem"}, UNKNOWN_CA),
+}  # fmt: skip
+
+
+async def test_a_failed_handshake_is_named_with_the_argument_that_helps(subtests: pytest.Subtests) -> None:
+    for name, (tls, options, complaint) in FAILURES.items():
+        with subtests.test(name):
+            assert await failure(tls(), **{"verify": "ca.pem", **options}) == complaint
+
+
+async def test_a_server_without_a_common_version_of_tls_is_named() -> None:
+    context = ssl.create_default_context(cafile="ca.pem")
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+
+    assert await failure(without_tls_1_3(requiring(HOST)), verify=context) == (
+        "no common version of TLS: an ssl.SSLContext as StreamableHttp(verify=...) may allow others than 1.2 and later"
     )
 
 
@@ -228,71 +280,10 @@ async def test_a_self_signed_certificate_is_named_and_can_be_trusted_itself(tmp_
 
     text = await failure(tls, verify="ca.pem")
     async with serving(mcp(), tls=tls) as peer:
-        with anyio.fail_after(SOON):
-            async with Client(StreamableHttp(peer.url, verify=pem), era="legacy") as client:
-                await tides(client)
+        await answers(peer.url, verify=pem)
 
     assert text == (
         "the server's certificate is not trusted (self-signed certificate): pass its authority's file as StreamableHttp(verify=...)"
-    )
-
-
-async def test_another_host_is_named_with_the_argument_that_helps() -> None:
-    text = await failure(certified("127.0.0.2"), verify="ca.pem")
-
-    assert text == (
-        "the server's certificate is for another host (IP address mismatch, certificate is not valid for '127.0.0.1'.):"
-        " use the name in it, or pass an ssl.SSLContext without check_hostname as StreamableHttp(verify=...)"
-    )
-
-
-async def test_an_expired_certificate_is_named_with_the_argument_that_helps() -> None:
-    expired = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    past = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
-    authority().issue_cert(HOST, not_before=past, not_after=past + datetime.timedelta(days=1)).configure_cert(expired)
-
-    assert await failure(expired, verify="ca.pem") == (
-        "the server's certificate is not valid (certificate has expired): StreamableHttp(verify=...) takes an ssl.SSLContext with other rules"
-    )
-
-
-async def test_a_certificate_that_the_server_requires_is_named_with_the_argument_that_helps() -> None:
-    assert await failure(requiring(HOST), verify="ca.pem") == (
-        "the server requires a client certificate: pass it as StreamableHttp(cert=...)"
-    )
-
-
-async def test_a_certificate_that_the_server_requires_in_tls_1_2_is_named() -> None:
-    """There, the alert that says so has a wider meaning."""
-    tls = requiring(HOST)
-    tls.maximum_version = ssl.TLSVersion.TLSv1_2
-
-    assert await failure(tls, verify="ca.pem") == (
-        "the server ended the handshake of TLS: it may require a client certificate, passed as StreamableHttp(cert=...)"
-    )
-
-
-@pytest.mark.parametrize("newest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["1.2", "1.3"])
-async def test_a_certificate_that_the_server_does_not_accept_is_named(newest: ssl.TLSVersion, tmp_path: Path) -> None:
-    tls = requiring(HOST)
-    tls.maximum_version = newest
-    stranger = trustme.CA().issue_cert("client.test").private_key_and_cert_chain_pem
-    stranger.write_to_path(str(tmp_path / "stranger.pem"))
-
-    assert await failure(tls, verify="ca.pem", cert=tmp_path / "stranger.pem") == (
-        "the server does not accept the client's certificate (unknown_ca): pass another as StreamableHttp(cert=...)"
-    )
-
-
-async def test_a_server_without_a_common_version_of_tls_is_named() -> None:
-    modern = ssl.create_default_context(cafile="ca.pem")
-    modern.minimum_version = ssl.TLSVersion.TLSv1_3
-    old = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority().issue_cert(HOST).configure_cert(old)
-    old.maximum_version = ssl.TLSVersion.TLSv1_2
-
-    assert await failure(old, verify=modern) == (
-        "no common version of TLS: an ssl.SSLContext as StreamableHttp(verify=...) may allow others than 1.2 and later"
     )
 
 
@@ -310,9 +301,6 @@ async def test_a_server_that_does_not_speak_tls_is_named() -> None:
     assert str(caught.value) == f"{url}: the server does not speak TLS: its URL may begin with http://"
 
 
-UNKNOWN_CA = (
-    "the server does not accept the client's certificate (unknown_ca): pass another as StreamableHttp(cert=...)"
-)
 ALERTS: dict[str | None, str | None] = {
     "TLSV1_ALERT_UNKNOWN_CA": UNKNOWN_CA,
     "TLS_ALERT_UNKNOWN_CA": UNKNOWN_CA,
@@ -336,35 +324,20 @@ def test_an_alert_is_named_whatever_the_version_of_openssl() -> None:
 # Files that cannot be read
 
 
-NOT_READ = "the client's certificate cannot be read from cert="
+TO_TRUST = "the certificates to trust cannot be read from verify="
+OF_CLIENT = "the client's certificate cannot be read from cert="
+NOT_PEM = "no certificate with its key in PEM format, or the wrong password"
+NEEDS_PASSWORD = "the key is encrypted, so write cert=(certificate, key, password)"
 UNREADABLE: list[tuple[dict[str, Any], str]] = [
-    (
-        {"verify": "missing.pem"},
-        "the certificates to trust cannot be read from verify='missing.pem': No such file or directory",
-    ),
-    (
-        {"verify": "garbage.pem"},
-        "the certificates to trust cannot be read from verify='garbage.pem': it has none in PEM format",
-    ),
-    ({"cert": "missing.pem"}, f"{NOT_READ}'missing.pem': No such file or directory"),
-    ({"cert": ("client.pem", "missing.key")}, f"{NOT_READ}'client.pem' and 'missing.key': No such file or directory"),
-    (
-        {"cert": "client.pem"},
-        f"{NOT_READ}'client.pem': no certificate with its key in PEM format, or the wrong password",
-    ),
-    (
-        {"cert": ("client.pem", "other.key")},
-        f"{NOT_READ}'client.pem' and 'other.key': the key is not the certificate's",
-    ),
-    (
-        {"cert": ("client.pem", "locked.key")},
-        f"{NOT_READ}'client.pem' and 'locked.key': the key is encrypted, so write cert=(certificate, key, password)",
-    ),
-    (
-        {"cert": ("client.pem", "locked.key", "hunter3")},
-        f"{NOT_READ}'client.pem' and 'locked.key': no certificate with its key in PEM format, or the wrong password",
-    ),
-]
+    ({"verify": "missing.pem"}, f"{TO_TRUST}'missing.pem': No such file or directory"),
+    ({"verify": "garbage.pem"}, f"{TO_TRUST}'garbage.pem': it has none in PEM format"),
+    ({"cert": "missing.pem"}, f"{OF_CLIENT}'missing.pem': No such file or directory"),
+    ({"cert": ("client.pem", "missing.key")}, f"{OF_CLIENT}'client.pem' and 'missing.key': No such file or directory"),
+    ({"cert": "client.pem"}, f"{OF_CLIENT}'client.pem': {NOT_PEM}"),
+    ({"cert": ("client.pem", "other.key")}, f"{OF_CLIENT}'client.pem' and 'other.key': the key is not the certificate's"),
+    ({"cert": ("client.pem", "locked.key")}, f"{OF_CLIENT}'client.pem' and 'locked.key': {NEEDS_PASSWORD}"),
+    ({"cert": ("client.pem", "locked.key", "hunter3")}, f"{OF_CLIENT}'client.pem' and 'locked.key': {NOT_PEM}"),
+]  # fmt: skip
 
 
 async def test_a_file_that_cannot_be_read_is_an_error_of_connecting(subtests: pytest.Subtests) -> None:
@@ -427,16 +400,12 @@ def test_arguments_that_make_no_sense_are_refused_without_being_quoted(subtests:
 
 
 @callers_own
-def test_a_certificate_is_for_https() -> None:
-    with pytest.raises(ValueError, match=r"^cert is for https:// only"):
-        StreamableHttp("http://mcp.test/", cert="both.pem")
-
-
-@callers_own
-@pytest.mark.parametrize("verify", ["ca.pem", ssl.create_default_context()], ids=["path", "context"])
-def test_certificates_to_trust_are_for_https(verify: Any) -> None:
-    with pytest.raises(ValueError, match=r"^verify is for https:// only"):
-        StreamableHttp("http://mcp.test/", verify=verify)
+@pytest.mark.parametrize(
+    ("argument", "value"), [("cert", "both.pem"), ("verify", "ca.pem"), ("verify", ssl.create_default_context())]
+)
+def test_certificates_are_for_https(argument: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"^{argument} is for https:// only"):
+        StreamableHttp("http://mcp.test/", **{argument: value})
 
 
 @callers_own
@@ -475,14 +444,10 @@ async def test_certificates_are_used_behind_a_proxy_of_the_environment(monkeypat
         monkeypatch.delenv(name, raising=False)
     async with serving(mcp(), tls=requiring(HOST)) as peer, serving(tunnelling) as proxy:
         monkeypatch.setenv("HTTPS_PROXY", proxy.url.removesuffix("/mcp"))
-        server = StreamableHttp(peer.url, verify="ca.pem", cert=("client.pem", "locked.key", PASSWORD))
-        with anyio.fail_after(SOON):
-            async with Client(server, era="legacy") as client:
-                await tides(client)
-            with pytest.raises(
-                ConnectFailed, match=r"the server's certificate is not trusted .* as StreamableHttp\(verify=\.\.\.\)$"
-            ):
-                await Client(StreamableHttp(peer.url)).connect()
+        await answers(peer.url, verify="ca.pem", cert=("client.pem", "locked.key", PASSWORD))
+        complaint = r"the server's certificate is not trusted .* as StreamableHttp\(verify=\.\.\.\)$"
+        with pytest.raises(ConnectFailed, match=complaint):
+            await answers(peer.url)
 
     assert proxy.connections > 0
 

@@ -18,15 +18,11 @@ from mcp_host import Change, Client, Sampling, SamplingRequest, StreamableHttp, 
 from mcp_host.errors import ConnectFailed, ConnectionClosed, RequestTimeout
 from mcp_host.types import CreateMessageResult
 from tests.clock import advance
-from tests.faults.http_server import DONE, TIDES, drop, failing, mcp, says, subject, tides
+from tests.faults.http_server import DISCOVERED, DONE, TIDES, drop, failing, mcp, says, subject, tides
 from tests.transports.http_contract import by_httpx, callers_own, libraries  # noqa: F401  # an autouse fixture
 from tests.transports.http_peers import Peer, Script, serving, timed
 from tests.transports.legacy_peers import hang, in_turn
 
-DISCOVERED = (
-    b'{"jsonrpc":"2.0","id":@id,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],'
-    b'"capabilities":{"tools":{"listChanged":true}}}}'
-)
 ASKS = (
     b'{"jsonrpc":"2.0","id":@id,"result":{"resultType":"input_required","requestState":"s","inputRequests":'
     b'{"q":{"method":"sampling/createMessage","params":{"maxTokens":9,'
@@ -81,6 +77,26 @@ async def restartable(**answers: Any) -> AsyncIterator[Restartable]:
             tasks.cancel_scope.cancel()
 
 
+def sampling_that_stops(server: Restartable) -> Sampling:
+    """The server is away when the model's answer is ready."""
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        await server.stop()
+        return request.reply("Paris")
+
+    return Sampling(with_tools=model, approve=always)
+
+
+@asynccontextmanager
+async def going_away(pauses: Pauses) -> AsyncIterator[Client]:
+    """A client whose server asks for sampling in a call, and goes away before it gets the answer."""
+    async with (
+        restartable(call=says(ASKS)) as server,
+        Client(timed(server.url, sleep_unsent=pauses), era="modern", sampling=sampling_that_stops(server)) as client,
+    ):
+        yield client
+
+
 @pytest.fixture
 def pauses() -> Pauses:
     return Pauses()
@@ -109,14 +125,11 @@ class Pauses(list[float]):
 async def test_an_answer_that_is_ready_while_the_server_is_away_reaches_it_when_it_is_back(
     client: Callable[[], AbstractAsyncContextManager[httpx.AsyncClient | None]], pauses: Pauses
 ) -> None:
-    async def model(request: SamplingRequest) -> CreateMessageResult:
-        await server.stop()
-        return request.reply("Paris")
-
-    sampling = Sampling(with_tools=model, approve=always)
     async with restartable(call=in_turn(says(ASKS), says())) as server, client() as http:
         pauses.meanwhile = server.start
-        async with Client(timed(server.url, client=http, sleep_unsent=pauses), era="modern", sampling=sampling) as host:
+        async with Client(
+            timed(server.url, client=http, sleep_unsent=pauses), era="modern", sampling=sampling_that_stops(server)
+        ) as host:
             assert (await host.call_tool("tides")).content == TIDES
 
     assert pauses == [0.1, 0.5]
@@ -149,15 +162,7 @@ async def test_a_server_that_stays_unreachable_fails_the_call_which_has_not_run(
 
 
 async def test_a_server_that_stays_away_in_the_middle_of_a_call_may_have_run_its_beginning(pauses: Pauses) -> None:
-    async def model(request: SamplingRequest) -> CreateMessageResult:
-        await server.stop()
-        return request.reply("Paris")
-
-    sampling = Sampling(with_tools=model, approve=always)
-    async with (
-        restartable(call=says(ASKS)) as server,
-        Client(timed(server.url, sleep_unsent=pauses), era="modern", sampling=sampling) as client,
-    ):
+    async with going_away(pauses) as client:
         error = await failing(client)
 
     assert isinstance(error, ConnectFailed)
@@ -203,16 +208,8 @@ async def test_a_deadline_that_passes_in_a_pause_ends_the_call_and_nothing_has_r
 async def test_a_deadline_that_passes_before_a_later_round_is_sent_leaves_a_beginning_that_may_have_run(
     pauses: Pauses,
 ) -> None:
-    async def model(request: SamplingRequest) -> CreateMessageResult:
-        await server.stop()
-        return request.reply("Paris")
-
     pauses.meanwhile = time_passes
-    sampling = Sampling(with_tools=model, approve=always)
-    async with (
-        restartable(call=says(ASKS)) as server,
-        Client(timed(server.url, sleep_unsent=pauses), era="modern", sampling=sampling) as client,
-    ):
+    async with going_away(pauses) as client:
         with pytest.raises(RequestTimeout) as caught:
             await client.call_tool("tides", timeout=3)
 
@@ -270,6 +267,18 @@ async def test_a_subscription_has_its_own_backoff() -> None:
     assert [later - earlier for earlier, later in pairwise(tried)] == pytest.approx([1.5, 2.25, 3.375])
 
 
+@asynccontextmanager
+async def mocked(
+    answer: Callable[[Any], Any], pauses: Pauses, library: Any = httpx, **options: Any
+) -> AsyncIterator[Client]:
+    """A client by one of the caller's, with *options*, whose server is one function."""
+    async with (
+        library.AsyncClient(transport=library.MockTransport(answer), **options) as http,
+        Client(timed("http://server.test/mcp", client=http, sleep_unsent=pauses), era="modern") as client,
+    ):
+        yield client
+
+
 @callers_own
 @libraries
 @pytest.mark.parametrize("failure", ["ConnectTimeout", "PoolTimeout"])
@@ -281,10 +290,7 @@ async def test_a_request_that_timed_out_while_connecting_is_not_retried(
             raise getattr(library, failure)("too late")
         return answered(request, library)
 
-    async with (
-        library.AsyncClient(transport=library.MockTransport(answer)) as http,
-        Client(timed("http://server.test/mcp", client=http, sleep_unsent=pauses), era="modern") as client,
-    ):
+    async with mocked(answer, pauses, library) as client:
         error = await failing(client)
 
     assert type(error) is ConnectFailed
@@ -305,10 +311,7 @@ async def test_a_name_that_is_not_found_and_a_proxy_that_finds_no_server_are_ove
             raise left.pop()
         return answered(request, library)
 
-    async with (
-        library.AsyncClient(transport=library.MockTransport(answer)) as http,
-        Client(timed("http://server.test/mcp", client=http, sleep_unsent=pauses), era="modern") as client,
-    ):
+    async with mocked(answer, pauses, library) as client:
         await tides(client)
 
     assert pauses == [0.1, 0.5]
@@ -350,10 +353,7 @@ async def test_a_failure_of_a_hook_does_not_show_whether_our_request_has_run(
         if b"tools/call" in response.request.content:
             await hook(response)
 
-    async with (
-        httpx.AsyncClient(transport=httpx.MockTransport(answer), event_hooks={"response": [after_calls]}) as http,
-        Client(timed("http://server.test/mcp", client=http, sleep_unsent=pauses), era="modern") as client,
-    ):
+    async with mocked(answer, pauses, event_hooks={"response": [after_calls]}) as client:
         error = await failing(client)
 
     assert type(error) is ConnectionClosed

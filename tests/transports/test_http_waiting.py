@@ -16,6 +16,7 @@ from mcp_host.errors import ConnectionClosed, McpError, RequestTimeout
 from mcp_host.types import CreateMessageResult, ProgressNotificationParams
 from tests.faults.http_server import (
     ASK,
+    DISCOVERED,
     DONE,
     chunked,
     connected,
@@ -30,12 +31,8 @@ from tests.faults.http_server import (
 )
 from tests.transports.http_contract import by_httpx, callers_own  # noqa: F401  # an autouse fixture
 from tests.transports.http_peers import Heard, Log, Peer, Wire, event
-from tests.transports.legacy_peers import hang, in_turn
+from tests.transports.legacy_peers import Answer, hang, in_turn
 
-DISCOVERED = (
-    b'{"jsonrpc":"2.0","id":@id,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],'
-    b'"capabilities":{"tools":{"listChanged":true}}}}'
-)
 AGREED = (
     b'{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true},'
     b'"_meta":{"io.modelcontextprotocol/subscriptionId":@id}}}'
@@ -64,6 +61,14 @@ class Holding:
         """Wait until the server has heard of just these calls, in this order."""
         await self.held.reaches(lambda held: len(held) >= len(names))
         assert self.held == list(names)
+
+
+@asynccontextmanager
+async def crowded(call: Answer) -> AsyncIterator[tuple[Client, Peer, TaskGroup]]:
+    """A client with one connection, to a server that answers calls so; and tasks for these."""
+    with anyio.fail_after(10):
+        async with connected(mcp(call=call), max_connections=1) as (client, peer), anyio.create_task_group() as tasks:
+            yield client, peer, tasks
 
 
 async def in_line(tasks: TaskGroup, client: Client, *names: str) -> None:
@@ -146,11 +151,10 @@ async def test_no_more_calls_are_made_at_once_than_there_may_be_connections(conn
 
 async def test_calls_that_wait_are_made_in_the_order_of_asking() -> None:
     server = Holding()
-    with anyio.fail_after(10):
-        async with connected(mcp(call=server), max_connections=1) as (client, _), anyio.create_task_group() as tasks:
-            await in_line(tasks, client, "a", "b", "c", "d", "e")
-            await server.holds("a")
-            server.release("a", "b", "c", "d", "e")
+    async with crowded(server) as (client, _, tasks):
+        await in_line(tasks, client, "a", "b", "c", "d", "e")
+        await server.holds("a")
+        server.release("a", "b", "c", "d", "e")
 
     assert server.held == ["a", "b", "c", "d", "e"]
 
@@ -206,16 +210,15 @@ async def test_a_call_that_is_cancelled_while_it_waits_was_never_made_and_takes_
         with given_up:
             await client.call_tool("b")
 
-    with anyio.fail_after(10):
-        async with connected(mcp(call=server), max_connections=1) as (client, peer), anyio.create_task_group() as tasks:
-            await in_line(tasks, client, "a")
-            await server.holds("a")
-            tasks.start_soon(give_up, client)
-            await anyio.wait_all_tasks_blocked()
-            await in_line(tasks, client, "c")
-            given_up.cancel()
-            await anyio.wait_all_tasks_blocked()
-            server.release("a", "c")
+    async with crowded(server) as (client, peer, tasks):
+        await in_line(tasks, client, "a")
+        await server.holds("a")
+        tasks.start_soon(give_up, client)
+        await anyio.wait_all_tasks_blocked()
+        await in_line(tasks, client, "c")
+        given_up.cancel()
+        await anyio.wait_all_tasks_blocked()
+        server.release("a", "c")
 
     assert given_up.cancelled_caught
     assert server.held == ["a", "c"]
@@ -224,13 +227,12 @@ async def test_a_call_that_is_cancelled_while_it_waits_was_never_made_and_takes_
 
 async def test_a_call_that_times_out_while_queued_was_not_made() -> None:
     server = Holding()
-    with anyio.fail_after(10):
-        async with connected(mcp(call=server), max_connections=1) as (client, peer), anyio.create_task_group() as tasks:
-            await in_line(tasks, client, "a")
-            await server.holds("a")
-            with pytest.raises(RequestTimeout) as caught:
-                await client.call_tool("b", timeout=0.05)
-            server.release("a")
+    async with crowded(server) as (client, peer, tasks):
+        await in_line(tasks, client, "a")
+        await server.holds("a")
+        with pytest.raises(RequestTimeout) as caught:
+            await client.call_tool("b", timeout=0.05)
+        server.release("a")
 
     assert caught.value.may_have_run is False
     assert server.held == ["a"]
@@ -247,14 +249,13 @@ async def test_a_server_is_not_silent_about_a_call_that_was_not_made_yet() -> No
             await client.call_tool("b", idle_timeout=0)
         errors.append(caught.value)
 
-    with anyio.fail_after(10):
-        async with connected(mcp(call=server), max_connections=1) as (client, _), anyio.create_task_group() as tasks:
-            await in_line(tasks, client, "a")
-            await server.holds("a")
-            tasks.start_soon(call)
-            await anyio.wait_all_tasks_blocked()
-            assert not errors
-            server.release("a")
+    async with crowded(server) as (client, _, tasks):
+        await in_line(tasks, client, "a")
+        await server.holds("a")
+        tasks.start_soon(call)
+        await anyio.wait_all_tasks_blocked()
+        assert not errors
+        server.release("a")
 
     (error,) = errors
     assert error.may_have_run is True
@@ -268,13 +269,12 @@ async def test_closing_tells_queued_calls_that_they_were_not_made() -> None:
             await client.call_tool(name)
         may_have_run[name] = caught.value.may_have_run
 
-    with anyio.fail_after(10):
-        async with connected(mcp(call=hang), max_connections=1) as (client, peer), anyio.create_task_group() as tasks:
-            tasks.start_soon(call, client, "a")
-            await peer.heard.reaches(lambda heard: [subject(each) for each in heard].count("call") == 1)
-            tasks.start_soon(call, client, "b")
-            await anyio.wait_all_tasks_blocked()
-            await client.aclose()
+    async with crowded(hang) as (client, peer, tasks):
+        tasks.start_soon(call, client, "a")
+        await peer.heard.reaches(lambda heard: [subject(each) for each in heard].count("call") == 1)
+        tasks.start_soon(call, client, "b")
+        await anyio.wait_all_tasks_blocked()
+        await client.aclose()
 
     assert may_have_run == {"a": True, "b": False}
 
@@ -378,22 +378,20 @@ async def test_a_cancellation_is_sent_while_the_next_call_has_the_only_connectio
         with given_up:
             await client.call_tool("a")
 
-    with anyio.fail_after(10):
-        async with connected(mcp(call=server), max_connections=1) as (client, peer), anyio.create_task_group() as tasks:
-            tasks.start_soon(give_up, client)
-            await server.holds("a")
-            await in_line(tasks, client, "b")
-            given_up.cancel()
-            await server.holds("a", "b")
-            await peer.heard.reaches(lambda heard: "cancelled" in map(subject, heard))
-            server.release("b")
+    async with crowded(server) as (client, peer, tasks):
+        tasks.start_soon(give_up, client)
+        await server.holds("a")
+        await in_line(tasks, client, "b")
+        given_up.cancel()
+        await server.holds("a", "b")
+        await peer.heard.reaches(lambda heard: "cancelled" in map(subject, heard))
+        server.release("b")
 
 
 async def test_the_end_of_a_session_does_not_wait_for_calls_that_hang() -> None:
-    with anyio.fail_after(10):
-        async with connected(mcp(call=hang), max_connections=1) as (client, peer), anyio.create_task_group() as tasks:
-            tasks.start_soon(client.call_tool, "a")
-            await peer.heard.reaches(lambda heard: "call" in map(subject, heard))
-            tasks.cancel_scope.cancel()
+    async with crowded(hang) as (client, peer, tasks):
+        tasks.start_soon(client.call_tool, "a")
+        await peer.heard.reaches(lambda heard: "call" in map(subject, heard))
+        tasks.cancel_scope.cancel()
 
     assert subjects(peer)[-1] == "delete"
