@@ -23,7 +23,19 @@ from mcp_host.transports._http.session import Timing
 from mcp_host.transports.base import Channel
 from tests.clock import Pauses
 from tests.extent import on_both
-from tests.transports.http_peers import INITIALIZE, VERSION, RecordedHandle, Wire, event, head, serving
+from tests.transports.http_peers import (
+    INITIALIZE,
+    JSON,
+    VERSION,
+    Halting,
+    RecordedHandle,
+    Wire,
+    event,
+    head,
+    response,
+    saying,
+    serving,
+)
 from tests.transports.legacy_peers import legacy, stream
 
 pytestmark = pytest.mark.backends("asyncio")  # but for what waits, closes or stops a clock
@@ -40,7 +52,7 @@ def answering(*taken: str, refuses: int = 401) -> Callable[[Wire], Any]:
         while True:
             heard = await wire.hear()
             if heard.headers.get("authorization") in taken:
-                await wire.reply(200, {"content-type": "application/json"}, ANSWER)
+                await wire.reply(200, JSON, ANSWER)
             else:
                 digest = 'Digest realm="r", nonce="n", qop="auth", algorithm=MD5'
                 await wire.reply(refuses, {"www-authenticate": digest}, b"no" * 10)
@@ -147,7 +159,7 @@ async def test_an_auth_may_answer_a_challenge(way: Way) -> None:
         while True:
             heard = await wire.hear()
             if heard.headers.get("authorization", "").startswith('Digest username="me"'):
-                await wire.reply(200, {"content-type": "application/json"}, ANSWER)
+                await wire.reply(200, JSON, ANSWER)
             else:
                 await wire.reply(401, {"www-authenticate": 'Digest realm="r", nonce="n", qop="auth"'})
 
@@ -211,14 +223,24 @@ class ReadyAndFailing(Known, Failing):
         return {}
 
 
-@pytest.mark.parametrize("auth", [Failing(), ReadyAndFailing()])
-@ways
-async def test_the_error_of_an_auth_is_the_error_of_the_request(way: Way, auth: httpx.Auth) -> None:
-    handle = RecordedHandle()
+class FailingAtOnce(ReadyAndFailing):
+    """Fails before it yields anything: there is no better token than the one that was ready."""
 
-    async with serving(answering()) as peer, way(peer.url, auth) as channel:
+    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
+        raise McpError("no one is here to log in")
+        yield request
+
+
+@on_both
+@pytest.mark.parametrize("auth", [Failing(), ReadyAndFailing(), FailingAtOnce()])
+@ways
+async def test_the_error_of_an_auth_is_that_of_the_request_whose_refusal_is_closed(way: Way, auth: httpx.Auth) -> None:
+    server = Halting(head(401, {"content-length": str(ERROR_SIZE + 1)}) + bytes(ERROR_SIZE))  # its end does not come
+
+    async with serving(server) as peer, way(peer.url, auth) as channel:
         with pytest.raises(McpError, match="no one is here to log in"):
-            await channel.request(PING, {}, handle)
+            await channel.request(PING, {}, RecordedHandle())
+        await server.hung_up.wait()
 
     assert len(peer.heard) == 1
 
@@ -285,13 +307,9 @@ async def test_an_auth_may_ask_other_servers_by_a_client_of_its_own_library() ->
             request.headers["Authorization"] = (await token.aread()).decode()
             yield request
 
-    async def tokens(wire: Wire) -> None:
-        await wire.hear()
-        await wire.reply(200, {}, b"granted")
-
     handle = RecordedHandle()
     async with (
-        serving(tokens) as other,
+        serving(saying(response(200, {}, b"granted"))) as other,
         serving(answering("granted")) as peer,
         by_pool(peer.url, Asking(other.url)) as channel,
     ):
@@ -334,38 +352,12 @@ async def test_a_refusal_of_what_was_ready_is_no_refusal_of_what_the_flow_sends(
     assert peer.connections == 1
 
 
-class FailingAtOnce(ReadyAndFailing):
-    """Fails before it yields anything: there is no better token than the one that was ready."""
-
-    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
-        raise McpError("no one is here to log in")
-        yield request
-
-
-@on_both
-@pytest.mark.parametrize("auth", [Failing(), ReadyAndFailing(), FailingAtOnce()])
-@ways
-async def test_a_refusal_is_closed_if_the_auth_fails(way: Way, auth: httpx.Auth) -> None:
-    closed = anyio.Event()
-
-    async def refuse(wire: Wire) -> None:
-        await wire.hear()
-        await wire.say(head(401, {"content-length": str(ERROR_SIZE + 1)}) + bytes(ERROR_SIZE))  # its end does not come
-        await wire.hung_up()
-        closed.set()
-
-    async with serving(refuse) as peer, way(peer.url, auth) as channel:
-        with pytest.raises(McpError, match="no one is here to log in"):
-            await channel.request(PING, {}, RecordedHandle())
-        await closed.wait()
-
-
 @pytest.mark.parametrize("kind", [Sequel, Ready, NotReady])
 @ways
 async def test_a_refusal_without_end_delays_the_next_request_for_a_moment(way: Way, kind: type[Sequel]) -> None:
     async def script(wire: Wire) -> None:
         if (await wire.hear()).headers["authorization"] == "second":
-            await wire.reply(200, {"content-type": "application/json"}, ANSWER)
+            await wire.reply(200, JSON, ANSWER)
         else:
             await wire.say(head(401, {"transfer-encoding": "chunked"}))
             while True:
@@ -399,7 +391,7 @@ async def test_an_auth_of_httpx_reads_the_beginning_of_a_refusal_only(of_client:
     async def script(wire: Wire) -> None:
         while True:
             if (await wire.hear()).headers.get("authorization") == BASIC:
-                await wire.reply(200, {"content-type": "application/json"}, ANSWER)
+                await wire.reply(200, JSON, ANSWER)
             else:
                 sent = gzip.compress(body) if coding == "gzip" else body
                 await wire.reply(401, {"content-encoding": coding}, sent)
@@ -444,7 +436,7 @@ async def test_a_callers_client_is_used_with_its_hooks_and_cookies_and_without_i
         await wire.reply(401, {"set-cookie": "place=1"})
         for _ in range(2):
             await wire.hear()
-            await wire.reply(200, {"content-type": "application/json"}, ANSWER)
+            await wire.reply(200, JSON, ANSWER)
 
     async with (
         serving(script) as peer,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 import anyio
 import httpx
 import pytest
@@ -11,7 +9,7 @@ from anyio.abc import SocketAttribute, SocketListener
 
 from mcp_host.transports._http.pool import Pool
 from tests.transports.http_contract import Kind, both, ours, untrusting
-from tests.transports.http_peers import CHUNKED, Log, Wire, head, serving
+from tests.transports.http_peers import CHUNKED, Log, Script, Wire, head, saying, saying_once, serving
 
 OK = b"HTTP/1.1 200 OK\r\n"
 EMPTY = OK + b"content-length: 0\r\n\r\n"
@@ -90,13 +88,7 @@ async def test_an_answer_with_something_behind_it_is_the_last_of_its_connection(
 
 async def three_times_anew(raw: bytes, kind: Kind) -> None:
     """Three requests, each answered by *raw*, take three connections."""
-
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.say(raw)
-        await wire.hung_up()
-
-    async with serving(script) as peer, kind.client() as client:
+    async with serving(saying(raw)) as peer, kind.client() as client:
         for _ in range(3):
             assert (await client.get(peer.url)).status_code == 200
 
@@ -105,12 +97,7 @@ async def three_times_anew(raw: bytes, kind: Kind) -> None:
 
 @both
 async def test_after_a_request_with_connection_close_a_connection_is_not_used_again(kind: Kind) -> None:
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.say(EMPTY)
-        await wire.hung_up()
-
-    async with serving(script) as peer, kind.client() as client:
+    async with serving(saying(EMPTY)) as peer, kind.client() as client:
         for _ in range(2):
             await client.get(peer.url, headers={"connection": "close"})
 
@@ -210,12 +197,7 @@ async def test_streams_that_stay_open_take_no_place_among_the_idle(kind: Kind) -
 
 @both
 async def test_an_idle_connection_expires(kind: Kind) -> None:
-    async def script(wire: Wire) -> None:
-        while True:
-            await wire.hear()
-            await wire.say(EMPTY)
-
-    async with serving(script) as peer, kind.client(keepalive=0.0) as client:
+    async with serving(saying(EMPTY)) as peer, kind.client(keepalive=0.0) as client:
         for _ in range(3):
             await client.post(peer.url)
 
@@ -265,13 +247,14 @@ async def test_a_connection_that_was_closed_on_our_side_is_as_good_as_none() -> 
         assert connection.readable
 
 
-def forgetful(reset: bool) -> Callable[[Wire], Awaitable[None]]:
-    """A server whose connections end with the second request, which is heard but not answered."""
+def forgetful(reset: bool = False, *, beginning: bytes = b"") -> Script:
+    """A server whose connections end with the second request, which is heard and not answered but for a *beginning*."""
 
     async def script(wire: Wire) -> None:
         await wire.hear()
         await wire.say(EMPTY)
         await wire.hear()
+        await wire.say(beginning)
         if reset:
             await wire.reset()
 
@@ -315,13 +298,7 @@ async def test_it_is_sent_again_once_and_never_after_half_an_answer(kind: Kind) 
             await client.get(peer.url)
     assert len(peer.heard) == (3 if kind.ours else 2)
 
-    async def half(wire: Wire) -> None:
-        await wire.hear()
-        await wire.say(EMPTY)
-        await wire.hear()
-        await wire.say(b"HTTP/1.1 2")
-
-    async with serving(half) as peer, kind.client() as client:
+    async with serving(forgetful(beginning=b"HTTP/1.1 2")) as peer, kind.client() as client:
         await client.get(peer.url)
         with pytest.raises(httpx.RemoteProtocolError):
             await client.get(peer.url)
@@ -330,12 +307,7 @@ async def test_it_is_sent_again_once_and_never_after_half_an_answer(kind: Kind) 
 
 @both
 async def test_connections_may_be_taken_while_those_that_were_idle_for_too_long_are_closed(kind: Kind) -> None:
-    async def script(wire: Wire) -> None:
-        while True:
-            await wire.hear()
-            await wire.say(EMPTY)
-
-    async with serving(script) as peer, kind.client(keepalive=0.0) as client:
+    async with serving(saying(EMPTY)) as peer, kind.client(keepalive=0.0) as client:
 
         async def several() -> None:
             for _ in range(10):
@@ -350,10 +322,7 @@ async def test_connections_may_be_taken_while_those_that_were_idle_for_too_long_
 
 @both
 async def test_a_fresh_connection_that_breaks_is_not_tried_again(kind: Kind) -> None:
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-
-    async with serving(script) as peer, kind.client() as client:
+    async with serving(saying_once(b"")) as peer, kind.client() as client:
         with pytest.raises(httpx.RemoteProtocolError):
             await client.get(peer.url)
 
@@ -390,7 +359,7 @@ async def test_after_one_kept_connection_was_closed_a_retry_gets_a_new_one() -> 
 # Closed by the server without a word
 
 
-def closing(after: int, *, unheard: bool) -> Callable[[Wire], Awaitable[None]]:
+def closing(after: int, *, unheard: bool) -> Script:
     """A server that closes each connection after some answers; *unheard* is whether it has read another request by then."""
 
     async def script(wire: Wire) -> None:
@@ -415,10 +384,7 @@ async def posted(client: httpx.AsyncClient, url: str) -> bool:
 
 
 async def test_a_server_that_closes_each_connection_after_one_response_loses_two_requests_at_most() -> None:
-    async with (
-        serving(closing(1, unheard=True)) as peer,
-        Kind("ours").client() as client,
-    ):
+    async with serving(closing(1, unheard=True)) as peer, Kind("ours").client() as client:
         answered = [await posted(client, peer.url) for _ in range(9)]
 
     assert answered == [True, False, True, False, True, True, True, True, True]
@@ -427,11 +393,7 @@ async def test_a_server_that_closes_each_connection_after_one_response_loses_two
 
 async def test_if_closed_connections_are_noticed_in_time_no_request_is_lost_and_none_is_kept() -> None:
     async def script(wire: Wire) -> None:
-        forgets = peer.connections <= 2
-        await wire.hear()
-        await wire.say(EMPTY)
-        if not forgets:
-            await wire.hung_up()
+        await (saying_once(EMPTY) if peer.connections <= 2 else saying(EMPTY))(wire)
 
     async with serving(script) as peer, Kind("ours").client() as client:
         answered = [await posted(client, peer.url) for _ in range(6)]
@@ -445,9 +407,7 @@ async def test_if_closed_connections_are_noticed_in_time_no_request_is_lost_and_
     [(closing(2, unheard=True), 4), (closing(2, unheard=False), 6)],
     ids=["just then", "before"],
 )
-async def test_several_requests_are_sent_over_each_connection_that_a_server_keeps(
-    server: Callable[[Wire], Awaitable[None]], opened: int
-) -> None:
+async def test_several_requests_are_sent_over_each_connection_that_a_server_keeps(server: Script, opened: int) -> None:
     async with serving(server) as peer, Kind("ours").client() as client:
         for _ in range(12):
             await posted(client, peer.url)

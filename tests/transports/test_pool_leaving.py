@@ -10,7 +10,6 @@ from functools import partial
 import anyio
 import httpx
 import pytest
-from anyio.abc import SocketAttribute
 
 from tests.clock import advance
 from tests.transports.http_contract import (
@@ -23,30 +22,10 @@ from tests.transports.http_contract import (
     trusting,
     untrusting,
 )
-from tests.transports.http_peers import CHUNKED, LENGTH, Wire, head, serving
+from tests.transports.http_peers import CHUNKED, LENGTH, Halting, Wire, head, reserved_port, response, saying, serving
 
 EMPTY = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 LONG = b"x" * 50_000_000
-
-
-class Halting:
-    """A server that says *beginning* and no more, and notes when the client has hung up."""
-
-    def __init__(self, beginning: bytes = b"", *, reads: bool = True) -> None:
-        self.heard = anyio.Event()
-        self.hung_up = anyio.Event()
-        self._beginning = beginning
-        self._reads = reads
-
-    async def __call__(self, wire: Wire) -> None:
-        await wire.hear_until(b"\r\n\r\n")
-        if self._beginning:
-            await wire.say(self._beginning)
-        self.heard.set()
-        if not self._reads:
-            await anyio.sleep_forever()
-        await wire.hung_up()
-        self.hung_up.set()
 
 
 # Deadlines
@@ -54,8 +33,11 @@ class Halting:
 
 @ours("it leaves the generator of a body to the garbage collector")
 async def test_a_server_that_reads_nothing_is_a_write_timeout(kind: Kind) -> None:
-    server = Halting(reads=False)
-    async with serving(server) as peer, kind.client(timeout=httpx.Timeout(None, write=0.05)) as client:
+    async def script(wire: Wire) -> None:
+        await wire.hear_until(b"\r\n\r\n")
+        await anyio.sleep_forever()
+
+    async with serving(script) as peer, kind.client(timeout=httpx.Timeout(None, write=0.05)) as client:
         with pytest.raises(httpx.WriteTimeout):
             await client.post(peer.url, content=LONG)
 
@@ -82,14 +64,11 @@ async def test_a_tls_handshake_without_an_answer_is_a_connect_timeout(kind: Kind
 
 @both
 async def test_a_server_that_is_not_there_is_an_error_of_connecting(kind: Kind) -> None:
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    port = listener.extra(SocketAttribute.local_port)
-    await listener.aclose()
-
-    async with kind.client() as client:
+    with reserved_port() as port:
         for url in (f"http://127.0.0.1:{port}/", "http://nowhere.invalid/"):
-            with pytest.raises(httpx.ConnectError):
-                await client.get(url)
+            async with kind.client() as client:
+                with pytest.raises(httpx.ConnectError):
+                    await client.get(url)
 
 
 # Cancellation
@@ -117,42 +96,27 @@ async def test_a_cancelled_request_hangs_up(server: Callable[[], Halting], kind:
         gc.collect()
 
 
-@ours("it leaves the generator of a body to the garbage collector")
-async def test_a_request_that_is_cancelled_while_it_is_written_hangs_up(kind: Kind) -> None:
+@pytest.mark.parametrize("connects", [False, True], ids=["while it is written", "while it connects"])
+@ours("it leaves the generator of a body, and the socket, to the garbage collector")
+async def test_a_request_that_is_cancelled_before_it_is_sent_hangs_up(connects: bool, kind: Kind) -> None:
     begun, release, hung_up = anyio.Event(), anyio.Event(), anyio.Event()
 
     async def script(wire: Wire) -> None:
-        await wire.hear_until(b"\r\n\r\n")
+        if not connects:
+            await wire.hear_until(b"\r\n\r\n")
         begun.set()
         await release.wait()
         await wire.hung_up()
         hung_up.set()
 
-    async with serving(script) as peer, kind.client() as client:
+    async with serving(script) as peer, kind.client(tls=trusting()) as client:
+        url = peer.url.replace("http:", "https:") if connects else peer.url
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(partial(client.post, peer.url, content=LONG))
+            tasks.start_soon(partial(client.post, url, content=LONG))
             await begun.wait()
             await anyio.wait_all_tasks_blocked()
             tasks.cancel_scope.cancel()
         release.set()
-        await hung_up.wait()
-
-
-@ours("it leaves the socket to the garbage collector")
-async def test_a_request_that_is_cancelled_while_it_connects_hangs_up(kind: Kind) -> None:
-    there, hung_up = anyio.Event(), anyio.Event()
-
-    async def script(wire: Wire) -> None:
-        there.set()
-        await wire.hung_up()
-        hung_up.set()
-
-    async with serving(script) as peer, kind.client(tls=trusting()) as client:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(client.get, peer.url.replace("http:", "https:"))
-            await there.wait()
-            await anyio.wait_all_tasks_blocked()
-            tasks.cancel_scope.cancel()
         await hung_up.wait()
 
 
@@ -245,12 +209,7 @@ async def test_a_body_that_fails_hangs_up_without_being_closed(fault: str) -> No
 
 
 async def test_a_response_that_has_arrived_need_not_be_read_for_its_connection_to_be_kept() -> None:
-    async def script(wire: Wire) -> None:
-        while True:
-            await wire.hear()
-            await wire.reply(200, body=b"tide")
-
-    async with serving(script) as peer, PoolTransport(untrusting()) as pool:
+    async with serving(saying(response(200, body=b"tide"))) as peer, PoolTransport(untrusting()) as pool:
         first = await pool.handle_async_request(httpx.Request("POST", peer.url))
         second = await pool.handle_async_request(httpx.Request("POST", peer.url))
         await first.aclose()
@@ -329,19 +288,10 @@ async def test_a_pool_closed_at_any_point_leaves_nothing_open() -> None:
 @pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
 @both
 async def test_a_connection_that_ends_its_request_after_close_is_not_kept(secure: bool, kind: Kind) -> None:
-    hung_up = anyio.Event()
-
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.say(head(200, LENGTH) + b"x" * 1000)
-        await wire.hung_up()
-        hung_up.set()
-
+    server = Halting(head(200, LENGTH) + b"x" * 1000)
     tls = certified("127.0.0.1") if secure else None
-    async with serving(script, tls=tls) as peer:
+    async with serving(server, tls=tls) as peer:
         async with kind.client(tls=trusting()) as client:
-            response = await client.get(peer.url)
+            assert len((await client.get(peer.url)).content) == 1000
         with anyio.fail_after(5):
-            await hung_up.wait()
-
-    assert len(response.content) == 1000
+            await server.hung_up.wait()
