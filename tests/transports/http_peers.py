@@ -250,7 +250,8 @@ def saying_once(raw: bytes) -> Script:
 
     async def script(wire: Wire) -> None:
         await wire.hear()
-        await wire.say(raw)
+        if raw:
+            await wire.say(raw)
 
     return script
 

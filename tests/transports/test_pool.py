@@ -7,9 +7,10 @@ import httpx
 import pytest
 
 from tests.transports.http_contract import Kind, both, ours
-from tests.transports.http_peers import Wire, head, serving
+from tests.transports.http_peers import Wire, head, saying, serving
 
 OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKS = OK + b"transfer-encoding: chunked\r\n\r\n"
 MANY = b"x" * 3_000_000
 
 
@@ -37,8 +38,8 @@ ANSWERS = {
     "sized": (OK + b"content-length: 4\r\n\r\ntide", 200, b"tide"),
     "empty": (OK + b"content-length: 0\r\n\r\n", 200, b""),
     "until the connection ends": (OK + b"\r\ntide", 200, b"tide"),
-    "chunked": (OK + b"transfer-encoding: chunked\r\n\r\n2\r\nti\r\n2\r\nde\r\n0\r\n\r\n", 200, b"tide"),
-    "chunk extensions and a trailer": (OK + b"transfer-encoding: chunked\r\n\r\n4;a=b\r\ntide\r\n0\r\nx: y\r\n\r\n", 200, b"tide"),
+    "chunked": (CHUNKS + b"2\r\nti\r\n2\r\nde\r\n0\r\n\r\n", 200, b"tide"),
+    "chunk extensions and a trailer": (CHUNKS + b"4;a=b\r\ntide\r\n0\r\nx: y\r\n\r\n", 200, b"tide"),
     "chunked and sized": (OK + b"transfer-encoding: chunked\r\ncontent-length: 1\r\n\r\n4\r\ntide\r\n0\r\n\r\n", 200, b"tide"),
     "the same length twice": (OK + b"content-length: 4\r\ncontent-length: 4\r\n\r\ntide", 200, b"tide"),
     "HTTP/1.0": (b"HTTP/1.0 200 OK\r\n\r\ntide", 200, b"tide"),
@@ -88,13 +89,8 @@ async def test_chunks_of_one_byte_do_not_block_the_event_loop(kind: Kind) -> Non
             await anyio.lowlevel.checkpoint()
             turns += 1
 
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.say(OK + b"transfer-encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 10_000 + b"0\r\n\r\n")
-        await wire.hung_up()
-
     async with (
-        serving(script) as peer,
+        serving(saying(CHUNKS + b"1\r\nx\r\n" * 10_000 + b"0\r\n\r\n")) as peer,
         kind.client() as client,
         client.stream("GET", peer.url) as response,
         anyio.create_task_group() as tasks,
@@ -127,12 +123,12 @@ FAULTS = {
     "many headers": OK + b"x: y\r\n" * 200_000 + b"\r\n",
     "101": b"HTTP/1.1 101 Switching Protocols\r\nupgrade: h2c\r\n\r\n",
     "half a body": OK + b"content-length: 4\r\n\r\nti",
-    "no chunk": OK + b"transfer-encoding: chunked\r\n\r\n",
-    "half a chunk": OK + b"transfer-encoding: chunked\r\n\r\n4\r\nti",
-    "no last chunk": OK + b"transfer-encoding: chunked\r\n\r\n4\r\ntide\r\n",
-    "a bad chunk size": OK + b"transfer-encoding: chunked\r\n\r\nzz\r\n",
-    "a chunk longer than its size": OK + b"transfer-encoding: chunked\r\n\r\n2\r\ntide\r\n",
-    "an endless chunk size": OK + b"transfer-encoding: chunked\r\n\r\n" + b"f" * 100 + b"\r\n",
+    "no chunk": CHUNKS,
+    "half a chunk": CHUNKS + b"4\r\nti",
+    "no last chunk": CHUNKS + b"4\r\ntide\r\n",
+    "a bad chunk size": CHUNKS + b"zz\r\n",
+    "a chunk longer than its size": CHUNKS + b"2\r\ntide\r\n",
+    "an endless chunk size": CHUNKS + b"f" * 100 + b"\r\n",
 }
 
 
@@ -154,11 +150,7 @@ async def test_a_reset_is_an_error_of_reading(raw: bytes, kind: Kind) -> None:
 async def test_bytes_before_a_fault_are_delivered_first(kind: Kind) -> None:
     pieces: list[bytes] = []
 
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.say(OK + b"transfer-encoding: chunked\r\n\r\n4\r\ntide\r\nzz\r\n")
-        await wire.hung_up()
-
+    script = saying(CHUNKS + b"4\r\ntide\r\nzz\r\n")
     async with serving(script) as peer, kind.client() as client, client.stream("GET", peer.url) as response:
         with pytest.raises(httpx.RemoteProtocolError):  # noqa: PT012  # when it comes is what this is about
             async for piece in response.aiter_raw():
@@ -198,14 +190,10 @@ async def test_both_write_the_same_bytes(method: str, options: dict[str, object]
 
 @ours("it hands the connection over to the caller")
 async def test_no_connection_changes_to_another_protocol(kind: Kind) -> None:
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.say(head(101, {"upgrade": "websocket", "connection": "upgrade"}))
-        await wire.hung_up()
-
-    async with serving(script) as peer, kind.client() as client:
+    headers = {"upgrade": "websocket", "connection": "upgrade"}
+    async with serving(saying(head(101, headers))) as peer, kind.client() as client:
         with pytest.raises(httpx.RemoteProtocolError, match="switched to another protocol"):
-            await client.get(peer.url, headers={"upgrade": "websocket", "connection": "upgrade"})
+            await client.get(peer.url, headers=headers)
 
 
 # An answer that comes early

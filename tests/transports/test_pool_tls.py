@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+from collections.abc import Callable
 from contextlib import suppress
 
 import anyio
@@ -12,7 +13,7 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
 from tests.transports.http_contract import Kind, authority, both, certified, ours, trusting, untrusting
-from tests.transports.http_peers import CHUNKED, Wire, head, serving
+from tests.transports.http_peers import CHUNKED, Wire, head, saying_once, serving
 
 OK = b"HTTP/1.1 200 OK\r\n"
 EMPTY = OK + b"content-length: 0\r\n\r\n"
@@ -34,19 +35,18 @@ async def test_a_server_with_a_certificate_is_trusted_and_its_connection_kept(ki
 
 
 @pytest.mark.parametrize(
-    ("names", "context", "complaint"),
+    ("name", "context", "complaint"),
     [
-        pytest.param(("127.0.0.1",), untrusting, "certificate is not trusted", id="an authority that is not trusted"),
-        pytest.param(("127.0.0.2",), trusting, "certificate is for another host", id="another address"),
-        pytest.param(("localhost",), trusting, "certificate is for another host", id="another name"),
+        pytest.param("127.0.0.1", untrusting, "certificate is not trusted", id="an authority that is not trusted"),
+        pytest.param("127.0.0.2", trusting, "certificate is for another host", id="another address"),
+        pytest.param("localhost", trusting, "certificate is for another host", id="another name"),
     ],
 )
 @both
 async def test_no_request_goes_to_a_server_that_is_not_trusted(
-    names: tuple[str, ...], context: object, complaint: str, kind: Kind
+    name: str, context: Callable[[], ssl.SSLContext], complaint: str, kind: Kind
 ) -> None:
-    assert callable(context)
-    async with serving(answering, tls=certified(*names)) as peer, kind.client(tls=context()) as client:
+    async with serving(answering, tls=certified(name)) as peer, kind.client(tls=context()) as client:
         with pytest.raises(httpx.ConnectError, match=complaint if kind.ours else None):
             await client.post(peer.url, content=b"secret")
 
@@ -61,12 +61,8 @@ async def test_one_side_alone_cannot_speak_tls(secure: bool, kind: Kind) -> None
 
     tls = certified("127.0.0.1") if secure else None
     async with serving(script, tls=tls) as peer, kind.client(tls=trusting()) as client:
-        if secure:
-            with pytest.raises(httpx.TransportError):
-                await client.get(peer.url.replace("https:", "http:"))
-        else:
-            with pytest.raises(httpx.ConnectError):
-                await client.get(peer.url.replace("http:", "https:"))
+        with pytest.raises(httpx.TransportError if secure else httpx.ConnectError):
+            await client.get(peer.url.replace("https:", "http:") if secure else peer.url.replace("http:", "https:"))
 
 
 @pytest.mark.parametrize(
@@ -84,12 +80,7 @@ async def test_a_connection_that_is_cut_off_ends_a_body_only_where_nothing_else_
 ) -> None:
     """No server says goodbye in TLS; lengths and last chunks are what shows that something is missing."""
 
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        if raw:
-            await wire.say(raw)
-
-    async with serving(script, tls=certified("127.0.0.1")) as peer, kind.client(tls=trusting()) as client:
+    async with serving(saying_once(raw), tls=certified("127.0.0.1")) as peer, kind.client(tls=trusting()) as client:
         if broken:
             with pytest.raises(httpx.RemoteProtocolError):
                 await client.get(peer.url)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import anyio
 import pytest
 from anyio import WouldBlock
@@ -58,6 +61,17 @@ def writing(pipe: Pipe, *, limit: int = 100, stall_timeout: float = 60) -> LineW
     return LineWriter(pipe, limit=limit, stall_timeout=stall_timeout)
 
 
+@asynccontextmanager
+async def running(writer: LineWriter) -> AsyncIterator[None]:
+    """Write what is queued, while the block runs and until no more can be written."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(writer.run)
+        await anyio.wait_all_tasks_blocked()
+        yield
+        await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+
+
 def has_room(writer: LineWriter, size: int) -> bool:
     """Whether a line of *size* bytes can be queued; it is withdrawn again."""
     try:
@@ -81,12 +95,8 @@ async def test_queued_lines_are_written_together_and_in_order() -> None:
     for line in (b"one\n", b"two\n", b"three\n"):
         assert writer.write(line) is not None
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(writer.run)
-        await anyio.wait_all_tasks_blocked()
+    async with running(writer):
         pipe.make(100)
-        await anyio.wait_all_tasks_blocked()
-        tasks.cancel_scope.cancel()
 
     assert (pipe.taken, pipe.writes) == (b"one\ntwo\nthree\n", 1)
 
@@ -97,12 +107,8 @@ async def test_one_write_has_lines_of_up_to_64_kib() -> None:
     for size in (1, 65_535, 65_536, 1):
         writer.write(b"x" * size)
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(writer.run)
-        await anyio.wait_all_tasks_blocked()
+    async with running(writer):
         pipe.make(300_000)
-        await anyio.wait_all_tasks_blocked()
-        tasks.cancel_scope.cancel()
 
     assert (len(pipe.taken), pipe.writes) == (131_073, 3)
 
@@ -113,13 +119,10 @@ async def test_a_line_cut_anywhere_is_continued_where_it_was_cut() -> None:
     writer.write(b"one\n")
     writer.write(b"two\n")
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(writer.run)
+    async with running(writer):
         for _ in range(6):
-            await anyio.wait_all_tasks_blocked()
             pipe.make(1)
-        await anyio.wait_all_tasks_blocked()
-        tasks.cancel_scope.cancel()
+            await anyio.wait_all_tasks_blocked()
 
     assert pipe.taken == b"one\ntwo\n"
 
@@ -135,9 +138,8 @@ async def test_a_line_that_has_not_begun_can_be_withdrawn() -> None:
     assert writer.withdraw(waiting)
     assert not writer.withdraw(waiting)
 
-    pipe.room = 100
-    with anyio.move_on_after(0):
-        await writer.run()
+    async with running(writer):
+        pipe.make(100)
     assert pipe.taken == b"one\n"
 
 
@@ -172,8 +174,7 @@ async def test_each_byte_written_makes_room_for_another() -> None:
     writer = writing(pipe, limit=10)
     writer.write(b"123456789\n")
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(writer.run)
+    async with running(writer):
         for left in (10, 7, 4):
             await anyio.wait_all_tasks_blocked()
             assert (has_room(writer, 10 - left), has_room(writer, 11 - left)) == (True, False)
@@ -182,7 +183,6 @@ async def test_each_byte_written_makes_room_for_another() -> None:
         await anyio.wait_all_tasks_blocked()
         writer.write(b"a\n")
         assert (has_room(writer, 8), has_room(writer, 9)) == (True, False)
-        tasks.cancel_scope.cancel()
 
     assert pipe.taken == b"123456789\n"
 
