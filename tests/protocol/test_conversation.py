@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -69,6 +70,8 @@ def test_a_valid_conversation_passes(subtests: pytest.Subtests) -> None:
             conversation.check(messages)
 
 
+UNANSWERED = "messages[1]: tool_use '1' of messages[0] has to be answered here, before anything else is said"
+NO_RESULT = "messages[1]: tool_use '2' of messages[0] has no tool_result here"
 BROKEN: dict[str, tuple[Conversation, str]] = {
     "no messages": ([], "messages: there is none, and a model needs at least one"),
     "an empty message": ([user(text()), assistant()], "messages[1]: it has no content"),
@@ -81,19 +84,13 @@ BROKEN: dict[str, tuple[Conversation, str]] = {
         [assistant(use("1")), user(result("1"), text())],
         "messages[1]: tool results are mixed with other content; a message with tool results holds nothing else",
     ),
-    "text instead of a result": (
-        [assistant(use("1")), user(text())],
-        "messages[1]: tool_use '1' of messages[0] has to be answered here, before anything else is said",
-    ),
-    "the assistant goes on": (
-        [assistant(use("1")), assistant(text())],
-        "messages[1]: tool_use '1' of messages[0] has to be answered here, before anything else is said",
-    ),
-    "a missing result": ([assistant(use("1"), use("2")), user(result("1"))], "messages[1]: tool_use '2' of messages[0] has no tool_result here"),
-    "results in two messages": (
-        [assistant(use("1"), use("2")), user(result("1")), user(result("2"))],
-        "messages[1]: tool_use '2' of messages[0] has no tool_result here",
-    ),
+    "text instead of a result": ([assistant(use("1")), user(text())], UNANSWERED),
+    "the assistant goes on": ([assistant(use("1")), assistant(text())], UNANSWERED),
+    "a missing result": ([assistant(use("1"), use("2")), user(result("1"))], NO_RESULT),
+    "a missing result of two messages": ([assistant(use("1")), assistant(use("2")), user(result("1"))], UNANSWERED),
+    "a text between the call and its result": ([assistant(use("1")), assistant(text()), user(result("1"))], UNANSWERED),
+    "a text among the calls": ([assistant(use("1")), assistant(use("2"), text()), user(result("1")), user(result("2"))], UNANSWERED),
+    "a text between the results": ([assistant(use("1"), use("2")), user(result("1")), user(text()), user(result("2"))], NO_RESULT),
     "a doubled result": ([assistant(use("1")), user(result("1"), result("1"))], "messages[1]: tool_use '1' has more than one tool_result"),
     "an unknown result": ([assistant(use("1")), user(result("1"), result("2"))], "messages[1]: tool_result '2' answers no tool_use of the message before it"),
     "an orphan": ([user(text()), user(result("1"))], "messages[1]: tool_result '1' answers no tool_use of the message before it"),
@@ -120,52 +117,53 @@ BROKEN: dict[str, tuple[Conversation, str]] = {
 
 @pytest.mark.fault("S02", "S03", "S04", "S05", "S06", "S15")
 def test_a_broken_rule_is_named_with_its_message(subtests: pytest.Subtests) -> None:
-    for case, (messages, problem) in BROKEN.items():
-        with subtests.test(case):
+    for (case, (messages, problem)), read in product(
+        BROKEN.items(), (conversation.check, conversation.check_and_merge)
+    ):
+        with subtests.test(case, read=read.__name__):
             with pytest.raises(ProtocolError) as refusal:
-                conversation.check(messages)
+                read(messages)
 
             assert str(refusal.value) == problem
 
 
-@pytest.mark.parametrize(
-    ("flattened", "merged"),
-    [
-        pytest.param(
-            [user(text()), assistant(use("1")), assistant(use("2")), user(result("1")), user(result("2"))],
-            [user(text()), assistant(use("1"), use("2")), user(result("1"), result("2"))],
-            id="two parallel calls",
-        ),
-        pytest.param(
-            [assistant(text(), use("1")), assistant(use("2")), user(result("2")), user(result("1")), user(text())],
-            [assistant(text(), use("1"), use("2")), user(result("2"), result("1")), user(text())],
-            id="a text before the calls, and one after the results",
-        ),
-        pytest.param(
-            [assistant(text()), assistant(use("1")), assistant(use("2")), user(result("1"), result("2"))],
-            [assistant(text()), assistant(use("1"), use("2")), user(result("1"), result("2"))],
-            id="results in one message already, and a text in the next",
-        ),
-        pytest.param(
-            [assistant(use("1"), use("2")), user(result("1")), user(result("2"))],
-            [assistant(use("1"), use("2")), user(result("1"), result("2"))],
-            id="calls in one message already",
-        ),
-        pytest.param(
-            [
-                *[assistant(use("1")), user(result("1")), assistant(use("2")), assistant(use("3"))],
-                *[user(result("2")), user(result("3")), assistant(use("4")), user(result("4"))],
-            ],
-            [
-                *[assistant(use("1")), user(result("1")), assistant(use("2"), use("3"))],
-                *[user(result("2"), result("3")), assistant(use("4")), user(result("4"))],
-            ],
-            id="between rounds that need no merging",
-        ),
-    ],
-)
-def test_parallel_calls_with_one_block_per_message_are_merged(flattened: Conversation, merged: Conversation) -> None:
-    assert conversation.check_and_merge(flattened) == merged
+MERGED: dict[str, tuple[Conversation, Conversation]] = {
+    "two parallel calls": (
+        [user(text()), assistant(use("1")), assistant(use("2")), user(result("1")), user(result("2"))],
+        [user(text()), assistant(use("1"), use("2")), user(result("1"), result("2"))],
+    ),
+    "a text before the calls, and one after the results": (
+        [assistant(text(), use("1")), assistant(use("2")), user(result("2")), user(result("1")), user(text())],
+        [assistant(text(), use("1"), use("2")), user(result("2"), result("1")), user(text())],
+    ),
+    "results in one message already, and a text in the next": (
+        [assistant(text()), assistant(use("1")), assistant(use("2")), user(result("1"), result("2"))],
+        [assistant(text()), assistant(use("1"), use("2")), user(result("1"), result("2"))],
+    ),
+    "calls in one message already": (
+        [assistant(use("1"), use("2")), user(result("1")), user(result("2"))],
+        [assistant(use("1"), use("2")), user(result("1"), result("2"))],
+    ),
+    "between rounds that need no merging": (
+        [
+            *[assistant(use("1")), user(result("1")), assistant(use("2")), assistant(use("3"))],
+            *[user(result("2")), user(result("3")), assistant(use("4")), user(result("4"))],
+        ],
+        [
+            *[assistant(use("1")), user(result("1")), assistant(use("2"), use("3"))],
+            *[user(result("2"), result("3")), assistant(use("4")), user(result("4"))],
+        ],
+    ),
+}
+
+
+def test_parallel_calls_with_one_block_per_message_are_merged(subtests: pytest.Subtests) -> None:
+    for case, (flattened, merged) in MERGED.items():
+        with subtests.test(case):
+            with pytest.raises(ProtocolError, match=r"has no tool_result here$|has to be answered here"):
+                conversation.check(flattened)
+
+            assert conversation.check_and_merge(flattened) == merged
 
 
 def test_merged_messages_keep_all_extra_fields_and_meta() -> None:
@@ -181,79 +179,34 @@ def test_merged_messages_keep_all_extra_fields_and_meta() -> None:
     assert "meta" not in turns[1].model_fields_set
 
 
-@pytest.mark.parametrize(
-    ("messages", "problem"),
-    [
-        pytest.param(
-            [assistant(use("1")), assistant(use("2")), user(result("1"))],
-            "messages[1]: tool_use '1' of messages[0] has to be answered here, before anything else is said",
-            id="a missing result",
-        ),
-        pytest.param(
-            [assistant(use("1")), assistant(text()), user(result("1"))],
-            "messages[1]: tool_use '1' of messages[0] has to be answered here, before anything else is said",
-            id="a text between the call and its result",
-        ),
-        pytest.param(
-            [assistant(use("1")), assistant(use("2"), text()), user(result("1")), user(result("2"))],
-            "messages[1]: tool_use '1' of messages[0] has to be answered here, before anything else is said",
-            id="a text among the calls",
-        ),
-        pytest.param(
-            [assistant(use("1"), use("2")), user(result("1")), user(text()), user(result("2"))],
-            "messages[1]: tool_use '2' of messages[0] has no tool_result here",
-            id="a text between the results",
-        ),
-    ],
-)
-def test_a_conversation_that_merging_does_not_fix_is_rejected_with_the_original_index(
-    messages: Conversation, problem: str
-) -> None:
-    with pytest.raises(ProtocolError) as refusal:
-        conversation.check_and_merge(messages)
-
-    assert str(refusal.value) == problem
-
-
-@pytest.mark.parametrize(
-    ("tools", "choice"),
-    [
-        pytest.param([], None, id="none"),
-        pytest.param([], ToolChoice(mode="auto"), id="none, and none required"),
-        pytest.param([tool("add"), tool("Add")], ToolChoice(mode="required"), id="names that differ by case"),
-    ],
-)
-def test_tools_with_unique_names_pass(tools: list[Tool], choice: ToolChoice | None) -> None:
-    conversation.check_tools(tools, choice)
+GOOD_TOOLS: list[tuple[list[Tool], ToolChoice | None]] = [
+    ([], None),
+    ([], ToolChoice(mode="auto")),
+    ([tool("add"), tool("Add")], ToolChoice(mode="required")),
+]
+BAD_TOOLS: list[tuple[list[Tool], ToolChoice | None, str]] = [
+    ([tool("")], None, "tools[0]: '' is no name: it is empty or cannot be printed"),
+    ([tool("a"), tool("b\u202e")], None, "tools[1]: 'b\\u202e' is no name: it is empty or cannot be printed"),
+    ([tool("a"), tool("b"), tool("a")], None, "tools[2]: tools[0] has the name 'a' already"),
+    ([], ToolChoice(mode="required"), "toolChoice: a tool is required, and the request offers none"),
+    (
+        [tool("a")],
+        ToolChoice.from_wire({"type": "tool", "name": "b"}),
+        "toolChoice: the tool 'b' is required, and the request does not offer it",
+    ),
+]
 
 
 @pytest.mark.fault("S10")
-@pytest.mark.parametrize(
-    ("tools", "choice", "problem"),
-    [
-        ([tool("")], None, "tools[0]: '' is no name: it is empty or cannot be printed"),
-        ([tool("a"), tool("b\u202e")], None, "tools[1]: 'b\\u202e' is no name: it is empty or cannot be printed"),
-        ([tool("a"), tool("b"), tool("a")], None, "tools[2]: tools[0] has the name 'a' already"),
-        ([], ToolChoice(mode="required"), "toolChoice: a tool is required, and the request offers none"),
-        (
-            [tool("a")],
-            ToolChoice.from_wire({"type": "tool", "name": "b"}),
-            "toolChoice: the tool 'b' is required, and the request does not offer it",
-        ),
-    ],
-    ids=[
-        "an empty name",
-        "a name that cannot be printed",
-        "a doubled name",
-        "required, but none offered",
-        "required by name, but not offered",
-    ],
-)
-def test_ambiguous_tools_are_rejected(tools: list[Tool], choice: ToolChoice | None, problem: str) -> None:
-    with pytest.raises(ProtocolError) as refusal:
+def test_tools_with_unique_names_pass_and_ambiguous_ones_are_rejected(subtests: pytest.Subtests) -> None:
+    for tools, choice in GOOD_TOOLS:
         conversation.check_tools(tools, choice)
+    for tools, choice, problem in BAD_TOOLS:
+        with subtests.test(ascii(problem)):
+            with pytest.raises(ProtocolError) as refusal:
+                conversation.check_tools(tools, choice)
 
-    assert str(refusal.value) == problem
+            assert str(refusal.value) == problem
 
 
 # Properties: a legal conversation is a sequence of sayings and of tool rounds.

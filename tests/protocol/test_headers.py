@@ -152,35 +152,32 @@ def test_a_header_is_named_by_its_annotation() -> None:
 REGION: Schema = {"type": "string", "x-mcp-header": "Region"}
 
 
-@pytest.mark.parametrize(
-    ("schema", "expected"),
-    [
-        ({}, ()),
-        ({"type": "object", "properties": {"query": {"type": "string"}}}, ()),
-        ({"properties": {"region": REGION}}, (ParameterHeader("Region", ("region",)),)),
-        (
-            {
-                "properties": {
-                    "where": {"type": "object", "properties": {"region": REGION}},
-                    "count": {"type": "integer", "x-mcp-header": "Count"},
-                    "dry": {"type": "boolean", "x-mcp-header": "Dry"},
-                }
-            },
-            (
-                ParameterHeader("Count", ("count",)),
-                ParameterHeader("Dry", ("dry",)),
-                ParameterHeader("Region", ("where", "region")),
-            ),
-        ),
-        (
-            {"properties": {"x": {"type": "string", "x-mcp-header": "!#$%&'*+-.^_`|~09azAZ"}}},
-            (ParameterHeader("!#$%&'*+-.^_`|~09azAZ", ("x",)),),
-        ),
-    ],
-    ids=["nothing", "unannotated", "one", "nested", "every-character"],
-)
-def test_annotated_parameters_are_found(schema: Schema, expected: tuple[ParameterHeader, ...]) -> None:
-    assert parameter_headers(schema) == expected
+COUNT: Schema = {"type": "integer", "x-mcp-header": "Count"}
+DRY: Schema = {"type": "boolean", "x-mcp-header": "Dry"}
+EVERY_CHARACTER = "!#$%&'*+-.^_`|~09azAZ"
+ANNOTATED: dict[str, tuple[Schema, dict[str, tuple[str, ...]]]] = {
+    "nothing": ({}, {}),
+    "unannotated": ({"type": "object", "properties": {"query": {"type": "string"}}}, {}),
+    "one": ({"properties": {"region": REGION}}, {"Region": ("region",)}),
+    "nested": (
+        {"properties": {"where": {"type": "object", "properties": {"region": REGION}}, "count": COUNT, "dry": DRY}},
+        {"Count": ("count",), "Dry": ("dry",), "Region": ("where", "region")},
+    ),
+    "every character": (
+        {"properties": {"x": {"type": "string", "x-mcp-header": EVERY_CHARACTER}}},
+        {EVERY_CHARACTER: ("x",)},
+    ),
+    "called like the annotation": (
+        {"properties": {"x-mcp-header": REGION, "properties": COUNT}},
+        {"Region": ("x-mcp-header",), "Count": ("properties",)},
+    ),
+}
+
+
+def test_annotated_parameters_are_found(subtests: pytest.Subtests) -> None:
+    for case, (schema, paths) in ANNOTATED.items():
+        with subtests.test(case):
+            assert parameter_headers(schema) == tuple(ParameterHeader(name, path) for name, path in paths.items())
 
 
 LOOKING_ALIKE: dict[str, Schema] = {
@@ -201,15 +198,6 @@ def test_names_and_values_that_look_like_annotations_are_ignored(subtests: pytes
     for case, schema in LOOKING_ALIKE.items():
         with subtests.test(case):
             assert parameter_headers(schema) == ()
-
-
-def test_a_property_called_like_the_annotation_can_be_annotated() -> None:
-    schema = {"properties": {"x-mcp-header": REGION, "properties": {"type": "integer", "x-mcp-header": "Count"}}}
-
-    assert parameter_headers(schema) == (
-        ParameterHeader("Region", ("x-mcp-header",)),
-        ParameterHeader("Count", ("properties",)),
-    )
 
 
 def test_an_annotation_that_is_not_a_header_name_makes_the_tool_invalid(subtests: pytest.Subtests) -> None:

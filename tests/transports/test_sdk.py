@@ -86,16 +86,19 @@ class FastMCP:
         self._mcp_server.log.append("left")
 
 
-async def test_a_low_level_server_runs_until_the_client_closes_and_then_cleans_up() -> None:
-    server = LowLevelServer()
+@pytest.mark.parametrize("wrapped", [False, True], ids=["low-level", "wrapped"])
+async def test_a_server_runs_until_the_client_closes_and_cleans_up_within_the_lifespan_of_its_wrapper(
+    wrapped: bool,
+) -> None:
+    wrapper = FastMCP()
+    server = wrapper._mcp_server
 
     with anyio.fail_after(5):
-        async with Client(server, era="legacy") as client:
+        async with Client(wrapper if wrapped else server, era="legacy") as client:
             await client.call_tool("x")
-            name = client.server_info.name
+            assert client.server_info.name == "s"
 
-    assert name == "s"
-    assert server.log == ["options", "cleaned up"]
+    assert server.log == (["entered", "options", "cleaned up", "left"] if wrapped else ["options", "cleaned up"])
 
 
 class Result(BaseModel):
@@ -127,16 +130,6 @@ async def test_messages_are_written_with_their_names_on_the_wire_and_without_non
                 await channel.listen(received.append)
 
     assert received == [Success(7, {"nextCursor": "c"})]
-
-
-async def test_a_wrapped_server_runs_within_the_lifespan_of_its_wrapper() -> None:
-    server = FastMCP()
-
-    with anyio.fail_after(5):
-        async with Client(server, era="legacy") as client:
-            await client.call_tool("x")
-
-    assert server._mcp_server.log == ["entered", "options", "cleaned up", "left"]
 
 
 async def test_a_server_that_does_not_end_is_cancelled_after_its_grace() -> None:
