@@ -199,7 +199,7 @@ async def test_polling_without_events_ends_after_some_attempts(pauses: list[floa
     def backoff() -> Backoff:
         return Backoff(flat_failures=3, max_delay=5.0, max_failures=10)
 
-    async with resuming(stream(), sleep=pauses, resume_backoff=backoff) as channel:
+    async with resuming(stream(b"retry: 0\n"), sleep=pauses, resume_backoff=backoff) as channel:
         with pytest.raises(ConnectionClosed, match="stayed away"):
             await ask(channel)
 
