@@ -16,9 +16,9 @@ import pytest
 from mcp_host.errors import InputRefused
 from mcp_host.sampling import Allow, Deny, OuterCall, Sampling, SamplingRequest, always
 from mcp_host.sampling.approval import Approvals, AsyncApprove, Scope
-from mcp_host.types import CreateMessageResult
+from mcp_host.testing.model import ScriptedModel
 from tests.extent import on_both
-from tests.sampling.asking import ADD, MULTIPLY, request, text, user, wire
+from tests.sampling.asking import ADD, MULTIPLY, Wire, request, said, text, user, wire
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
@@ -27,42 +27,35 @@ async def test_always_allows() -> None:
     assert await always(request()) == Allow()
 
 
-async def test_an_allowed_request_continues() -> None:
-    asked = request()
-    seen: list[SamplingRequest] = []
+def decides(decision: object) -> AsyncApprove:
+    """An approver that returns *decision*, of whatever type."""
 
-    async def approve(shown: SamplingRequest) -> Allow:
-        seen.append(shown)
-        return Allow()
-
-    await Approvals(approve, subject="sampling for x").require(asked)
-
-    assert seen == [asked]
-
-
-@pytest.mark.parametrize(
-    ("decision", "message"),
-    [(Deny(), "User rejected sampling request"), (Deny("quota used up"), "quota used up")],
-    ids=["without a reason", "with a reason"],
-)
-async def test_a_request_that_is_denied_is_refused_with_the_reason(decision: Deny, message: str) -> None:
-    async def approve(request: SamplingRequest) -> Deny:
+    async def approve(request: SamplingRequest) -> Any:
         return decision
 
+    return approve
+
+
+async def refusal_of(approve: AsyncApprove) -> InputRefused:
     with pytest.raises(InputRefused) as refusal:
-        await Approvals(approve, subject="sampling for x").require(request())
+        await Approvals(approve, subject="sampling for x").require(request(user(text("private words"))))
+    return refusal.value
 
-    assert (refusal.value.code, str(refusal.value), refusal.value.data) == (-1, message, None)
+
+async def refuses(request: SamplingRequest) -> Allow:
+    request.refuse("not this server")
 
 
-async def test_an_approver_can_refuse_as_a_handler_does() -> None:
-    async def approve(request: SamplingRequest) -> Allow:
-        request.refuse("not this server")
+async def test_a_request_that_is_denied_is_refused_with_the_reason(subtests: pytest.Subtests) -> None:
+    for approve, message in (
+        (decides(Deny()), "User rejected sampling request"),
+        (decides(Deny("quota used up")), "quota used up"),
+        (refuses, "not this server"),  # as a handler does
+    ):
+        with subtests.test(message):
+            refusal = await refusal_of(approve)
 
-    with pytest.raises(InputRefused, match=r"^not this server$") as refusal:
-        await Approvals(approve, subject="sampling for x").require(request())
-
-    assert refusal.value.code == -1
+            assert (refusal.code, str(refusal), refusal.data) == (-1, message, None)
 
 
 async def test_a_request_whose_approver_fails_is_refused(caplog: pytest.LogCaptureFixture) -> None:
@@ -71,37 +64,21 @@ async def test_a_request_whose_approver_fails_is_refused(caplog: pytest.LogCaptu
     async def approve(request: SamplingRequest) -> Allow:
         raise mistake
 
-    with pytest.raises(InputRefused) as refusal:
-        await Approvals(approve, subject="sampling for x").require(request())
+    refusal = await refusal_of(approve)
 
-    assert (refusal.value.code, str(refusal.value)) == (-32603, "this client failed to ask for approval")
-    assert refusal.value.__cause__ is mistake
+    assert said(refusal) == (-32603, "this client failed to ask for approval")
+    assert refusal.__cause__ is mistake
     [record] = caplog.records
     assert record.getMessage() == "sampling for x: this client failed to ask for approval"
     assert record.exc_info is not None
     assert record.exc_info[1] is mistake
 
 
-async def yes(request: SamplingRequest) -> object:
-    return True
-
-
-async def nothing(request: SamplingRequest) -> object:
-    return None
-
-
-async def the_class(request: SamplingRequest) -> object:
-    return Allow
-
-
 @pytest.mark.parametrize(
-    ("approve", "kind"), [(yes, "bool"), (nothing, "NoneType"), (the_class, "type")], ids=["True", "None", "Allow"]
+    ("decision", "kind"), [(True, "bool"), (None, "NoneType"), (Allow, "type")], ids=["True", "None", "Allow"]
 )
-async def test_only_allow_allows_a_request(approve: AsyncApprove, kind: str, caplog: pytest.LogCaptureFixture) -> None:
-    with pytest.raises(InputRefused) as refusal:
-        await Approvals(approve, subject="sampling for x").require(request(user(text("private words"))))
-
-    assert (refusal.value.code, str(refusal.value)) == (-32603, "this client failed to ask for approval")
+async def test_only_allow_allows_a_request(decision: object, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert said(await refusal_of(decides(decision))) == (-32603, "this client failed to ask for approval")
     assert caplog.record_tuples == [
         ("mcp_host.sampling.approval", logging.ERROR, f"sampling for x: the approver returned {kind}, no Allow or Deny")
     ]
@@ -173,47 +150,42 @@ async def test_calls_with_equal_ids_are_approved_separately() -> None:
     assert await asked_each_time("call", request(outer=first), request(outer=second)) == [1, 2]
 
 
-OFFERED_LATER: dict[str, tuple[list[dict[str, Any]], bool]] = {
-    "the same": ([ADD, MULTIPLY], False),
-    "in another order": ([MULTIPLY, ADD], False),
-    "fewer": ([ADD], False),
-    "none": ([], False),
-    "with metadata": ([WITH_META, MULTIPLY], False),
-    "changed": ([CHANGED, MULTIPLY], True),
-    "one more": ([ADD, MULTIPLY, {**ADD, "name": "mail"}], True),
-    "another": ([{**ADD, "name": "mail"}], True),
+def with_default(value: object) -> Wire:
+    return {"name": "add", "inputSchema": {"type": "object", "properties": {"a": {"default": value}}}}
+
+
+BOTH = [ADD, MULTIPLY]
+OFFERED_LATER: dict[str, tuple[list[Wire], list[Wire], bool]] = {
+    "the same": (BOTH, [ADD, MULTIPLY], False),
+    "in another order": (BOTH, [MULTIPLY, ADD], False),
+    "fewer": (BOTH, [ADD], False),
+    "none": (BOTH, [], False),
+    "with metadata": (BOTH, [WITH_META, MULTIPLY], False),
+    "changed": (BOTH, [CHANGED, MULTIPLY], True),
+    "one more": (BOTH, [ADD, MULTIPLY, {**ADD, "name": "mail"}], True),
+    "another": (BOTH, [{**ADD, "name": "mail"}], True),
+    "true": ([with_default(1)], [with_default(True)], True),
+    "a float": ([with_default(1)], [with_default(1.0)], True),
+    "infinity": ([with_default(None)], [with_default(float("inf"))], True),
+    "half a character": ([with_default("\ud800")], [with_default("\ud801")], True),
+    "a field that is called meta": ([ADD], [{**ADD, "meta": {"trace": 1}}], True),
+    "a hint": (
+        [{**ADD, "annotations": {"readOnlyHint": True}}],
+        [{**ADD, "annotations": {"readOnlyHint": False}}],
+        True,
+    ),
 }
 
 
 async def test_a_tool_that_is_new_or_changed_asks_again(subtests: pytest.Subtests) -> None:
-    for scope, (case, (then, asks)) in product(("call", "session"), OFFERED_LATER.items()):
+    for scope, (case, (before, then, asks)) in product(("call", "session"), OFFERED_LATER.items()):
         with subtests.test(case, scope=scope):
             outer = call()
-            first, second = request(outer=outer, tools=[ADD, MULTIPLY]), request(outer=outer, tools=then)
+            first, second = request(outer=outer, tools=before), request(outer=outer, tools=then)
 
-            assert await asked_each_time(scope, first, second, second) == ([1, 2, 2] if asks else [1, 1, 1])
+            counts = await asked_each_time(scope, first, first, second, second)
 
-
-def with_default(value: object) -> dict[str, Any]:
-    return {"name": "add", "inputSchema": {"type": "object", "properties": {"a": {"default": value}}}}
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        (with_default(1), with_default(True)),
-        (with_default(1), with_default(1.0)),
-        (with_default(None), with_default(float("inf"))),
-        (with_default("\ud800"), with_default("\ud801")),
-        (ADD, {**ADD, "meta": {"trace": 1}}),
-        ({**ADD, "annotations": {"readOnlyHint": True}}, {**ADD, "annotations": {"readOnlyHint": False}}),
-    ],
-    ids=["true", "a float", "infinity", "half a character", "a field that is called meta", "a hint"],
-)
-async def test_the_smallest_change_of_a_tool_asks_again(before: dict[str, Any], after: dict[str, Any]) -> None:
-    first, second = request(tools=[before]), request(tools=[after])
-
-    assert await asked_each_time("session", first, first, second) == [1, 1, 2]
+            assert counts == ([1, 1, 2, 2] if asks else [1, 1, 1, 1])
 
 
 async def test_comparing_tools_takes_the_same_number_of_python_steps_for_large_tools() -> None:
@@ -289,11 +261,8 @@ async def test_a_refusal_is_for_one_request_only() -> None:
 
 
 async def test_an_approval_for_a_session_does_not_apply_to_another_connection_of_the_same_name() -> None:
-    async def model(request: SamplingRequest) -> CreateMessageResult:
-        return request.reply("x", model="m")
-
     person = Person("session")
-    sampling = Sampling(with_tools=model, approve=person)
+    sampling = Sampling(with_tools=ScriptedModel("1", "2", "3"), approve=person)
     first, second = (sampling.session(server="calculator", knows_tools=True) for _ in range(2))
     for session in (first, first, second):
         await session.answer(wire(tools=[ADD]))
@@ -323,11 +292,8 @@ async def test_the_number_of_remembered_sets_of_tools_is_limited() -> None:
 
 
 async def test_a_callback_uses_the_call_that_the_other_client_passes() -> None:
-    async def model(request: SamplingRequest) -> CreateMessageResult:
-        return request.reply("x", model="m")
-
     person = Person("call")
-    respond = Sampling(with_tools=model, approve=person).callback(server="calculator")
+    respond = Sampling(with_tools=ScriptedModel("1", "2", "3"), approve=person).callback(server="calculator")
     outer = call()
     for each in (outer, replace(outer, request_id=8), None):
         assert "result" in await respond(wire(tools=[ADD]), each)
@@ -348,7 +314,7 @@ async def test_a_callback_uses_the_call_that_the_other_client_passes() -> None:
     ids=["of the same call", "other tools", "another call", "of the same connection", "for one request"],
 )
 async def test_a_question_is_withdrawn_when_the_answer_to_another_allows_it(
-    scope: Scope, other: Callable[[OuterCall], tuple[OuterCall, list[dict[str, Any]]]], withdrawn: bool
+    scope: Scope, other: Callable[[OuterCall], tuple[OuterCall, list[Wire]]], withdrawn: bool
 ) -> None:
     asked: list[str] = []
     answer, both = anyio.Event(), anyio.Event()

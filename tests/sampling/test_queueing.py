@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 
-import anyio
 import pytest
-from anyio import CancelScope, Event, create_task_group, fail_after, wait_all_tasks_blocked
+from anyio import Event, create_task_group, fail_after, wait_all_tasks_blocked
 
 from mcp_host.sampling import Allow, Sampling, SamplingLimits, SamplingRequest, SamplingSession, always
 from mcp_host.sampling.approval import AsyncApprove
 from mcp_host.sampling.slots import Slot
-from mcp_host.testing.model import ScriptedModel
 from mcp_host.types import CreateMessageResult
 from tests.extent import on_both
 from tests.sampling.asking import refused, said, session, wire
@@ -112,19 +110,6 @@ async def test_an_answer_that_takes_too_long_is_cancelled_and_refused(
     assert caplog.record_tuples == [
         ("mcp_host.sampling.sampling", logging.WARNING, "sampling for calculator took longer than 0 s")
     ]
-
-
-def test_one_registration_serves_one_event_loop_after_another(anyio_backend_name: str) -> None:
-    model = ScriptedModel("one", "two")
-    sampling = Sampling(with_tools=model, approve=always, limits=SamplingLimits(at_once=1))
-
-    async def once() -> None:
-        with fail_after(5), CancelScope():
-            await sampling.session(server="calculator", knows_tools=True).answer(wire())
-
-    for _ in range(2):
-        anyio.run(once, backend=anyio_backend_name)
-    assert len(model.requests) == 2
 
 
 async def test_cancelling_the_caller_cancels_the_handler() -> None:

@@ -92,16 +92,15 @@ async def test_a_released_slot_goes_to_the_first_that_waits() -> None:
     """Not to one that asks in the same instant."""
     visitors, share = Visitors(), share_of(1, queue_space=1)
 
-    with fail_after(5):
+    async with soon() as tasks:
         entered = await acquire(share)
-        async with create_task_group() as tasks:
-            await visitors.come(tasks, ["a"], share)
-            entered.release()
-            with pytest.raises(QueueFull):
-                await acquire(share)
-            await wait_all_tasks_blocked()
-            assert visitors.inside == ["a"]
-            await visitors.send_home("a")
+        await visitors.come(tasks, "a", share)
+        entered.release()
+        with pytest.raises(QueueFull):
+            await acquire(share)
+        await wait_all_tasks_blocked()
+        assert visitors.inside == ["a"]
+        await visitors.send_home("a")
 
 
 async def test_a_server_at_its_own_limit_delays_no_other() -> None:
@@ -109,9 +108,8 @@ async def test_a_server_at_its_own_limit_delays_no_other() -> None:
     greedy, modest = SemaphoreShare(semaphore, free=1, queue_space=8), SemaphoreShare(semaphore, free=1, queue_space=8)
 
     async with soon() as tasks:
-        for name, share in [("g1", greedy), ("g2", greedy), ("g3", greedy), ("m1", modest), ("m2", modest)]:
-            tasks.start_soon(visitors.visit, name, share)
-            await wait_all_tasks_blocked()
+        await visitors.come(tasks, ["g1", "g2", "g3"], greedy)
+        await visitors.come(tasks, ["m1", "m2"], modest)
         assert visitors.inside == ["g1", "m1"]
         await visitors.send_home("m1")
         assert visitors.inside == ["g1", "m2"]
@@ -125,16 +123,12 @@ async def test_only_so_many_may_wait_in_each_share() -> None:
     full, other = SemaphoreShare(semaphore, free=1, queue_space=1), SemaphoreShare(semaphore, free=1, queue_space=1)
 
     async with soon() as tasks:
-        for name in "ab":
-            tasks.start_soon(visitors.visit, name, full)
-            await wait_all_tasks_blocked()
+        await visitors.come(tasks, "ab", full)
         with pytest.raises(QueueFull):
             await acquire(full)
-        tasks.start_soon(visitors.visit, "c", other)  # another share has another queue
-        await wait_all_tasks_blocked()
+        await visitors.come(tasks, "c", other)  # another share has another queue
         await visitors.send_home("a")
-        tasks.start_soon(visitors.visit, "d", full)  # b is inside: the queue has space again
-        await wait_all_tasks_blocked()
+        await visitors.come(tasks, "d", full)  # b is inside: the queue has space again
         await visitors.send_home("b")
         assert visitors.inside == ["c"]
         tasks.cancel_scope.cancel()
@@ -163,17 +157,16 @@ async def test_a_slot_acquired_in_the_moment_of_cancellation_goes_to_the_next() 
             await acquire(share)
             pytest.fail("it was cancelled before it was called")
 
-    with fail_after(5):
+    async with soon() as tasks:
         entered = await acquire(share)
-        async with create_task_group() as tasks:
-            tasks.start_soon(leave_when_called)
-            await wait_all_tasks_blocked()
-            await visitors.come(tasks, ["b"], share)
-            leaving.cancel()
-            entered.release()
-            await wait_all_tasks_blocked()
-            assert visitors.inside == ["b"]
-            await visitors.send_home("b")
+        tasks.start_soon(leave_when_called)
+        await wait_all_tasks_blocked()
+        await visitors.come(tasks, "b", share)
+        leaving.cancel()
+        entered.release()
+        await wait_all_tasks_blocked()
+        assert visitors.inside == ["b"]
+        await visitors.send_home("b")
 
 
 def test_a_semaphore_serves_one_event_loop_after_another(anyio_backend_name: str) -> None:
@@ -269,7 +262,7 @@ async def test_a_handler_lends_its_slot_while_it_awaits_a_call_and_then_waits_fo
         assert share.free == 1
 
 
-async def test_a_handler_with_several_calls_lends_its_slot_once_until_the_last_returns() -> None:
+async def test_a_handler_with_several_calls_lends_its_slot_once_and_the_last_to_return_waits_for_one() -> None:
     handlers, share = Handlers(), share_of(1)
 
     async with soon() as tasks:
@@ -277,56 +270,40 @@ async def test_a_handler_with_several_calls_lends_its_slot_once_until_the_last_r
         assert share.free == 1
         await handlers.answer("a0")
         assert share.free == 1, "it has none while it awaits others"
+        await handlers.begin(tasks, "b", share)
         await handlers.answer("a1")
         await handlers.answer("a2")
-        await handlers.works("a")
-        assert (share.free, handlers.running) == (0, ["a"])
-        await handlers.end("a")
-
-    assert share.free == 1
-
-
-async def test_calls_of_one_handler_wait_for_its_one_slot_together() -> None:
-    handlers, share = Handlers(), share_of(1)
-
-    async with soon() as tasks:
-        await handlers.begin(tasks, "a", share, calls=2)
-        await handlers.begin(tasks, "b", share, calls=0)
-        await handlers.answer("a0")
-        await handlers.answer("a1")
         assert (handlers.running, handlers.awaiting) == (["b"], 1)
         await handlers.end("b")
         await handlers.works("a")
-        assert (handlers.running, handlers.awaiting) == (["a"], 0)
+        assert (handlers.running, handlers.awaiting, share.free) == (["a"], 0, 0)
         await handlers.end("a")
 
     assert share.free == 1
 
 
 async def test_a_call_that_begins_while_another_waits_for_the_slot_lets_that_one_continue_without() -> None:
-    share = share_of(1)
-    slot, first, second = Slot(share), Event(), Event()
+    share, first, second = share_of(1), Event(), Event()
+    slot = await acquire(share)
     ended: list[str] = []
 
     async def call(name: str, answered: Event) -> None:
         await slot.lend(answered.wait)
         ended.append(name)
 
-    with fail_after(5):
-        await slot.acquire()
-        async with create_task_group() as tasks:
-            tasks.start_soon(call, "first", first)
-            await wait_all_tasks_blocked()
-            entered = await acquire(share)
-            first.set()
-            await wait_all_tasks_blocked()
-            assert ended == []
-            tasks.start_soon(call, "second", second)
-            await wait_all_tasks_blocked()
-            assert ended == ["first"]
-            entered.release()
-            second.set()
-        slot.release()
+    async with soon() as tasks:
+        tasks.start_soon(call, "first", first)
+        await wait_all_tasks_blocked()
+        entered = await acquire(share)
+        first.set()
+        await wait_all_tasks_blocked()
+        assert ended == []
+        tasks.start_soon(call, "second", second)
+        await wait_all_tasks_blocked()
+        assert ended == ["first"]
+        entered.release()
+        second.set()
+    slot.release()
 
     assert ended == ["first", "second"]
     assert share.free == 1
@@ -357,8 +334,8 @@ async def test_a_cancelled_call_acquires_a_slot_at_once_and_one_fewer_is_given_o
 
 
 async def test_if_one_of_two_calls_that_wait_for_the_slot_is_cancelled_the_other_continues_with_the_same_slot() -> None:
-    share = share_of(1)
-    slot, answered, scope = Slot(share), Event(), CancelScope()
+    share, answered, scope = share_of(1), Event(), CancelScope()
+    slot = await acquire(share)
     ended: list[str] = []
 
     async def call(name: str, scope: CancelScope, answered: Callable[[], Awaitable[object]]) -> None:
@@ -369,21 +346,19 @@ async def test_if_one_of_two_calls_that_wait_for_the_slot_is_cancelled_the_other
     async def at_once() -> None:
         pass
 
-    with fail_after(5):
-        await slot.acquire()
-        async with create_task_group() as tasks:
-            tasks.start_soon(call, "other", CancelScope(), answered.wait)
-            await wait_all_tasks_blocked()
-            entered = await acquire(share)
-            answered.set()
-            await wait_all_tasks_blocked()
-            tasks.start_soon(call, "cancelled", scope, at_once)
-            await wait_all_tasks_blocked()
-            assert ended == []
-            scope.cancel()
-        assert share.free == -1
-        slot.release()
-        entered.release()
+    async with soon() as tasks:
+        tasks.start_soon(call, "other", CancelScope(), answered.wait)
+        await wait_all_tasks_blocked()
+        entered = await acquire(share)
+        answered.set()
+        await wait_all_tasks_blocked()
+        tasks.start_soon(call, "cancelled", scope, at_once)
+        await wait_all_tasks_blocked()
+        assert ended == []
+        scope.cancel()
+    assert share.free == -1
+    slot.release()
+    entered.release()
 
     assert sorted(ended) == ["cancelled", "other"]
     assert share.free == 1
@@ -391,35 +366,31 @@ async def test_if_one_of_two_calls_that_wait_for_the_slot_is_cancelled_the_other
 
 async def test_a_call_that_fails_takes_the_slot_back_as_well() -> None:
     share = share_of(1)
-    slot = Slot(share)
+    slot = await acquire(share)
 
     async def fail() -> None:
         assert share.free == 1
         raise ValueError("no")
 
-    with fail_after(5):
-        await slot.acquire()
-        with pytest.raises(ValueError, match="no"):
-            await slot.lend(fail)
-        assert share.free == 0
-        slot.release()
+    with fail_after(5), pytest.raises(ValueError, match="no"):
+        await slot.lend(fail)
+    assert share.free == 0
+    slot.release()
 
     assert share.free == 1
 
 
 async def test_tasks_that_outlive_the_handler_take_no_slot() -> None:
-    share = share_of(1)
-    slot, answered = Slot(share), [Event(), Event()]
+    share, answered = share_of(1), [Event(), Event()]
+    slot = await acquire(share)
 
-    with fail_after(5):
-        await slot.acquire()
-        async with create_task_group() as tasks:
-            tasks.start_soon(slot.lend, answered[0].wait)
-            await wait_all_tasks_blocked()
-            slot.release()
-            tasks.start_soon(slot.lend, answered[1].wait)
-            for event in answered:
-                event.set()
+    async with soon() as tasks:
+        tasks.start_soon(slot.lend, answered[0].wait)
+        await wait_all_tasks_blocked()
+        slot.release()
+        tasks.start_soon(slot.lend, answered[1].wait)
+        for event in answered:
+            event.set()
 
     assert share.free == 1
 
@@ -429,108 +400,96 @@ async def test_tasks_that_outlive_the_handler_take_no_slot() -> None:
 
 async def test_a_released_slot_stays_acquired_until_the_last_of_its_threads_has_ended() -> None:
     visitors, share = Visitors(), share_of(1)
-    slot = Slot(share)
+    slot = await acquire(share)
+    first, last = slot.keep_for_thread(), slot.keep_for_thread()
+    slot.release()
 
-    with fail_after(5):
-        await slot.acquire()
-        first, last = slot.keep_for_thread(), slot.keep_for_thread()
-        slot.release()
-        async with create_task_group() as tasks:
-            await visitors.come(tasks, ["next"], share)
-            await to_thread.run_sync(first)
-            await wait_all_tasks_blocked()
-            assert visitors.inside == []
-            await to_thread.run_sync(last)
-            await wait_all_tasks_blocked()
-            assert visitors.inside == ["next"]
-            await visitors.send_home("next")
+    async with soon() as tasks:
+        await visitors.come(tasks, ["next"], share)
+        await to_thread.run_sync(first)
+        await wait_all_tasks_blocked()
+        assert visitors.inside == []
+        await to_thread.run_sync(last)
+        await wait_all_tasks_blocked()
+        assert visitors.inside == ["next"]
+        await visitors.send_home("next")
 
     assert share.free == 1
 
 
-async def test_a_slot_whose_thread_has_ended_is_free_once_released() -> None:
-    share = share_of(1)
-    slot = Slot(share)
+async def test_a_slot_is_free_once_it_is_released_and_its_thread_has_ended() -> None:
+    """In this order or the other. It can be acquired where none may wait."""
+    share = share_of(1, queue_space=0)
 
     with fail_after(5):
-        await slot.acquire()
+        slot = await acquire(share)
         await to_thread.run_sync(slot.keep_for_thread())
         assert share.free == 0
         slot.release()
+        assert share.free == 1
 
-    assert share.free == 1
-
-
-async def test_a_slot_whose_thread_has_ended_can_be_acquired_where_none_may_wait() -> None:
-    share = share_of(1, queue_space=0)
-    slot = Slot(share)
-
-    with fail_after(5):
-        await slot.acquire()
+        slot = await acquire(share)
         end = slot.keep_for_thread()
         slot.release()
         with pytest.raises(QueueFull):
             await acquire(share)
         await to_thread.run_sync(end)
-        entered = await acquire(share)
-        entered.release()
+        slot = await acquire(share)
+        slot.release()
 
     assert share.free == 1
 
 
 async def test_a_thread_left_behind_in_a_call_takes_the_slot_back_until_it_has_ended() -> None:
-    share = share_of(1)
-    slot, answered = Slot(share), Event()
+    share, answered = share_of(1), Event()
+    slot = await acquire(share)
+    end = slot.keep_for_thread()
 
+    async with soon() as tasks:
+        tasks.start_soon(slot.lend, answered.wait)
+        await wait_all_tasks_blocked()
+        slot.release()
+        assert share.free == 1
+        answered.set()
+    assert share.free == 0
+    end()
     with fail_after(5):
-        await slot.acquire()
-        end = slot.keep_for_thread()
-        async with create_task_group() as tasks:
-            tasks.start_soon(slot.lend, answered.wait)
-            await wait_all_tasks_blocked()
-            slot.release()
-            assert share.free == 1
-            answered.set()
-        assert share.free == 0
-        end()
         entered = await acquire(share)
-        entered.release()
+    entered.release()
 
     assert share.free == 1
 
 
 async def test_a_task_that_returns_from_a_call_takes_no_slot_if_the_last_thread_has_ended_meanwhile() -> None:
-    share = share_of(1)
-    slot, answered = Slot(share), Event()
+    share, answered = share_of(1), Event()
+    slot = await acquire(share)
+    end = slot.keep_for_thread()
 
-    with fail_after(5):
-        await slot.acquire()
-        end = slot.keep_for_thread()
-        async with create_task_group() as tasks:
-            tasks.start_soon(slot.lend, answered.wait)
-            await wait_all_tasks_blocked()
-            slot.release()
-            entered = await acquire(share)
-            end()
-            answered.set()
-        entered.release()
+    async with soon() as tasks:
+        tasks.start_soon(slot.lend, answered.wait)
+        await wait_all_tasks_blocked()
+        slot.release()
+        entered = await acquire(share)
+        end()
+        answered.set()
+    entered.release()
 
     assert share.free == 1
 
 
 async def test_a_thread_that_ended_while_nothing_waited_frees_its_slot_for_a_handler_that_returns_from_a_call() -> None:
     share = share_of(2)
-    slot, other, third = Slot(share), Slot(share), Slot(share)
+    third = Slot(share)
 
     async def call() -> None:
         await third.acquire()
         end()
 
     with fail_after(5):
-        await other.acquire()
+        other = await acquire(share)
         end = other.keep_for_thread()
         other.release()
-        await slot.acquire()
+        slot = await acquire(share)
         await slot.lend(call)
         slot.release()
         third.release()
