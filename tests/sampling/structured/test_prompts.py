@@ -26,12 +26,7 @@ from mcp_host.types import (
     UserMessage,
 )
 from tests.extent import THOROUGH
-
-Wire = dict[str, Any]
-
-
-def text(words: str) -> Wire:
-    return {"type": "text", "text": words}
+from tests.sampling.asking import Wire, result, text, use
 
 
 def user(*blocks: Wire) -> Wire:
@@ -42,14 +37,6 @@ def assistant(*blocks: Wire) -> Wire:
     return {"role": "assistant", "content": blocks[0] if len(blocks) == 1 else list(blocks)}
 
 
-def use(id: str, name: str = "add", **arguments: object) -> Wire:
-    return {"type": "tool_use", "id": id, "name": name, "input": arguments}
-
-
-def result(id: str, *blocks: Wire) -> Wire:
-    return {"type": "tool_result", "toolUseId": id, "content": list(blocks)}
-
-
 def call(id: str, arguments: str = "{}", name: str = "add") -> Wire:
     """A tool call in OpenAI's shape."""
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
@@ -57,12 +44,8 @@ def call(id: str, arguments: str = "{}", name: str = "add") -> Wire:
 
 IMAGE = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
 AUDIO = {"type": "audio", "data": "aGk=", "mimeType": "audio/mpeg"}
-BY_OPENAI: Wire = {  # what its SDK's messages have as `model_dump()`
-    "refusal": None,
-    "annotations": [],
-    "audio": None,
-    "function_call": None,
-}
+QUESTION: Wire = {"role": "user", "content": "?"}
+BY_OPENAI: Wire = {"refusal": None, "annotations": [], "audio": None, "function_call": None}  # as its SDK dumps them
 
 
 OF_MCP: dict[str, tuple[Sequence[SamplingMessage | Wire], list[Wire]]] = {
@@ -92,7 +75,7 @@ def test_messages_of_ours_and_in_the_shape_of_mcp(subtests: pytest.Subtests) -> 
 OF_OPENAI: dict[str, tuple[Sequence[SamplingMessage | Wire], list[Wire]]] = {
     "a text": ([{"role": "user", "content": "?", "name": "Ann"}], [user(text("?"))]),
     "an answer of its SDK": (
-        [{"role": "user", "content": "?"}, {"role": "assistant", "content": "!", "tool_calls": None, **BY_OPENAI}],
+        [QUESTION, {"role": "assistant", "content": "!", "tool_calls": None, **BY_OPENAI}],
         [user(text("?")), assistant(text("!"))],
     ),
     "parts": (
@@ -110,7 +93,7 @@ OF_OPENAI: dict[str, tuple[Sequence[SamplingMessage | Wire], list[Wire]]] = {
     ),
     "parallel calls": (
         [
-            {"role": "user", "content": "?"},
+            QUESTION,
             {"role": "assistant", "content": None, "tool_calls": [call("1", '{"a": 1}'), call("2")]},
             {"role": "tool", "tool_call_id": "1", "content": "3"},
             {"role": "tool", "tool_call_id": "2", "content": [text("4"), text("5")]},
@@ -125,7 +108,7 @@ OF_OPENAI: dict[str, tuple[Sequence[SamplingMessage | Wire], list[Wire]]] = {
     ),
     "a text with calls": (
         [
-            {"role": "user", "content": "?"},
+            QUESTION,
             {"role": "assistant", "content": "Let me add.", "tool_calls": [call("1")]},
             {"role": "tool", "tool_call_id": "1", "content": "3"},
             {"role": "assistant", "content": "", "tool_calls": [call("2")]},
@@ -141,7 +124,7 @@ OF_OPENAI: dict[str, tuple[Sequence[SamplingMessage | Wire], list[Wire]]] = {
     ),
     "refusals": (
         [
-            {"role": "user", "content": "?"},
+            QUESTION,
             {"role": "assistant", "content": None, "refusal": "No."},
             {"role": "user", "content": "Please!"},
             {"role": "assistant", "content": [{"type": "refusal", "refusal": "No!"}]},
@@ -163,27 +146,21 @@ def test_messages_in_the_shape_of_openai(subtests: pytest.Subtests) -> None:
             assert [message.to_wire() for message in conversation] == read
 
 
-@pytest.mark.parametrize(
-    ("messages", "prompt"),
-    [
-        ([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "?"}], "Be brief."),
-        ([{"role": "developer", "content": [text("Be brief.")]}, {"role": "user", "content": "?"}], "Be brief."),
-        (
-            [
-                {"role": "system", "content": "Be brief."},
-                {"role": "system", "content": "Be kind."},
-                {"role": "user", "content": "?"},
-            ],
-            "Be brief.\n\nBe kind.",
-        ),
-    ],
-    ids=["system", "developer", "two"],
-)
-def test_system_messages_are_the_system_prompt(messages: list[Wire], prompt: str) -> None:
-    conversation, system_prompt = read_conversation(None, messages)
+SYSTEM: list[tuple[list[Wire], str | None]] = [
+    ([{"role": "system", "content": "Be brief."}], "Be brief."),
+    ([{"role": "developer", "content": [text("Be brief.")]}], "Be brief."),
+    ([{"role": "system", "content": "Be brief."}, {"role": "system", "content": "Be kind."}], "Be brief.\n\nBe kind."),
+    ([{"role": "system", "content": ""}], None),
+]
 
-    assert [message.to_wire() for message in conversation] == [user(text("?"))]
-    assert system_prompt == prompt
+
+def test_system_messages_are_the_system_prompt(subtests: pytest.Subtests) -> None:
+    for messages, prompt in SYSTEM:
+        with subtests.test(messages=messages):
+            conversation, system_prompt = read_conversation(None, [*messages, QUESTION])
+
+            assert [message.to_wire() for message in conversation] == [user(text("?"))]
+            assert system_prompt == prompt
 
 
 class OfAnotherSdk(BaseModel):
@@ -217,13 +194,6 @@ def test_messages_and_tools_of_other_sdks_are_read_as_their_json() -> None:
         assistant(text("It is 3.")),
     ]
     assert read_tools([tool])["t"].definition.to_wire() == {"name": "t", "inputSchema": {"type": "object"}}
-
-
-QUESTION = {"role": "user", "content": "?"}
-
-
-def test_an_empty_system_message_is_no_system_prompt() -> None:
-    assert read_conversation(None, [{"role": "system", "content": ""}, QUESTION])[1] is None
 
 
 UNREADABLE: list[tuple[object, object, type[Exception], str]] = [
@@ -408,22 +378,17 @@ def test_tool_choices_of_all_kinds(choice: Any, read: Wire | None) -> None:
     assert (None if found is None else found.to_wire()) == read
 
 
-@pytest.mark.parametrize(
-    ("choice", "error", "problem"),
-    [
-        ("subtract", ValueError, "the tool 'subtract' is required, and the request does not offer it"),
-        (3, TypeError, "tool_choice must be a str or a ToolChoice, not int"),
-    ],
-    ids=str,
-)
-def test_a_bad_tool_choice_is_an_error(choice: Any, error: type[Exception], problem: str) -> None:
-    with pytest.raises(error, match=problem):
-        read_choice(choice, read_tools([add]))
+BAD_CHOICES: list[tuple[Any, list[Any], type[Exception], str]] = [
+    ("subtract", [add], ValueError, "the tool 'subtract' is required, and the request does not offer it"),
+    (3, [add], TypeError, "tool_choice must be a str or a ToolChoice, not int"),
+    ("required", [], ValueError, "a tool is required, and the request offers none"),
+]
 
 
-def test_a_required_choice_of_no_tool_is_an_error() -> None:
-    with pytest.raises(ValueError, match="a tool is required, and the request offers none"):
-        read_choice("required", {})
+def test_a_bad_tool_choice_is_an_error(subtests: pytest.Subtests) -> None:
+    for choice, tools, error, problem in BAD_CHOICES:
+        with subtests.test(choice=choice), pytest.raises(error, match=problem):
+            read_choice(choice, read_tools(tools))
 
 
 def test_a_message_keeps_its_blocks_as_they_are() -> None:
@@ -440,31 +405,12 @@ def test_a_message_keeps_its_blocks_as_they_are() -> None:
 
 
 NAMES = [
-    "role",
-    "content",
-    "type",
-    "text",
-    "tool_calls",
-    "function",
-    "name",
-    "arguments",
-    "id",
-    "image_url",
-    "url",
-    "input",
+    *("role", "content", "type", "text", "tool_calls", "function"),
+    *("name", "arguments", "id", "image_url", "url", "input"),
 ]
 WORDS = [
-    "user",
-    "assistant",
-    "tool",
-    "system",
-    "text",
-    "image_url",
-    "tool_use",
-    "refusal",
-    "{}",
-    "data:image/png;base64,",
-    "",
+    *("user", "assistant", "tool", "system", "text", "image_url"),
+    *("tool_use", "refusal", "{}", "data:image/png;base64,", ""),
 ]
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers(-1, 1) | st.sampled_from(WORDS) | st.just(TextContent(text="?")),

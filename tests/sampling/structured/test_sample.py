@@ -18,11 +18,10 @@ from typing_extensions import TypedDict  # pydantic takes no other before Python
 
 from mcp_host import ServerSampling
 from mcp_host.errors import NotDeclared, ProtocolError, SamplingError
-from mcp_host.sampling.structured import ParsedResult, ParseError, RequestedCall, UnparsedResult
+from mcp_host.sampling.structured import ParsedResult, ParseError, RequestedCall, ToolCallsResult, UnparsedResult
 from mcp_host.types import CallToolResult, ModelHint, ModelPreferences, TextContent
 from tests import spec
-
-Wire = dict[str, Any]
+from tests.sampling.asking import Wire, result, text
 
 
 class Move(BaseModel):
@@ -56,8 +55,8 @@ class Recorder:
         return answer
 
 
-def says(text: str, stop: str = "endTurn") -> Wire:
-    return {"role": "assistant", "content": {"type": "text", "text": text}, "model": "m", "stopReason": stop}
+def says(words: str, stop: str = "endTurn") -> Wire:
+    return {"role": "assistant", "content": text(words), "model": "m", "stopReason": stop}
 
 
 def calls(*uses: Wire, stop: str = "toolUse") -> Wire:
@@ -68,12 +67,12 @@ def use(name: str, arguments: Wire, id: str = "1") -> Wire:
     return {"type": "tool_use", "id": id, "name": name, "input": arguments}
 
 
-def user(text: str) -> Wire:
-    return {"role": "user", "content": {"type": "text", "text": text}}
+def user(words: str) -> Wire:
+    return {"role": "user", "content": text(words)}
 
 
-def assistant(text: str) -> Wire:
-    return {"role": "assistant", "content": {"type": "text", "text": text}}
+def assistant(words: str) -> Wire:
+    return {"role": "assistant", "content": text(words)}
 
 
 def with_tools(*answers: object) -> tuple[ServerSampling, list[Wire]]:
@@ -132,53 +131,55 @@ async def test_all_options_are_sent() -> None:
     assert requests[3]["modelPreferences"] == {"hints": [{"name": "claude"}], "costPriority": 1}
 
 
-async def test_a_malformed_result_of_the_host_is_a_protocol_error() -> None:
-    sampling, _ = with_tools({"role": "assistant"})
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ({"role": "assistant"}, "content: Field required"),
+        (calls(use("a", {"x": nan})), r"content(\[0\])?: Out of range float"),  # the next request may have to repeat it
+    ],
+    ids=["malformed", "no JSON"],
+)
+async def test_a_malformed_result_of_the_host_is_a_protocol_error(answer: Wire, problem: str) -> None:
+    sampling, _ = with_tools(answer)
 
-    with pytest.raises(ProtocolError, match="malformed CreateMessageResult: content: Field required"):
-        await sampling.sample("Why?")
-
-
-async def test_a_result_of_the_host_that_is_no_json_is_a_protocol_error() -> None:
-    """The next request may have to repeat it."""
-    sampling, _ = with_tools(calls({"type": "tool_use", "id": "1", "name": "a", "input": {"x": float("nan")}}))
-
-    with pytest.raises(ProtocolError, match=r"^malformed CreateMessageResult: content(\[0\])?: Out of range float"):
+    with pytest.raises(ProtocolError, match=f"^malformed CreateMessageResult: {problem}"):
         await sampling.sample("Why?")
 
 
 # With a schema
 
 
-async def test_a_schema_is_carried_by_a_tool_that_the_model_has_to_call() -> None:
-    sampling, requests = with_tools(calls(use("answer", {"row": 1, "column": 2})))
+async def test_a_schema_is_carried_by_a_tool_and_what_was_wrong_in_a_call_is_its_result() -> None:
+    wrong = use("answer", {"row": 7, "column": 2})
+    sampling, requests = with_tools(calls(wrong), calls(use("answer", {"row": 1, "column": 2}, id="2")))
 
     answer = await sampling.sample("Your move?", schema=Move)
 
     assert answer.parsed == Move(row=1, column=2)
     assert answer.parse_error is None
-    assert requests == [
-        {
-            "messages": [user("Your move?")],
-            "maxTokens": 1024,
-            "tools": [
-                {
-                    "name": "answer",
-                    "description": "Give your answer by calling this tool. Where to play.",
-                    "inputSchema": MOVE,
-                }
-            ],
-            "toolChoice": {"mode": "required"},
-        }
-    ]
+    description = "Give your answer by calling this tool. Where to play."
+    assert requests[0] == {
+        "messages": [user("Your move?")],
+        "maxTokens": 1024,
+        "tools": [{"name": "answer", "description": description, "inputSchema": MOVE}],
+        "toolChoice": {"mode": "required"},
+    }
+    problem = text("the answer does not fit the schema: row: Input should be less than or equal to 2")
+    assert requests[1] == requests[0] | {
+        "messages": [
+            user("Your move?"),
+            {"role": "assistant", "content": wrong},
+            {"role": "user", "content": result("1", problem, isError=True)},
+        ]
+    }
     assert [message.to_wire() for message in answer.messages] == [
         user("Your move?"),
         assistant('{"row": 1, "column": 2}'),
     ]
 
 
-async def test_without_tools_a_schema_is_in_the_prompt() -> None:
-    sampling, requests = without_tools(says('{"row": 1, "column": 2}'))
+async def test_without_tools_a_schema_is_in_the_prompt_and_a_wrong_text_is_asked_for_again() -> None:
+    sampling, requests = without_tools(says("Row 1!"), says('{"row": 1, "column": 2}'))
 
     answer = await sampling.sample("Your move?", schema=Move)
 
@@ -192,6 +193,11 @@ async def test_without_tools_a_schema_is_in_the_prompt() -> None:
         "Answer with JSON only, without any other text. It has to conform to this JSON Schema:",
     ]
     assert json.loads(schema) == {"description": "Where to play."} | MOVE
+    assert requests[1]["messages"] == [
+        message,
+        assistant("Row 1!"),
+        user("The answer is not JSON: expected value at line 1 column 1. Answer again."),
+    ]
     assert answer.messages[0].to_wire() == user("Your move?")
 
 
@@ -222,59 +228,15 @@ SCHEMAS: list[tuple[Any, object, object]] = [
 
 
 async def test_any_type_that_pydantic_takes_is_a_schema(subtests: pytest.Subtests) -> None:
-    for can_call, (schema, written, parsed) in product((True, False), SCHEMAS):
+    for can_call, (schema, value, parsed) in product((True, False), SCHEMAS):
         with subtests.test(can_call=can_call, schema=schema):
-            answer = (
-                calls(use("answer", written)) if can_call and isinstance(written, dict) else says(json.dumps(written))
-            )
+            answer = calls(use("answer", value)) if can_call and isinstance(value, dict) else says(json.dumps(value))
             sampling = ServerSampling(Recorder(answer), with_tools=can_call)
 
-            result = await sampling.sample("?", schema=schema)
+            answered = await sampling.sample("?", schema=schema)
 
-            assert isinstance(result, ParsedResult)
-            assert result.parsed == parsed
-
-
-async def test_a_wrong_answer_is_asked_for_again_with_what_was_wrong() -> None:
-    wrong = use("answer", {"row": 7, "column": 2})
-    sampling, requests = with_tools(calls(wrong), calls(use("answer", {"row": 1, "column": 2}, id="2")))
-
-    answer = await sampling.sample("Your move?", schema=Move)
-
-    assert answer.parsed == Move(row=1, column=2)
-    assert requests[1] == requests[0] | {
-        "messages": [
-            user("Your move?"),
-            {"role": "assistant", "content": wrong},
-            {
-                "role": "user",
-                "content": {
-                    "type": "tool_result",
-                    "toolUseId": "1",
-                    "content": [
-                        {
-                            "type": "text",
-                            "text": "the answer does not fit the schema: row: Input should be less than or equal to 2",
-                        }
-                    ],
-                    "isError": True,
-                },
-            },
-        ]
-    }
-    assert len(answer.messages) == 2
-
-
-async def test_a_wrong_text_is_asked_for_again_with_what_was_wrong() -> None:
-    sampling, requests = without_tools(says("Row 1!"), says('{"row": 1, "column": 2}'))
-
-    answer = await sampling.sample("Your move?", schema=Move)
-
-    assert answer.parsed == Move(row=1, column=2)
-    assert requests[1]["messages"][1:] == [
-        assistant("Row 1!"),
-        user("The answer is not JSON: expected value at line 1 column 1. Answer again."),
-    ]
+            assert isinstance(answered, ParsedResult)
+            assert answered.parsed == parsed
 
 
 async def test_the_words_of_a_validator_go_to_the_model_as_they_are() -> None:
@@ -309,41 +271,27 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-async def test_a_call_of_a_model_is_parsed() -> None:
-    sampling, requests = with_tools(calls(use("Move", {"row": 1, "column": 2}), use("add", {"a": 1}, id="2")))
+async def test_calls_are_parsed_and_the_conversation_goes_on_with_all_results_in_one_message() -> None:
+    uses = [use("Move", {"row": 1, "column": 2}), use("add", {"a": 1}, id="2")]
+    sampling, requests = with_tools(calls(*uses), says("Done."))
 
     answer = await sampling.sample("?", tools=[Move, add], tool_choice="required")
+    move, sum = answer.tool_calls
+    await sampling.sample(messages=answer.answered({sum: 3, move: Move(row=1, column=2)}))
 
     assert requests[0]["toolChoice"] == {"mode": "required"}
     assert [tool["name"] for tool in requests[0]["tools"]] == ["Move", "add"]
     assert requests[0]["tools"][0] == {"name": "Move", "description": "Where to play.", "inputSchema": MOVE}
-    assert answer.tool_calls == (
-        RequestedCall("1", "Move", {"row": 1, "column": 2}, parsed=Move(row=1, column=2)),
-        RequestedCall("2", "add", {"a": 1}),
-    )
-
-
-async def test_the_conversation_goes_on_with_all_results_in_one_message() -> None:
-    uses = [use("Move", {"row": 1, "column": 2}), use("add", {"a": 1}, id="2")]
-    sampling, requests = with_tools(calls(*uses), says("Done."))
-
-    answer = await sampling.sample("?", tools=[Move, add])
-    move, sum = answer.tool_calls
-    await sampling.sample(messages=answer.answered({sum: 3, move: Move(row=1, column=2)}))
-
+    assert move == RequestedCall("1", "Move", {"row": 1, "column": 2}, parsed=Move(row=1, column=2))
+    assert sum == RequestedCall("2", "add", {"a": 1})
     assert requests[1]["messages"] == [
         user("?"),
         {"role": "assistant", "content": uses},
         {
             "role": "user",
             "content": [
-                {
-                    "type": "tool_result",
-                    "toolUseId": "1",
-                    "content": [{"type": "text", "text": '{"row":1,"column":2}'}],
-                    "structuredContent": {"row": 1, "column": 2},
-                },
-                {"type": "tool_result", "toolUseId": "2", "content": [{"type": "text", "text": "3"}]},
+                result("1", text('{"row":1,"column":2}'), structuredContent={"row": 1, "column": 2}),
+                result("2", text("3")),
             ],
         },
     ]
@@ -435,7 +383,7 @@ async def test_a_conversation_that_ends_with_the_model_goes_on_with_a_question()
 
 async def test_the_words_of_the_schema_follow_results_of_tools_in_a_message_of_their_own() -> None:
     sampling, requests = without_tools(says('{"result": 1}'))
-    conversation = [{"role": "user", "content": [{"type": "text", "text": "?"}, {"type": "text", "text": "??"}]}]
+    conversation = [{"role": "user", "content": [text("?"), text("??")]}]
 
     await sampling.sample(messages=conversation, schema=int)
 
@@ -484,21 +432,19 @@ async def test_arguments_that_do_not_fit_a_model_are_a_parse_error_which_can_be_
 
     problem = "the call does not fit the schema: row: Input should be less than or equal to 2; column: Field required"
     assert call == RequestedCall("1", "Move", {"row": 7}, parse_error=ParseError(problem, '{"row": 7}'))
-    assert requests[1]["messages"][-1]["content"] == {
-        "type": "tool_result",
-        "toolUseId": "1",
-        "content": [{"type": "text", "text": problem}],
-        "isError": True,
-    }
+    assert requests[1]["messages"][-1]["content"] == result("1", text(problem), isError=True)
 
 
-async def test_a_call_of_a_tool_that_was_not_offered_says_so() -> None:
-    sampling, _ = with_tools(calls(use("subtract", {"a": 1})))
+async def calling(*uses: Wire) -> ToolCallsResult:
+    """The answer of a model that is offered `add` and `Move`, and calls *uses*."""
+    sampling, _ = with_tools(calls(*uses))
+    return await sampling.sample("?", tools=[add, Move])
 
-    answer = await sampling.sample("?", tools=[add])
 
-    problem = ParseError("there is no tool 'subtract'", '{"a": 1}')
-    assert answer.tool_calls == (RequestedCall("1", "subtract", {"a": 1}, parse_error=problem),)
+async def written(value: object) -> object:
+    """How *value* goes out as the result of a call."""
+    answer = await calling(use("add", {}))
+    return answer.answered({answer.tool_calls[0]: value})[-1].to_wire()["content"]
 
 
 TEXT = TextContent(text="a")
@@ -523,16 +469,9 @@ RESULTS: list[tuple[object, list[str], object]] = [
 async def test_results_of_all_kinds(subtests: pytest.Subtests) -> None:
     for value, content, structured in RESULTS:
         with subtests.test(value=value):
-            sampling, _ = with_tools(calls(use("add", {})))
-            answer = await sampling.sample("?", tools=[add])
+            fields = {} if structured is None else {"structuredContent": structured}
 
-            result = answer.answered({answer.tool_calls[0]: value})[-1].to_wire()["content"]
-
-            assert result == {
-                "type": "tool_result",
-                "toolUseId": "1",
-                "content": [{"type": "text", "text": words} for words in content],
-            } | ({} if structured is None else {"structuredContent": structured})
+            assert await written(value) == result("1", *map(text, content), **fields)
 
 
 class SdkText(BaseModel):
@@ -576,7 +515,7 @@ class Footnote(BaseModel):
     annotations: None = None
 
 
-A, IMAGE = {"type": "text", "text": "a"}, {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+A, IMAGE = text("a"), {"type": "image", "data": "aGk=", "mimeType": "image/png"}
 
 
 def sdk_image() -> SdkImage:
@@ -595,49 +534,42 @@ OF_THE_SDK: dict[str, tuple[object, Wire]] = {
     "other values": (
         Footnote(text=5),
         {
-            "content": [{"type": "text", "text": '{"type":"text","text":5,"annotations":null}'}],
+            "content": [text('{"type":"text","text":5,"annotations":null}')],
             "structuredContent": {"type": "text", "text": 5, "annotations": None},
         },
     ),
     "a value": (
         Note(type="text", text="a"),
-        {
-            "content": [{"type": "text", "text": '{"type":"text","text":"a"}'}],
-            "structuredContent": {"type": "text", "text": "a"},
-        },
+        {"content": [text('{"type":"text","text":"a"}')], "structuredContent": {"type": "text", "text": "a"}},
     ),
     "a value of one type": (
         Shout(text="a"),
-        {
-            "content": [{"type": "text", "text": '{"type":"text","text":"a"}'}],
-            "structuredContent": {"type": "text", "text": "a"},
-        },
+        {"content": [text('{"type":"text","text":"a"}')], "structuredContent": {"type": "text", "text": "a"}},
     ),
 }
 
 
 async def test_results_of_the_official_sdk_go_out_as_they_are(subtests: pytest.Subtests) -> None:
-    for case, (value, result) in OF_THE_SDK.items():
+    for case, (value, fields) in OF_THE_SDK.items():
         with subtests.test(case):
-            sampling, _ = with_tools(calls(use("add", {})))
-            answer = await sampling.sample("?", tools=[add])
-
-            written = answer.answered({answer.tool_calls[0]: value})[-1].to_wire()["content"]
-
-            assert written == {"type": "tool_result", "toolUseId": "1", **result}
+            assert await written(value) == {"type": "tool_result", "toolUseId": "1", **fields}
 
 
 async def test_a_call_that_cannot_be_done_answers_itself() -> None:
-    sampling, _ = with_tools(calls(use("add", {"a": 1, "b": 2}), use("subtract", {}, id="2"), use("Move", {}, id="3")))
-    answer = await sampling.sample("?", tools=[add, Move])
+    answer = await calling(use("add", {"a": 1, "b": 2}), use("subtract", {"a": 1}, id="2"), use("Move", {}, id="3"))
 
     results = answer.answered({answer.tool_calls[0]: 3})[-1].to_wire()["content"]
 
-    assert isinstance(results, list)
-    assert [(one["content"][0]["text"], one.get("isError")) for one in results] == [
-        ("3", None),
-        ("there is no tool 'subtract'", True),
-        ("the call does not fit the schema: row: Field required; column: Field required", True),
+    unknown = "there is no tool 'subtract'"
+    unfit = "the call does not fit the schema: row: Field required; column: Field required"
+    assert answer.tool_calls[1:] == (
+        RequestedCall("2", "subtract", {"a": 1}, parse_error=ParseError(unknown, '{"a": 1}')),
+        RequestedCall("3", "Move", {}, parse_error=ParseError(unfit, "{}")),
+    )
+    assert results == [
+        result("1", text("3")),
+        result("2", text(unknown), isError=True),
+        result("3", text(unfit), isError=True),
     ]
 
 
@@ -663,24 +595,14 @@ NO_JSON: list[object] = [
 async def test_a_result_that_is_no_json_is_an_error_that_names_the_call(subtests: pytest.Subtests) -> None:
     for value in NO_JSON:
         with subtests.test(value=value):
-            sampling, _ = with_tools(calls(use("add", {})))
-            answer = await sampling.sample("?", tools=[add])
+            answer = await calling(use("add", {}))
 
             with pytest.raises(TypeError, match=r"^the result of 'add' is no JSON: "):
                 answer.answered({answer.tool_calls[0]: value})
 
 
-async def test_results_are_a_dict() -> None:
-    sampling, _ = with_tools(calls(use("add", {})))
-    answer = await sampling.sample("?", tools=[add])
-
-    with pytest.raises(TypeError, match=r"^the results must be a dict, with one for each call, not NoneType$"):
-        answer.answered(None)  # type: ignore[arg-type]
-
-
 async def test_every_call_gets_one_result_and_no_other_does() -> None:
-    sampling, _ = with_tools(calls(use("add", {}), use("add", {}, id="2")))
-    answer = await sampling.sample("?", tools=[add])
+    answer = await calling(use("add", {}), use("add", {}, id="2"))
     first, second = answer.tool_calls
 
     with pytest.raises(ValueError, match=r"^the call of 'add' \('2'\) has no result$"):
@@ -691,6 +613,8 @@ async def test_every_call_gets_one_result_and_no_other_does() -> None:
         answer.answered({"1": 1, second: 2})  # type: ignore[dict-item]
     with pytest.raises(TypeError, match=r"^the result of 'add' is no JSON: Unable to serialize unknown type"):
         answer.answered({first: object(), second: 2})
+    with pytest.raises(TypeError, match=r"^the results must be a dict, with one for each call, not NoneType$"):
+        answer.answered(None)  # type: ignore[arg-type]
 
 
 # Wrong arguments
