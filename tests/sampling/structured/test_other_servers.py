@@ -206,20 +206,28 @@ async def test_fastmcp_knows_the_context_itself(packages: dict[str, Any]) -> Non
     assert await sampling_for_fastmcp(echo)(text="hm?", times=2) == "to to hm?"
 
 
+def words(request: Request) -> str:
+    text: str = request.params.messages[-1]["content"]["text"]
+    return text
+
+
 async def call(
-    tool: Callable[..., Awaitable[object]], session: object, **arguments: object
-) -> tuple[object, list[str]]:
+    tool: Callable[..., Awaitable[object]],
+    session: object,
+    reply: Callable[[Request], Wire] = lambda request: answer(f"to {words(request)}"),
+    **arguments: object,
+) -> tuple[object, list[Request]]:
     """Call it as a client of revision 2026-07-28 does: what it returns, and what it asked."""
-    state, answers, asked = None, None, list[str]()
+    state, answers, asked = None, dict[str, Result](), list[Request]()
     with fail_after(10):
         while True:
             result = await tool(sampling=Context(session, state, answers), **arguments)
             if not isinstance(result, InputRequired):
                 return result, asked
-            [(key, request)] = result.input_requests.items()
-            assert request.method == "sampling/createMessage"
-            asked.append(request.params.messages[-1]["content"]["text"])
-            state, answers = result.request_state, {key: Result.model_validate(answer(f"to {asked[-1]}"))}
+            assert {request.method for request in result.input_requests.values()} == {"sampling/createMessage"}
+            asked += result.input_requests.values()
+            state = result.request_state
+            answers = {key: Result.model_validate(reply(each)) for key, each in result.input_requests.items()}
 
 
 @on_both
@@ -232,18 +240,18 @@ async def test_other_groups_of_exceptions_are_raised() -> None:
 
 
 async def test_since_2026_a_question_is_part_of_a_result() -> None:
-    result = await call(sampling_for_sdk(echo), Session(MODERN, WITH), text="hm?", times=2)
+    result, asked = await call(sampling_for_sdk(echo), Session(MODERN, WITH), text="hm?", times=2)
 
-    assert result == ("to to hm?", ["hm?", "to hm?"])
+    assert (result, [*map(words, asked)]) == ("to to hm?", ["hm?", "to hm?"])
 
 
 @pytest.mark.parametrize("version", [LEGACY, MODERN])
-async def test_what_is_done_once_is_not_done_again(version: str) -> None:
+async def test_what_is_done_once_is_not_done_again_and_returns_json(version: str) -> None:
     done: list[str] = []
 
-    def plain() -> int:
+    def plain() -> dict[int, tuple[int, ...]]:
         done.append("plain")
-        return 1
+        return {1: (2, 3)}
 
     async def waits() -> list[int]:
         done.append("waits")
@@ -254,12 +262,12 @@ async def test_what_is_done_once_is_not_done_again(version: str) -> None:
         await sampling.sample("hm?")
         second = await sampling.once("waits", waits)
         await sampling.sample("so?")
-        return [first, second]
+        return [first, second, await sampling.once("pair", lambda: (4, 5))]
 
     result, asked = await call(sampling_for_sdk(tool), Session(version, WITH))
 
-    assert (result, done) == ([1, [2]], ["plain", "waits"])
-    assert asked == (["hm?", "so?"] if version == MODERN else [])
+    assert (result, done) == ([{"1": [2, 3]}, [2], [4, 5]], ["plain", "waits"])
+    assert [*map(words, asked)] == (["hm?", "so?"] if version == MODERN else [])
 
 
 async def test_the_tools_of_a_loop_run_once_for_each_call() -> None:
@@ -277,14 +285,7 @@ async def test_the_tools_of_a_loop_run_once_for_each_call() -> None:
         return [*[call.result.text for step in result.steps for call in step.calls], result.text]
 
     turns = iter([calls(("1", "ace"), ("1", "joker")), calls(("1", "ten")), answer("drawn"), answer("too many")])
-    state, answers = None, None
-    with fail_after(10):
-        while isinstance(
-            result := await sampling_for_sdk(tool)(sampling=Context(Session(MODERN, WITH), state, answers)),
-            InputRequired,
-        ):
-            [key] = result.input_requests
-            state, answers = result.request_state, {key: Result.model_validate(next(turns))}
+    result, _ = await call(sampling_for_sdk(tool), Session(MODERN, WITH), lambda request: next(turns))
 
     assert isinstance(result, list)
     assert sorted(ran) == ["ace", "joker", "ten"]
@@ -321,21 +322,12 @@ async def test_loops_at_the_same_time_and_in_tools_keep_their_own_results() -> N
                 tasks.start_soon(loop, name)
         return said
 
-    state, answers = None, None
-    with fail_after(10):
-        while isinstance(
-            result := await sampling_for_sdk(tool)(sampling=Context(Session(MODERN, WITH), state, answers)),
-            InputRequired,
-        ):
-            state = result.request_state
-            answers = {
-                key: Result.model_validate(
-                    answer("done")
-                    if request.params.messages[1:]
-                    else calls(("call_1", "ace"), name=request.model_dump()["params"]["tools"][0]["name"])
-                )
-                for key, request in result.input_requests.items()
-            }
+    def reply(request: Request) -> Wire:
+        if request.params.messages[1:]:
+            return answer("done")
+        return calls(("call_1", "ace"), name=request.model_dump()["params"]["tools"][0]["name"])
+
+    result, _ = await call(sampling_for_sdk(tool), Session(MODERN, WITH), reply)
 
     assert result == {"alice": "report: ace of alice", "bob": "report: ace of bob"}
     assert sorted(ran) == ["alice", "bob"]
@@ -351,14 +343,6 @@ async def test_once_refuses_what_is_no_json_in_all_revisions(subtests: pytest.Su
     ):
         with subtests.test(version=version, value=value), pytest.raises(TypeError, match=no_json):
             await sampling_for_sdk(tool)(sampling=Context(Session(version, WITH)), value=value)
-
-
-@pytest.mark.parametrize("version", [LEGACY, MODERN])
-async def test_once_returns_json_in_all_revisions(version: str) -> None:
-    async def tool(sampling: ServerSampling) -> object:
-        return await sampling.once("it", lambda: {1: (2, 3)})
-
-    assert await sampling_for_sdk(tool)(sampling=Context(Session(version, WITH))) == {"1": [2, 3]}
 
 
 def calls(*uses: tuple[str, str], name: str = "draw") -> Wire:

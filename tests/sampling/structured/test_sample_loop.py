@@ -24,6 +24,7 @@ from mcp_host.sampling.structured import (
 from mcp_host.testing import Context, ScriptedModel, Server
 from mcp_host.types import AssistantMessage, Tool, UserMessage
 from tests.extent import on_both
+from tests.sampling.asking import Wire, result, text
 from tests.sampling.structured.test_sample import (
     IMAGE,
     A,
@@ -40,8 +41,6 @@ from tests.sampling.structured.test_sample import (
     with_tools,
     without_tools,
 )
-
-Wire = dict[str, Any]
 
 
 class Port(BaseModel):
@@ -60,10 +59,6 @@ def height(port: str) -> float:
 BREST, DOVER = use("height", {"port": "Brest"}), use("height", {"port": "Dover"}, id="2")
 
 
-def result(id: str, words: str, **more: object) -> Wire:
-    return {"type": "tool_result", "toolUseId": id, "content": [{"type": "text", "text": words}], **more}
-
-
 def usage(answer: Wire, **numbers: float) -> Wire:
     return {**answer, "_meta": {"usage": numbers}}
 
@@ -74,10 +69,9 @@ async def test_a_loop_returns_every_turn_the_usage_and_why_it_ended() -> None:
     )
     turns: list[Step] = []
 
-    async def on_turn(turn: Step) -> None:
-        turns.append(turn)
-
-    done = await sampling.sample_loop("Brest or Dover?", tools=[height], on_turn=on_turn, system_prompt="Be brief.")
+    done = await sampling.sample_loop(
+        "Brest or Dover?", tools=[height], on_turn=turns.append, system_prompt="Be brief."
+    )
 
     assert type(done) is ServerLoopResult
     assert (done.ended, done.text, done.model, done.stop_reason) == ("answered", "Dover.", "m", "endTurn")
@@ -88,7 +82,7 @@ async def test_a_loop_returns_every_turn_the_usage_and_why_it_ended() -> None:
     assert [message.to_wire() for message in done.messages] == [
         user("Brest or Dover?"),
         {"role": "assistant", "content": [BREST, DOVER]},
-        {"role": "user", "content": [result("1", "6.1"), result("2", "6.8")]},
+        {"role": "user", "content": [result("1", text("6.1")), result("2", text("6.8"))]},
         assistant("Dover."),
     ]
     assert requests[1]["messages"] == [message.to_wire() for message in done.messages[:3]]
@@ -162,7 +156,7 @@ async def test_a_call_of_a_tool_without_a_function_ends_the_loop() -> None:
     assert done.ended == "tool_calls"
     assert port == RequestedCall("2", "Port", {"name": "Brest"}, parsed=Port(name="Brest"))
     assert dover == RequestedCall("3", "height", {"port": "Dover"})
-    assert requests[2]["messages"][-1]["content"] == [result("2", "It is near."), result("3", "6.8")]
+    assert requests[2]["messages"][-1]["content"] == [result("2", text("It is near.")), result("3", text("6.8"))]
     assert (after.ended, after.text) == ("answered", "Done.")
 
 
@@ -178,15 +172,14 @@ async def test_a_loop_that_ends_early_has_no_shape() -> None:
 
 
 @on_both
-@pytest.mark.parametrize("schema", [None, Port], ids=["plain", "with a schema"])
+@pytest.mark.parametrize("options", [{}, {"schema": Port}], ids=["plain", "with a schema"])
 @pytest.mark.fake_clock
-async def test_after_a_timeout_the_calls_that_had_finished_are_known(schema: type[Port] | None) -> None:
+async def test_after_a_timeout_the_calls_that_had_finished_are_known(options: Wire) -> None:
     async def book() -> str:
         await sleep(1)
         return "booked"
 
     sampling, _ = with_tools(calls(use("book", {}), use("hang", {}, id="2")))
-    options: Any = {} if schema is None else {"schema": schema}
     with fail_after(100):
         done = await sampling.sample_loop(
             "?", tools=[book, FunctionTool(sleep_forever, name="hang")], timeout=5, **options
@@ -198,9 +191,9 @@ async def test_after_a_timeout_the_calls_that_had_finished_are_known(schema: typ
 
 
 @on_both
-@pytest.mark.parametrize("schema", [None, Port], ids=["plain", "with a schema"])
+@pytest.mark.parametrize("options", [{}, {"schema": Port}], ids=["plain", "with a schema"])
 @pytest.mark.fake_clock
-async def test_a_loop_ends_after_its_timeout(schema: type[Port] | None) -> None:
+async def test_a_loop_ends_after_its_timeout(options: Wire) -> None:
     asked = Event()
 
     async def silent(params: Wire) -> Mapping[str, Any]:
@@ -210,30 +203,31 @@ async def test_a_loop_ends_after_its_timeout(schema: type[Port] | None) -> None:
 
     sampling = ServerSampling(silent, with_tools=True)
     with fail_after(20):
-        done: ServerLoopResult
-        if schema is None:
-            done = await sampling.sample_loop("?", tools=[height], timeout=10)
-        else:
-            done = await sampling.sample_loop("?", tools=[height], timeout=10, schema=schema)
-            assert done.parse_error == ParseError("the loop ended before: timeout", "")
+        done: Any = await sampling.sample_loop("?", tools=[height], timeout=10, **options)
 
     assert asked.is_set()
     assert (done.ended, done.answer, done.steps) == ("timeout", None, ())
+    assert "schema" not in options or done.parse_error == ParseError("the loop ended before: timeout", "")
 
 
 @on_both
+@pytest.mark.parametrize("late", ["host", "on_turn"])
 @pytest.mark.fake_clock
-async def test_the_timeout_covers_the_turn_that_gives_the_answer_its_shape() -> None:
-    class Slow(Recorder):
+async def test_the_timeout_covers_the_turn_that_gives_the_answer_its_shape(late: str) -> None:
+    class Host(Recorder):
         async def __call__(self, params: Wire) -> Mapping[str, Any]:
-            if len(self.requests) == 2:
+            if late == "host" and len(self.requests) == 2:
                 await sleep_forever()
             return await super().__call__(params)
 
-    host = Slow(says("It is Brest."), says("Brest!"))
+    async def on_turn(step: Step) -> None:
+        if late == "on_turn" and step.answer.text == "Brest!":
+            await sleep_forever()
+
+    host = Host(says("It is Brest."), says("Brest!"), says('{"name": "Brest"}'))
     sampling = ServerSampling(host, with_tools=True)
     with fail_after(20):
-        done = await sampling.sample_loop("?", tools=[height], schema=Port, timeout=10)
+        done = await sampling.sample_loop("?", tools=[height], schema=Port, on_turn=on_turn, timeout=10)
 
     assert (done.ended, done.answer, done.text) == ("timeout", None, "")
     assert done.parse_error == ParseError("the loop ended before: timeout", "It is Brest.")
@@ -370,22 +364,6 @@ async def test_a_plain_function_gets_the_context_in_a_thread_and_an_async_one_as
     assert answer.text == "Brest mcp-host False and inner!"
 
 
-@pytest.mark.parametrize("schema", [None, Port], ids=["plain", "with a schema"])
-async def test_on_turn_may_be_a_plain_function(schema: type[Port] | None) -> None:
-    turns: list[str] = []
-
-    def on_turn(step: Step) -> None:
-        turns.append(step.answer.text)
-
-    sampling, _ = with_tools(says("Brest."), says('{"name": "Brest"}'))
-    if schema is None:
-        await sampling.sample_loop("?", tools=[height], on_turn=on_turn)
-        assert turns == ["Brest."]
-    else:
-        await sampling.sample_loop("?", tools=[height], on_turn=on_turn, schema=schema)
-        assert turns == ["Brest.", '{"name": "Brest"}']
-
-
 async def test_long_results_are_cut_for_the_model_and_whole_in_the_steps() -> None:
     def log() -> str:
         return "x" * 3_000_000
@@ -394,20 +372,20 @@ async def test_long_results_are_cut_for_the_model_and_whole_in_the_steps() -> No
 
     done = await sampling.sample_loop("?", tools=[log])
     assert len(done.steps[0].calls[0].result.text) == 3_000_000
-    text = requests[1]["messages"][-1]["content"]["content"][0]["text"]
-    assert "[2934510 of 3000000 bytes are left out here]" in text
-    assert len(text) == 65_536
+    words = requests[1]["messages"][-1]["content"]["content"][0]["text"]
+    assert "[2934510 of 3000000 bytes are left out here]" in words
+    assert len(words) == 65_536
 
     await sampling.sample_loop("?", tools=[log], max_result_bytes=100)
-    text = requests[3]["messages"][-1]["content"]["content"][0]["text"]
-    assert text == f"{'x' * 27}\n[2999946 of 3000000 bytes are left out here]\n{'x' * 27}"
+    words = requests[3]["messages"][-1]["content"]["content"][0]["text"]
+    assert words == f"{'x' * 27}\n[2999946 of 3000000 bytes are left out here]\n{'x' * 27}"
 
 
 async def test_on_turn_gets_each_try_of_a_shape_before_the_next() -> None:
     sampling, requests = with_tools(says("Brest."), says("no"), says('{"name": "Brest"}'))
     asked: list[int] = []
 
-    async def on_turn(step: Step) -> None:
+    def on_turn(step: Step) -> None:
         asked.append(len(requests))
 
     done = await sampling.sample_loop("?", tools=[height], schema=Port, on_turn=on_turn)
@@ -415,20 +393,3 @@ async def test_on_turn_gets_each_try_of_a_shape_before_the_next() -> None:
     assert asked == [1, 2, 3]
     assert done.parsed == Port(name="Brest")
     assert [len(step.messages) for step in done.steps] == [1, 0, 2]
-
-
-@on_both
-@pytest.mark.fake_clock
-async def test_the_timeout_covers_on_turn_of_a_shape() -> None:
-    sampling, _ = with_tools(says("Brest."), says("no"), says('{"name": "Brest"}'))
-
-    async def on_turn(step: Step) -> None:
-        if step.answer.text == "no":
-            await sleep_forever()
-
-    with fail_after(20):
-        done = await sampling.sample_loop("?", tools=[height], schema=Port, on_turn=on_turn, timeout=5)
-
-    assert (done.ended, done.answer, done.text) == ("timeout", None, "")
-    assert done.parse_error == ParseError("the loop ended before: timeout", "Brest.")
-    assert [step.answer.text for step in done.steps] == ["Brest.", "no"]
