@@ -43,6 +43,18 @@ def asked(questions: Questions) -> dict[str, str]:
     return {name: params["messages"][0]["content"]["text"] for name, params in questions.requests.items()}
 
 
+async def next_round(body: Body, before: Questions | None = None, answers: dict[str, Params] | None = None) -> object:
+    """What *body* asks or returns, once it has *answers* to the questions of the round before."""
+    replay = Replay.read(None if before is None else before.state, answers or {})
+    return await replay.run(lambda: body(replay))
+
+
+async def questions(body: Body, before: Questions | None = None, answers: dict[str, Params] | None = None) -> Questions:
+    outcome = await next_round(body, before, answers)
+    assert isinstance(outcome, Questions)
+    return outcome
+
+
 class Client:
     """Answers each question with its text in capitals and how often it was asked; notes what was asked in each round."""
 
@@ -51,21 +63,16 @@ class Client:
         self.count = 0
 
     async def call(self, body: Body) -> object:
-        state: str | None = None
+        before: Questions | None = None
         answers: dict[str, Params] = {}
         with anyio.fail_after(30):
-            while True:
-                replay = Replay.read(state, answers)
-                outcome = await replay.run(lambda replay=replay: body(replay))  # type: ignore[misc]
-                if not isinstance(outcome, Questions):
-                    return outcome
-                texts = asked(outcome)
-                self.rounds.append(sorted(texts.values()))
-                state, answers = outcome.state, {name: self.answer(text) for name, text in texts.items()}
-
-    def answer(self, text: str) -> Params:
-        self.count += 1
-        return answer(f"{text.upper()} {self.count}")
+            while isinstance(outcome := await next_round(body, before, answers), Questions):
+                self.rounds.append(sorted(asked(outcome).values()))
+                before, answers = outcome, {}
+                for name, text in asked(outcome).items():
+                    self.count += 1
+                    answers[name] = answer(f"{text.upper()} {self.count}")
+        return outcome
 
 
 async def test_each_question_is_asked_once_and_the_function_goes_on_where_it_was() -> None:
@@ -124,13 +131,9 @@ async def test_a_function_that_asks_some_of_it_again_goes_on() -> None:
             for text in next(runs):
                 tasks.start_soon(ask, replay, text)
 
-    first = Replay()
-    both = await first.run(lambda: body(first))
-    assert isinstance(both, Questions)
-    second = Replay.read(both.state, {name: answer("yes") for name in both.requests})
-    rest = await second.run(lambda: body(second))
+    both = await questions(body)
+    rest = await questions(body, both, {name: answer("yes") for name in both.requests})
 
-    assert isinstance(rest, Questions)
     assert list(asked(rest).values()) == ["other"]
 
 
@@ -158,16 +161,11 @@ async def test_what_the_client_did_not_answer_is_asked_again() -> None:
         return said
 
     with anyio.fail_after(10):
-        first = Replay.read(None, {"sampling-1": answer("not asked for")})
-        both = await first.run(lambda: body(first))
-        assert isinstance(both, Questions)
+        both = await questions(body, None, {"sampling-1": answer("not asked for")})
         [(name, kept), (_, missing)] = asked(both).items()
-        second = Replay.read(both.state, {name: answer("one of them"), "unknown": answer("of another round")})
-        rest = await second.run(lambda: body(second))
-        assert isinstance(rest, Questions)
+        rest = await questions(body, both, {name: answer("one of them"), "unknown": answer("of another round")})
         assert list(asked(rest).values()) == [missing]
-        third = Replay.read(rest.state, {name: answer("the other") for name in rest.requests})
-        said = await third.run(lambda: body(third))
+        said = await next_round(body, rest, {name: answer("the other") for name in rest.requests})
 
     expected = {kept: "one of them", missing: "the other"}
     assert said == [expected["q0"], expected["q1"]]
@@ -185,13 +183,9 @@ async def test_one_answer_is_not_given_to_two_equal_questions() -> None:
             tasks.start_soon(one)
             tasks.start_soon(one)
 
-    first = Replay()
-    both = await first.run(lambda: body(first))
-    assert isinstance(both, Questions)
-    second = Replay.read(both.state, {"sampling-1": answer("only one")})
-    rest = await second.run(lambda: body(second))
+    both = await questions(body)
+    rest = await questions(body, both, {"sampling-1": answer("only one")})
 
-    assert isinstance(rest, Questions)
     assert (list(asked(rest).values()), said) == (["again"], ["only one"])
 
 
@@ -215,33 +209,21 @@ async def test_what_once_returned_is_not_done_again() -> None:
     assert len(rolled) == 2
 
 
-async def test_once_returns_the_same_json_value_the_first_time() -> None:
-    async def pair() -> tuple[int, int]:
-        return 1, 2
+async def test_once_returns_the_same_json_value_the_first_time_with_its_members_in_order() -> None:
+    async def members() -> dict[str, object]:
+        return {"b": (1, 2), "a": 2}
 
-    replay = Replay()
+    value = await next_round(lambda replay: replay.once("members", members))
 
-    assert await replay.run(lambda: replay.once("pair", pair)) == [1, 2]
-
-
-async def test_once_keeps_the_order_of_members() -> None:
-    async def members() -> dict[str, int]:
-        return {"b": 1, "a": 2}
-
-    replay = Replay()
-    value = await replay.run(lambda: replay.once("members", members))
-
-    assert json.dumps(value) == '{"b": 1, "a": 2}'
+    assert json.dumps(value) == '{"b": [1, 2], "a": 2}'
 
 
 async def test_once_refuses_what_is_no_json() -> None:
     async def unknown() -> object:
         return object()
 
-    replay = Replay()
-
     with pytest.raises(TypeError, match="object"):
-        await replay.run(lambda: replay.once("unknown", unknown))
+        await next_round(lambda replay: replay.once("unknown", unknown))
 
 
 async def test_what_was_recorded_inside_of_once_does_not_travel_on() -> None:
@@ -252,14 +234,11 @@ async def test_what_was_recorded_inside_of_once_does_not_travel_on() -> None:
         await replay.once("both", twice)
         await ask(replay, "third?")
 
-    state, answers = None, dict[str, Params]()
-    for _ in range(3):
-        replay = Replay.read(state, answers)
-        questions = await replay.run(lambda replay=replay: body(replay))  # type: ignore[misc]
-        assert isinstance(questions, Questions)
-        state, answers = questions.state, {name: answer("yes") for name in questions.requests}
+    first = await questions(body)
+    second = await questions(body, first, {name: answer("yes") for name in first.requests})
+    third = await questions(body, second, {name: answer("yes") for name in second.requests})
 
-    [[path, _, value]] = json.loads(state or "")["recorded"]
+    [[path, _, value]] = json.loads(third.state)["recorded"]
     assert (path, value) == ("", "yesyes")
 
 
@@ -528,13 +507,10 @@ async def test_answers_that_are_too_large_for_a_state_are_refused() -> None:
         await replay.create_message(question("long?"))
         await replay.create_message(question("more?"))
 
-    first = Replay()
-    one = await first.run(lambda: body(first))
-    assert isinstance(one, Questions)
-    second = Replay.read(one.state, {"sampling-1": answer("x" * 2**20)})
+    one = await questions(body)
 
     with pytest.raises(ReplayError, match=r"the answers so far take 1,048,\d\d\d characters"):
-        await second.run(lambda: body(second))
+        await questions(body, one, {"sampling-1": answer("x" * 2**20)})
 
 
 async def test_any_json_that_python_reads_survives_a_state() -> None:
@@ -545,15 +521,10 @@ async def test_any_json_that_python_reads_survives_a_state() -> None:
         await replay.create_message(question("more?"))
         return first
 
-    first = Replay()
-    one = await first.run(lambda: body(first))
-    assert isinstance(one, Questions)
-    second = Replay.read(one.state, {"sampling-1": odd})
-    two = await second.run(lambda: body(second))
-    assert isinstance(two, Questions)
-    third = Replay.read(two.state, {"sampling-2": answer("")})
+    one = await questions(body)
+    two = await questions(body, one, {"sampling-1": odd})
 
-    assert await third.run(lambda: body(third)) == odd
+    assert await next_round(body, two, {"sampling-2": answer("")}) == odd
     assert json.loads(two.state)["asked"].keys() == {"sampling-2"}
 
 
@@ -614,14 +585,6 @@ def questions_of(program: Program) -> list[str]:
     return [program] if isinstance(program, str) else [leaf for each in program for leaf in questions_of(each)]
 
 
-class Numbered(Client):
-    """Answers each question with its text and a number of its own."""
-
-    def answer(self, text: str) -> Params:
-        self.count += 1
-        return answer(f"{text}={self.count}")
-
-
 @saturated
 @given(program=PROGRAMS)
 async def test_any_function_ends_as_if_it_had_never_been_interrupted(program: Program) -> None:
@@ -637,7 +600,7 @@ async def test_so_does_one_whose_questions_and_names_are_all_equal(program: Prog
 
 async def check_that_replays_do_not_show(program: Program, path: str | None) -> None:
     """Each question has an answer of its own, and what has ended, ends once, with what the whole then shows."""
-    client = Numbered()
+    client = Client()
     ended: list[Any] = []
 
     async def body(replay: Replay) -> Any:
@@ -653,16 +616,16 @@ async def check_that_replays_do_not_show(program: Program, path: str | None) -> 
     replayed = await client.call(body)
 
     async def at_once(text: str) -> str:
-        return text
+        return text.upper()
 
     async def call(name: str, function: Callable[[], Awaitable[Any]]) -> Any:
         return await function()
 
     def texts(value: Any) -> Any:
-        return value.split("=")[0] if isinstance(value, str) else [texts(each) for each in value]
+        return value.split()[0] if isinstance(value, str) else [texts(each) for each in value]
 
     assert texts(replayed) == await follow(program, at_once, call, path)
-    numbers = sorted(int(said.split("=")[1]) for said in leaves(replayed))
+    numbers = sorted(int(said.split()[1]) for said in leaves(replayed))
     assert numbers == list(range(1, len(questions_of(program)) + 1))
     assert client.count == len(numbers)
     expected = spans(program, replayed)
