@@ -79,6 +79,12 @@ def calculator() -> Server:
     return server
 
 
+def serving(tool: Callable[..., object], name: str = "server") -> Server:
+    server = Server(name)
+    server.tool(tool)
+    return server
+
+
 def refuse() -> None:
     raise ToolError("not on Sundays")
 
@@ -97,7 +103,7 @@ def texts(done: LoopResult) -> list[str]:
     return [("error: " if result.is_error else "") + result.text for result in results(done)]
 
 
-async def loop(model: ScriptedModel, *tools: Any, **options: Any) -> LoopResult:
+async def loop(model: Handler, *tools: Any, **options: Any) -> LoopResult:
     with fail_after(10_000):  # some have a clock that jumps
         return await run_tool_loop(model, "What is 1 + 2?", tools=tools, **options)
 
@@ -132,13 +138,11 @@ async def test_all_content_of_a_result_reaches_the_model(era: str) -> None:
         EmbeddedResource(resource=TextResourceContents(uri="file:///a.txt", text="contents")),
         ResourceLink(name="more", uri="file:///b.txt"),
     ]
-    server = Server("charts")
 
-    @server.tool
     def draw() -> CallToolResult:
         return CallToolResult(content=blocks, structured_content={"points": [1, 2]})
 
-    async with Client(server, era=era) as client:
+    async with Client(serving(draw), era=era) as client:
         done = await loop(ScriptedModel(ToolCall("draw"), "done"), client)
 
     [result] = results(done)
@@ -147,13 +151,10 @@ async def test_all_content_of_a_result_reaches_the_model(era: str) -> None:
 
 @in_both_eras
 async def test_an_error_of_the_server_is_a_result_for_the_model(era: str) -> None:
-    server = Server("strict")
-
-    @server.tool
     def search() -> str:
         raise RequestError(-32000, "the index is down")
 
-    async with Client(server, era=era) as client:
+    async with Client(serving(search), era=era) as client:
         done = await loop(ScriptedModel(ToolCall("search"), "done"), client)
 
     assert (done.ended, texts(done)) == ("answered", ["error: the index is down (-32000)"])
@@ -175,9 +176,7 @@ async def test_a_lost_connection_is_a_result_for_the_model(era: str) -> None:
 
 async def test_arguments_that_do_not_fit_never_leave() -> None:
     calls: list[str] = []
-    server = Server("picky")
 
-    @server.tool
     def order(count: int) -> str:
         calls.append("order")
         return "ordered"
@@ -187,7 +186,7 @@ async def test_arguments_that_do_not_fit_never_leave() -> None:
         return Allow()
 
     model = ScriptedModel(ToolCall("order", {"count": "many"}), ToolCall("order", {"count": 2}), "done")
-    async with Client(server) as client:
+    async with Client(serving(order)) as client:
         done = await loop(model, client, approve=approve)
 
     problem = "error: The arguments do not match the tool's inputSchema: $.count: not of type 'integer'"
@@ -240,30 +239,31 @@ async def test_a_plain_function_that_hangs_is_late_and_left_behind() -> None:
 # The arguments of the loop
 
 
-async def test_tools_with_the_same_name_are_refused_before_the_model_is_asked() -> None:
+async def test_tools_with_the_same_name_are_refused_before_the_model_is_asked(subtests: pytest.Subtests) -> None:
+    """Servers with one name are told apart by their place in the list."""
+
     def add(a: int, b: int) -> int:
         return a + b
 
-    model = ScriptedModel()
-    async with Client(calculator()) as client:
-        with pytest.raises(
-            ValueError,
-            match=r"^two tools have the name 'add', of 'calculator' \(tools\[0\]\) and of 'this program' \(tools\[1\]\): rename one, with"
-            r" Client\(\.\.\., tools=ToolPolicy\(rename=\.\.\.\)\) or FunctionTool\(function, name=\.\.\.\)$",
-        ):
-            await loop(model, client, add)
-
-    assert model.requests == []
-
-
-async def test_servers_with_one_name_are_told_apart_by_their_place_in_the_list() -> None:
     async with Client(calculator()) as first, Client(calculator()) as second:
-        with pytest.raises(
-            ValueError,
-            match=r"^two tools have the name 'add', of 'calculator' \(tools\[1\]\) and of 'calculator' \(tools\[2\]\): rename one, with"
-            r" Client\(\.\.\., tools=ToolPolicy\(rename=\.\.\.\)\)$",
-        ):
-            await loop(ScriptedModel(), refuse, first, second)
+        cases: list[tuple[list[Any], str, str]] = [
+            (
+                [first, add],
+                "'calculator' (tools[0]) and of 'this program' (tools[1])",
+                " or FunctionTool(function, name=...)",
+            ),
+            ([refuse, first, second], "'calculator' (tools[1]) and of 'calculator' (tools[2])", ""),
+        ]
+        for tools, whose, or_how in cases:
+            with subtests.test(whose):
+                model = ScriptedModel()
+
+                with pytest.raises(ValueError, match="two tools") as caught:
+                    await loop(model, *tools)
+
+                how = f"rename one, with Client(..., tools=ToolPolicy(rename=...)){or_how}"
+                assert str(caught.value) == f"two tools have the name 'add', of {whose}: {how}"
+                assert model.requests == []
 
 
 @in_both_eras
@@ -553,17 +553,15 @@ async def test_a_tool_allowed_for_the_session_is_not_asked_about_again_in_this_l
 async def test_the_same_tool_of_another_server_is_asked_about() -> None:
     asked: list[str] = []
 
+    def a() -> None: ...
+    def b() -> None: ...
+
     def approve(call: ProposedCall) -> Allow:
         asked.append(call.server)
         return Allow("session")
 
-    def server(name: str, tool: str) -> Server:
-        made = Server(name)
-        made.tool(name=tool)(lambda: "ok")
-        return made
-
     model = ScriptedModel(ToolCall("a"), ToolCall("b"), ToolCall("a"), "done")
-    async with Client(server("first", "a")) as one, Client(server("second", "b")) as two:
+    async with Client(serving(a, "first")) as one, Client(serving(b, "second")) as two:
         await loop(model, one, two, approve=approve)
 
     assert asked == ["first", "second"]
@@ -600,16 +598,14 @@ async def test_the_terminal_approves_calls_of_the_loop(screen: Screen) -> None:
 @pytest.mark.fake_clock
 async def test_a_late_tool_of_a_server_is_a_result_and_the_server_is_told(era: str) -> None:
     cancelled = Event()
-    server = Server("slow")
 
-    @server.tool
     async def hang() -> None:
         try:
             await sleep_forever()
         finally:
             cancelled.set()
 
-    async with Client(server, era=era) as client:
+    async with Client(serving(hang), era=era) as client:
         done = await loop(ScriptedModel(ToolCall("hang"), "done"), client)
         with fail_after(5):
             await cancelled.wait()
@@ -621,9 +617,6 @@ async def test_a_late_tool_of_a_server_is_a_result_and_the_server_is_told(era: s
 @in_both_eras
 @pytest.mark.fake_clock
 async def test_the_time_in_which_the_user_fills_in_a_form_does_not_count_for_the_tool(era: str) -> None:
-    server = Server("shop")
-
-    @server.tool
     async def order(context: Context) -> str:
         answer = await context.elicit("How many?", {"type": "object", "properties": {"count": {"type": "integer"}}})
         return f"{answer.content}"
@@ -632,7 +625,7 @@ async def test_the_time_in_which_the_user_fills_in_a_form_does_not_count_for_the
         await sleep(200)
         return request.accept({"count": 3})
 
-    async with Client(server, era=era, elicitation=Elicitation(form=fill_in)) as client:
+    async with Client(serving(order), era=era, elicitation=Elicitation(form=fill_in)) as client:
         done = await loop(ScriptedModel(ToolCall("order"), "done"), client)
 
     assert (done.ended, texts(done)) == ("answered", ["{'count': 3}"])
@@ -647,55 +640,43 @@ async def test_approval_by_the_middleware_of_a_client_holds_for_the_loop() -> No
 
 
 async def test_the_model_gets_a_part_of_a_long_result_and_the_steps_have_the_whole() -> None:
-    server = Server("library")
-
-    @server.tool
     def read() -> str:
         return "é" * 50_000
 
-    async with Client(server) as client:
+    def first_characters(result: CallToolResult, max_bytes: int) -> CallToolResult:
+        return CallToolResult(content=[TextContent(text=result.text[:3])])
+
+    async with Client(serving(read)) as client:
         done = await loop(ScriptedModel(ToolCall("read"), "done"), client, max_result_bytes=1000)
         whole = await loop(ScriptedModel(ToolCall("read"), "done"), client, max_result_bytes=100_000)
-        [replaced] = results(await loop(ScriptedModel(ToolCall("read"), "done"), client, cut=first_characters))
+        replaced = await loop(ScriptedModel(ToolCall("read"), "done"), client, cut=first_characters)
 
     [result] = results(done)
     assert "é\n[99044 of 100000 bytes are left out here]\né" in result.text
     assert done.steps[0].calls[0].result.text == "é" * 50_000
     assert texts(whole) == ["é" * 50_000]
-    assert replaced.text == "ééé"
+    assert texts(replaced) == ["ééé"]
 
 
-def first_characters(result: CallToolResult, max_bytes: int) -> CallToolResult:
-    return CallToolResult(content=[TextContent(text=result.text[:3])])
+async def test_a_policy_for_long_results_that_raises_or_returns_something_else_ends_the_loop() -> None:
+    def returns_text(result: CallToolResult, max_bytes: int) -> Any:
+        return result.text
 
-
-async def test_a_policy_for_long_results_that_returns_something_else_is_told_so() -> None:
-    def cut(result: CallToolResult, max_bytes: int) -> Any:
-        return result.text[:max_bytes]
-
-    def nothing() -> str:
-        return "nothing"
-
-    with pytest.raises(TypeError, match="cut has to return a CallToolResult, not str"):
-        await loop(ScriptedModel(ToolCall("nothing")), nothing, cut=cut)
-
-
-async def test_what_the_policy_for_long_results_raises_is_raised() -> None:
-    def cut(result: CallToolResult, max_bytes: int) -> CallToolResult:
+    def fails(result: CallToolResult, max_bytes: int) -> CallToolResult:
         raise KeyError(max_bytes)
 
+    with pytest.raises(TypeError, match="cut has to return a CallToolResult, not str"):
+        await loop(ScriptedModel(ToolCall("refuse")), refuse, cut=returns_text)
     with pytest.raises(KeyError, match="65536"):
-        await loop(ScriptedModel(ToolCall("refuse")), refuse, cut=cut)
+        await loop(ScriptedModel(ToolCall("refuse")), refuse, cut=fails)
 
 
 @in_both_eras
 @on_both
 async def test_loops_within_each_other_are_bounded_in_depth(era: str, caplog: pytest.LogCaptureFixture) -> None:
     """The model's tool samples the same model, which runs a loop with the same tool, and so on."""
-    server = Server("deep")
     depth = 0
 
-    @server.tool
     async def dig(context: Context) -> str:
         return (await context.sample("dig")).text
 
@@ -706,19 +687,15 @@ async def test_loops_within_each_other_are_bounded_in_depth(era: str, caplog: py
         if request.tools:
             return request.call("dig")
         depth += 1
-        return (await run_tool_loop(model, "dig", tools=[client])).text
+        return (await loop(model, client)).text
 
     sampling = Sampling(with_tools=model, approve=always)
-    async with Client(server, era=era, sampling=sampling, limits=Limits(max_nesting=3)) as client:
-        done = await loop_with(model, client)
+    with fail_after(60):
+        async with Client(serving(dig), era=era, sampling=sampling, limits=Limits(max_nesting=3)) as client:
+            done = await loop(model, client)
 
     assert (done.ended, depth) == ("answered", 3)
     assert "max_nesting" in (done.text if era == "2025-11-25" else caplog.text)  # there the server passes it on
-
-
-async def loop_with(model: Handler, client: Client) -> LoopResult:
-    with fail_after(60):
-        return await run_tool_loop(model, "dig", tools=[client])
 
 
 FILE = "caf\udce9.txt"  # as `os.listdir` gives a name that is no UTF-8
