@@ -254,7 +254,7 @@ async def test_without_a_terminal_a_form_and_a_url_are_cancelled_with_a_line_in_
 
     assert results == [ElicitResult(action="cancel")] * 2
     line = "elicitation for shop is cancelled: this client has no terminal to ask its user in"
-    assert [record.getMessage() for record in caplog.records] == [line] * 2
+    assert caplog.messages == [line] * 2
 
 
 @on_both

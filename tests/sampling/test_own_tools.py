@@ -188,9 +188,7 @@ async def test_if_list_tools_fails_the_answer_goes_to_the_server(
     )
 
     assert answer["result"]["stopReason"] == "toolUse"
-    assert [record.getMessage() for record in caplog.records] == [
-        f"sampling for s: its tools cannot be listed, so it has to run them: {why}"
-    ]
+    assert caplog.messages == [f"sampling for s: its tools cannot be listed, so it has to run them: {why}"]
 
 
 @on_both

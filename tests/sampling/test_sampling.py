@@ -323,7 +323,7 @@ async def test_an_answer_too_large_as_history_is_not_sent_and_the_limit_is_named
 
     problem = "this client's limit text is 100, and a request with this answer in it would have 113"
     assert said(refusal) == (-32603, problem)
-    assert [record.getMessage() for record in caplog.records] == [f"sampling for calculator: {problem}"]
+    assert caplog.messages == [f"sampling for calculator: {problem}"]
 
 
 @on_both

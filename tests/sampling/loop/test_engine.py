@@ -108,6 +108,9 @@ def runs(result: CallToolResult | Exception) -> RunTool:
     return run
 
 
+NOT_CALLED = runs(AssertionError("not called"))
+
+
 def params(*tools: Tool, choice: ToolChoice | None = None) -> CreateMessageRequestParams:
     chosen = given(tool_choice=choice)
     return CreateMessageRequestParams(messages=[QUESTION], max_tokens=100, tools=list(tools), **chosen)
@@ -171,20 +174,20 @@ async def test_the_calls_of_one_answer_run_at_once_and_their_results_are_in_orde
 
 
 @pytest.mark.parametrize(
-    ("called", "result"),
+    ("called", "words"),
     [
-        ("divide", failed("by zero")),
-        ("subtract", failed("There is no tool 'subtract'. The tools are: add, divide")),
-        ("broken", failed("There is no tool 'broken'. The tools are: add, divide")),
+        ("divide", "by zero"),
+        ("subtract", "There is no tool 'subtract'. The tools are: add, divide"),
+        ("broken", "There is no tool 'broken'. The tools are: add, divide"),
     ],
     ids=["a tool that fails", "a tool that does not exist", "another"],
 )
-async def test_the_model_learns_that_a_tool_failed_and_the_loop_goes_on(called: str, result: CallToolResult) -> None:
+async def test_the_model_learns_that_a_tool_failed_and_the_loop_goes_on(called: str, words: str) -> None:
     model = Model(says(use("1", called), use("2")), says("done"))
 
     done = await loop(model)
 
-    assert (done.ended, results(done.steps[0])) == ("answered", [result, text("3")])
+    assert (done.ended, results(done.steps[0])) == ("answered", [failed(words), text("3")])
 
 
 async def test_the_text_of_an_exception_that_is_not_for_the_model_is_only_logged(
@@ -196,28 +199,27 @@ async def test_the_text_of_an_exception_that_is_not_for_the_model_is_only_logged
     assert "secret" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        (ConnectionClosed("python: has ended; its stderr ends:\n    hunter2"), "failed: its server is not available"),
-        (NotConnected("use `async with`"), "failed: its server is not available"),
-        (HttpStatusError(502, "https://db.internal: 502", body="nginx"), "failed: its server is not available"),
-        (HttpStatusError(500, "https://db.internal: 500", code=-32000, rpc_message="no index"), "failed: no index"),
-        (RequestTimeout("tools/call: took longer than 30 s (timeout)"), "failed: it did not finish in time"),
-        (InvalidToolOutput("$.key: 'hunter2' is too short", text("")), "failed: its result does not match its schema"),
-        (InputNotGiven("KeyError: hunter2", key="a", method="roots/list"), "failed"),
-        (ToolChanged("run pins.accept()", ToolChange("shop", "add", None, ADD)), "failed"),
-        (SamplingError("the key hunter2 is invalid"), "failed"),
-    ],
-    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
-)
+ERRORS_OF_OURS: list[tuple[McpError, str]] = [
+    (ConnectionClosed("python: has ended; its stderr ends:\n    hunter2"), "failed: its server is not available"),
+    (NotConnected("use `async with`"), "failed: its server is not available"),
+    (HttpStatusError(502, "https://db.internal: 502", body="nginx"), "failed: its server is not available"),
+    (HttpStatusError(500, "https://db.internal: 500", code=-32000, rpc_message="no index"), "failed: no index"),
+    (RequestTimeout("tools/call: took longer than 30 s (timeout)"), "failed: it did not finish in time"),
+    (InvalidToolOutput("$.key: 'hunter2' is too short", text("")), "failed: its result does not match its schema"),
+    (InputNotGiven("KeyError: hunter2", key="a", method="roots/list"), "failed"),
+    (ToolChanged("run pins.accept()", ToolChange("shop", "add", None, ADD)), "failed"),
+    (SamplingError("the key hunter2 is invalid"), "failed"),
+]
+
+
+@pytest.mark.parametrize(("error", "words"), ERRORS_OF_OURS, ids=lambda each: type(each).__name__)
 async def test_the_text_of_an_error_of_ours_is_only_logged(
     error: McpError, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     done = await loop(Model(says(use("1")), says("done")), tools={"add": runs(error)})
 
     assert results(done.steps[0]) == [failed(f"the tool add {words}")]
-    assert [record.getMessage() for record in caplog.records] == [f"the tool add failed: {error}"]
+    assert caplog.messages == [f"the tool add failed: {error}"]
 
 
 @pytest.mark.parametrize(
@@ -240,13 +242,9 @@ async def test_the_text_of_an_error_of_the_server_the_approver_or_the_tool_reach
 @on_both
 @pytest.mark.fake_clock
 async def test_a_late_function_is_a_result_for_the_model() -> None:
-    async def add() -> str:
-        await sleep_forever()
-        return ""
+    run = function_runner(FunctionTool(sleep_forever, name="add"), timeout=30)
 
-    done = await loop(
-        Model(says(use("1")), says("done")), tools={"add": function_runner(FunctionTool(add), timeout=30)}
-    )
+    done = await loop(Model(says(use("1")), says("done")), tools={"add": run})
 
     assert results(done.steps[0]) == [failed("'add' did not finish within 30 seconds")]
     assert done.steps[0].calls[0].seconds == 30
@@ -294,9 +292,7 @@ async def test_calls_in_an_answer_that_may_not_call_are_dropped(
 
     assert (done.ended, done.answer) == ("max_turns", says(words, stop="endTurn"))
     assert (done.tool_uses, done.steps[0].calls, done.steps[0].dropped) == ([], (), (use("9"),))
-    assert [record.getMessage() for record in caplog.records] == [
-        "calls of 'add' are dropped: the tool choice is 'none'"
-    ]
+    assert caplog.messages == ["calls of 'add' are dropped: the tool choice is 'none'"]
 
 
 async def test_without_tools_the_first_answer_ends_the_loop(caplog: pytest.LogCaptureFixture) -> None:
@@ -306,38 +302,29 @@ async def test_without_tools_the_first_answer_ends_the_loop(caplog: pytest.LogCa
 
     assert (done.ended, done.text, done.tool_uses, model.choices) == ("answered", "hello", [], [None])
     assert done.steps[0].dropped == (use("1"),)
-    assert [record.getMessage() for record in caplog.records] == ["calls of 'add' are dropped: no tools are on offer"]
+    assert caplog.messages == ["calls of 'add' are dropped: no tools are on offer"]
 
 
-@pytest.mark.parametrize(
-    ("choice", "names", "choices"),
-    [
-        (ToolChoice(mode="required"), ["add", "add"], ["required", "auto", "auto"]),
-        (ToolChoice(mode="required"), ["unknown", "divide"], ["required", "required", "auto"]),
-        (ONLY_DIVIDE, ["add", "divide"], ["divide", "divide", "auto"]),
-        (ToolChoice(mode="required"), [], ["required"]),
-        (ONLY_DIVIDE, ["add"], ["divide", "divide"]),
-        (ToolChoice(mode="auto"), ["add", "add"], ["auto", "auto", "auto"]),
-        (None, ["add", "add"], [None, None, None]),
-    ],
-    ids=[
-        "required",
-        "required, and an unknown one called",
-        "one tool",
-        "required, and not obeyed",
-        "one tool, and not obeyed",
-        "auto",
-        "none given",
-    ],
-)
-async def test_a_tool_choice_holds_until_the_model_has_obeyed(
-    choice: ToolChoice | None, names: list[str], choices: list[str | None]
-) -> None:
-    model = Model(*[says(use(str(index), name)) for index, name in enumerate(names)], says("done"))
+REQUIRED = ToolChoice(mode="required")
+CHOICES: dict[str, tuple[ToolChoice | None, list[str], list[str | None]]] = {
+    "required": (REQUIRED, ["add", "add"], ["required", "auto", "auto"]),
+    "required, and an unknown one called": (REQUIRED, ["unknown", "divide"], ["required", "required", "auto"]),
+    "one tool": (ONLY_DIVIDE, ["add", "divide"], ["divide", "divide", "auto"]),
+    "required, and not obeyed": (REQUIRED, [], ["required"]),
+    "one tool, and not obeyed": (ONLY_DIVIDE, ["add"], ["divide", "divide"]),
+    "auto": (ToolChoice(mode="auto"), ["add", "add"], ["auto", "auto", "auto"]),
+    "none given": (None, ["add", "add"], [None, None, None]),
+}
 
-    done = await loop(model, choice=choice)
 
-    assert (done.ended, done.text, model.choices) == ("answered", "done", choices)
+async def test_a_tool_choice_holds_until_the_model_has_obeyed(subtests: pytest.Subtests) -> None:
+    for case, (choice, names, choices) in CHOICES.items():
+        with subtests.test(case):
+            model = Model(*[says(use(str(index), name)) for index, name in enumerate(names)], says("done"))
+
+            done = await loop(model, choice=choice)
+
+            assert (done.ended, done.text, model.choices) == ("answered", "done", choices)
 
 
 @pytest.mark.parametrize(
@@ -347,7 +334,7 @@ async def test_calls_of_an_answer_that_max_tokens_cut_off_are_not_run(
     content: tuple[str | ToolUseContent, ...], words: str
 ) -> None:
     for stop in ("maxTokens", "max_tokens", "length"):
-        done = await loop(Model(says(*content, stop=stop)), tools={"add": runs(AssertionError("not called"))})
+        done = await loop(Model(says(*content, stop=stop)), tools={"add": NOT_CALLED})
 
         written = "maxTokens" if use("1") in content else stop
         assert (done.ended, done.answer) == ("max_tokens", says(words, stop=written))
@@ -357,12 +344,10 @@ async def test_calls_of_an_answer_that_max_tokens_cut_off_are_not_run(
 async def test_calls_of_an_answer_that_stopped_for_another_reason_are_not_run(
     stop: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    done = await loop(Model(says("I", use("1"), stop=stop)), tools={"add": runs(AssertionError("not called"))})
+    done = await loop(Model(says("I", use("1"), stop=stop)), tools={"add": NOT_CALLED})
 
     assert (done.ended, done.answer, done.steps[0].dropped) == ("answered", says("I", stop=stop), (use("1"),))
-    assert [record.getMessage() for record in caplog.records] == [
-        f"calls of 'add' are dropped: the answer stopped with {stop!r}"
-    ]
+    assert caplog.messages == [f"calls of 'add' are dropped: the answer stopped with {stop!r}"]
 
 
 async def test_calls_are_run_under_any_other_stop_reason(subtests: pytest.Subtests) -> None:
@@ -507,7 +492,7 @@ async def test_what_permit_raises_is_raised_as_it_is_and_nothing_runs(calls: int
     model = Model(says(*[use(str(index)) for index in range(calls)]))
 
     with pytest.raises(TypeError, match="a mistake of the host"):
-        await loop(model, permit=permit, tools={"add": runs(AssertionError("not called"))})
+        await loop(model, permit=permit, tools={"add": NOT_CALLED})
 
 
 async def test_what_the_model_raises_is_raised_as_it_is_and_on_turn_has_the_steps_before() -> None:
@@ -647,13 +632,19 @@ async def test_a_cancelled_loop_leaves_no_call_behind(calls: int) -> None:
     assert all(event.is_set() for event in ended)
 
 
-@pytest.mark.parametrize("bounds", [{"max_turns": 0}, {"timeout": 0}, {"timeout": -1}], ids=str)
-async def test_bounds_that_make_no_sense_are_refused(bounds: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(bounds))):
+@pytest.mark.parametrize(
+    ("bounds", "error", "problem"),
+    [
+        ({"max_turns": 0}, ValueError, "max_turns"),
+        ({"timeout": 0}, ValueError, "timeout"),
+        ({"timeout": -1}, ValueError, "timeout"),
+        ({"max_turns": 2.5}, TypeError, "max_turns must be a whole number, not 2.5"),
+        ({"max_turns": math.inf}, TypeError, "max_turns must be a whole number, not inf"),
+    ],
+    ids=str,
+)
+async def test_bounds_that_make_no_sense_are_refused(
+    bounds: dict[str, Any], error: type[Exception], problem: str
+) -> None:
+    with pytest.raises(error, match=problem):
         await loop(Model(), **bounds)
-
-
-@pytest.mark.parametrize("turns", [2.5, math.inf])
-async def test_turns_are_a_whole_number(turns: Any) -> None:
-    with pytest.raises(TypeError, match=f"max_turns must be a whole number, not {turns}"):
-        await loop(Model(), max_turns=turns)

@@ -309,7 +309,7 @@ async def test_one_bad_tool_of_a_server_is_left_out_with_a_warning(
     done = await loop(model, client)
 
     assert ([tool.name for tool in model.requests[0].tools], texts(done)) == (["echo"], ["echo {'a': 1} None"])
-    assert [record.getMessage() for record in caplog.records] == [f"recorder: the tool {problem}"]
+    assert caplog.messages == [f"recorder: the tool {problem}"]
 
 
 async def test_a_client_that_renames_its_tools_can_be_used_with_another() -> None:
