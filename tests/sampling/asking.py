@@ -9,6 +9,7 @@ from anyio import fail_after
 
 from mcp_host.errors import InputRefused
 from mcp_host.sampling import (
+    Approve,
     Handler,
     OuterCall,
     Sampling,
@@ -64,8 +65,8 @@ def request(
     return SamplingRequest(params=params, server=server, outer=outer, mode=mode, session=session)
 
 
-def session(handler: Handler, *, limits: SamplingLimits | None = None) -> SamplingSession:
-    return Sampling(with_tools=handler, approve=always, limits=limits).session(server="calculator", knows_tools=True)
+def session(handler: Handler, *, approve: Approve = always, limits: SamplingLimits | None = None) -> SamplingSession:
+    return Sampling(with_tools=handler, approve=approve, limits=limits).session(server="calculator", knows_tools=True)
 
 
 async def refused(asked: SamplingSession, params: Wire) -> InputRefused:

@@ -178,7 +178,8 @@ OFFERED_LATER: dict[str, tuple[list[Wire], list[Wire], bool]] = {
 
 
 async def test_a_tool_that_is_new_or_changed_asks_again(subtests: pytest.Subtests) -> None:
-    for scope, (case, (before, then, asks)) in product(("call", "session"), OFFERED_LATER.items()):
+    scopes: tuple[Scope, ...] = ("call", "session")
+    for scope, (case, (before, then, asks)) in product(scopes, OFFERED_LATER.items()):
         with subtests.test(case, scope=scope):
             outer = call()
             first, second = request(outer=outer, tools=before), request(outer=outer, tools=then)

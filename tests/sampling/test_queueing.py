@@ -94,9 +94,7 @@ async def test_an_answer_that_takes_too_long_is_cancelled_and_refused(
 ) -> None:
     turnstile = Turnstile()
     limits = SamplingLimits(seconds=0, at_once=1)
-    asked = Sampling(with_tools=turnstile, approve=approve, limits=limits).session(
-        server="calculator", knows_tools=True
-    )
+    asked = session(turnstile, approve=approve, limits=limits)
     other = Slot(asked._share)
     if queued:
         await other.acquire()

@@ -80,8 +80,7 @@ async def test_approver_and_handler_see_the_same_request_in_this_order() -> None
         seen.append(("handler", request))
         return request.reply("yes")
 
-    sampling = Sampling(with_tools=model, approve=approve, limits=SamplingLimits(max_tokens=10))
-    await sampling.session(server="calculator", knows_tools=True).answer(wire(), outer)
+    await session(model, approve=approve, limits=SamplingLimits(max_tokens=10)).answer(wire(), outer)
 
     assert [who for who, _ in seen] == ["approver", "handler"]
     request = seen[0][1]
@@ -145,13 +144,10 @@ async def test_the_handler_of_a_session_is_chosen_once(
     assert (await chosen.answer(wire())).content == [TextContent(text=answer)]
 
 
-def test_tools_are_advertised_exactly_when_their_handler_is_registered() -> None:
+def test_tools_and_context_are_advertised_exactly_if_the_host_takes_them() -> None:
     assert Sampling(with_tools=with_tools, approve=always).capability() == {"tools": {}}
     assert Sampling(with_tools=with_tools, basic=basic, approve=always).capability() == {"tools": {}}
     assert Sampling(basic=basic, approve=always).capability() == {}
-
-
-def test_context_is_advertised_if_the_host_sets_it() -> None:
     assert Sampling(with_tools=with_tools, approve=always, context=True).capability() == {"tools": {}, "context": {}}
     assert Sampling(basic=basic, approve=always, context=True).capability() == {"context": {}}
 
@@ -177,6 +173,11 @@ def test_sampling_without_a_handler_is_an_error() -> None:
         Sampling(approve=always)
 
 
+def basic_session(model: ScriptedModel) -> SamplingSession:
+    """Of a host that did not declare ``sampling.tools``."""
+    return Sampling(basic=model, approve=always).session(server="calculator", knows_tools=True)
+
+
 LOOP_LEFT_BEHIND = wire(user(text()), assistant(text(), use("1")), user(result("1")))
 
 
@@ -195,20 +196,17 @@ LOOP_LEFT_BEHIND = wire(user(text()), assistant(text(), use("1")), user(result("
 )
 async def test_basic_mode_refuses_requests_that_mention_tools(params: Wire, mentioned: str) -> None:
     model = ScriptedModel()
-    asked = Sampling(basic=model, approve=always).session(server="calculator", knows_tools=True)
 
-    assert said(await refused(asked, params)) == (-32602, f"{mentioned}: this client did not declare sampling.tools")
+    refusal = await refused(basic_session(model), params)
+
+    assert said(refusal) == (-32602, f"{mentioned}: this client did not declare sampling.tools")
     assert model.requests == []
 
 
 async def test_basic_mode_treats_null_as_absent() -> None:
     model = ScriptedModel("yes")
 
-    await (
-        Sampling(basic=model, approve=always)
-        .session(server="calculator", knows_tools=True)
-        .answer(wire(tools=None, toolChoice=None))
-    )
+    await basic_session(model).answer(wire(tools=None, toolChoice=None))
 
     assert model.requests[0].tools == []
 
@@ -216,35 +214,43 @@ async def test_basic_mode_treats_null_as_absent() -> None:
 # Refusals before approval
 
 
-@pytest.mark.parametrize(
-    ("params", "problem"),
-    [
-        ({"messages": []}, "malformed CreateMessageRequestParams: maxTokens: Field required"),
-        (wire(user({"type": "video"})), "malformed CreateMessageRequestParams: messages.0.content.0: "),
-        (wire(assistant(use("1"))), "messages[0]: tool_use '1' has no tool_result in a message after it"),
-        (wire(tools=[ADD, ADD]), "tools[1]: tools[0] has the name 'add' already"),
-        (wire(tool_choice={"mode": "required"}), "toolChoice: a tool is required, and the request offers none"),
-        (wire(maxTokens=0), "maxTokens: must be from 1 to 9007199254740991"),
-        (wire(user(text()), user(text()), user(text())), "this client's limit messages is 2, and the request has 3"),
-        (wire(user(text("12345678901"))), "this client's limit text is 10, and the request has 11"),
-    ],
-    ids=["malformed", "unknown content", "unbalanced", "doubled tool", "draft choice", "no tokens", "count", "size"],
-)
-async def test_a_broken_or_oversized_request_reaches_neither_approver_nor_model(params: Wire, problem: str) -> None:
+BROKEN: dict[str, tuple[Wire, str]] = {
+    "malformed": ({"messages": []}, "malformed CreateMessageRequestParams: maxTokens: Field required"),
+    "unknown content": (
+        wire(user({"type": "video"})),
+        "malformed CreateMessageRequestParams: messages.0.content.0: ",
+    ),
+    "unbalanced": (wire(assistant(use("1"))), "messages[0]: tool_use '1' has no tool_result in a message after it"),
+    "doubled tool": (wire(tools=[ADD, ADD]), "tools[1]: tools[0] has the name 'add' already"),
+    "draft choice": (
+        wire(tool_choice={"mode": "required"}),
+        "toolChoice: a tool is required, and the request offers none",
+    ),
+    "no tokens": (wire(maxTokens=0), "maxTokens: must be from 1 to 9007199254740991"),
+    "count": (wire(*[user(text())] * 3), "this client's limit messages is 2, and the request has 3"),
+    "size": (wire(user(text("12345678901"))), "this client's limit text is 10, and the request has 11"),
+}
+
+
+async def test_a_broken_or_oversized_request_reaches_neither_approver_nor_model(subtests: pytest.Subtests) -> None:
     asked: list[SamplingRequest] = []
 
     async def approve(request: SamplingRequest) -> Allow:
         asked.append(request)
         return Allow()
 
-    model = ScriptedModel()
-    sampling = Sampling(with_tools=model, approve=approve, limits=SamplingLimits(messages=2, text=10))
-    refusal = await refused(sampling.session(server="calculator", knows_tools=True), params)
+    for case, (params, problem) in BROKEN.items():
+        with subtests.test(case):
+            model = ScriptedModel()
+            limited = session(model, approve=approve, limits=SamplingLimits(messages=2, text=10))
 
-    assert refusal.code == -32602
-    assert str(refusal).startswith(problem)
-    assert type(refusal.__cause__) is (LimitExceeded if problem.startswith("this client's limit") else ProtocolError)
-    assert (asked, model.requests) == ([], [])
+            refusal = await refused(limited, params)
+
+            assert refusal.code == -32602
+            assert str(refusal).startswith(problem)
+            is_limit = problem.startswith("this client's limit")
+            assert type(refusal.__cause__) is (LimitExceeded if is_limit else ProtocolError)
+            assert (asked, model.requests) == ([], [])
 
 
 async def test_a_denied_request_does_not_reach_the_model() -> None:
@@ -252,9 +258,8 @@ async def test_a_denied_request_does_not_reach_the_model() -> None:
         return Deny("not today")
 
     model = ScriptedModel()
-    refusal = await refused(
-        Sampling(with_tools=model, approve=approve).session(server="calculator", knows_tools=True), wire()
-    )
+
+    refusal = await refused(session(model, approve=approve), wire())
 
     assert said(refusal) == (-1, "not today")
     assert model.requests == []
@@ -289,9 +294,11 @@ async def test_a_refusal_by_the_handler_is_passed_on_unchanged() -> None:
     with pytest.raises(InputRefused) as refusal:
         await session(model).answer(wire())
 
+    error = {"code": -32005, "message": "come back tomorrow", "data": {"retryAfter": 86400}}
     assert said(refusal.value) == (-32005, "come back tomorrow")
     assert refusal.value.data == {"retryAfter": 86400}
     assert refusal.value.__cause__ is None
+    assert await session(model).respond(wire()) == {"error": error}
 
 
 @pytest.mark.fault("S08")
@@ -338,11 +345,10 @@ async def test_handler_and_approver_may_be_plain_functions() -> None:
         threads.append(threading.current_thread())
         return "It is 3."
 
-    asked = Sampling(with_tools=model, approve=approve).session(server="calculator", knows_tools=True)
     with fail_after(5):
-        answer = await asked.answer(wire())
+        answer = await session(model, approve=approve).answer(wire())
 
-    assert answer.text == "It is 3."
+    assert answer == CreateMessageResult(content=TextContent(text="It is 3."), model="unknown", stop_reason="endTurn")
     assert len(threads) == 2
     assert threading.current_thread() not in threads
 
@@ -382,6 +388,10 @@ class Gate:
         with self._lock:
             self.inside -= 1
 
+    def model(self, request: SamplingRequest) -> str:
+        self.pass_through()
+        return "It is 3."
+
     async def called(self) -> None:
         await to_thread.run_sync(self._began.acquire, abandon_on_cancel=True)
 
@@ -412,18 +422,13 @@ async def test_a_plain_function_that_was_left_behind_keeps_its_slot_until_it_ret
         gate.pass_through()
         return Allow()
 
-    def model(request: SamplingRequest) -> str:
-        gate.pass_through()
-        return "It is 3."
-
     match blocks:
         case "handler":
-            sampling = Sampling(with_tools=model, approve=always, limits=ONE_AT_ONCE)
+            asked = session(gate.model, limits=ONE_AT_ONCE)
         case "one of several models":
-            sampling = Sampling(with_tools=Models([Model(model, name="m")]), approve=always, limits=ONE_AT_ONCE)
+            asked = session(Models([Model(gate.model, name="m")]), limits=ONE_AT_ONCE)
         case _:
-            sampling = Sampling(with_tools=ScriptedModel("It is 3."), approve=approve, limits=ONE_AT_ONCE)
-    asked = sampling.session(server="calculator", knows_tools=True)
+            asked = session(ScriptedModel("It is 3."), approve=approve, limits=ONE_AT_ONCE)
     answers: list[str] = []
 
     async def ask() -> None:
@@ -447,12 +452,7 @@ async def test_a_plain_function_that_was_left_behind_keeps_its_slot_until_it_ret
 @on_both
 def test_a_plain_handler_that_outlives_its_event_loop_keeps_its_slot_in_the_next(anyio_backend_name: str) -> None:
     gate = Gate()
-
-    def model(request: SamplingRequest) -> str:
-        gate.pass_through()
-        return "It is 3."
-
-    asked = session(model, limits=ONE_AT_ONCE)
+    asked = session(gate.model, limits=ONE_AT_ONCE)
 
     async def ask_and_cancel() -> None:
         with fail_after(5):
@@ -491,15 +491,6 @@ def test_a_handler_that_is_not_callable_is_refused_when_it_is_registered(argumen
         Sampling(**arguments)
 
 
-async def test_a_handler_may_return_a_text() -> None:
-    async def model(request: SamplingRequest) -> str:
-        return "It is 3."
-
-    answer = await session(model).answer(wire())
-
-    assert answer == CreateMessageResult(content=TextContent(text="It is 3."), model="unknown", stop_reason="endTurn")
-
-
 @pytest.mark.backends("asyncio")
 async def test_a_cancelled_task_inside_the_handler_is_a_failure_of_the_handler() -> None:
     """On asyncio it looks like our own cancellation, which would leave the server without an answer."""
@@ -531,19 +522,6 @@ async def test_a_handlers_own_timeout_is_not_taken_for_ours() -> None:
 # Alone, as a sampling callback of another client
 
 
-async def test_a_callback_takes_and_returns_wire_format() -> None:
-    callback = Sampling(with_tools=ScriptedModel("3."), approve=always).callback(server="calculator")
-
-    assert await callback(wire(tools=[ADD])) == {
-        "result": {
-            "role": "assistant",
-            "content": {"type": "text", "text": "3."},
-            "model": "scripted",
-            "stopReason": "endTurn",
-        }
-    }
-
-
 @pytest.mark.parametrize(
     ("fields", "content"),
     [
@@ -553,10 +531,8 @@ async def test_a_callback_takes_and_returns_wire_format() -> None:
     ids=["plain", "with tools"],
 )
 async def test_a_callback_joins_the_texts_that_answer_a_plain_request(fields: Wire, content: object) -> None:
-    async def model(request: SamplingRequest) -> CreateMessageResult:
-        return CreateMessageResult(content=[TextContent(text="3."), TextContent(text="Or so.")], model="m")
-
-    callback = Sampling(with_tools=model, approve=always).callback(server="calculator")
+    answer = CreateMessageResult(content=[TextContent(text="3."), TextContent(text="Or so.")], model="m")
+    callback = Sampling(with_tools=ScriptedModel(answer), approve=always).callback(server="calculator")
 
     assert await callback(wire(**fields)) == {"result": {"role": "assistant", "content": content, "model": "m"}}
 
@@ -572,21 +548,8 @@ async def test_a_callback_returns_a_refusal_as_an_error() -> None:
 @pytest.mark.parametrize("what", ["\ud800", math.nan], ids=["half of a surrogate pair", "NaN"])
 async def test_a_callback_returns_an_error_for_an_answer_that_is_not_json(what: object) -> None:
     """Another client would fail to write it, or would write what no server can read."""
+    model = ScriptedModel(ToolCall("add", {"a": what}))
 
-    async def model(request: SamplingRequest) -> CreateMessageResult:
-        return request.call("add", {"a": what}, model="m")
-
-    callback = Sampling(with_tools=model, approve=always).callback(server="calculator")
-
-    assert await callback(wire(tools=[ADD])) == {
+    assert await session(model).respond(wire(tools=[ADD])) == {
         "error": {"code": -32603, "message": "this client's model gave an answer that the request does not allow"}
-    }
-
-
-async def test_a_callback_passes_on_the_data_of_a_refusal() -> None:
-    async def model(request: SamplingRequest) -> CreateMessageResult:
-        raise InputRefused(-32005, "later", {"retryAfter": 1})
-
-    assert await session(model).respond(wire()) == {
-        "error": {"code": -32005, "message": "later", "data": {"retryAfter": 1}}
     }
