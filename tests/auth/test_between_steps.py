@@ -7,7 +7,7 @@ import json
 import anyio
 import pytest
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from mcp_host.auth import (
@@ -101,24 +101,6 @@ async def test_a_wrong_secret_costs_no_refresh_token() -> None:
 # Refreshing
 
 
-@pytest.mark.parametrize(("code", "status"), [("invalid_target", 400), ("invalid_request", 400), ("", 404), ("", 403)])
-async def test_a_refresh_that_is_refused_is_not_repeated_with_each_request(code: str, status: int) -> None:
-    world = World(lifetime=1000)
-    auth, asked = world.oauth(), 0
-    await world.call(auth)
-
-    async def refuse(request: Request) -> Response:
-        nonlocal asked
-        asked += 1
-        return JSONResponse({"error": code}, status)
-
-    world.server.answers["token"] = refuse
-    world.now += 975
-
-    assert [await world.call(auth) for _ in range(10)] == [200] * 10
-    assert asked == 1
-
-
 async def test_a_token_that_another_process_has_replaced_untried_is_no_reason_to_ask_for_each_request() -> None:
     world, store = World(lifetime=1000), MemoryTokens()
     auth, site = world.oauth(tokens=store), world.apps[1002]
@@ -152,18 +134,6 @@ async def test_two_wants_of_a_web_host_have_a_login_each() -> None:
     urls = {(await world.needed(auth, scope)).url for _ in range(5) for scope in ("read", "write")}
 
     assert len(urls) == 2
-
-
-async def test_a_redirect_that_is_not_the_answer_leaves_the_login() -> None:
-    world = World()
-    auth = world.oauth(login=None)
-    needed = await world.needed(auth)
-
-    with pytest.raises(LoginFailed, match="another state"):
-        await auth.finish(needed.state, f"{CALLBACK}?code=x&state=of-an-attacker")
-    await world.finish(auth, needed)
-
-    assert await world.call(auth) == 200
 
 
 @on_both

@@ -87,18 +87,3 @@ async def test_a_server_without_metadata_has_no_login_that_could_be_asked_for() 
 
     assert await world.oauth().login(world.site.url) is None
     assert world.logins == 0
-
-
-async def test_a_step_up_that_fails_names_the_scopes_that_are_missing() -> None:
-    world, store = World(), MemoryTokens()
-    world.site.scope = "a"
-    await world.call(world.oauth(tokens=store))
-    world.site.needs = lambda body: "b"
-
-    with pytest.raises(LoginFailed) as failed:
-        await world.call(world.restarted(tokens=store))
-    with pytest.raises(LoginFailed) as first:
-        await world.call(world.restarted())
-
-    assert failed.value.scopes == ("b",)
-    assert first.value.scopes == ()

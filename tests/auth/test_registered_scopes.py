@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import anyio
 import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from mcp_host.auth import AuthorizationNeeded, Dynamic, LoginFailed, MemoryTokens, OAuth, Registered
+from mcp_host.auth import AuthorizationNeeded, Dynamic, LoginFailed, MemoryTokens, Registered
 from mcp_host.auth.clients import MAX_SCOPES
 from tests.auth.authorization_server import Protected
-from tests.auth.world import Gate, World, _empty, soon
+from tests.auth.world import Gate, World, _empty, rewrite, soon
 from tests.extent import on_both
 
 SECOND = "http://127.0.0.1:1003"
+
+
+def without_scopes(text: str) -> str:
+    return json.dumps({name: value for name, value in json.loads(text).items() if name != "scopes"})
 
 
 class Strict(World):
@@ -48,31 +53,23 @@ class Strict(World):
         """The scopes of each registration."""
         return [fields.get("scope") for name, fields in self.server.log if name == "register"]
 
-    async def logged_in(self, auth: OAuth) -> tuple[str, ...]:
-        """The scopes after a login that is asked for."""
-        saved = await auth.login(self.site.url)
-        assert saved is not None
-        assert saved.token is not None
-        return saved.token.scopes
+    async def logged_in(self, **options: Any) -> tuple[str, ...]:
+        """The scopes after a login that is asked for, in another process."""
+        return (await self.log_in_again(self.oauth(tokens=self.store, **options))).scopes
 
     async def of_an_earlier_version(self) -> None:
         """Log in with a client whose scopes were not stored."""
-        await self.logged_in(self.oauth(tokens=self.store))
-        key = f"client {self.server.issuer}"
-        text = await self.store.load(key)
-        assert text is not None
-        stored = json.loads(text)
-        del stored["scopes"]
-        assert await self.store.swap(key, text, json.dumps(stored))
+        await self.logged_in()
+        await rewrite(self.store, f"client {self.server.issuer}", without_scopes)
 
 
 async def test_a_login_for_more_scopes_registers_with_these_too() -> None:
     world = Strict()
-    await world.logged_in(world.oauth(tokens=world.store))
+    await world.logged_in()
     auth = world.oauth(tokens=world.store, scopes=["b"])
 
-    assert await world.logged_in(auth) == ("a", "b")
-    assert await world.logged_in(world.oauth(tokens=world.store)) == ("a", "b")
+    assert (await world.log_in_again(auth)).scopes == ("a", "b")
+    assert await world.logged_in() == ("a", "b")
 
     assert (world.registered, world.logins) == (["a", "a b"], 3)
     assert f"registration at {world.server.issuer}: the client is registered without some of the scopes" in (
@@ -80,14 +77,14 @@ async def test_a_login_for_more_scopes_registers_with_these_too() -> None:
     )
 
 
-async def test_a_request_that_needs_more_scopes_registers_with_these_too() -> None:
+async def test_a_request_that_needs_more_scopes_registers_with_these_too_and_gets_a_token_with_all() -> None:
     world = Strict()
     world.site.needs = lambda body: body.decode()
     auth = world.oauth()
 
-    assert [await world.call(auth, body) for body in ("a", "b", "a", "b")] == [200] * 4
+    assert [await world.call(auth, body) for body in ("", "b", "a", "c", "b")] == [200] * 5
 
-    assert (world.registered, world.logins) == (["a", "a b"], 2)
+    assert world.registered == world.scopes == ["a", "a b", "a b c"]
 
 
 async def test_a_second_server_of_the_authorization_server_leaves_the_token_of_the_first_as_it_is() -> None:
@@ -106,10 +103,10 @@ async def test_a_second_server_of_the_authorization_server_leaves_the_token_of_t
 
 async def test_a_login_that_fails_leaves_the_token_of_the_client_before() -> None:
     world = Strict(refuses="b")
-    await world.logged_in(world.oauth(tokens=world.store))
+    await world.logged_in()
 
     with pytest.raises(LoginFailed, match="is an error: invalid_scope") as failed:
-        await world.logged_in(world.oauth(tokens=world.store, scopes=["b"]))
+        await world.logged_in(scopes=["b"])
 
     assert failed.value.code == "invalid_scope"
     world.now += 2 * world.server.lifetime
@@ -144,30 +141,30 @@ async def test_scopes_that_a_server_allows_later_need_no_logout() -> None:
 
     allowed.add("b")
 
-    assert await world.logged_in(auth) == ("b", "a")
+    assert (await world.log_in_again(auth)).scopes == ("b", "a")
 
 
 async def test_scopes_that_are_refused_cost_no_client_where_no_other_can_be_registered() -> None:
     world = Strict(refuses="b")
-    await world.logged_in(world.oauth(tokens=world.store))
+    await world.logged_in()
     with pytest.raises(LoginFailed, match="invalid_scope"):
-        await world.logged_in(world.oauth(tokens=world.store, scopes=["b"]))
+        await world.logged_in(scopes=["b"])
 
     async def refuses(request: Request) -> Response:
         return Response(status_code=429)
 
     world.server.answers["register"] = refuses
 
-    assert await world.logged_in(world.oauth(tokens=world.store)) == ("a",)
+    assert await world.logged_in() == ("a",)
 
 
 async def test_a_client_of_an_earlier_version_registers_again_only_when_its_scopes_are_refused() -> None:
     world = Strict()
     await world.of_an_earlier_version()
 
-    assert await world.logged_in(world.oauth(tokens=world.store)) == ("a",)
+    assert await world.logged_in() == ("a",)
     assert world.registered == ["a"]
-    assert await world.logged_in(world.oauth(tokens=world.store, scopes=["b"])) == ("a", "b")
+    assert await world.logged_in(scopes=["b"]) == ("a", "b")
 
     assert (world.registered, world.logins) == (["a", "a b"], 4)
 
@@ -179,7 +176,7 @@ async def test_a_client_of_an_earlier_version_is_not_registered_for_the_login_of
     registration = [Registered("by hand", issuer=world.server.issuer), Dynamic()]
 
     with pytest.raises(LoginFailed, match="invalid_scope"):
-        await world.logged_in(world.oauth(tokens=world.store, scopes=["b"], registration=registration))
+        await world.logged_in(scopes=["b"], registration=registration)
 
     assert (world.registered, world.logins) == (["a"], 2)
 
@@ -242,12 +239,12 @@ async def test_the_client_that_there_is_asks_if_it_cannot_be_registered_again(go
 @on_both
 async def test_processes_that_register_at_once_agree_on_one_client() -> None:
     world = Strict()
-    await world.logged_in(world.oauth(tokens=world.store))
+    await world.logged_in()
     gate = Gate(world.server, "register")
     told: list[tuple[str, ...]] = []
 
     async def process() -> None:
-        told.append(await world.logged_in(world.oauth(tokens=world.store, scopes=["b"])))
+        told.append(await world.logged_in(scopes=["b"]))
 
     async with soon() as tasks:
         tasks.start_soon(process)

@@ -160,6 +160,16 @@ class World(httpx.AsyncBaseTransport):
         """The status of a request to the protected server."""
         return (await self.client(auth).post(self.site.url, content=body)).status_code
 
+    async def log_in_again(self, auth: OAuth) -> Token:
+        """The token of a login that is asked for."""
+        await auth.login(self.site.url)
+        return (await self.saved(auth))[1]
+
+    @property
+    def scopes(self) -> list[str | None]:
+        """Those that each login has asked for."""
+        return [fields.get("scope") for name, fields in self.server.log if name == "authorize"]
+
     @property
     def token_key(self) -> str:
         """Of the entry that a store has for the protected server."""
