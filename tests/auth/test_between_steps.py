@@ -41,14 +41,20 @@ class Thief:
 
 
 class Failing(MemoryTokens):
-    """A store that cannot be read where a key begins with *failing*."""
+    """A store that cannot be read where a key begins with *failing*, and deletes nothing while it *keeps* everything."""
 
     failing: str | None = None
+    keeps = False
 
     async def load(self, key: str) -> str | None:
         if self.failing is not None and key.startswith(self.failing):
             raise TokensError("locked")
         return await super().load(key)
+
+    async def swap(self, key: str, old: str | None, new: str | None) -> bool:
+        if self.keeps and new is None:
+            raise TokensError("the disk is full")
+        return await super().swap(key, old, new)
 
 
 def client(world: World, secret: str) -> Registered:
@@ -240,6 +246,22 @@ async def test_a_store_that_can_write_and_not_read_does_not_hang_a_change() -> N
 # Logging out
 
 
+async def test_a_logout_that_the_store_fails_can_be_repeated_and_revokes_then() -> None:
+    world, store = World(), Failing()
+    world.server.metadata["revocation_endpoint"] = f"{world.server.issuer}/revoke"
+    auth = await world.log_in(tokens=store)
+
+    for store.failing, store.keeps in (("logins", False), (None, True)):
+        with pytest.raises(TokensError):
+            await auth.logout(world.site.url)
+    store.keeps = False
+
+    assert await auth.logout(world.site.url)
+    assert (world.server.tokens, store._tokens) == ({}, {})
+    assert await world.call(auth) == 200
+    assert world.logins == 2
+
+
 @on_both
 async def test_a_logout_during_discovery_gives_up_the_login() -> None:
     world, store = World(), MemoryTokens()
@@ -256,20 +278,6 @@ async def test_a_logout_during_discovery_gives_up_the_login() -> None:
         gate.is_open.set()
 
     assert (world.logins, store._tokens) == (0, {})
-
-
-async def test_a_logout_that_failed_can_be_repeated_and_revokes_then() -> None:
-    world, store = World(), Failing()
-    world.server.metadata["revocation_endpoint"] = f"{world.server.issuer}/revoke"
-    auth = await world.log_in(tokens=store)
-
-    store.failing = "logins"
-    with pytest.raises(TokensError):
-        await auth.logout(world.site.url)
-    store.failing = None
-
-    assert await auth.logout(world.site.url)
-    assert world.server.tokens == {}
 
 
 async def test_a_logout_revokes_with_the_secret_of_now() -> None:

@@ -80,15 +80,12 @@ async def test_json_that_is_no_metadata_is_not_read() -> None:
     assert await found(documents) == (Resource(MCP, (ISSUER,), None), FOUND)
 
 
-async def test_of_several_authorization_servers_the_first_that_can_be_used_wins() -> None:
-    documents = {RESOURCE_URL: {**RESOURCE, "authorization_servers": ["https://down.test", ISSUER]}, SERVER_URL: SERVER}
-
-    assert (await found(documents))[1] == FOUND
-
-
-async def test_of_several_authorization_servers_the_one_that_knows_the_client_is_used() -> None:
+async def test_of_several_authorization_servers_the_first_that_can_be_used_wins_or_the_one_that_knows_the_client() -> (
+    None
+):
     documents = {RESOURCE_URL: {**RESOURCE, "authorization_servers": ["https://a.test", ISSUER]}, SERVER_URL: SERVER}
 
+    assert (await found(documents))[1] == FOUND
     assert (await found(documents, issuer=ISSUER))[1] == FOUND
     with pytest.raises(DiscoveryFailed, match=r"https://a\.test, https://as\.test/tenant, not https://b\.test"):
         await found(documents, issuer="https://b.test")
@@ -107,17 +104,12 @@ async def test_metadata_may_have_another_issuer_that_the_host_knows() -> None:
 @pytest.mark.parametrize(
     ("scheme", "auth"), [("basic", r"httpx\.BasicAuth\(user, password\)"), ("digest", r"another httpx\.Auth")]
 )
-async def test_a_server_that_wants_no_token_and_has_no_metadata_has_no_default_endpoints(
-    scheme: str, auth: str
-) -> None:
-    with pytest.raises(DiscoveryFailed, match=f"it wants {scheme.title()}, not a token: pass {auth} as auth"):
-        await discover(Documents({}), MCP, Challenge(scheme), Steps())
-
-
-async def test_the_metadata_of_a_server_that_does_not_mention_tokens_are_used() -> None:
+async def test_a_server_that_wants_no_token_has_the_endpoints_of_its_metadata_or_none(scheme: str, auth: str) -> None:
     documents = Documents({RESOURCE_URL: RESOURCE, SERVER_URL: SERVER})
 
-    assert (await discover(documents, MCP, Challenge("basic"), Steps()))[1] == FOUND
+    assert (await discover(documents, MCP, Challenge(scheme), Steps()))[1] == FOUND
+    with pytest.raises(DiscoveryFailed, match=f"it wants {scheme.title()}, not a token: pass {auth} as auth"):
+        await discover(Documents({}), MCP, Challenge(scheme), Steps())
 
 
 @pytest.mark.fault("O01", "O05", "O06", "O11")
@@ -140,23 +132,21 @@ async def test_metadata_that_must_not_be_used_say_why(changed: dict[str, Any], p
     assert f"at {SERVER_URL}: refused: {problem}" in str(raised.value)
 
 
-@pytest.mark.parametrize("name", ["registration_endpoint", "device_authorization_endpoint", "revocation_endpoint"])
-async def test_an_endpoint_that_may_be_absent_and_is_no_https_url_is_absent(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "for_person"),
+    [
+        *((f"{name}_endpoint", True) for name in ("registration", "device_authorization", "revocation")),
+        ("authorization_endpoint", False),
+    ],
+)
+async def test_an_endpoint_that_may_be_absent_and_is_no_https_url_is_absent(name: str, for_person: bool) -> None:
     for url in ("", "/relative", "http://as.test/x", "file:///etc/passwd", 7, ["https://as.test"]):
         documents, steps = Documents({RESOURCE_URL: RESOURCE, SERVER_URL: {**SERVER, name: url}}), Steps()
 
-        _, server = await discover(documents, MCP, NO_CHALLENGE, steps)
+        _, server = await discover(documents, MCP, NO_CHALLENGE, steps, for_person=for_person)
 
         assert (getattr(server, name), server.token_endpoint) == (None, FOUND.token_endpoint)
         assert str(steps[-1]).endswith(f"at {SERVER_URL}: its {name} is no https URL: not used")
-
-
-async def test_without_a_person_an_authorization_endpoint_that_is_no_url_is_absent() -> None:
-    documents = Documents({RESOURCE_URL: RESOURCE, SERVER_URL: {**SERVER, "authorization_endpoint": ""}})
-
-    _, server = await discover(documents, MCP, NO_CHALLENGE, Steps(), for_person=False)
-
-    assert server.authorization_endpoint is None
 
 
 @pytest.mark.fault("O10")

@@ -1,4 +1,4 @@
-"""`OAuth` in a `Client`: what an application sees of a login, while connecting and afterwards."""
+"""`OAuth` in a `Client`, over real HTTP: what servers and applications see of a login, while connecting and afterwards."""
 
 from __future__ import annotations
 
@@ -11,9 +11,24 @@ from anyio import fail_after
 from mcp_host import Client, OAuth, StreamableHttp
 from mcp_host.auth import AuthorizationNeeded, LoginFailed
 from tests.auth.authorization_server import Protected
-from tests.auth.world import CALLBACK, person
+from tests.auth.world import CALLBACK, call, oauth, person
 
 ERAS = pytest.mark.parametrize("era", ["auto", "modern", "legacy"])
+
+
+@pytest.mark.fault("O18")
+async def test_a_server_gets_a_token_for_itself_alone_and_later_clients_need_no_login(site: Protected) -> None:
+    auth = oauth(authorization_params={"access_type": "offline"})
+
+    for _ in range(2):
+        await call(site, auth)
+
+    assert [name for name, _ in site.server.log] == ["metadata", "register", "authorize", "token"]
+    asked, exchanged = (dict(fields) for name, fields in site.server.log if name in ("authorize", "token"))
+    assert asked["resource"] == exchanged["resource"] == site.url
+    assert (asked["code_challenge_method"], asked["access_type"]) == ("S256", "offline")
+    assert "scope" not in asked
+    assert (site.seen[0], len({*site.seen[1:]}), site.seen.count("")) == ("", 1, 1)
 
 
 async def finish(auth: OAuth, needed: AuthorizationNeeded) -> None:

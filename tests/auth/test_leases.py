@@ -20,7 +20,7 @@ from mcp_host.auth.registration import OAuthClient
 from mcp_host.auth.requests.client import AuthClient
 from mcp_host.auth.requests.metadata import AuthorizationServer
 from mcp_host.auth.requests.steps import Steps
-from tests.auth.world import SOON, Gate, World, soon
+from tests.auth.world import SOON, Gate, World, rewrite, soon
 from tests.extent import on_both
 
 pytestmark = on_both
@@ -45,6 +45,11 @@ def claim(text: str | None) -> float | None:
     """Until when the token in *text* is another process's to refresh."""
     found: float | None = None if text is None else json.loads(text).get("refreshing_until")
     return found
+
+
+async def claim_for_another(world: World, store: MemoryTokens, until: float) -> None:
+    """Another process may refresh the token in *store*."""
+    await rewrite(store, world.token_key, lambda text: json.dumps({**json.loads(text), "refreshing_until": until}))
 
 
 async def test_a_claim_that_is_stored_too_late_gives_way_to_another_process() -> None:
@@ -92,10 +97,7 @@ async def test_the_wait_for_the_refresh_of_a_process_that_was_killed_is_logged_o
     caplog.set_level(logging.INFO, "mcp_host")
     world, store = World(lifetime=100), MemoryTokens()
     await world.log_in(tokens=store, later=200)
-    text = await store.load(world.token_key)
-    assert text is not None
-    killed = json.dumps({**json.loads(text), "refreshing_until": world.now + LEASE})
-    assert await store.swap(world.token_key, text, killed)
+    await claim_for_another(world, store, world.now + LEASE)
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(world.call, world.restarted(tokens=store))
@@ -107,6 +109,18 @@ async def test_the_wait_for_the_refresh_of_a_process_that_was_killed_is_logged_o
     assert caplog.messages == [
         f"another process refreshes the token for {world.site.url}: waiting for it, for 60 s at most"
     ]
+
+
+async def test_a_claim_by_a_clock_that_was_wrong_lasts_no_longer_than_a_lease() -> None:
+    world, store = World(lifetime=100), MemoryTokens()
+    await world.log_in(tokens=store, later=200)
+    await claim_for_another(world, store, world.now + 365 * 24 * 3600)
+
+    world.now += LEASE + 1
+
+    with anyio.fail_after(SOON):
+        assert await world.call(world.restarted(tokens=store)) == 200
+    assert world.refreshes == 1
 
 
 @pytest.mark.fake_clock

@@ -6,7 +6,7 @@ import pytest
 from starlette.responses import Response
 
 from mcp_host.auth import LoginFailed, MemoryTokens, Registered
-from tests.auth.world import World
+from tests.auth.world import World, gives_up
 
 
 async def test_a_login_that_is_asked_for_has_the_scopes_of_the_old_one_and_takes_its_place() -> None:
@@ -42,10 +42,7 @@ async def test_a_login_that_fails_leaves_the_old_one() -> None:
     world, store = World(), MemoryTokens()
     await world.call(world.oauth(tokens=store))
 
-    async def refuse(url: str) -> str:
-        raise LoginFailed("not now")
-
-    auth = world.oauth(tokens=store, login=refuse, scopes=["b"])
+    auth = world.oauth(tokens=store, login=gives_up, scopes=["b"])
     before = await auth.saved(world.site.url)
     with pytest.raises(LoginFailed, match="not now"):
         await auth.login(world.site.url)

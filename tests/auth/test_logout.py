@@ -11,9 +11,10 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from mcp_host.auth import FileTokens, LoginFailed, MemoryTokens, OAuth
+from mcp_host.auth import AuthorizationNeeded, FileTokens, LoginFailed, MemoryTokens, OAuth
 from mcp_host.auth.storage.saved import Saved
-from tests.auth.world import SOON, Gate, World, rewrite, soon
+from tests.auth.authorization_server import Endpoint
+from tests.auth.world import CALLBACK, SOON, Gate, World, rewrite, soon
 from tests.extent import on_both
 
 
@@ -50,30 +51,28 @@ async def test_a_server_that_revokes_nothing_says_so_in_the_steps(url: str | Non
     assert await auth.saved(world.site.url) is None
 
 
-async def test_a_revocation_that_fails_keeps_nothing_either(world: World) -> None:
-    world.server.refuse("revoke", 503, error="server_error")
+async def busy(request: Request) -> Response:
+    return JSONResponse({"error": "server_error"}, 503)
+
+
+async def unreachable(request: Request) -> Response:
+    raise httpx.ConnectError("nobody listens")
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [(busy, "HTTP 503 (server_error)"), (unreachable, "POST http://127.0.0.1:1001/revoke: nobody listens")],
+    ids=["busy", "down"],
+)
+async def test_a_revocation_that_fails_keeps_nothing_either(world: World, answer: Endpoint, outcome: str) -> None:
+    world.server.answers["revoke"] = answer
     auth = await world.log_in()
 
     assert await auth.logout(world.site.url) is False
 
     kinds = ("refresh_token", "access_token")
-    where = f"at {world.server.issuer}/revoke: HTTP 503 (server_error)"
+    where = f"at {world.server.issuer}/revoke: {outcome}"
     assert [str(step) for step in auth.steps[-2:]] == [f"revocation ({kind}) {where}" for kind in kinds]
-    assert await auth.saved(world.site.url) is None
-
-
-async def test_a_revocation_that_does_not_reach_its_server_keeps_nothing_either(world: World) -> None:
-    async def refuse(request: Request) -> Response:
-        raise httpx.ConnectError("refused")
-
-    world.server.answers["revoke"] = refuse
-    auth = await world.log_in()
-
-    assert await auth.logout(world.site.url) is False
-
-    kinds = ("refresh_token", "access_token")
-    assert [step.action for step in auth.steps[-2:]] == [f"revocation ({kind})" for kind in kinds]
-    assert all("refused" in step.outcome for step in auth.steps[-2:])
     assert await auth.saved(world.site.url) is None
 
 
@@ -245,3 +244,69 @@ async def test_what_is_saved_can_be_seen_while_a_server_is_discovered() -> None:
         gate.is_open.set()
 
     assert await auth.saved(world.site.url) is not None
+
+
+async def test_a_login_in_another_process_is_seen_by_saved_and_by_logout() -> None:
+    world, store = World(), MemoryTokens()
+    auth = world.restarted(tokens=store)
+    assert await auth.saved(world.site.url) is None
+    await world.log_in(tokens=store)
+
+    assert await auth.saved(world.site.url) is not None
+    await auth.logout(world.site.url)
+
+    assert store._tokens == {}
+
+
+async def test_after_a_logout_a_url_of_before_finishes_no_login() -> None:
+    world, store = World(), MemoryTokens()
+    auth, other = (world.oauth(login=None, tokens=store) for _ in range(2))
+    needed = await world.needed(auth)
+    redirected = await world.person(needed.url)
+
+    await other.logout(world.site.url)
+
+    with pytest.raises(LoginFailed, match="no login waits with this state"):
+        await auth.finish(needed.state, redirected)
+    assert not any(key.startswith("login") for key in store._tokens)
+
+
+async def test_a_url_that_another_process_gives_during_a_logout_finishes_no_login_either() -> None:
+    class Busy(MemoryTokens):
+        late: AuthorizationNeeded | None = None
+
+        async def swap(self, key: str, old: str | None, new: str | None) -> bool:
+            if key.startswith("logins") and new is None and self.late is None:
+                self.late = await world.needed(world.oauth(login=None, redirect_uri=f"{CALLBACK}/late", tokens=self))
+            return await super().swap(key, old, new)
+
+    world, store = World(), Busy()
+    auth = world.oauth(login=None, tokens=store)
+    await world.needed(auth)
+
+    await auth.logout(world.site.url)
+
+    assert store.late is not None
+    with pytest.raises(LoginFailed, match="no login waits with this state"):
+        await world.finish(auth, store.late)
+    assert not any(key.startswith("login") for key in store._tokens)
+
+
+@on_both
+async def test_a_logout_in_another_process_during_a_refresh_is_not_undone(world: World) -> None:
+    """The token that arrives afterwards is revoked."""
+    store = MemoryTokens()
+    await world.log_in(tokens=store, later=2 * world.server.lifetime)
+
+    async def logged_out_meanwhile(request: Request) -> Response:
+        response = await world.server._token(request)
+        assert await world.restarted(tokens=store).logout(world.site.url)
+        return response
+
+    world.server.answers["token"] = logged_out_meanwhile
+
+    with pytest.raises(LoginFailed, match="needs a login"):
+        await world.call(world.restarted(tokens=store))
+
+    assert (world.refreshes, world.server.tokens, world.server.refresh_tokens) == (1, {}, {})
+    assert not [key for key in store._tokens if key.startswith("token")]

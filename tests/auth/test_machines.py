@@ -87,8 +87,7 @@ async def test_a_token_that_a_machine_gets_after_another_process_has_logged_out_
 
 async def test_a_machine_is_shown_to_no_other_authorization_server_than_its_own() -> None:
     world, store = World(), MemoryTokens()
-    other = AuthorizationServer(origin="http://127.0.0.1:1003", clock=world.clock)
-    world.apps[1003] = other.app()
+    other = world.another_server()
     for server in (world.server, other):
         knows(server)
     await world.call(machine(world, store))

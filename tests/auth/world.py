@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from mcp_host import Client, StreamableHttp
-from mcp_host.auth import AuthorizationNeeded, MemoryTokens, OAuth
+from mcp_host.auth import AuthorizationNeeded, LoginFailed, MemoryTokens, OAuth
 from mcp_host.auth.grants import Token
 from mcp_host.auth.storage.saved import Saved
 from mcp_host.testing import Server
@@ -117,6 +117,11 @@ class World(httpx.AsyncBaseTransport):
         assert request.url.port is not None
         return await httpx.ASGITransport(self.apps[request.url.port]).handle_async_request(request)
 
+    def another_server(self, **options: Any) -> AuthorizationServer:
+        other = AuthorizationServer(clock=self.clock, origin="http://127.0.0.1:1003", **options)
+        self.apps[1003] = other.app()
+        return other
+
     def client(self, auth: OAuth | None = None) -> httpx.AsyncClient:
         return httpx.AsyncClient(transport=self, auth=auth, timeout=None)
 
@@ -184,6 +189,11 @@ async def logged_in(*, later: float = 0) -> tuple[World, OAuth]:
     """A world in which a person has logged in, so many seconds *later*. Its tokens last for 100 seconds."""
     world = World(lifetime=100)
     return world, await world.log_in(later=later)
+
+
+async def gives_up(url: str) -> str:
+    """A person who does not log in."""
+    raise LoginFailed("not now")
 
 
 async def rewrite(store: MemoryTokens, key: str, change: Callable[[str], str | None]) -> None:
