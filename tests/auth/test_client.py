@@ -6,8 +6,9 @@ import errno
 import gzip
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from ssl import SSLContext
 from types import ModuleType
 from typing import Any
 
@@ -96,11 +97,18 @@ async def register(client: AuthClient, url: str) -> Answer:
     return await client.post_json(url, {"client_name": "mine"})
 
 
-async def answered(script: Script, ask: Ask = get) -> tuple[Answer, Peer]:
-    """The answer of a server with *script*."""
-    async with serving(script) as peer:
+@asynccontextmanager
+async def answering(script: Script, *, tls: SSLContext | None = None) -> AsyncIterator[Peer]:
+    """A server with *script*. What is asked of it ends soon."""
+    async with serving(script, tls=tls) as peer:
         with anyio.fail_after(SOON):
-            return await ask(client(), peer.url), peer
+            yield peer
+
+
+async def answered(script: Script, ask: Ask = get, *, host: str = "", **options: Any) -> tuple[Answer, Peer]:
+    """The answer of a server with *script*: of *host* over TLS, if that is given."""
+    async with answering(script, tls=certified(host) if host else None) as peer:
+        return await ask(client(**options), at(peer.url, host) if host else peer.url), peer
 
 
 every_request = pytest.mark.parametrize(
@@ -119,10 +127,9 @@ async def test_metadata_is_a_get_over_tls_to_the_host_of_the_url() -> None:
     context.sni_callback = lambda connection, name, context: asked_for.append(name)
     names = Names(["127.0.0.1"])
     try:
-        async with serving(says(), tls=context) as peer:
-            with anyio.fail_after(SOON):
-                url = at(peer.url, "as.test") + "?a=1"
-                answer = await client(resolve=names).get_json(url, {"MCP-Protocol-Version": "2025-03-26"})
+        async with answering(says(), tls=context) as peer:
+            url = at(peer.url, "as.test") + "?a=1"
+            answer = await client(resolve=names).get_json(url, {"MCP-Protocol-Version": "2025-03-26"})
     finally:
         context.sni_callback = None
 
@@ -138,9 +145,8 @@ async def test_metadata_is_a_get_over_tls_to_the_host_of_the_url() -> None:
 
 async def test_a_form_is_posted() -> None:
     body = b'{"error":"invalid_grant","access_token":"secret-3"}'
-    async with serving(says(400, body, dpop_nonce="n-1", set_cookie="a=secret-4")) as peer:
-        with anyio.fail_after(SOON):
-            answer = await client().post_form(peer.url, {"code": "a b&c", "scope": "ü"}, {"Authorization": "Basic x"})
+    async with answering(says(400, body, dpop_nonce="n-1", set_cookie="a=secret-4")) as peer:
+        answer = await client().post_form(peer.url, {"code": "a b&c", "scope": "ü"}, {"Authorization": "Basic x"})
 
     assert (answer.status, answer.json) == (400, {"error": "invalid_grant", "access_token": "secret-3"})
     assert repr(answer) == "Answer(status=400, problem='HTTP 400')"
@@ -152,9 +158,7 @@ async def test_a_form_is_posted() -> None:
 
 
 async def test_json_is_posted() -> None:
-    async with serving(says(201, b'{"client_id":"c-1"}')) as peer:
-        with anyio.fail_after(SOON):
-            answer = await client().post_json(peer.url, {"client_name": "mine"})
+    answer, peer = await answered(says(201, b'{"client_id":"c-1"}'), register)
 
     assert (answer.status, answer.json) == (201, {"client_id": "c-1"})
     [heard] = peer.heard
@@ -312,12 +316,11 @@ async def test_encoded_addresses_are_what_the_resolver_makes_of_them(subtests: p
 async def test_a_name_that_changes_its_address_leads_to_the_one_that_was_checked() -> None:
     """It is resolved once for each connection."""
     names = Names(["127.0.0.1"], ["169.254.169.254"])
-    async with serving(says(), tls=certified("as.test")) as peer:
-        with anyio.fail_after(SOON):
-            ours = client(resolve=names)
-            answer = await ours.get_json(at(peer.url, "as.test"))
-            with pytest.raises(AddressRefused, match=r"its address 169.254.169.254 is link-local"):
-                await ours.get_json(at(peer.url, "as.test"))
+    async with answering(says(), tls=certified("as.test")) as peer:
+        ours = client(resolve=names)
+        answer = await ours.get_json(at(peer.url, "as.test"))
+        with pytest.raises(AddressRefused, match=r"its address 169.254.169.254 is link-local"):
+            await ours.get_json(at(peer.url, "as.test"))
 
     assert answer.status == 200
     assert (peer.connections, names.asked) == (1, ["as.test", "as.test"])
@@ -355,9 +358,7 @@ async def test_addresses_that_are_refused_are_left_out(monkeypatch: pytest.Monke
 
     monkeypatch.setattr("mcp_host.auth.requests.client.connect_tcp", connect)
     names = Names(["169.254.169.254", "127.0.0.1", "224.0.0.1"])
-    async with serving(says(), tls=certified("as.test")) as peer:
-        with anyio.fail_after(SOON):
-            answer = await client(resolve=names).get_json(at(peer.url, "as.test"))
+    answer, _ = await answered(says(), host="as.test", resolve=names)
 
     assert answer.status == 200
     assert dialled == ["127.0.0.1"]
@@ -368,10 +369,7 @@ async def test_addresses_that_are_refused_are_left_out(monkeypatch: pytest.Monke
 
 async def test_a_redirect_of_metadata_is_followed() -> None:
     async with serving(says(), tls=certified("b.test")) as second:
-        there = at(second.url, "b.test")
-        async with serving(says(302, b"", location=there), tls=certified("a.test")) as first:
-            with anyio.fail_after(SOON):
-                answer = await client().get_json(at(first.url, "a.test"))
+        answer, _ = await answered(says(302, b"", location=at(second.url, "b.test")), host="a.test")
 
     assert (answer.status, answer.json) == (200, {"issuer": "https://as.test"})
 
@@ -381,9 +379,7 @@ async def test_a_redirect_may_be_relative() -> None:
         heard = await wire.hear()
         await (wire.reply(307, {"location": "../b"}) if heard.path == "/mcp" else wire.reply(200, None, METADATA))
 
-    async with serving(script) as peer:
-        with anyio.fail_after(SOON):
-            answer = await client().get_json(peer.url)
+    answer, peer = await answered(script)
 
     assert answer.json == {"issuer": "https://as.test"}
     assert [heard.path for heard in peer.heard] == ["/mcp", "/b"]
@@ -408,8 +404,8 @@ async def test_a_redirect_is_checked_as_every_url(subtests: pytest.Subtests) -> 
         "https://[secret]/x": "is refused: not a URL",
     }.items():
         with subtests.test(location):
-            async with serving(says(302, b"", location=location), tls=certified("a.test")) as peer:
-                with anyio.fail_after(SOON), pytest.raises(AddressRefused) as caught:
+            async with answering(says(302, b"", location=location), tls=certified("a.test")) as peer:
+                with pytest.raises(AddressRefused) as caught:
                     await client().get_json(at(peer.url, "a.test"))
 
             assert why in str(caught.value)
@@ -419,8 +415,8 @@ async def test_a_redirect_is_checked_as_every_url(subtests: pytest.Subtests) -> 
 @pytest.mark.fault("O04")
 async def test_a_redirect_to_an_internal_host_is_refused() -> None:
     names = Names(["127.0.0.1"], ["169.254.169.254"])
-    async with serving(says(302, b"", location="https://metadata.test/latest"), tls=certified("a.test")) as peer:
-        with anyio.fail_after(SOON), pytest.raises(AddressRefused) as caught:
+    async with answering(says(302, b"", location="https://metadata.test/latest"), tls=certified("a.test")) as peer:
+        with pytest.raises(AddressRefused) as caught:
             await client(resolve=names).get_json(at(peer.url, "a.test"))
 
     assert str(caught.value).startswith(
@@ -432,9 +428,7 @@ async def test_a_redirect_to_an_internal_host_is_refused() -> None:
 async def test_a_post_follows_no_redirect(ask: Ask, subtests: pytest.Subtests) -> None:
     for status in (301, 302, 303, 307, 308):
         with subtests.test(status=status):
-            async with serving(says(status, METADATA, location="/other")) as peer:
-                with anyio.fail_after(SOON):
-                    answer = await ask(client(), peer.url)
+            answer, peer = await answered(says(status, METADATA, location="/other"), ask)
 
             assert (answer.status, answer.json) == (status, None)
             assert answer.problem == f"HTTP {status}, a redirect that is not followed"
@@ -515,10 +509,9 @@ async def test_a_body_without_end_is_left(status: int, ask: Ask, failure: type[A
         finally:
             left.set()
 
-    async with serving(script) as peer:
-        with anyio.fail_after(SOON):
-            answer = await ask(client(), peer.url)
-            await left.wait()
+    async with answering(script) as peer:
+        answer = await ask(client(), peer.url)
+        await left.wait()
 
     assert (answer.json, answer.problem) == (None, f"HTTP {status}: a body is larger than 1048576 bytes")
 
@@ -567,8 +560,8 @@ async def test_a_broken_response_is_an_error_of_the_step(
     method = "GET" if ask is get else "POST"
     for row, (script, why) in enumerate(BROKEN):
         with subtests.test(why, row=row):
-            async with serving(script) as peer:
-                with anyio.fail_after(SOON), pytest.raises(failure) as caught:
+            async with answering(script) as peer:
+                with pytest.raises(failure) as caught:
                     await ask(client(), peer.url + "?q=secret")
 
             assert str(caught.value).startswith(f"{method} {peer.url}: {why}")
@@ -603,9 +596,7 @@ async def test_a_header_that_cannot_be_sent_is_not_shown() -> None:
 
 
 async def test_the_next_address_is_tried_if_one_does_not_answer() -> None:
-    async with serving(says(), tls=certified("as.test")) as peer:
-        with anyio.fail_after(SOON):
-            answer = await client(resolve=Names(["::1", "127.0.0.1"])).get_json(at(peer.url, "as.test"))
+    answer, _ = await answered(says(), host="as.test", resolve=Names(["::1", "127.0.0.1"]))
 
     assert answer.status == 200
 
@@ -640,8 +631,8 @@ def silent(host: str, port: int | None) -> Iterator[None]:
 
 @pytest.mark.parametrize(("names", "why"), [(["other.test"], "is for another host"), (["127.0.0.1"], "is for another")])
 async def test_a_certificate_is_for_the_host_of_the_url(names: list[str], why: str) -> None:
-    async with serving(says(), tls=certified(*names)) as peer:
-        with anyio.fail_after(SOON), pytest.raises(TokenRequestFailed, match=why) as caught:
+    async with answering(says(), tls=certified(*names)) as peer:
+        with pytest.raises(TokenRequestFailed, match=why) as caught:
             await post(client(), at(peer.url, "as.test"))
 
     assert peer.heard == []
@@ -725,9 +716,10 @@ async def test_a_host_that_no_proxy_is_for_is_checked(
 async def test_this_machine_is_behind_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in PROXIES[:3]:
         monkeypatch.setenv(name, "http://127.0.0.1:1")
-    async with serving(says()) as peer:
-        with anyio.fail_after(SOON):
-            assert (await client().get_json(peer.url)).status == 200
+
+    answer, _ = await answered(says())
+
+    assert answer.status == 200
 
 
 @pytest.mark.parametrize(
