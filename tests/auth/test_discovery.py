@@ -1,4 +1,4 @@
-"""Which metadata are found and used."""
+"""Where metadata are, and which of them are found and used."""
 
 from __future__ import annotations
 
@@ -13,9 +13,50 @@ from mcp_host.auth.errors import AddressRefused, AuthError, DiscoveryFailed
 from mcp_host.auth.requests.challenges import NO_CHALLENGE, Challenge
 from mcp_host.auth.requests.client import Answer, AuthClient
 from mcp_host.auth.requests.discovery import discover
-from mcp_host.auth.requests.metadata import AuthorizationServer, Resource
+from mcp_host.auth.requests.metadata import AuthorizationServer, Resource, metadata_urls, resource_urls
 from mcp_host.auth.requests.steps import Steps
 from tests.extent import on_both
+
+ROOT = "https://h/.well-known/oauth-protected-resource"
+
+
+def test_metadata_of_a_resource_are_at_its_path_and_at_the_root() -> None:
+    expected = {
+        "https://h/mcp": [f"{ROOT}/mcp", ROOT],
+        "https://h/a/b/?q=1#f": [f"{ROOT}/a/b", ROOT],
+        "https://h": [ROOT],
+        "https://h/": [ROOT],
+    }
+
+    assert {url: resource_urls(url, NO_CHALLENGE) for url in expected} == expected
+
+
+def test_the_url_of_the_challenge_is_the_first_and_tried_once() -> None:
+    named, empty = (Challenge("bearer", {"resource_metadata": url}) for url in (ROOT, ""))
+
+    assert resource_urls("https://h/mcp", named) == [ROOT, f"{ROOT}/mcp"]
+    assert resource_urls("https://h", empty) == [ROOT]
+
+
+def test_metadata_of_an_authorization_server_have_the_order_of_the_specification() -> None:
+    expected = {
+        "https://h": ["https://h/@oauth-authorization-server", "https://h/@openid-configuration"],
+        "https://h/": ["https://h/@oauth-authorization-server", "https://h/@openid-configuration"],
+        "https://h/t/1": [
+            "https://h/@oauth-authorization-server/t/1",
+            "https://h/@openid-configuration/t/1",
+            "https://h/t/1/@openid-configuration",
+        ],
+        "https://h/t/": [
+            "https://h/@oauth-authorization-server/t",
+            "https://h/@openid-configuration/t",
+            "https://h/t/@openid-configuration",
+        ],
+    }
+
+    found = {issuer: [url.replace(".well-known/", "@") for url in metadata_urls(issuer)] for issuer in expected}
+    assert found == expected
+
 
 MCP, ISSUER = "https://mcp.test/mcp", "https://as.test/tenant"
 RESOURCE_URL = "https://mcp.test/.well-known/oauth-protected-resource/mcp"
@@ -80,9 +121,7 @@ async def test_json_that_is_no_metadata_is_not_read() -> None:
     assert await found(documents) == (Resource(MCP, (ISSUER,), None), FOUND)
 
 
-async def test_of_several_authorization_servers_the_first_that_can_be_used_wins_or_the_one_that_knows_the_client() -> (
-    None
-):
+async def test_of_several_authorization_servers_one_that_knows_the_client_or_the_first_is_used() -> None:
     documents = {RESOURCE_URL: {**RESOURCE, "authorization_servers": ["https://a.test", ISSUER]}, SERVER_URL: SERVER}
 
     assert (await found(documents))[1] == FOUND

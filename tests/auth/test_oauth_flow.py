@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -346,6 +347,46 @@ async def test_processes_with_one_file_refresh_once_and_lose_no_refresh_token(tm
     assert world.site.seen.count("") == 1
 
 
+@pytest.mark.parametrize("backends", [("asyncio", "trio"), ("trio", "asyncio")])
+def test_one_oauth_serves_one_event_loop_after_another(backends: tuple[str, str]) -> None:
+    world = World(lifetime=100)
+    auth = world.oauth()
+
+    for backend in backends * 2:
+        assert anyio.run(partial(world.call, auth), backend=backend) == 200
+        world.now += 200
+
+    assert (world.logins, world.refreshes) == (1, 3)
+
+
+class FailingTokens(MemoryTokens):
+    """A store that cannot write while it is *full*."""
+
+    full = False
+
+    async def swap(self, key: str, old: str | None, new: str | None) -> bool:
+        if self.full and key.startswith("token") and 'refreshing_until":null' in (new or ""):
+            raise TokensError("the disk is full")
+        return await super().swap(key, old, new)
+
+
+async def test_a_token_that_cannot_be_stored_is_used_and_stored_later(caplog: pytest.LogCaptureFixture) -> None:
+    world, store = World(lifetime=100), FailingTokens()
+    auth = await world.log_in(tokens=store, later=200)
+    store.full = True
+
+    assert [await world.call(auth) for _ in range(2)] == [200, 200]
+    assert caplog.messages == ["the disk is full; what cannot be stored is lost when the process ends"]
+    _, token = await world.saved(auth)
+    assert world.site.seen[-1] == f"Bearer {token.access_token}"
+
+    store.full = False
+    world.now += 200
+    assert await world.call(auth) == 200
+    assert await world.call(world.restarted(tokens=store)) == 200
+    assert (world.logins, world.refreshes, world.server.revoked) == (1, 2, [])
+
+
 # Logging in
 
 
@@ -422,6 +463,15 @@ async def test_who_changes_the_headers_of_a_request_changes_those_of_no_other() 
         headers: Any = auth.ready("POST", world.site.url)
         assert headers == {"Authorization": world.site.seen[-1]}
         headers.clear()
+
+
+async def test_the_token_of_a_url_that_is_written_otherwise_is_at_hand_too() -> None:
+    world, auth = await logged_in()
+    client, url = world.client(auth), f"{world.site.url}?query=1"
+
+    assert auth.ready("POST", url) is None
+    assert (await client.post(url)).status_code == 200
+    assert auth.ready("POST", url) == {"Authorization": world.site.seen[-1]}
 
 
 async def test_a_refresh_that_fails_for_any_reason_fails_no_call_whose_token_is_good() -> None:

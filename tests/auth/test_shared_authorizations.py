@@ -1,92 +1,227 @@
-"""What several URLs, event loops and processes of one user share."""
+"""`OAuth` for several URLs of one origin: which of them share a token, and which redirect to others."""
 
 from __future__ import annotations
 
-import logging
-from functools import partial
+from collections.abc import Mapping, Sequence
+from itertools import count
 
-import anyio
+import httpx
 import pytest
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from mcp_host.auth import LoginFailed, MemoryTokens, OAuth, TokensError
+from mcp_host.auth import AuthorizationNeeded, LoginFailed, MemoryTokens, OAuth
+from mcp_host.auth.login.limits import MAX_LOGINS
 from mcp_host.auth.oauth import MAX_KNOWN
+from mcp_host.transports._http.backend import HttpxBackend
 from tests.auth.authorization_server import AuthorizationServer
-from tests.auth.world import World, logged_in, soon
+from tests.auth.world import World, soon
 from tests.extent import on_both
 
 ORIGIN = "http://127.0.0.1:1002"
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 
 
-class Tenants:
-    """Servers of one origin. The path of each is in *paths*, with its authorization server and its resource."""
+class Gateway:
+    """The servers of one origin. A request to a path in *redirects* is redirected; those to *guarded* paths need a token.
 
-    def __init__(self, paths: dict[str, tuple[AuthorizationServer, str]]) -> None:
-        self.paths = paths
-        self.seen: dict[str, list[str]] = {path: [] for path in paths}
+    Each path is a resource, unless *resource* is that of all. *others* has the paths with another authorization server.
+    """
+
+    def __init__(self, world: World, redirects: Mapping[str, str], *guarded: str, resource: str | None = None) -> None:
+        self.seen: list[tuple[str, str]] = []
+        """The path of each request, and its token."""
+        self.redirects = redirects
+        self.resources = dict.fromkeys(guarded, resource) if resource else {}
+        self.others: dict[str, AuthorizationServer] = {}
+        self._server = world.server
+        self._guarded = guarded
+        world.apps[1002] = self
+
+    def tokens(self, path: str) -> list[str]:
+        """Of all requests to *path*."""
+        return [token for each, token in self.seen if each == path]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope["path"].removeprefix(WELL_KNOWN)
-        server, resource = self.paths[path]
-        if path != scope["path"]:
-            response: Response = JSONResponse({"resource": resource, "authorization_servers": [server.issuer]})
-        else:
-            authorization = dict(scope["headers"]).get(b"authorization", b"").decode()
-            self.seen[path].append(authorization)
-            if authorization.removeprefix("Bearer ") in server.tokens:
-                response = Response()
-            else:
-                challenge = f'Bearer resource_metadata="{ORIGIN}{WELL_KNOWN}{path}"'
-                response = Response(status_code=401, headers={"www-authenticate": challenge})
-        await response(scope, receive, send)
+        token = dict(scope["headers"]).get(b"authorization", b"").decode().removeprefix("Bearer ")
+        await self._response(scope["path"], token)(scope, receive, send)
+
+    def _response(self, path: str, token: str) -> Response:
+        asked = path.removeprefix(WELL_KNOWN)
+        server, resource = self.others.get(asked, self._server), self.resources.get(asked, ORIGIN + asked)
+        if path.startswith(WELL_KNOWN):
+            return JSONResponse({"resource": resource, "authorization_servers": [server.issuer]})
+        self.seen.append((path, token))
+        issued = server.tokens.get(token)
+        if path in self._guarded and (issued is None or issued.resource != resource):
+            challenge = f'Bearer resource_metadata="{ORIGIN}{WELL_KNOWN}{path}"'
+            return Response(status_code=401, headers={"www-authenticate": challenge})
+        return RedirectResponse(self.redirects[path], 307) if path in self.redirects else Response()
 
 
-def one_api(world: World) -> Tenants:
-    """Three paths that say that they are one resource."""
-    tenants = Tenants({f"/api/{name}": (world.server, f"{ORIGIN}/api") for name in ("one", "two", "three")})
-    world.apps[1002] = tenants
-    return tenants
+async def post(world: World, auth: OAuth, path: str, *, of_httpx: bool = False) -> int:
+    """The status of a request that follows redirects, as those of a client do. *auth* may be that of a client of httpx."""
+    http, given = (world.client(auth), None) if of_httpx else (world.client(), auth)
+    backend = HttpxBackend(httpx.URL(ORIGIN + path), {}, "the server", http, given)
+    async with await backend.send("POST", {}) as response:
+        return response.status
 
 
-async def statuses(world: World, auth: OAuth, paths: list[str]) -> list[int]:
+async def test_the_token_goes_to_the_url_that_wants_it_also_after_a_restart() -> None:
+    world, store = World(), MemoryTokens()
+    gateway = Gateway(world, {"/mcp": "/mcp/"}, "/mcp/")
+
+    assert [await post(world, world.oauth(tokens=store), "/mcp") for _ in range(2)] == [200, 200]
+
+    [token] = world.server.tokens
+    assert gateway.seen == [("/mcp", ""), ("/mcp/", ""), ("/mcp/", token), ("/mcp", ""), ("/mcp/", token)]
+    assert world.logins == 1
+
+
+async def test_a_server_that_wants_a_token_before_it_redirects_gets_one_for_both_requests() -> None:
+    world = World()
+    gateway = Gateway(world, {"/mcp": "/mcp/"}, "/mcp", "/mcp/", resource=f"{ORIGIN}/mcp")
+    auth = world.oauth()
+
+    assert [await post(world, auth, "/mcp") for _ in range(2)] == [200, 200]
+
+    [token] = world.server.tokens
+    assert gateway.seen == [("/mcp", ""), *[("/mcp", token), ("/mcp/", token)] * 2]
+
+
+async def test_a_server_gets_no_token_of_one_that_it_redirects_to() -> None:
+    world = World()
+    gateway = Gateway(world, {"/evil": "/good"}, "/good")
+    auth = world.oauth()
+    await post(world, auth, "/good")
+    await post(world, auth, "/evil")
+
+    gateway.redirects, gateway._guarded = {}, ("/good", "/evil")
+    await post(world, auth, "/evil")
+
+    assert {*gateway.tokens("/good")} & {*gateway.tokens("/evil")} == {""}
+    assert world.logins == 2
+
+
+async def test_a_server_that_has_a_token_redirects_it_within_its_resource_only() -> None:
+    world = World()
+    gateway = Gateway(world, {}, "/mcp")
+    auth = world.oauth()
+    await post(world, auth, "/mcp")
+
+    gateway.redirects = {"/mcp": "/other"}
+    await post(world, auth, "/mcp")
+
+    [token] = world.server.tokens
+    assert gateway.seen[-2:] == [("/mcp", token), ("/other", "")]
+
+
+async def test_a_server_that_redirects_is_logged_out_by_its_own_url() -> None:
+    world, store = World(), MemoryTokens()
+    Gateway(world, {"/mcp": "/mcp/"}, "/mcp/")
+    await post(world, world.oauth(tokens=store), "/mcp")
+    auth = world.oauth(tokens=store)
+
+    saved = await auth.saved(f"{ORIGIN}/mcp")
+    assert saved is not None
+    assert saved.resource.identifier == f"{ORIGIN}/mcp/"
+    await auth.logout(f"{ORIGIN}/mcp")
+
+    assert store._tokens == {}
+
+
+async def test_a_login_of_a_web_host_is_for_the_url_that_wants_it_in_any_process() -> None:
+    world, store = World(), MemoryTokens()
+    gateway = Gateway(world, {"/mcp": "/mcp/"}, "/mcp/")
+    with pytest.raises(AuthorizationNeeded, match=r"/mcp needs a login") as needed:
+        await post(world, world.oauth(login=None, tokens=store), "/mcp")
+    auth = world.oauth(login=None, tokens=store)
+
+    await auth.finish(needed.value.state, await world.person(needed.value.url))
+    assert await post(world, auth, "/mcp") == 200
+
+    assert [token == "" for _, token in gateway.seen] == [True, True, True, False]
+
+
+@pytest.mark.parametrize("of_httpx", [False, True])
+async def test_a_server_that_redirects_to_ever_new_urls_gets_five_logins_and_one_entry(of_httpx: bool) -> None:
+    world, store = World(), MemoryTokens()
+    auth = world.oauth(tokens=store)
+
+    async def redirects_to(number: int) -> None:
+        Gateway(world, {"/mcp": f"/{number}"}, f"/{number}")
+        assert await post(world, auth, "/mcp", of_httpx=of_httpx) == 200
+
+    numbers = count()
+    for _ in range(MAX_LOGINS):
+        await redirects_to(next(numbers))
+    with pytest.raises(LoginFailed, match=r"/mcp wants yet another login, after 5 within 10 minutes"):
+        await redirects_to(next(numbers))
+
+    assert world.logins == MAX_LOGINS
+    assert [key for key in store._tokens if key.startswith("server")] == [f"server {ORIGIN}/mcp"]
+
+
+async def test_each_of_many_servers_of_one_origin_may_have_its_login() -> None:
+    world = World()
+    paths = [f"/{number}" for number in range(3 * MAX_LOGINS)]
+    Gateway(world, {}, *paths)
+    auth = world.oauth()
+
+    assert [await post(world, auth, path) for path in paths] == [200] * len(paths)
+
+    assert world.logins == len(paths)
+
+
+# One resource
+
+
+API = ("/api/one", "/api/two", "/api/three")
+
+
+def one_api(world: World, paths: Sequence[str] = API) -> Gateway:
+    """Its paths say that they are one resource."""
+    return Gateway(world, {}, *paths, resource=f"{ORIGIN}/api")
+
+
+async def statuses(world: World, auth: OAuth, paths: Sequence[str]) -> list[int]:
     client = world.client(auth)
     return [(await client.post(ORIGIN + path)).status_code for path in paths]
 
 
 async def test_a_server_gets_no_token_of_another_on_its_origin_whose_resource_is_the_origin() -> None:
     world = World()
-    other = AuthorizationServer(origin="http://127.0.0.1:1003", clock=world.clock)
-    tenants = Tenants({"/one/mcp": (world.server, ORIGIN), "/two/mcp": (other, f"{ORIGIN}/two/mcp")})
-    world.apps.update({1002: tenants, 1003: other.app()})
+    gateway = Gateway(world, {}, "/one/mcp", "/two/mcp")
+    gateway.resources["/one/mcp"] = ORIGIN
+    gateway.others["/two/mcp"] = world.another_server()
 
     assert await statuses(world, world.oauth(), ["/one/mcp", "/two/mcp"] * 2) == [200] * 4
 
-    assert {*tenants.seen["/one/mcp"]} & {*tenants.seen["/two/mcp"]} == {""}
+    assert {*gateway.tokens("/one/mcp")} & {*gateway.tokens("/two/mcp")} == {""}
     assert world.logins == 2
 
 
 async def test_urls_that_say_that_they_are_one_resource_need_one_login() -> None:
     world = World()
-    tenants = one_api(world)
+    gateway = one_api(world)
 
-    assert await statuses(world, world.oauth(), [*tenants.paths] * 2) == [200] * 6
+    assert await statuses(world, world.oauth(), API * 2) == [200] * 6
 
-    assert [seen.count("") for seen in tenants.seen.values()] == [1, 1, 1]
+    assert [gateway.tokens(path).count("") for path in API] == [1, 1, 1]
     assert world.logins == 1
 
 
 @on_both
 async def test_requests_to_them_at_once_need_one_login() -> None:
     world = World()
-    tenants, auth = one_api(world), world.oauth()
+    one_api(world)
+    auth = world.oauth()
 
     async def one(path: str) -> None:
         assert await statuses(world, auth, [path]) == [200]
 
     async with soon() as tasks:
-        for path in [*tenants.paths] * 10:
+        for path in API * 10:
             tasks.start_soon(one, path)
 
     assert (world.logins, world.server.count("register")) == (1, 1)
@@ -107,86 +242,34 @@ async def test_the_one_that_needs_a_login_is_named() -> None:
 
 async def test_after_a_restart_their_token_is_found_without_a_login() -> None:
     world, store = World(), MemoryTokens()
-    tenants = one_api(world)
+    gateway = one_api(world)
     await statuses(world, world.oauth(tokens=store), ["/api/one"])
 
     restarted = world.restarted(tokens=store)
-    assert await statuses(world, restarted, [*tenants.paths]) == [200] * 3
+    assert await statuses(world, restarted, API) == [200] * 3
 
-    assert tenants.seen["/api/one"].count("") == 1  # before it was known
+    assert gateway.tokens("/api/one").count("") == 1  # before it was known
     assert world.logins == 1
 
 
 async def test_resources_of_one_authorization_server_share_a_registration_and_no_token() -> None:
     world = World()
-    tenants = Tenants({path: (world.server, ORIGIN + path) for path in ("/one", "/two")})
-    world.apps[1002] = tenants
+    gateway = Gateway(world, {}, "/one", "/two")
 
-    assert await statuses(world, world.oauth(), [*tenants.paths]) == [200, 200]
+    assert await statuses(world, world.oauth(), ["/one", "/two"]) == [200, 200]
 
     assert (world.server.count("register"), world.logins) == (1, 2)
-    assert {*tenants.seen["/one"]} & {*tenants.seen["/two"]} == {""}
-
-
-async def test_the_token_of_a_url_that_is_written_otherwise_is_at_hand_too() -> None:
-    world, auth = await logged_in()
-    client, url = world.client(auth), f"{world.site.url}?query=1"
-
-    assert auth.ready("POST", url) is None
-    assert (await client.post(url)).status_code == 200
-    assert auth.ready("POST", url) == {"Authorization": world.site.seen[-1]}
+    assert {*gateway.tokens("/one")} & {*gateway.tokens("/two")} == {""}
 
 
 async def test_a_server_may_have_any_number_of_urls_and_none_needs_another_login() -> None:
-    world, store = World(), MemoryTokens()
-    tenants = Tenants({f"/api/{number}": (world.server, f"{ORIGIN}/api") for number in range(MAX_KNOWN + 20)})
-    world.apps[1002] = tenants
-    auth = world.oauth(tokens=store)
+    world = World()
+    paths = [f"/api/{number}" for number in range(MAX_KNOWN + 20)]
+    gateway, auth = one_api(world, paths), world.oauth()
 
-    paths = [*tenants.paths, *[*tenants.paths][:30]]
-    assert await statuses(world, auth, paths) == [200] * len(paths)
+    asked = [*paths, *paths[:30]]
+    assert await statuses(world, auth, asked) == [200] * len(asked)
 
     assert len(auth._servers) == MAX_KNOWN
-    assert {seen.count("") for seen in tenants.seen.values()} == {1}
+    assert {gateway.tokens(path).count("") for path in paths} == {1}
     assert world.logins == 1
-
-
-@pytest.mark.parametrize("backends", [("asyncio", "trio"), ("trio", "asyncio")])
-def test_one_oauth_serves_one_event_loop_after_another(backends: tuple[str, str]) -> None:
-    world = World(lifetime=100)
-    auth = world.oauth()
-
-    for backend in backends * 2:
-        assert anyio.run(partial(world.call, auth), backend=backend) == 200
-        world.now += 200
-
-    assert (world.logins, world.refreshes) == (1, 3)
-
-
-class FailingTokens(MemoryTokens):
-    """A store that cannot write while it is *full*."""
-
-    full = False
-
-    async def swap(self, key: str, old: str | None, new: str | None) -> bool:
-        if self.full and key.startswith("token") and 'refreshing_until":null' in (new or ""):
-            raise TokensError("the disk is full")
-        return await super().swap(key, old, new)
-
-
-async def test_a_token_that_cannot_be_stored_is_used_and_stored_later(caplog: pytest.LogCaptureFixture) -> None:
-    world, store = World(lifetime=100), FailingTokens()
-    auth = await world.log_in(tokens=store, later=200)
-    store.full = True
-
-    with caplog.at_level(logging.WARNING):
-        assert [await world.call(auth) for _ in range(2)] == [200, 200]
-    assert caplog.messages == ["the disk is full; what cannot be stored is lost when the process ends"]
-    _, token = await world.saved(auth)
-    assert world.site.seen[-1] == f"Bearer {token.access_token}"
-
-    store.full = False
-    world.now += 200
-    assert await world.call(auth) == 200
-    assert await world.call(world.restarted(tokens=store)) == 200
-    assert (world.logins, world.refreshes, world.server.revoked) == (1, 2, [])

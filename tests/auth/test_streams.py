@@ -18,9 +18,8 @@ from mcp_host.auth import AuthorizationNeeded, ClientSecret, LoginFailed
 from mcp_host.concurrency.asking import unattended
 from mcp_host.errors import RequestTimeout
 from tests.auth.authorization_server import Grant
-from tests.auth.mcp_server import Answers
 from tests.auth.test_proofs import Bound
-from tests.auth.world import Gate, World, logged_in
+from tests.auth.world import Answers, Gate, World, logged_in
 from tests.extent import on_both
 
 pytestmark = [pytest.mark.fake_clock, on_both]

@@ -17,8 +17,7 @@ from mcp_host import Client, Limits, StreamableHttp
 from mcp_host.auth import AuthorizationNeeded, DeviceCode, MemoryTokens, OAuth, OnDevice
 from mcp_host.auth.shared_work import GRACE
 from mcp_host.errors import ConnectTimeout, HttpStatusError, RequestTimeout
-from tests.auth.mcp_server import Answers
-from tests.auth.world import Gate, World
+from tests.auth.world import Answers, Gate, World
 from tests.extent import on_both
 
 pytestmark = [pytest.mark.fake_clock, on_both]
