@@ -141,6 +141,18 @@ async def seconds_of_call(client: Client) -> float:
     return anyio.current_time() - began
 
 
+class Recorder(list[Any]):
+    """A callback that records what it is given. `called` is set as soon as it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.called = anyio.Event()
+
+    async def __call__(self, given: Any) -> None:
+        self.append(given)
+        self.called.set()
+
+
 async def ignore(change: object) -> None:
     """A callback without which the client would not subscribe."""
 

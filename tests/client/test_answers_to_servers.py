@@ -12,7 +12,7 @@ from mcp_host import Elicitation, FormRequest, SamplingRequest
 from mcp_host.limits import Limits
 from mcp_host.session.session import Session
 from mcp_host.testing import ScriptedPeer
-from mcp_host.types import CreateMessageResult, ElicitResult, LoggingMessageNotificationParams, ToolUseContent
+from mcp_host.types import CreateMessageResult, ElicitResult, ToolUseContent
 from tests.client.support import (
     ADD,
     EMPTY,
@@ -22,6 +22,7 @@ from tests.client.support import (
     TOOLS,
     Era,
     HangingModel,
+    Recorder,
     ask_during_call,
     connected,
     sampling,
@@ -365,14 +366,11 @@ async def test_early_messages_are_kept_up_to_a_limit() -> None:
             await peer.notify("notifications/message", {"level": "info", "data": n})
         await peer.reply(request, INITIALIZED)
 
-    async def on_log(message: LoggingMessageNotificationParams) -> None:
-        seen.append(message.data)
-
-    seen: list[object] = []
-    async with connected(ScriptedPeer(script), era="legacy", on_log=on_log):
+    seen = Recorder()
+    async with connected(ScriptedPeer(script), era="legacy", on_log=seen):
         await anyio.wait_all_tasks_blocked()
 
-    assert seen == list(range(64))
+    assert [message.data for message in seen] == list(range(64))
 
 
 @pytest.mark.fault("J03")

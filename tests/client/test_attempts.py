@@ -36,8 +36,10 @@ def attempts() -> Attempts:
     ],
     ids=str,
 )
-def test_after_what_may_be_over_a_capability_less_is_offered_step_by_step(failure: McpError) -> None:
-    tried = attempts()
+def test_after_what_may_be_over_a_capability_less_is_offered_step_by_step_in_the_time_of_one(
+    failure: McpError,
+) -> None:
+    tried, slowly = attempts(), attempts()
 
     assert tried.current == Attempt(None, MOST, 30.0)
     assert tried.next(failure) == Attempt(None, LESS, 30.0)
@@ -45,6 +47,11 @@ def test_after_what_may_be_over_a_capability_less_is_offered_step_by_step(failur
     assert tried.next(ServerError(-1, "a third")) == Attempt(None, NONE, 30.0)
     assert tried.next(ServerError(-1, "a fourth")) is None
     assert tried.failure is failure
+
+    assert slowly.next(failure, 12.0) == Attempt(None, LESS, 18.0)
+    assert slowly.next(failure, 17.0) == Attempt(None, LEAST, 1.0)
+    assert slowly.next(failure, 1.0) is None
+    assert slowly.failure is failure
 
 
 def test_any_other_failure_is_the_last() -> None:
@@ -88,24 +95,6 @@ def test_after_silence_forms_are_still_offered() -> None:
 
     assert Attempts([urls, NONE], None, 30.0).next(NoAnswer("it said nothing")) == Attempt(None, NONE, 10.0)
     assert Attempts([forms, NONE], None, 30.0).next(NoAnswer("it said nothing")) is None
-
-
-@pytest.mark.parametrize(
-    "refusal",
-    [
-        ServerError(-32602, "unrecognized_keys"),
-        ConnectFailed("it died of it", exit_code=1),
-        ConnectFailed("it hung up over it"),
-    ],
-    ids=str,
-)
-def test_all_attempts_together_have_the_time_of_one(refusal: McpError) -> None:
-    tried = attempts()
-
-    assert tried.next(refusal, 12.0) == Attempt(None, LESS, 18.0)
-    assert tried.next(refusal, 17.0) == Attempt(None, LEAST, 1.0)
-    assert tried.next(refusal, 1.0) is None
-    assert tried.failure is refusal
 
 
 def test_an_attempt_in_another_era_has_what_is_left_of_the_time() -> None:

@@ -24,7 +24,7 @@ from mcp_host.errors import (
 from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CallToolResult, ProgressNotificationParams, TextContent
-from tests.client.support import EMPTY, HANDSHAKE, TOOLS, Era, answering, connected, methods, report_progress
+from tests.client.support import EMPTY, HANDSHAKE, TOOLS, Era, Recorder, answering, connected, ignore, report_progress
 from tests.extent import on_both
 
 pytestmark = [on_both, pytest.mark.fake_clock]  # all in memory: no deadline passes while anything can run
@@ -122,15 +122,11 @@ async def test_unknown_and_malformed_progress_is_counted_and_ignored(era: Era) -
             await peer.notify("notifications/progress", params)
         await peer.reply(call, EMPTY)
 
-    seen: list[float] = []
-
-    async def on_progress(progress: ProgressNotificationParams) -> None:
-        seen.append(progress.progress)
-
+    seen = Recorder()
     async with connected(ScriptedPeer(script)) as client:
-        await client.call_tool("slow", on_progress=on_progress)
+        await client.call_tool("slow", on_progress=seen)
 
-    assert seen == [2]
+    assert [report.progress for report in seen] == [2]
     assert client.counters["progress for nothing"] == 3
 
 
@@ -181,12 +177,9 @@ async def test_progress_does_not_extend_the_timeout_of_a_call(era: Era) -> None:
             await report_progress(peer, call, 1)
             await anyio.sleep(0.01)
 
-    async def on_progress(progress: ProgressNotificationParams) -> None:
-        pass
-
     async with connected(ScriptedPeer(script)) as client:
         with pytest.raises(RequestTimeout, match=r"tools/call: took longer than 0.1 s \(timeout\)$"):
-            await client.call_tool("busy", idle_timeout=math.inf, timeout=0.1, on_progress=on_progress)
+            await client.call_tool("busy", idle_timeout=math.inf, timeout=0.1, on_progress=ignore)
 
 
 async def test_a_cancelled_caller_is_announced_and_the_connection_lives(era: Era) -> None:
@@ -292,7 +285,7 @@ async def test_a_feature_that_was_not_advertised_is_not_requested() -> None:
         with pytest.raises(NotAdvertised, match="did not advertise prompts"):
             await client.list_prompts()
 
-    assert methods(peer) == ["initialize", "notifications/initialized"]
+    assert [message["method"] for message in peer.received] == ["initialize", "notifications/initialized"]
 
 
 async def test_calls_before_connecting_and_after_closing_say_so(era: Era) -> None:
@@ -327,9 +320,7 @@ async def test_a_server_that_ends_ends_every_call_that_waits_for_it(era: Era) ->
     async def call() -> None:
         with pytest.raises(ConnectionClosed, match="the scripted peer has ended"):
             await client.call_tool("x")
-        ended.append(True)
 
-    ended: list[bool] = []
     async with connected(ScriptedPeer(script)) as client:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call)
@@ -338,5 +329,4 @@ async def test_a_server_that_ends_ends_every_call_that_waits_for_it(era: Era) ->
         with pytest.raises(ConnectionClosed) as later:
             await client.call_tool("later")
 
-    assert ended == [True, True]
     assert not later.value.may_have_run, "over a link that is gone nothing is sent"

@@ -32,7 +32,17 @@ from mcp_host.transports.in_process import MemoryChannel
 from mcp_host.types import CreateMessageResult
 from tests.client.rounds import ROOTS, wants
 from tests.client.sites import Site, refused
-from tests.client.support import EMPTY, HANDSHAKE, QUESTION, Restarted, connected, ended_by_closing, ignore, sampling
+from tests.client.support import (
+    EMPTY,
+    HANDSHAKE,
+    QUESTION,
+    Recorder,
+    Restarted,
+    connected,
+    ended_by_closing,
+    ignore,
+    sampling,
+)
 from tests.extent import on_both
 from tests.transports.children import counted, python
 
@@ -167,10 +177,7 @@ async def test_lists_that_the_server_does_not_agree_to_are_named_in_a_warning() 
 
 
 async def test_a_change_that_belongs_to_no_subscription_is_not_believed() -> None:
-    changes: list[object] = []
-
-    async def on_change(change: object) -> None:
-        changes.append(change)
+    changes = Recorder()
 
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_discover(capabilities=CHANGING)
@@ -178,7 +185,7 @@ async def test_a_change_that_belongs_to_no_subscription_is_not_believed() -> Non
         await peer.notify("notifications/tools/list_changed")
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
-    async with connected(ScriptedPeer(script), on_change=on_change) as client:
+    async with connected(ScriptedPeer(script), on_change=changes) as client:
         await client.call_tool("x")
         await anyio.wait_all_tasks_blocked()
         assert client.counters["notifications for nothing"] == 1

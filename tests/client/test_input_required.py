@@ -38,6 +38,7 @@ from tests.client.support import (
     PARIS,
     QUESTION,
     HangingModel,
+    Recorder,
     connected,
     ended_by_closing,
     methods,
@@ -486,14 +487,11 @@ async def test_progress_of_every_round_comes_in_order_before_the_result() -> Non
             await report_progress(peer, call, step)
             await peer.reply(call, result)
 
-    async def note(report: Any) -> None:
-        steps.append(report.progress)
-
-    steps: list[float] = []
+    seen = Recorder()
     async with connected(ScriptedPeer(script), roots=[]) as client:
-        await client.call_tool("x", on_progress=note)
+        await client.call_tool("x", on_progress=seen)
 
-    assert steps == [1, 2]
+    assert [report.progress for report in seen] == [1, 2]
 
 
 def nested(depth: int) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import anyio
 import pytest
 from anyio.abc import Process
 
-from mcp_host import Change, Client, Limits, Stdio
+from mcp_host import Client, Limits, Stdio
 from mcp_host.errors import (
     CallerError,
     ConnectFailed,
@@ -31,6 +31,7 @@ from tests.client.support import (
     EMPTY,
     TOOLS,
     Era,
+    Recorder,
     Restarted,
     answering,
     connected,
@@ -347,8 +348,7 @@ async def test_one_request_does_not_start_a_server_endlessly_that_dies_as_soon_a
 
 async def test_a_listening_client_connects_again_without_a_request_once_it_has_connected() -> None:
     """In 2026-07-28 changes arrive on a subscription, so nothing is heard before the first request."""
-    changes: list[Change] = []
-    heard = anyio.Event()
+    changes = Recorder()
     lives = iter([1, 2])
 
     async def script(peer: ScriptedPeer) -> None:
@@ -361,16 +361,12 @@ async def test_a_listening_client_connects_again_without_a_request_once_it_has_c
             await peer.aclose()
         await peer.notify_subscription(listen, "notifications/tools/list_changed")
 
-    async def on_change(change: Change) -> None:
-        changes.append(change)
-        heard.set()
-
     peer = ScriptedPeer(script)
-    async with connected(peer, lazy=True, on_change=on_change) as client:
+    async with connected(peer, lazy=True, on_change=changes) as client:
         await anyio.wait_all_tasks_blocked()
         assert peer.received == []
         await client.call_tool("x")
-        await heard.wait()
+        await changes.called.wait()
 
     assert changes == [ToolListChangedNotification()]
 

@@ -16,7 +16,7 @@ from mcp_host.middleware import AnyRequest, CallNext
 from mcp_host.session.list_changed import ListWatcher
 from mcp_host.testing import ScriptedPeer, Server
 from mcp_host.types import Prompt, Resource, ResourceTemplate, Tool
-from tests.client.support import HANDSHAKE, Era, connected
+from tests.client.support import HANDSHAKE, Era, Recorder, connected
 from tests.client.test_session_lost import Forgetful, session_with
 from tests.extent import on_both
 from tests.testing.test_with_client import ConnectBy, connect_by, versions
@@ -101,28 +101,23 @@ async def test_a_changed_list_is_handed_over_whole_over_every_transport(
         """The first."""
         return "1"
 
-    async def show(tools: list[Tool]) -> None:
-        handed.append([tool.name for tool in tools])
-        heard.set()
-
     def second() -> str:
         """The second."""
         return "2"
 
-    handed: list[list[str]] = []
-    heard = anyio.Event()
+    handed = Recorder()
     with anyio.fail_after(20):
         async with (
             connect_by(server) as transport,
-            Client(transport, list_changed=ListChanged(tools=show, delay=0.01)) as client,
+            Client(transport, list_changed=ListChanged(tools=handed, delay=0.01)) as client,
         ):
             await client.list_tools()
             server.tool(second)
             await server.notify_tools_changed()
-            await heard.wait()
+            await handed.called.wait()
             assert (await client.call_tool("second")).text == "2"
 
-    assert handed == [["first", "second"]]
+    assert [[tool.name for tool in tools] for tools in handed] == [["first", "second"]]
 
 
 @paused
@@ -196,16 +191,11 @@ async def test_a_change_that_is_announced_while_the_client_connects_is_handed_ov
             await self.announce()
             return request
 
-    async def show(tools: list[Tool]) -> None:
-        handed.append(len(tools))
-        heard.set()
+    handed = Recorder()
+    async with connected(Hasty(era), list_changed=ListChanged(tools=handed, delay=0)) as client:
+        await handed.called.wait()
 
-    handed: list[int] = []
-    heard = anyio.Event()
-    async with connected(Hasty(era), list_changed=ListChanged(tools=show, delay=0)) as client:
-        await heard.wait()
-
-    assert (handed, client.warnings) == ([1], [])
+    assert ([len(tools) for tools in handed], client.warnings) == ([1], [])
 
 
 @paused

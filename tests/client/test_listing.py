@@ -168,16 +168,6 @@ def test_the_first_that_can_be_mirrored_is_the_one_that_counts() -> None:
     assert headers(tools) == {"Mcp-Param-Zone": "b"}
 
 
-@pytest.mark.parametrize("now", [[], [tool(region=INVALID)], [tool()]], ids=["not listed", "invalid", "not annotated"])
-def test_arguments_are_mirrored_only_as_the_last_listing_says(now: list[Tool]) -> None:
-    tools = ToolCache(lambda text: None, mirrored=True)
-    tools.replace([tool(region=REGION)])
-
-    tools.replace(now)
-
-    assert headers(tools) == {}
-
-
 def test_arguments_are_not_mirrored_if_messages_have_no_headers() -> None:
     tools = ToolCache(pytest.fail, mirrored=False)
 
@@ -185,20 +175,27 @@ def test_arguments_are_not_mirrored_if_messages_have_no_headers() -> None:
     assert headers(tools) == {}
 
 
-@pytest.mark.parametrize(
-    ("schema", "expected"),
-    [
-        ({"region": REGION, "said": {"description": "x-mcp-header"}}, {"Mcp-Param-Region": "eu"}),
-        ({"region": {"type": "string", "description": "no x-mcp-header here"}}, {}),
-        ({"region": REGION, "half": {"const": "\ud800"}}, {"Mcp-Param-Region": "eu"}),
-    ],
-    ids=["annotated", "mentioned", "not expressible in UTF-8"],
-)
-def test_an_annotation_is_found_wherever_there_is_one(schema: dict[str, object], expected: dict[str, str]) -> None:
-    tools = ToolCache(pytest.fail, mirrored=True)
-    tools.replace([tool(**schema)])
+LISTED: dict[str, tuple[list[Tool], dict[str, str]]] = {
+    "not listed": ([], {}),
+    "invalid": ([tool(region=INVALID)], {}),
+    "not annotated": ([tool()], {}),
+    "annotated": ([tool(zone=ZONE, said={"description": "x-mcp-header"})], {"Mcp-Param-Zone": "b"}),
+    "mentioned": ([tool(region={"type": "string", "description": "no x-mcp-header here"})], {}),
+    "not expressible in UTF-8": ([tool(zone=ZONE, half={"const": "\ud800"})], {"Mcp-Param-Zone": "b"}),
+}
 
-    assert headers(tools) == expected
+
+def test_arguments_are_mirrored_only_as_the_last_listing_says(subtests: pytest.Subtests) -> None:
+    for case, (listed, expected) in LISTED.items():
+        warnings: list[str] = []
+        tools = ToolCache(warnings.append, mirrored=True)
+        tools.replace([tool(region=REGION)])
+
+        tools.replace(listed)
+
+        with subtests.test(case=case):
+            assert headers(tools) == expected
+            assert bool(warnings) == (case == "invalid")
 
 
 def test_an_annotation_too_deep_to_be_valid_is_found_in_a_schema_too_deep_to_be_written() -> None:
@@ -220,13 +217,18 @@ def test_a_tool_is_said_to_be_left_out_once_and_again_when_that_is_news_again() 
     assert all("'query' is left out" in warning for warning in warnings)
 
 
+def checked(schema: dict[str, Any]) -> Tool:
+    return Tool.from_wire({"name": "query", "inputSchema": {}, "outputSchema": schema})
+
+
+def structured(**content: object) -> CallToolResult:
+    return CallToolResult.from_wire({"content": [], "structuredContent": content})
+
+
 async def test_a_check_that_ran_out_of_steps_is_repeated_only_for_a_changed_schema() -> None:
     numbers = {"type": "object", "properties": {"n": {"type": "array", "items": {"type": "integer"}}}}
-    listed = Tool.from_wire({"name": "query", "inputSchema": {}, "outputSchema": numbers})
-    again = Tool.from_wire({"name": "query", "inputSchema": {}, "outputSchema": {**numbers}})
-    changed = Tool.from_wire({"name": "query", "inputSchema": {}, "outputSchema": {**numbers, "title": "Numbers"}})
-    costly = CallToolResult.from_wire({"content": [], "structuredContent": {"n": [0] * 2_000}})
-    larger = CallToolResult.from_wire({"content": [], "structuredContent": {"n": [0] * 1_200, "x" * 2_000: 0}})
+    listed, again, changed = checked(numbers), checked({**numbers}), checked({**numbers, "title": "Numbers"})
+    costly, larger = structured(n=[0] * 2_000), structured(n=[0] * 1_200, **{"x" * 2_000: 0})
     tools = ToolCache(pytest.fail, mirrored=False, max_steps=3_000)
 
     problems = []
@@ -239,15 +241,13 @@ async def test_a_check_that_ran_out_of_steps_is_repeated_only_for_a_changed_sche
 
 
 async def test_a_schema_that_cannot_be_written_down_is_checked_against_after_every_listing() -> None:
-    unwritable = {"type": "object", "properties": {"n": {"type": "integer", "title": "\ud800"}}}
-    listed = Tool.from_wire({"name": "query", "inputSchema": {}, "outputSchema": unwritable})
+    listed = checked({"type": "object", "properties": {"n": {"type": "integer", "title": "\ud800"}}})
     tools = ToolCache(pytest.fail, mirrored=False)
 
     problems = []
     for n in (1, 2, "three"):
         tools.replace([listed])
-        result = CallToolResult.from_wire({"content": [], "structuredContent": {"n": n}})
-        problems.append(await problem(tools, result))
+        problems.append(await problem(tools, structured(n=n)))
 
     assert problems == [None, None, "the result of 'query' is not as listed: $.n: 'three' is not of type 'integer'"]
 
@@ -255,12 +255,10 @@ async def test_a_schema_that_cannot_be_written_down_is_checked_against_after_eve
 async def test_results_that_pass_unchecked_are_said_to_once_and_again_when_the_tool_comes_back() -> None:
     warnings: list[str] = []
     tools = ToolCache(warnings.append, mirrored=False)
-    strong = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(?=.*[A-Z]).+$"}}}
-    listed = Tool.from_wire({"name": "query", "inputSchema": {}, "outputSchema": strong})
-    result = CallToolResult.from_wire({"content": [], "structuredContent": {"a": "Abc"}})
+    listed = checked({"type": "object", "properties": {"a": {"type": "string", "pattern": "^(?=.*[A-Z]).+$"}}})
     for listing in ([listed], [listed], [], [listed]):
         tools.replace(listing)
-        assert await problem(tools, result) is None
+        assert await problem(tools, structured(a="Abc")) is None
 
     assert len(warnings) == 2
     assert all("'query' pass unchecked" in warning for warning in warnings)
