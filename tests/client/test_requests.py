@@ -277,6 +277,17 @@ async def test_one_malformed_tool_hides_no_other() -> None:
     assert "position 0" in warning
 
 
+async def test_after_a_hundred_warnings_only_each_power_of_two_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    tools = [{"name": f"t{number}"} for number in range(110)]  # without what a tool takes
+    async with connected(answering(HANDSHAKE, {"tools": tools})) as client:
+        assert await client.list_tools() == []
+
+    logged = [record.getMessage() for record in caplog.records if record.name == "mcp_host.session.state"]
+    assert len(client.warnings) == 100
+    assert client.counters["further warnings"] == 10
+    assert [text.rpartition(" (")[2] for text in logged[100:]] == [f"warning {n})" for n in (101, 102, 104, 108)]
+
+
 WEATHER = {
     "name": "weather",
     "inputSchema": {"type": "object"},

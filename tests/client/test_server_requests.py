@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
+from pydantic_core import to_json
 
 from mcp_host import Client, Sampling, SamplingRequest, always
 from mcp_host.errors import RequestTimeout, RoundsExceeded
@@ -191,20 +192,21 @@ async def test_a_call_that_asks_for_nothing_buys_no_deeper_nesting_than_max_inpu
     assert asked == 12
 
 
+async def ask(peer: ScriptedPeer, id: str) -> None:
+    """Send a sampling request with this id."""
+    await peer.send({"jsonrpc": "2.0", "id": id, "method": "sampling/createMessage", "params": QUESTION})
+
+
 async def test_what_is_asked_within_the_calls_of_a_request_between_calls_counts_like_that_request() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        async def ask(id: str) -> None:
-            await peer.send({"jsonrpc": "2.0", "id": id, "method": "sampling/createMessage", "params": QUESTION})
-
         await peer.answer_initialize(capabilities={"tools": {}})
-        await ask("between calls")
+        await ask(peer, "between calls")
         for number in (1, 2):
             call = await peer.receive("tools/call")
-            await ask(f"within call {number}")
+            await ask(peer, f"within call {number}")
         refused.append(await peer.receive())
         await peer.reply(call, EMPTY)
         done.set()
-        await anyio.sleep_forever()
 
     async def model(request: SamplingRequest) -> str:
         await client.call_tool("x")
@@ -216,12 +218,8 @@ async def test_what_is_asked_within_the_calls_of_a_request_between_calls_counts_
     ) as client:
         await done.wait()
 
-    assert [(message["id"], message["error"]) for message in refused] == [
-        (
-            "within call 2",
-            {"code": -32013, "message": "this client's limit max_inputs is 2 in 3600 seconds without a call"},
-        )
-    ]
+    too_much = {"code": -32013, "message": "this client's limit max_inputs is 2 in 3600 seconds without a call"}
+    assert [(message["id"], message["error"]) for message in refused] == [("within call 2", too_much)]
 
 
 @on_both
@@ -335,18 +333,15 @@ async def test_a_second_request_for_the_innermost_call_is_as_deep_as_the_first()
     """Any call in flight may be meant, so the calls of its handler have the deepest nesting that is possible."""
 
     async def script(peer: ScriptedPeer) -> None:
-        async def ask(id: str) -> None:
-            await peer.send({"jsonrpc": "2.0", "id": id, "method": "sampling/createMessage", "params": QUESTION})
-
         await peer.answer_initialize(capabilities={"tools": {}})
         outer = await peer.receive("tools/call")
-        await ask("for outer")
+        await ask(peer, "for outer")
         inner = await peer.receive("tools/call")
-        await ask("for inner")
+        await ask(peer, "for inner")
         await second.wait()
-        await ask("for inner, too")
+        await ask(peer, "for inner, too")
         innermost = await peer.receive("tools/call")
-        await ask("for innermost")
+        await ask(peer, "for innermost")
         refused.append(await peer.receive())
         held.set()
         for call in (innermost, inner, outer):
@@ -433,7 +428,7 @@ class TwoCalls:
     async def __call__(self, peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities={"tools": {}})
         calls = {call["params"]["name"]: call for call in [await peer.receive("tools/call") for _ in range(2)]}
-        await peer.send({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": QUESTION})
+        await ask(peer, "q")
         self.asked.set()
         while True:
             message = await peer.receive()
@@ -479,7 +474,7 @@ async def test_a_handler_ends_with_the_last_of_the_calls_that_it_may_belong_to()
 async def test_a_request_between_calls_does_not_end_with_a_call() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities={"tools": {}})
-        await peer.send({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": QUESTION})
+        await ask(peer, "q")
         await peer.reply(await peer.receive("tools/call"), EMPTY)
         answers.append(await peer.receive())
         answered.set()
@@ -606,10 +601,7 @@ async def test_requests_of_the_server_restart_the_idle_timeout_but_not_the_timeo
             await ctx.sample("more?")
         await anyio.sleep_forever()
 
-    async def model(request: SamplingRequest) -> str:
-        return "more"
-
-    async with connected(server, sampling=sampling(with_tools=model), within=1000) as client:
+    async with connected(server, sampling=sampling(), within=1000) as client:
         began = anyio.current_time()
         with pytest.raises(RequestTimeout, match=words):
             await client.call_tool("ask", timeout=50, idle_timeout=20)
@@ -633,11 +625,8 @@ async def test_a_request_that_exceeds_a_limit_restarts_the_idle_timeout_like_any
                 refused.append(str(exc))
         await anyio.sleep_forever()
 
-    async def model(request: SamplingRequest) -> str:
-        return "more"
-
     limits = Limits(max_inputs=1)
-    async with connected(server, sampling=sampling(with_tools=model), limits=limits, within=1000) as client:
+    async with connected(server, sampling=sampling(), limits=limits, within=1000) as client:
         began = anyio.current_time()
         with pytest.raises(RequestTimeout, match="silent for 20 s"):
             await client.call_tool("ask", timeout=100, idle_timeout=20)
@@ -649,11 +638,7 @@ async def test_a_request_that_exceeds_a_limit_restarts_the_idle_timeout_like_any
 
 @on_both
 async def test_a_task_that_a_callback_starts_in_a_handler_lends_the_slot_of_the_handler() -> None:
-    server = Server("asker", versions=["2025-11-25"])
-
-    @server.tool
-    async def ask(ctx: Context) -> str:
-        return (await ctx.sample("what?")).text
+    server = asking_server(versions=["2025-11-25"])
 
     @server.tool
     async def report(ctx: Context) -> None:
@@ -711,3 +696,24 @@ async def test_the_last_1024_requests_that_were_answered_are_known_again() -> No
         assert client.counters == {"repeated requests": 2}
 
     assert sorted(answered) == [0, *range(1025)]
+
+
+@on_both
+@pytest.mark.parametrize(("seconds", "delivered"), [(29, 1025), (31, 1024)])
+async def test_an_answer_that_cannot_be_delivered_is_dropped_after_thirty_seconds(seconds: int, delivered: int) -> None:
+    """The transport takes 1,024 messages that the server does not read; the next waits for room."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize()
+        pings = [{"jsonrpc": "2.0", "id": number, "method": "ping"} for number in range(1025)]
+        await peer.send_raw(to_json(pings))
+        await anyio.sleep(seconds)
+        reads_again.set()
+
+    reads_again = anyio.Event()
+    peer = ScriptedPeer(script)
+    async with connected(peer, era="legacy", within=100):
+        await reads_again.wait()
+        await anyio.wait_all_tasks_blocked()
+
+    assert len([message for message in peer.received if "result" in message]) == delivered

@@ -18,10 +18,12 @@ import sniffio
 import trio
 
 import mcp_host
-from mcp_host import Client, Sampling, SamplingRequest, Stdio, StreamableHttp, always
+from mcp_host import Client, Stdio, StreamableHttp
 from mcp_host.middleware import AnyRequest, CallNext
-from mcp_host.types import CreateMessageResult, TextContent
-from tests.client.support import connected
+from mcp_host.types import TextContent
+from tests.client.rounds import wants
+from tests.client.sites import DISCOVERED
+from tests.client.support import INITIALIZED, QUESTION, connected, sampling
 from tests.transports.children import python
 from tests.transports.http_peers import CHUNKED, EVENTS, JSON, Wire, event, head, serving
 
@@ -120,13 +122,9 @@ async def test_a_plain_call_over_http_does_not_either() -> None:
             heard = await wire.hear()
             match heard.rpc["method"] if heard.body else heard.method:
                 case "initialize":
-                    await answer(
-                        wire,
-                        heard.rpc,
-                        '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"0"}}',
-                    )
+                    await answer(wire, heard.rpc, INITIALIZED)
                 case "tools/call":
-                    await answer(wire, heard.rpc, '{"content":[{"type":"text","text":"hello"}]}')
+                    await answer(wire, heard.rpc, {"content": [{"type": "text", "text": "hello"}]})
                 case "notifications/initialized":
                     await wire.reply(202)
                 case "server/discover":
@@ -134,8 +132,8 @@ async def test_a_plain_call_over_http_does_not_either() -> None:
                 case _:
                     await wire.reply(405)
 
-    async def answer(wire: Wire, request: dict[str, object], result: str) -> None:
-        await wire.reply(200, JSON, f'{{"jsonrpc":"2.0","id":{request["id"]},"result":{result}}}'.encode())
+    async def answer(wire: Wire, request: dict[str, object], result: object) -> None:
+        await wire.reply(200, JSON, json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}).encode())
 
     async with serving(script) as peer, connected(StreamableHttp(peer.url)) as client:
         seen = await plainly(client)
@@ -155,12 +153,7 @@ while True:
 
 
 async def test_a_round_with_one_input_request_starts_no_task_either() -> None:
-    async def model(request: SamplingRequest) -> CreateMessageResult:
-        return request.reply("Paris")
-
-    async with connected(
-        Stdio(python(ASK_FIRST, hands=False)), sampling=Sampling(with_tools=model, approve=always)
-    ) as client:
+    async with connected(Stdio(python(ASK_FIRST, hands=False)), sampling=sampling()) as client:
         seen = await plainly(client)
 
     # Validated are, for each call, the input request, the model's text and answer, and the result.
@@ -201,17 +194,8 @@ async def test_a_plain_call_over_a_pipe_passes_few_files_and_functions() -> None
     assert len(functions) <= (45 if sniffio.current_async_library() == "trio" else 39)
 
 
-DISCOVERED = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
 PLUS = {"name": "plus", "inputSchema": {"type": "object", "properties": {"a": {"type": "integer"}}}}
-SAMPLE = {
-    "method": "sampling/createMessage",
-    "params": {
-        "messages": [{"role": "user", "content": {"type": "text", "text": "hello"}}],
-        "maxTokens": 100,
-        "tools": [PLUS],
-    },
-}
-ASKS = {"resultType": "input_required", "requestState": "asked", "inputRequests": {"model": SAMPLE}}
+ASKS = wants("asked", model={"method": "sampling/createMessage", "params": {**QUESTION, "tools": [PLUS]}})
 
 
 async def test_sampling_with_tools_in_2026_over_http_passes_few_files_and_functions() -> None:
@@ -230,14 +214,11 @@ async def test_sampling_with_tools_in_2026_over_http_passes_few_files_and_functi
             data = event(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}).encode())
             await wire.say(head(200, {**EVENTS, **CHUNKED}), b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data))
 
-    async def model(request: SamplingRequest) -> CreateMessageResult:
-        return request.reply("Paris")
-
     answers: list[object] = []
     with anyio.fail_after(20):
         async with (
             serving(script) as peer,
-            Client(StreamableHttp(peer.url), sampling=Sampling(with_tools=model, approve=always)) as client,
+            Client(StreamableHttp(peer.url), sampling=sampling()) as client,
         ):
             for _ in range(2):
                 await client.call_tool("ask")

@@ -28,8 +28,19 @@ from mcp_host.errors import (
     UnsupportedProtocolVersion,
 )
 from mcp_host.types import PromptReference, ToolListChangedNotification
-from tests.client.sites import BROKEN, DISCOVERED, MIRRORED, PLAIN, SAFE, Site, handshake, mirrored_headers, refused
-from tests.client.support import EMPTY, connected
+from tests.client.sites import (
+    BROKEN,
+    DISCOVERED,
+    MIRRORED,
+    PLAIN,
+    SAFE,
+    Site,
+    handshake,
+    mirrored_headers,
+    refused,
+    response,
+)
+from tests.client.support import EMPTY, INITIALIZED, connected
 from tests.clock import advance
 from tests.extent import on_both
 from tests.transports.http_peers import EVENTS, JSON, Peer, Wire, event, head, serving
@@ -91,34 +102,24 @@ async def test_a_tool_whose_annotations_are_invalid_is_left_out_with_one_warning
     assert "'broken' is left out" in warning
 
 
-async def test_a_call_that_lacks_headers_is_made_once_more_with_what_the_list_says_now() -> None:
+@pytest.mark.parametrize("is_listed", [False, True], ids=["unlisted", "listed before it was annotated"])
+async def test_a_call_that_lacks_headers_is_made_once_more_with_what_the_list_says_now(is_listed: bool) -> None:
+    """However fresh the last list is: the call shows that it is not."""
     refusals = [True, False]
+    lists = [[PLAIN], [MIRRORED]] if is_listed else [[MIRRORED]]
 
     def call(message: dict[str, Any]) -> object:
         return refused(400, -32020)(message) if refusals.pop(0) else EMPTY
 
-    site = Site(tools_list={"tools": [MIRRORED], "ttlMs": 60_000}, tools_call=call)
+    site = Site(tools_list=lambda message: {"tools": lists.pop(0), "ttlMs": 60_000}, tools_call=call)
     async with site.connected() as client:
+        if is_listed:
+            await client.list_tools()
         await client.call_tool("query", {"region": "eu"})
 
-    assert site.methods() == ["server/discover", "tools/call", "tools/list", "tools/call"]
+    assert site.methods()[-3:] == ["tools/call", "tools/list", "tools/call"]
     assert site.posts[-1].headers["mcp-param-region"] == "eu"
-    assert "mcp-param-region" not in site.posts[1].headers
-
-
-async def test_a_list_that_is_fresh_is_asked_for_again_when_a_call_shows_that_it_is_not() -> None:
-    refusals = [True, False]
-    lists = [{"tools": [PLAIN], "ttlMs": 60_000}, {"tools": [MIRRORED], "ttlMs": 60_000}]
-
-    def call(message: dict[str, Any]) -> object:
-        return refused(400, -32020)(message) if refusals.pop(0) else EMPTY
-
-    site = Site(tools_list=lambda message: lists.pop(0), tools_call=call)
-    async with site.connected() as client:
-        await client.list_tools()
-        await client.call_tool("query", {"region": "eu"})
-
-    assert site.posts[-1].headers["mcp-param-region"] == "eu"
+    assert "mcp-param-region" not in site.posts[-3].headers
 
 
 async def test_headers_that_stay_wrong_are_an_error_after_one_more_try() -> None:
@@ -197,6 +198,10 @@ async def test_a_server_that_is_not_there_is_a_connection_error() -> None:
         await Site(server_discover=gone).client().connect()
 
 
+async def reply(wire: Wire, request: dict[str, Any], result: object) -> None:
+    await wire.reply(200, dict(JSON), response(request, result).content)
+
+
 @on_both
 @pytest.mark.adjustable_clock
 async def test_a_server_that_leaves_the_probe_hanging_is_shaken_hands_with() -> None:
@@ -205,14 +210,14 @@ async def test_a_server_that_leaves_the_probe_hanging_is_shaken_hands_with() -> 
             heard = await wire.hear()
             if heard.method != "POST":
                 await wire.reply(405)
-                continue
-            request = heard.rpc
-            if request["method"] == "server/discover":
+            elif heard.rpc["method"] == "server/discover":
                 advance(2)  # the silence after which a handshake is begun
                 await wire.hung_up()
                 return
-            answer = handshake(request) if "id" in request else httpx.Response(202)
-            await wire.reply(answer.status_code, dict(JSON), answer.content)
+            elif "id" in heard.rpc:
+                await reply(wire, heard.rpc, INITIALIZED)
+            else:
+                await wire.reply(202)
 
     async with serving(script) as peer, connected(StreamableHttp(peer.url)) as client:
         assert client.protocol_version == "2025-11-25"
@@ -222,9 +227,8 @@ async def serve_fresh(wire: Wire) -> None:
     """Serve a stateless server whose word about itself is good for a minute."""
     while True:
         request = (await wire.hear()).rpc
-        result = DISCOVERED | {"ttlMs": 60_000} if request["method"] == "server/discover" else EMPTY
-        body = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}).encode()
-        await wire.reply(200, dict(JSON), body)
+        is_probe = request["method"] == "server/discover"
+        await reply(wire, request, DISCOVERED | {"ttlMs": 60_000} if is_probe else EMPTY)
 
 
 @on_both
@@ -263,11 +267,9 @@ async def test_a_discovery_is_forgotten_when_the_server_speaks_like_an_older_one
             if heard.method != "POST":
                 await wire.reply(405)
             elif not rolled_back:
-                result = DISCOVERED | {"ttlMs": 60_000_000}
-                body = json.dumps({"jsonrpc": "2.0", "id": heard.rpc["id"], "result": result}).encode()
-                await wire.reply(200, dict(JSON), body)
+                await reply(wire, heard.rpc, DISCOVERED | {"ttlMs": 60_000_000})
             elif heard.rpc["method"] == "initialize":
-                await wire.reply(200, dict(JSON), handshake(heard.rpc).content)
+                await reply(wire, heard.rpc, INITIALIZED)
             else:
                 await wire.reply(202 if "id" not in heard.rpc else 400)
 
@@ -326,9 +328,7 @@ async def answer_or_break(wire: Wire, breaking: list[str]) -> None:
             await wire.say(head(200, {**EVENTS, "connection": "close"}) + b": soon\n\n")
             await wire.end()
             return
-        result = results.get(method, EMPTY | NOTHING)
-        body = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}).encode()
-        await wire.reply(200, dict(JSON), body)
+        await reply(wire, request, results.get(method, EMPTY | NOTHING))
 
 
 @asynccontextmanager
@@ -388,16 +388,12 @@ async def test_leaving_the_stream_cancels_without_a_notification() -> None:
     left = anyio.Event()
 
     async def script(wire: Wire) -> None:
-        while True:
-            request = (await wire.hear()).rpc
-            if request["method"] == "tools/call":
-                await wire.events(b": working\n\n")
-                advance(60)
-                await wire.hung_up()
-                left.set()
-                return
-            body = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": DISCOVERED}).encode()
-            await wire.reply(200, dict(JSON), body)
+        await reply(wire, (await wire.hear()).rpc, DISCOVERED)
+        await wire.hear()
+        await wire.events(b": working\n\n")
+        advance(60)
+        await wire.hung_up()
+        left.set()
 
     async with serving(script) as peer, connected(StreamableHttp(peer.url), within=60 + 10) as client:
         with pytest.raises(RequestTimeout):

@@ -55,16 +55,26 @@ def filters(peer: ScriptedPeer) -> list[dict[str, Any]]:
 
 
 async def test_with_on_change_the_client_subscribes_to_the_lists_that_the_server_announces() -> None:
+    """A change has its metadata without the id of the subscription."""
+
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_discover(capabilities={"tools": {"listChanged": True}, "prompts": {}, "resources": {}})
         listen = await peer.receive(LISTEN)
         await peer.acknowledge(listen)
         await peer.notify_subscription(listen, "notifications/tools/list_changed")
+        meta = {"io.modelcontextprotocol/subscriptionId": listen["id"], "example.com/cause": "a deploy"}
+        await peer.notify("notifications/tools/list_changed", {"_meta": meta})
 
     peer, heard = ScriptedPeer(script), Heard()
     async with connected(peer, on_change=heard):
-        assert await heard.count(1) == [ToolListChangedNotification()]
+        plain, deployed = await heard.count(2)
 
+    assert plain == ToolListChangedNotification()
+    assert deployed.to_wire() == {
+        "jsonrpc": "2.0",
+        "method": "notifications/tools/list_changed",
+        "params": {"_meta": {"example.com/cause": "a deploy"}},
+    }
     assert filters(peer) == [{"toolsListChanged": True}]
 
 
@@ -122,6 +132,8 @@ async def test_a_resource_is_subscribed_to_when_the_server_agrees() -> None:
 
 
 async def test_a_resource_that_was_unsubscribed_is_not_asked_for_with_the_next() -> None:
+    """To unsubscribe from another changes nothing."""
+
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_discover(capabilities=CHANGING)
         for _ in range(2):
@@ -130,6 +142,9 @@ async def test_a_resource_that_was_unsubscribed_is_not_asked_for_with_the_next()
     peer = ScriptedPeer(script)
     async with connected(peer) as client:
         await client.subscribe_resource("a:1")
+        await client.unsubscribe_resource("a:2")
+        await anyio.wait_all_tasks_blocked()
+        assert [message["method"] for message in peer.received] == ["server/discover", LISTEN]
         await client.unsubscribe_resource("a:1")
         await client.subscribe_resource("a:2")
 
@@ -175,19 +190,6 @@ async def test_a_resource_can_be_unsubscribed_when_the_server_has_refused_to_go_
 
     a1 = {"resourceSubscriptions": ["a:1"]}
     assert filters(peer) == [a1, a1, {"resourceSubscriptions": ["a:2"]}]
-
-
-async def test_unsubscribing_from_a_resource_without_a_subscription_changes_nothing() -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_discover(capabilities=CHANGING)
-        await peer.acknowledge(await peer.receive(LISTEN))
-
-    peer = ScriptedPeer(script)
-    async with connected(peer) as client:
-        await client.subscribe_resource("a:1")
-        await client.unsubscribe_resource("a:2")
-
-    assert filters(peer) == [{"resourceSubscriptions": ["a:1"]}]
 
 
 async def test_a_subscription_that_fails_because_the_server_ends_is_not_restored_by_the_next_connection() -> None:
@@ -245,25 +247,6 @@ async def test_a_change_on_a_stream_that_was_just_replaced_is_not_reported() -> 
     async with connected(ScriptedPeer(script), on_change=heard) as client:
         await client.subscribe_resource("a:1")
         assert await heard.count(1) == [ResourceUpdatedNotification.from_wire(updated("a:2"))]
-
-
-async def test_a_change_has_its_metadata_without_the_id_of_the_subscription() -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_discover(capabilities=CHANGING)
-        listen = await peer.receive(LISTEN)
-        await peer.acknowledge(listen)
-        meta = {"io.modelcontextprotocol/subscriptionId": listen["id"], "example.com/cause": "a deploy"}
-        await peer.notify("notifications/tools/list_changed", {"_meta": meta})
-
-    heard = Heard()
-    async with connected(ScriptedPeer(script), on_change=heard):
-        [change] = await heard.count(1)
-
-    assert change.to_wire() == {
-        "jsonrpc": "2.0",
-        "method": "notifications/tools/list_changed",
-        "params": {"_meta": {"example.com/cause": "a deploy"}},
-    }
 
 
 async def test_a_stream_that_fails_by_http_for_now_is_opened_again() -> None:
@@ -353,6 +336,39 @@ async def test_a_stream_that_a_client_may_not_have_is_not_asked_for_again(subtes
             assert client.warnings == [f"{SITE} refuses the subscription to changes: {why}"]
 
 
+async def test_a_resource_that_a_client_may_not_subscribe_to_is_an_error(subtests: pytest.Subtests) -> None:
+    for status, auth, why in UNAUTHORIZED:
+        with subtests.test(why):
+            site = Site(subscriptions_listen=listens(status))
+            async with site.connected(auth=auth, within=6000) as client:
+                with pytest.raises(McpError, match=why):
+                    await client.subscribe_resource("a:1")
+
+            assert site.methods() == ["server/discover", LISTEN]
+
+
+async def test_a_server_without_subscriptions_can_be_called() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_discover(capabilities=CHANGING)
+        await peer.reply_error(await peer.receive(LISTEN), -32601, "Method not found")
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    async with connected(ScriptedPeer(script, name="quiet"), on_change=Heard()) as client:
+        await client.call_tool("x")
+        assert client.warnings == ["quiet refuses the subscription to changes: Method not found (-32601)"]
+
+
+async def test_a_subscription_that_is_not_acknowledged_holds_up_the_first_call_for_a_second() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_discover(capabilities=CHANGING)
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    began = anyio.current_time()
+    async with connected(ScriptedPeer(script), on_change=Heard(), within=100) as client:
+        await client.call_tool("x")
+        assert anyio.current_time() - began == pytest.approx(1)
+
+
 async def test_a_stream_that_a_client_may_no_longer_have_is_given_up_in_the_end(subtests: pytest.Subtests) -> None:
     for status, auth, why in UNAUTHORIZED:
         with subtests.test(why):
@@ -364,19 +380,6 @@ async def test_a_stream_that_a_client_may_no_longer_have_is_given_up_in_the_end(
 
             assert site.methods().count(LISTEN) == 11
             assert client.warnings[-1] == f"{SITE} refuses the subscription to changes: {why}"
-
-
-async def test_a_resource_that_a_client_may_not_subscribe_to_is_an_error_and_the_last_stream_stays(
-    subtests: pytest.Subtests,
-) -> None:
-    for status, auth, why in UNAUTHORIZED:
-        with subtests.test(why):
-            site = Site(subscriptions_listen=listens(status))
-            async with site.connected(auth=auth, within=6000) as client:
-                with pytest.raises(McpError, match=why):
-                    await client.subscribe_resource("a:1")
-
-            assert site.methods() == ["server/discover", LISTEN]
 
 
 def updated(uri: str) -> dict[str, Any]:
@@ -467,17 +470,6 @@ async def test_a_stream_that_fails_ten_times_in_a_row_is_one_warning_and_opened_
 
     assert after_nine == []
     assert client.warnings == ["moody: the stream of changes keeps failing: changes are missed"]
-
-
-async def test_a_server_without_subscriptions_can_be_called() -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_discover(capabilities=CHANGING)
-        await peer.reply_error(await peer.receive(LISTEN), -32601, "Method not found")
-        await peer.reply(await peer.receive("tools/call"), EMPTY)
-
-    async with connected(ScriptedPeer(script, name="quiet"), on_change=Heard()) as client:
-        await client.call_tool("x")
-        assert client.warnings == ["quiet refuses the subscription to changes: Method not found (-32601)"]
 
 
 async def test_the_clock_of_a_subscription_never_runs_out() -> None:

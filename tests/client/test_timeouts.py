@@ -1,4 +1,4 @@
-"""The clocks of a call: its bound, the server's silence, and the time that input may stop both."""
+"""The clocks of a call: its bound, the server's silence, and the time that input may stop both; and that of connecting."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from mcp_host.limits import Limits
 from mcp_host.session.call import CallTimeouts
 from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import CreateMessageResult, ElicitResult
-from tests.client.support import EMPTY, QUESTION, Era, connected, sampling
+from tests.client.rounds import DONE, SAMPLE, answering, wants
+from tests.client.support import EMPTY, INITIALIZED, QUESTION, Era, connected, sampling, seconds_of_call
+from tests.client.support import answering as answering_in
 from tests.clock import advance
 from tests.extent import on_both
 
@@ -27,7 +29,6 @@ class Clock:
 
     def __init__(self) -> None:
         self.now = 1000.0
-
         self.readings = 0
 
     def __call__(self) -> float:
@@ -39,29 +40,20 @@ def begun(clock: Clock, *, timeout: float = 60, idle_timeout: float = 20, input_
     return CallTimeouts(timeout=timeout, idle_timeout=idle_timeout, input_timeout=input_timeout, clock=clock)
 
 
-def test_a_call_ends_after_its_timeout_and_before_that_when_the_server_is_silent() -> None:
+def test_a_call_ends_after_its_timeout_or_before_when_the_server_is_silent_and_input_stops_both_clocks() -> None:
     clock = Clock()
     timeouts = begun(clock)
 
     clock.now += 15
-
-    assert timeouts.end == 1060
-    assert timeouts.idle_end(clock.now) == 1035
-    clock.now += 30
-    assert timeouts.idle_end(clock.now) == 1060
-
-
-def test_input_stops_both_clocks() -> None:
-    clock = Clock()
-    timeouts = begun(clock)
-
-    clock.now += 10
+    assert (timeouts.end, timeouts.idle_end(clock.now)) == (1060, 1035)
     timeouts.pause()
-    assert (timeouts.end, timeouts.idle_end(clock.now)) == (1160, 1130)  # if the pause never ends
+    assert (timeouts.end, timeouts.idle_end(clock.now)) == (1160, 1135)  # if the pause never ends
     clock.now += 50
     timeouts.resume()
+    assert (timeouts.end, timeouts.idle_end(clock.now)) == (1110, 1085)
+    clock.now += 30
 
-    assert (timeouts.end, timeouts.idle_end(clock.now)) == (1110, 1080)
+    assert (timeouts.end, timeouts.idle_end(clock.now)) == (1110, 1110)
 
 
 async def test_no_silence_is_counted_in_a_pause_and_it_begins_anew_after_it() -> None:
@@ -81,20 +73,27 @@ async def test_no_silence_is_counted_in_a_pause_and_it_begins_anew_after_it() ->
     assert timeouts.observers == []
 
 
-def test_the_clock_is_read_once_for_each_event() -> None:
+@pytest.mark.fake_clock
+async def test_scopes_and_observers_follow_the_clocks_which_are_read_once_for_each_event() -> None:
     clock = Clock()
     timeouts = begun(clock)
     heard: list[float] = []
-    for _ in range(3):
-        timeouts.observers.append(lambda now: heard.append(timeouts.idle_end(now)))
+    timeouts.observers.append(lambda now: heard.append(timeouts.idle_end(now)))
 
-    before = clock.readings
+    with timeouts.scope() as whole, timeouts.scope(idle=True) as silent:
+        before = clock.readings
+        seen = [(whole.deadline, silent.deadline)]
+        timeouts.pause()
+        seen.append((whole.deadline, silent.deadline))
+        clock.now += 5
+        timeouts.resume()
+        seen.append((whole.deadline, silent.deadline))
+        assert clock.readings - before == 2
     timeouts.pause()
-    clock.now += 5
-    timeouts.resume()
 
-    assert clock.readings - before == 2
-    assert heard == [1120, 1120, 1120, 1025, 1025, 1025]
+    assert seen == [(1060, 1020), (1160, 1120), (1065, 1025)]
+    assert heard[:2] == [1120, 1025]
+    assert whole.deadline == 1065, "which it does no longer"
 
 
 def test_input_that_overlaps_counts_once() -> None:
@@ -174,24 +173,6 @@ def test_the_timeout_that_passed_is_named_with_its_value() -> None:
     assert overdue(0, paused=160, resumes=False) == took + after_input
     assert overdue(60, paused=100) == took + after_input
     assert overdue(20, paused=100) == silent + after_input
-
-
-@pytest.mark.fake_clock
-async def test_a_scope_follows_the_clocks() -> None:
-    clock = Clock()
-    timeouts = begun(clock)
-
-    with timeouts.scope() as whole, timeouts.scope(idle=True) as silent:
-        seen = [(whole.deadline, silent.deadline)]
-        timeouts.pause()
-        seen.append((whole.deadline, silent.deadline))
-        clock.now += 5
-        timeouts.resume()
-        seen.append((whole.deadline, silent.deadline))
-    timeouts.pause()
-
-    assert seen == [(1060, 1020), (1160, 1120), (1065, 1025)]
-    assert whole.deadline == 1065, "which it does no longer"
 
 
 # In calls
@@ -297,6 +278,60 @@ async def test_two_handlers_at_once_for_one_call_stop_its_clocks_once_and_until_
     assert takes == []
 
 
+async def test_a_call_with_a_timeout_of_zero_is_not_sent_and_has_not_run(era: Era) -> None:
+    peer = answering_in(era, EMPTY)
+    async with connected(peer) as client:
+        with pytest.raises(RequestTimeout, match=r"^tools/call: took longer than 0 s \(timeout\)$") as caught:
+            await client.call_tool("late", timeout=0)
+        await client.call_tool("in time")
+
+    assert caught.value.may_have_run is False
+    said = [message["params"] for message in era.said_to(peer)]
+    assert said == [era.dressed({"name": "in time", "arguments": {}})]
+
+
+@pytest.mark.adjustable_clock
+async def test_a_later_round_that_no_time_is_left_for_is_not_sent_and_the_beginning_may_have_run() -> None:
+    async def slow(request: SamplingRequest) -> CreateMessageResult:
+        advance(60)  # in one turn of the loop, so that no alarm comes before the answer
+        return request.reply("Paris")
+
+    peer = answering(wants("s", q=SAMPLE))
+    limits = Limits(input_timeout=0)
+    async with connected(peer, sampling=sampling(with_tools=slow), limits=limits, within=60 + 5) as client:
+        with pytest.raises(RequestTimeout) as caught:
+            await client.call_tool("x", timeout=60)
+
+    assert caught.value.may_have_run is True
+    assert [message["method"] for message in peer.received].count("tools/call") == 1
+
+
+@pytest.mark.fake_clock
+async def test_idle_rounds_never_wait_for_longer_than_ten_seconds() -> None:
+    """The pauses are 0.1, 0.2, 0.4, 0.8, 1.6, 3.2 and 6.4 seconds, and then 10 each."""
+    peer = answering(*[wants("s")] * 9, DONE)
+    async with connected(peer, limits=Limits(max_idle_rounds=9), within=100) as client:
+        assert await seconds_of_call(client) == pytest.approx(12.7 + 10 + 10)
+
+
+# While connecting
+
+
+@pytest.mark.fake_clock
+async def test_a_silent_server_is_shaken_hands_with_after_two_seconds_or_a_third_of_the_time(
+    subtests: pytest.Subtests,
+) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.reply(await peer.receive("initialize"), INITIALIZED)
+
+    for connect_timeout, silence in [(30.0, 2.0), (6.0, 2.0), (3.0, 1.0), (0.6, 0.2)]:
+        with subtests.test(connect_timeout=connect_timeout):
+            peer, began = ScriptedPeer(script), anyio.current_time()
+            async with connected(peer, limits=Limits(connect_timeout=connect_timeout), within=100) as client:
+                assert client.protocol_version == "2025-11-25"
+                assert anyio.current_time() - began == pytest.approx(silence)
+
+
 @pytest.mark.fake_clock
 async def test_a_request_of_the_server_while_connecting_pauses_the_connect_timeout() -> None:
     """Here over what the last connection was subscribed to; a login will, in the same way."""
@@ -331,41 +366,3 @@ async def test_a_request_of_the_server_while_connecting_pauses_the_connect_timeo
         assert client.warnings == []
 
     assert [answer["result"]["content"]["text"] for answer in answers] == ["Paris"]
-
-
-async def test_a_call_with_a_timeout_of_zero_is_not_sent_and_has_not_run(era: Era) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await era.open(peer)
-        await peer.reply(await peer.receive("tools/call"), EMPTY)
-
-    peer = ScriptedPeer(script)
-    async with connected(peer) as client:
-        with pytest.raises(RequestTimeout, match=r"^tools/call: took longer than 0 s \(timeout\)$") as caught:
-            await client.call_tool("late", timeout=0)
-        await client.call_tool("in time")
-
-    assert caught.value.may_have_run is False
-    said = [message["params"] for message in era.said_to(peer)]
-    assert said == [era.dressed({"name": "in time", "arguments": {}})]
-
-
-@pytest.mark.adjustable_clock
-async def test_a_later_round_that_no_time_is_left_for_is_not_sent_and_the_beginning_may_have_run() -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_discover(capabilities={"tools": {}})
-        question = {"method": "sampling/createMessage", "params": QUESTION}
-        asks = {"resultType": "input_required", "requestState": "s", "inputRequests": {"q": question}}
-        await peer.reply(await peer.receive("tools/call"), asks)
-
-    async def slow(request: SamplingRequest) -> CreateMessageResult:
-        advance(60)  # in one turn of the loop, so that no alarm comes before the answer
-        return request.reply("Paris")
-
-    peer = ScriptedPeer(script)
-    limits = Limits(input_timeout=0)
-    async with connected(peer, sampling=sampling(with_tools=slow), limits=limits, within=60 + 5) as client:
-        with pytest.raises(RequestTimeout) as caught:
-            await client.call_tool("x", timeout=60)
-
-    assert caught.value.may_have_run is True
-    assert [message["method"] for message in peer.received].count("tools/call") == 1
