@@ -52,6 +52,23 @@ def meta(capabilities: Wire | None = None, *, version: str = MODERN) -> Wire:
     return {f"io.modelcontextprotocol/{key}": value for key, value in said.items()}
 
 
+INITIALIZE: Wire = {"protocolVersion": "2025-11-25", "capabilities": {"sampling": {"tools": {}}}, "clientInfo": INFO}
+INITIALIZED: Wire = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+def request(id: object, method: str, params: Wire | None = None) -> Wire:
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}}
+
+
+def call(id: object, name: str, **params: object) -> Wire:
+    return request(id, "tools/call", {"name": name, **params})
+
+
+def with_meta(body: Wire, capabilities: Wire | None = None, **more: object) -> Wire:
+    """A request with a complete ``_meta``, and *more* in it."""
+    return {**body, "params": {**body["params"], "_meta": meta(capabilities) | more}}
+
+
 def text(said: str) -> Wire:
     """The result of a tool that returned a text."""
     return {"content": [{"type": "text", "text": said}]}
@@ -146,7 +163,7 @@ class Raw:
     async def request_as(self, id: int | str, method: str, params: Wire | None = None) -> None:
         """Send a request with this id, which may be in use."""
         self._asked[id] = method
-        await self.send({"jsonrpc": "2.0", "id": id, "method": method, "params": self._with_meta(params or {})})
+        await self.send(request(id, method, self._with_meta(params or {})))
 
     def _with_meta(self, params: Wire) -> Wire:
         return {**params, "_meta": {**self.meta, **params.get("_meta", {})}} if self.meta else params
@@ -220,9 +237,8 @@ class Raw:
 
     async def initialize(self, *, version: str = "2025-11-25", capabilities: Wire | None = None) -> Wire:
         declared = EVERYTHING if capabilities is None else capabilities
-        params = {"protocolVersion": version, "capabilities": declared, "clientInfo": INFO}
-        result = await self.result("initialize", params)
-        await self.notify("notifications/initialized")
+        result = await self.result("initialize", INITIALIZE | {"protocolVersion": version, "capabilities": declared})
+        await self.send(INITIALIZED)
         return result
 
 

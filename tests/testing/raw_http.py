@@ -18,17 +18,10 @@ from anyio.abc import SocketStream
 from pydantic_core import from_json, to_json
 
 from mcp_host.testing import Server
-from tests.testing.raw import MODERN, check, meta
-
-Wire = dict[str, Any]
+from tests.testing.raw import INITIALIZE, INITIALIZED, MODERN, Wire, check, request
 
 IN_TIME = 20.0  # seconds for a server that starts, does what a test wants of it, and stops
 ACCEPT = "application/json, text/event-stream"
-INITIALIZE: Wire = {
-    "protocolVersion": "2025-11-25",
-    "capabilities": {"sampling": {"tools": {}}},
-    "clientInfo": {"name": "raw", "version": "0"},
-}
 
 
 @dataclass(frozen=True)
@@ -168,7 +161,7 @@ class Peer:
         session = Peer(
             self.url, {"mcp-session-id": response.headers["mcp-session-id"], "mcp-protocol-version": version}
         )
-        accepted = await session.post({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        accepted = await session.post(INITIALIZED)
         assert (accepted.status, accepted.body) == (202, b"")
         return session
 
@@ -199,11 +192,6 @@ def repeated(body: Wire) -> dict[str, str]:
     return headers | {"mcp-name": params.get("uri", params.get("name", ""))}
 
 
-def with_meta(body: Wire, capabilities: Wire | None = None, **more: object) -> Wire:
-    """A request with a complete ``_meta``, and *more* in it."""
-    return {**body, "params": {**body["params"], "_meta": meta(capabilities) | more}}
-
-
 @asynccontextmanager
 async def served(server: Server, *, json_response: bool = False) -> AsyncIterator[Peer]:
     """The server under uvicorn, and a client without a session. It fails if it lasts longer than `IN_TIME`."""
@@ -224,11 +212,3 @@ async def modern(server: Server, *, json_response: bool = False) -> AsyncIterato
     """The server under uvicorn, and a client of revision 2026-07-28."""
     async with served(server, json_response=json_response) as peer:
         yield Modern(peer.url)
-
-
-def request(id: object, method: str, params: Wire | None = None) -> Wire:
-    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}}
-
-
-def call(id: object, name: str, **params: object) -> Wire:
-    return request(id, "tools/call", {"name": name, **params})

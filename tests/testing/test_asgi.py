@@ -12,7 +12,8 @@ from pydantic_core import from_json, to_json
 
 from mcp_host.testing import Server
 from tests.extent import on_both
-from tests.testing.raw_http import ACCEPT, INITIALIZE, Wire, call, repeated, request, with_meta
+from tests.testing.raw import INITIALIZE, Wire, call, request, with_meta
+from tests.testing.raw_http import ACCEPT, repeated
 
 pytestmark = [on_both, pytest.mark.fake_clock]  # all in memory: no deadline passes while anything can run
 
@@ -53,10 +54,7 @@ async def test_an_event_without_more_body_is_the_last_of_its_body() -> None:
 
 @pytest.mark.parametrize(
     ("message", "times"),
-    [
-        (request(1, "subscriptions/listen", {"notifications": {}}), [15, 30, 45]),
-        (call(1, "wait"), [30, 45, 60]),
-    ],
+    [(request(1, "subscriptions/listen", {"notifications": {}}), [15, 30, 45]), (call(1, "wait"), [30, 45, 60])],
     ids=["listening", "a call"],
 )
 async def test_a_silent_response_sends_a_comment_every_15_seconds(message: Wire, times: list[float]) -> None:

@@ -22,8 +22,8 @@ from pydantic_core import to_json
 from mcp_host.testing import Context, Server
 from mcp_host.testing._http.serving import UvicornServer, listen
 from tests.extent import on_both
-from tests.testing.raw import answer, text
-from tests.testing.raw_http import ACCEPT, INITIALIZE, Peer, Response, Stream, Wire, call, request, served, session
+from tests.testing.raw import INITIALIZE, Wire, answer, call, request, text
+from tests.testing.raw_http import ACCEPT, Peer, Response, Stream, served, session
 
 pytestmark = on_both
 

@@ -8,7 +8,8 @@ from anyio import fail_after
 from pydantic_core import to_json
 
 from mcp_host.testing import Server
-from tests.testing.raw_http import ACCEPT, INITIALIZE, Wire, request
+from tests.testing.raw import INITIALIZE, Wire, request
+from tests.testing.raw_http import ACCEPT
 
 
 def post(**headers: str) -> dict[str, str]:

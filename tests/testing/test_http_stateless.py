@@ -13,8 +13,8 @@ from pydantic import Field
 from pydantic_core import from_json, to_json
 
 from mcp_host.testing import Context, Server
-from tests.testing.raw import answer, text
-from tests.testing.raw_http import Modern, Stream, Wire, call, modern, request, served, with_meta
+from tests.testing.raw import INITIALIZE, Wire, answer, call, request, text, with_meta
+from tests.testing.raw_http import Modern, Stream, modern, served
 
 pytestmark = pytest.mark.backends("asyncio")  # that of the client: `test_http.py` starts and stops a server from both
 
@@ -190,10 +190,9 @@ async def test_after_another_message_an_error_is_an_event() -> None:
 
 
 async def test_a_stateless_server_has_no_sessions_no_get_and_no_delete() -> None:
-    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "0"}}
     async with served(Bench("2026-07-28").server) as peer:
         gone = [await peer.send(method) for method in ("GET", "DELETE")]
-        refused = await peer.post(request(1, "initialize", hello))
+        refused = await peer.post(request(1, "initialize", INITIALIZE))
         unsigned = await peer.post(call(2, "echo"))
 
     assert [(response.status, response.headers["allow"]) for response in gone] == [(405, "POST")] * 2

@@ -9,12 +9,12 @@ import pytest
 from anyio import Event, create_task_group, fail_after, sleep_forever, wait_all_tasks_blocked
 
 from mcp_host import Change
-from mcp_host.client.client import Client
 from mcp_host.errors import ConnectionClosed, ServerError
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Notification, Request
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CallToolResult, Implementation
+from tests.client.support import connected
 from tests.extent import on_both
 from tests.transports.http_peers import RecordedHandle
 
@@ -32,13 +32,12 @@ async def test_a_peer_sends_what_its_script_sends_and_records_what_it_receives()
         await peer.reply_error(await peer.receive("tools/call"), -5, "no", {"k": 1})
 
     peer = ScriptedPeer(script, name="the peer")
-    with fail_after(5):
-        async with Client(peer, client_info=INFO) as client:
-            assert (client.protocol_version, client.instructions) == ("2025-06-18", "Hm.")
-            assert client.server_info.name == "the peer"
-            assert await client.call_tool("t", {"a": 1}) == CallToolResult(content=[])
-            with pytest.raises(ServerError) as refused:
-                await client.call_tool("t")
+    async with connected(peer, client_info=INFO) as client:
+        assert (client.protocol_version, client.instructions) == ("2025-06-18", "Hm.")
+        assert client.server_info.name == "the peer"
+        assert await client.call_tool("t", {"a": 1}) == CallToolResult(content=[])
+        with pytest.raises(ServerError) as refused:
+            await client.call_tool("t")
 
     assert (refused.value.code, refused.value.message, refused.value.data) == (-5, "no", {"k": 1})
     assert [message.get("method") for message in peer.received] == [
@@ -62,38 +61,25 @@ async def test_a_peer_sends_requests_and_notifications_and_receives_the_answer()
         unknown = await peer.request("made/up", {"x": 1})
         await peer.reply(call, {"content": [], "structuredContent": {"pong": pong, "code": unknown["error"]["code"]}})
 
-    with fail_after(5):
-        async with Client(ScriptedPeer(script)) as client:
-            result = await client.call_tool("t")
+    async with connected(ScriptedPeer(script)) as client:
+        result = await client.call_tool("t")
 
     assert result.structured_content == {"pong": {"jsonrpc": "2.0", "id": "peer-2", "result": {}}, "code": -32601}
 
 
-async def test_a_peer_can_break_every_rule() -> None:
+async def test_a_peer_can_break_every_rule_but_that_what_is_raw_is_bytes() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities={"tools": {}})
         call = await peer.receive("tools/call")
         await peer.send_raw(b"\xff not JSON")
         await peer.send({"id": "unknown", "result": 1})
-        await peer.reply(call, {"content": []})
-
-    with fail_after(5):
-        async with Client(ScriptedPeer(script)) as client:
-            assert await client.call_tool("t") == CallToolResult(content=[])
-
-
-async def test_a_peer_sends_no_text_raw() -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_initialize(capabilities={"tools": {}})
-        call = await peer.receive("tools/call")
         text: Any = "{}"
         with pytest.raises(TypeError, match=r"^send_raw takes bytes, not str; send\(\) takes a message$"):
             await peer.send_raw(text)
         await peer.reply(call, {"content": []})
 
-    with fail_after(5):
-        async with Client(ScriptedPeer(script)) as client:
-            assert await client.call_tool("t") == CallToolResult(content=[])
+    async with connected(ScriptedPeer(script)) as client:
+        assert await client.call_tool("t") == CallToolResult(content=[])
 
 
 async def test_a_peer_ends_the_connection() -> None:
@@ -102,10 +88,9 @@ async def test_a_peer_ends_the_connection() -> None:
         await peer.receive("tools/call")
         await peer.aclose()
 
-    with fail_after(5):
-        async with Client(ScriptedPeer(script)) as client:
-            with pytest.raises(ConnectionClosed, match="the scripted peer has ended"):
-                await client.call_tool("t")
+    async with connected(ScriptedPeer(script)) as client:
+        with pytest.raises(ConnectionClosed, match="the scripted peer has ended"):
+            await client.call_tool("t")
 
 
 async def test_an_exception_in_the_script_is_named_in_the_clients_error() -> None:
@@ -114,10 +99,9 @@ async def test_an_exception_in_the_script_is_named_in_the_clients_error() -> Non
         call = await peer.receive("tools/call")
         assert call["params"]["name"] == "other", "the client called something else"
 
-    with fail_after(5):
-        async with Client(ScriptedPeer(script)) as client:
-            with pytest.raises(ConnectionClosed, match="the client called something else"):
-                await client.call_tool("t")
+    async with connected(ScriptedPeer(script)) as client:
+        with pytest.raises(ConnectionClosed, match="the client called something else"):
+            await client.call_tool("t")
 
 
 async def test_the_script_runs_again_on_every_connection() -> None:
@@ -125,10 +109,9 @@ async def test_the_script_runs_again_on_every_connection() -> None:
         await peer.answer_initialize()
 
     peer = ScriptedPeer(script)
-    with fail_after(5):
-        for _ in range(2):
-            async with Client(peer, era="legacy"):
-                pass
+    for _ in range(2):
+        async with connected(peer, era="legacy"):
+            pass
 
     assert [message["method"] for message in peer.received] == ["initialize", "notifications/initialized"] * 2
 
@@ -138,11 +121,10 @@ async def test_a_peer_goes_on_receiving_after_its_script() -> None:
         await peer.answer_initialize(capabilities={"tools": {}})
 
     peer = ScriptedPeer(script)
-    with fail_after(5):
-        async with Client(peer, era="legacy") as client:
-            with pytest.raises(TimeoutError):
-                await client.call_tool("t", timeout=0.01)
-            await client.aclose()
+    async with connected(peer, era="legacy") as client:
+        with pytest.raises(TimeoutError):
+            await client.call_tool("t", timeout=0.01)
+        await client.aclose()
 
     assert [message["method"] for message in peer.received[2:]] == ["tools/call", "notifications/cancelled"]
 
@@ -158,11 +140,10 @@ async def test_messages_in_between_are_recorded_and_skipped() -> None:
         await peer.reply(first, {"content": []})
 
     peer = ScriptedPeer(script)
-    with fail_after(5):
-        async with Client(peer, era="legacy", roots=[]) as client, create_task_group() as tasks:
-            await client.set_roots(["file:///a"])
-            tasks.start_soon(client.call_tool, "t")
-            tasks.start_soon(client.call_tool, "t")
+    async with connected(peer, era="legacy", roots=[]) as client, create_task_group() as tasks:
+        await client.set_roots(["file:///a"])
+        tasks.start_soon(client.call_tool, "t")
+        tasks.start_soon(client.call_tool, "t")
 
     assert [message.get("method") for message in peer.received[2:]] == [
         "notifications/roots/list_changed",
@@ -188,9 +169,8 @@ async def test_answer_discover_takes_a_list_of_versions() -> None:
             await peer.answer_discover(versions="2026-07-28")
         await peer.answer_discover()
 
-    with fail_after(5):
-        async with Client(ScriptedPeer(script)) as client:
-            assert client.protocol_version == "2026-07-28"
+    async with connected(ScriptedPeer(script)) as client:
+        assert client.protocol_version == "2026-07-28"
 
 
 async def test_answer_discover_sends_a_complete_discovery() -> None:
@@ -206,9 +186,8 @@ async def test_answer_discover_sends_a_complete_discovery() -> None:
     heard = Event()
     peer = Recorded(script, name="p")
     peer.said = []
-    with fail_after(5):
-        async with Client(peer, on_change=on_change):
-            await heard.wait()
+    async with connected(peer, on_change=on_change):
+        await heard.wait()
 
     discovered, acknowledged, announced = peer.said
     meta = {"io.modelcontextprotocol/subscriptionId": peer.received[1]["id"]}

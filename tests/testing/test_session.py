@@ -9,7 +9,7 @@ from anyio import Event, fail_after, sleep_forever
 
 from mcp_host.testing import Context, Server
 from tests.extent import on_both
-from tests.testing.raw import EVERYTHING, INFO, connect, legacy
+from tests.testing.raw import INITIALIZE, connect, legacy
 
 pytestmark = [on_both, pytest.mark.fake_clock]  # all in memory: no deadline passes while anything can run
 
@@ -78,7 +78,6 @@ def test_only_known_revisions_can_be_supported(versions: tuple[str, ...]) -> Non
 
 
 async def test_a_session_begins_with_one_handshake_and_before_it_only_ping_is_answered() -> None:
-    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO}
     async with connect(full()) as raw:
         assert await raw.result("ping") == {}
         assert await raw.error("tools/list") == {"code": -32600, "message": "not initialized yet"}
@@ -87,7 +86,7 @@ async def test_a_session_begins_with_one_handshake_and_before_it_only_ping_is_an
             "message": "malformed InitializeRequestParams: capabilities: Field required",
         }
         await raw.initialize()
-        assert await raw.error("initialize", params) == {"code": -32600, "message": "initialized already"}
+        assert await raw.error("initialize", INITIALIZE) == {"code": -32600, "message": "initialized already"}
 
 
 async def test_an_unknown_method_is_refused() -> None:
@@ -228,9 +227,8 @@ async def test_every_client_has_its_own_session() -> None:
 
 async def test_changes_are_announced_to_all_initialized_clients() -> None:
     server = full()
-    params = {"protocolVersion": "2025-11-25", "capabilities": EVERYTHING, "clientInfo": INFO}
     async with legacy(server) as one, legacy(server) as two, connect(server) as half:
-        await half.result("initialize", params)
+        await half.result("initialize", INITIALIZE)
         server.tool(b)
         server.remove_tool("a")
         await server.notify_tools_changed()

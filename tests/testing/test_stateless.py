@@ -18,7 +18,7 @@ from mcp_host.types import (
     TextResourceContents,
 )
 from tests.extent import on_both
-from tests.testing.raw import INFO, MODERN, Wire, connect, failed, legacy, meta, modern, text
+from tests.testing.raw import INITIALIZE, MODERN, Wire, connect, failed, legacy, meta, modern, text
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
@@ -246,9 +246,8 @@ async def test_a_meta_with_an_unsupported_revision_is_refused(version: str) -> N
 
 
 async def test_a_modern_server_tells_an_older_client_its_revisions() -> None:
-    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO}
     async with connect(full(versions=(MODERN,))) as raw:
-        refused = await raw.error("initialize", hello)
+        refused = await raw.error("initialize", INITIALIZE)
         malformed = await raw.error("initialize")
         unsigned = await raw.error("tools/list")
 

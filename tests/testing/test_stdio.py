@@ -13,32 +13,13 @@ from typing import Any
 
 import pytest
 
-from tests.testing.raw import meta
+from tests.testing.raw import INITIALIZE, INITIALIZED, answer, call, request, text, with_meta
 
 ROOT = Path(__file__).parents[2]
 DEADLINE = 20  # seconds for a process that is expected to end by itself
 
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 0,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {"sampling": {}},
-        "clientInfo": {"name": "raw", "version": "0"},
-    },
-}
-INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-
-
-def call(id: int, name: str, **arguments: object) -> dict[str, Any]:
-    params = {"name": name, "arguments": arguments}
-    return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}
-
-
-def modern(id: int, method: str, **params: object) -> dict[str, Any]:
-    signed = {**params, "_meta": meta({"sampling": {}})}
-    return {"jsonrpc": "2.0", "id": id, "method": method, "params": signed}
+HANDSHAKE = request(0, "initialize", INITIALIZE)
+PING = request(1, "ping")
 
 
 class Child:
@@ -96,7 +77,7 @@ def child(backend: str) -> Iterator[Child]:
 
 @pytest.fixture
 def ready(child: Child) -> Child:
-    child.send(INITIALIZE)
+    child.send(HANDSHAKE)
     assert child.receive()["result"]["serverInfo"] == {"name": "child", "version": "1.0.0"}
     child.send(INITIALIZED)
     return child
@@ -104,18 +85,17 @@ def ready(child: Child) -> Child:
 
 def test_requests_go_both_ways_over_the_pipes_and_other_output_goes_to_stderr(ready: Child) -> None:
     """That of tools, and of the processes that they start."""
-    ready.send(call(1, "ask", question="Why?"))
+    ready.send(call(1, "ask", arguments={"question": "Why?"}))
     question = ready.receive()
-    answer = {"role": "assistant", "content": {"type": "text", "text": "Because."}, "model": "m"}
-    ready.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})
+    ready.send({"jsonrpc": "2.0", "id": question["id"], "result": answer("Because.")})
 
     assert question["method"] == "sampling/createMessage"
     assert question["params"]["messages"] == [{"role": "user", "content": {"type": "text", "text": "Why?"}}]
-    assert ready.receive()["result"] == {"content": [{"type": "text", "text": "Because."}]}
+    assert ready.receive()["result"] == text("Because.")
 
-    ready.send(call(2, "shout", text="hey"))
+    ready.send(call(2, "shout", arguments={"text": "hey"}))
 
-    assert ready.receive()["result"] == {"content": [{"type": "text", "text": "hey"}]}
+    assert ready.receive()["result"] == text("hey")
     said, stderr = ready.finish()
     assert said == []
     assert stderr.count("hey") == 2
@@ -123,18 +103,17 @@ def test_requests_go_both_ways_over_the_pipes_and_other_output_goes_to_stderr(re
 
 
 def test_stateless_requests_are_answered_and_those_that_wait_end_with_stdin(child: Child) -> None:
-    asked = modern(1, "tools/call", name="ask", arguments={"question": "Why?"})
+    asked = with_meta(call(1, "ask", arguments={"question": "Why?"}))
     child.send(asked)
     result = child.receive()["result"]
-    answer = {"role": "assistant", "content": {"type": "text", "text": "Because."}, "model": "m"}
-    answers = {"inputResponses": {"sampling-1": answer}, "requestState": result["requestState"]}
+    answers = {"inputResponses": {"sampling-1": answer("Because.")}, "requestState": result["requestState"]}
     child.send({**asked, "id": 2, "params": {**asked["params"], **answers}})
 
     assert result["inputRequests"].keys() == {"sampling-1"}
-    assert child.receive()["result"]["content"] == [{"type": "text", "text": "Because."}]
+    assert child.receive()["result"]["content"] == text("Because.")["content"]
 
     child.send({**asked, "id": 3})
-    child.send(modern(4, "subscriptions/listen", notifications={"toolsListChanged": True}))
+    child.send(with_meta(request(4, "subscriptions/listen", {"notifications": {"toolsListChanged": True}})))
     first = [child.receive(), child.receive()]
     said, stderr = child.finish()
 
@@ -151,7 +130,7 @@ def test_the_server_ends_with_stdin_even_while_a_tool_runs(ready: Child) -> None
 
 
 def test_piped_input_is_answered_before_the_server_ends(child: Child) -> None:
-    messages = [INITIALIZE, INITIALIZED, call(1, "shout", text="last")]
+    messages = [HANDSHAKE, INITIALIZED, call(1, "shout", arguments={"text": "last"})]
     child.send_raw("\n".join(json.dumps(message) for message in messages).encode())  # and no last line end
 
     said, _ = child.finish()
@@ -159,9 +138,20 @@ def test_piped_input_is_answered_before_the_server_ends(child: Child) -> None:
     assert [message["id"] for message in said] == [0, 1]
 
 
-def test_a_line_that_is_not_json_is_answered_with_an_error(ready: Child) -> None:
-    ready.send_raw(b"hello\n\n")
-    ready.send({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+def test_output_that_exceeds_the_pipe_waits_for_the_client(ready: Child) -> None:
+    for id in range(1, 20):
+        ready.send(call(id, "echo", arguments={"text": "x" * 50_000}))
+
+    said, _ = ready.finish()
+
+    assert sorted(message["id"] for message in said) == list(range(1, 20))
+
+
+@pytest.mark.parametrize(("backend", "length"), [("asyncio", 5), ("trio", 5), ("trio", 64 * 1024 * 1024 + 1)])
+def test_a_line_that_is_not_json_is_answered_with_an_error(ready: Child, length: int) -> None:
+    """However long it is. Empty lines are ignored."""
+    ready.send_raw(b"x" * length + b"\n\n")
+    ready.send(PING)
 
     error = ready.receive()
     assert (error["id"], error["error"]["code"]) == (None, -32700)
@@ -169,29 +159,10 @@ def test_a_line_that_is_not_json_is_answered_with_an_error(ready: Child) -> None
     assert ready.finish() == ([], "")
 
 
-def test_output_that_exceeds_the_pipe_waits_for_the_client(ready: Child) -> None:
-    for id in range(1, 20):
-        ready.send(call(id, "echo", text="x" * 50_000))
-
-    said, _ = ready.finish()
-
-    assert sorted(message["id"] for message in said) == list(range(1, 20))
-
-
-@pytest.mark.parametrize("backend", ["trio"])
-def test_a_huge_line_that_is_not_json_is_answered_with_an_error(ready: Child) -> None:
-    ready.send_raw(b"x" * (64 * 1024 * 1024 + 1) + b"\n")
-    ready.send({"jsonrpc": "2.0", "id": 1, "method": "ping"})
-
-    assert ready.receive()["error"]["code"] == -32700
-    assert ready.receive() == {"jsonrpc": "2.0", "id": 1, "result": {}}
-    assert ready.finish() == ([], "")
-
-
 def test_the_server_ends_with_stdin_even_if_stdout_is_closed(ready: Child) -> None:
     ready.close_stdout()
     for id in (1, 2):
-        ready.send(call(id, "echo", text="lost"))
+        ready.send(call(id, "echo", arguments={"text": "lost"}))
 
     assert ready.ends()
 
@@ -215,7 +186,7 @@ server.run_stdio(backend=sys.argv[1])
 
 def test_an_interrupt_while_a_message_is_received_ends_the_server_quietly(backend: str) -> None:
     with closing(Child("-c", INTERRUPTED, backend)) as child:
-        child.send(INITIALIZE)
+        child.send(HANDSHAKE)
 
         assert child.process.wait(DEADLINE) == 0
         assert child.finish() == ([], "")
