@@ -11,12 +11,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from anyio import fail_after
 
 from mcp_host import Client, Stdio, StreamableHttp
 from mcp_host.middleware import Middleware
 from mcp_host.testing import ScriptedPeer
 from mcp_host.transports.base import Transport
+from tests.client.support import connected
 from tests.telemetry.recorder import Recorder
 from tests.telemetry.servers import server
 
@@ -63,9 +63,9 @@ async def recorded(
 ) -> AsyncIterator[Client]:
     """A client of a server, or of the script of a peer, that is recorded. *inside* is middleware after the recorder's."""
     both: list[Middleware] = [recorder.middleware(record_content=record_content), *inside]
-    with fail_after(20):
-        async with Client(ScriptedPeer(to) if isfunction(to) else to, middleware=both, **options) as client:
-            yield client
+    server = ScriptedPeer(to) if isfunction(to) else to
+    async with connected(server, within=20, middleware=both, **options) as client:
+        yield client
 
 
 def answering(

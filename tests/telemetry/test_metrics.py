@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import anyio
 import pytest
 from opentelemetry.sdk.metrics.export import Histogram
 
-from mcp_host import Client, StreamableHttp
+from mcp_host import Client
 from mcp_host.errors import ConnectFailed, ConnectionClosed, ServerError
 from mcp_host.testing import ScriptedPeer
 from tests.client.support import HANDSHAKE, STATELESS, Era
 from tests.extent import on_both
-from tests.telemetry.connecting import in_both_eras, recorded
+from tests.telemetry.connecting import address, in_both_eras, network, reached, recorded
 from tests.telemetry.recorder import Recorder
 from tests.telemetry.servers import server
 
@@ -108,23 +107,12 @@ async def test_a_session_that_the_server_ends_has_an_error_at_once(era: Era, rec
 
 
 async def test_an_http_session_that_is_lost_ends_and_the_next_one_begins(recorder: Recorder) -> None:
-    with anyio.fail_after(20):
-        async with (
-            server.http() as url,
-            Client(StreamableHttp(url), era="legacy", middleware=[recorder.middleware()]) as client,
-        ):
-            await client.call_tool("forecast", {"city": "Oslo"})
-            await server.expire_sessions()
-            await client.call_tool("forecast", {"city": "Oslo"})
+    async with reached("http") as transport, recorded(recorder, transport, era="legacy") as client:
+        await client.call_tool("forecast", {"city": "Oslo"})
+        await server.expire_sessions()
+        await client.call_tool("forecast", {"city": "Oslo"})
 
-    port = int(url.rpartition(":")[2].partition("/")[0])
-    common: dict[str, Any] = {
-        "mcp.protocol.version": "2025-11-25",
-        "network.transport": "tcp",
-        "network.protocol.name": "http",
-        "server.address": "127.0.0.1",
-        "server.port": port,
-    }
+    common = {"mcp.protocol.version": "2025-11-25", **network(transport), **address(transport)}
     assert recorder.series(SESSION) == [({**common, "error.type": "mcp_host.errors.SessionLost"}, 1), (common, 1)]
 
 
@@ -134,8 +122,8 @@ async def test_a_connection_that_never_began_is_no_session(recorder: Recorder) -
         await peer.receive()
         await peer.aclose()
 
-    with anyio.fail_after(10):
-        with pytest.raises(ConnectFailed):
-            await Client(ScriptedPeer(script), era="legacy", middleware=[recorder.middleware()]).connect()
+    with pytest.raises(ConnectFailed):
+        async with recorded(recorder, script, era="legacy"):
+            pass
 
     assert SESSION not in recorder.metrics()

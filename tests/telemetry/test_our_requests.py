@@ -79,11 +79,9 @@ async def test_connecting_has_spans_within_the_span_that_connects(recorder: Reco
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize()
 
-    with anyio.fail_after(10):
-        client = Client(ScriptedPeer(script), middleware=[recorder.middleware()])
-        with recorder.tracer.start_as_current_span("start"):
-            await client.connect()
-        await client.aclose()
+    with recorder.tracer.start_as_current_span("start"):
+        async with recorded(recorder, script):
+            pass
 
     start, discover, initialize = recorder.raw()
     assert [start.name, discover.name, initialize.name] == ["start", "server/discover", "initialize"]
@@ -297,19 +295,16 @@ async def test_a_request_that_middleware_answers_has_no_id(recorder: Recorder) -
 
 
 def test_a_unix_socket_and_default_ports_are_addresses_too() -> None:
+    def tcp(host: str, port: int) -> dict[str, object]:
+        return {"network.transport": "tcp", "server.address": host, "server.port": port}
+
     addresses: list[tuple[StreamableHttp, dict[str, object]]] = [
         (
             StreamableHttp("http://localhost/mcp", uds="/tmp/mcp.sock"),
             {"network.transport": "unix", "server.address": "/tmp/mcp.sock"},
         ),
-        (
-            StreamableHttp("https://user:secret@example.com/mcp?key=1"),
-            {"network.transport": "tcp", "server.address": "example.com", "server.port": 443},
-        ),
-        (
-            StreamableHttp("http://[::1]:8000/mcp"),
-            {"network.transport": "tcp", "server.address": "::1", "server.port": 8000},
-        ),
+        (StreamableHttp("https://user:secret@example.com/mcp?key=1"), tcp("example.com", 443)),
+        (StreamableHttp("http://[::1]:8000/mcp"), tcp("::1", 8000)),
     ]
     common = {"mcp.method.name": "ping", "network.protocol.name": "http"}
 

@@ -11,7 +11,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 from opentelemetry import baggage, context
 
-from mcp_host import Allow, Client, Deny, Elicitation, FormRequest, Handler, Sampling, SamplingRequest, always
+from mcp_host import Allow, Deny, Elicitation, FormRequest, Handler, Sampling, SamplingRequest, always
 from mcp_host.errors import InputNotGiven
 from mcp_host.sampling import SamplingLimits
 from mcp_host.testing import Context, ScriptedPeer, Server
@@ -269,18 +269,10 @@ async def test_the_span_that_the_server_names_is_the_parent_with_a_link_to_the_c
         assert found.trace_state.get("vendor") == "1"
 
 
-async def test_a_server_that_returns_our_own_span_gets_it_as_the_parent_without_a_link(recorder: Recorder) -> None:
-    peer = asking(lambda meta: {"traceparent": meta["traceparent"]})
-    await call_it(peer, recorder)
-
-    _, sampling, _ = recorder.spans()
-    assert (sampling.parent, sampling.links) == ("tools/call t", [])
-
-
-async def test_a_server_that_names_no_valid_span_gets_the_call_as_the_parent() -> None:
+async def test_a_server_that_names_no_valid_span_or_our_own_gets_the_call_as_the_parent_without_a_link() -> None:
     texts = (7, "nonsense", f"00-{'0' * 32}-{'0' * 16}-01")
     metas: list[object] = [None, [], *({"traceparent": text} for text in texts)]
-    for meta in metas:
+    for meta in (*metas, lambda meta: {"traceparent": meta["traceparent"]}):
         recorder = Recorder()
         await call_it(asking(meta), recorder)
 
@@ -367,15 +359,10 @@ async def test_messages_are_recorded_only_on_demand_and_in_the_form_of_the_conve
         return request.reply("It is 3.")
 
     recorders = [Recorder(), Recorder()]
-    with anyio.fail_after(10):
-        for recorder, record_content in zip(recorders, (False, True), strict=True):
-            async with Client(
-                asker,
-                era="modern",
-                sampling=Sampling(with_tools=answer, approve=always),
-                middleware=[recorder.middleware(record_content=record_content)],
-            ) as client:
-                await client.call_tool("solve")
+    for recorder, record_content in zip(recorders, (False, True), strict=True):
+        sampling = Sampling(with_tools=answer, approve=always)
+        async with recorded(recorder, asker, record_content=record_content, era="modern", sampling=sampling) as client:
+            await client.call_tool("solve")
 
     without, chat = [recorder.spans()[-1].attributes for recorder in recorders]
     assert {name: chat[name] for name in chat.keys() - without.keys()} == {
@@ -392,22 +379,15 @@ async def test_messages_are_recorded_only_on_demand_and_in_the_form_of_the_conve
     assert "plus" not in str(recorders[0].spans())
 
 
-async def test_a_question_with_sound_and_an_answer_of_text_alone_are_recorded_too() -> None:
+async def test_a_question_with_sound_and_an_answer_of_text_alone_are_recorded_too(recorder: Recorder) -> None:
     asker = Server("asker")
 
     @asker.tool
     async def listen(ctx: Context) -> str:
-        return (
-            await ctx.sample(messages=[UserMessage(AudioContent(data="aGk=", mime_type="audio/wav"))], max_tokens=9)
-        ).text
+        sound = UserMessage(AudioContent(data="aGk=", mime_type="audio/wav"))
+        return (await ctx.sample(messages=[sound], max_tokens=9)).text
 
-    async def answer(request: SamplingRequest) -> str:
-        return "Hi."
-
-    recorder = Recorder()
-    async with recorded(
-        recorder, asker, sampling=Sampling(basic=answer, approve=always), record_content=True
-    ) as client:
+    async with recorded(recorder, asker, sampling=PARIS, record_content=True) as client:
         await client.call_tool("listen")
 
     sound = '{"type":"blob","modality":"audio","mime_type":"audio/wav","content":"aGk="}'
@@ -415,7 +395,7 @@ async def test_a_question_with_sound_and_an_answer_of_text_alone_are_recorded_to
         "gen_ai.operation.name": "chat",
         "gen_ai.request.max_tokens": 9,
         "gen_ai.input.messages": f'[{{"role":"user","parts":[{sound}]}}]',
-        "gen_ai.output.messages": '[{"role":"assistant","parts":[{"type":"text","content":"Hi."}]}]',
+        "gen_ai.output.messages": '[{"role":"assistant","parts":[{"type":"text","content":"Paris"}]}]',
     }
 
 
