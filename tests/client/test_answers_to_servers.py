@@ -227,14 +227,11 @@ async def test_a_handler_that_fails_on_its_way_out_of_a_call_that_has_ended_ends
 @on_both
 async def test_a_second_request_with_an_id_in_use_is_refused_and_the_first_continues() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_initialize(capabilities=TOOLS)
-        call = await peer.receive("tools/call")
-        request = {"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": QUESTION}
-        await peer.send(request)
-        await peer.send(request)
-        answers.extend([await peer.receive()])
+        call = await ask_during_call(peer)
+        await peer.send({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": QUESTION})
+        answers.append(await peer.receive())
         go_on.set()
-        answers.extend([await peer.receive()])
+        answers.append(await peer.receive())
         await peer.reply(call, EMPTY)
 
     go_on = anyio.Event()

@@ -251,19 +251,11 @@ async def test_only_what_a_strict_server_might_say_by_http_is_tried_again(
     era: str, posts: dict[int, list[str]]
 ) -> None:
     async def heard_by_server(status: int) -> list[str]:
-        def answer(request: httpx.Request) -> httpx.Response:
-            if request.method != "POST":
-                return httpx.Response(405)
-            heard.append(json.loads(request.content)["method"])
-            return httpx.Response(status)
-
-        heard: list[str] = []
-        async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as http:
-            client = Client(StreamableHttp("http://mcp.test/mcp", client=http), era=era, sampling=sampling())
-            with anyio.fail_after(5), pytest.raises(HttpStatusError) as failure:
-                await client.connect()
+        site = Site(server_discover=httpx.Response(status), initialize=httpx.Response(status))
+        with anyio.fail_after(5), pytest.raises(HttpStatusError) as failure:
+            await site.client(era=era, sampling=sampling()).connect()
         assert failure.value.status == status
-        return heard
+        return site.methods()
 
     assert {status: await heard_by_server(status) for status in posts} == posts
 

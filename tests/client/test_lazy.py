@@ -85,16 +85,6 @@ async def test_entering_does_not_touch_the_server_and_the_first_requests_share_o
     assert methods(peer) == [*era.opening, *6 * ["tools/call"]]
 
 
-async def test_connect_connects_at_once(era: Era) -> None:
-    peer = answering(era, EMPTY)
-    async with connected(peer, lazy=True) as client:
-        await client.connect()
-        assert client.protocol_version == era.version
-        await client.call_tool("x")
-
-    assert methods(peer) == [*era.opening, "tools/call"]
-
-
 async def test_a_request_needs_no_async_with() -> None:
     client = Client(SERVER, lazy=True)
     with anyio.fail_after(5):

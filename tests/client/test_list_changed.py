@@ -152,18 +152,7 @@ async def test_a_server_that_announces_without_end_causes_one_listing_for_each_d
 
 @paused
 async def test_each_list_has_its_callback_and_changed_resources_are_two_lists(era: Era) -> None:
-    handed: dict[str, list[str]] = {}
-
-    async def prompts(prompts: list[Prompt]) -> None:
-        handed["prompts"] = [each.name for each in prompts]
-
-    async def resources(resources: list[Resource]) -> None:
-        handed["resources"] = [each.uri for each in resources]
-
-    async def templates(resource_templates: list[ResourceTemplate]) -> None:
-        handed["templates"] = [each.uri_template for each in resource_templates]
-
-    peer = Peer(era)
+    peer, prompts, resources, templates = Peer(era), Recorder(), Recorder(), Recorder()
     wanted = ListChanged(prompts=prompts, resources=resources, resource_templates=templates)
     async with connected(peer, list_changed=wanted, within=100):
         await peer.announce("notifications/prompts/list_changed")
@@ -172,7 +161,9 @@ async def test_each_list_has_its_callback_and_changed_resources_are_two_lists(er
         await peer.announce()  # of the tools, for which there is no callback
         await anyio.sleep(1)
 
-    assert handed == {"prompts": ["a prompt"], "resources": ["a:b"], "templates": ["a:{x}"]}
+    assert prompts == [[Prompt(name="a prompt")]]
+    assert resources == [[Resource(uri="a:b", name="b")]]
+    assert templates == [[ResourceTemplate(uri_template="a:{x}", name="x")]]
     assert peer.listings == []
     if peer.stream is not None:
         assert peer.stream["params"]["notifications"] == {"promptsListChanged": True, "resourcesListChanged": True}
