@@ -28,6 +28,14 @@ async def order(context: Context) -> str:
 
 
 @server.tool
+async def count(context: Context) -> str:
+    await context.report_progress(1, 3, "reading\x1b[2J")
+    await context.log("info", "half\x1b[2J\nway")
+    await context.report_progress(2, 3, "a message that is longer than a narrow terminal has columns for it")
+    return "counted"
+
+
+@server.tool
 async def opinion(context: Context) -> str:
     return (await context.sample("What do you think?", max_tokens=50)).text
 

@@ -214,20 +214,16 @@ async def test_the_deepest_calculation_is_answered() -> None:
     assert (await converse(parentheses))[1] == f"{SKILL}, and cannot read this."
 
 
-async def test_without_parallel_tool_use_each_answer_has_one_call() -> None:
-    turns, last = await converse("(1 + 2) * (3 + 4)", disable_parallel_tool_use=True)
-
-    assert [len(turn) for turn in turns] == [1, 1, 1]
-    assert last == "(1 + 2) * (3 + 4) = 21"
-
-
-async def test_an_answer_has_16_calls_at_most() -> None:
+async def test_an_answer_has_16_calls_at_most_and_one_without_parallel_tool_use() -> None:
     question = " + ".join(f"{number} * 2" for number in range(20))
 
     turns, last = await converse(question)
-
     assert [len(turn) for turn in turns][:2] == [16, 5]  # the other 4, and the first sum
     assert last == f"{question} = 380"
+
+    turns, last = await converse("(1 + 2) * (3 + 4)", disable_parallel_tool_use=True)
+    assert [len(turn) for turn in turns] == [1, 1, 1]
+    assert last == "(1 + 2) * (3 + 4) = 21"
 
 
 async def test_a_second_question_in_the_same_conversation_is_answered_by_itself() -> None:
@@ -247,31 +243,21 @@ async def test_the_operands_have_the_names_of_the_tools_parameters() -> None:
 NO_TOOL = "I only plan arithmetic, and need a tool add for two numbers to carry it out."
 
 
-@pytest.mark.parametrize(
-    ("request_", "reason"),
-    [
-        (asking(user("1 + 2"), tools=[]), NO_TOOL),
-        (
-            asking(user("1 + 2"), tool_choice=ToolChoice(mode="none")),
-            NO_TOOL,
-        ),
-        (
-            asking(user("1 + 2"), tools=[Tool(name="add", input_schema={"properties": ["a", "b"]})]),
-            NO_TOOL,
-        ),
-        (
-            asking(user("1 + 2"), tools=[Tool(name="add", input_schema={"properties": {"a": {}}})]),
-            NO_TOOL,
-        ),
-        (
-            asking(SamplingMessage(role="user", content=ImageContent(data="", mime_type="image/png"))),
-            NONE,
-        ),
-    ],
-    ids=["no tools", "tools not allowed", "strange schema", "one operand", "an image"],
-)
-async def test_the_answer_names_the_unsupported_calculation(request_: SamplingRequest, reason: str) -> None:
-    assert said(await arithmetic(request_)) == reason
+async def test_the_answer_names_the_unsupported_calculation(subtests: pytest.Subtests) -> None:
+    def add(properties: object) -> list[Tool]:
+        return [Tool(name="add", input_schema={"properties": properties})]
+
+    image = SamplingMessage(role="user", content=ImageContent(data="", mime_type="image/png"))
+    table: list[tuple[str, SamplingRequest, str]] = [
+        ("no tools", asking(user("1 + 2"), tools=[]), NO_TOOL),
+        ("tools not allowed", asking(user("1 + 2"), tool_choice=ToolChoice(mode="none")), NO_TOOL),
+        ("strange schema", asking(user("1 + 2"), tools=add(["a", "b"])), NO_TOOL),
+        ("one operand", asking(user("1 + 2"), tools=add({"a": {}})), NO_TOOL),
+        ("an image", asking(image), NONE),
+    ]
+    for case, request, reason in table:
+        with subtests.test(case):
+            assert said(await arithmetic(request)) == reason
 
 
 @pytest.mark.parametrize(

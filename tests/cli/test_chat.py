@@ -281,12 +281,21 @@ def test_after_ctrl_c_at_a_question_the_model_learns_which_calls_may_have_run_an
     ]
 
 
-async def test_calls_that_have_ended_before_the_turn_is_stopped_keep_their_results() -> None:
-    async def model(request: SamplingRequest) -> CreateMessageResult:
-        return request.calls(ADD, ToolCall("hang"))
+def chat_with(*calls: ToolCall, argv: Sequence[str] = ()) -> Chat:
+    """A conversation with a model that makes *calls*."""
 
-    options = parse(["chat", "http://localhost/mcp", *WITH_MODEL, "--yes"])
-    chat = Chat(lambda **options: model, Transcript(StringIO(), Printer(StringIO())), options)
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        return request.calls(*calls)
+
+    return Chat(lambda **options: model, Transcript(StringIO(), Printer(StringIO())), parse([*CHAT, "http://x", *argv]))
+
+
+def results_of(chat: Chat) -> list[str]:
+    return [block.text for block in chat.messages[2].content if isinstance(block, ToolResultContent)]
+
+
+async def test_calls_that_have_ended_before_the_turn_is_stopped_keep_their_results() -> None:
+    chat = chat_with(ADD, ToolCall("hang"), argv=["--yes"])
 
     with fail_after(IN_TIME):
         async with Client(desk.server) as chat.client, create_task_group() as tasks:
@@ -295,31 +304,26 @@ async def test_calls_that_have_ended_before_the_turn_is_stopped_keep_their_resul
             await wait_all_tasks_blocked()
             chat.stop()
 
-    results = [block.text for block in chat.messages[2].content if isinstance(block, ToolResultContent)]
-    assert results == ["3", "The user stopped this call, which may have run."]
+    assert results_of(chat) == ["3", "The user stopped this call, which may have run."]
     assert chat.messages[-1].text == "(The user stopped this answer.)"
 
 
 async def test_a_call_that_is_allowed_when_the_turn_has_been_stopped_is_not_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def model(request: SamplingRequest) -> CreateMessageResult:
-        return request.calls(ADD)
-
     async def allow_too_late(call: object) -> Allow:
         conversing.stop()
         return Allow()
 
     monkeypatch.setattr("mcp_host.cli.chat.approver", lambda options, ask: allow_too_late)
-    conversing = Chat(lambda **options: model, Transcript(StringIO(), Printer(StringIO())), parse([*CHAT, "http://x"]))
+    conversing = chat_with(ADD)
 
     with fail_after(IN_TIME):
         async with Client(desk.server) as conversing.client:
             await conversing.begin_prompt()
             await conversing.turn("Add.")
 
-    results = [block.text for block in conversing.messages[2].content if isinstance(block, ToolResultContent)]
-    assert results == ["This call was denied: the user stopped this answer"]
+    assert results_of(conversing) == ["This call was denied: the user stopped this answer"]
 
 
 async def test_at_a_real_terminal_ctrl_c_withdraws_a_question_and_drops_a_line(screen: Screen) -> None:
@@ -427,57 +431,43 @@ def test_an_unknown_command_shows_those_that_there_are_and_asks_no_model(talk: T
     assert provider.requests == []
 
 
+@pytest.mark.parametrize("verbose", [[], ["--verbose"]])
 def test_a_failure_of_the_provider_is_a_line_and_the_turn_is_forgotten(
-    screen: Screen, talk: Talk, provider: Provider
+    verbose: list[str], screen: Screen, talk: Talk, provider: Provider
 ) -> None:
+    """What the provider says of it is shown if it is asked for."""
     provider.say(refused(400, "Your credit balance is too low."), says("Better."))
 
-    talk("One.", "Two.")
+    talk("One.", "Two.", argv=verbose)
 
+    said = ["scripted: RuntimeError: Your credit balance is too low."] if verbose else []
     failures = [row for row in screen.rows if "400" in row or "credit" in row]
-    assert failures == ["mcp-host: scripted: Error (HTTP 400)"]
+    assert failures == [*said, "mcp-host: scripted: Error (HTTP 400)"]
     assert conversation(provider.requests[-1]) == [("user", ["Two."])]
 
 
-def test_verbose_shows_what_the_provider_says_of_a_failure(screen: Screen, talk: Talk, provider: Provider) -> None:
-    provider.say(refused(400, "Your credit balance is too low."))
-
-    talk("Hello?", argv=["--verbose"])
-
-    assert "scripted: RuntimeError: Your credit balance is too low." in screen.rows
-
-
-def test_a_provider_that_says_when_to_ask_again_is_asked_once_more_if_that_is_soon(
-    screen: Screen, talk: Talk, provider: Provider
-) -> None:
-    provider.say(refused(429, retry_after=0.001), says("Here I am."))
-
-    talk("Hello?")
-
-    assert "scripted: Error (HTTP 429), try again after 0.001 seconds. Waiting." in screen.rows
-    assert "    Here I am." in screen.rows
-    assert len(provider.requests) == 2
-
-
 @pytest.mark.parametrize(
-    ("failures", "heard"),
+    ("failures", "code", "heard"),
     [
-        ([refused(429, retry_after=3600)], 1),
-        ([refused(429)], 1),
-        ([refused(400, retry_after=0.001)], 1),
-        ([refused(429, retry_after=0.001)] * 2, 2),
+        ([refused(429, retry_after=0.001)], 0, 2),
+        ([refused(429, retry_after=3600)], 9, 1),
+        ([refused(429)], 9, 1),
+        ([refused(400, retry_after=0.001)], 9, 1),
+        ([refused(429, retry_after=0.001)] * 2, 9, 2),
     ],
-    ids=["in an hour", "at some time", "in vain", "again and again"],
+    ids=["soon", "in an hour", "at some time", "in vain", "again and again"],
 )
-def test_a_provider_that_does_not_answer_soon_is_an_error_at_once(
-    failures: list[Turn], heard: int, url: str, run: Run, provider: Provider
+def test_a_provider_is_asked_once_more_if_it_says_when_and_that_is_soon(
+    failures: list[Turn], code: int, heard: int, url: str, run: Run, provider: Provider
 ) -> None:
     provider.say(*failures, says("Here I am."))
 
     done = run(*CHAT, url, prompt="Hello?")
 
-    assert (done.code, done.out, len(provider.requests)) == (9, "", heard)
-    assert done.err.splitlines()[-1].startswith("mcp-host: scripted: Error (HTTP 4")
+    waits = ["scripted: Error (HTTP 429), try again after 0.001 seconds. Waiting."] * (heard - 1)
+    assert (done.code, done.out, len(provider.requests)) == (code, "" if code else "Here I am.\n", heard)
+    assert done.err.splitlines()[:-1] == waits
+    assert done.err.splitlines()[-1].startswith("mcp-host: scripted: Error (HTTP 4" if code else "(11 tokens in")
 
 
 def test_what_was_done_before_a_failure_stays_in_the_conversation(talk: Talk, provider: Provider) -> None:

@@ -84,58 +84,47 @@ def test_tools_prints_names_arguments_and_descriptions_with_escapes_visible(url:
     ]
 
 
-def test_tools_says_that_a_server_has_none(run: Run) -> None:
-    assert run("tools", *scripted({"tools": {}}, tools_list={"result": {"tools": []}})) == (
-        0,
-        "This server offers no tools.\n",
-        "",
-    )
+def text_result(text: str, **fields: object) -> dict[str, object]:
+    return {"result": {"content": [{"type": "text", "text": text}], **fields}}
 
 
-def test_a_skipped_tool_is_a_warning(capsys: Captured) -> None:
+def with_call(result: object, **answers: object) -> list[str]:
+    """A call of a scripted server with this answer."""
+    return ["call", "t", *scripted({"tools": {}}, tools_call=result, **answers)]
+
+
+FIRE = "the printer\nis on \x1b[2Jfire"
+STRUCTURED = {"result": {"content": [], "structuredContent": {"n": 1, "s": "\x1b"}}}
+OTHERS = {"result": {"content": [{"type": "resource", "resource": {"uri": "a:b", "blob": "AAAA"}}, {"type": "hologram"}, {"type": "audio", "data": "AA", "mimeType": "audio/ogg"}]}}  # fmt: skip
+FAILED = "mcp-host: the tool reported an error\n  | the printer\n  | is on \\x1b[2Jfire\n"
+PRINTED: list[tuple[str, list[str], int, str, str]] = [
+    ("no tools", ["tools", *scripted({"tools": {}}, tools_list={"result": {"tools": []}})], 0, "This server offers no tools.\n", ""),
+    ("the result of a call", ["call", URL, "add", '{"a": 2, "b": 3}'], 0, "5\n", ""),
+    ("all kinds of content", ["call", URL, "contents"], 0, "text\n[image/png, 4 characters of base64]\na note\n[link to note://2]\n", ""),
+    ("what controls a terminal", ["call", URL, everything.EVIL], 0, "\\x1b[2Jwiped\n\\u202e\\x9b\nsecond line\n", ""),
+    ("structured content without text", with_call(STRUCTURED), 0, '{"n": 1, "s": "\\u001b"}\n', ""),
+    ("other content", with_call(OTHERS), 0, "[contents of a:b, 4 characters of base64]\n[hologram, which this version does not know]\n[audio/ogg, 2 characters of base64]\n", ""),
+    ("a failed tool", with_call(text_result(FIRE, isError=True)), 1, "", FAILED),
+    ("no progress without a terminal", ["call", URL, "work"], 0, "done\n", ""),
+    ("a call of a tool that is not listed", with_call(text_result("called"), tools_list=NO_METHOD), 0, "called\n", ""),
+    ("headers for a URL", ["call", URL, "add", '{"a": 1}', "-H", "X-One=1", "--header", "X-Two: 2"], 0, "2\n", ""),
+    ("variables for a command", ["call", "environment", '{"name": "SECRET"}', "-e", "SECRET=a=b ", *SERVER], 0, "a=b \n", ""),
+]  # fmt: skip  # one case on each line
+
+
+def test_a_command_prints_what_it_was_asked_for_and_nothing_else(url: str, run: Run, subtests: pytest.Subtests) -> None:
+    for case, argv, code, out, err in PRINTED:
+        with subtests.test(case):
+            assert run(*at(url, argv)) == (code, out, err)
+
+
+def test_a_skipped_tool_is_a_warning(run: Run) -> None:
     tools = [{"name": "good", "inputSchema": {}}, {"name": "bad"}]
 
-    assert main(["tools", *scripted({"tools": {}}, tools_list={"result": {"tools": tools}})]) == 0
+    code, out, err = run("tools", *scripted({"tools": {}}, tools_list={"result": {"tools": tools}}))
 
-    out, err = capsys.readouterr()
-    assert out == "good()\n"
+    assert (code, out, err.count("\n")) == (0, "good()\n", 1)
     assert err.startswith("mcp-host: warning: ")
-    assert err.count("\n") == 1
-
-
-def test_a_call_prints_the_tools_text_and_nothing_else(url: str, run: Run) -> None:
-    assert run("call", url, "contents") == (
-        0,
-        "text\n[image/png, 4 characters of base64]\na note\n[link to note://2]\n",
-        "",
-    )
-
-
-def test_a_tools_text_cannot_control_the_terminal(url: str, run: Run) -> None:
-    assert run("call", url, everything.EVIL) == (0, "\\x1b[2Jwiped\n\\u202e\\x9b\nsecond line\n", "")
-
-
-def test_structured_content_without_text_is_printed_as_json(run: Run) -> None:
-    result = {"content": [], "structuredContent": {"n": 1, "s": "\x1b"}}
-
-    assert run("call", "t", *scripted({"tools": {}}, tools_call={"result": result})) == (
-        0,
-        '{"n": 1, "s": "\\u001b"}\n',
-        "",
-    )
-
-
-def test_other_content_than_text_is_described(capsys: Captured) -> None:
-    blob = {"type": "resource", "resource": {"uri": "a:b", "blob": "AAAA"}}
-    result = {"content": [blob, {"type": "hologram"}, {"type": "audio", "data": "AA", "mimeType": "audio/ogg"}]}
-
-    assert main(["call", "t", *scripted({"tools": {}}, tools_call={"result": result})]) == 0
-
-    assert capsys.readouterr().out.splitlines() == [
-        "[contents of a:b, 4 characters of base64]",
-        "[hologram, which this version does not know]",
-        "[audio/ogg, 2 characters of base64]",
-    ]
 
 
 def test_inspect_shows_the_server_its_capabilities_and_lists(url: str, run: Run) -> None:
@@ -164,56 +153,47 @@ def test_inspect_shows_the_server_its_capabilities_and_lists(url: str, run: Run)
     ]
 
 
-@pytest.mark.parametrize(
-    ("answers", "headings"),
-    [
-        ({"resources_list": {"result": {"resources": []}}, "resources_templates_list": NO_METHOD}, ["Resources (0)"]),
-        (
-            {"resources_list": NO_METHOD, "resources_templates_list": {"result": {"resourceTemplates": []}}},
-            ["Resource templates (0)"],
-        ),
-    ],
-    ids=["no templates", "only templates"],
-)
-def test_inspect_leaves_out_lists_that_the_server_does_not_have(
-    answers: dict[str, object], headings: list[str], capsys: Captured
-) -> None:
-    assert main(["inspect", *scripted({"resources": {}}, **answers)]) == 0
+def test_inspect_leaves_out_lists_that_the_server_does_not_have(run: Run) -> None:
+    none, no_templates = {"result": {"resources": list[object]()}}, {"result": {"resourceTemplates": list[object]()}}
+    for resources, templates, heading in (
+        (none, NO_METHOD, "Resources (0)"),
+        (NO_METHOD, no_templates, "Resource templates (0)"),
+    ):
+        answers = {"resources_list": resources, "resources_templates_list": templates}
+        code, out, _ = run("inspect", *scripted({"resources": {}}, **answers))
 
-    assert [line for line in capsys.readouterr().out.splitlines() if line.endswith(")")] == headings
+        assert (code, [line for line in out.splitlines() if line.endswith(")")]) == (0, [heading])
 
 
-def test_inspect_cuts_a_servers_long_name_and_version(capsys: Captured) -> None:
+def test_inspect_cuts_a_servers_long_name_and_version(run: Run) -> None:
     info = {"name": "n" * 5000, "version": "v" * 5000}
     result = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": info}
 
-    assert main(["inspect", *scripted({}, initialize={"result": result})]) == 0
+    code, out, _ = run("inspect", *scripted({}, initialize={"result": result}))
 
-    out = capsys.readouterr().out
+    assert (code, out.count("... (5,000 characters in all)")) == (0, 2)
     assert (out.count("n" * 10), out.count("v" * 10)) != (0, 0)
-    assert out.count("... (5,000 characters in all)") == 2
 
 
 # For programs
 
 
-def test_json_is_one_document_in_the_spelling_of_the_protocol(capsys: Captured) -> None:
+def test_json_is_one_document_in_the_spelling_of_the_protocol(run: Run) -> None:
     result = {"content": [{"type": "text", "text": "\x1b\x7f\x9b\u202e"}], "isError": False, "extra": 1}
 
-    assert main(["call", "t", "--json", *scripted({"tools": {}}, tools_call={"result": result})]) == 0
+    code, out, err = run("call", "t", "--json", *scripted({"tools": {}}, tools_call={"result": result}))
 
-    out, err = capsys.readouterr()
-    assert (json.loads(out), err) == (result, "")
+    assert (code, json.loads(out), err) == (0, result, "")
     assert out.isascii()
     assert all(char.isprintable() or char == "\n" for char in out)
 
 
-def test_the_tools_document_has_the_servers_json(capsys: Captured) -> None:
+def test_the_tools_document_has_the_servers_json(run: Run) -> None:
     tools = [{"name": "t", "inputSchema": {"type": "object"}, "vendor": [1]}]
 
-    assert main(["tools", "--json", *scripted({"tools": {}}, tools_list={"result": {"tools": tools}})]) == 0
+    done = run("tools", "--json", *scripted({"tools": {}}, tools_list={"result": {"tools": tools}}))
 
-    assert json.loads(capsys.readouterr().out) == {"tools": tools}
+    assert (done.code, json.loads(done.out)) == (0, {"tools": tools})
 
 
 LISTS: dict[str, dict[str, Any]] = {
@@ -227,12 +207,12 @@ LISTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("kinds", [["tools"], ["prompts"], ["resources"], list(LISTS)], ids="+".join)
-def test_the_inspection_document_has_the_handshake_and_the_advertised_lists(kinds: list[str], capsys: Captured) -> None:
+def test_the_inspection_document_has_the_handshake_and_the_advertised_lists(kinds: list[str], run: Run) -> None:
     capabilities: dict[str, object] = {kind: {} for kind in kinds}
     answers = {f"{kind}_list": {"result": lists} for kind, lists in LISTS.items()}
     answers["resources_templates_list"] = answers["resources_list"]
 
-    assert main(["inspect", "--json", *scripted(capabilities, **answers)]) == 0
+    done = run("inspect", "--json", *scripted(capabilities, **answers))
 
     handshake = {
         "protocolVersion": "2025-11-25",
@@ -240,18 +220,17 @@ def test_the_inspection_document_has_the_handshake_and_the_advertised_lists(kind
         "capabilities": capabilities,
     }
     lists = {name: items for kind in kinds for name, items in LISTS[kind].items()}
-    assert json.loads(capsys.readouterr().out) == handshake | lists
+    assert (done.code, json.loads(done.out)) == (0, handshake | lists)
 
 
-def test_a_failed_tool_is_a_document_and_exit_code_1(url: str, capsys: Captured) -> None:
-    assert main(["call", url, "fail", "--json"]) == 1
+def test_a_failed_tool_is_a_document_and_exit_code_1(url: str, run: Run) -> None:
+    code, out, err = run("call", url, "fail", "--json")
 
-    out, err = capsys.readouterr()
-    assert err == "mcp-host: the tool reported an error\n  | the printer\n  | is on \\x1b[2Jfire\n"
+    assert (code, err) == (1, FAILED)
     assert json.loads(out) == {
         "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "everything", "version": "2.0"}},
         "resultType": "complete",
-        "content": [{"type": "text", "text": "the printer\nis on \x1b[2Jfire"}],
+        "content": [{"type": "text", "text": FIRE}],
         "isError": True,
     }
 
@@ -271,21 +250,14 @@ DATA = {"error": {"code": -32000, "message": "no\x1b[2J", "data": {"why": "\x9b"
     ids=["a server's", "without data", "no connection", "usage", "arguments"],
 )  # fmt: skip  # one case on each line
 def test_an_error_is_a_document_and_its_sentence_is_on_stderr(
-    argv: list[str], error: dict[str, Any], url: str, capsys: Captured
+    argv: list[str], error: dict[str, Any], url: str, run: Run
 ) -> None:
-    assert main(at(url, argv)) == error["exitCode"]
+    code, out, err = run(*at(url, argv))
 
-    out, err = capsys.readouterr()
-    assert json.loads(out) == {"error": error}
+    assert (code, json.loads(out)) == (error["exitCode"], {"error": error})
     assert out.isascii()
     assert err.startswith("mcp-host: ")
     assert err.count("\n") == 1 + error["message"].count("\n")
-
-
-def test_json_after_the_double_dash_belongs_to_the_server(capsys: Captured) -> None:
-    assert main(["tools", "--", "/no/such", "--json"]) == 3
-
-    assert capsys.readouterr().out == ""
 
 
 def test_the_output_goes_to_a_redirected_stdout(url: str) -> None:
@@ -300,31 +272,20 @@ def test_the_output_goes_to_a_redirected_stdout(url: str) -> None:
 # Both kinds of target
 
 
-def test_a_server_may_be_a_url(url: str, run: Run) -> None:
-    assert run("call", url, "add", '{"a": 2, "b": 3}') == (0, "5\n", "")
+def test_options_may_stand_anywhere_before_the_command(url: str, run: Run) -> None:
+    done = run("call", "--json", url, "--timeout", "20", "add", "-H", "A=b", '{"a": 1}')
 
-
-def test_headers_go_to_the_url_and_variables_to_the_command(url: str, capsys: Captured) -> None:
-    assert main(["call", url, "add", '{"a": 1}', "-H", "X-One=1", "--header", "X-Two: 2"]) == 0
-    assert main(["call", "environment", '{"name": "SECRET"}', "-e", "SECRET=a=b ", *SERVER]) == 0
-
-    assert capsys.readouterr() == ("2\na=b \n", "")
-
-
-def test_options_may_stand_anywhere_before_the_command(url: str, capsys: Captured) -> None:
-    assert main(["call", "--json", url, "--timeout", "20", "add", "-H", "A=b", '{"a": 1}']) == 0
-
-    assert json.loads(capsys.readouterr().out)["structuredContent"] == {"result": 2}
+    assert (done.code, json.loads(done.out)["structuredContent"]) == (0, {"result": 2})
 
 
 @pytest.mark.parametrize(
     ("era", "revision"),
     [("auto", "2026-07-28"), ("modern", "2026-07-28"), ("legacy", "2025-11-25"), ("2025-06-18", "2025-06-18")],
 )
-def test_the_era_can_be_chosen(era: str, revision: str, url: str, capsys: Captured) -> None:
-    assert main(["inspect", "--json", "--era", era, url]) == 0
+def test_the_era_can_be_chosen(era: str, revision: str, url: str, run: Run) -> None:
+    done = run("inspect", "--json", "--era", era, url)
 
-    assert json.loads(capsys.readouterr().out)["protocolVersion"] == revision
+    assert (done.code, json.loads(done.out)["protocolVersion"]) == (0, revision)
 
 
 # How it ends
@@ -370,6 +331,7 @@ ERRORS: list[tuple[list[str], int, str]] = [
     (["demo", "--model", "gpt-5"], 2, "argument --model: there is no model 'gpt-5'; a model is arithmetic (built in), or PROVIDER:NAME"),
     (["tools", *scripted({"prompts": {}})], 2, f"{PYTHON} did not advertise tools, which tools/list needs"),
     (["tools", "--", "/no/such\x1b[2J/program"], 3, r"cannot start '/no/such\x1b[2J/program'"),
+    (["tools", "--", "/no/such", "--json"], 3, "cannot start '/no/such'"),  # which is the server's --json
     (["--", "tools"], 2, "'--' is no command (demo, tools, call, read, prompt, complete, chat, inspect, login, logout, whoami, pins)"),
     (["tools", *python("print('\x1b[2Jhello')")], 3, rf"{PYTHON} exited with code 0; it seems to be no MCP server: its stdout begins with '\x1b[2Jhello'"),
     (["tools", *python("raise SystemExit('\x1b[2Jno')")], 3, f"{PYTHON} exited with code 1; its stderr ends:"),
@@ -391,16 +353,6 @@ def test_each_error_has_an_exit_code_and_one_sentence(url: str, run: Run, subtes
             assert first.startswith(f"mcp-host: {sentence}")
             assert all(line.startswith("  | ") for line in rest)
             assert all(char.isprintable() or char == "\n" for char in err)
-
-
-def test_a_failed_tool_is_exit_code_1_and_its_text_is_indented(run: Run) -> None:
-    result = {"content": [{"type": "text", "text": "the printer\nis on \x1b[2Jfire"}], "isError": True}
-
-    assert run("call", "t", *scripted({"tools": {}}, tools_call={"result": result})) == (
-        1,
-        "",
-        "mcp-host: the tool reported an error\n  | the printer\n  | is on \\x1b[2Jfire\n",
-    )
 
 
 EXIT_CODES = """
@@ -538,11 +490,10 @@ def test_a_reader_that_closes_the_output_during_a_sampling_handler_is_no_error(
 
 
 def test_a_character_that_the_console_cannot_show_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = {"result": {"content": [{"type": "text", "text": "\N{SNOWMAN}"}]}}
     console = TextIOWrapper(BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", console)
 
-    assert main(["call", "t", *scripted({"tools": {}}, tools_call=result)]) == 0
+    assert main(with_call(text_result("\N{SNOWMAN}"))) == 0
 
     assert console.buffer.getvalue() == b"\\u2603\n"
 
@@ -578,16 +529,6 @@ def test_the_text_of_an_argument_can_come_from_stdin(
     assert capsys.readouterr().out.endswith("Be glad to see Grüße.\n")
 
 
-def test_a_server_that_cannot_list_its_tools_gets_the_arguments_as_they_are(run: Run) -> None:
-    result = {"result": {"content": [{"type": "text", "text": "called"}]}}
-
-    assert run("call", "t", "a=1", *scripted({"tools": {}}, tools_list=NO_METHOD, tools_call=result)) == (
-        0,
-        "called\n",
-        "",
-    )
-
-
 def test_parsing_a_command_does_not_import_httpx() -> None:
     program = "import sys; from mcp_host.cli.arguments import parse; parse(['tools', '--', 'x']); print('httpx' in sys.modules)"
 
@@ -596,39 +537,28 @@ def test_parsing_a_command_does_not_import_httpx() -> None:
     assert done.stdout == b"False\n"
 
 
-async def test_progress_is_one_line_of_the_terminal_and_is_cleared_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("term", "shown"), [("xterm", "\r\x1b[K1 of 4 half\\x1b[2J\r\x1b[K2.5\r\x1b[K"), ("dumb", "")], ids=["", "dumb"]
+)
+async def test_progress_is_one_line_where_lines_can_be_cleared_and_is_cleared_at_the_end(
+    term: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "20")
-    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("TERM", term)
     terminal = Terminal()
 
     with progress_line(terminal) as show:
         await show(ProgressNotificationParams(progress_token=1, progress=1, total=4, message="half\x1b[2J"))
         await show(ProgressNotificationParams(progress_token=1, progress=2.5))
 
-    assert terminal.getvalue() == "\r\x1b[K1 of 4 half\\x1b[2J\r\x1b[K2.5\r\x1b[K"
+    assert terminal.getvalue() == shown
 
 
-async def test_progress_is_not_shown_where_lines_cannot_be_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "dumb")
-    terminal = Terminal()
-
-    with progress_line(terminal) as show:
-        await show(ProgressNotificationParams(progress_token=1, progress=1))
-
-    assert terminal.getvalue() == ""
-
-
-def test_an_unlisted_result_is_an_error_unless_nothing_is_checked(capsys: Captured) -> None:
+def test_an_unlisted_result_is_an_error_unless_nothing_is_checked(run: Run) -> None:
     tool = {"name": "t", "inputSchema": {}, "outputSchema": {"type": "object", "required": ["n"]}}
     result = {"result": {"content": [], "structuredContent": {"m": 1}}}
     server = scripted({"tools": {}}, tools_list={"result": {"tools": [tool]}}, tools_call=result)
 
-    assert main(["call", "t", *server]) == 6
-    assert main(["call", "t", "--unchecked", *server]) == 0
-
     error = "mcp-host: the result of 't' is not as listed: 'n' is a required property\n"
-    assert capsys.readouterr() == ('{"m": 1}\n', error)
-
-
-def test_progress_is_not_shown_without_a_terminal(url: str, run: Run) -> None:
-    assert run("call", url, "work") == (0, "done\n", "")
+    assert run("call", "t", *server) == (6, "", error)
+    assert run("call", "t", "--unchecked", *server) == (0, '{"m": 1}\n', "")

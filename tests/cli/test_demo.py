@@ -7,14 +7,28 @@ import re
 import subprocess
 import sys
 import tomllib
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
+from mcp_host import SamplingRequest
 from mcp_host.cli import demo
-from mcp_host.cli.demo import server_script
+from mcp_host.cli.demo import PrintingModel, server_script
+from mcp_host.cli.output import Printer
 from mcp_host.errors import ConnectFailed
-from tests.cli.bounded import main
+from mcp_host.testing import ScriptedModel
+from mcp_host.types import (
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ImageContent,
+    SamplingMessage,
+    TextContent,
+    Tool,
+    ToolResultContent,
+    ToolUseContent,
+)
+from tests.cli.conftest import Run
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT = 60.0  # seconds for three processes that import everything, on a busy machine
@@ -119,24 +133,19 @@ def test_the_demo_shows_every_step_over_stdio_and_then_over_http(tmp_path: Path)
     assert plain(dialogue) == STATELESS
 
 
-def test_without_uvicorn_the_demo_names_the_missing_extra(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_uvicorn_the_demo_names_the_missing_extra(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
 
-    assert main(["demo"]) == 0
+    code, out, err = run("demo")
 
-    out, err = capsys.readouterr()
+    assert (code, err) == (0, "")
     assert out.endswith(
         "2. Over HTTP, without one: the same server, as a service\n"
         "   needs uvicorn, which is not installed: pip install 'mcp-host[testing]'\n"
     )
-    assert err == ""
 
 
-def test_a_server_that_does_not_start_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_server_that_does_not_start_is_an_error(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     script = tmp_path / "calculator_server.py"
     script.write_text(
         f"import runpy, sys\nif '--http' in sys.argv: sys.exit(1)\n"
@@ -144,9 +153,9 @@ def test_a_server_that_does_not_start_is_an_error(
     )
     monkeypatch.setattr(demo, "server_script", lambda: script)
 
-    assert main(["demo"]) == 3
+    done = run("demo")
 
-    assert capsys.readouterr().err == "mcp-host: calculator_server.py --http ended before it served\n"
+    assert (done.code, done.err) == (3, "mcp-host: calculator_server.py --http ended before it served\n")
 
 
 async def test_a_server_that_does_not_listen_in_time_is_an_error() -> None:
@@ -164,3 +173,61 @@ def test_the_wheel_contains_the_example_server(monkeypatch: pytest.MonkeyPatch, 
     installed.touch()
     monkeypatch.setattr(demo, "__file__", str(tmp_path / "demo.py"))
     assert server_script() == installed
+
+
+# Printing a conversation, in the cases that the demo's own does not show
+
+
+@pytest.fixture
+def width(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+async def printed(model: ScriptedModel, *requests: CreateMessageRequestParams) -> list[str]:
+    stream = StringIO()
+    printing = PrintingModel(model, Printer(stream), demo.HANDSHAKE)
+    for params in requests:
+        await printing(SamplingRequest(params=params, server="test"))
+    return [line for line in stream.getvalue().splitlines() if line]
+
+
+def user(*content: TextContent | ImageContent | ToolResultContent) -> SamplingMessage:
+    return SamplingMessage(role="user", content=content)
+
+
+@pytest.mark.usefixtures("width")
+async def test_a_request_without_tools_is_printed_with_all_content() -> None:
+    model = ScriptedModel(CreateMessageResult(content=TextContent(text="Yes.\x1b[2J"), model="m"))
+    image = ImageContent(data="AAAA", mime_type="image/png")
+    asked = [user(TextContent(text="Is this\nthe truth?"), image)]
+
+    lines = await printed(model, CreateMessageRequestParams(messages=asked, max_tokens=9))
+
+    assert lines == [
+        "server -> host: sampling/createMessage, a request for our model",
+        "    user          Is this",
+        "                  the truth?",
+        "    user          [image/png, 4 characters of base64]",
+        "    tools         none",
+        "host -> server: our model's answer",
+        "    assistant     Yes.\\x1b[2J",
+        "    model         m",
+        "    stopReason    none",
+    ]
+
+
+@pytest.mark.usefixtures("width")
+async def test_the_result_of_a_failed_tool_is_marked() -> None:
+    use = ToolUseContent(id="1", name="look", input={})
+    failed = ToolResultContent(tool_use_id="1", content=[TextContent(text="too dark")], is_error=True)
+    asked = [user(TextContent(text="?")), SamplingMessage(role="assistant", content=use), user(failed)]
+    tool = Tool(name="look", input_schema={})
+
+    lines = await printed(ScriptedModel("ok"), CreateMessageRequestParams(messages=asked, max_tokens=9, tools=[tool]))
+
+    assert lines[1:5] == [
+        "    user          ?",
+        "    tool_use      look {} (1)",
+        "    tool_result   error: too dark (1)",
+        "    tools         look",
+    ]

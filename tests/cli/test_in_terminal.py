@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 from anyio.from_thread import start_blocking_portal
-from pydantic import BaseModel
 
-from mcp_host.testing import Context, Server
+from tests.cli import desk
 from tests.cli.conftest import Run
 from tests.cli.terminals import Sitting
 from tests.elicitation.asking import FIELD, SEND
@@ -17,32 +16,10 @@ from tests.terminal.screens import Screen
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
 
-CLEAR = "\x1b[2J"  # clears a terminal
-
-server = Server("desk")
-
-
-class Order(BaseModel):
-    size: int
-
-
-@server.tool
-async def count(context: Context) -> str:
-    await context.report_progress(1, 3, f"reading{CLEAR}")
-    await context.log("info", f"half{CLEAR}\nway")
-    await context.report_progress(2, 3, "a message that is longer than a narrow terminal has columns for it")
-    return "counted"
-
-
-@server.tool
-async def order(context: Context) -> str:
-    answer = await context.elicit("Which size?", Order)
-    return f"ordered: {answer.content and answer.content['size']}"
-
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(server.http()) as url:
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(desk.server.http()) as url:
         yield url
 
 

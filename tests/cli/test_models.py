@@ -41,15 +41,16 @@ async def test_a_failure_shows_what_the_provider_says_without_the_key(
     assert lines == ["anthropic: RuntimeError: Your credit balance is too low, <redacted>."]
 
 
-async def test_a_failure_without_a_text_shows_its_cause(provider: Provider) -> None:
+async def test_a_failure_shows_its_cause_if_it_has_no_text_and_a_long_text_is_cut(provider: Provider) -> None:
+    """Nothing more is shown of a failure of which the error says all."""
     failure = RuntimeError()
     failure.__cause__ = AttributeError("'list' object has no attribute 'content'")
+    (line,) = await shown(provider, RuntimeError("no " * 1000))
 
     assert await shown(provider, failure) == ["anthropic: RuntimeError: 'list' object has no attribute 'content'"]
-
-
-async def test_a_failure_of_which_the_error_says_all_shows_nothing_more(provider: Provider) -> None:
     assert await shown(provider, None) == []
+    assert len(line) < 2100
+    assert line.endswith("(3000 characters)")
 
 
 @pytest.mark.fake_clock
@@ -62,10 +63,3 @@ async def test_a_provider_is_asked_again_after_30_seconds_at_most(wait: float, a
 
     assert len(provider.requests) == asked
     assert anyio.current_time() - began == pytest.approx(wait * (asked - 1))
-
-
-async def test_a_long_text_of_the_provider_is_cut(provider: Provider) -> None:
-    (line,) = await shown(provider, RuntimeError("no " * 1000))
-
-    assert len(line) < 2100
-    assert line.endswith("(3000 characters)")

@@ -90,18 +90,16 @@ def test_a_terminal_gets_colors(style: Style, code: int) -> None:
     assert stream.getvalue() == f"\x1b[{code}mTools\x1b[0m\n"
 
 
-@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
-def test_colors_can_be_turned_off(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(name, value)
-    stream = Terminal()
-
-    Printer(stream).line("Tools", "bold")
-
-    assert stream.getvalue() == "Tools\n"
-
-
-def test_a_file_gets_no_colors() -> None:
-    stream = StringIO()
+@pytest.mark.parametrize(
+    ("stream", "environment"),
+    [(Terminal(), {"NO_COLOR": "1"}), (Terminal(), {"TERM": "dumb"}), (StringIO(), {})],
+    ids=["turned off", "a dumb terminal", "a file"],
+)
+def test_all_else_gets_no_colors(
+    stream: StringIO, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
 
     Printer(stream).line("Tools", "bold")
 

@@ -74,24 +74,22 @@ def test_text_is_read_as_what_the_schema_takes(subtests: pytest.Subtests) -> Non
             assert json.dumps(arguments) == json.dumps({"x": value})  # which tells True from 1
 
 
-def test_json_is_sent_as_it_is() -> None:
-    schema = of(x={}, size={"type": "array"}, name={"type": ["string", "null"]})
-
-    assert read(schema, 'x:={"a": [1, null]}', "size:=[3,4]", "name:=null") == {
-        "x": {"a": [1, None]},
-        "size": [3, 4],
-        "name": None,
-    }
-
-
-def test_a_repeated_key_is_a_list_of_what_each_one_says() -> None:
-    schema = of(ids={"type": "array", "items": {"type": "integer"}}, tags={"type": ["string", "array"]})
-
-    assert read(schema, "ids=1", "tags=a", "ids:=2", "tags=b") == {"ids": [1, 2], "tags": ["a", "b"]}
+TAKEN: list[tuple[str, dict[str, Any], list[str], dict[str, object]]] = [
+    ("JSON", of(x={}, y={"type": "array"}, z={"type": ["string", "null"]}), ['x:={"a": [1, null]}', "y:=[3,4]", "z:=null"], {"x": {"a": [1, None]}, "y": [3, 4], "z": None}),
+    ("a repeated key", of(x={"type": "array", "items": {"type": "integer"}}, y={"type": ["string", "array"]}), ["x=1", "y=a", "x:=2", "y=b"], {"x": [1, 2], "y": ["a", "b"]}),
+    ("an object and keys", of(a={}, b={}, c={"type": "integer"}), ['{"a": 1, "b": "2"}', "c=3"], {"a": 1, "b": "2", "c": 3}),
+    ("no schema", {}, ["a=1", "b:=2"], {"a": "1", "b": 2}),
+    ("no properties", {"type": "object"}, ["a=1", "b:=2"], {"a": "1", "b": 2}),
+    ("other properties", {**of(a={"type": "integer"}), "additionalProperties": True}, ["a=1", "x=2"], {"a": 1, "x": "2"}),
+    ("names that match", {**of(a={"type": "integer"}), "patternProperties": {"^x": {}}}, ["a=1", "x=2"], {"a": 1, "x": "2"}),
+    ("what cannot be checked", {**of(a={}), "$ref": "https://example.com/schema"}, ["a=1"], {"a": "1"}),
+]  # fmt: skip  # one case on each line
 
 
-def test_json_objects_and_keys_can_be_mixed() -> None:
-    assert read(of(a={}, b={}, c={"type": "integer"}), '{"a": 1, "b": "2"}', "c=3") == {"a": 1, "b": "2", "c": 3}
+def test_operands_are_read_together(subtests: pytest.Subtests) -> None:
+    for case, schema, operands, arguments in TAKEN:
+        with subtests.test(case):
+            assert read(schema, *operands) == arguments
 
 
 def test_a_file_holds_a_text_or_json(tmp_path: Any) -> None:
@@ -101,15 +99,6 @@ def test_a_file_holds_a_text_or_json(tmp_path: Any) -> None:
     arguments = read(of(a={"type": "string"}, b={}), f"a=@{tmp_path}/a.txt", f"b:=@{tmp_path}/b.json")
 
     assert arguments == {"a": "Grüße\n", "b": {"b": [1]}}
-
-
-def test_a_schema_without_properties_takes_any_argument_as_text() -> None:
-    assert read({}, "a=1", "b:=2") == read({"type": "object"}, "a=1", "b:=2") == {"a": "1", "b": 2}
-
-
-@pytest.mark.parametrize("more", [{"additionalProperties": True}, {"patternProperties": {"^x": {}}}], ids=str)
-def test_an_open_schema_takes_other_arguments_as_text(more: dict[str, Any]) -> None:
-    assert read({**of(a={"type": "integer"}), **more}, "a=1", "x=2") == {"a": 1, "x": "2"}
 
 
 ERRORS: list[tuple[list[str], str]] = [
@@ -137,10 +126,6 @@ def test_an_error_says_what_is_wrong_and_what_the_tool_takes(subtests: pytest.Su
 
 def test_a_tool_without_parameters_says_so() -> None:
     assert error(of(), "a=1") == ["'t' takes no argument 'a'", "it takes no arguments"]
-
-
-def test_arguments_that_cannot_be_checked_are_left_to_the_server() -> None:
-    assert read({**of(a={}), "$ref": "https://example.com/schema"}, "a=1") == {"a": "1"}
 
 
 LISTED: list[tuple[object, str]] = [

@@ -81,14 +81,20 @@ def test_a_tool_that_has_not_changed_is_listed_and_called(shop: Shop, file: Path
     assert list(ToolPins(file=file).servers()) == [shop.url]
 
 
-def test_a_tool_that_has_changed_is_left_out_of_the_listing(changed: Shop, file: Path, capsys: Captured) -> None:
-    assert main(["tools", changed.url, "--pins", str(file), "--json"]) == 8
+def write(file: Path, **servers: object) -> None:
+    """Make it a file with the tools of these servers."""
+    file.write_text(json.dumps({"version": 1, "servers": servers}))
 
-    out, err = capsys.readouterr()
-    assert json.loads(out) == {"tools": []}
-    assert err == (
-        f"mcp-host: warning: {changed.url}: the tool 'add' is blocked: it has changed since it was pinned (description)\n"
-    )
+
+def test_a_tool_that_has_changed_is_left_out_of_the_listing(changed: Shop, file: Path, run: Run) -> None:
+    """One that does not exist is still that."""
+    code, out, err = run("tools", changed.url, "--pins", str(file), "--json")
+    missing = run("call", changed.url, "subtract", "--pins", str(file))
+
+    assert (code, json.loads(out)) == (8, {"tools": []})
+    blocked = "the tool 'add' is blocked: it has changed since it was pinned (description)"
+    assert err == f"mcp-host: warning: {changed.url}: {blocked}\n"
+    assert (missing.code, "mcp-host: the server has no tool 'subtract'" in missing.err) == (2, True)
 
 
 def test_a_tool_that_has_changed_is_not_called_and_the_error_says_where_to_see_the_change(
@@ -104,87 +110,65 @@ def test_a_tool_that_has_changed_is_not_called_and_the_error_says_where_to_see_t
 
 
 def test_a_tool_that_has_changed_is_blocked_although_the_file_cannot_be_written(
-    shop: Shop, file: Path, capsys: Captured
+    shop: Shop, file: Path, run: Run
 ) -> None:
-    assert main(["tools", shop.url, "--pins", str(file)]) == 0
+    tools = ("tools", shop.url, "--pins", str(file))
+    assert run(*tools).code == 0
     lock = Path(f"{file}.lock")
     lock.unlink()
     lock.mkdir()
     shop.describe(POISON)
-    capsys.readouterr()
 
-    assert [main(["tools", shop.url, "--pins", str(file)]), called(shop, file)] == [8, 8]
-    out, err = capsys.readouterr()
-    assert out == "This server offers no tools.\n"
+    code, out, err = run(*tools)
+    assert (code, out, called(shop, file)) == (8, "This server offers no tools.\n", 8)
     assert f"warning: {shop.url}: the tool pins cannot be saved in {file}: " in err
 
 
-def test_a_tool_that_does_not_exist_is_still_that(changed: Shop, file: Path, capsys: Captured) -> None:
-    assert main(["call", changed.url, "subtract", "--pins", str(file)]) == 2
+def test_the_changes_of_a_file_are_shown_with_escapes_visible(changed: Shop, file: Path, run: Run) -> None:
+    code, out, err = run("pins", str(file))
 
-    assert "mcp-host: the server has no tool 'subtract'" in capsys.readouterr().err
-
-
-def test_the_changes_of_a_file_are_shown_with_escapes_visible(changed: Shop, file: Path, capsys: Captured) -> None:
-    assert main(["pins", str(file)]) == 8
-
-    out, err = capsys.readouterr()
+    assert (code, err) == (8, "")
     assert out.startswith(f"{changed.url}\n    1 tool is pinned: add\n{DIFF}")
     assert out.endswith("\n\nTo use tools as they are now, add to this command: accept [SERVER [TOOL ...]]\n")
-    assert err == ""
 
 
-def test_a_file_without_changes_is_shown_too(shop: Shop, file: Path, capsys: Captured) -> None:
-    called(shop, file)
-    capsys.readouterr()
-
-    assert main(["pins", str(file)]) == 0
-    assert capsys.readouterr().out == f"{shop.url}\n    1 tool is pinned: add\n"
-
-
-def test_servers_that_one_program_runs_are_told_apart_by_their_tools(file: Path, capsys: Captured) -> None:
+def test_servers_that_one_program_runs_are_told_apart_by_their_tools(file: Path, run: Run) -> None:
     pins: dict[str, object] = {name: {"pinned": {"name": name, "inputSchema": {}}} for name in ("add", "red\x1b[31m")}
-    servers: dict[str, object] = {"python f00b5e0a7992dcaa": pins, "python 5e0a7992dcaaf00b": {}}
-    file.write_text(json.dumps({"version": 1, "servers": servers}))
+    write(file, **{"python f00b5e0a7992dcaa": pins, "python 5e0a7992dcaaf00b": {}})
 
-    assert main(["pins", str(file)]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        "python f00b5e0a7992dcaa",
-        "    2 tools are pinned: add, red\\x1b[31m",
-        "python 5e0a7992dcaaf00b",
-        "    0 tools are pinned",
-    ]
+    out = (
+        "python f00b5e0a7992dcaa\n    2 tools are pinned: add, red\\x1b[31m\n"
+        "python 5e0a7992dcaaf00b\n    0 tools are pinned\n"
+    )
+    assert run("pins", str(file)) == (0, out, "")
 
 
-def test_the_changes_of_a_file_are_a_document_for_programs(changed: Shop, file: Path, capsys: Captured) -> None:
+def test_the_changes_of_a_file_are_a_document_for_programs(changed: Shop, file: Path, run: Run) -> None:
     (change,) = ToolPins(file=file).changes()
-    waits = {
-        "server": changed.url,
-        "tool": "add",
-        "new": False,
-        "fields": ["description"],
-        "diff": change.diff,
-    }
+    waits = {"server": changed.url, "tool": "add", "new": False, "fields": ["description"], "diff": change.diff}
+    pinned = {changed.url: ["add"]}
 
-    assert main(["pins", str(file), "--json"]) == 8
-    assert json.loads(capsys.readouterr().out) == {"servers": {changed.url: ["add"]}, "changes": [waits]}
+    def document(*words: str) -> tuple[int, object]:
+        done = run("pins", *words, "--json", str(file))
+        return done.code, json.loads(done.out)
 
-    assert main(["pins", str(file), "accept", "--json", "--yes"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"accepted": [waits]}
-    assert main(["pins", "--json", str(file)]) == 0
-    assert json.loads(capsys.readouterr().out) == {"servers": {changed.url: ["add"]}, "changes": []}
+    assert document() == (8, {"servers": pinned, "changes": [waits]})
+    done = run("pins", str(file), "accept", "--json", "--yes")
+    assert (done.code, json.loads(done.out)) == (0, {"accepted": [waits]})
+    assert document() == (0, {"servers": pinned, "changes": []})
 
 
 @pytest.mark.parametrize("tools", [["add"], []], ids=["a tool", "all"])
-def test_what_is_forgotten_is_a_document_too(tools: list[str], file: Path, capsys: Captured) -> None:
-    file.write_text(json.dumps({"version": 1, "servers": {"shop": waiting("add")}}))
+def test_what_is_forgotten_is_a_document_too(tools: list[str], file: Path, run: Run) -> None:
+    write(file, shop=waiting("add"))
 
-    assert main(["pins", str(file), "forget", "shop", *tools, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"forgotten": {"server": "shop", "tools": ["add"]}}
+    done = run("pins", str(file), "forget", "shop", *tools, "--json")
+
+    assert (done.code, json.loads(done.out)) == (0, {"forgotten": {"server": "shop", "tools": ["add"]}})
 
 
 def test_a_document_has_no_question_in_it(file: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
-    file.write_text(json.dumps({"version": 1, "servers": {"shop": waiting("add")}}))
+    write(file, shop=waiting("add"))
     monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
 
     assert main(["pins", str(file), "accept", "--json"]) == 2
@@ -222,15 +206,14 @@ def waiting(name: str) -> dict[str, object]:
     ],
 )
 def test_what_is_not_named_is_not_accepted(words: list[str], left: list[tuple[str, str]], file: Path) -> None:
-    servers = {"one": waiting("add") | waiting("sub"), "one more": waiting("add")}
-    file.write_text(json.dumps({"version": 1, "servers": servers}))
+    write(file, **{"one": waiting("add") | waiting("sub"), "one more": waiting("add")})
 
     assert main(["pins", str(file), "accept", *words, "--yes"]) == 0
     assert [(change.server, change.name) for change in ToolPins(file=file).changes()] == left
 
 
 def test_changes_of_another_server_are_not_those_of_this_one(shop: Shop, file: Path, capsys: Captured) -> None:
-    file.write_text(json.dumps({"version": 1, "servers": {"another": waiting("add") | waiting("subtract")}}))
+    write(file, another=waiting("add") | waiting("subtract"))
 
     assert main(["tools", shop.url, "--pins", str(file)]) == 0
     assert main(["call", shop.url, "subtract", "--pins", str(file)]) == 2
@@ -281,17 +264,20 @@ def test_another_process_may_be_faster(
     assert "mcp-host: the tool 'add' has been pinned again since: look at the change again" in capsys.readouterr().err
 
 
-def test_a_new_tool_that_waits_is_shown_as_new(file: Path, capsys: Captured) -> None:
-    tool = {"name": "add", "inputSchema": {}}
-    file.write_text(json.dumps({"version": 1, "servers": {"shop": {"add": {"pending": tool}}}}))
+def test_a_new_tool_that_waits_is_shown_as_new(file: Path, run: Run) -> None:
+    write(file, shop={"add": {"pending": {"name": "add", "inputSchema": {}}}})
 
-    assert main(["pins", str(file)]) == 8
-    assert capsys.readouterr().out.splitlines()[2:6] == [
-        "    the tool 'add' is new, and has not been accepted yet",
-        "        @@ -0,0 +1,2 @@",
-        "        +name: add",
-        "        +inputSchema: {}",
-    ]
+    code, out, _ = run("pins", str(file))
+
+    assert (code, out.splitlines()[2:6]) == (
+        8,
+        [
+            "    the tool 'add' is new, and has not been accepted yet",
+            "        @@ -0,0 +1,2 @@",
+            "        +name: add",
+            "        +inputSchema: {}",
+        ],
+    )
 
 
 def test_forgotten_servers_and_tools_are_trusted_anew(changed: Shop, file: Path, capsys: Captured) -> None:
@@ -321,8 +307,8 @@ def test_words_that_cannot_be_right_are_a_wrong_command(file: Path, run: Run, su
     for words, says in WRONG_WORDS:
         with subtests.test(" ".join(words)):
             pin = {"add": {"pinned": {"name": "add", "inputSchema": {}}}}
-            content = json.dumps({"version": 1, "servers": {"one": pin, "two": pin}})
-            file.write_text(content)
+            write(file, one=pin, two=pin)
+            content = file.read_text()
 
             assert run("pins", str(file), *words) == (2, "", f"mcp-host: {says}\n")
             assert file.read_text() == content
@@ -340,17 +326,10 @@ def test_without_a_terminal_nothing_is_accepted_unasked(
     )
 
 
-def test_a_file_that_does_not_exist_or_has_something_else_is_an_error(file: Path, capsys: Captured) -> None:
-    assert main(["pins", str(file)]) == 2
-    assert capsys.readouterr().err == f"mcp-host: there is no file '{file}'\n"
+def test_a_file_that_does_not_exist_or_has_something_else_is_an_error(shop: Shop, file: Path, run: Run) -> None:
+    assert run("pins", str(file)) == (2, "", f"mcp-host: there is no file '{file}'\n")
 
     file.write_text("{}")
-    assert main(["pins", str(file)]) == 2
-    assert f"mcp-host: {file} does not contain tool pins" in capsys.readouterr().err
-
-
-def test_a_file_that_cannot_be_used_stops_a_call(shop: Shop, file: Path, capsys: Captured) -> None:
-    file.write_text("{}")
-
-    assert called(shop, file) == 2
-    assert f"mcp-host: {file} does not contain tool pins" in capsys.readouterr().err
+    for argv in (["pins", str(file)], ["call", shop.url, "add", "a=1", "b=2", "--pins", str(file)]):
+        done = run(*argv)
+        assert (done.code, f"mcp-host: {file} does not contain tool pins" in done.err) == (2, True)

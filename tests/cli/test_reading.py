@@ -126,27 +126,40 @@ def test_a_terminal_gets_no_bytes_but_a_hint(url: str, capsys: Captured, tmp_pat
     assert (tmp_path / "image").read_bytes() == PNG
 
 
-UNREADABLE: list[tuple[list[str], int, str]] = [
-        (["mixed:1"], 2, "'mixed:1' has 2 parts, and not all are text: use --json"),
-        (["broken:1"], 6, "the contents of 'broken:1' are not base64: Only base64 data is allowed"),
-        (["text:1", "--output", "/no/such/folder/file"], 2, "cannot write the contents: [Errno 2] No such file"),
-        (["text:1", "a=1"], 2, "'text:1' takes no argument 'a'"),
-        (["page://{book}/{page}", "book=1"], 2, "'page://{book}/{page}' needs 'page'"),
-        (["page://{book}/{page}", "book=1", "pag=2"], 2, "'page://{book}/{page}' takes no argument 'pag'; did you mean 'page'?"),
-        (["page://x{?q}", "q=1"], 2, "the expression '{?q}' of a template is not supported: give the whole URI"),
-        (["gone:1"], 5, "Resource not found (-32602)"),
-        ([], 2, "URI is missing"),
+ERRORS: list[tuple[list[str], int, str]] = [
+        (["read", "mixed:1"], 2, "'mixed:1' has 2 parts, and not all are text: use --json"),
+        (["read", "broken:1"], 6, "the contents of 'broken:1' are not base64: Only base64 data is allowed"),
+        (["read", "text:1", "--output", "/no/such/folder/file"], 2, "cannot write the contents: [Errno 2] No such file"),
+        (["read", "text:1", "a=1"], 2, "'text:1' takes no argument 'a'"),
+        (["read", "page://{book}/{page}", "book=1"], 2, "'page://{book}/{page}' needs 'page'"),
+        (["read", "page://{book}/{page}", "book=1", "pag=2"], 2, "'page://{book}/{page}' takes no argument 'pag'; did you mean 'page'?"),
+        (["read", "page://x{?q}", "q=1"], 2, "the expression '{?q}' of a template is not supported: give the whole URI"),
+        (["read", "gone:1"], 5, "Resource not found (-32602)"),
+        (["read"], 2, "URI is missing"),
+        (["prompt", "reviw"], 2, "the server has no prompt 'reviw'; did you mean 'review'?\n"),
+        (["prompt", "review"], 2, "'review' needs 'language'\n"),
+        (["prompt", "review", "language=C", "stile=x"], 2, "'review' takes no argument 'stile'; did you mean 'style'?\n"),
+        (["prompt", "review", "language:=3"], 2, "language: 3 is not of type 'string'\n"),
+        (["prompt", "review", "--unchecked"], 5, ""),  # the server's own words
+        (["complete", "review"], 2, "what to complete is missing: key=beginning\n"),
     ]  # fmt: skip  # one case on each line
 
 
-def test_what_cannot_be_read_is_an_error(url: str, capsys: Captured, subtests: pytest.Subtests) -> None:
-    for operands, code, error in UNREADABLE:
-        with subtests.test(" ".join(operands)):
-            assert main(["read", url, *operands]) == code
+def test_a_command_that_cannot_be_right_is_an_error(url: str, run: Run, subtests: pytest.Subtests) -> None:
+    for (verb, *operands), code, error in ERRORS:
+        with subtests.test(" ".join([verb, *operands])):
+            done = run(verb, url, *operands)
 
-            out, err = capsys.readouterr()
-            assert out == ""
-            assert err.startswith(f"mcp-host: {error}")
+            assert (done.code, done.out) == (code, "")
+            assert done.err.startswith(f"mcp-host: {error}")
+            assert code != 5 or done.err.endswith(" (-32602)\n")
+
+
+def test_output_and_json_exclude_each_other(url: str, run: Run) -> None:
+    done = run("read", url, "text:1", "--output", "x", "--json")
+
+    error = "mcp-host: --output writes the contents, and --json prints a document: use one of them "
+    assert (done.code, done.err.startswith(error)) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -162,18 +175,11 @@ def test_a_template_is_filled_in_with_escapes(operands: list[str], contents: str
     assert run("read", url, *operands) == (0, contents, "")
 
 
-def test_output_and_json_exclude_each_other(url: str, capsys: Captured) -> None:
-    assert main(["read", url, "text:1", "--output", "x", "--json"]) == 2
+def test_the_document_of_a_resource_is_the_servers(url: str, run: Run) -> None:
+    done = run("read", url, "image:1", "--json")
 
-    error = "mcp-host: --output writes the contents, and --json prints a document: use one of them "
-    assert capsys.readouterr().err.startswith(error)
-
-
-def test_the_document_of_a_resource_is_the_servers(url: str, capsys: Captured) -> None:
-    assert main(["read", url, "image:1", "--json"]) == 0
-
-    contents = json.loads(capsys.readouterr().out)["contents"]
-    assert contents == [{"uri": "image:1", "mimeType": "image/png", "blob": "iVBORw0KGgoA/w=="}]
+    contents = [{"uri": "image:1", "mimeType": "image/png", "blob": "iVBORw0KGgoA/w=="}]
+    assert (done.code, json.loads(done.out)["contents"]) == (0, contents)
 
 
 # prompt
@@ -192,32 +198,10 @@ def test_a_prompt_is_printed_as_messages_with_their_roles(url: str, run: Run) ->
     ]
 
 
-@pytest.mark.parametrize(
-    ("operands", "error"),
-    [
-        (["reviw"], "the server has no prompt 'reviw'; did you mean 'review'?"),
-        (["review"], "'review' needs 'language'"),
-        (["review", "language=C", "stile=x"], "'review' takes no argument 'stile'; did you mean 'style'?"),
-        (["review", "language:=3"], "language: 3 is not of type 'string'"),
-    ],
-)
-def test_the_arguments_of_a_prompt_are_checked_first(
-    operands: list[str], error: str, url: str, capsys: Captured
-) -> None:
-    assert main(["prompt", url, *operands]) == 2
+def test_unchecked_arguments_are_left_to_the_server(url: str, run: Run) -> None:
+    done = run("prompt", url, "review", "--unchecked", "language:=3")
 
-    out, err = capsys.readouterr()
-    assert (out, err.splitlines()[0]) == ("", f"mcp-host: {error}")
-
-
-def test_unchecked_arguments_are_left_to_the_server(url: str, capsys: Captured) -> None:
-    assert main(["prompt", url, "review", "--unchecked", "language:=3"]) == 0
-    assert main(["prompt", url, "review", "--unchecked"]) == 5
-
-    out, err = capsys.readouterr()
-    assert "Review this 3." in out
-    assert err.startswith("mcp-host: ")
-    assert err.endswith(" (-32602)\n")
+    assert (done.code, "Review this 3." in done.out, done.err) == (0, True, "")
 
 
 def test_a_prompt_may_have_no_description(run: Run) -> None:
@@ -234,23 +218,16 @@ def test_a_prompt_may_have_no_description(run: Run) -> None:
 
 
 def test_completions_are_lines_and_the_other_arguments_are_context(url: str, run: Run) -> None:
-    assert run("complete", url, "review", "language=p", "style=terse") == (
-        0,
-        "python {'style': 'terse'}\npascal\\x1b {'style': 'terse'}\n",
-        "",
-    )
+    lines = "python {'style': 'terse'}\npascal\\x1b {'style': 'terse'}\n"
+
+    assert run("complete", url, "review", "language=p", "style=terse") == (0, lines, "")
 
 
-def test_completions_of_a_template_may_be_some_of_many(url: str, capsys: Captured) -> None:
-    assert main(["complete", url, "page://{book}/{page}", "book="]) == 0
+def test_completions_of_a_template_may_be_some_of_many(url: str, run: Run) -> None:
+    some = "".join([f"book {number}\n" for number in range(100)])
 
-    out, err = capsys.readouterr()
-    assert out.splitlines() == [f"book {number}" for number in range(100)]
-    assert err == "mcp-host: the server has more completions\n"
-
-
-def test_completing_needs_an_argument(url: str, run: Run) -> None:
-    assert run("complete", url, "review") == (2, "", "mcp-host: what to complete is missing: key=beginning\n")
+    more = "mcp-host: the server has more completions\n"
+    assert run("complete", url, "page://{book}/{page}", "book=") == (0, some, more)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is full")

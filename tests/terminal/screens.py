@@ -74,7 +74,8 @@ class Screen:
         return rows
 
     def press(self, keys: str) -> None:
-        os.write(self.keyboard, keys.encode())
+        """In *keys*, ``\\udce9`` is the byte E9, which is no UTF-8."""
+        os.write(self.keyboard, keys.encode(errors="surrogateescape"))
 
     async def paste(self, text: str) -> None:
         """Press keys as fast as the terminal takes them."""

@@ -6,12 +6,13 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
 from anyio import CancelScope, Event, create_task_group, fail_after, wait_all_tasks_blocked, wait_readable
+from anyio.abc import TaskGroup
 
 from mcp_host.terminal.device import NoTerminal, open_terminal
 from mcp_host.terminal.text import Layout
@@ -42,6 +43,16 @@ class Person:
                 self.answered.set()
 
 
+@asynccontextmanager
+async def asked(screen: Screen, person: Person) -> AsyncIterator[TaskGroup]:
+    """*person* is asked on *screen* by a task of the group, and has to answer in time."""
+    with fail_after(20):
+        async with create_task_group() as tasks:
+            tasks.start_soon(person.ask, "> ")
+            await screen.shows("> ")
+            yield tasks
+
+
 @pytest.mark.parametrize(
     ("keys", "answer"),
     [
@@ -53,6 +64,7 @@ class Person:
         ("ab\x7fc\n", "ac"),
         ("ab\x15c\n", "c"),
         ("\u6f22\u5b57\n", "\u6f22\u5b57"),
+        ("caf\udce9\n", "caf\ufffd"),
         ("x" * 4095 + "\n", "x" * 4095),
         ("x" * 5000 + "\n", "x" * 4095),
     ],
@@ -65,6 +77,7 @@ class Person:
         "Backspace",
         "Ctrl-U",
         "wide",
+        "no UTF-8",
         "the longest",
         "too long",
     ],
@@ -72,25 +85,10 @@ class Person:
 async def test_a_line_is_read_as_the_terminal_edits_it(keys: str, answer: str | None, screen: Screen) -> None:
     person = Person()
 
-    with fail_after(20):
-        async with create_task_group() as tasks:
-            tasks.start_soon(person.ask, "> ")
-            await screen.shows("> ")
-            screen.press(keys)
+    async with asked(screen, person):
+        screen.press(keys)
 
     assert person.answers == [answer]
-
-
-async def test_bytes_that_are_not_utf_8_are_replaced(screen: Screen) -> None:
-    person = Person()
-
-    with fail_after(20):
-        async with create_task_group() as tasks:
-            tasks.start_soon(person.ask, "> ")
-            await screen.shows("> ")
-            os.write(screen.keyboard, b"caf\xe9\n")
-
-    assert person.answers == ["caf\ufffd"]
 
 
 @pytest.mark.parametrize(
@@ -100,13 +98,10 @@ async def test_keys_pressed_before_the_question_do_not_answer_it(typed: str, scr
     person = Person()
 
     screen.press(typed)
-    with fail_after(20):
-        async with create_task_group() as tasks:
-            tasks.start_soon(person.ask, "> ")
-            await screen.shows("> ")
-            await wait_all_tasks_blocked()
-            assert person.answers == []
-            screen.press("n\n")
+    async with asked(screen, person):
+        await wait_all_tasks_blocked()
+        assert person.answers == []
+        screen.press("n\n")
 
     assert person.answers == ["n"]
 
@@ -136,14 +131,10 @@ async def test_the_other_lines_of_a_paste_answer_no_question(pasted: str, screen
 
 
 async def test_a_deadline_ends_the_question_and_leaves_no_reader_behind(screen: Screen) -> None:
-    person = Person()
-
+    async with asked(screen, Person()) as tasks:
+        await wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
     with fail_after(20):
-        async with create_task_group() as tasks:
-            tasks.start_soon(person.ask, "> ")
-            await screen.shows("> ")
-            await wait_all_tasks_blocked()
-            tasks.cancel_scope.cancel()
         await screen.shows(WITHDRAWN)
         screen.press("for the host itself\n")
         with os.fdopen(os.open(screen.path, os.O_RDONLY | os.O_NOCTTY), "rb", buffering=0) as host:
@@ -198,12 +189,9 @@ async def test_a_terminal_in_raw_mode_shows_and_edits_lines_while_it_asks(screen
     screen.make_raw()
     raw = screen.modes
 
-    with fail_after(20):
-        async with create_task_group() as tasks:
-            tasks.start_soon(person.ask, "> ")
-            await screen.shows("> ")
-            screen.press("ab\x7fc\r")
-            await screen.shows("c")
+    async with asked(screen, person):
+        screen.press("ab\x7fc\r")
+        await screen.shows("c")
 
     assert person.answers == ["ac"]
     assert screen.modes == raw
@@ -246,37 +234,29 @@ async def test_a_question_that_is_withdrawn_as_its_terminal_goes_away_is_withdra
     """The terminal cannot be told any more, which is no answer and no failure of the question."""
     person = Person()
 
-    with fail_after(20):
-        async with create_task_group() as tasks:
-            tasks.start_soon(person.ask, "> ")
-            await screen.shows("> ")
-            await wait_all_tasks_blocked()
-            tasks.cancel_scope.cancel()
-            screen.unplug()
+    async with asked(screen, person) as tasks:
+        await wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+        screen.unplug()
 
     assert person.answers == []
     assert caplog.record_tuples == []
 
 
 async def test_without_a_terminal_there_is_a_reason(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A file is none, and is not written to."""
     caplog.set_level(logging.DEBUG, "mcp_host")
-
-    with pytest.raises(NoTerminal, match=NO_TERMINAL):
-        async with open_terminal(str(tmp_path / "nothing")):
-            raise AssertionError("there is none")
-
-    assert [(record.levelno, "No such file" in record.getMessage()) for record in caplog.records] == [
-        (logging.DEBUG, True)
-    ]
-
-
-async def test_a_file_that_is_not_a_terminal_is_not_asked_in(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
-    with pytest.raises(NoTerminal, match=NO_TERMINAL):
-        async with open_terminal(str(tmp_path / "file")):
-            raise AssertionError("it is none")
+    for name in ("nothing", "file"):
+        with pytest.raises(NoTerminal, match=NO_TERMINAL):
+            async with open_terminal(str(tmp_path / name)):
+                raise AssertionError("there is none")
 
+    assert [(record.levelno, "No such file" in record.getMessage()) for record in caplog.records] == [
+        (logging.DEBUG, True),
+        (logging.WARNING, False),
+    ]
     assert (tmp_path / "file").read_bytes() == b""
 
 
