@@ -628,19 +628,10 @@ WRONG = [
     (["login"], "there is no server: give its URL"),
     (["whoami", "--", "ls"], "only a URL needs a login; a program gets its secrets by --env"),
     (["login", "http://x", "--client-secret-env", "A"], "--client-secret-env and --issuer are for a --client-id"),
-    (
-        ["login", "http://x", "--redirect-uri", "http://localhost/", "--use-device-code"],
-        "--redirect-uri is for a login in a browser: --use-device-code redirects to nowhere",
-    ),
-    (
-        ["tools", "http://x", "--paste", "--no-login"],
-        "--no-login and --paste contradict each other: use one of them",
-    ),
-    (
-        ["login", "http://x", "--paste", "--use-device-code"],
-        "--paste and --use-device-code contradict each other: use one of them",
-    ),
-]
+    (["login", "http://x", "--redirect-uri", "http://localhost/", "--use-device-code"], "--redirect-uri is for a login in a browser: --use-device-code redirects to nowhere"),
+    (["tools", "http://x", "--paste", "--no-login"], "--no-login and --paste contradict each other: use one of them"),
+    (["login", "http://x", "--paste", "--use-device-code"], "--paste and --use-device-code contradict each other: use one of them"),
+]  # fmt: skip  # one case on each line
 
 
 def test_wrong_options_are_one_sentence(run: Run) -> None:

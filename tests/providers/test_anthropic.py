@@ -237,37 +237,17 @@ def test_thinking_is_on_where_the_api_takes_it(subtests: pytest.Subtests) -> Non
     ] = [
         ("a budget is added", ENABLED, [USER], {}, {}, (2100, ENABLED["thinking"])),
         ("the host's tokens", {**ENABLED, "max_tokens": 9}, [USER], {}, {}, (9, ENABLED["thinking"])),
-        (
-            "not with a forced tool",
-            ENABLED,
-            [USER],
-            {},
-            {"tools": [ADD], "toolChoice": {"mode": "required"}},
-            (100, OFF),
-        ),
+        ("not with a forced tool", ENABLED, [USER], {}, {"tools": [ADD], "toolChoice": {"mode": "required"}}, (100, OFF)),
         ("lost", ENABLED, [USER, used(), result()], {}, {}, (100, OFF)),
         ("lost, from the beginning", ENABLED, [used(), result()], {}, {}, (100, OFF)),
         ("restored", ENABLED, [USER, used(), result()], {1: [THOUGHT, TOOL_USE]}, {}, (2100, ENABLED["thinking"])),
-        (
-            "once for several calls",
-            ENABLED,  # without interleaved thinking, the model thinks once before several calls
-            [USER, used("1"), result(id="1"), used("2"), result(id="2")],
-            {1: [THOUGHT, TOOL_USE]},
-            {},
-            (2100, ENABLED["thinking"]),
-        ),
+        # without interleaved thinking, the model thinks once before several calls
+        ("once for several calls", ENABLED, [USER, used("1"), result(id="1"), used("2"), result(id="2")], {1: [THOUGHT, TOOL_USE]}, {}, (2100, ENABLED["thinking"])),
         ("a new turn", ENABLED, [USER, used(), result(), USER], {}, {}, (2100, ENABLED["thinking"])),
         ("adaptive", ADAPTIVE, [USER, used(), result()], {}, {}, (100, ADAPTIVE["thinking"])),
-        (
-            "adaptive and forced",
-            ADAPTIVE,
-            [USER],
-            {},
-            {"tools": [ADD], "toolChoice": {"mode": "required"}},
-            (100, ADAPTIVE["thinking"]),
-        ),
+        ("adaptive and forced", ADAPTIVE, [USER], {}, {"tools": [ADD], "toolChoice": {"mode": "required"}}, (100, ADAPTIVE["thinking"])),
         ("None leaves out", {**ENABLED, "thinking": None}, [USER], {}, {}, (100, None)),
-    ]
+    ]  # fmt: skip  # one case on each line
     for case, options, conversation, turns, params, fields in table:
         with subtests.test(case):
             asked = prompt(*conversation, options=options, turns=turns, **params)

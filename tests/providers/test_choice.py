@@ -48,39 +48,21 @@ def test_the_first_hint_that_matches_decides_then_the_priorities_then_the_order(
         (hints(" haiku "), "claude-haiku-5: the server's hint 'haiku' matches"),
         (hints("gpt"), "claude-sonnet-5: the server's hint 'gpt' matches"),
         (hints("llama", "gemini", "haiku"), "gemini-4-pro: the server's hint 'gemini' matches"),
-        (
-            hints("claude"),
-            "claude-sonnet-5: the server's hint 'claude' matches; of 2 such models, "
-            "the first in the list, as the server states no priorities",
-        ),
-        (
-            {**hints("claude"), "speedPriority": 0.8},
-            "claude-haiku-5: the server's hint 'claude' matches; of 2 such models, best for speed 0.8",
-        ),
+        (hints("claude"), "claude-sonnet-5: the server's hint 'claude' matches; of 2 such models, the first in the list, as the server states no priorities"),
+        ({**hints("claude"), "speedPriority": 0.8}, "claude-haiku-5: the server's hint 'claude' matches; of 2 such models, best for speed 0.8"),
         ({**hints("gemini"), "costPriority": 1}, "gemini-4-pro: the server's hint 'gemini' matches"),
         ({**hints("llama"), "costPriority": 1}, "claude-haiku-5: no model matches the server's hints; best for cost 1"),
         (hints("", None, " "), "claude-sonnet-5: the first in the list, as the server states no priorities"),
-        (
-            hints("claude-haiku-5-20990101"),
-            "claude-sonnet-5: no model matches the server's hints; the first in the list,"
-            " as the server states no priorities",
-        ),
-        (
-            hints("haiku\x1b[2J"),
-            "claude-sonnet-5: no model matches the server's hints; the first in the list,"
-            " as the server states no priorities",
-        ),
+        (hints("claude-haiku-5-20990101"), "claude-sonnet-5: no model matches the server's hints; the first in the list, as the server states no priorities"),
+        (hints("haiku\x1b[2J"), "claude-sonnet-5: no model matches the server's hints; the first in the list, as the server states no priorities"),
         ({"costPriority": 0.8, "speedPriority": 0.5}, "claude-haiku-5: best for cost 0.8, speed 0.5"),
         ({"intelligencePriority": 1}, "gemini-4-pro: best for intelligence 1"),
         ({"costPriority": 0.4, "intelligencePriority": 0.6}, "claude-sonnet-5: best for cost 0.4, intelligence 0.6"),
         # outside of 0 to 1, the nearer bound
         ({"costPriority": 7, "speedPriority": -3}, "claude-haiku-5: best for cost 1"),
         ({"intelligencePriority": float("inf")}, "gemini-4-pro: best for intelligence 1"),
-        (
-            {"intelligencePriority": float("nan")},
-            "claude-sonnet-5: the first in the list, as the server states no priorities",
-        ),
-    ]
+        ({"intelligencePriority": float("nan")}, "claude-sonnet-5: the first in the list, as the server states no priorities"),
+    ]  # fmt: skip  # one case on each line
     for preferences, why in table:
         with subtests.test(preferences=preferences):
             assert chosen(preferences) == why
@@ -259,16 +241,8 @@ async def test_the_oldest_of_4096_tool_calls_is_forgotten() -> None:
 
 def test_what_is_no_list_of_models_is_an_error_at_once(subtests: pytest.Subtests) -> None:
     table: list[tuple[object, type[Exception], str]] = [
-        (
-            lambda: Models([]),
-            ValueError,
-            r"^Models needs a model: Models\(\[Model\(handler, name=\.\.\.\), \.\.\.\]\)$",
-        ),
-        (
-            lambda: Models([SMALL, SMALL]),
-            ValueError,
-            r"^two models have the same name: claude-haiku-5, claude-haiku-5$",
-        ),
+        (lambda: Models([]), ValueError, r"^Models needs a model: Models\(\[Model\(handler, name=\.\.\.\), \.\.\.\]\)$"),
+        (lambda: Models([SMALL, SMALL]), ValueError, r"^two models have the same name: claude-haiku-5, claude-haiku-5$"),
         (lambda: Model(never, name="m", cost=1.5), ValueError, r"^cost of m must be from 0 to 1, not 1\.5$"),
         (lambda: Model(never, name="m", speed=float("nan")), ValueError, r"^speed of m must be from 0 to 1, not nan$"),
         (lambda: Model(never, name=""), ValueError, r"^name must be a text, and aliases a list .*: '', \(\)$"),
@@ -278,7 +252,7 @@ def test_what_is_no_list_of_models_is_an_error_at_once(subtests: pytest.Subtests
         (lambda: Models(SMALL), TypeError, r"^Models takes a list of Model, such as Models\(.*\), not Model$"),  # type: ignore[arg-type]  # as above
         (lambda: Models("m"), TypeError, r"^Models takes a list of Model, such as Models\(.*\), not str$"),  # type: ignore[arg-type]  # as above
         (lambda: Models([SMALL], allow=["m"]), TypeError, r"^allow has to be a plain function, not list$"),  # type: ignore[arg-type]  # as above
-    ]
+    ]  # fmt: skip  # one case on each line
     for make, error, says in table:
         with subtests.test(says):
             assert callable(make)

@@ -301,18 +301,12 @@ def test_metadata_is_written_where_answers_are_stored_and_for_other_servers() ->
 
 def test_what_the_api_does_not_take_is_refused() -> None:
     refused = [
-        (
-            "messages[0]: this model takes wav and mp3, not 'audio/ogg'",
-            prompt(said("user", {**WAV, "mimeType": "audio/ogg"})),
-        ),
-        (
-            "messages[2]: this model takes no image/svg+xml",
-            prompt(USER, used(), result({**PNG, "mimeType": "image/svg+xml"})),
-        ),
+        ("messages[0]: this model takes wav and mp3, not 'audio/ogg'", prompt(said("user", {**WAV, "mimeType": "audio/ogg"}))),
+        ("messages[2]: this model takes no image/svg+xml", prompt(USER, used(), result({**PNG, "mimeType": "image/svg+xml"}))),
         ("messages[1]: this model takes no audio in an assistant's message", prompt(USER, said("assistant", WAV))),
         ("temperature: this model takes 0 to 2, not -1", prompt(temperature=-1)),
         ("metadata: this model takes none unless the host stores the answers (store)", prompt(metadata={"k": "v"})),
-    ]
+    ]  # fmt: skip  # one case on each line
 
     assert [refusal(write_request, asked) for _, asked in refused] == [sentence for sentence, _ in refused]
 
@@ -351,50 +345,20 @@ def test_a_reply_is_read(subtests: pytest.Subtests) -> None:
         ("cut off in capitals", completion("MAX_TOKENS", content="a"), ["a"], "maxTokens"),
         ("another reason", completion("recitation", content="a"), ["a"], "recitation"),
         ("parts", completion(content=[{"type": "thinking", "thinking": []}, text("a"), text("b")]), ["ab"], "endTurn"),
-        (
-            "a part without its text",
-            completion(content=[{"type": "text", "text": None}, {"type": "output_text", "text": "a"}]),
-            ["a"],
-            "endTurn",
-        ),
+        ("a part without its text", completion(content=[{"type": "text", "text": None}, {"type": "output_text", "text": "a"}]), ["a"], "endTurn"),
         ("a part", completion(content={"type": "output_text", "text": "a"}), ["a"], "endTurn"),
-        (
-            "audio",
-            completion(audio={"id": "a", "data": "aGk=", "transcript": "hi", "expires_at": 1}),
-            [AudioContent(data="aGk=", mime_type="audio/wav"), "hi"],
-            "endTurn",
-        ),
+        ("audio", completion(audio={"id": "a", "data": "aGk=", "transcript": "hi", "expires_at": 1}), [AudioContent(data="aGk=", mime_type="audio/wav"), "hi"], "endTurn"),
         ("images", completion(images=[IMAGE]), [ImageContent(data="aGk=", mime_type="image/png")], "endTurn"),
         ("bare call", completion(tool_calls=[{"function": {"name": "now"}}]), [Call(None, "now", None)], "toolUse"),
-        (
-            "the call of 2023",
-            completion("function_call", function_call={"name": "now", "arguments": "{}"}),
-            [Call(None, "now", "{}")],
-            "toolUse",
-        ),
+        ("the call of 2023", completion("function_call", function_call={"name": "now", "arguments": "{}"}), [Call(None, "now", "{}")], "toolUse"),
         ("calls without calls", completion("tool_calls", content="a", tool_calls=[]), ["a"], "endTurn"),
         ("no reason", {**completion(None, content="a"), "usage": {"completion_tokens": 1}}, ["a"], "endTurn"),
-        (
-            "calls and no reason",
-            {**completion("", tool_calls=[call()]), "usage": {"completion_tokens": 1}},
-            [ONE],
-            "toolUse",
-        ),
-        (
-            "cut off and no reason",
-            {**completion(None, content="a"), "usage": {"completion_tokens": 100}},
-            ["a"],
-            "maxTokens",
-        ),
+        ("calls and no reason", {**completion("", tool_calls=[call()]), "usage": {"completion_tokens": 1}}, [ONE], "toolUse"),
+        ("cut off and no reason", {**completion(None, content="a"), "usage": {"completion_tokens": 100}}, ["a"], "maxTokens"),
         ("an empty call", completion(content="a", function_call={"name": "", "arguments": ""}), ["a"], "endTurn"),
-        (
-            "audio without words",
-            completion(audio={"data": "aGk="}),
-            [AudioContent(data="aGk=", mime_type="audio/wav")],
-            "endTurn",
-        ),
+        ("audio without words", completion(audio={"data": "aGk="}), [AudioContent(data="aGk=", mime_type="audio/wav")], "endTurn"),
         ("empty audio", completion(content="a", audio={"id": "", "data": "", "transcript": ""}), ["a"], "endTurn"),
-    ]
+    ]  # fmt: skip  # one case on each line
     for case, reply, content, stop_reason in table:
         with subtests.test(case):
             read = read_reply(reply, prompt(stopSequences=["END"]))
@@ -407,40 +371,16 @@ def test_tokens_are_counted(subtests: pytest.Subtests) -> None:
     cached = {"cached_tokens": 20, "cache_write_tokens": 5}
     told = {"inputTokens": 30, "outputTokens": 9}
     table: list[tuple[str, dict[str, object], dict[str, int]]] = [
-        (
-            "OpenAI",
-            {**spent, "prompt_tokens_details": cached, "completion_tokens_details": thought},
-            {**told, "reasoningTokens": 4, "cacheReadTokens": 20, "cacheWriteTokens": 5},
-        ),
-        (
-            "DeepSeek",
-            {"completion_tokens": 9, "prompt_cache_hit_tokens": 20, "prompt_tokens_details": None},
-            {**told, "cacheReadTokens": 20},
-        ),
-        (
-            "xAI",
-            {"completion_tokens": 5, "total_tokens": 39, "completion_tokens_details": thought},
-            {**told, "reasoningTokens": 4},
-        ),
+        ("OpenAI", {**spent, "prompt_tokens_details": cached, "completion_tokens_details": thought}, {**told, "reasoningTokens": 4, "cacheReadTokens": 20, "cacheWriteTokens": 5}),
+        ("DeepSeek", {"completion_tokens": 9, "prompt_cache_hit_tokens": 20, "prompt_tokens_details": None}, {**told, "cacheReadTokens": 20}),
+        ("xAI", {"completion_tokens": 5, "total_tokens": 39, "completion_tokens_details": thought}, {**told, "reasoningTokens": 4}),
         ("Gemini", {"completion_tokens": 5, "total_tokens": 39}, told),
-        (
-            "a total of more",
-            {"completion_tokens": 5, "total_tokens": 1039, "completion_tokens_details": thought},
-            {**told, "reasoningTokens": 4},
-        ),
+        ("a total of more", {"completion_tokens": 5, "total_tokens": 1039, "completion_tokens_details": thought}, {**told, "reasoningTokens": 4}),
         ("a wrong total", {"completion_tokens": 9, "total_tokens": 9}, told),
-        (
-            "Moonshot",
-            {"cached_tokens": 20, "prompt_tokens_details": {"cached_tokens": None}},
-            {"inputTokens": 30, "cacheReadTokens": 20},
-        ),
+        ("Moonshot", {"cached_tokens": 20, "prompt_tokens_details": {"cached_tokens": None}}, {"inputTokens": 30, "cacheReadTokens": 20}),
         ("Mistral", {"num_cached_tokens": 20}, {"inputTokens": 30, "cacheReadTokens": 20}),
-        (
-            "Alibaba",
-            {"prompt_tokens_details": {"cached_tokens": 0, "cache_creation_input_tokens": 20}},
-            {"inputTokens": 30, "cacheReadTokens": 0, "cacheWriteTokens": 20},
-        ),
-    ]
+        ("Alibaba", {"prompt_tokens_details": {"cached_tokens": 0, "cache_creation_input_tokens": 20}}, {"inputTokens": 30, "cacheReadTokens": 0, "cacheWriteTokens": 20}),
+    ]  # fmt: skip  # one case on each line
     for case, usage, counts in table:
         with subtests.test(case):
             reply = {**completion(content="a"), "usage": {"prompt_tokens": 30, **usage}}
@@ -454,26 +394,14 @@ SIGNED = {**call(), "extra_content": {"google": {"thought_signature": "s"}}}
 
 def test_reasoning_is_kept_with_its_calls(subtests: pytest.Subtests) -> None:
     table: list[tuple[str, dict[str, Any], dict[str, Any] | None]] = [
-        (
-            "reasoning_content",
-            {"reasoning_content": "Sums.", "tool_calls": [call()]},
-            {"reasoning_content": "Sums.", "tool_calls": [call()]},
-        ),
+        ("reasoning_content", {"reasoning_content": "Sums.", "tool_calls": [call()]}, {"reasoning_content": "Sums.", "tool_calls": [call()]}),
         ("reasoning", {"reasoning": "Sums.", "tool_calls": [call()]}, {"reasoning": "Sums.", "tool_calls": [call()]}),
-        (
-            "details",
-            {"reasoning": "Sums.", "reasoning_details": DETAILS, "tool_calls": [{**call(), "index": 0}]},
-            {"reasoning_details": DETAILS, "tool_calls": [call()]},
-        ),
+        ("details", {"reasoning": "Sums.", "reasoning_details": DETAILS, "tool_calls": [{**call(), "index": 0}]}, {"reasoning_details": DETAILS, "tool_calls": [call()]}),
         ("signature", {"tool_calls": [SIGNED]}, {"tool_calls": [SIGNED]}),
-        (
-            "no arguments",
-            {"reasoning": "Sums.", "tool_calls": [call(arguments="null")]},
-            {"reasoning": "Sums.", "tool_calls": [call()]},
-        ),
+        ("no arguments", {"reasoning": "Sums.", "tool_calls": [call(arguments="null")]}, {"reasoning": "Sums.", "tool_calls": [call()]}),
         ("none", {"tool_calls": [call()], "reasoning_content": None, "reasoning_details": []}, None),
         ("no calls", {"reasoning_content": "Sums."}, None),
-    ]
+    ]  # fmt: skip  # one case on each line
     for case, message, turn in table:
         with subtests.test(case):
             read = read_reply(completion("tool_calls", content="a", **message), prompt())
@@ -563,49 +491,17 @@ def test_deltas_of_calls_go_to_their_call(subtests: pytest.Subtests) -> None:
             ],
             [("c1", "add", '{"a":1}'), ("c2", "now", "{}")],
         ),
-        (
-            "whole, no index",
-            [piece('{"a":1}', "add", id="c1"), piece("{}", "now", id="c2"), piece("{}", "now", id="c3")],
-            [("c1", "add", '{"a":1}'), ("c2", "now", "{}"), ("c3", "now", "{}")],
-        ),
-        (
-            "interleaved by id",
-            [piece("{", "add", id="c1"), piece("{", "now", id="c2"), piece("}", id="c1"), piece("}", id="c2")],
-            [("c1", "add", "{}"), ("c2", "now", "{}")],
-        ),
-        (
-            "one index for all",
-            [piece("{}", "add", index=0, id="c1"), piece("{}", "add", index=0, id="c2")],
-            [("c1", "add", "{}"), ("c2", "add", "{}")],
-        ),
-        (
-            "repeated name and id",
-            [piece("{", "add", index=0, id="c1"), piece("}", "add", index=0, id="c1")],
-            [("c1", "add", "{}")],
-        ),
-        (
-            "another id each time",
-            [piece("{", "add", index=0, id="c1"), piece("}", "", index=0, id="other")],
-            [("c1", "add", "{}")],
-        ),
+        ("whole, no index", [piece('{"a":1}', "add", id="c1"), piece("{}", "now", id="c2"), piece("{}", "now", id="c3")], [("c1", "add", '{"a":1}'), ("c2", "now", "{}"), ("c3", "now", "{}")]),
+        ("interleaved by id", [piece("{", "add", id="c1"), piece("{", "now", id="c2"), piece("}", id="c1"), piece("}", id="c2")], [("c1", "add", "{}"), ("c2", "now", "{}")]),
+        ("one index for all", [piece("{}", "add", index=0, id="c1"), piece("{}", "add", index=0, id="c2")], [("c1", "add", "{}"), ("c2", "add", "{}")]),
+        ("repeated name and id", [piece("{", "add", index=0, id="c1"), piece("}", "add", index=0, id="c1")], [("c1", "add", "{}")]),
+        ("another id each time", [piece("{", "add", index=0, id="c1"), piece("}", "", index=0, id="other")], [("c1", "add", "{}")]),
         ("neither index nor id", [piece("{", "add", id="c1"), piece("}")], [("c1", "add", "{}")]),
         ("only names", [piece("{}", "add"), piece("{}", "add")], [(None, "add", "{}"), (None, "add", "{}")]),
         ("an object", [piece({"a": 1}, "add", index=0, id="c1")], [("c1", "add", '{"a": 1}')]),
-        (
-            "a name in pieces",
-            [piece("{}", "get_", index=0, id="c1"), piece(None, "weather", index=0)],
-            [("c1", "get_weather", "{}")],
-        ),
-        (
-            "one index and no ids",
-            [piece('{"a":1}', "add", index=0), piece('{"a":2}', "add", index=0), piece({}, "now", index=0)],
-            [(None, "add", '{"a":1}'), (None, "add", '{"a":2}'), (None, "now", "{}")],
-        ),
-        (
-            "one index, no ids, a repeated name",
-            [piece("", "add", index=0), piece('{"a":', "add", index=0), piece("{}}", "add", index=0)],
-            [(None, "add", '{"a":{}}')],
-        ),
+        ("a name in pieces", [piece("{}", "get_", index=0, id="c1"), piece(None, "weather", index=0)], [("c1", "get_weather", "{}")]),
+        ("one index and no ids", [piece('{"a":1}', "add", index=0), piece('{"a":2}', "add", index=0), piece({}, "now", index=0)], [(None, "add", '{"a":1}'), (None, "add", '{"a":2}'), (None, "now", "{}")]),
+        ("one index, no ids, a repeated name", [piece("", "add", index=0), piece('{"a":', "add", index=0), piece("{}}", "add", index=0)], [(None, "add", '{"a":{}}')]),
         (
             "one index, no ids, pieces",
             [
@@ -618,27 +514,11 @@ def test_deltas_of_calls_go_to_their_call(subtests: pytest.Subtests) -> None:
             ],
             [(None, "add", '{"a":1}'), (None, "add", '{"a":2}'), (None, "now", None)],
         ),
-        (
-            "a repeated name to the end",
-            [piece('{"a":', "add", index=0), piece("1}", "add", index=0), piece("", "add", index=0)],
-            [(None, "add", '{"a":1}')],
-        ),
-        (
-            "a repeated name at the end",
-            [piece('{"a":1}', "add", index=0), piece("", "add", index=0)],
-            [(None, "add", '{"a":1}')],
-        ),
-        (
-            "two without arguments",
-            [piece("", "now", index=0), piece("", "now", index=1)],
-            [(None, "now", None), (None, "now", None)],
-        ),
-        (
-            "two without arguments or index",
-            [piece("", "now"), piece("", "now")],
-            [(None, "now", None), (None, "now", None)],
-        ),
-    ]
+        ("a repeated name to the end", [piece('{"a":', "add", index=0), piece("1}", "add", index=0), piece("", "add", index=0)], [(None, "add", '{"a":1}')]),
+        ("a repeated name at the end", [piece('{"a":1}', "add", index=0), piece("", "add", index=0)], [(None, "add", '{"a":1}')]),
+        ("two without arguments", [piece("", "now", index=0), piece("", "now", index=1)], [(None, "now", None), (None, "now", None)]),
+        ("two without arguments or index", [piece("", "now"), piece("", "now")], [(None, "now", None), (None, "now", None)]),
+    ]  # fmt: skip  # one case on each line, but for those of many pieces
     for case, deltas, calls in table:
         with subtests.test(case):
             assert calls_of(*deltas) == calls
@@ -702,21 +582,11 @@ def test_an_error_behind_http_200_says_whether_to_ask_again(subtests: pytest.Sub
         ("digits", {"error": {"code": "429", "message": "secret"}}, "openai: the model failed (HTTP 429)", True),
         ("a key", {"error": {"code": 401, "message": "secret"}}, "openai: the model failed (HTTP 401)", False),
         ("type", {"error": {"code": None, "type": "server_error"}}, "openai: the model failed, server_error", True),
-        (
-            "rate",
-            {"error": {"code": "rate_limit_exceeded", "type": "requests"}},
-            "openai: the model failed, rate_limit_exceeded",
-            True,
-        ),
+        ("rate", {"error": {"code": "rate_limit_exceeded", "type": "requests"}}, "openai: the model failed, rate_limit_exceeded", True),
         ("prompt", {"error": {"code": "invalid_prompt"}}, "openai: the model failed, invalid_prompt", False),
         ("text", {"error": "secret"}, "openai: the model failed", False),
-        (
-            "vLLM",
-            {"object": "error", "message": "secret", "type": "InternalServerError", "code": 500},
-            "openai: the model failed (HTTP 500), InternalServerError",
-            True,
-        ),
-    ]
+        ("vLLM", {"object": "error", "message": "secret", "type": "InternalServerError", "code": 500}, "openai: the model failed (HTTP 500), InternalServerError", True),
+    ]  # fmt: skip  # one case on each line
     for case, error, sentence, transient in table:
         with subtests.test(case):
             with pytest.raises(ProviderError) as caught:

@@ -179,42 +179,23 @@ def test_a_turn_with_reasoning_goes_back_as_it_was() -> None:
 
 def test_what_the_api_does_not_take_is_refused() -> None:
     no_audio = "this model takes no audio at the Responses API"
+    no_schema = "the tool 't': this model takes no such schema: the schema refers to '#/x', which it does not have"
     refused = [
         (f"messages[0]: {no_audio}", prompt({"role": "user", "content": [WAV]})),
         (f"messages[2]: {no_audio}", prompt(USER, used(), result(WAV))),
         (f"messages[2]: {no_audio}", prompt(USER, used(), result(resource(blob="aGk=", mimeType="audio/mpeg")))),
-        (
-            "messages[0]: this model takes no image/tiff",
-            prompt({"role": "user", "content": [{**PNG, "mimeType": "image/tiff"}]}),
-        ),
-        (
-            "messages[2]: this model takes no files of an unknown type",
-            prompt(USER, used(), result(resource(blob="aGk="))),
-        ),
-        (
-            "messages[2]: this model takes no text/plain that is not UTF-8",
-            prompt(USER, used(), result(resource(blob="/w==", mimeType="text/plain"))),
-        ),
-        (
-            "messages[1]: this model takes no image in an assistant's message",
-            prompt(USER, {"role": "assistant", "content": [PNG]}),
-        ),
+        ("messages[0]: this model takes no image/tiff", prompt({"role": "user", "content": [{**PNG, "mimeType": "image/tiff"}]})),
+        ("messages[2]: this model takes no files of an unknown type", prompt(USER, used(), result(resource(blob="aGk=")))),
+        ("messages[2]: this model takes no text/plain that is not UTF-8", prompt(USER, used(), result(resource(blob="/w==", mimeType="text/plain")))),
+        ("messages[1]: this model takes no image in an assistant's message", prompt(USER, {"role": "assistant", "content": [PNG]})),
         ("temperature: this model takes 0 to 2, not 2.5", prompt(temperature=2.5)),
         ("maxTokens: this model takes at least 16, not 15", prompt(maxTokens=15)),
-        (
-            "metadata: this model takes only texts of 512 characters, under names of 64: not 'trace'",
-            prompt(metadata={"trace": 1}),
-        ),
+        ("metadata: this model takes only texts of 512 characters, under names of 64: not 'trace'", prompt(metadata={"trace": 1})),
         ("metadata: this model takes at most 16 pairs", prompt(metadata=dict.fromkeys(map(str, range(17)), ""))),
-        (
-            "the tool 't': this model takes no such schema: the schema refers to '#/x', which it does not have",
-            prompt(tools=[{"name": "t", "inputSchema": {"$ref": "#/x"}}]),
-        ),
-        (  # no schema for the strict format either
-            "the tool 't': this model takes no such schema: the schema refers to '#/x', which it does not have",
-            prompt(tools=[{"name": "t", "inputSchema": {"$ref": "#/x"}}], toolChoice={"mode": "required"}),
-        ),
-    ]
+        (no_schema, prompt(tools=[{"name": "t", "inputSchema": {"$ref": "#/x"}}])),
+        # no schema for the strict format either
+        (no_schema, prompt(tools=[{"name": "t", "inputSchema": {"$ref": "#/x"}}], toolChoice={"mode": "required"})),
+    ]  # fmt: skip  # one case on each line
 
     assert [refusal(write_request, asked) for _, asked in refused] == [sentence for sentence, _ in refused]
 
@@ -249,30 +230,15 @@ def test_a_reply_is_read(subtests: pytest.Subtests) -> None:
         ("cut off", response(said("a"), **unfinished("max_output_tokens")), ["a"], "maxTokens"),
         ("filtered", response(CALL, **unfinished("content_filter")), [ONE], "content_filter"),
         ("incomplete", response(CALL, status="incomplete"), [ONE], "maxTokens"),
-        (
-            "image",
-            response({"type": "image_generation_call", "id": "ig_1", "result": "aGk=", "output_format": "webp"}),
-            [ImageContent(data="aGk=", mime_type="image/webp")],
-            "endTurn",
-        ),
+        ("image", response({"type": "image_generation_call", "id": "ig_1", "result": "aGk=", "output_format": "webp"}), [ImageContent(data="aGk=", mime_type="image/webp")], "endTurn"),
         ("search", response({"type": "web_search_call", "id": "ws_1"}, said("3")), ["3"], "endTurn"),
-        (
-            "a text alone",
-            response({"type": "message"}, {"type": "message", "content": None}, {"type": "message", "content": "3"}),
-            ["3"],
-            "endTurn",
-        ),
+        ("a text alone", response({"type": "message"}, {"type": "message", "content": None}, {"type": "message", "content": "3"}), ["3"], "endTurn"),
         ("a newer part", response(said({"type": "of_next_year"}, "3")), ["3"], "endTurn"),
-        (
-            "a call without an id",
-            response({name: CALL[name] for name in ("type", "name", "arguments")}),
-            [replace(ONE, id=None)],
-            "toolUse",
-        ),
+        ("a call without an id", response({name: CALL[name] for name in ("type", "name", "arguments")}), [replace(ONE, id=None)], "toolUse"),
         ("a bare call", response(bare), [Call(None, "now", None)], "toolUse"),
         ("a stop sequence", response(said("a\n\nbEND")), ["a"], "stopSequence"),
         ("a stop sequence in the second text", response(said("ab", "ENDc")), ["ab"], "stopSequence"),
-    ]
+    ]  # fmt: skip  # one case on each line
     for nothing in ("", " ", "null", " null\n"):
         call = response({**bare, "arguments": nothing})
         table.append((f"a call with {nothing!r}", call, [Call(None, "now", None)], "toolUse"))

@@ -106,58 +106,26 @@ def of_anthropic(status: int, kind: object = "rate_limit_error", **headers: str)
 
 
 def test_what_an_sdk_raises_becomes_an_error_that_says_what_to_do(subtests: pytest.Subtests) -> None:
+    key = "not authenticated: is the client's key (ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN) right? (HTTP 401), authentication_error"
     table: list[tuple[Exception, int | None, str | None, float | None, bool, str]] = [
-        (
-            of_anthropic(429, retry_after="7"),
-            *(429, "rate_limit_error", 7.0, True),
-            "RateLimitError (HTTP 429), rate_limit_error, try again after 7 seconds",
-        ),
-        (
-            of_anthropic(429, retry_after="1"),
-            *(429, "rate_limit_error", 1.0, True),
-            "RateLimitError (HTTP 429), rate_limit_error, try again after 1 second",
-        ),
-        (
-            of_anthropic(429, retry_after="8", retry_after_ms="250"),
-            *(429, "rate_limit_error", 0.25, True),
-            "RateLimitError (HTTP 429), rate_limit_error, try again after 0.25 seconds",
-        ),
-        (
-            of_anthropic(429, kind=f"{SECRET} is wrong", retry_after="soon"),
-            *(429, None, None, True),
-            "RateLimitError (HTTP 429)",
-        ),
-        (
-            AuthenticationError(response(401), {"error": {"type": "authentication_error"}}),
-            *(401, "authentication_error", None, False),
-            "not authenticated: is the client's key (ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN) right? (HTTP 401), "
-            "authentication_error",
-        ),
-        (
-            APIStatusError(response(200), {"error": {"type": "overloaded_error"}}),
-            *(None, "overloaded_error", None, True),
-            "APIStatusError, overloaded_error",
-        ),
-        (
-            RateLimitError(response(429), {"code": "insufficient_quota", "type": "insufficient_quota"}),
-            *(429, "insufficient_quota", None, True),
-            "RateLimitError (HTTP 429), insufficient_quota",
-        ),
-        (APIError(body={"code": "server_error"}), *(None, "server_error", None, True), "APIError, server_error"),
-        (
-            google(),
-            *(429, "RESOURCE_EXHAUSTED", 38.5, True),
-            "OfGoogle (HTTP 429), RESOURCE_EXHAUSTED, try again after 38.5 seconds",
-        ),
+        (of_anthropic(429, retry_after="7"), 429, "rate_limit_error", 7.0, True, "RateLimitError (HTTP 429), rate_limit_error, try again after 7 seconds"),
+        (of_anthropic(429, retry_after="1"), 429, "rate_limit_error", 1.0, True, "RateLimitError (HTTP 429), rate_limit_error, try again after 1 second"),
+        (of_anthropic(429, retry_after="8", retry_after_ms="250"), 429, "rate_limit_error", 0.25, True, "RateLimitError (HTTP 429), rate_limit_error, try again after 0.25 seconds"),
+        (of_anthropic(429, kind=f"{SECRET} is wrong", retry_after="soon"), 429, None, None, True, "RateLimitError (HTTP 429)"),
+        (AuthenticationError(response(401), {"error": {"type": "authentication_error"}}), 401, "authentication_error", None, False, key),
+        (APIStatusError(response(200), {"error": {"type": "overloaded_error"}}), None, "overloaded_error", None, True, "APIStatusError, overloaded_error"),
+        (RateLimitError(response(429), {"code": "insufficient_quota", "type": "insufficient_quota"}), 429, "insufficient_quota", None, True, "RateLimitError (HTTP 429), insufficient_quota"),
+        (APIError(body={"code": "server_error"}), None, "server_error", None, True, "APIError, server_error"),
+        (google(), 429, "RESOURCE_EXHAUSTED", 38.5, True, "OfGoogle (HTTP 429), RESOURCE_EXHAUSTED, try again after 38.5 seconds"),
         (OfOllama(404), 404, None, None, False, f"not found: {NOT_FOUND} (HTTP 404)"),
         (OfOllama(-1), None, None, None, True, "the model failed"),
-        (APIConnectionError(), *(None, None, None, True), "APIConnectionError at api:443"),
+        (APIConnectionError(), None, None, None, True, "APIConnectionError at api:443"),
         (ReadTimeout(SECRET), None, None, None, True, "ReadTimeout"),
         (httpx.RemoteProtocolError(SECRET), None, None, None, True, "RemoteProtocolError"),
         (ConnectionResetError(SECRET), None, None, None, True, "ConnectionResetError"),
         (TimeoutError(SECRET), None, None, None, True, "TimeoutError"),
         (ValueError(SECRET), None, None, None, False, "ValueError"),
-    ]
+    ]  # fmt: skip  # one case on each line
     for exc, status, code, retry_after, transient, said in table:
         with subtests.test(said):
             error = provider_error(exc, "anthropic")
