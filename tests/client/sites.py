@@ -12,6 +12,7 @@ import httpx
 
 from mcp_host import Client, StreamableHttp
 from tests.client.support import INITIALIZED
+from tests.transports.http_peers import EVENTS, event
 
 DISCOVERED: dict[str, Any] = {
     "resultType": "complete",
@@ -70,6 +71,24 @@ class Site:
 
 def response(message: Mapping[str, Any], result: object) -> httpx.Response:
     return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+
+class EventStream(httpx.AsyncByteStream):
+    """The body of a response: these messages and bytes, and a wait for each event of anyio."""
+
+    def __init__(self, *pieces: Mapping[str, Any] | bytes | anyio.Event) -> None:
+        self._pieces = pieces
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self._pieces:
+            if isinstance(piece, anyio.Event):
+                await piece.wait()
+            else:
+                yield piece if isinstance(piece, bytes) else event(json.dumps({"jsonrpc": "2.0", **piece}).encode())
+
+
+def streamed(*pieces: Mapping[str, Any] | bytes | anyio.Event) -> httpx.Response:
+    return httpx.Response(200, headers=EVENTS, stream=EventStream(*pieces))
 
 
 def refused(status: int, code: int, data: object = None) -> Callable[[dict[str, Any]], httpx.Response]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import Counter
 from collections.abc import AsyncGenerator
@@ -18,7 +17,7 @@ from mcp_host.errors import ConnectionClosed, SessionLost
 from mcp_host.protocol.jsonrpc import Failure, Notification, Request, Success
 from mcp_host.session.sender import BackgroundSender
 from mcp_host.transports.base import Headers, Receive, RequestHandle
-from tests.client.sites import Site, handshake
+from tests.client.sites import Site, handshake, streamed
 from tests.client.support import EMPTY
 from tests.extent import on_both
 
@@ -143,10 +142,7 @@ class Defective(httpx.Auth):
 
 async def test_an_auth_that_fails_for_an_answer_does_not_end_the_connection() -> None:
     def ping(message: dict[str, Any]) -> httpx.Response:
-        ask = {"jsonrpc": "2.0", "id": "ping-1", "method": "ping"}
-        result = {"jsonrpc": "2.0", "id": message["id"], "result": EMPTY}
-        events = "".join(f"data: {json.dumps(each)}\n\n" for each in (ask, result))
-        return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=events)
+        return streamed({"id": "ping-1", "method": "ping"}, {"id": message["id"], "result": EMPTY})
 
     site = Site(initialize=handshake, notifications_initialized=lambda message: httpx.Response(202), tools_call=ping)
     async with site.connected(auth=Defective(), era="legacy") as client:

@@ -16,7 +16,7 @@ from anyio.lowlevel import checkpoint
 from mcp_host import Client, StreamableHttp
 from mcp_host.errors import RequestTimeout
 from mcp_host.limits import Limits
-from tests.client.sites import response
+from tests.client.sites import response, streamed
 from tests.client.support import EMPTY, INITIALIZED, connected
 from tests.extent import on_both
 
@@ -60,11 +60,7 @@ class Streaming:
             await anyio.sleep_forever()
         if self._stream == "refused":
             return httpx.Response(405)
-        return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=self._silence())
-
-    async def _silence(self) -> AsyncIterator[bytes]:
-        await anyio.sleep_forever()
-        yield b""
+        return streamed(anyio.Event())
 
 
 @pytest.mark.parametrize(("connect_timeout", "waits"), [(5, "1"), (0.6, "0.2")])

@@ -16,41 +16,17 @@ from mcp_host.errors import Unauthorized
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, Middleware, add_headers
 from mcp_host.types import CreateMessageResult
 from tests.client import sites
-from tests.client.sites import response
+from tests.client.sites import response, streamed
 from tests.client.support import EMPTY, QUESTION, connected, sampling
 from tests.extent import on_both
 
 Wire = dict[str, Any]
 
-EVENTS = {"content-type": "text/event-stream"}
 INITIALIZED: Wire = {
     "protocolVersion": "2025-11-25",
     "capabilities": {"tools": {}, "logging": {}},
     "serverInfo": {"name": "s", "version": "0"},
 }
-
-
-def event(message: Wire, id: str = "") -> bytes:
-    return (
-        (f"id: {id}\n" if id else "").encode()
-        + b"data: "
-        + json.dumps({"jsonrpc": "2.0", **message}).encode()
-        + b"\n\n"
-    )
-
-
-class Stream(httpx.AsyncByteStream):
-    """The body of a response: these pieces, and a wait before each that is an event of anyio."""
-
-    def __init__(self, *pieces: bytes | anyio.Event) -> None:
-        self._pieces = pieces
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for piece in self._pieces:
-            if isinstance(piece, bytes):
-                yield piece
-            else:
-                await piece.wait()
 
 
 class Site:
@@ -107,9 +83,8 @@ async def test_what_belongs_to_a_call_has_its_headers_and_everything_else_those_
 
     def ask(message: Wire) -> httpx.Response:
         params = {**QUESTION, "_meta": {"progressToken": 7}}
-        question = event({"id": "q", "method": "sampling/createMessage", "params": params})
-        answer = event({"id": message["id"], "result": EMPTY})
-        return httpx.Response(200, headers=EVENTS, stream=Stream(question, site.answered, answer))
+        question = {"id": "q", "method": "sampling/createMessage", "params": params}
+        return streamed(question, site.answered, {"id": message["id"], "result": EMPTY})
 
     async def model(request: SamplingRequest) -> CreateMessageResult:
         await request.report_progress(1)
@@ -135,8 +110,7 @@ async def test_what_belongs_to_a_call_has_its_headers_and_everything_else_those_
 @on_both
 async def test_a_cancellation_and_a_refusal_have_the_headers_of_the_call() -> None:
     def ask(message: Wire) -> httpx.Response:
-        unknown = event({"id": "q", "method": "acme/unknown"})
-        return httpx.Response(200, headers=EVENTS, stream=Stream(unknown, anyio.Event()))
+        return streamed({"id": "q", "method": "acme/unknown"}, anyio.Event())
 
     site = Site(ask)
     async with site.connected(add_headers(user)) as client, anyio.create_task_group() as tasks:
@@ -152,9 +126,8 @@ async def test_a_cancellation_and_a_refusal_have_the_headers_of_the_call() -> No
 
 @pytest.mark.fake_clock
 async def test_the_rest_of_a_response_is_fetched_with_the_headers_of_its_call() -> None:
-    site = Site(lambda message: httpx.Response(200, headers=EVENTS, stream=Stream(b"id: e1\nretry: 1\ndata:\n\n")))
-    rest = event({"id": 2, "result": EMPTY})
-    site.resumed = lambda: httpx.Response(200, headers=EVENTS, stream=Stream(rest))
+    site = Site(lambda message: streamed(b"id: e1\nretry: 1\ndata:\n\n"))
+    site.resumed = lambda: streamed({"id": 2, "result": EMPTY})
     async with site.connected(add_headers(user)) as client:
         await client.call_tool("x", caller="ada")
 

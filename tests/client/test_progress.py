@@ -28,7 +28,7 @@ from mcp_host.session.call import Call, CallTimeouts, PendingRequest
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import ProgressNotificationParams
 from tests.client.rounds import DONE, SAMPLE, wants
-from tests.client.sites import MIRRORED, Site
+from tests.client.sites import MIRRORED, Site, streamed
 from tests.client.support import EMPTY, Era, connected, sampling
 from tests.extent import on_both
 
@@ -177,12 +177,8 @@ OF_ANOTHER_CLIENT = [
 async def test_an_error_that_a_progress_callback_raises_repeats_nothing_and_drops_no_cached_result() -> None:
     def answer_with_progress(request: dict[str, Any]) -> httpx.Response:
         report = {"progressToken": request["params"]["_meta"]["progressToken"], "progress": 1}
-        messages: list[dict[str, Any]] = [
-            {"method": "notifications/progress", "params": report},
-            {"id": request["id"], "result": EMPTY},
-        ]
-        lines = [f"data: {json.dumps({'jsonrpc': '2.0', **message})}\n\n" for message in messages]
-        return httpx.Response(200, headers={"content-type": "text/event-stream"}, text="".join(lines))
+        progress = {"method": "notifications/progress", "params": report}
+        return streamed(progress, {"id": request["id"], "result": EMPTY})
 
     listed = {"tools": [MIRRORED | {"annotations": {"idempotentHint": True}}], "ttlMs": 60_000, "cacheScope": "private"}
     site = Site(tools_list=listed, tools_call=answer_with_progress)

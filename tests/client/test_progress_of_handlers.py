@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
@@ -16,7 +15,7 @@ from mcp_host.sampling import Handler
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageResult, ElicitResult
 from tests.client.rounds import DONE, SAMPLE, answering, wants
-from tests.client.sites import handshake
+from tests.client.sites import handshake, streamed
 from tests.client.support import EMPTY, PARIS, QUESTION, connected, sampling
 from tests.extent import on_both
 
@@ -136,19 +135,6 @@ async def test_a_report_that_is_no_progress_raises_in_the_handler_and_does_not_c
 
 @on_both
 async def test_over_http_reports_are_posts_that_come_before_the_answer() -> None:
-    class Stream(httpx.AsyncByteStream):
-        def __init__(self, call: dict[str, Any]) -> None:
-            self._call = call
-
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            params = QUESTION | {"_meta": {"progressToken": "t"}}
-            yield event({"id": "q", "method": "sampling/createMessage", "params": params})
-            await answered.wait()
-            yield event({"id": self._call["id"], "result": EMPTY})
-
-    def event(message: dict[str, Any]) -> bytes:
-        return b"data: " + json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n\n"
-
     async def serve(request: httpx.Request) -> httpx.Response:
         if request.method != "POST":
             return httpx.Response(405)
@@ -157,7 +143,9 @@ async def test_over_http_reports_are_posts_that_come_before_the_answer() -> None
             case "initialize":
                 return handshake(message)
             case "tools/call":
-                return httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=Stream(message))
+                params = QUESTION | {"_meta": {"progressToken": "t"}}
+                question = {"id": "q", "method": "sampling/createMessage", "params": params}
+                return streamed(question, answered, {"id": message["id"], "result": EMPTY})
             case "notifications/progress":
                 received.append(message["params"])
                 return httpx.Response(500)  # which fails no handler

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +14,7 @@ from mcp_host.errors import ConnectionClosed, RequestTimeout
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageResult
 from tests.client.rounds import SAMPLE, wants
-from tests.client.sites import Site
+from tests.client.sites import Site, streamed
 from tests.client.support import ADD, connected, sampling
 from tests.extent import on_both
 from tests.transports.http_peers import EVENTS
@@ -23,14 +22,6 @@ from tests.transports.http_peers import EVENTS
 pytestmark = [on_both, pytest.mark.fake_clock]
 
 NEVER = 3600.0
-
-
-class Silence(httpx.AsyncByteStream):
-    """A body that never comes."""
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        await anyio.sleep_forever()
-        yield b""
 
 
 def breaking(times: int, asked: list[float] | None = None) -> Site:
@@ -41,8 +32,8 @@ def breaking(times: int, asked: list[float] | None = None) -> Site:
         if asked is not None:
             asked.append(anyio.current_time())
         if left:
-            return httpx.Response(200, headers=EVENTS, content=left.pop())
-        return httpx.Response(200, headers=EVENTS, stream=Silence())
+            return streamed(left.pop())
+        return streamed(anyio.Event())
 
     return Site(resources_read=read)
 
@@ -60,7 +51,7 @@ async def test_a_call_that_is_made_again_is_the_same_call_to_its_handlers() -> N
     def read(message: dict[str, Any]) -> httpx.Response:
         result = results.pop(0)
         if result is None:
-            return httpx.Response(200, headers=EVENTS, content=b": soon\n\n")
+            return streamed(b": soon\n\n")
         return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "result": result})
 
     async with Site(resources_read=read).connected(sampling=sampling(with_tools=model), within=5) as client:
