@@ -16,7 +16,6 @@ from mcp_host.auth import (
     DiscoveryFailed,
     LoginFailed,
     MemoryTokens,
-    OAuth,
     Registered,
     TokensError,
 )
@@ -73,7 +72,7 @@ async def test_a_server_without_metadata_gets_no_secret_of_a_client_for_another_
     world, thief = World(), Thief()
     world.apps[1009] = thief
     machine = ClientSecret("mine", "secret", issuer=world.server.issuer)
-    auth = OAuth.machine(machine, client=world.client(), _clock=world.clock)
+    auth = world.machine(machine)
 
     with pytest.raises(DiscoveryFailed, match="is its own authorization server, not"):
         await world.client(auth).post("http://127.0.0.1:1009/mcp")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mcp_host.auth import Dynamic, MemoryTokens, OAuth, PrivateKey, PrivateKeyJwt, Registered
+from mcp_host.auth import Dynamic, MemoryTokens, PrivateKey, PrivateKeyJwt, Registered
 from mcp_host.auth.keys import Proofs, new_key
 from tests.auth.verifying import ASSERTION_TYPE, unverified, verify_assertion, verify_proof
 from tests.auth.world import CALLBACK, World
@@ -110,7 +110,7 @@ def registered(world: World, name: str) -> Registered:
 async def test_a_machine_authenticates_with_its_key() -> None:
     world = World(lifetime=100)
     machine = PrivateKeyJwt("one", made_key(world, "one"))
-    auth = OAuth.machine(machine, client=world.client(), _clock=world.clock)
+    auth = world.machine(machine)
 
     assert await world.call(auth) == 200
     world.now += 200

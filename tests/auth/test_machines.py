@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -10,7 +11,16 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from mcp_host.auth import ClientSecret, EnterpriseManaged, MemoryTokens, OAuth, Registered, TokenRequestFailed, Workload
+from mcp_host.auth import (
+    ClientSecret,
+    EnterpriseManaged,
+    Machine,
+    MemoryTokens,
+    OAuth,
+    Registered,
+    TokenRequestFailed,
+    Workload,
+)
 from mcp_host.auth.registration import TokenAuthMethod
 from mcp_host.auth.requests.metadata import AuthorizationServer as Metadata
 from tests.auth.authorization_server import AuthorizationServer, Grant
@@ -24,9 +34,8 @@ def knows(server: AuthorizationServer) -> None:
     server.lifetime = 100
 
 
-def machine(world: World, store: MemoryTokens, issuer: str | None = None, **options: Any) -> OAuth:
-    secret = ClientSecret("id", "secret", issuer=issuer)
-    return OAuth.machine(secret, tokens=store, client=world.client(), _clock=world.clock, **options)
+def machine(world: World, store: MemoryTokens, issuer: str | None = None) -> OAuth:
+    return world.machine(ClientSecret("id", "secret", issuer=issuer), tokens=store)
 
 
 async def test_a_machine_gets_a_token_and_in_time_the_next() -> None:
@@ -52,8 +61,13 @@ async def test_a_machine_asks_for_no_access_while_a_person_is_away() -> None:
     assert world.server.count("token", scope="read") == 1
 
 
-async def is_revoked_meanwhile(world: World, store: MemoryTokens) -> bool:
-    """Log out in another process while a machine gets its next token. Returns whether the logout has revoked the last one."""
+@on_both
+@pytest.mark.parametrize("revokes", [False, True])
+async def test_a_logout_in_another_process_while_a_machine_gets_its_next_token_is_not_undone(revokes: bool) -> None:
+    world, store = World(), MemoryTokens()
+    knows(world.server)
+    if revokes:
+        world.server.metadata["revocation_endpoint"] = f"{world.server.issuer}/revoke"
     await world.call(machine(world, store))
     world.now += 200
     gate = Gate(world.server, "token")
@@ -61,28 +75,11 @@ async def is_revoked_meanwhile(world: World, store: MemoryTokens) -> bool:
     async with soon() as tasks:
         tasks.start_soon(world.call, machine(world, store))
         await gate.reached.wait()
-        is_revoked = await machine(world, store).logout(world.site.url)
+        assert await machine(world, store).logout(world.site.url) is revokes
         gate.is_open.set()
-    return is_revoked
-
-
-@on_both
-async def test_a_logout_in_another_process_while_a_machine_gets_its_next_token_is_not_undone() -> None:
-    world, store = World(), MemoryTokens()
-    knows(world.server)
-    await is_revoked_meanwhile(world, store)
 
     assert (world.site.seen.count(""), world.server.count("token")) == (2, 3)  # it logs in anew, as any process would
-
-
-@on_both
-async def test_a_token_that_a_machine_gets_after_another_process_has_logged_out_is_revoked() -> None:
-    world, store = World(), MemoryTokens()
-    world.server.metadata["revocation_endpoint"] = f"{world.server.issuer}/revoke"
-    knows(world.server)
-    assert await is_revoked_meanwhile(world, store)
-
-    assert (world.server.count("token"), len(world.server.tokens)) == (3, 1)  # it has logged in again
+    assert len(world.server.tokens) == (1 if revokes else 3)
 
 
 async def test_a_machine_is_shown_to_no_other_authorization_server_than_its_own() -> None:
@@ -107,10 +104,7 @@ async def test_a_machine_whose_token_is_refused_fails() -> None:
     await world.call(auth)
     world.now += 200
 
-    async def refuses(request: Request) -> Response:
-        return Response(status_code=401)
-
-    world.server.answers["token"] = refuses
+    world.server.refuse("token", 401)
     with pytest.raises(TokenRequestFailed, match="HTTP 401"):
         await world.call(auth)
 
@@ -124,7 +118,7 @@ async def test_a_workload_shows_the_jwt_of_its_platform_for_the_issuer() -> None
         audiences.append(audience)
         return "jwt of the platform"
 
-    auth = OAuth.machine(Workload(get_jwt, client_id="id"), client=world.client(), _clock=world.clock)
+    auth = world.machine(Workload(get_jwt, client_id="id"))
 
     assert await world.call(auth) == 200
     assert audiences == [world.server.issuer]
@@ -144,25 +138,24 @@ class IdentityProvider:
         await JSONResponse(self._answer)(scope, receive, send)
 
 
-def enterprise(world: World, **options: str) -> OAuth:
-    knows(world.server)
-    machine = EnterpriseManaged(
-        *("id", "secret"),
-        idp_token_endpoint="http://127.0.0.1:1005/token",
-        idp_client_id="at-idp",
-        get_id_token=lambda audience: f"ID token for {audience}",
-        **options,
-    )
-    return OAuth.machine(machine, client=world.client(), _clock=world.clock)
+def id_token(audience: str) -> str:
+    return f"ID token for {audience}"
+
+
+def no_jwt(audience: str) -> Any: ...
+
+
+def managed(
+    get_id_token: Callable[[str], str] = id_token, *, idp_client_secret: str | None = None
+) -> EnterpriseManaged:
+    idp = {"idp_token_endpoint": "http://127.0.0.1:1005/token", "idp_client_id": "at-idp"}
+    return EnterpriseManaged("id", "secret", get_id_token=get_id_token, idp_client_secret=idp_client_secret, **idp)
 
 
 def test_the_repr_of_a_machine_has_no_secret() -> None:
-    secret, workload = ClientSecret("id", "secret"), Workload(lambda _: "secret", client_id="id")
-    managed = EnterpriseManaged(
-        "id", "secret", idp_token_endpoint="https://idp.test", idp_client_id="there", get_id_token=lambda _: "secret"
-    )
+    machines = [ClientSecret("id", "secret"), Workload(id_token, client_id="id"), managed()]
 
-    assert [repr(each) for each in (secret, workload, managed)] == [
+    assert [repr(machine) for machine in machines] == [
         "ClientSecret('id')",
         "Workload(client_id='id')",
         "EnterpriseManaged('id')",
@@ -176,9 +169,10 @@ ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
 async def test_a_client_of_an_enterprise_gets_the_assertion_of_its_identity_provider(secret: str | None) -> None:
     world = World(trusts="id-jag")
     world.site.scope = "read"
+    knows(world.server)
     idp = IdentityProvider(world, access_token="id-jag", issued_token_type=ID_JAG)
 
-    assert await world.call(enterprise(world, **({"idp_client_secret": secret} if secret else {}))) == 200
+    assert await world.call(world.machine(managed(idp_client_secret=secret))) == 200
 
     assert idp.asked == [
         {
@@ -201,7 +195,20 @@ async def test_an_identity_provider_that_gives_no_assertion_is_named(answer: dic
     IdentityProvider(world, **answer)
 
     with pytest.raises(TokenRequestFailed, match=r"^token exchange at .*:1005/token: HTTP 200, and no assertion$"):
-        await world.call(enterprise(world))
+        await world.call(world.machine(managed()))
+    assert world.server.count("token") == 0
+
+
+@pytest.mark.parametrize(
+    ("machine", "function"),
+    [(Workload(no_jwt, client_id="id"), "get_jwt"), (managed(no_jwt), "get_id_token")],
+    ids=["workload", "enterprise"],
+)
+async def test_a_function_that_gives_no_jwt_is_named(machine: Machine, function: str) -> None:
+    world = World()
+
+    with pytest.raises(TypeError, match=f"^{function} returns a JWT as text, not NoneType$"):
+        await world.call(world.machine(machine))
     assert world.server.count("token") == 0
 
 
@@ -226,7 +233,7 @@ async def test_a_machine_sends_its_secret_as_the_server_takes_it(
         return world.server.issue(Grant("id", "", world.site.url))
 
     world.server.answers["token"] = token
-    auth = OAuth.machine(ClientSecret("id", "secret", method=method), client=world.client(), _clock=world.clock)
+    auth = world.machine(ClientSecret("id", "secret", method=method))
 
     assert await world.call(auth) == 200
     world.now += 2 * world.server.lifetime
@@ -239,9 +246,6 @@ async def test_a_machine_sends_its_secret_as_the_server_takes_it(
 
 
 def test_clients_of_an_enterprise_or_registered_by_hand_send_their_secrets_as_the_server_takes_them() -> None:
-    enterprise = EnterpriseManaged(
-        "id", "secret", idp_token_endpoint="https://idp.test", idp_client_id="at-idp", get_id_token=lambda _: "jwt"
-    )
     for method, offered, sent in METHODS:
         methods = None if offered is None else tuple(offered)
         server = Metadata("https://as.test", None, "https://as.test/token", token_auth_methods=methods)
@@ -251,4 +255,4 @@ def test_clients_of_an_enterprise_or_registered_by_hand_send_their_secrets_as_th
         assert registered is not None
         assert (registered.secret, registered.method) == ("secret", f"client_secret_{sent}")
         if method is None:
-            assert enterprise.client_at(server).method == f"client_secret_{sent}"
+            assert managed().client_at(server).method == f"client_secret_{sent}"

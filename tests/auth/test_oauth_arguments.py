@@ -14,9 +14,6 @@ import pytest
 from mcp_host.auth import (
     ClientSecret,
     Dynamic,
-    EnterpriseManaged,
-    Machine,
-    MemoryTokens,
     OAuth,
     OnDevice,
     Registered,
@@ -24,7 +21,7 @@ from mcp_host.auth import (
     in_browser,
     paste,
 )
-from tests.auth.world import CALLBACK, World
+from tests.auth.world import CALLBACK
 
 NO_REDIRECT_URI = (
     "redirect_uri has to be a URL without a fragment, such as https://my-app.example/logged-in, "
@@ -128,7 +125,7 @@ def test_credentials_that_are_empty_are_refused() -> None:
         (Registered, ("",), "id is empty"),
         (Registered, (1,), "id has to be a text, not int"),
         (Registered, ("a", ""), "secret is empty"),
-        (partial(Workload, nothing, client_id=""), (), "client_id is empty"),
+        (partial(Workload, lambda _: "jwt", client_id=""), (), "client_id is empty"),
     ]
 
     assert [problem(partial(make, *given)) for make, given, _ in made] == [expected for *_, expected in made]
@@ -146,36 +143,6 @@ def test_what_is_no_machine_is_refused(value: Any) -> None:
         TypeError, match=rf"^machine has to be ClientSecret or another Machine, not {type(value).__name__}$"
     ):
         OAuth.machine(value)
-
-
-def nothing(audience: str) -> Any:
-    return None
-
-
-@pytest.mark.parametrize(
-    ("machine", "function"),
-    [
-        (Workload(nothing, client_id="id"), "get_jwt"),
-        (
-            EnterpriseManaged(
-                "id",
-                "secret",
-                idp_token_endpoint="https://idp.example/token",
-                idp_client_id="there",
-                get_id_token=nothing,
-            ),
-            "get_id_token",
-        ),
-    ],
-    ids=["workload", "enterprise"],
-)
-async def test_a_function_that_gives_no_jwt_is_named(machine: Machine, function: str) -> None:
-    world = World()
-    auth = OAuth.machine(machine, tokens=MemoryTokens(), client=world.client(), _clock=world.clock)
-
-    with pytest.raises(TypeError, match=f"^{function} returns a JWT as text, not NoneType$"):
-        await world.call(auth)
-    assert world.server.count("token") == 0
 
 
 def test_a_function_needs_the_address_that_it_returns_from() -> None:

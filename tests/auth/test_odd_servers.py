@@ -238,7 +238,7 @@ async def test_a_client_that_was_registered_at_an_issuer_is_used_there_by_either
 
 async def test_a_machine_may_have_them_too(world: World) -> None:
     client = ClientSecret("mine", "s", issuer=world.server.issuer)
-    auth = OAuth.machine(client, client=world.client(), issuer_aliases=aliases(world), _clock=world.clock)
+    auth = world.machine(client, issuer_aliases=aliases(world))
 
     with pytest.raises(TokenRequestFailed):  # this authorization server is for people alone
         await world.call(auth)

@@ -150,10 +150,7 @@ async def test_scopes_that_are_refused_cost_no_client_where_no_other_can_be_regi
     with pytest.raises(LoginFailed, match="invalid_scope"):
         await world.logged_in(scopes=["b"])
 
-    async def refuses(request: Request) -> Response:
-        return Response(status_code=429)
-
-    world.server.answers["register"] = refuses
+    world.server.refuse("register", 429)
 
     assert await world.logged_in() == ("a",)
 
@@ -223,10 +220,7 @@ async def test_the_client_that_there_is_asks_if_it_cannot_be_registered_again(go
     world = World()
     auth = await world.log_in(scopes=["a"])
 
-    async def refuses(request: Request) -> Response:
-        return Response(status_code=429)
-
-    world.server.answers["register"] = refuses
+    world.server.refuse("register", 429)
     if gone:
         world.server.metadata["registration_endpoint"] = None
     world.server.forget()
@@ -258,21 +252,13 @@ async def test_processes_that_register_at_once_agree_on_one_client() -> None:
     assert len(set(clients[1:])) == 1
 
 
-async def test_the_scopes_of_other_servers_do_not_make_a_registration_too_long() -> None:
+async def test_further_scopes_of_a_resource_and_those_of_other_servers_do_not_make_a_registration_too_long() -> None:
     world = Strict()
-    world.site.scope, world.site.resource, other = MAX_SCOPES * "a", {}, MAX_SCOPES * "b"
+    world.site.scope, other = MAX_SCOPES * "a", MAX_SCOPES * "b"
+    world.site.resource = {"scopes_supported": [world.site.scope, "further"]}
     second, auth = world.second(other), world.oauth()
 
     assert await world.call(auth) == 200
     assert (await world.client(auth).post(second.url)).status_code == 200
 
     assert world.registered == [world.site.scope, other]
-
-
-async def test_the_further_scopes_of_a_resource_do_not_make_a_registration_too_long() -> None:
-    world = Strict()
-    world.site.resource = {"scopes_supported": ["a", MAX_SCOPES * "b"]}
-
-    assert await world.call(world.oauth()) == 200
-
-    assert world.registered == ["a"]

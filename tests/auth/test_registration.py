@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -35,6 +36,13 @@ class Endpoint(AuthClient):
         return self._answer
 
 
+async def register(
+    endpoint: Endpoint, scopes: Sequence[str] = (), *, dynamic: Dynamic | None = None, **changed: Any
+) -> OAuthClient | None:
+    """What registering at *endpoint* gives, where the metadata are *changed*."""
+    return await (dynamic or Dynamic()).register(endpoint, server(**changed), CALLBACK, scopes, Steps())
+
+
 def registered(
     secret: str | None = None, method: TokenAuthMethod = "none", *, scopes: str = "read", **more: Any
 ) -> OAuthClient:
@@ -60,7 +68,7 @@ async def test_the_answer_has_the_client() -> None:
 
     for answer, client in rows:
         endpoint = Endpoint({"client_id": "a", **answer})
-        assert await Dynamic().register(endpoint, server(), CALLBACK, ["read"], Steps()) == client, answer
+        assert await register(endpoint, ["read"]) == client, answer
 
 
 async def test_an_answer_without_a_client_says_why() -> None:
@@ -81,15 +89,12 @@ async def test_an_answer_without_a_client_says_why() -> None:
 
     for answer, status, problem in rows:
         with pytest.raises(RegistrationFailed) as raised:
-            await Dynamic().register(Endpoint(answer, status), server(), CALLBACK, [], Steps())
+            await register(Endpoint(answer, status))
         assert str(raised.value).startswith("registration at https://as.test/register: ")
         assert problem in str(raised.value)
         assert "canary" not in str(raised.value)
-
-
-async def test_a_server_without_metadata_that_registers_no_client_may_have_no_clients_at_all() -> None:
     with pytest.raises(RegistrationFailed, match=r"HTTP 401$"):
-        await Dynamic().register(Endpoint(None, 401), server(is_assumed=True), CALLBACK, [], Steps())
+        await register(Endpoint(None, 401), is_assumed=True)  # it may have no clients at all
 
 
 @pytest.mark.parametrize(
@@ -99,9 +104,8 @@ async def test_a_server_without_metadata_that_registers_no_client_may_have_no_cl
 async def test_a_client_registers_as_what_it_is(redirect_uri: str, kind: str) -> None:
     endpoint = Endpoint({"client_id": "a"})
 
-    await Dynamic("my host", {"client_uri": "https://host.test"}).register(
-        endpoint, server(), redirect_uri, ["b", "c"], Steps()
-    )
+    dynamic = Dynamic("my host", {"client_uri": "https://host.test"})
+    await dynamic.register(endpoint, server(), redirect_uri, ["b", "c"], Steps())
 
     assert json.loads(json.dumps(endpoint.asked)) == [
         {
@@ -133,46 +137,39 @@ async def test_a_client_registers_without_a_secret_or_with_the_method_that_the_s
 ) -> None:
     endpoint = Endpoint({"client_id": "a", "client_secret": "s", "token_endpoint_auth_method": method})
 
-    client = await Dynamic().register(endpoint, server(token_auth_methods=offered), CALLBACK, [], Steps())
+    client = await register(endpoint, token_auth_methods=offered)
 
     assert client is not None
     assert (endpoint.asked[0]["token_endpoint_auth_method"], client.method) == (method, method)
 
 
 @pytest.mark.parametrize(
-    ("offered", "secret", "method"),
+    ("asked", "offered", "secret", "method"),
     [
-        (None, None, "none"),
-        (("client_secret_basic",), None, "none"),
-        (("client_secret_post", "none"), "s", "client_secret_post"),
-        (("none", "client_secret_basic", "client_secret_post"), "s", "client_secret_basic"),
-        (("none",), "s", "none"),
-        (("client_secret_post",), "s", "client_secret_post"),
+        ({}, None, None, "none"),
+        ({}, ("client_secret_basic",), None, "none"),
+        ({}, ("client_secret_post", "none"), "s", "client_secret_post"),
+        ({}, ("none", "client_secret_basic", "client_secret_post"), "s", "client_secret_basic"),
+        ({}, ("none",), "s", "none"),
+        ({}, ("client_secret_post",), "s", "client_secret_post"),
+        ({"token_endpoint_auth_method": "client_secret_post"}, ("none",), "s", "client_secret_post"),
     ],
 )
 async def test_an_answer_that_does_not_say_how_its_client_authenticates_says_it_by_its_secret(
-    offered: tuple[str, ...] | None, secret: str | None, method: TokenAuthMethod
+    asked: dict[str, str], offered: tuple[str, ...] | None, secret: str | None, method: TokenAuthMethod
 ) -> None:
+    """Unless the application has *asked* for a method."""
     endpoint = Endpoint({"client_id": "a", "client_secret": secret})
 
-    client = await Dynamic().register(endpoint, server(token_auth_methods=offered), CALLBACK, [], Steps())
+    client = await register(endpoint, dynamic=Dynamic(metadata=asked), token_auth_methods=offered)
 
     assert client == OAuthClient("a", secret, method, (CALLBACK,), None, ())
-
-
-async def test_the_method_that_the_application_registers_is_the_one_that_is_used() -> None:
-    endpoint = Endpoint({"client_id": "a", "client_secret": "s"})
-    registration = Dynamic(metadata={"token_endpoint_auth_method": "client_secret_post"})
-
-    client = await registration.register(endpoint, server(), CALLBACK, [], Steps())
-
-    assert client == OAuthClient("a", "s", "client_secret_post", (CALLBACK,), None, ())
 
 
 async def test_where_no_client_can_register_the_next_way_is_tried() -> None:
     endpoint = Endpoint({"client_id": "a"})
 
-    assert await Dynamic().register(endpoint, server(registration_endpoint=None), CALLBACK, [], Steps()) is None
+    assert await register(endpoint, registration_endpoint=None) is None
     assert endpoint.asked == []
 
 
@@ -225,14 +222,9 @@ def test_the_url_of_a_document_is_https_with_a_path_and_no_fragment() -> None:
             Cimd(url)
 
 
-@pytest.mark.parametrize(
-    ("redirect_uri", "now", "can_be_used"),
-    [(CALLBACK, 4.0, True), (CALLBACK, 5.0, False), ("http://other", 4.0, False)],
-)
-def test_a_client_is_used_until_it_ends_and_at_its_redirect_uri(
-    redirect_uri: str, now: float, can_be_used: bool
-) -> None:
-    client = OAuthClient("a", None, "none", (CALLBACK,), 5.0)
+def test_a_client_is_used_until_it_ends_and_at_its_redirect_uri() -> None:
+    client = OAuthClient("a", "s3cret", "client_secret_basic", (CALLBACK,), 5.0)
 
-    assert client.can_be_used(redirect_uri, now) is can_be_used
-    assert "secret" not in repr(OAuthClient("a", "secret"))
+    assert [client.can_be_used(CALLBACK, now) for now in (4.0, 5.0)] == [True, False]
+    assert not client.can_be_used("http://other", 4.0)
+    assert "s3cret" not in repr(client)

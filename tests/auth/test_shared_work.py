@@ -53,17 +53,22 @@ async def ask(shared: SharedWork, work: Callable[[], Awaitable[int]], results: l
     results.append(await shared.do(key, work))
 
 
-async def test_many_callers_get_the_result_of_one_piece_of_work() -> None:
+async def test_many_callers_get_the_result_of_one_piece_of_work_although_the_one_that_began_is_cancelled() -> None:
     shared, work, results = SharedWork(), Counted(), list[int]()
 
     async with soon() as tasks:
-        for _ in range(100):
-            tasks.start_soon(ask, shared, work, results)
-        await wait_all_tasks_blocked()
+        with anyio.CancelScope() as leader:
+            async with anyio.create_task_group() as leading:
+                leading.start_soon(ask, shared, work, results)
+                await work.reached.wait()
+                for _ in range(100):
+                    tasks.start_soon(ask, shared, work, results)
+                await wait_all_tasks_blocked()
+                leader.cancel()
         assert shared.is_busy
         work.may_end.set()
 
-    assert results == [1] * 100
+    assert (results, work.begun, work.cancelled) == ([1] * 100, 1, 0)
     assert not shared.is_busy
 
 
@@ -104,22 +109,6 @@ async def test_work_with_another_key_waits_for_its_turn() -> None:
         second.may_end.set()
 
     assert results == [1, 1]
-
-
-async def test_the_caller_that_began_may_be_cancelled_and_the_others_get_the_result() -> None:
-    shared, work, results = SharedWork(), Counted(), list[int]()
-
-    async with soon() as tasks:
-        with anyio.CancelScope() as leader:
-            async with anyio.create_task_group() as leading:
-                leading.start_soon(ask, shared, work, results)
-                await work.reached.wait()
-                tasks.start_soon(ask, shared, work, results)
-                await wait_all_tasks_blocked()
-                leader.cancel()
-        work.may_end.set()
-
-    assert (results, work.begun, work.cancelled) == ([1], 1, 0)
 
 
 async def test_without_a_caller_the_work_is_cancelled_and_the_next_caller_begins_anew() -> None:

@@ -49,11 +49,13 @@ def world(server: Server) -> World:
 
 
 @asynccontextmanager
-async def client(world: World, auth: OAuth, era: str, **options: Any) -> AsyncIterator[Client]:
-    """A client of the world's protected server, for a long time at most."""
-    transport = StreamableHttp(world.site.url, client=world.client(), auth=auth)
+async def client(
+    world: World, auth: OAuth, era: str, *, of_httpx: bool = False, **options: Any
+) -> AsyncIterator[Client]:
+    """A client of the world's protected server, for a long time at most. *auth* may be that of a client *of_httpx*."""
+    http, given = (world.client(auth), None) if of_httpx else (world.client(), auth)
     with anyio.fail_after(LONG):
-        async with Client(transport, era=era, **options) as client:
+        async with Client(StreamableHttp(world.site.url, client=http, auth=given), era=era, **options) as client:
             yield client
 
 
@@ -215,12 +217,15 @@ async def test_the_timeouts_of_connecting_are_paused_while_a_person_logs_in(worl
 
 
 @ERAS
-async def test_the_timeouts_of_all_calls_are_paused_while_a_person_logs_in_for_them(world: World, era: str) -> None:
+@pytest.mark.parametrize("of_httpx", [False, True])
+async def test_the_timeouts_of_all_calls_are_paused_while_a_person_logs_in_for_them(
+    world: World, era: str, of_httpx: bool
+) -> None:
     async def join_later() -> None:
         await anyio.sleep(50)
         await host.call_tool("x", timeout=2)
 
-    async with client(world, world.oauth(login=Person(world, 100)), era) as host:
+    async with client(world, world.oauth(login=Person(world, 100)), era, of_httpx=of_httpx) as host:
         world.server.forget()
         async with anyio.create_task_group() as tasks:
             for _ in range(3):

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from mcp_host import Client, StreamableHttp
-from mcp_host.auth import AuthorizationNeeded, LoginFailed, MemoryTokens, OAuth
+from mcp_host.auth import AuthorizationNeeded, LoginFailed, Machine, MemoryTokens, OAuth
 from mcp_host.auth.grants import Token
 from mcp_host.auth.storage.saved import Saved
 from mcp_host.testing import Server
@@ -134,6 +134,9 @@ class World(httpx.AsyncBaseTransport):
     def oauth(self, **options: Any) -> OAuth:
         options = {"login": self.person, "redirect_uri": CALLBACK, **options}
         return OAuth(client=self.client(), _clock=self.clock, **options)
+
+    def machine(self, machine: Machine, **options: Any) -> OAuth:
+        return OAuth.machine(machine, client=self.client(), _clock=self.clock, **options)
 
     def restarted(self, **options: Any) -> OAuth:
         """Of a process in which no one can log in."""
