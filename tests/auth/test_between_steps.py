@@ -91,15 +91,16 @@ async def test_a_server_that_takes_back_its_metadata_gets_no_secret_of_the_clien
     assert (thief.stolen, world.logins) == ([], 1)
 
 
-async def test_a_wrong_secret_costs_no_refresh_token() -> None:
+async def test_a_wrong_secret_costs_no_refresh_token_and_a_new_one_is_used_at_once() -> None:
     world, store = World(lifetime=100), MemoryTokens()
-    right = client(world, "right")
-    await world.log_in(tokens=store, registration=right, later=200)
+    old = client(world, "old")
+    await world.log_in(tokens=store, registration=old, later=200)
+    new = client(world, "new")
 
     with pytest.raises(AuthError):
-        await world.call(world.restarted(tokens=store, registration=Registered("mine", "wrong")))
+        await world.call(world.restarted(tokens=store, registration=old))
 
-    assert await world.call(world.restarted(tokens=store, registration=right)) == 200
+    assert await world.call(world.restarted(tokens=store, registration=new)) == 200
     assert world.logins == 1
 
 

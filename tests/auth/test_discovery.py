@@ -101,6 +101,7 @@ async def test_the_first_document_that_can_be_used_wins() -> None:
 
     assert await discover(network, MCP, NO_CHALLENGE, Steps()) == (Resource(MCP, (ISSUER,), None), FOUND)
     assert network.asked == [RESOURCE_URL, SERVER_URL, OPENID_URL]
+    assert network.headers == [None] * 3  # no revision: newer ones do not ask for that
 
 
 async def test_where_a_person_logs_in_the_first_document_with_pkce_wins() -> None:
@@ -206,20 +207,6 @@ async def test_metadata_of_a_resource_that_must_not_be_used_end_the_discovery(ch
     assert network.asked == [RESOURCE_URL]
 
 
-async def test_a_server_without_any_metadata_has_the_endpoints_of_2025_03_26() -> None:
-    resource, server = await found({})
-
-    assert resource == Resource(MCP, ("https://mcp.test",), None)
-    assert server == AuthorizationServer(
-        "https://mcp.test",
-        "https://mcp.test/authorize",
-        "https://mcp.test/token",
-        "https://mcp.test/register",
-        code_challenge_methods=("S256",),
-        is_assumed=True,
-    )
-
-
 async def test_a_server_with_metadata_that_must_not_be_used_does_not_get_the_endpoints_of_2025_03_26() -> None:
     with pytest.raises(DiscoveryFailed, match="no metadata of its authorization server can be used"):
         await found({"https://mcp.test/.well-known/oauth-authorization-server": SERVER})
@@ -247,15 +234,20 @@ async def test_metadata_of_a_resource_that_do_not_name_it_are_of_the_server() ->
     assert resource == Resource(MCP, (ISSUER,), None)
 
 
-async def test_only_a_server_of_2025_03_26_is_told_its_revision() -> None:
-    """Newer revisions do not ask for that, and their authorization servers may be of others."""
-    newer, older = Documents({RESOURCE_URL: RESOURCE, SERVER_URL: SERVER}), Documents({})
+async def test_a_server_without_any_metadata_has_the_endpoints_of_2025_03_26_and_is_told_that_revision() -> None:
+    network = Documents({})
+    resource, server = await discover(network, MCP, NO_CHALLENGE, Steps())
 
-    for network in (newer, older):
-        await discover(network, MCP, NO_CHALLENGE, Steps())
-
-    assert newer.headers == [None, None]
-    assert dict(zip(older.asked, older.headers, strict=True)) == {
+    assert resource == Resource(MCP, ("https://mcp.test",), None)
+    assert server == AuthorizationServer(
+        "https://mcp.test",
+        "https://mcp.test/authorize",
+        "https://mcp.test/token",
+        "https://mcp.test/register",
+        code_challenge_methods=("S256",),
+        is_assumed=True,
+    )
+    assert dict(zip(network.asked, network.headers, strict=True)) == {
         RESOURCE_URL: None,
         "https://mcp.test/.well-known/oauth-protected-resource": None,
         "https://mcp.test/.well-known/oauth-authorization-server": {"MCP-Protocol-Version": "2025-03-26"},

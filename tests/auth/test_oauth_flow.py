@@ -32,7 +32,7 @@ from mcp_host.auth import (
 )
 from mcp_host.auth.refreshing import RETRY_TIME
 from mcp_host.auth.storage.file_tokens import FileTokens
-from tests.auth.authorization_server import AuthorizationServer, parameters
+from tests.auth.authorization_server import AuthorizationServer
 from tests.auth.world import CALLBACK, SOON, Gate, World, gives_up, logged_in, rewrite, soon
 from tests.extent import on_both
 
@@ -391,44 +391,29 @@ async def test_a_token_that_cannot_be_stored_is_used_and_stored_later(caplog: py
 
 
 @on_both
-async def test_many_calls_that_need_a_login_cause_one() -> None:
-    world = World()
+@pytest.mark.parametrize("failure", [LoginFailed("denied"), RuntimeError("the window was closed")], ids=ascii)
+async def test_a_login_that_fails_fails_for_all_that_wait_for_it_and_asks_no_one_again(failure: Exception) -> None:
+    world, asked, failed = World(), 0, 0
 
-    assert await calls(world, world.oauth(), 100) == [200] * 100
-    assert (world.logins, world.server.count("register"), world.server.count("token")) == (1, 1, 1)
-
-
-@on_both
-@pytest.mark.parametrize("defect", [None, RuntimeError("the window was closed")], ids=["denied", "a defect"])
-async def test_a_login_that_fails_fails_for_all_that_wait_for_it_and_asks_no_one_again(
-    defect: Exception | None,
-) -> None:
-    world = World()
-    asked = 0
-
-    async def refuses(url: str) -> str:
+    async def fails(url: str) -> str:
         nonlocal asked
         asked += 1
         await wait_all_tasks_blocked()
-        if defect is not None:
-            raise defect
-        return f"{CALLBACK}?" + urlencode(
-            {"state": parameters(url)["state"], "iss": world.server.issuer, "error": "access_denied"}
-        )
+        raise failure
 
-    auth, errors = world.oauth(login=refuses), []
-    kind, text = (LoginFailed, "denied") if defect is None else (RuntimeError, "the window was closed")
+    auth = world.oauth(login=fails)
 
     async def one() -> None:
-        with pytest.raises(kind, match=text) as failed:
+        nonlocal failed
+        with pytest.raises(type(failure), match=str(failure)):
             await world.call(auth)
-        errors.append(failed.value)
+        failed += 1
 
     async with soon() as tasks:
         for _ in range(20):
             tasks.start_soon(one)
 
-    assert (asked, len(errors)) == (1, 20)
+    assert (asked, failed) == (1, 20)
     await one()
     assert asked == 2
 
@@ -456,22 +441,16 @@ async def test_after_a_refresh_and_a_login_the_headers_of_requests_are_ready_aga
     assert auth.ready("POST", world.site.url) == {"Authorization": world.site.seen[-1]}
 
 
-async def test_who_changes_the_headers_of_a_request_changes_those_of_no_other() -> None:
+async def test_the_token_of_a_url_that_is_written_otherwise_is_ready_too_and_no_requests_share_its_headers() -> None:
     world, auth = await logged_in()
-
-    for _ in range(3):
-        headers: Any = auth.ready("POST", world.site.url)
-        assert headers == {"Authorization": world.site.seen[-1]}
-        headers.clear()
-
-
-async def test_the_token_of_a_url_that_is_written_otherwise_is_at_hand_too() -> None:
-    world, auth = await logged_in()
-    client, url = world.client(auth), f"{world.site.url}?query=1"
+    url = f"{world.site.url}?query=1"
 
     assert auth.ready("POST", url) is None
-    assert (await client.post(url)).status_code == 200
-    assert auth.ready("POST", url) == {"Authorization": world.site.seen[-1]}
+    assert (await world.client(auth).post(url)).status_code == 200
+    for _ in range(3):
+        headers: Any = auth.ready("POST", url)
+        assert headers == {"Authorization": world.site.seen[-1]}
+        headers.clear()
 
 
 async def test_a_refresh_that_fails_for_any_reason_fails_no_call_whose_token_is_good() -> None:
@@ -621,34 +600,6 @@ async def test_a_client_whose_login_got_no_answer_is_used_again_if_no_other_can_
     assert await world.call(auth) == 200
     assert "the client has failed in its last login" in auth.explain()
     assert len(world.server.clients) == 1
-
-
-async def test_a_new_secret_of_a_registered_client_is_used_at_once() -> None:
-    world, store = World(lifetime=100, methods=["client_secret_post"]), MemoryTokens()
-    client = {"redirect_uris": [CALLBACK], "token_endpoint_auth_method": "client_secret_post", "client_secret": "old"}
-    world.server.clients["id"] = client
-
-    def registered(secret: str) -> Registered:
-        return Registered("id", secret, method="client_secret_post", issuer=world.server.issuer)
-
-    await world.call(world.oauth(tokens=store, registration=registered("old")))
-    client["client_secret"] = "new"
-    world.now += 200
-
-    assert await world.call(world.restarted(tokens=store, registration=registered("new"))) == 200
-    assert (world.logins, world.refreshes) == (1, 1)
-
-
-async def test_a_token_of_a_client_that_is_not_passed_any_more_is_not_refreshed() -> None:
-    world, store = World(lifetime=100), MemoryTokens()
-    for id in ("one", "two"):
-        world.server.clients[id] = {"redirect_uris": [CALLBACK], "token_endpoint_auth_method": "none"}
-    await world.log_in(tokens=store, registration=Registered("one", issuer=world.server.issuer), later=200)
-
-    await world.log_in(tokens=store, registration=Registered("two", issuer=world.server.issuer))
-
-    assert (world.logins, world.refreshes) == (2, 0)
-    assert [fields["client_id"] for name, fields in world.server.log if name == "authorize"] == ["one", "two"]
 
 
 async def test_a_server_that_switches_between_two_authorization_servers_gets_one_login_at_each() -> None:

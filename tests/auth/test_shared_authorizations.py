@@ -162,15 +162,16 @@ async def test_a_server_that_redirects_to_ever_new_urls_gets_five_logins_and_one
     assert [key for key in store._tokens if key.startswith("server")] == [f"server {ORIGIN}/mcp"]
 
 
-async def test_each_of_many_servers_of_one_origin_may_have_its_login() -> None:
+async def test_each_of_many_servers_of_one_origin_may_have_its_login_by_one_registration() -> None:
     world = World()
     paths = [f"/{number}" for number in range(3 * MAX_LOGINS)]
-    Gateway(world, {}, *paths)
+    gateway = Gateway(world, {}, *paths)
     auth = world.oauth()
 
     assert [await post(world, auth, path) for path in paths] == [200] * len(paths)
 
-    assert world.logins == len(paths)
+    assert (world.server.count("register"), world.logins) == (1, len(paths))
+    assert [gateway.tokens(path) for path in paths] == [["", token] for token in world.server.tokens]
 
 
 # One resource
@@ -201,18 +202,8 @@ async def test_a_server_gets_no_token_of_another_on_its_origin_whose_resource_is
     assert world.logins == 2
 
 
-async def test_urls_that_say_that_they_are_one_resource_need_one_login() -> None:
-    world = World()
-    gateway = one_api(world)
-
-    assert await statuses(world, world.oauth(), API * 2) == [200] * 6
-
-    assert [gateway.tokens(path).count("") for path in API] == [1, 1, 1]
-    assert world.logins == 1
-
-
 @on_both
-async def test_requests_to_them_at_once_need_one_login() -> None:
+async def test_requests_to_urls_of_one_resource_at_once_need_one_login() -> None:
     world = World()
     one_api(world)
     auth = world.oauth()
@@ -224,42 +215,22 @@ async def test_requests_to_them_at_once_need_one_login() -> None:
         for path in API * 10:
             tasks.start_soon(one, path)
 
-    assert (world.logins, world.server.count("register")) == (1, 1)
+    assert (world.logins, world.server.count("register"), world.server.count("token")) == (1, 1, 1)
 
 
-async def test_the_one_that_needs_a_login_is_named() -> None:
-    world, store = World(), MemoryTokens()
-    one_api(world)
-    await statuses(world, world.oauth(tokens=store), ["/api/one"])
-    restarted = world.restarted(tokens=store)
-    await statuses(world, restarted, ["/api/one"])
-    world.server.tokens.clear()
-    world.server.refresh_tokens.clear()
-
-    with pytest.raises(LoginFailed, match=r"/api/two needs a login"):
-        await statuses(world, restarted, ["/api/two"])
-
-
-async def test_after_a_restart_their_token_is_found_without_a_login() -> None:
+async def test_after_a_restart_their_token_is_found_and_the_one_that_needs_a_login_is_named() -> None:
     world, store = World(), MemoryTokens()
     gateway = one_api(world)
     await statuses(world, world.oauth(tokens=store), ["/api/one"])
 
     restarted = world.restarted(tokens=store)
-    assert await statuses(world, restarted, API) == [200] * 3
-
+    assert await statuses(world, restarted, ["/api/one", "/api/three"]) == [200, 200]
     assert gateway.tokens("/api/one").count("") == 1  # before it was known
     assert world.logins == 1
 
-
-async def test_resources_of_one_authorization_server_share_a_registration_and_no_token() -> None:
-    world = World()
-    gateway = Gateway(world, {}, "/one", "/two")
-
-    assert await statuses(world, world.oauth(), ["/one", "/two"]) == [200, 200]
-
-    assert (world.server.count("register"), world.logins) == (1, 2)
-    assert {*gateway.tokens("/one")} & {*gateway.tokens("/two")} == {""}
+    world.server.forget()
+    with pytest.raises(LoginFailed, match=r"/api/two needs a login"):
+        await statuses(world, restarted, ["/api/two"])
 
 
 async def test_a_server_may_have_any_number_of_urls_and_none_needs_another_login() -> None:

@@ -183,20 +183,14 @@ def no_umask() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_umask")
-async def test_what_is_created_is_for_this_user_only(tmp_path: Path) -> None:
-    file = tmp_path / "config" / "my-host" / "tokens.json"
-    await FileTokens(file).swap(KEY, None, SECRET)
+async def test_what_is_created_is_for_this_user_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    await FileTokens("~/config/my-host/tokens.json").swap(KEY, None, SECRET)
 
+    file = tmp_path / "config" / "my-host" / "tokens.json"
     assert [mode(path) for path in (file, file.parent, file.parent.parent)] == [0o600, 0o700, 0o700]
     assert mode(file.parent / "tokens.json.lock") == 0o600
     assert json.loads(file.read_bytes()) == {"version": 1, "tokens": {KEY: SECRET}}
-
-
-async def test_the_home_folder_may_be_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    await FileTokens("~/tokens.json").swap(KEY, None, SECRET)
-
-    assert (tmp_path / "tokens.json").exists()
 
 
 async def test_a_file_that_others_may_read_is_a_warning_once_and_is_closed_to_them_on_the_next_change(
