@@ -16,6 +16,7 @@ from mcp_host.sampling.sampling import CheckArguments
 from mcp_host.testing.model import ScriptedModel, ScriptedTurn
 from mcp_host.types import CreateMessageResult, TextContent, Tool, ToolUseContent
 from tests.extent import on_both
+from tests.sampling import asking
 from tests.sampling.asking import Wire, refused, said, text, user, wire
 
 ADD: Wire = {
@@ -62,19 +63,14 @@ NOT_LEGAL = (
 async def test_by_default_wrong_arguments_leave_with_a_warning_that_has_no_values(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    model = ScriptedModel(WRONG)
-    sampling = Sampling(with_tools=model, approve=always)
-
-    answer = await sampling.session(server="calculator", knows_tools=True).answer(wire(tools=[ADD]))
+    answer = await asking.session(ScriptedModel(WRONG)).answer(wire(tools=[ADD]))
 
     assert calls(answer) == [("add", {"a": SECRET})]
     assert lines(caplog) == [MISMATCH]
 
 
 async def test_wrong_arguments_can_be_refused(caplog: pytest.LogCaptureFixture) -> None:
-    model = ScriptedModel(WRONG)
-
-    refusal = await refused(session(model, "refuse"), wire(tools=[ADD]))
+    refusal = await refused(session(ScriptedModel(WRONG), "refuse"), wire(tools=[ADD]))
 
     assert said(refusal) == REFUSAL
     assert repr(refusal.__cause__) == (
@@ -124,12 +120,18 @@ async def test_the_model_is_told_once_what_is_wrong_and_every_call_has_a_result(
     assert (second.tools, second.server, second.mode) == (first.tools, first.server, first.mode)
 
 
-async def test_the_second_answer_may_be_a_text() -> None:
-    model = ScriptedModel(WRONG, "I cannot add that.")
+async def test_middleware_around_the_model_is_around_the_second_answer_too_which_may_be_a_text() -> None:
+    seen: list[int] = []
 
-    answer = await session(model).answer(wire(tools=[ADD]))
+    async def around(request: SamplingRequest, call_model: Any) -> Any:
+        seen.append(len(request.messages))
+        return await call_model()
+
+    model = ScriptedModel(WRONG, "I cannot add that.")
+    answer = await session(model).answer(wire(tools=[ADD]), around_model=[around])
 
     assert answer.content == [TextContent(text="I cannot add that.")]
+    assert seen == [1, 3]
 
 
 async def test_a_second_wrong_answer_is_refused_and_the_model_is_not_asked_again(
@@ -167,16 +169,13 @@ async def test_the_second_answer_may_repeat_the_ids_of_the_first_because_the_ser
 async def test_the_second_answer_owes_what_the_first_did(
     turn: ScriptedTurn, problem: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    model = ScriptedModel(WRONG, turn)
     choice = {"mode": "required", "name": "add"}
 
-    refusal = await refused(session(model), wire(tools=[ADD, TEXT], toolChoice=choice))
+    refusal = await refused(session(ScriptedModel(WRONG, turn)), wire(tools=[ADD, TEXT], toolChoice=choice))
 
+    illegal = f"sampling for calculator: the handler's answer is not legal: {problem}"
     assert said(refusal) == REFUSAL
-    assert lines(caplog) == [
-        MISMATCH,
-        ("ERROR", f"sampling for calculator: the handler's answer is not legal: {problem}"),
-    ]
+    assert lines(caplog) == [MISMATCH, ("ERROR", illegal)]
 
 
 async def test_the_second_request_obeys_the_limits_of_the_first() -> None:
@@ -218,46 +217,28 @@ async def test_the_time_of_both_answers_is_bounded_together() -> None:
         await anyio.sleep_forever()
         return ""
 
-    model = ScriptedModel(WRONG, hangs)
-
-    refusal = await refused(session(model, limits=SamplingLimits(seconds=3)), wire(tools=[ADD]))
+    refusal = await refused(session(ScriptedModel(WRONG, hangs), limits=SamplingLimits(seconds=3)), wire(tools=[ADD]))
 
     assert said(refusal) == (-32011, "this client's limit for one answer is 3 seconds")
 
 
-async def test_what_middleware_puts_around_the_model_is_around_the_second_answer_too() -> None:
-    model = ScriptedModel(WRONG, "no")
-    seen: list[int] = []
-
-    async def around(request: SamplingRequest, call_model: Any) -> Any:
-        seen.append(len(request.messages))
-        return await call_model()
-
-    await session(model).answer(wire(tools=[ADD]), around_model=[around])
-
-    assert seen == [1, 3]
+UNCHECKABLE: list[tuple[Wire, str]] = [
+    ({"$ref": "https://evil.example/schema"}, "Unresolvable"),
+    ({"type": "nonsense"}, "it is not a valid JSON Schema"),
+    ({"properties": {"a": {"pattern": "x(?=y)"}}}, "the pattern 'x(?=y)' cannot be matched"),
+    ({"$schema": "https://example.com/dialect"}, "the dialect 'https://example.com/dialect' is not supported"),
+]
 
 
 @pytest.mark.parametrize("check_arguments", ["warn", "refuse", "retry"])
-@pytest.mark.parametrize(
-    ("schema", "why"),
-    [
-        ({"$ref": "https://evil.example/schema"}, "Unresolvable"),
-        ({"type": "nonsense"}, "it is not a valid JSON Schema"),
-        ({"properties": {"a": {"pattern": "x(?=y)"}}}, "the pattern 'x(?=y)' cannot be matched"),
-        ({"$schema": "https://example.com/dialect"}, "the dialect 'https://example.com/dialect' is not supported"),
-    ],
-    ids=["network", "invalid", "pattern", "dialect"],
-)
+@pytest.mark.parametrize(("schema", "why"), UNCHECKABLE, ids=["network", "invalid", "pattern", "dialect"])
 async def test_a_schema_that_cannot_be_checked_allows_everything_and_the_log_says_so_once(
-    schema: dict[str, Any], why: str, check_arguments: CheckArguments, caplog: pytest.LogCaptureFixture
+    schema: Wire, why: str, check_arguments: CheckArguments, caplog: pytest.LogCaptureFixture
 ) -> None:
-    model = ScriptedModel(ToolCall("odd", {"a": SECRET}), ToolCall("odd", {"a": SECRET}))
-    asked = session(model, check_arguments)
-    params = wire(tools=[{"name": "odd", "inputSchema": schema}])
-
-    assert calls(await asked.answer(params)) == [("odd", {"a": SECRET})]
-    assert calls(await asked.answer(params)) == [("odd", {"a": SECRET})]
+    asked = session(ScriptedModel(*[ToolCall("odd", {"a": SECRET})] * 2), check_arguments)
+    for _ in range(2):
+        answer = await asked.answer(wire(tools=[{"name": "odd", "inputSchema": schema}]))
+        assert calls(answer) == [("odd", {"a": SECRET})]
 
     [(level, line)] = lines(caplog)
     start = "sampling for calculator: arguments of the tool 'odd' go out unchecked: its inputSchema cannot be checked: "

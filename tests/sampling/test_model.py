@@ -7,14 +7,14 @@ import pytest
 from mcp_host.errors import SamplingError
 from mcp_host.sampling import SamplingRequest, ToolCall
 from mcp_host.testing.model import ScriptedModel
-from mcp_host.types import CreateMessageResult, TextContent, ToolUseContent
+from mcp_host.types import CreateMessageResult, TextContent
 from tests.sampling.asking import ADD, request, text, user
 
 ASKED = request(tools=[ADD])
 
 
 def called(answer: CreateMessageResult) -> list[tuple[str, dict[str, object]]]:
-    return [(block.name, block.input) for block in answer.content if isinstance(block, ToolUseContent)]
+    return [(call.name, call.input) for call in answer.tool_uses]
 
 
 async def test_it_gives_its_turns_in_order_and_remembers_what_it_was_asked() -> None:
