@@ -197,41 +197,27 @@ def test_an_answer_that_just_fits_into_the_next_request_is_sent(subtests: pytest
             assert check_and_correct(given, asked, limits) is given
 
 
-def test_arguments_that_cannot_be_json_are_illegal() -> None:
-    with pytest.raises(SamplingError, match=r"^it holds something that cannot be written as JSON$"):
-        check_and_correct(answer(ToolUseContent(id="1", name="add", input={"a": "\ud800"})), TOOLS, SamplingLimits())
-
-
-@pytest.mark.parametrize(
-    ("value", "why"),
-    [
-        (b"bytes", "Object of type bytes is not JSON serializable"),
-        ({1, 2}, "Object of type set is not JSON serializable"),
-        ([{"deep": frozenset()}], "Object of type frozenset is not JSON serializable"),
-    ],
-    ids=["bytes", "set", "inside"],
-)
-def test_arguments_of_types_that_json_lacks_are_illegal_rather_than_converted(value: object, why: str) -> None:
-    illegal = answer(call("1"), ToolUseContent(id="2", name="multiply", input={"a": value}))
-
-    with pytest.raises(SamplingError) as stopped:
-        check_and_correct(illegal, TOOLS, SamplingLimits())
-
-    assert str(stopped.value) == f"the input of its call of 'multiply' is not JSON: {why}"
-
-
-def test_arguments_that_have_no_end_are_illegal() -> None:
-    """Python has another exception for those that contain themselves than for those that only nest very deeply."""
+def test_arguments_that_are_not_json_are_illegal_rather_than_converted(subtests: pytest.Subtests) -> None:
     endless: list[object] = []
     endless.append(endless)
     deep: list[object] = []
     for _ in range(100_000):
         deep = [deep]
+    no_json = "the input of its call of 'multiply' is not JSON: "
+    arguments: dict[str, tuple[object, str]] = {
+        "half of a surrogate pair": ("\ud800", "it holds something that cannot be written as JSON$"),
+        "bytes": (b"bytes", f"{no_json}Object of type bytes is not JSON serializable$"),
+        "set": ({1, 2}, f"{no_json}Object of type set is not JSON serializable$"),
+        "inside": ([{"deep": frozenset()}], f"{no_json}Object of type frozenset is not JSON serializable$"),
+        "in itself": (endless, f"{no_json}Circular reference"),  # Python has another exception for this
+        "very deep": (deep, f"{no_json}maximum recursion depth exceeded"),
+    }
+    for case, (value, problem) in arguments.items():
+        with subtests.test(case):
+            illegal = answer(call("1"), ToolUseContent(id="2", name="multiply", input={"a": value}))
 
-    for value, why in ((endless, "Circular reference"), (deep, "maximum recursion depth exceeded")):
-        illegal = answer(ToolUseContent(id="1", name="add", input={"a": value}))
-        with pytest.raises(SamplingError, match=rf"^the input of its call of 'add' is not JSON: {why}"):
-            check_and_correct(illegal, TOOLS, SamplingLimits())
+            with pytest.raises(SamplingError, match=f"^{problem}"):
+                check_and_correct(illegal, TOOLS, SamplingLimits())
 
 
 ILLEGAL: dict[str, tuple[SamplingRequest, object, str]] = {
