@@ -10,7 +10,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +19,9 @@ from pydantic import BaseModel, ConfigDict
 
 from mcp_host.sampling import (
     Allow,
+    Approve,
     Deny,
+    Handler,
     Sampling,
     SamplingLimits,
     SamplingRequest,
@@ -65,24 +67,20 @@ class ErrorData(BaseModel):
     data: object = None
 
 
-class Named:
-    """What a session of the SDK knows of its server."""
-
-    def __init__(self, name: str | None) -> None:
-        self.name = name
-
-
 class Session:
     """One connection of the SDK. Version 1 keeps no *server_info*."""
 
     def __init__(self, name: str | None = None) -> None:
         if name is not None:
-            self.server_info = Named(name)
+            self.server_info = SimpleNamespace(name=name)
 
 
-class Context:
-    def __init__(self, session: Session) -> None:
-        self.session = session
+def context(server: str | None = None) -> Any:
+    return SimpleNamespace(session=Session(server))
+
+
+def callback_for_sdk(model: Handler, *, approve: Approve = always, limits: SamplingLimits | None = None) -> Any:
+    return Sampling(with_tools=model, approve=approve, limits=limits).for_sdk()["sampling_callback"]
 
 
 @pytest.fixture(autouse=True)
@@ -106,7 +104,7 @@ def given(params: Wire) -> Params:
 async def test_the_arguments_for_the_sdk_are_a_callback_and_the_capability_in_its_types() -> None:
     arguments = Sampling(with_tools=ScriptedModel("3."), approve=always, context=True).for_sdk()
 
-    answer = await arguments["sampling_callback"](Context(Session("calculator")), given(wire(tools=[ADD])))
+    answer = await arguments["sampling_callback"](context("calculator"), given(wire(tools=[ADD])))
 
     assert arguments.keys() == {"sampling_callback", "sampling_capabilities"}
     assert arguments["sampling_capabilities"] == Capability(tools={}, context={})
@@ -116,9 +114,9 @@ async def test_the_arguments_for_the_sdk_are_a_callback_and_the_capability_in_it
 
 
 async def test_an_answer_that_calls_tools_is_a_result_with_tools() -> None:
-    sampling = Sampling(with_tools=ScriptedModel(ToolCall("add", {"a": 1})), approve=always)
+    callback = callback_for_sdk(ScriptedModel(ToolCall("add", {"a": 1})))
 
-    answer = await sampling.for_sdk()["sampling_callback"](Context(Session()), given(wire(tools=[ADD])))
+    answer = await callback(context(), given(wire(tools=[ADD])))
 
     assert isinstance(answer, ResultWithTools)
     assert answer.model_dump()["content"]["input"] == {"a": 1}
@@ -128,7 +126,7 @@ async def test_the_arguments_for_fastmcp_are_a_handler_and_the_capability() -> N
     arguments = Sampling(with_tools=ScriptedModel("3."), approve=always).for_fastmcp()
 
     params = given(wire(tools=[ADD]))
-    answer = await arguments["sampling_handler"](params.messages, params, Context(Session()))
+    answer = await arguments["sampling_handler"](params.messages, params, context())
 
     assert arguments.keys() == {"sampling_handler", "sampling_capabilities"}
     assert arguments["sampling_capabilities"] == Capability(tools={})
@@ -144,10 +142,9 @@ def test_a_client_that_takes_no_capabilities_gets_a_callback_only(arguments: Cal
 
 async def test_a_request_with_tools_is_refused_if_no_capability_was_passed() -> None:
     arguments = Sampling(with_tools=ScriptedModel("3."), approve=always).for_sdk(capabilities=False)
-    context = Context(Session())
 
-    with_tools = await arguments["sampling_callback"](context, given(wire(tools=[ADD])))
-    plain = await arguments["sampling_callback"](context, given(wire()))
+    with_tools = await arguments["sampling_callback"](context(), given(wire(tools=[ADD])))
+    plain = await arguments["sampling_callback"](context(), given(wire()))
 
     assert with_tools == ErrorData(code=-32602, message="tools: this client did not declare sampling.tools")
     assert isinstance(plain, PlainResult)
@@ -157,9 +154,7 @@ async def test_a_refusal_is_error_data_with_its_code_and_reason() -> None:
     async def no(request: SamplingRequest) -> Deny:
         return Deny(f"{request.server} may not")
 
-    callback = Sampling(with_tools=ScriptedModel(), approve=no).for_sdk()["sampling_callback"]
-
-    answer = await callback(Context(Session("calculator")), given(wire()))
+    answer = await callback_for_sdk(ScriptedModel(), approve=no)(context("calculator"), given(wire()))
 
     assert answer == ErrorData(code=-1, message="calculator may not")
 
@@ -179,7 +174,7 @@ async def test_the_approver_sees_the_hosts_name_for_the_server_or_the_servers_ow
         return Allow()
 
     callback = Sampling(with_tools=ScriptedModel("3."), approve=approve).for_sdk(server=argument)["sampling_callback"]
-    await callback(Context(Session(server)), given(wire()))
+    await callback(context(server), given(wire()))
 
     assert seen == [shown]
 
@@ -191,21 +186,19 @@ async def test_an_approval_for_the_session_holds_for_the_connection_it_was_given
         asked.append(request.server)
         return Allow("session")
 
-    model = ScriptedModel(*["3."] * 4)
-    callback = Sampling(with_tools=model, approve=approve).for_sdk()["sampling_callback"]
-    first, second = Session("first"), Session("second")
+    callback = callback_for_sdk(ScriptedModel(*["3."] * 4), approve=approve)
+    first, second = context("first"), context("second")
     for connection in (first, second, first, second):
-        await callback(Context(connection), given(wire(tools=[ADD])))
+        await callback(connection, given(wire(tools=[ADD])))
 
     assert asked == ["first", "second"]
 
 
 async def test_a_connection_that_is_gone_is_forgotten() -> None:
-    callback = Sampling(with_tools=ScriptedModel("3."), approve=always).for_sdk()["sampling_callback"]
-    connection = Session()
-    await callback(Context(connection), given(wire()))
+    callback, connection = callback_for_sdk(ScriptedModel("3.")), context()
+    await callback(connection, given(wire()))
 
-    gone = weakref.ref(connection)
+    gone = weakref.ref(connection.session)
     del connection
     gc.collect()
 
@@ -214,7 +207,7 @@ async def test_a_connection_that_is_gone_is_forgotten() -> None:
 
 @on_both
 async def test_a_cancelled_request_gives_its_place_to_the_next() -> None:
-    started = Event()
+    started, connection = Event(), context()
 
     async def model(request: SamplingRequest) -> str:
         if not started.is_set():
@@ -222,15 +215,13 @@ async def test_a_cancelled_request_gives_its_place_to_the_next() -> None:
             await Event().wait()
         return "3."
 
-    sampling = Sampling(with_tools=model, approve=always, limits=SamplingLimits(at_once=1, waiting=0))
-    callback = sampling.for_sdk()["sampling_callback"]
-    context = Context(Session())
+    callback = callback_for_sdk(model, limits=SamplingLimits(at_once=1, waiting=0))
     with fail_after(5):
         async with create_task_group() as tasks:
-            tasks.start_soon(callback, context, given(wire()))
+            tasks.start_soon(callback, connection, given(wire()))
             await started.wait()
             tasks.cancel_scope.cancel()
-        answer = await callback(context, given(wire()))
+        answer = await callback(connection, given(wire()))
 
     assert isinstance(answer, PlainResult)
 
@@ -299,19 +290,15 @@ async def test_a_plain_handler_of_fastmcp_counts_until_its_thread_ends() -> None
     assert said(refusal) == (-32010, "this client's limit waiting is 0 requests")
 
 
-async def test_a_handler_of_fastmcp_that_fails_tells_the_server_only_that() -> None:
-    def handler(messages: object, params: object, context: object) -> str:
+async def test_a_handler_of_fastmcp_that_fails_tells_the_server_only_that(caplog: pytest.LogCaptureFixture) -> None:
+    def fails(messages: object, params: object, context: object) -> str:
         raise RuntimeError("the key is hunter2")
 
-    refusal = await refused(session(from_fastmcp(handler)), wire())
+    failed = await refused(session(from_fastmcp(fails)), wire())
+    no_answer = await refused(session(from_fastmcp(lambda messages, params, context: 3)), wire())
 
-    assert said(refusal) == (-32603, "this client's model failed")
-
-
-async def test_a_handler_of_fastmcp_that_returns_something_else_fails(caplog: pytest.LogCaptureFixture) -> None:
-    refusal = await refused(session(from_fastmcp(lambda messages, params, context: 3)), wire())
-
-    assert said(refusal) == (-32603, "this client's model gave an answer that the request does not allow")
+    assert said(failed) == (-32603, "this client's model failed")
+    assert said(no_answer) == (-32603, "this client's model gave an answer that the request does not allow")
     assert "its type is int, not CreateMessageResult or str" in caplog.text
 
 
