@@ -67,46 +67,43 @@ class SdkTool(BaseModel):
     name: str
 
 
-async def names() -> list[str]:
-    return ["add"]
+def gives(value: object) -> Any:
+    """A function that returns *value*, or raises it."""
 
+    async def function(*arguments: object) -> object:
+        if isinstance(value, Exception):
+            raise value
+        return value
 
-async def tools() -> list[Tool]:
-    return [Tool(name="add", input_schema={})]
-
-
-async def dicts() -> list[Wire]:
-    return [ADD]
-
-
-async def models() -> list[SdkTool]:
-    return [SdkTool(name="add")]
+    return function
 
 
 class SdkListing(BaseModel):
     tools: list[SdkTool]
 
 
-async def listing() -> SdkListing:
-    return SdkListing(tools=[SdkTool(name="add")])
+LISTINGS: dict[str, Any] = {
+    "names": gives(["add"]),
+    "tools": gives([Tool(name="add", input_schema={})]),
+    "dicts": gives([ADD]),
+    "models": gives([SdkTool(name="add")]),
+    "a result of the SDK": gives(SdkListing(tools=[SdkTool(name="add")])),
+    "a result": gives({"tools": [ADD]}),
+    "a plain function": lambda: ["add"],
+}
 
 
-async def wires_listing() -> Wire:
-    return {"tools": [ADD]}
+async def test_with_list_tools_a_callback_runs_those_and_leaves_others_to_the_server(
+    subtests: pytest.Subtests,
+) -> None:
+    for case, list_tools in LISTINGS.items():
+        with subtests.test(case):
+            model = ScriptedModel(ToolCall("add"), [ToolCall("add"), ToolCall("multiply")])
 
+            answer = await sampling(model).callback(server="s", call_tool=plus, list_tools=list_tools)(OFFERED)
 
-def plain_function() -> list[str]:
-    return ["add"]
-
-
-@pytest.mark.parametrize("list_tools", [names, tools, dicts, models, listing, wires_listing, plain_function])
-async def test_with_list_tools_a_callback_runs_those_and_leaves_others_to_the_server(list_tools: Any) -> None:
-    model = ScriptedModel(ToolCall("add"), [ToolCall("add"), ToolCall("multiply")])
-
-    answer = await sampling(model).callback(server="s", call_tool=plus, list_tools=list_tools)(OFFERED)
-
-    assert [block["name"] for block in answer["result"]["content"]] == ["add", "multiply"]
-    assert len(model.requests[1].messages) == 3
+            assert [block["name"] for block in answer["result"]["content"]] == ["add", "multiply"]
+            assert len(model.requests[1].messages) == 3
 
 
 class SdkResult(BaseModel):
@@ -114,50 +111,31 @@ class SdkResult(BaseModel):
     isError: bool  # as the SDK writes it
 
 
-async def wired(name: str, arguments: object) -> dict[str, Any]:
-    return {"content": [text("from a dict")], "isError": True}
-
-
-async def modelled(name: str, arguments: object) -> SdkResult:
-    return SdkResult(content=[text("from a model")], isError=False)
-
-
 def in_a_thread(name: str, arguments: object) -> CallToolResult:
     assert threading.current_thread() is not threading.main_thread()
     return CallToolResult(content=[TextContent(text="from a thread")])
 
 
-async def wrong(name: str, arguments: object) -> str:
-    return "no result"
+RESULTS: dict[str, tuple[Any, object]] = {
+    "a dict": (gives({"content": [text("from a dict")], "isError": True}), ("from a dict", True)),
+    "a model": (gives(SdkResult(content=[text("from a model")], isError=False)), ("from a model", False)),
+    "ours, of a plain function": (in_a_thread, ("from a thread", False)),
+    "no result": (gives("no result"), ("the tool add failed", True)),
+    "malformed": (gives({"content": "no list"}), ("the tool add failed", True)),
+    "an exception": (gives(RuntimeError("the password is hunter2")), ("the tool add failed", True)),
+}
 
 
-async def malformed(name: str, arguments: object) -> dict[str, Any]:
-    return {"content": "no list"}
-
-
-async def broken(name: str, arguments: object) -> dict[str, Any]:
-    raise RuntimeError("the password is hunter2")
-
-
-@pytest.mark.parametrize(
-    ("call_tool", "result"),
-    [
-        (wired, ("from a dict", True)),
-        (modelled, ("from a model", False)),
-        (in_a_thread, ("from a thread", False)),
-        (wrong, ("the tool add failed", True)),
-        (malformed, ("the tool add failed", True)),
-        (broken, ("the tool add failed", True)),
-    ],
-)
 async def test_a_result_may_be_ours_the_wires_or_the_sdks_and_anything_else_is_an_error_for_the_model(
-    call_tool: Any, result: object
+    subtests: pytest.Subtests,
 ) -> None:
-    model = ScriptedModel(ToolCall("add"), results)
+    for case, (call_tool, result) in RESULTS.items():
+        with subtests.test(case):
+            model = ScriptedModel(ToolCall("add"), results)
 
-    answer = await sampling(model).callback(server="s", call_tool=call_tool)(OFFERED)
+            answer = await sampling(model).callback(server="s", call_tool=call_tool)(OFFERED)
 
-    assert content(answer) == text(str([result]))
+            assert content(answer) == text(str([result]))
 
 
 WHOLE = "list_tools has to return names, tools or a result of tools/list, not"
@@ -176,16 +154,11 @@ WHOLE = "list_tools has to return names, tools or a result of tools/list, not"
     ],
 )
 async def test_if_list_tools_fails_the_answer_goes_to_the_server(
-    listed: Any, why: str, caplog: pytest.LogCaptureFixture
+    listed: object, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def list_tools() -> Any:
-        if isinstance(listed, Exception):
-            raise listed
-        return listed
+    asked = sampling(ScriptedModel(ToolCall("add")))
 
-    answer = await sampling(ScriptedModel(ToolCall("add"))).callback(server="s", call_tool=plus, list_tools=list_tools)(
-        OFFERED
-    )
+    answer = await asked.callback(server="s", call_tool=plus, list_tools=gives(listed))(OFFERED)
 
     assert answer["result"]["stopReason"] == "toolUse"
     assert caplog.messages == [f"sampling for s: its tools cannot be listed, so it has to run them: {why}"]
@@ -333,28 +306,29 @@ async def test_forbidden_calls_beside_something_else_are_dropped_from_the_last_a
     assert (content(sent), sent["result"]["stopReason"]) == (beside.to_wire(), "endTurn")
 
 
-def test_list_tools_and_limits_need_call_tool() -> None:
-    with pytest.raises(ValueError, match=r"^the server's tools are run only with call_tool=\.\.\.$"):
-        sampling(ScriptedModel()).callback(server="s", list_tools=names)
-    with pytest.raises(ValueError, match=r"^the server's tools are run only with call_tool=\.\.\.$"):
-        sampling(ScriptedModel()).callback(server="s", own_tools=OwnTools())
+NEED_CALL_TOOL = r"^the server's tools are run only with call_tool=\.\.\.$"
+WRONG_ARGUMENTS: list[tuple[Any, type[Exception], str]] = [
+    ({"list_tools": gives(["add"])}, ValueError, NEED_CALL_TOOL),
+    ({"own_tools": OwnTools()}, ValueError, NEED_CALL_TOOL),
+    ({"call_tool": 5}, TypeError, r"^call_tool has to be a function, async or plain, not int$"),
+    ({"call_tool": plus, "list_tools": 5}, TypeError, r"^list_tools has to be a function, async or plain, not int$"),
+    (
+        {"call_tool": plus, "own_tools": {"max_turns": 2}},
+        TypeError,
+        r"^own_tools is True, False, or OwnTools\(max_turns=\.\.\., timeout=\.\.\.\)$",
+    ),
+]
+
+
+def test_wrong_arguments_of_a_callback_are_refused(subtests: pytest.Subtests) -> None:
+    for arguments, error, problem in WRONG_ARGUMENTS:
+        with subtests.test(arguments=str(arguments)), pytest.raises(error, match=problem):
+            sampling(ScriptedModel()).callback(server="s", **arguments)
 
 
 async def test_own_tools_are_a_choice_or_limits_as_for_a_client() -> None:
-    wrong: Any = {"max_turns": 2}
-    with pytest.raises(TypeError, match=r"^own_tools is True, False, or OwnTools\(max_turns=\.\.\., timeout=\.\.\.\)$"):
-        sampling(ScriptedModel()).callback(server="s", call_tool=plus, own_tools=wrong)
-
     runs = sampling(ScriptedModel(ToolCall("add"), results)).callback(server="s", call_tool=plus, own_tools=True)
     runs_none = sampling(ScriptedModel(ToolCall("add"))).callback(server="s", call_tool=plus, own_tools=False)
 
     assert content(await runs(OFFERED)) == text(str([("add{}", False)]))
     assert (await runs_none(OFFERED))["result"]["stopReason"] == "toolUse"
-
-
-def test_call_tool_and_list_tools_are_functions() -> None:
-    wrong: Any = 5
-    with pytest.raises(TypeError, match=r"^call_tool has to be a function, async or plain, not int$"):
-        sampling(ScriptedModel()).callback(server="s", call_tool=wrong)
-    with pytest.raises(TypeError, match=r"^list_tools has to be a function, async or plain, not int$"):
-        sampling(ScriptedModel()).callback(server="s", call_tool=plus, list_tools=wrong)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -157,7 +158,15 @@ async def around(request: SamplingRequest, call_model: CallModel) -> CreateMessa
     return await call_model()
 
 
-def wrapped(model: Model) -> Sampling:
+def alone(model: Model) -> Sampling:
+    return Sampling(with_tools=model, approve=always)
+
+
+def behind_an_approver(model: Model) -> Sampling:
+    return Sampling(with_tools=model, approve=look)
+
+
+def inside_a_handler(model: Model) -> Sampling:
     async def handler(request: SamplingRequest) -> CreateMessageResult:
         return await model(request)
 
@@ -180,7 +189,7 @@ def open_session(sampling: Sampling, server_tools: ServerTools | None = None) ->
 
 async def test_a_model_that_nobody_stands_before_gets_the_same_tools_again() -> None:
     model = Model()
-    asked = open_session(Sampling(with_tools=model, approve=always), ServerTools(list_tools, call_tool, None))
+    asked = open_session(alone(model), ServerTools(list_tools, call_tool, None))
     for _ in range(2):
         await asked.answer(received(ADD))
 
@@ -189,7 +198,7 @@ async def test_a_model_that_nobody_stands_before_gets_the_same_tools_again() -> 
 
 async def test_connections_share_no_tools() -> None:
     model = Model()
-    sampling = Sampling(with_tools=model, approve=always)
+    sampling = alone(model)
     for asked in (open_session(sampling), open_session(sampling)):
         await asked.answer(received(ADD))
 
@@ -198,13 +207,9 @@ async def test_connections_share_no_tools() -> None:
 
 
 @pytest.mark.parametrize(
-    "sampling",
-    [
-        pytest.param(lambda model: Sampling(with_tools=model, approve=look), id="an approver"),
-        pytest.param(wrapped, id="a handler"),
-    ],
+    ("sampling", "model"),
+    [*product([behind_an_approver, inside_a_handler], [Model, Overridden]), (alone, Overridden)],
 )
-@pytest.mark.parametrize("model", [Model, Overridden])
 async def test_tools_that_the_hosts_code_may_change_are_read_anew(
     sampling: Callable[[Model], Sampling], model: type[Model]
 ) -> None:
@@ -216,15 +221,6 @@ async def test_tools_that_the_hosts_code_may_change_are_read_anew(
     first, second = asking.tools
     assert type(first) is type(second) is list
     assert first[0].input_schema is not second[0].input_schema
-
-
-async def test_a_model_with_a_call_of_its_own_gets_tools_that_are_read_anew() -> None:
-    model = Overridden()
-    asked = open_session(Sampling(with_tools=model, approve=always))
-    for _ in range(2):
-        await asked.answer(received(ADD))
-
-    assert [type(tools) for tools in model.tools] == [list, list]
 
 
 async def test_tools_that_are_allowed_for_the_session_are_the_same_list() -> None:
@@ -254,7 +250,7 @@ async def test_tools_that_are_allowed_for_the_session_are_the_same_list() -> Non
 
 async def test_middleware_around_the_model_sees_tools_that_are_read_anew() -> None:
     model = Model()
-    asked = open_session(Sampling(with_tools=model, approve=always))
+    asked = open_session(alone(model))
     for middleware in ([], [around], []):
         await asked.answer(received(ADD), around_model=middleware)
 
@@ -263,7 +259,6 @@ async def test_middleware_around_the_model_sees_tools_that_are_read_anew() -> No
 
 async def test_a_loop_that_runs_the_servers_tools_has_tools_that_are_read_anew() -> None:
     model = Model()
-    tools = ServerTools(list_tools, call_tool, OwnTools())
-    await open_session(Sampling(with_tools=model, approve=always), tools).answer(received(ADD))
+    await open_session(alone(model), ServerTools(list_tools, call_tool, OwnTools())).answer(received(ADD))
 
     assert [type(tools) for tools in model.tools] == [list]
