@@ -119,57 +119,37 @@ async def content(screen: Screen, params: dict[str, Any], *keys: str) -> object:
 OPTIONAL = {"type": "string", "default": "none"}
 
 
-@pytest.mark.parametrize(
-    ("fields", "keys", "sent"),
-    [
-        ({"a": OPTIONAL}, ["", "y"], {"a": "none"}),
-        ({"a": OPTIONAL}, ["/skip", "y"], {}),
-        ({"a": OPTIONAL}, ["  some  ", "y"], {"a": "some"}),
-        ({"a": {"type": "string"}}, ["", "y"], {}),
-        ({"a": {"type": "string"}}, ["", "e", "x", "y"], {"a": "x"}),
-        ({"a": {"type": "string"}}, ["x", "e", "/skip", "y"], {}),
-        ({"a": OPTIONAL}, ["/skip", "e", "", "y"], {}),
-        ({"a": OPTIONAL}, ["x", "1", "", "y"], {"a": "x"}),
-        ({"a": OPTIONAL}, ["x", "/back", "z", "y"], {"a": "z"}),
-        ({"a": OPTIONAL}, ["/back", "/view", "x", "y"], {"a": "x"}),
-        ({"a": {"type": "integer", "default": "many"}}, ["", "3", "y"], {"a": 3}),
-        ({"a": {"type": "boolean", "default": False}}, ["", "y"], {"a": False}),
-        ({"a": {"type": "number", "default": 0}}, ["", "y"], {"a": 0}),
-        ({"a": {"type": "string", "pattern": "^[a-z]+$"}}, ["A1", "abc", "y"], {"a": "abc"}),
-        ({"a": {"type": "string", "pattern": "(?<=x)y"}}, ["abc", "y"], {"a": "abc"}),
-        ({"a": {"$ref": "#/$defs/x"}}, ["abc", "y"], {"a": "abc"}),
-        ({}, ["y"], {}),
-        ({"a": OPTIONAL, "b": OPTIONAL}, ["1", "/back", "2", "3", "y"], {"a": "2", "b": "3"}),
-        ({"a": OPTIONAL, "b": OPTIONAL}, ["1", "2", "2", "3", "YES"], {"a": "1", "b": "3"}),
-        ({"a": OPTIONAL, "b": OPTIONAL}, ["1", "2", "1", "4", "y"], {"a": "4", "b": "2"}),
-        ({"a": OPTIONAL, "b": OPTIONAL}, ["1", "2", "2", "/back", "5", "", "y"], {"a": "5", "b": "2"}),
-        ({"a": OPTIONAL}, ["1", "2", "y"], {"a": "1"}),
-    ],
-    ids=[
-        "Enter takes the default",
-        "a default is skipped",
-        "spaces around",
-        "Enter leaves out",
-        "edited",
-        "edited and skipped",
-        "Enter leaves out what was skipped",
-        "Enter keeps the answer",
-        "back from the summary",
-        "back and view in the first field",
-        "a default that does not fit",
-        "no as the default",
-        "zero as the default",
-        "a pattern",
-        "a pattern that cannot be checked",
-        "a reference to nothing",
-        "no fields",
-        "back and forth",
-        "the second is edited",
-        "the first is edited",
-        "back while one is edited",
-        "a number of no field",
-    ],
-)
+CORRECTIONS: dict[str, tuple[dict[str, Any], list[str], object]] = {
+    "Enter takes the default": ({"a": OPTIONAL}, ["", "y"], {"a": "none"}),
+    "a default is skipped": ({"a": OPTIONAL}, ["/skip", "y"], {}),
+    "spaces around": ({"a": OPTIONAL}, ["  some  ", "y"], {"a": "some"}),
+    "Enter leaves out": ({"a": {"type": "string"}}, ["", "y"], {}),
+    "edited": ({"a": {"type": "string"}}, ["", "e", "x", "y"], {"a": "x"}),
+    "edited and skipped": ({"a": {"type": "string"}}, ["x", "e", "/skip", "y"], {}),
+    "Enter leaves out what was skipped": ({"a": OPTIONAL}, ["/skip", "e", "", "y"], {}),
+    "Enter keeps the answer": ({"a": OPTIONAL}, ["x", "1", "", "y"], {"a": "x"}),
+    "back from the summary": ({"a": OPTIONAL}, ["x", "/back", "z", "y"], {"a": "z"}),
+    "back and view in the first field": ({"a": OPTIONAL}, ["/back", "/view", "x", "y"], {"a": "x"}),
+    "a default that does not fit": ({"a": {"type": "integer", "default": "many"}}, ["", "3", "y"], {"a": 3}),
+    "no as the default": ({"a": {"type": "boolean", "default": False}}, ["", "y"], {"a": False}),
+    "zero as the default": ({"a": {"type": "number", "default": 0}}, ["", "y"], {"a": 0}),
+    "a pattern": ({"a": {"type": "string", "pattern": "^[a-z]+$"}}, ["A1", "abc", "y"], {"a": "abc"}),
+    "a pattern that cannot be checked": ({"a": {"type": "string", "pattern": "(?<=x)y"}}, ["abc", "y"], {"a": "abc"}),
+    "a reference to nothing": ({"a": {"$ref": "#/$defs/x"}}, ["abc", "y"], {"a": "abc"}),
+    "no fields": ({}, ["y"], {}),
+    "back and forth": ({"a": OPTIONAL, "b": OPTIONAL}, ["1", "/back", "2", "3", "y"], {"a": "2", "b": "3"}),
+    "the second is edited": ({"a": OPTIONAL, "b": OPTIONAL}, ["1", "2", "2", "3", "YES"], {"a": "1", "b": "3"}),
+    "the first is edited": ({"a": OPTIONAL, "b": OPTIONAL}, ["1", "2", "1", "4", "y"], {"a": "4", "b": "2"}),
+    "back while one is edited": (
+        {"a": OPTIONAL, "b": OPTIONAL},
+        ["1", "2", "2", "/back", "5", "", "y"],
+        {"a": "5", "b": "2"},
+    ),
+    "a number of no field": ({"a": OPTIONAL}, ["1", "2", "y"], {"a": "1"}),
+}
+
+
+@pytest.mark.parametrize(("fields", "keys", "sent"), CORRECTIONS.values(), ids=CORRECTIONS)
 async def test_answers_can_be_corrected_before_they_are_sent(
     fields: dict[str, Any], keys: list[str], sent: object, screen: Screen
 ) -> None:

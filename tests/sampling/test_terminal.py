@@ -13,7 +13,7 @@ from mcp_host.sampling.approval import Approvals
 from mcp_host.sampling.display import SeenBefore
 from mcp_host.terminal.device import open_terminal
 from tests.extent import on_both
-from tests.sampling.asking import ADD, assistant, request, result, text, use, user
+from tests.sampling.asking import ADD, Wire, assistant, request, result, text, use, user
 from tests.terminal.screens import Screen
 
 QUESTION = "May your model answer? [y/s/v/N] "
@@ -35,21 +35,21 @@ async def decision(screen: Screen, *keys: str, asked: SamplingRequest | None = N
     return await screen.outcome(partial(ask_in_terminal, asked), question, *keys)
 
 
-@pytest.mark.parametrize(
-    ("keys", "decided"),
-    [
-        pytest.param("y\n", Allow(), id="y"),
-        pytest.param("Yes\n", Allow(), id="Yes"),
-        pytest.param("  y \n", Allow(), id="y with spaces"),
-        pytest.param("s\n", Allow("session"), id="s"),
-        pytest.param("Session\n", Allow("session"), id="Session"),
-        pytest.param("n\n", Deny(), id="n"),
-        pytest.param("NO\n", Deny(), id="NO"),
-        pytest.param("\n", Deny(), id="Enter"),
-        pytest.param("\x04", Deny(), id="Ctrl-D"),
-        pytest.param("y\x04\n", Allow(), id="Ctrl-D in the middle of a line"),
-    ],
-)
+KEYS: dict[str, tuple[str, Allow | Deny]] = {
+    "y": ("y\n", Allow()),
+    "Yes": ("Yes\n", Allow()),
+    "y with spaces": ("  y \n", Allow()),
+    "s": ("s\n", Allow("session")),
+    "Session": ("Session\n", Allow("session")),
+    "n": ("n\n", Deny()),
+    "NO": ("NO\n", Deny()),
+    "Enter": ("\n", Deny()),
+    "Ctrl-D": ("\x04", Deny()),
+    "Ctrl-D in the middle of a line": ("y\x04\n", Allow()),
+}
+
+
+@pytest.mark.parametrize(("keys", "decided"), KEYS.values(), ids=KEYS)
 async def test_a_key_allows_or_denies(keys: str, decided: Allow | Deny, screen: Screen) -> None:
     assert await decision(screen, keys) == decided
 
@@ -108,15 +108,9 @@ async def test_the_question_is_laid_out_for_the_width_of_the_terminal(columns: i
 
 
 async def test_the_terminal_may_be_resized_between_two_questions(screen: Screen) -> None:
-    asked = request(user(text("word " * 15)))
-    answers: list[Allow | Deny] = []
-
-    async def ask() -> None:
-        answers.append(await ask_in_terminal(asked))
-
     with fail_after(20):
         async with create_task_group() as tasks:
-            tasks.start_soon(ask)
+            tasks.start_soon(ask_in_terminal, request(user(text("word " * 15))))
             wide = await screen.shows(QUESTION)
             screen.resize(40)
             screen.press("v\n")
@@ -153,32 +147,33 @@ async def test_a_loop_of_twelve_turns_shows_each_message_once(screen: Screen) ->
     assert screen.rows.count("(21 earlier messages: v shows all)") == 1
 
 
+def three(second: str = "second") -> list[Wire]:
+    return [user(text("first")), assistant(text(second)), user(text("third"))]
+
+
 async def test_what_was_shown_for_another_call_or_another_server_is_shown_again(screen: Screen) -> None:
-    turns = [user(text("first")), assistant(text("second")), user(text("third"))]
     other = OuterCall("tools/call", "solve", 8, call_id=2)
 
-    for asked in (request(*turns, outer=CALL), request(*turns, outer=other), request(*turns, outer=other, server="x")):
+    for asked in (
+        request(*three(), outer=CALL),
+        request(*three(), outer=other),
+        request(*three(), outer=other, server="x"),
+    ):
         await decision(screen, "y\n", asked=asked)
 
     assert screen.rows.count("  | first") == 3
 
 
-async def test_a_changed_conversation_is_shown_from_its_first_change(screen: Screen) -> None:
-    turns = [user(text("first")), assistant(text("second")), user(text("third"))]
-    await decision(screen, "y\n", asked=request(*turns, outer=CALL))
-    turns[1] = assistant(text("changed"))
-    await decision(screen, "y\n", asked=request(*turns, outer=CALL))
+@pytest.mark.parametrize("outer", [CALL, None], ids=["of a call", "of none"])
+async def test_a_conversation_is_shown_from_its_first_change_and_if_there_is_none_its_last_message(
+    outer: OuterCall | None, screen: Screen
+) -> None:
+    shown = []
+    for turns in (three(), three(), three("changed")):
+        await decision(screen, "y\n", asked=request(*turns, outer=outer))
+        shown.append([screen.rows.count(f"  | {word}") for word in ("first", "second", "changed", "third")])
 
-    assert [screen.rows.count(f"  | {word}") for word in ("first", "second", "changed", "third")] == [1, 1, 1, 2]
-
-
-async def test_a_request_that_is_repeated_shows_its_last_message_again(screen: Screen) -> None:
-    for _ in range(2):
-        await decision(
-            screen, "y\n", asked=request(user(text("first")), assistant(text("second")), user(text("third")))
-        )
-
-    assert [screen.rows.count(f"  | {word}") for word in ("first", "second", "third")] == [1, 1, 2]
+    assert shown == [[1, 1, 0, 1], [1, 1, 0, 2], [1, 1, 1, 3]]
 
 
 @on_both
