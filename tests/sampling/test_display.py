@@ -73,22 +73,20 @@ def test_a_request_is_shown_from_the_asking_server_to_the_last_message() -> None
     )
 
 
-@pytest.mark.parametrize(
-    ("outer", "about_it"),
-    [
-        (
-            OuterCall("tools/call", "add", 1, call_id=1, inferred=True),
-            "probably while it works on\n  | tools/call add\n",
-        ),
-        (OuterCall("prompts/list", None, 1, call_id=1), "while it works on\n  | prompts/list\n"),
-        (None, ""),
-    ],
-    ids=["inferred", "a call without a name", "unknown"],
-)
-def test_the_call_that_caused_the_request_is_shown_if_it_is_known(outer: OuterCall | None, about_it: str) -> None:
-    assert shown(request(outer=outer)) == (
-        f"A server asks to use your model, for up to 100 tokens\n  | calculator\n{about_it}user\n  | hello"
-    )
+INFERRED = OuterCall("tools/call", "add", 1, call_id=1, inferred=True)
+OUTER_CALLS: dict[str, tuple[OuterCall | None, str]] = {
+    "inferred": (INFERRED, "probably while it works on\n  | tools/call add\n"),
+    "without a name": (OuterCall("prompts/list", None, 1, call_id=1), "while it works on\n  | prompts/list\n"),
+    "unknown": (None, ""),
+}
+
+
+def test_the_call_that_caused_the_request_is_shown_if_it_is_known(subtests: pytest.Subtests) -> None:
+    for case, (outer, about_it) in OUTER_CALLS.items():
+        with subtests.test(case):
+            assert shown(request(outer=outer)) == (
+                f"A server asks to use your model, for up to 100 tokens\n  | calculator\n{about_it}user\n  | hello"
+            )
 
 
 NASTY = "\x1b[2J\x1b]0;title\x07\r\b\x9b1m\u202e\u2066\u200b\u2028\x00\ud800"
@@ -163,17 +161,13 @@ def test_long_texts_are_cut_and_the_rest_is_counted() -> None:
     assert rows[-2:] == ["  | 12", "  | ... and 88 more lines"]
 
 
-def test_the_whole_request_has_every_line() -> None:
-    lines = [str(n) for n in range(10_000)]
-
-    rows = shown(request(user(text("\n".join(lines)))), whole=True).split("\n")
-
-    assert rows[-10_000:] == [f"  | {line}" for line in lines]
-
-
-def test_a_text_of_4000_characters_is_shown_whole() -> None:
+def test_a_text_of_4000_characters_and_a_whole_request_have_every_line() -> None:
     assert shown(request(user(text("x" * 4000))), 5000).endswith("user\n  | " + "x" * 4000)
     assert shown(request(user(text("x" * 4001))), 5000).endswith("x" * 4000 + "\n  | ... of 4001 characters")
+
+    lines = [str(n) for n in range(10_000)]
+    rows = shown(request(user(text("\n".join(lines)))), whole=True).split("\n")
+    assert rows[-10_000:] == [f"  | {line}" for line in lines]
 
 
 def test_only_the_last_messages_and_the_first_tools_are_shown() -> None:
@@ -189,25 +183,25 @@ def test_only_the_last_messages_and_the_first_tools_are_shown() -> None:
     assert text_shown.endswith("message 9")
 
 
-@pytest.mark.parametrize(
-    ("count", "seen", "line"),
-    [
-        (6, 0, None),
-        (7, 0, "(1 earlier message: v shows all)"),
-        (7, 7, "(6 earlier messages: v shows all)"),
-        (7, 1, "(1 earlier message: v shows all)"),
-        (9, 1, "(3 earlier messages, 2 of them new: v shows all)"),
-        (3, 2, "(2 earlier messages: v shows all)"),
-    ],
-    ids=["all are shown", "one too many", "all seen", "the first seen", "some new ones hidden", "two seen"],
-)
-def test_earlier_messages_are_counted(count: int, seen: int, line: str | None) -> None:
-    asked = request(*[user(text(f"message {n}")) for n in range(count)])
+EARLIER: dict[str, tuple[int, int, list[str]]] = {
+    "all are shown": (6, 0, []),
+    "one too many": (7, 0, ["(1 earlier message: v shows all)"]),
+    "all seen": (7, 7, ["(6 earlier messages: v shows all)"]),
+    "the first seen": (7, 1, ["(1 earlier message: v shows all)"]),
+    "some new ones hidden": (9, 1, ["(3 earlier messages, 2 of them new: v shows all)"]),
+    "two seen": (3, 2, ["(2 earlier messages: v shows all)"]),
+}
 
-    rows = shown(asked, seen=Seen(seen)).split("\n")
 
-    assert [row for row in rows if "earlier" in row] == ([] if line is None else [line])
-    assert rows[-1] == f"  | message {count - 1}"
+def test_earlier_messages_are_counted(subtests: pytest.Subtests) -> None:
+    for case, (count, seen, lines) in EARLIER.items():
+        with subtests.test(case):
+            asked = request(*[user(text(f"message {n}")) for n in range(count)])
+
+            rows = shown(asked, seen=Seen(seen)).split("\n")
+
+            assert [row for row in rows if "earlier" in row] == lines
+            assert rows[-1] == f"  | message {count - 1}"
 
 
 def test_tools_and_system_prompt_that_were_seen_are_only_named() -> None:
