@@ -108,6 +108,14 @@ def methods(peer: ScriptedPeer) -> list[str]:
     return [message["method"] for message in peer.received]
 
 
+async def open_listening(peer: ScriptedPeer, capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """Answer the discovery of a client that listens to changes, and acknowledge its subscription, which is returned."""
+    await peer.answer_discover(capabilities=capabilities)
+    listen = await peer.receive("subscriptions/listen")
+    await peer.acknowledge(listen)
+    return listen
+
+
 async def report_progress(peer: ScriptedPeer, call: Mapping[str, Any], *steps: float) -> None:
     """Say that *call* has come so far, once for each of *steps*."""
     token = call["params"]["_meta"]["progressToken"]

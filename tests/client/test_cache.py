@@ -15,7 +15,7 @@ from mcp_host.protocol.cache import Cache
 from mcp_host.protocol.eras import Complete
 from mcp_host.protocol.jsonrpc import Notification
 from mcp_host.testing import ScriptedPeer
-from tests.client.support import HANDSHAKE, STATELESS, Era, answering, connected, ignore, methods
+from tests.client.support import HANDSHAKE, STATELESS, Era, answering, connected, ignore, methods, open_listening
 
 FRESH = {"resultType": "complete", "ttlMs": 60_000, "cacheScope": "public"}
 TOOL = {"name": "add", "inputSchema": {"type": "object"}}
@@ -273,9 +273,7 @@ async def test_an_announced_change_makes_stale_what_was_listed_or_asked_for_befo
     changing = anyio.Event()
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_discover(capabilities={"tools": {"listChanged": True}})
-        listen = await peer.receive("subscriptions/listen")
-        await peer.acknowledge(listen)
+        listen = await open_listening(peer, {"tools": {"listChanged": True}})
         request = await peer.receive("tools/list")
         await peer.notify_subscription(listen, "notifications/tools/list_changed")
         await peer.reply(request, FRESH | {"tools": []})

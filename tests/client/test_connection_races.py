@@ -41,6 +41,7 @@ from tests.client.support import (
     connected,
     ended_by_closing,
     ignore,
+    open_listening,
     sampling,
 )
 from tests.extent import on_both
@@ -128,9 +129,7 @@ async def test_subscriptions_that_are_never_acknowledged_do_not_pile_up() -> Non
     open_streams: set[object] = set()
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_discover(capabilities=CHANGING)
-        first = await peer.receive(LISTEN)
-        await peer.acknowledge(first)
+        first = await open_listening(peer, CHANGING)
         open_streams.add(first["id"])
         while True:
             message = await peer.receive()
@@ -180,8 +179,7 @@ async def test_a_change_that_belongs_to_no_subscription_is_not_believed() -> Non
     changes = Recorder()
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_discover(capabilities=CHANGING)
-        await peer.acknowledge(await peer.receive(LISTEN))
+        await open_listening(peer, CHANGING)
         await peer.notify("notifications/tools/list_changed")
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
@@ -195,8 +193,7 @@ async def test_a_change_that_belongs_to_no_subscription_is_not_believed() -> Non
 
 async def test_an_error_without_an_id_fails_the_only_call_besides_a_subscription() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_discover(capabilities=CHANGING)
-        await peer.acknowledge(await peer.receive(LISTEN))
+        await open_listening(peer, CHANGING)
         await peer.receive("tools/call")
         await peer.send({"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "cannot read that"}})
 
@@ -323,9 +320,7 @@ async def test_a_callback_whose_own_tasks_exit_ends_no_host() -> None:
         raise SystemExit(3)
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_discover(capabilities=CHANGING)
-        listen = await peer.receive(LISTEN)
-        await peer.acknowledge(listen)
+        listen = await open_listening(peer, CHANGING)
         await peer.notify_subscription(listen, "notifications/tools/list_changed")
         await asked.wait()
         await peer.reply(await peer.receive("tools/call"), EMPTY)

@@ -37,6 +37,7 @@ from tests.client.support import (
     connected,
     ended_by_closing,
     methods,
+    open_listening,
     seconds_of_call,
     silent,
 )
@@ -343,9 +344,7 @@ async def test_a_listening_client_connects_again_without_a_request_once_it_has_c
 
     async def script(peer: ScriptedPeer) -> None:
         number = next(lives)
-        await peer.answer_discover(capabilities={"tools": {"listChanged": True}})
-        listen = await peer.receive("subscriptions/listen")
-        await peer.acknowledge(listen)
+        listen = await open_listening(peer, {"tools": {"listChanged": True}})
         if number == 1:
             await peer.reply(await peer.receive("tools/call"), EMPTY)
             await peer.aclose()

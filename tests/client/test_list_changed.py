@@ -16,7 +16,7 @@ from mcp_host.middleware import AnyRequest, CallNext
 from mcp_host.session.list_changed import ListWatcher
 from mcp_host.testing import ScriptedPeer, Server
 from mcp_host.types import Prompt, Resource, ResourceTemplate, Tool
-from tests.client.support import HANDSHAKE, Era, Recorder, connected
+from tests.client.support import HANDSHAKE, Era, Recorder, connected, open_listening
 from tests.client.test_session_lost import Forgetful, session_with
 from tests.extent import on_both
 from tests.testing.test_with_client import ConnectBy, connect_by, versions
@@ -253,9 +253,7 @@ async def test_after_a_gap_in_the_stream_of_changes_the_lists_are_handed_over() 
     seen = Lists()
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_discover(capabilities=CHANGING)
-        listen = await peer.receive(LISTEN)
-        await peer.acknowledge(listen)
+        listen = await open_listening(peer, CHANGING)
         await anyio.sleep(5)
         await peer.reply(listen, {"resultType": "complete"})  # which ends the subscription
         await peer.acknowledge(await peer.receive(LISTEN))

@@ -20,7 +20,7 @@ from mcp_host.types import (
     ResourceUpdatedNotificationParams,
     ToolListChangedNotification,
 )
-from tests.client.support import EMPTY, HANDSHAKE, Era, connected
+from tests.client.support import EMPTY, HANDSHAKE, Era, connected, open_listening
 from tests.extent import on_both
 
 
@@ -255,9 +255,7 @@ async def test_a_custom_notification_on_the_stream_of_a_subscription_arrives_wit
     seen: list[Notification] = []
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_discover(capabilities={"tools": {"listChanged": True}})
-        listen = await peer.receive("subscriptions/listen")
-        await peer.acknowledge(listen)
+        listen = await open_listening(peer, {"tools": {"listChanged": True}})
         await peer.notify_subscription(listen, "notifications/acme/one", {"x": 1})
 
     async def on_any(notification: Any) -> None:

@@ -15,7 +15,7 @@ from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageResult
 from tests.client.rounds import SAMPLE, wants
 from tests.client.sites import Site, streamed
-from tests.client.support import ADD, connected, sampling
+from tests.client.support import ADD, connected, open_listening, sampling
 from tests.extent import on_both
 from tests.transports.http_peers import EVENTS
 
@@ -114,9 +114,7 @@ async def test_the_cache_is_cleared_when_the_stream_of_changes_ends() -> None:
     fresh = {"resultType": "complete", "tools": [ADD], "ttlMs": 60_000, "cacheScope": "private"}
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_discover(capabilities={"tools": {"listChanged": True}})
-        listen = await peer.receive("subscriptions/listen")
-        await peer.acknowledge(listen)
+        listen = await open_listening(peer, {"tools": {"listChanged": True}})
         await peer.reply(await peer.receive("tools/list"), fresh)
         await over.wait()
         await peer.reply(listen, {"resultType": "complete"})
