@@ -15,7 +15,6 @@ from tests.transports.http_peers import (
     CHUNKED,
     DONE,
     DONE_JSON,
-    DONE_RESPONSE,
     EVENTS,
     JSON,
     LENGTH,
@@ -95,33 +94,6 @@ async def test_a_complete_reply_counts_although_the_connection_breaks_after_it()
     script = saying_once(head(200, {**EVENTS, **LENGTH}) + b"data: " + DONE_JSON)
     async with serving(script) as peer, opened(peer.url) as channel:
         assert await ask(channel) == [DONE]
-
-
-UNUSUAL = {
-    "HTTP/1.0": b"HTTP/1.0 200 OK\r\ncontent-type: application/json\r\n\r\n" + DONE_JSON,
-    "HTTP/1.0 events": b"HTTP/1.0 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + event(DONE_JSON),
-    "without a length": head(200, CLOSING) + DONE_JSON,
-    "100": head(100, {}) + head(200, CLOSING) + DONE_JSON,
-    "103": head(103, {"link": "</a>"}) * 5 + head(200, CLOSING) + DONE_JSON,
-    "no phrase": b"HTTP/1.1 200\r\nContent-Type:application/json;charset=utf-8\r\nConnection:CLOSE\r\n\r\n" + DONE_JSON,
-    "extensions and trailers": head(200, {**CLOSING, **CHUNKED})
-    + b"%X;name=value\r\n%s\r\n0\r\nx: y\r\n\r\n" % (len(DONE_JSON), DONE_JSON),
-}
-
-
-@pytest.mark.fault("H26")
-async def test_unusual_http_is_accepted(subtests: pytest.Subtests) -> None:
-    raw = b""
-
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.say(raw)
-
-    async with serving(script) as peer, opened(peer.url) as channel:
-        for name, unusual in UNUSUAL.items():
-            with subtests.test(name):
-                raw = unusual
-                assert await ask(channel) == [DONE]
 
 
 @pytest.mark.fault("H22")
@@ -209,30 +181,3 @@ async def test_a_cookie_that_no_header_can_carry_fails_the_requests_of_a_client_
         assert await ask(channel) == [DONE]
         with pytest.raises(ConnectionClosed, match="'ascii' codec can't encode"):
             await ask(channel)
-
-
-@pytest.mark.fault("H24")
-async def test_a_kept_connection_that_the_server_has_closed_is_not_used_again() -> None:
-    script = saying_once(DONE_RESPONSE)  # and the connection ends, though nothing said so
-    async with serving(script) as peer, opened(peer.url) as channel:
-        for _ in range(3):
-            assert await ask(channel) == [DONE]
-            await anyio.wait_all_tasks_blocked()
-
-    assert peer.connections == 3
-
-
-@pytest.mark.fault("H24")
-async def test_a_kept_connection_that_breaks_under_a_request_does_not_repeat_it() -> None:
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.reply(200, JSON, DONE_JSON)
-        await wire.hear()
-
-    async with serving(script) as peer, opened(peer.url) as channel:
-        assert await ask(channel) == [DONE]
-        with pytest.raises(ConnectionClosed) as caught:
-            await ask(channel)
-
-    assert caught.value.may_have_run
-    assert (len(peer.heard), peer.connections) == (2, 1)

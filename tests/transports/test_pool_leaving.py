@@ -22,7 +22,7 @@ from tests.transports.http_contract import (
     trusting,
     untrusting,
 )
-from tests.transports.http_peers import CHUNKED, LENGTH, Halting, Wire, head, reserved_port, response, saying, serving
+from tests.transports.http_peers import CHUNKED, LENGTH, Halting, Wire, head, response, saying, serving
 
 EMPTY = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 LONG = b"x" * 50_000_000
@@ -57,18 +57,6 @@ async def test_a_tls_handshake_without_an_answer_is_a_connect_timeout(kind: Kind
         with pytest.raises(httpx.ConnectTimeout):
             await client.get(peer.url.replace("http:", "https:"))
         await hung_up.wait()
-
-
-# No server
-
-
-@both
-async def test_a_server_that_is_not_there_is_an_error_of_connecting(kind: Kind) -> None:
-    with reserved_port() as port:
-        for url in (f"http://127.0.0.1:{port}/", "http://nowhere.invalid/"):
-            async with kind.client() as client:
-                with pytest.raises(httpx.ConnectError):
-                    await client.get(url)
 
 
 # Cancellation

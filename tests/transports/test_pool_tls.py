@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Callable
 from contextlib import suppress
 
 import anyio
@@ -12,7 +11,7 @@ import httpx
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
-from tests.transports.http_contract import Kind, authority, both, certified, ours, trusting, untrusting
+from tests.transports.http_contract import Kind, authority, both, certified, ours, trusting
 from tests.transports.http_peers import CHUNKED, Wire, head, saying_once, serving
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -32,25 +31,6 @@ async def test_a_server_with_a_certificate_is_trusted_and_its_connection_kept(ki
             assert (await client.post(peer.url, content=body)).content == body
 
     assert (len(peer.heard), peer.connections) == (3, 1)
-
-
-@pytest.mark.parametrize(
-    ("name", "context", "complaint"),
-    [
-        pytest.param("127.0.0.1", untrusting, "certificate is not trusted", id="an authority that is not trusted"),
-        pytest.param("127.0.0.2", trusting, "certificate is for another host", id="another address"),
-        pytest.param("localhost", trusting, "certificate is for another host", id="another name"),
-    ],
-)
-@both
-async def test_no_request_goes_to_a_server_that_is_not_trusted(
-    name: str, context: Callable[[], ssl.SSLContext], complaint: str, kind: Kind
-) -> None:
-    async with serving(answering, tls=certified(name)) as peer, kind.client(tls=context()) as client:
-        with pytest.raises(httpx.ConnectError, match=complaint if kind.ours else None):
-            await client.post(peer.url, content=b"secret")
-
-    assert peer.heard == []
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["tls to plain", "plain to tls"])
