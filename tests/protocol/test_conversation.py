@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
+from typing import TypeAlias
 
 import pytest
 from hypothesis import given, settings
@@ -253,68 +254,55 @@ def test_every_conversation_with_one_block_per_message_is_merged_into_the_valid_
     assert flattened(read) == flattened(messages)
 
 
+Mutation: TypeAlias = Callable[[st.DataObject, Conversation], Conversation]
+Blocks: TypeAlias = list[SamplingMessageContentBlock]
+
+
 def pick(data: st.DataObject, messages: Conversation, kind: type[ToolUseContent | ToolResultContent]) -> int:
     """The place of a message that has blocks of that kind."""
     places = [i for i, message in enumerate(messages) if any(isinstance(block, kind) for block in message.content)]
     return data.draw(st.sampled_from(places))
 
 
-def with_content(messages: Conversation, at: int, content: list[SamplingMessageContentBlock]) -> Conversation:
-    changed = SamplingMessage(role=messages[at].role, content=content)
-    return [*messages[:at], changed, *messages[at + 1 :]]
+def changed(
+    kind: type[ToolUseContent | ToolResultContent],
+    change: Callable[[st.DataObject, Blocks], Blocks] = lambda data, blocks: blocks,
+    *,
+    role: Role | None = None,
+) -> Mutation:
+    """Change the blocks of a message that has such ones, or its role."""
+
+    def mutation(data: st.DataObject, messages: Conversation) -> Conversation:
+        at = pick(data, messages, kind)
+        content = change(data, list(messages[at].content))
+        return [*messages[:at], SamplingMessage(role=role or messages[at].role, content=content), *messages[at + 1 :]]
+
+    return mutation
 
 
-def with_role(messages: Conversation, at: int, role: Role) -> Conversation:
-    return [*messages[:at], SamplingMessage(role=role, content=messages[at].content), *messages[at + 1 :]]
+def dropped(kind: type[ToolUseContent | ToolResultContent]) -> Mutation:
+    """Drop a message that has such blocks."""
+
+    def mutation(data: st.DataObject, messages: Conversation) -> Conversation:
+        at = pick(data, messages, kind)
+        return [*messages[:at], *messages[at + 1 :]]
+
+    return mutation
 
 
 def empty_a_message(data: st.DataObject, messages: Conversation) -> Conversation:
-    return with_content(messages, data.draw(st.integers(0, len(messages) - 1)), [])
+    at = data.draw(st.integers(0, len(messages) - 1))
+    return [*messages[:at], SamplingMessage(role=messages[at].role, content=[]), *messages[at + 1 :]]
 
 
-def lose_a_result(data: st.DataObject, messages: Conversation) -> Conversation:
-    at = pick(data, messages, ToolResultContent)
-    lost = data.draw(st.integers(0, len(messages[at].content) - 1))
-    return with_content(messages, at, [block for i, block in enumerate(messages[at].content) if i != lost])
+def lose_a_result(data: st.DataObject, results: Blocks) -> Blocks:
+    del results[data.draw(st.integers(0, len(results) - 1))]
+    return results
 
 
-def double_a_result(data: st.DataObject, messages: Conversation) -> Conversation:
-    at = pick(data, messages, ToolResultContent)
-    content = messages[at].content
-    return with_content(messages, at, [*content, data.draw(st.sampled_from(content))])
-
-
-def answer_what_nobody_asked(data: st.DataObject, messages: Conversation) -> Conversation:
-    at = pick(data, messages, ToolResultContent)
-    return with_content(messages, at, [*messages[at].content, result("unknown")])
-
-
-def rename_a_result(data: st.DataObject, messages: Conversation) -> Conversation:
-    at = pick(data, messages, ToolResultContent)
-    return with_content(messages, at, [result("renamed"), *messages[at].content[1:]])
-
-
-def mix_text_into_results(data: st.DataObject, messages: Conversation) -> Conversation:
-    at = pick(data, messages, ToolResultContent)
-    return with_content(messages, at, data.draw(st.permutations([*messages[at].content, text()])))
-
-
-def let_the_user_call_tools(data: st.DataObject, messages: Conversation) -> Conversation:
-    return with_role(messages, pick(data, messages, ToolUseContent), "user")
-
-
-def let_the_assistant_answer_tools(data: st.DataObject, messages: Conversation) -> Conversation:
-    return with_role(messages, pick(data, messages, ToolResultContent), "assistant")
-
-
-def drop_the_results(data: st.DataObject, messages: Conversation) -> Conversation:
-    at = pick(data, messages, ToolResultContent)
-    return [*messages[:at], *messages[at + 1 :]]
-
-
-def drop_the_tool_use(data: st.DataObject, messages: Conversation) -> Conversation:
-    at = pick(data, messages, ToolUseContent)
-    return [*messages[:at], *messages[at + 1 :]]
+def call_twice_under_one_id(data: st.DataObject, blocks: Blocks) -> Blocks:
+    calls = [block for block in blocks if isinstance(block, ToolUseContent)]
+    return [*blocks, data.draw(st.sampled_from(calls))]
 
 
 def come_between(data: st.DataObject, messages: Conversation) -> Conversation:
@@ -323,42 +311,30 @@ def come_between(data: st.DataObject, messages: Conversation) -> Conversation:
     return [*messages[:at], SamplingMessage(role=role, content=text()), *messages[at:]]
 
 
-def stop_before_the_results(data: st.DataObject, messages: Conversation) -> Conversation:
-    return messages[: pick(data, messages, ToolResultContent)]
-
-
-def call_twice_under_one_id(data: st.DataObject, messages: Conversation) -> Conversation:
-    at = pick(data, messages, ToolUseContent)
-    calls = [block for block in messages[at].content if isinstance(block, ToolUseContent)]
-    return with_content(messages, at, [*messages[at].content, data.draw(st.sampled_from(calls))])
-
-
 def repeat_a_round(data: st.DataObject, messages: Conversation) -> Conversation:
     at = pick(data, messages, ToolUseContent)
     return [*messages, messages[at], messages[at + 1]]
 
 
-Mutation = Callable[[st.DataObject, Conversation], Conversation]
-
-MUTATIONS: list[Mutation] = [
-    empty_a_message,
-    lose_a_result,
-    double_a_result,
-    answer_what_nobody_asked,
-    rename_a_result,
-    mix_text_into_results,
-    let_the_user_call_tools,
-    let_the_assistant_answer_tools,
-    drop_the_results,
-    drop_the_tool_use,
-    come_between,
-    stop_before_the_results,
-    call_twice_under_one_id,
-    repeat_a_round,
-]
+MUTATIONS: dict[str, Mutation] = {
+    "a message is empty": empty_a_message,
+    "a result is lost": changed(ToolResultContent, lose_a_result),
+    "a result is doubled": changed(ToolResultContent, lambda data, blocks: [*blocks, data.draw(st.sampled_from(blocks))]),
+    "a result is of no call": changed(ToolResultContent, lambda data, blocks: [*blocks, result("unknown")]),
+    "a result is renamed": changed(ToolResultContent, lambda data, blocks: [result("renamed"), *blocks[1:]]),
+    "text is mixed into results": changed(ToolResultContent, lambda data, blocks: data.draw(st.permutations([*blocks, text()]))),
+    "the user calls tools": changed(ToolUseContent, role="user"),
+    "the assistant answers tools": changed(ToolResultContent, role="assistant"),
+    "the results are dropped": dropped(ToolResultContent),
+    "the calls are dropped": dropped(ToolUseContent),
+    "a message comes between": come_between,
+    "it stops before the results": lambda data, messages: messages[: pick(data, messages, ToolResultContent)],
+    "two calls have one id": changed(ToolUseContent, call_twice_under_one_id),
+    "a round is repeated": repeat_a_round,
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=[mutation.__name__ for mutation in MUTATIONS])
+@pytest.mark.parametrize("mutation", MUTATIONS.values(), ids=MUTATIONS)
 @few
 @given(data=st.data())
 def test_every_single_fault_is_rejected(mutation: Mutation, data: st.DataObject) -> None:

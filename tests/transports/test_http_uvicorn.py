@@ -88,50 +88,30 @@ async def reply(send: Callable[[Any], Awaitable[None]], status: int, body: bytes
     await send({"type": "http.response.body", "body": body})
 
 
-async def test_a_whole_session_with_a_server_that_asks_back() -> None:
+async def test_a_whole_session_with_a_server_that_asks_back_takes_few_connections() -> None:
     app = Asgi()
     unprompted = Log[Incoming]()
-    asked: list[Incoming] = []
+    asked: list[list[Incoming]] = []
     with serving(app) as origin:
         async with opened(f"{origin}/mcp") as channel, anyio.create_task_group() as tasks:
             tasks.start_soon(channel.listen, unprompted.append)
             await channel.request(INITIALIZE, {}, RecordedHandle(0))
             await channel.send(INITIALIZED, VERSION)
-
-            async def answer() -> None:
-                await channel.send(Success("q-1", {"role": "assistant"}), VERSION)
-
-            handle = RecordedHandle()
-
-            async def answer_what_came() -> None:
-                if len(handle.received) == 1:
-                    tasks.start_soon(answer)
-
-            handle.on_progress = answer_what_came
-            await channel.request(CALL, VERSION, handle)
-            asked = handle.received
-            await unprompted.reaches(lambda messages: len(messages) == 1)
-            tasks.cancel_scope.cancel()
-
-    assert asked == [Request("q-1", "sampling/createMessage", {}), DONE]
-    assert unprompted == [Request("q-2", "roots/list", {})]
-    assert app.answers == [{"jsonrpc": "2.0", "id": "q-1", "result": {"role": "assistant"}}]
-    assert app.deleted == ["s-1"]
-
-
-async def test_connections_to_a_real_server_are_kept() -> None:
-    """A call's stream, the answer within it, and at most one more while the end of a stream is read."""
-    app = Asgi()
-    with serving(app) as origin:
-        async with opened(f"{origin}/mcp") as channel:
             for _ in range(20):
                 handle = RecordedHandle()
 
                 async def answer_what_came(handle: RecordedHandle = handle) -> None:
                     if len(handle.received) == 1:
-                        await channel.send(Success("q-1", {}), VERSION)
+                        await channel.send(Success("q-1", {"role": "assistant"}), VERSION)
 
                 handle.on_progress = answer_what_came
                 await channel.request(CALL, VERSION, handle)
+                asked.append(handle.received)
+            await unprompted.reaches(lambda messages: len(messages) == 1)
+            tasks.cancel_scope.cancel()
 
-    assert len(app.clients) <= 3
+    assert asked == [[Request("q-1", "sampling/createMessage", {}), DONE]] * 20
+    assert unprompted == [Request("q-2", "roots/list", {})]
+    assert app.answers == [{"jsonrpc": "2.0", "id": "q-1", "result": {"role": "assistant"}}] * 20
+    assert app.deleted == ["s-1"]
+    assert len(app.clients) <= 4, "the server's stream, a call's, the answer within it, and the end of a stream"
