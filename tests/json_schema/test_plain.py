@@ -70,28 +70,19 @@ NOT_PLAIN: list[tuple[object, object]] = [
     ({"enum": "abc"}, "a"),
     ({"enum": [1]}, 1),
     ({"enum": [["a"]]}, ["a"]),
+    # Many parts
+    ({"items": {}}, [None] * 300),
+    ({}, dict.fromkeys(map(str, range(300)))),
+    ({"required": ["a"] * 300}, {"a": 1}),
+    ({"enum": ["a"] * 300}, "a"),
+    ({"items": {"items": {}}}, [[None] * 20] * 20),
 ]
 
 
-def test_what_is_no_plain_schema_is_left_to_the_full_check(subtests: pytest.Subtests) -> None:
+def test_what_is_no_plain_schema_or_has_many_parts_is_left_to_the_full_check(subtests: pytest.Subtests) -> None:
     for schema, value in NOT_PLAIN:
-        with subtests.test(schema=schema):
+        with subtests.test(schema=str(schema)[:60]):
             assert not conforms(schema, value)
-
-
-@pytest.mark.parametrize(
-    ("schema", "value"),
-    [
-        ({"items": {}}, [None] * 300),
-        ({}, dict.fromkeys(map(str, range(300)))),
-        ({"required": ["a"] * 300}, {"a": 1}),
-        ({"enum": ["a"] * 300}, "a"),
-        ({"items": {"items": {}}}, [[None] * 20] * 20),
-    ],
-    ids=["items", "members", "required", "choices", "items of items"],
-)
-def test_a_value_of_many_parts_is_left_to_the_full_check(schema: object, value: object) -> None:
-    assert not conforms(schema, value)
 
 
 names = st.sampled_from(["a", "b", "c"])

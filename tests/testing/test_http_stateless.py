@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
@@ -285,14 +285,15 @@ async def test_a_cut_response_has_no_answer_and_its_function_is_cancelled() -> N
     assert heard == [[]]
 
 
-async def test_a_cut_response_keeps_earlier_messages() -> None:
+@pytest.mark.parametrize("cut", [Server.drop_streams, Server.expire_sessions], ids=["dropped", "expired"])
+async def test_a_cut_response_keeps_earlier_messages(cut: Callable[[Server], Awaitable[None]]) -> None:
     bench = Bench()
     async with modern(bench.server) as peer, peer.stream(with_meta(call(1, "wait"), progressToken="t")) as stream:
         progress = await stream.message()
-        await bench.server.drop_streams()
+        await cut(bench.server)
 
         assert await stream.rest() == []
-    await bench.ended.wait()
+        await bench.ended.wait()
 
     assert progress["method"] == "notifications/progress"
 
@@ -313,15 +314,6 @@ async def test_suspended_functions_are_cancelled_when_sessions_expire() -> None:
         again = await reply(peer, with_meta(call(2, "ask", requestState=asked["result"]["requestState"])))
 
     assert again["error"] == {"code": -32602, "message": "requestState is unknown, or has been used already"}
-
-
-async def test_open_requests_end_without_an_answer_when_sessions_expire() -> None:
-    bench = Bench()
-    async with modern(bench.server) as peer, peer.stream(with_meta(call(1, "wait"), progressToken="t")) as stream:
-        await stream.message()
-        await bench.server.expire_sessions()
-        assert await stream.rest() == []
-        await bench.ended.wait()
 
 
 @pytest.mark.parametrize("json_response", [False, True])

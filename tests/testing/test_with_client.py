@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 from anyio import create_task_group, fail_after
@@ -60,15 +60,20 @@ async def in_process(server: Server) -> AsyncIterator[Transport]:
 
 
 @asynccontextmanager
-async def over_http(server: Server) -> AsyncIterator[Transport]:
-    async with server.http() as url:
+async def over_http(server: Server, *, json_response: bool = False) -> AsyncIterator[Transport]:
+    async with server.http(json_response=json_response) as url:
         yield StreamableHttp(url)
+
+
+def over_http_in_json(server: Server) -> AbstractAsyncContextManager[Transport]:
+    return over_http(server, json_response=True)
 
 
 @asynccontextmanager
-async def over_http_in_json(server: Server) -> AsyncIterator[Transport]:
-    async with server.http(json_response=True) as url:
-        yield StreamableHttp(url)
+async def connected(connect_by: ConnectBy, server: Server, **options: Any) -> AsyncIterator[Client]:
+    with fail_after(20):
+        async with connect_by(server) as transport, Client(transport, **options) as client:
+            yield client
 
 
 @pytest.fixture(params=[in_process, over_http, over_http_in_json], ids=lambda connect_by: connect_by.__name__)
@@ -101,13 +106,10 @@ async def test_a_tool_loop_works_over_every_transport(connect_by: ConnectBy, ver
     async def on_progress(report: ProgressNotificationParams) -> None:
         reports.append(report.message)
 
-    with fail_after(20):
-        async with (
-            connect_by(calculator(versions)) as transport,
-            Client(transport, sampling=Sampling(with_tools=model, approve=always)) as client,
-        ):
-            mode = client.sampling_mode
-            result = await client.call_tool("solve", {"problem": "1 + 2, 1 / 0"}, on_progress=on_progress)
+    sampling = Sampling(with_tools=model, approve=always)
+    async with connected(connect_by, calculator(versions), sampling=sampling) as client:
+        mode = client.sampling_mode
+        result = await client.call_tool("solve", {"problem": "1 + 2, 1 / 0"}, on_progress=on_progress)
 
     results = [block for block in model.requests[1].params.messages[2].content if isinstance(block, ToolResultContent)]
     assert mode == "with_tools"
@@ -122,30 +124,25 @@ async def test_elicitation_and_roots_work_over_every_transport(connect_by: Conne
     async def accept(request: FormRequest) -> ElicitResult:
         return ElicitResult(action="accept", content={"sure": True})
 
-    with fail_after(20):
-        async with (
-            connect_by(calculator(versions)) as transport,
-            Client(transport, elicitation=Elicitation(form=accept), roots=["file:///a"]) as client,
-        ):
-            confirmed = await client.call_tool("confirm")
-            folders = await client.call_tool("folders")
+    options = {"elicitation": Elicitation(form=accept), "roots": ["file:///a"]}
+    async with connected(connect_by, calculator(versions), **options) as client:
+        confirmed = await client.call_tool("confirm")
+        folders = await client.call_tool("folders")
 
     assert (said(confirmed), folders.structured_content) == (["accept"], {"result": ["file:///a"]})
 
 
 async def test_a_host_without_a_model_is_not_asked_for_one(connect_by: ConnectBy) -> None:
-    with fail_after(20):
-        async with connect_by(calculator(HANDSHAKE)) as transport, Client(transport) as client:
-            result = await client.call_tool("solve", {"problem": "?"})
+    async with connected(connect_by, calculator(HANDSHAKE)) as client:
+        result = await client.call_tool("solve", {"problem": "?"})
 
     assert (said(result), result.is_error) == (["the client did not declare sampling"], True)
 
 
 async def test_since_2026_a_host_without_a_model_gets_the_missing_capability(connect_by: ConnectBy) -> None:
-    with fail_after(20):
-        async with connect_by(calculator(MODERN)) as transport, Client(transport) as client:
-            with pytest.raises(MissingRequiredClientCapability) as caught:
-                await client.call_tool("solve", {"problem": "?"})
+    async with connected(connect_by, calculator(MODERN)) as client:
+        with pytest.raises(MissingRequiredClientCapability) as caught:
+            await client.call_tool("solve", {"problem": "?"})
 
     assert caught.value.required_capabilities == {"sampling": {}}
 

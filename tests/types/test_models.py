@@ -23,6 +23,7 @@ from mcp_host.types import (
     CreateMessageRequestParams,
     CreateMessageResult,
     ElicitationForm,
+    ElicitRequest,
     ElicitRequestFormParams,
     ElicitRequestURLParams,
     ElicitResult,
@@ -230,7 +231,14 @@ MALFORMED: list[tuple[type[Model], object, str]] = [
     ),
     (SamplingMessage, {"role": "user", "content": "hi"}, "content: Input should be a valid dictionary or object"),
     (SamplingMessage, {"role": "system", "content": []}, "role: Input should be 'user' or 'assistant'"),
+    (UserMessage, {"content": {"type": "text", "text": "hi"}}, "role: Field required"),
+    (AssistantMessage, {"content": {"type": "text", "text": "hi"}}, "role: Field required"),
     (ElicitResult, {"action": "accept", "content": {"a": {}}}, "content.a: Input should be a valid string"),
+    (ElicitRequest, {"method": "elicitation/create", "params": {"mode": "song", "message": "m", "requestedSchema": {}}}, "params.mode: Input should be 'form'"),
+    (ElicitationForm, {"type": "object", "properties": {"f": 5}}, "properties.f: Input should be a valid dictionary"),
+    (ElicitationForm, {"type": "object", "properties": {"f": {"type": "object"}}}, "properties.f.type: Input should be 'string'"),
+    (ElicitationForm, {"type": "object", "properties": {"f": {"type": "array"}}}, "properties.f.items: Field required"),
+    (ElicitationForm, {"type": "object", "properties": {"f": {"type": "boolean", "default": 1}}}, "properties.f.default: Input should be a valid boolean"),
 ]  # fmt: skip
 
 
@@ -344,20 +352,6 @@ def test_a_form_is_read_field_by_field(subtests: pytest.Subtests) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "problem"),
-    [
-        (5, "Input should be a valid dictionary"),
-        ({"type": "object"}, "type: Input should be 'string'"),
-        ({"type": "array"}, "items: Field required"),
-        ({"type": "boolean", "default": 1}, "default: Input should be a valid boolean"),
-    ],
-)
-def test_a_form_with_another_kind_of_field_is_rejected(field: object, problem: str) -> None:
-    with pytest.raises(ProtocolError, match=f"malformed ElicitationForm: properties.f[.:] ?{problem}"):
-        ElicitationForm.from_wire({"type": "object", "properties": {"f": field}})
-
-
-@pytest.mark.parametrize(
     ("params", "kind"),
     [
         ({"message": "m", "requestedSchema": {}}, ElicitRequestFormParams),
@@ -366,17 +360,10 @@ def test_a_form_with_another_kind_of_field_is_rejected(field: object, problem: s
     ],
 )
 def test_an_elicitation_without_a_mode_is_a_form(params: dict[str, object], kind: type[Model]) -> None:
-    request = mcp_host.types.ElicitRequest.from_wire({"method": "elicitation/create", "params": params})
+    request = ElicitRequest.from_wire({"method": "elicitation/create", "params": params})
 
     assert type(request.params) is kind
-    assert mcp_host.types.ElicitRequest(params=request.params).to_wire() == request.to_wire()
-
-
-def test_an_elicitation_with_an_unknown_mode_is_rejected() -> None:
-    with pytest.raises(ProtocolError, match=r"params\.mode: Input should be 'form'"):
-        mcp_host.types.ElicitRequest.from_wire(
-            {"method": "elicitation/create", "params": {"mode": "song", "message": "m", "requestedSchema": {}}}
-        )
+    assert ElicitRequest(params=request.params).to_wire() == request.to_wire()
 
 
 # --- the package ------------------------------------------------------------------
@@ -525,12 +512,6 @@ def test_a_block_in_the_wrong_role_is_rejected(
         kind(content)
 
     assert str(mistake.value) == problem
-
-
-@pytest.mark.parametrize("kind", [UserMessage, AssistantMessage])
-def test_the_role_is_required_when_reading(kind: type[SamplingMessage]) -> None:
-    with pytest.raises(ProtocolError, match=r"role: Field required"):
-        kind.from_wire({"content": {"type": "text", "text": "hi"}})
 
 
 def test_user_and_assistant_messages_make_a_request() -> None:
