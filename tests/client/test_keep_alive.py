@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import chain, repeat
 from typing import Any
 
@@ -13,13 +12,13 @@ import anyio
 import httpx
 import pytest
 
-from mcp_host import Client, StreamableHttp
+from mcp_host import Client
 from mcp_host.errors import ConnectionClosed, McpError
 from mcp_host.limits import Limits
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
 from mcp_host.testing import ScriptedPeer
 from tests.client.support import EMPTY, HANDSHAKE, QUESTION, STATELESS, connected, methods, sampling
-from tests.client.test_session_lost import URL, Forgetful, Gate
+from tests.client.test_session_lost import URL, Forgetful, Gate, session_with
 from tests.extent import on_both
 
 INTERVAL, IDLE_TIMEOUT = 30.0, 7.0
@@ -212,16 +211,8 @@ async def test_it_is_restarted_where_servers_are_restarted_and_pinged_again(list
 # Over HTTP
 
 
-@asynccontextmanager
-async def over_http(
-    server: Callable[[httpx.Request], Any], *, auth: httpx.Auth | None = None, **options: Any
-) -> AsyncIterator[Client]:
-    options = {"ping_interval": INTERVAL, "limits": LIMITS, "era": "legacy", "within": 30 * DAY, **options}
-    async with (
-        httpx.AsyncClient(transport=httpx.MockTransport(server)) as http,
-        connected(StreamableHttp(URL, client=http, auth=auth), **options) as client,
-    ):
-        yield client
+def over_http(server: Callable[[httpx.Request], Any], **options: Any) -> AbstractAsyncContextManager[Client]:
+    return session_with(server, ping_interval=INTERVAL, limits=LIMITS, within=30 * DAY, **options)
 
 
 HELLO = ["initialize", "notifications/initialized"]
@@ -357,16 +348,13 @@ async def test_a_server_that_cannot_be_reached_for_a_while_is_pinged_until_it_is
 
 async def test_a_status_is_an_answer() -> None:
     server, statuses = Forgetful(), chain(10 * [500], 10 * [503], repeat(401))
+    server.instead["ping"] = lambda message: httpx.Response(next(statuses))
 
-    async def answer(request: httpx.Request) -> httpx.Response:
-        refuses = request.method == "POST" and json.loads(request.content).get("method") == "ping"
-        return httpx.Response(next(statuses)) if refuses else await server(request)
-
-    async with over_http(answer) as client:
+    async with over_http(server) as client:
         await anyio.sleep(1000)
         assert (client.connected, client.warnings) == (True, [])
 
-    assert server.methods() == HELLO
+    assert server.methods() == [*HELLO, *21 * ["ping"]]  # none after the 401
 
 
 # Closing, middleware

@@ -620,11 +620,6 @@ async def call(client: Client) -> None:
     await client.call_tool("tides")
 
 
-async def call_in_a_task(client: Client) -> None:
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(call, client)
-
-
 @pytest.mark.parametrize("begin", [call, Client.connect], ids=["by a call", "by connect"])
 async def test_a_client_that_middleware_uses_while_it_connects_does_not_wait_for_itself(
     era: Era, begin: Callable[[Client], Any], subtests: pytest.Subtests
@@ -651,7 +646,8 @@ async def test_a_task_of_middleware_does_not_wait_for_the_client_either(era: Era
     async def token(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
         if isinstance(request, ClientRequest) and request.call_id is None and not errors:
             try:
-                await call_in_a_task(clients[0])
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(call, clients[0])
             except BaseExceptionGroup as group:
                 errors.extend(group.exceptions)
         return await call_next(request)

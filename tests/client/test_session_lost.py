@@ -96,10 +96,12 @@ class Forgetful:
 
 
 @asynccontextmanager
-async def session_with(server: Forgetful, **options: Any) -> AsyncIterator[Client]:
+async def session_with(
+    server: Callable[[httpx.Request], Any], *, auth: httpx.Auth | None = None, **options: Any
+) -> AsyncIterator[Client]:
     async with (
         httpx.AsyncClient(transport=httpx.MockTransport(server)) as http,
-        connected(StreamableHttp(URL, client=http), era="legacy", **options) as client,
+        connected(StreamableHttp(URL, client=http, auth=auth), era="legacy", **options) as client,
     ):
         yield client
 
