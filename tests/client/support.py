@@ -82,11 +82,11 @@ async def connected(server: Any, *, within: float | None = None, **options: Any)
             yield client
 
 
-def answering(era: Era, *results: dict[str, Any]) -> ScriptedPeer:
+def answering(era: Era, *results: dict[str, Any], capabilities: Mapping[str, Any] = TOOLS) -> ScriptedPeer:
     """A peer that answers requests with *results*, one after the other, and then with the last again and again."""
 
     async def script(peer: ScriptedPeer) -> None:
-        await era.open(peer)
+        await era.open(peer, capabilities)
         for result in chain(results, repeat(results[-1]) if results else ()):
             await peer.reply(await peer.receive(), result)
 

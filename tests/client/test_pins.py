@@ -141,11 +141,8 @@ async def test_of_a_change_that_is_accepted_while_the_tool_changes_again_only_th
                 await meanwhile()
             return comparison
 
-    shop, pins = Shop(add()), Slow()
+    shop, pins = Shop(add("two")), Slow(PINNED)
     async with shop.client(pins) as client:
-        await client.list_tools()
-        shop.tools = (add("two"),)
-        await client.list_tools()
         pins.accept(await blocked(client))
         shop.tools = (add(POISON),)
         pins.meanwhile = client.list_tools
@@ -399,10 +396,8 @@ async def test_a_tool_that_changes_back_is_used_again_and_nothing_waits_to_be_ac
 
 
 async def test_of_a_tool_that_is_listed_twice_the_first_counts() -> None:
-    shop = Shop(add())
-    async with shop.client(ToolPins()) as client:
-        await client.list_tools()
-        shop.tools = (add(), add(POISON))
+    shop = Shop(add(), add(POISON))
+    async with shop.client(ToolPins(PINNED)) as client:
         assert [(tool.name, tool.description) for tool in await client.list_tools()] == [("add", "Adds numbers.")]
         shop.tools = (add(POISON), add())
         assert await names(client) == []
@@ -551,27 +546,29 @@ class TwoAtOnce:
 
 
 @on_both
-@pytest.mark.parametrize("answer", [True, False])
-async def test_two_listings_of_one_change_at_once_wait_for_the_same_answer(answer: bool) -> None:
+@pytest.mark.parametrize(
+    ("definitions", "answer", "listed"),
+    [
+        ((POISON, POISON), True, [["add"], ["add"]]),
+        ((POISON, POISON), False, [[], []]),
+        (("two", "three"), True, [["add"], []]),
+    ],
+    ids=["yes to both", "no to both", "about one of two"],
+)
+async def test_two_listings_of_one_change_at_once_wait_for_the_same_answer(
+    definitions: tuple[str, str], answer: bool, listed: list[list[str]]
+) -> None:
+    """An answer about one definition is none about another."""
+
     async def decide(change: ToolChange) -> bool:
         return answer
 
-    both = TwoAtOnce(POISON, POISON, on_changed=decide)
-    await both.run()
-
-    assert (both.asked, both.listed) == ([POISON], [["add"]] * 2 if answer else [[]] * 2)
-
-
-@on_both
-async def test_an_answer_about_one_definition_is_none_about_another() -> None:
-    async def agree(change: ToolChange) -> bool:
-        return True
-
-    both = TwoAtOnce("two", "three", on_changed=agree)
+    both = TwoAtOnce(*definitions, on_changed=decide)
     await both.run()
 
     assert len(both.asked) == 1
-    assert sorted(both.listed, key=str) == [["add"], []]
+    assert both.asked[0] in definitions
+    assert sorted(both.listed, key=str) == listed
 
 
 @on_both
@@ -606,10 +603,8 @@ async def test_what_the_function_raises_reaches_the_caller_and_it_is_asked_again
     async def fail(change: ToolChange) -> bool:
         raise ZeroDivisionError("the window is closed")
 
-    shop = Shop(add())
-    async with shop.client(ToolPins(on_changed=fail)) as client:
-        await client.list_tools()
-        shop.tools = (add(POISON),)
+    shop = Shop(add(POISON))
+    async with shop.client(ToolPins(PINNED, on_changed=fail)) as client:
         for _ in range(2):
             with pytest.raises(ZeroDivisionError, match="the window is closed"):
                 await client.list_tools()
@@ -624,11 +619,8 @@ async def test_an_answer_that_came_too_late_accepts_nothing() -> None:
         pins.accept(ToolChange("shop", "add", change.old, Tool.from_wire(add("two"))))  # as another process might
         return answers.pop(0)
 
-    shop, pins = Shop(add()), ToolPins(on_changed=agree)
+    shop, pins = Shop(add(POISON)), ToolPins(PINNED, on_changed=agree)
     async with shop.client(pins) as client:
-        await client.list_tools()
-        shop.tools = (add(POISON),)
-
         assert await names(client) == []
         change = await blocked(client)
     assert (change.old, answers) == (Tool.from_wire(add("two")), [])
@@ -671,11 +663,8 @@ async def test_middleware_cannot_call_a_blocked_tool_by_changing_the_name(era: E
             request = request.with_params(name="add")
         return await call_next(request)
 
-    shop, pins = Shop(add(), other(), era=era), ToolPins()
-    async with shop.client(pins) as client:
-        await client.list_tools()
-    shop.tools = (add(POISON), other())
-    async with connected(shop.peer, tools=ToolPolicy(pins=pins), middleware=[redirect]) as client:
+    shop, policy = Shop(add(POISON), other(), era=era), ToolPolicy(pins=ToolPins(PINNED))
+    async with connected(shop.peer, tools=policy, middleware=[redirect]) as client:
         with pytest.raises(ToolChanged):
             await client.call_tool("other")
         with pytest.raises(ToolChanged):

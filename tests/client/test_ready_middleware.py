@@ -358,13 +358,8 @@ async def test_what_is_allowed_for_a_session_is_asked_about_again_in_another(era
         asked.append(request.server)
         return Allow("session")
 
-    async def serve(peer: ScriptedPeer) -> None:
-        await era.open(peer)
-        for result in ({"tools": [PLAIN]}, EMPTY, EMPTY):
-            await peer.reply(await peer.receive(), result)
-
     middleware = [approve_tool_calls(approve)]
-    clients = [Client(ScriptedPeer(serve, name="the peer"), middleware=middleware) for _ in range(2)]
+    clients = [Client(answering(era, {"tools": [PLAIN]}, EMPTY, EMPTY), middleware=middleware) for _ in range(2)]
     with anyio.fail_after(5):
         for client in [*clients, clients[0]]:
             async with client:

@@ -33,7 +33,7 @@ from mcp_host.types import (
     TextContent,
     Tool,
 )
-from tests.client.support import HANDSHAKE, Era, connected
+from tests.client.support import HANDSHAKE, Era, answering, connected
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
@@ -44,15 +44,6 @@ EVERYTHING: dict[str, Any] = {
     "completions": {},
     "logging": {},
 }
-
-
-def answering(era: Era, *results: dict[str, Any]) -> ScriptedPeer:
-    async def script(peer: ScriptedPeer) -> None:
-        await era.open(peer, EVERYTHING)
-        for result in results:
-            await peer.reply(await peer.receive(), result)
-
-    return ScriptedPeer(script)
 
 
 Ask = Callable[[Client], Awaitable[object]]
@@ -113,7 +104,7 @@ REQUESTS: list[tuple[Ask, str, dict[str, Any], dict[str, Any], object]] = [
 
 
 async def test_each_request_is_written_and_its_result_read(era: Era) -> None:
-    peer = answering(era, *[result for *_, result, _ in REQUESTS])
+    peer = answering(era, *[result for *_, result, _ in REQUESTS], capabilities=EVERYTHING)
     async with connected(peer) as client:
         answers = [await ask(client) for ask, *_ in REQUESTS]
 
@@ -133,7 +124,7 @@ WITHOUT_RESULT: list[tuple[Ask, str, dict[str, Any]]] = [
 
 
 async def test_requests_of_handshake_revisions_are_sent_and_have_no_result() -> None:
-    peer = answering(HANDSHAKE, *[{}] * 4)
+    peer = answering(HANDSHAKE, *[{}] * 4, capabilities=EVERYTHING)
     async with connected(peer, era="legacy") as client:
         answers = [await ask(client) for ask, *_ in WITHOUT_RESULT]
 
@@ -144,21 +135,23 @@ async def test_requests_of_handshake_revisions_are_sent_and_have_no_result() -> 
     ]
 
 
-async def test_a_list_is_followed_through_all_its_pages(era: Era) -> None:
-    peer = answering(
-        era,
-        {"tools": [{"name": "a", "inputSchema": {}}], "nextCursor": ""},
-        {"tools": [{"name": "b", "inputSchema": {}}], "nextCursor": "2"},
-        {"tools": []},
-    )
+async def test_a_list_is_followed_through_all_its_pages(era: Era, subtests: pytest.Subtests) -> None:
+    unbounded = Limits(max_pages=math.inf)  # type: ignore[arg-type]  # which works at run time
+    for limits in (Limits(), unbounded):
+        with subtests.test(max_pages=limits.max_pages):
+            peer = answering(
+                era,
+                {"tools": [{"name": "a", "inputSchema": {}}], "nextCursor": ""},
+                {"tools": [{"name": "b", "inputSchema": {}}], "nextCursor": "2"},
+                {"tools": []},
+            )
+            async with connected(peer, limits=limits) as client:
+                tools = await client.list_tools()
 
-    async with connected(peer) as client:
-        tools = await client.list_tools()
-
-    assert tools == [Tool(name="a", input_schema={}), Tool(name="b", input_schema={})]
-    assert [message["params"] for message in era.said_to(peer)] == [
-        era.dressed(params) for params in ({}, {"cursor": ""}, {"cursor": "2"})
-    ]
+            assert tools == [Tool(name="a", input_schema={}), Tool(name="b", input_schema={})]
+            assert [message["params"] for message in era.said_to(peer)] == [
+                era.dressed(params) for params in ({}, {"cursor": ""}, {"cursor": "2"})
+            ]
 
 
 async def test_a_list_that_leads_nowhere_ends_with_what_was_read(era: Era) -> None:
@@ -174,16 +167,6 @@ async def test_a_list_that_leads_nowhere_ends_with_what_was_read(era: Era) -> No
     assert await listed("", "") == (["t0", "t1"], nowhere.format("''"))
     assert await listed(7) == (["t0"], nowhere.format("7"))
     assert await listed("1", "2", "3", "4") == (["t0", "t1", "t2"], "more than 3 pages (Limits.max_pages)")
-
-
-async def test_a_client_that_bounds_no_pages_reads_them_all() -> None:
-    pages: list[dict[str, Any]] = [{"tools": [{"name": name, "inputSchema": {}}]} for name in ("a", "b", "c")]
-    chained = [page | {"nextCursor": str(number)} for number, page in enumerate(pages[:-1])]
-    unbounded = Limits(max_pages=math.inf)  # type: ignore[arg-type]  # which works at run time
-    async with connected(answering(HANDSHAKE, *chained, pages[-1]), limits=unbounded) as client:
-        tools = await client.list_tools()
-
-    assert [tool.name for tool in tools] == ["a", "b", "c"]
 
 
 async def test_a_page_without_its_list_is_a_protocol_error() -> None:
@@ -240,7 +223,7 @@ WRONG: list[tuple[Callable[[Any], Awaitable[object]], str]] = [
 async def test_arguments_of_the_wrong_type_are_refused_by_name_and_not_sent(
     era: Era, subtests: pytest.Subtests
 ) -> None:
-    peer, refusals = answering(era), list[str]()
+    peer, refusals = answering(era, capabilities=EVERYTHING), list[str]()
     async with connected(peer) as client:
         for ask, says in WRONG:
             with subtests.test(says):
@@ -253,7 +236,7 @@ async def test_arguments_of_the_wrong_type_are_refused_by_name_and_not_sent(
 
 
 async def test_a_log_level_that_there_is_not_is_refused_and_not_sent(era: Era, subtests: pytest.Subtests) -> None:
-    peer = answering(era)
+    peer = answering(era, capabilities=EVERYTHING)
     levels: list[Any] = ["loud", "INFO", 5]
     async with connected(peer) as client:
         for level in levels:
@@ -351,6 +334,7 @@ async def test_errors_with_a_known_code_are_typed(era: Era, subtests: pytest.Sub
     def call(client: Client) -> Awaitable[object]:
         return client.call_tool("x")
 
+    url = {"mode": "url", "message": "sign in", "url": "https://a.example/x", "elicitationId": "e1"}
     errors: list[tuple[Ask, int, object, type[ServerError]]] = [
         (read, -32002, {"uri": "a:b"}, ResourceNotFound),
         (read, -32602, {"uri": "a:b"}, ResourceNotFound),
@@ -358,7 +342,9 @@ async def test_errors_with_a_known_code_are_typed(era: Era, subtests: pytest.Sub
         (read, -32602, None, ServerError),
         (call, -32002, None, ServerError),
         (call, -32042, {"elicitations": []}, UrlElicitationRequired),
+        (call, -32042, {"elicitations": [url]}, UrlElicitationRequired),
     ]
+    urls: list[list[tuple[str, str | None]]] = []
 
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer, EVERYTHING)
@@ -371,20 +357,10 @@ async def test_errors_with_a_known_code_are_typed(era: Era, subtests: pytest.Sub
                 with pytest.raises(ServerError) as failure:
                     await ask(client)
                 assert (type(failure.value), failure.value.data) == (error, data)
+                if isinstance(failure.value, UrlElicitationRequired):
+                    urls.append([(each.url, each.elicitation_id) for each in failure.value.elicitations])
 
-
-async def test_the_urls_that_a_server_requires_come_with_the_error(era: Era) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await era.open(peer, EVERYTHING)
-        wanted = {"mode": "url", "message": "sign in", "url": "https://a.example/x", "elicitationId": "e1"}
-        await peer.reply_error(await peer.receive(), -32042, "sign in first", {"elicitations": [wanted]})
-
-    async with connected(ScriptedPeer(script)) as client:
-        with pytest.raises(UrlElicitationRequired) as failure:
-            await client.call_tool("x")
-
-    (elicitation,) = failure.value.elicitations
-    assert (elicitation.url, elicitation.elicitation_id) == ("https://a.example/x", "e1")
+    assert urls == [[], [("https://a.example/x", "e1")]]
 
 
 async def test_a_server_that_does_not_know_ping_is_alive_and_another_refusal_is_an_error() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -230,8 +230,7 @@ async def test_sampling_with_tools_in_2026_over_http_passes_few_files_and_functi
     assert len(functions) <= 114
 
 
-@pytest.mark.parametrize("spoiled", ["a task", "a queue", "a second look"])
-async def test_the_counters_notice_a_task_a_queue_and_a_second_validation(spoiled: str) -> None:
+async def test_the_counters_notice_a_task_a_queue_and_a_second_validation(subtests: pytest.Subtests) -> None:
     async def nothing() -> None:
         pass
 
@@ -247,12 +246,9 @@ async def test_the_counters_notice_a_task_a_queue_and_a_second_validation(spoile
     async def a_second_look() -> None:
         TextContent.from_wire({"type": "text", "text": "hello"})
 
-    spoil: dict[str, Callable[[], Awaitable[None]]] = {
-        "a task": a_task,
-        "a queue": a_queue,
-        "a second look": a_second_look,
-    }
-    with counted() as seen:
-        await spoil[spoiled]()
+    for spoil, counter in ((a_task, "tasks"), (a_queue, "queues"), (a_second_look, "results validated")):
+        with subtests.test(counter):
+            with counted() as seen:
+                await spoil()
 
-    assert seen == {{"a task": "tasks", "a queue": "queues", "a second look": "results validated"}[spoiled]: 1}
+            assert seen == {counter: 1}

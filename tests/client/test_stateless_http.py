@@ -180,22 +180,24 @@ async def test_a_server_that_is_not_modern_is_initialized(subtests: pytest.Subte
             assert site.methods()[:3] == ["server/discover", "initialize", "notifications/initialized"]
 
 
-async def test_a_response_that_does_not_tell_the_era_causes_no_handshake() -> None:
-    errors = {401: Unauthorized, 403: Unauthorized, 502: HttpStatusError, 503: HttpStatusError}
-    for status, error in errors.items():
-        site = Site(server_discover=httpx.Response(status))
-        with anyio.fail_after(5), pytest.raises(error):
-            await site.client().connect()
-
-        assert site.methods() == ["server/discover"]
-
-
-async def test_a_server_that_is_not_there_is_a_connection_error() -> None:
+async def test_a_response_that_does_not_tell_the_era_or_none_causes_no_handshake(subtests: pytest.Subtests) -> None:
     def gone(message: object) -> httpx.Response:
         raise httpx.ConnectError("refused")
 
-    with anyio.fail_after(5), pytest.raises(ConnectFailed):
-        await Site(server_discover=gone).client().connect()
+    answers: list[tuple[Any, type[Exception]]] = [
+        (httpx.Response(401), Unauthorized),
+        (httpx.Response(403), Unauthorized),
+        (httpx.Response(502), HttpStatusError),
+        (httpx.Response(503), HttpStatusError),
+        (gone, ConnectFailed),
+    ]
+    for discover, error in answers:
+        with subtests.test(ascii(discover)):
+            site = Site(server_discover=discover)
+            with anyio.fail_after(5), pytest.raises(error):
+                await site.client().connect()
+
+            assert site.methods() == ["server/discover"]
 
 
 async def reply(wire: Wire, request: dict[str, Any], result: object) -> None:
