@@ -96,6 +96,7 @@ async def test_clients_close_in_the_order_they_came_from_a_task_that_did_not_bri
         await second.aclose()
 
 
+@pytest.mark.fault("C15", "C16")
 @on_both
 async def test_connecting_and_closing_may_be_done_more_than_once(era: Era) -> None:
     peer = answering(era, EMPTY)
@@ -131,6 +132,7 @@ async def test_closing_ends_the_calls_in_flight(era: Era) -> None:
     assert str(ended) == "the client was closed"
 
 
+@pytest.mark.fault("C13", "C15")
 @pytest.mark.parametrize(
     ("era", "answers"),
     [("auto", {}), ("auto", {"sampling": sampling()}), ("legacy", {"sampling": sampling()}), ("modern", {})],

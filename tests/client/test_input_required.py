@@ -379,6 +379,7 @@ async def test_a_cancelled_call_cancels_the_gathering_of_its_input() -> None:
         await client.call_tool("x")
 
 
+@pytest.mark.fault("C12")
 @on_both
 async def test_a_handler_may_call_the_client_in_whose_call_it_works() -> None:
     async def look_up(request: SamplingRequest) -> CreateMessageResult:

@@ -108,6 +108,7 @@ async def test_callbacks_may_be_plain_functions(era: Era) -> None:
     assert heard == [1, 2]
 
 
+@pytest.mark.fault("C12")
 @on_both
 async def test_a_callback_may_call_the_client() -> None:
     async def on_change(change: Change) -> None:
@@ -121,6 +122,7 @@ async def test_a_callback_may_call_the_client() -> None:
     assert results == [[]]
 
 
+@pytest.mark.fault("C11")
 async def test_a_callback_that_fails_is_logged_and_the_next_message_comes(
     era: Era, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -72,6 +72,7 @@ async def test_a_progress_callback_that_could_not_be_called_is_refused_before_an
     assert era.said_to(peer) == []
 
 
+@pytest.mark.fault("C11")
 @on_both
 @pytest.mark.parametrize("error", [ValueError("mine"), ServerError(5, "of another call")], ids=["any", "one of ours"])
 @pytest.mark.parametrize("answered", [False, True], ids=["before the answer", "after the answer"])

@@ -15,10 +15,10 @@ from mcp_host.types import LoggingMessageNotificationParams
 from tests.client.support import PARIS, sampling
 from tests.extent import on_both
 from tests.faults.fault import fault
-from tests.faults.http_server import ASK, CAPABILITIES, DONE, accept, mcp, says, streams, subject, welcome
+from tests.faults.http_server import CAPABILITIES, DONE, mcp, says, streams, subject, welcome
 from tests.faults.stdio_server import WORDS
 from tests.transports.children import counted
-from tests.transports.http_peers import Heard, Wire, event, serving
+from tests.transports.http_peers import event, serving
 from tests.transports.legacy_peers import in_turn
 
 pytestmark = on_both
@@ -63,34 +63,6 @@ async def test_a_request_of_a_restarted_process_before_its_initialize_result_is_
 
     assert first == [1, {"sampling": {"tools": {}}}, [PARIS]]
     assert second == [2, {"sampling": {"tools": {}}}, [PARIS]]
-
-
-@fault("C22")
-async def test_a_request_right_after_a_new_handshake_is_answered_by_the_same_handler() -> None:
-    async def take(wire: Wire, heard: Heard) -> None:
-        answers.append((heard.headers["mcp-session-id"], heard.rpc["result"]))
-        await accept(wire, heard)
-        answered.set()
-
-    async def ask_and_wait(wire: Wire, heard: Heard) -> None:
-        await wire.events(event(ASK))
-        await answered.wait()
-        await wire.say(event(DONE.replace(b"@id", str(heard.rpc["id"]).encode())))
-        await wire.end()
-
-    answers: list[tuple[str, object]] = []
-    answered = Event()
-    hello = in_turn(welcome("s-1"), welcome("s-2"))
-    script = mcp(initialize=hello, call=in_turn(says(), FORGETS, ask_and_wait), answer=take)
-
-    async with serving(script) as peer, Client(StreamableHttp(peer.url), era="legacy", sampling=sampling()) as client:
-        await client.call_tool("tides")
-        assert (await client.call_tool("tides")).text == "high"
-
-    assert answers == [("s-2", PARIS)]
-    first, second = (heard.rpc["params"] for heard in peer.heard if subject(heard) == "initialize")
-    assert first == second
-    assert first["capabilities"] == {"sampling": {"tools": {}}}
 
 
 @fault("C23")

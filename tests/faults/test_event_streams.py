@@ -1,4 +1,4 @@
-"""Event streams that answer a call over a socket: oddly written, without an end, or with what is no reply to it.
+"""The event streams of calls: with the replies to others, without an end, and broken off and resumed.
 
 What a single stream comes to is in `tests/transports/test_http.py`, and the decoder in `tests/protocol/test_sse.py`.
 """
@@ -6,37 +6,39 @@ What a single stream comes to is in `tests/transports/test_http.py`, and the dec
 from __future__ import annotations
 
 import itertools
+import sys
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 
-from mcp_host.errors import MessageTooLarge, ProtocolError, RequestTimeout, ServerError
-from mcp_host.limits import Limits
-from mcp_host.types import TextContent
+from mcp_host import Sampling, SamplingRequest, always
+from mcp_host.errors import ConnectionClosed, ProtocolError, RequestTimeout, ServerError
+from mcp_host.types import CreateMessageResult
+from tests.client.support import say_paris
 from tests.clock import advance
 from tests.extent import on_both
 from tests.faults.fault import fault
 from tests.faults.http_server import (
+    ASK,
     DONE,
     LOG,
-    SOON,
-    TIDES,
     accept,
-    chunked,
     connected,
     errors_of,
-    filled,
+    failing,
     mcp,
     says,
     streams,
     tides,
 )
-from tests.faults.measure import peak
-from tests.transports.http_peers import Heard, Wire, event
-from tests.transports.legacy_peers import Answer, hang, in_turn
+from tests.transports.http_peers import Heard, Log, Peer, Wire, event
+from tests.transports.legacy_peers import Answer, hang, in_turn, refuse
 
-MiB = 1024 * 1024
+pytestmark = on_both
 
+PRIMED = event(b"", id="e-0")
+FOUND = DONE.replace(b"@id", b"2")  # the first call's; a GET bears no id to be copied
 
 # Whose reply
 
@@ -50,7 +52,7 @@ async def test_a_reply_on_another_calls_stream_finds_its_call() -> None:
         first.set()
         await hang(wire, heard)
 
-    both = streams(event(DONE.replace(b"@id", b"2")) + event(DONE))
+    both = streams(event(FOUND) + event(DONE))
     async with connected(mcp(call=in_turn(silent, both))) as (client, _), anyio.create_task_group() as tasks:
         tasks.start_soon(tides, client)
         await first.wait()
@@ -74,87 +76,9 @@ async def test_an_error_or_a_malformed_reply_on_a_stream_that_stays_open_fails_i
     assert (errors["an error"].code, errors["an error"].data) == (-32602, [1])
 
 
-@fault("E16", "E18", "E19")
-async def test_what_is_no_reply_of_the_call_is_skipped_and_counted() -> None:
-    others = event(DONE.replace(b"@id", b"4711")), event(b"nonsense"), b"event: ping\n" + event(DONE)
-
-    async with connected(mcp(call=streams(*others, event(DONE)))) as (client, _):
-        await tides(client)
-        assert client.counters == {"answers to nothing": 1, "malformed messages": 1}
+# A stream without an end
 
 
-# Events in every writing
-
-
-WRITINGS = {
-    "LF": b"id: 1\nevent: message\ndata: " + DONE + b"\n\n",
-    "CRLF": b"id: 1\r\nevent: message\r\ndata: " + DONE + b"\r\n\r\n",
-    "CR": b"id: 1\revent: message\rdata: " + DONE + b"\r\r",
-    "mixed": b"id: 1\r\nevent: message\rdata: " + DONE + b"\n\r\n",
-    "a BOM": b"\xef\xbb\xbfdata: " + DONE + b"\n\n",
-    "many lines": b"data: " + DONE.replace(b",", b",\ndata: ") + b"\n\n",
-    "no space": b"event:message\ndata:" + DONE + b"\n\n",
-    "no type": b"data: " + DONE + b"\n\n",
-    "comments and unknown fields": b":\n: x\nfoo: bar\nfoo\ndata: " + DONE + b"\n:\n\n",
-    "data first": b"data: " + DONE + b"\nid: 1\nevent: message\n\n",
-}
-
-
-@fault("E20", "E22")
-async def test_an_event_may_come_byte_by_byte_in_every_form_of_its_standard(subtests: pytest.Subtests) -> None:
-    async def answer(wire: Wire, heard: Heard) -> None:
-        raw = WRITINGS[heard.rpc["params"]["name"]]
-        await wire.say(chunked(*(bytes([byte]) for byte in filled(raw, heard))))
-        await wire.hung_up()
-
-    async with connected(mcp(call=answer)) as (client, _):
-        for name in WRITINGS:
-            with subtests.test(name):
-                assert (await client.call_tool(name)).content == TIDES
-
-
-@fault("E21", "E22")
-async def test_other_line_separators_stay_in_the_text() -> None:
-    text = "a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\u00e9\U0001f30a"
-    escaped = text.replace("\x0b", "\\u000b").replace("\x0c", "\\u000c").replace("\x1c", "\\u001c").encode()
-
-    async with connected(mcp(call=streams(event(DONE.replace(b"high", escaped))))) as (client, _):
-        assert (await client.call_tool("tides")).content == [TextContent(text=text)]
-
-
-# Events without an end, and large ones
-
-
-def endless(first: bytes, piece: bytes) -> Answer:
-    async def answer(wire: Wire, heard: Heard) -> None:
-        await wire.events(first)
-        while True:
-            await wire.say(piece)
-
-    return answer
-
-
-ENDLESS = {
-    "a line": (b"data: ", b"x" * 8192),
-    "lines": (b"", (b"data: " + b"x" * 200 + b"\n") * 40),
-    "a field's name": (b"", b"x" * 8192),
-    "an id": (b"id: ", b"1" * 8192),
-    "a comment": (b":", b" " * 8192),
-}
-
-
-@fault("E23")
-async def test_an_event_without_an_end_is_read_up_to_the_limit() -> None:
-    with peak() as most:
-        errors = await errors_of(
-            {name: endless(*pieces) for name, pieces in ENDLESS.items()}, limits=Limits(max_message=MiB)
-        )
-
-    assert {name: type(error) for name, error in errors.items()} == dict.fromkeys(ENDLESS, MessageTooLarge)
-    assert most() < 8 * MiB
-
-
-@on_both
 @pytest.mark.adjustable_clock
 @fault("E23", within=100)
 async def test_an_endless_stream_without_the_response_ends_at_the_calls_timeout(subtests: pytest.Subtests) -> None:
@@ -176,12 +100,119 @@ async def test_an_endless_stream_without_the_response_ends_at_the_calls_timeout(
                 await client.call_tool(name, timeout=9)
 
 
-@fault("E24")
-async def test_a_large_reply_is_accepted_on_a_stream_as_in_a_body() -> None:
-    large = DONE.replace(b"high", b"x" * 4 * MiB)
-    async with connected(mcp(call=in_turn(streams(event(large)), says(large)))) as (client, _):
-        with anyio.fail_after(SOON):
-            on_a_stream, in_a_body = await client.call_tool("tides"), await client.call_tool("tides")
+# A stream that breaks off
 
-    assert on_a_stream == in_a_body
-    assert on_a_stream.content == [TextContent(text="x" * 4 * MiB)]
+
+def resumed(*gets: Answer) -> Answer:
+    """What a GET meets: a refusal of the server's own stream, and *gets* in turn for the rest of a call's."""
+    rest = in_turn(*gets)
+
+    async def answer(wire: Wire, heard: Heard) -> None:
+        await (rest if "last-event-id" in heard.headers else refuse)(wire, heard)
+
+    return answer
+
+
+def cursors(peer: Peer) -> list[str]:
+    """From where on the rest of streams was asked for."""
+    return [heard.headers["last-event-id"] for heard in peer.heard if "last-event-id" in heard.headers]
+
+
+@fault("E07")
+async def test_the_first_of_two_replies_is_used(pauses: list[float]) -> None:
+    low = FOUND.replace(b"high", b"low")
+    get = resumed(streams(event(LOG, id="e-1"), event(FOUND, id="e-2"), event(low)))
+    script = mcp(call=in_turn(streams(PRIMED, event(LOG, id="e-1")), streams(event(low) + event(DONE))), get=get)
+    async with connected(script, sleep=pauses) as (client, _):
+        await tides(client)
+        await tides(client)
+        assert client.counters == {"answers to nothing": 1}
+
+
+@pytest.mark.parametrize("answered", [True, False], ids=["after it was answered", "while it is being answered"])
+@fault("E07", "S20")
+async def test_a_replayed_request_of_the_server_is_answered_once(answered: bool, pauses: list[float]) -> None:
+    prompts, answers = Log[str](), Log[Heard]()
+    replayed = anyio.Event()
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        prompts.append("And now?")
+        if not answered:
+            await replayed.wait()
+        return await say_paris(request)
+
+    async def call(wire: Wire, heard: Heard) -> None:
+        await wire.events(event(ASK, id="e-1"))
+        await (answers if answered else prompts).reaches(lambda log: len(log) == 1)
+        await wire.end()
+
+    async def get(wire: Wire, heard: Heard) -> None:
+        await wire.events(event(ASK, id="e-1"), event(LOG))
+        replayed.set()
+        await answers.reaches(lambda answers: len(answers) == 1)
+        await wire.say(event(FOUND))
+        await wire.end()
+
+    async def answer(wire: Wire, heard: Heard) -> None:
+        await wire.reply(202)
+        answers.append(heard)
+
+    sampling = Sampling(with_tools=model, approve=always)
+    async with connected(mcp(call=call, get=resumed(get), answer=answer), sampling=sampling, sleep=pauses) as (
+        client,
+        _,
+    ):
+        await tides(client)
+        assert client.counters == {"repeated requests": 1}
+
+    assert (len(prompts), len(answers)) == (1, 1)
+
+
+@fault("E09")
+async def test_many_polls_do_not_grow_the_stack() -> None:
+    depths: list[int] = []
+
+    async def sleep(seconds: float) -> None:
+        depths.append(depth())
+        await checkpoint()
+
+    gets = [streams(), streams(event(LOG, id="e-1")), says(b"", 503)] * 3
+    script = mcp(call=streams(PRIMED), get=resumed(*gets, streams(event(FOUND))))
+    async with connected(script, sleep=sleep) as (client, _):
+        await tides(client)
+
+    assert len(depths) == 10
+    assert len(set(depths[1:])) == 1  # the first is of a task that has just been begun
+
+
+def depth() -> int:
+    frame, count = sys._getframe(), 0
+    while frame.f_back is not None:
+        frame, count = frame.f_back, count + 1
+    return count
+
+
+@pytest.mark.adjustable_clock
+@fault("E11", within=100)
+async def test_a_retry_of_centuries_does_not_outlast_the_call() -> None:
+    async def answer(wire: Wire, heard: Heard) -> None:
+        await streams(b"retry: " + b"9" * 5000 + b"\n", PRIMED)(wire, heard)
+        await anyio.wait_all_tasks_blocked()
+        advance(9)
+
+    async with connected(mcp(call=answer)) as (client, peer):
+        with pytest.raises(RequestTimeout):
+            await client.call_tool("tides", timeout=9)
+
+    assert cursors(peer) == []
+
+
+@fault("E25")
+async def test_a_stream_without_a_usable_event_id_is_not_resumed() -> None:
+    script = mcp(call=in_turn(streams(event(b"", id="\x00")), says()))
+    async with connected(script) as (client, peer):
+        error = await failing(client)
+        await tides(client)
+
+    assert type(error) is ConnectionClosed
+    assert cursors(peer) == []

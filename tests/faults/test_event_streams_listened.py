@@ -10,16 +10,14 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from mcp_host import Client, Sampling, StreamableHttp, always
+from mcp_host import Client, StreamableHttp
 from mcp_host.errors import ConnectionClosed, NotConnected
 from mcp_host.limits import Limits
 from mcp_host.transports._http.channel import STREAM_WAIT
-from tests.client.support import say_paris
 from tests.clock import advance
 from tests.extent import on_both
 from tests.faults.fault import fault
 from tests.faults.http_server import (
-    ASK,
     DONE,
     LOG,
     SOON,
@@ -27,7 +25,6 @@ from tests.faults.http_server import (
     connected,
     failing,
     mcp,
-    sends,
     streams,
     subjects,
     tides,
@@ -36,8 +33,6 @@ from tests.transports.http_peers import EVENTS, Heard, Log, Peer, Wire, event, h
 from tests.transports.legacy_peers import in_turn
 
 pytestmark = on_both
-
-MODEL = Sampling(with_tools=say_paris, approve=always)
 
 
 def noting(log: Log[Any]) -> Callable[[object], Awaitable[None]]:
@@ -94,19 +89,6 @@ async def test_a_stream_that_ends_in_order_now_and_then_is_opened_again_from_whe
 
     assert gets(peer) == [None, *(f"e-{count}" for count in range(9))]
     assert set(pauses) == {1.5}
-
-
-@fault("E13")
-async def test_a_request_after_some_failures_of_the_servers_stream_is_answered(pauses: list[float]) -> None:
-    answers = Log[Any]()
-
-    async def answer(wire: Wire, heard: Heard) -> None:
-        answers.append(heard.rpc["id"])
-        await wire.reply(202)
-
-    script = mcp(get=in_turn(*[sends(b"")] * 9, streams(event(ASK), stay=True)), answer=answer)
-    async with connected(script, sampling=MODEL, sleep=pauses):
-        await answers.reaches(lambda answers: answers == ["q-1"])
 
 
 @pytest.mark.adjustable_clock
@@ -189,18 +171,3 @@ async def test_a_client_may_be_closed_many_times_at_once_while_it_calls() -> Non
                     tasks.start_soon(client.aclose)
 
     assert subjects(peer).count("delete") == 1
-
-
-@fault("E27")
-async def test_a_call_made_by_a_callback_has_its_own_stream() -> None:
-    """A callback that calls, whose call is logged, and so on: no stream waits for another."""
-    called = Log[object]()
-
-    async def on_log(told: object) -> None:
-        if len(called) < 5:
-            await tides(client)
-            called.append(told)
-
-    async with connected(mcp(call=streams(event(LOG), event(DONE))), on_log=on_log) as (client, _):
-        await tides(client)
-        await called.reaches(lambda called: len(called) == 5)

@@ -477,7 +477,7 @@ DELETES: dict[str, Answer] = {
 }
 
 
-@pytest.mark.fault("H38")
+@pytest.mark.fault("C14", "H38")
 async def test_the_session_is_deleted_at_the_end_even_if_the_server_refuses(subtests: pytest.Subtests) -> None:
     for name, delete in DELETES.items():
         with subtests.test(name):
@@ -490,7 +490,7 @@ async def test_the_session_is_deleted_at_the_end_even_if_the_server_refuses(subt
                 assert peer.methods()[4:] in ([], ["DELETE"])  # once more, where a kept connection was reset
 
 
-@pytest.mark.fault("H37")
+@pytest.mark.fault("C14", "H37")
 @pytest.mark.adjustable_clock
 async def test_a_server_that_never_answers_the_delete_is_not_waited_for() -> None:
     async with serving(legacy(delete=hang_for(2))) as peer:

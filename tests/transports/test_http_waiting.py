@@ -271,6 +271,7 @@ async def test_closing_tells_queued_calls_that_they_were_not_made() -> None:
 # What never waits
 
 
+@pytest.mark.fault("C12")
 async def test_a_handler_may_call_the_server_while_every_connection_waits_for_it() -> None:
     """Nor does its reply wait."""
     answers = Log[object]()
@@ -297,6 +298,7 @@ async def test_a_handler_may_call_the_server_while_every_connection_waits_for_it
     assert [each for each in subjects(peer) if each in ("call", "answer")] == ["call", "call", "answer"]
 
 
+@pytest.mark.fault("C12", "E27")
 async def test_a_callback_may_call_the_server_while_its_call_has_the_only_connection() -> None:
     async def on_progress(report: ProgressNotificationParams) -> None:
         await tides(client)
