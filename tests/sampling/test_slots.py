@@ -37,161 +37,6 @@ async def acquire(share: SemaphoreShare) -> Slot:
     return slot
 
 
-class Visitors:
-    """Users of slots that hold them until a test says so."""
-
-    def __init__(self) -> None:
-        self.inside: list[str] = []
-        self._doors: dict[str, Event] = {}
-
-    async def visit(self, name: str, share: SemaphoreShare) -> None:
-        self._doors[name] = Event()
-        slot = await acquire(share)
-        try:
-            self.inside.append(name)
-            await self._doors[name].wait()
-        finally:
-            slot.release()
-            if name in self.inside:
-                self.inside.remove(name)
-
-    async def come(self, tasks: TaskGroup, names: Iterable[str], share: SemaphoreShare) -> None:
-        """One after the other."""
-        for name in names:
-            tasks.start_soon(self.visit, name, share)
-            await wait_all_tasks_blocked()
-
-    async def send_home(self, name: str) -> None:
-        self._doors[name].set()
-        await wait_all_tasks_blocked()
-
-
-async def test_a_free_slot_is_acquired_at_once() -> None:
-    share = share_of(1, queue_space=0)
-
-    with fail_after(0):
-        entered = await acquire(share)
-        entered.release()
-        entered = await acquire(share)
-
-
-async def test_slots_are_acquired_in_the_order_of_asking() -> None:
-    visitors, share = Visitors(), share_of(2, queue_space=math.inf)
-
-    async with soon() as tasks:
-        await visitors.come(tasks, "abcd", share)
-        assert visitors.inside == ["a", "b"]
-        await visitors.send_home("b")
-        assert visitors.inside == ["a", "c"]
-        await visitors.send_home("a")
-        assert visitors.inside == ["c", "d"]
-        tasks.cancel_scope.cancel()
-
-
-async def test_a_released_slot_goes_to_the_first_that_waits() -> None:
-    """Not to one that asks in the same instant."""
-    visitors, share = Visitors(), share_of(1, queue_space=1)
-
-    async with soon() as tasks:
-        entered = await acquire(share)
-        await visitors.come(tasks, "a", share)
-        entered.release()
-        with pytest.raises(QueueFull):
-            await acquire(share)
-        await wait_all_tasks_blocked()
-        assert visitors.inside == ["a"]
-        await visitors.send_home("a")
-
-
-async def test_a_server_at_its_own_limit_delays_no_other() -> None:
-    visitors, semaphore = Visitors(), FairSemaphore(2)
-    greedy, modest = SemaphoreShare(semaphore, free=1, queue_space=8), SemaphoreShare(semaphore, free=1, queue_space=8)
-
-    async with soon() as tasks:
-        await visitors.come(tasks, ["g1", "g2", "g3"], greedy)
-        await visitors.come(tasks, ["m1", "m2"], modest)
-        assert visitors.inside == ["g1", "m1"]
-        await visitors.send_home("m1")
-        assert visitors.inside == ["g1", "m2"]
-        await visitors.send_home("g1")
-        assert visitors.inside == ["m2", "g2"]
-        tasks.cancel_scope.cancel()
-
-
-async def test_only_so_many_may_wait_in_each_share() -> None:
-    visitors, semaphore = Visitors(), FairSemaphore(1)
-    full, other = SemaphoreShare(semaphore, free=1, queue_space=1), SemaphoreShare(semaphore, free=1, queue_space=1)
-
-    async with soon() as tasks:
-        await visitors.come(tasks, "ab", full)
-        with pytest.raises(QueueFull):
-            await acquire(full)
-        await visitors.come(tasks, "c", other)  # another share has another queue
-        await visitors.send_home("a")
-        await visitors.come(tasks, "d", full)  # b is inside: the queue has space again
-        await visitors.send_home("b")
-        assert visitors.inside == ["c"]
-        tasks.cancel_scope.cancel()
-
-
-async def test_a_cancelled_wait_leaves_the_queue() -> None:
-    visitors, share = Visitors(), share_of(1, queue_space=2)
-
-    async with soon() as tasks:
-        await visitors.come(tasks, ["a"], share)
-        with CancelScope() as scope:
-            scope.cancel()
-            await acquire(share)
-        await visitors.come(tasks, "bc", share)
-        await visitors.send_home("a")
-        assert visitors.inside == ["b"]
-        tasks.cancel_scope.cancel()
-
-
-async def test_a_slot_acquired_in_the_moment_of_cancellation_goes_to_the_next() -> None:
-    """It must not be lost."""
-    visitors, share, leaving = Visitors(), share_of(1, queue_space=2), CancelScope()
-
-    async def leave_when_called() -> None:
-        with leaving:
-            await acquire(share)
-            pytest.fail("it was cancelled before it was called")
-
-    async with soon() as tasks:
-        entered = await acquire(share)
-        tasks.start_soon(leave_when_called)
-        await wait_all_tasks_blocked()
-        await visitors.come(tasks, "b", share)
-        leaving.cancel()
-        entered.release()
-        await wait_all_tasks_blocked()
-        assert visitors.inside == ["b"]
-        await visitors.send_home("b")
-
-
-def test_a_semaphore_serves_one_event_loop_after_another(anyio_backend_name: str) -> None:
-    semaphore = FairSemaphore(1)
-    share = SemaphoreShare(semaphore, free=1, queue_space=2)
-
-    async def wait_in_vain() -> None:
-        entered = await acquire(share)
-        try:
-            with fail_after(5), CancelScope() as scope:
-                async with create_task_group() as tasks:
-                    tasks.start_soon(acquire, share)
-                    await wait_all_tasks_blocked()
-                    scope.cancel()
-        finally:
-            entered.release()
-
-    for _ in range(3):
-        anyio.run(wait_in_vain, backend=anyio_backend_name)
-    assert share.free == 1
-
-
-# Lending
-
-
 class Handlers:
     """Handlers with a slot that do what a test tells them to."""
 
@@ -220,7 +65,7 @@ class Handlers:
         self.running.remove(name)
         slot.release()
 
-    async def begin(self, tasks: TaskGroup, names: str, share: SemaphoreShare, *, calls: int = 0) -> None:
+    async def begin(self, tasks: TaskGroup, names: Iterable[str], share: SemaphoreShare, *, calls: int = 0) -> None:
         """One after the other."""
         for name in names:
             tasks.start_soon(partial(self.handle, name, share, calls=calls))
@@ -241,6 +86,132 @@ class Handlers:
     async def end(self, name: str) -> None:
         self._ends[name].set()
         await wait_all_tasks_blocked()
+
+
+async def test_a_free_slot_is_acquired_at_once() -> None:
+    share = share_of(1, queue_space=0)
+
+    with fail_after(0):
+        entered = await acquire(share)
+        entered.release()
+        entered = await acquire(share)
+
+
+async def test_slots_are_acquired_in_the_order_of_asking() -> None:
+    handlers, share = Handlers(), share_of(2, queue_space=math.inf)
+
+    async with soon() as tasks:
+        await handlers.begin(tasks, "abcd", share)
+        assert handlers.running == ["a", "b"]
+        await handlers.end("b")
+        assert handlers.running == ["a", "c"]
+        await handlers.end("a")
+        assert handlers.running == ["c", "d"]
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_released_slot_goes_to_the_first_that_waits() -> None:
+    """Not to one that asks in the same instant."""
+    handlers, share = Handlers(), share_of(1, queue_space=1)
+
+    async with soon() as tasks:
+        entered = await acquire(share)
+        await handlers.begin(tasks, "a", share)
+        entered.release()
+        with pytest.raises(QueueFull):
+            await acquire(share)
+        await wait_all_tasks_blocked()
+        assert handlers.running == ["a"]
+        await handlers.end("a")
+
+
+async def test_a_server_at_its_own_limit_delays_no_other() -> None:
+    handlers, semaphore = Handlers(), FairSemaphore(2)
+    greedy, modest = SemaphoreShare(semaphore, free=1, queue_space=8), SemaphoreShare(semaphore, free=1, queue_space=8)
+
+    async with soon() as tasks:
+        await handlers.begin(tasks, ["g1", "g2", "g3"], greedy)
+        await handlers.begin(tasks, ["m1", "m2"], modest)
+        assert handlers.running == ["g1", "m1"]
+        await handlers.end("m1")
+        assert handlers.running == ["g1", "m2"]
+        await handlers.end("g1")
+        assert handlers.running == ["m2", "g2"]
+        tasks.cancel_scope.cancel()
+
+
+async def test_only_so_many_may_wait_in_each_share() -> None:
+    handlers, semaphore = Handlers(), FairSemaphore(1)
+    full, other = SemaphoreShare(semaphore, free=1, queue_space=1), SemaphoreShare(semaphore, free=1, queue_space=1)
+
+    async with soon() as tasks:
+        await handlers.begin(tasks, "ab", full)
+        with pytest.raises(QueueFull):
+            await acquire(full)
+        await handlers.begin(tasks, "c", other)  # another share has another queue
+        await handlers.end("a")
+        await handlers.begin(tasks, "d", full)  # b is inside: the queue has space again
+        await handlers.end("b")
+        assert handlers.running == ["c"]
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_cancelled_wait_leaves_the_queue() -> None:
+    handlers, share = Handlers(), share_of(1, queue_space=2)
+
+    async with soon() as tasks:
+        await handlers.begin(tasks, ["a"], share)
+        with CancelScope() as scope:
+            scope.cancel()
+            await acquire(share)
+        await handlers.begin(tasks, "bc", share)
+        await handlers.end("a")
+        assert handlers.running == ["b"]
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_slot_acquired_in_the_moment_of_cancellation_goes_to_the_next() -> None:
+    """It must not be lost."""
+    handlers, share, leaving = Handlers(), share_of(1, queue_space=2), CancelScope()
+
+    async def leave_when_called() -> None:
+        with leaving:
+            await acquire(share)
+            pytest.fail("it was cancelled before it was called")
+
+    async with soon() as tasks:
+        entered = await acquire(share)
+        tasks.start_soon(leave_when_called)
+        await wait_all_tasks_blocked()
+        await handlers.begin(tasks, "b", share)
+        leaving.cancel()
+        entered.release()
+        await wait_all_tasks_blocked()
+        assert handlers.running == ["b"]
+        await handlers.end("b")
+
+
+def test_a_semaphore_serves_one_event_loop_after_another(anyio_backend_name: str) -> None:
+    semaphore = FairSemaphore(1)
+    share = SemaphoreShare(semaphore, free=1, queue_space=2)
+
+    async def wait_in_vain() -> None:
+        entered = await acquire(share)
+        try:
+            with fail_after(5), CancelScope() as scope:
+                async with create_task_group() as tasks:
+                    tasks.start_soon(acquire, share)
+                    await wait_all_tasks_blocked()
+                    scope.cancel()
+        finally:
+            entered.release()
+
+    for _ in range(3):
+        anyio.run(wait_in_vain, backend=anyio_backend_name)
+    assert share.free == 1
+
+
+# Lending
 
 
 async def test_a_handler_lends_its_slot_while_it_awaits_a_call_and_then_waits_for_one() -> None:
@@ -399,20 +370,20 @@ async def test_tasks_that_outlive_the_handler_take_no_slot() -> None:
 
 
 async def test_a_released_slot_stays_acquired_until_the_last_of_its_threads_has_ended() -> None:
-    visitors, share = Visitors(), share_of(1)
+    handlers, share = Handlers(), share_of(1)
     slot = await acquire(share)
     first, last = slot.keep_for_thread(), slot.keep_for_thread()
     slot.release()
 
     async with soon() as tasks:
-        await visitors.come(tasks, ["next"], share)
+        await handlers.begin(tasks, ["next"], share)
         await to_thread.run_sync(first)
         await wait_all_tasks_blocked()
-        assert visitors.inside == []
+        assert handlers.running == []
         await to_thread.run_sync(last)
         await wait_all_tasks_blocked()
-        assert visitors.inside == ["next"]
-        await visitors.send_home("next")
+        assert handlers.running == ["next"]
+        await handlers.end("next")
 
     assert share.free == 1
 
