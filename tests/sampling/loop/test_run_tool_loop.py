@@ -54,6 +54,7 @@ from mcp_host.types import (
     UserMessage,
 )
 from tests.extent import on_both
+from tests.sampling.asking import Wire, text
 from tests.terminal.screens import Screen
 
 ONE_AND_TWO = {"a": 1, "b": 2}
@@ -701,16 +702,7 @@ async def test_loops_within_each_other_are_bounded_in_depth(era: str, caplog: py
 FILE = "caf\udce9.txt"  # as `os.listdir` gives a name that is no UTF-8
 
 
-def plain_text() -> str:
-    return FILE
-
-
-def typed() -> list[str]:
-    return [FILE]
-
-
-def untyped() -> object:
-    return {FILE: 1}
+SHOWN = "caf\ufffd.txt"
 
 
 @dataclass
@@ -718,45 +710,50 @@ class Sizes:
     bytes: dict[str, int]
 
 
-def a_dataclass() -> object:
-    return (Sizes({FILE: 1}),)
+HALF_CHARACTERS: dict[str, tuple[object, Any, Wire]] = {
+    "a text": (FILE, str, {"content": [text(SHOWN)]}),
+    "a list": ([FILE], list[str], {"content": [text(f'["{SHOWN}"]')], "structuredContent": {"result": [SHOWN]}}),
+    "untyped": ({FILE: 1}, object, {"content": [text(f'{{"{SHOWN}":1}}')], "structuredContent": {SHOWN: 1}}),
+    "a dataclass": (
+        (Sizes({FILE: 1}),),
+        object,
+        {"content": [text(f'[{{"bytes":{{"{SHOWN}":1}}}}]')], "structuredContent": {"result": [{"bytes": {SHOWN: 1}}]}},
+    ),
+    "a path": (
+        PurePosixPath(FILE),
+        PurePosixPath,
+        {"content": [text(SHOWN)], "structuredContent": {"result": SHOWN}},
+    ),
+    "a link": (
+        ResourceLink(name=FILE, uri="file:///caf%E9.txt"),
+        ResourceLink,
+        {"content": [{"type": "resource_link", "name": SHOWN, "uri": "file:///caf%E9.txt"}]},
+    ),
+    "a whole result": (
+        CallToolResult(content=[TextContent(text=FILE)], structured_content={"files": [FILE]}),
+        CallToolResult,
+        {"content": [text(SHOWN)], "structuredContent": {"files": [SHOWN]}},
+    ),
+    "an error": (ToolError(f"no {FILE}"), str, {"content": [text(f"no {SHOWN}")], "isError": True}),
+}
 
 
-def a_path() -> PurePosixPath:
-    return PurePosixPath(FILE)
+def returning(value: object, kind: Any) -> Callable[[], object]:
+    """A function that is annotated with the type *kind*, and returns *value* or raises it."""
 
+    def listing() -> object:
+        if isinstance(value, Exception):
+            raise value
+        return value
 
-def a_link() -> ResourceLink:
-    return ResourceLink(name=FILE, uri="file:///caf%E9.txt")
-
-
-def whole_result() -> CallToolResult:
-    return CallToolResult(content=[TextContent(text=FILE)], structured_content={"files": [FILE]})
-
-
-def failing() -> str:
-    raise ToolError(f"no {FILE}")
-
-
-SHOWN = "caf\ufffd.txt"
-
-
-SHOWN_RESULTS: list[tuple[Callable[[], object], dict[str, object]]] = [
-    (plain_text, {"content": [{"type": "text", "text": SHOWN}]}),
-    (typed, {"content": [{"type": "text", "text": f'["{SHOWN}"]'}], "structuredContent": {"result": [SHOWN]}}),
-    (untyped, {"content": [{"type": "text", "text": f'{{"{SHOWN}":1}}'}], "structuredContent": {SHOWN: 1}}),
-    (a_dataclass, {"content": [{"type": "text", "text": f'[{{"bytes":{{"{SHOWN}":1}}}}]'}], "structuredContent": {"result": [{"bytes": {SHOWN: 1}}]}}),
-    (a_path, {"content": [{"type": "text", "text": SHOWN}], "structuredContent": {"result": SHOWN}}),
-    (a_link, {"content": [{"type": "resource_link", "name": SHOWN, "uri": "file:///caf%E9.txt"}]}),
-    (whole_result, {"content": [{"type": "text", "text": SHOWN}], "structuredContent": {"files": [SHOWN]}}),
-    (failing, {"content": [{"type": "text", "text": f"no {SHOWN}"}], "isError": True}),
-]  # fmt: skip
+    listing.__annotations__["return"] = kind
+    return listing
 
 
 async def test_half_of_a_character_in_what_a_function_returns_is_replaced(subtests: pytest.Subtests) -> None:
-    for function, expected in SHOWN_RESULTS:
-        with subtests.test(function=function):
-            done = await loop(ScriptedModel([ToolCall(function.__name__, {})], "Done."), function)
+    for case, (value, kind, expected) in HALF_CHARACTERS.items():
+        with subtests.test(case):
+            done = await loop(ScriptedModel(ToolCall("listing"), "Done."), returning(value, kind))
 
             assert [call.result.to_wire() for call in done.steps[0].calls] == [expected]
 

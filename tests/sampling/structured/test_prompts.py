@@ -42,6 +42,16 @@ def call(id: str, arguments: str = "{}", name: str = "add") -> Wire:
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
+def calling(*calls: Wire, **content: object) -> Wire:
+    """A message with tool calls in OpenAI's shape."""
+    return {"role": "assistant", "tool_calls": list(calls), **content}
+
+
+def tool(id: str, content: object = "3") -> Wire:
+    """The result of a call in OpenAI's shape."""
+    return {"role": "tool", "tool_call_id": id, "content": content}
+
+
 IMAGE = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
 AUDIO = {"type": "audio", "data": "aGk=", "mimeType": "audio/mpeg"}
 QUESTION: Wire = {"role": "user", "content": "?"}
@@ -94,9 +104,9 @@ OF_OPENAI: dict[str, tuple[Sequence[SamplingMessage | Wire], list[Wire]]] = {
     "parallel calls": (
         [
             QUESTION,
-            {"role": "assistant", "content": None, "tool_calls": [call("1", '{"a": 1}'), call("2")]},
-            {"role": "tool", "tool_call_id": "1", "content": "3"},
-            {"role": "tool", "tool_call_id": "2", "content": [text("4"), text("5")]},
+            calling(call("1", '{"a": 1}'), call("2"), content=None),
+            tool("1"),
+            tool("2", [text("4"), text("5")]),
             {"role": "assistant", "content": "It is 3."},
         ],
         [
@@ -109,10 +119,10 @@ OF_OPENAI: dict[str, tuple[Sequence[SamplingMessage | Wire], list[Wire]]] = {
     "a text with calls": (
         [
             QUESTION,
-            {"role": "assistant", "content": "Let me add.", "tool_calls": [call("1")]},
-            {"role": "tool", "tool_call_id": "1", "content": "3"},
-            {"role": "assistant", "content": "", "tool_calls": [call("2")]},
-            {"role": "tool", "tool_call_id": "2", "content": "4"},
+            calling(call("1"), content="Let me add."),
+            tool("1"),
+            calling(call("2"), content=""),
+            tool("2", "4"),
         ],
         [
             user(text("?")),
@@ -132,7 +142,7 @@ OF_OPENAI: dict[str, tuple[Sequence[SamplingMessage | Wire], list[Wire]]] = {
         [user(text("?")), assistant(text("No.")), user(text("Please!")), assistant(text("No!"))],
     ),
     "shapes mixed": (
-        [UserMessage("?"), assistant(use("1")), {"role": "tool", "tool_call_id": "1", "content": "3"}],
+        [UserMessage("?"), assistant(use("1")), tool("1")],
         [user(text("?")), assistant(use("1")), user(result("1", text("3")))],
     ),
 }
@@ -174,15 +184,15 @@ def test_messages_and_tools_of_other_sdks_are_read_as_their_json() -> None:
     block = OfAnotherSdk.model_validate(
         {"type": "image", "data": "aGk=", "mime_type": "image/png", "annotations": None}
     )
-    said = OfAnotherSdk.model_validate({"role": "assistant", "content": None, "tool_calls": [call("1")]})
-    tool = OfAnotherSdk.model_validate({"name": "t", "inputSchema": {"type": "object"}, "description": None})
+    said = OfAnotherSdk.model_validate(calling(call("1"), content=None))
+    offered = OfAnotherSdk.model_validate({"name": "t", "inputSchema": {"type": "object"}, "description": None})
 
     conversation, _ = read_conversation(
         None,
         [
             OfAnotherSdk.model_validate({"role": "user", "content": [block], "_meta": None}),
             said,
-            {"role": "tool", "tool_call_id": "1", "content": "3"},
+            tool("1"),
             {"role": "assistant", "content": OfAnotherSdk.model_validate(text("It is 3."))},
         ],
     )
@@ -193,7 +203,7 @@ def test_messages_and_tools_of_other_sdks_are_read_as_their_json() -> None:
         user(result("1", text("3"))),
         assistant(text("It is 3.")),
     ]
-    assert read_tools([tool])["t"].definition.to_wire() == {"name": "t", "inputSchema": {"type": "object"}}
+    assert read_tools([offered])["t"].definition.to_wire() == {"name": "t", "inputSchema": {"type": "object"}}
 
 
 UNREADABLE: list[tuple[object, object, type[Exception], str]] = [
@@ -221,11 +231,8 @@ INVALID_MESSAGES: dict[str, list[Any]] = {
         {"role": "user", "content": [text("?"), {"type": "image_url", "image_url": {"url": "https://a.test/b"}}]}
     ],
     r"messages\[0\]: the format of audio must be wav or mp3, not 'ogg'": [user({"type": "input_audio", "input_audio": {"data": "", "format": "ogg"}})],
-    r"messages\[1\]: tool_calls\[0\]: the arguments are not JSON: EOF": [QUESTION, {"role": "assistant", "tool_calls": [call("1", "{")]}],
-    r"messages\[1\]: tool_calls\[1\]: the arguments must be a JSON object, not '\[1\]'": [
-        QUESTION,
-        {"role": "assistant", "tool_calls": [call("1"), call("2", "[1]")]},
-    ],
+    r"messages\[1\]: tool_calls\[0\]: the arguments are not JSON: EOF": [QUESTION, calling(call("1", "{"))],
+    r"messages\[1\]: tool_calls\[1\]: the arguments must be a JSON object, not '\[1\]'": [QUESTION, calling(call("1"), call("2", "[1]"))],
     r"messages\[1\]: tool_calls\[0\] must have an id and a function, with a name and arguments in a JSON text": [
         QUESTION,
         {"role": "assistant", "tool_calls": [{"id": "1", "type": "custom"}]},
@@ -236,17 +243,13 @@ INVALID_MESSAGES: dict[str, list[Any]] = {
     ],
     r"messages\[2\]: content.0.*toolUseId: Input should be a valid string": [
         QUESTION,
-        {"role": "assistant", "tool_calls": [call("1")]},
+        calling(call("1")),
         {"role": "tool", "content": "3"},
     ],
     r"messages\[6\]: tool_use '3' of messages\[5\] has to be answered here, before anything else is said": [
-        {"role": "system", "content": "Be brief."},
-        QUESTION,
-        {"role": "assistant", "tool_calls": [call("1"), call("2")]},
-        {"role": "tool", "tool_call_id": "1", "content": "3"},
-        {"role": "tool", "tool_call_id": "2", "content": "3"},
-        {"role": "assistant", "tool_calls": [call("3")]},
-        QUESTION,
+        *({"role": "system", "content": "Be brief."}, QUESTION),
+        *(calling(call("1"), call("2")), tool("1"), tool("2")),
+        *(calling(call("3")), QUESTION),
     ],
 }  # fmt: skip
 
