@@ -51,77 +51,71 @@ Pet = Annotated[Cat | Dog, Field(discriminator="kind")]
 POINT = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
 
 
+def ref(name: str) -> Wire:
+    return {"$ref": f"#/$defs/{name}"}
+
+
 def nested(levels: int) -> Wire:
     """Each level refers to the next one twice."""
-    levels_by_name = {
-        f"l{n}": {"properties": {key: {"$ref": f"#/$defs/l{n + 1}"} for key in "ab"}} for n in range(levels)
-    }
-    return {"type": "object", "$ref": "#/$defs/l0", "$defs": {**levels_by_name, f"l{levels}": {"type": "integer"}}}
+    levels_by_name = {f"l{n}": {"properties": dict.fromkeys("ab", ref(f"l{n + 1}"))} for n in range(levels)}
+    return {"type": "object", **ref("l0"), "$defs": {**levels_by_name, f"l{levels}": {"type": "integer"}}}
 
 
 # References
 
 
+DEFS = {"$defs": {"P": POINT}}
+ADDRESSED = {"$id": "https://a.test/s", **ref("P"), **DEFS}
+OLDER = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "$ref": "#/definitions/P",
+    "definitions": {"P": POINT},
+}
+LINKED = {"type": "object", "properties": {"n": ref("N")}}
 REFERRING: dict[str, tuple[Wire, Wire]] = {
     "none": ({"type": "integer"}, {"type": "integer"}),
-    "a root": ({"$ref": "#/$defs/P", "$defs": {"P": POINT}}, POINT),
+    "a root": ({**ref("P"), **DEFS}, POINT),
     "definitions": ({"items": {"$ref": "#/definitions/P"}, "definitions": {"P": POINT}}, {"items": POINT}),
     "into a list": ({"prefixItems": [{"$ref": "#/prefixItems/1"}, POINT]}, {"prefixItems": [POINT, POINT]}),
-    "escaped": ({"properties": {"p": {"$ref": "#/$defs/a~1b~0c"}}, "$defs": {"a/b~c": POINT}}, {"properties": {"p": POINT}}),
-    "true": ({"not": {"$ref": "#/$defs/no"}, "$defs": {"no": True}}, {"not": True}),
-    "true as root": ({"$ref": "#/$defs/any", "$defs": {"any": True}}, {}),
-    "false as root": ({"$ref": "#/$defs/none", "$defs": {"none": False}}, {"not": {}}),
+    "escaped": ({"properties": {"p": ref("a~1b~0c")}, "$defs": {"a/b~c": POINT}}, {"properties": {"p": POINT}}),
+    "true": ({"not": ref("no"), "$defs": {"no": True}}, {"not": True}),
+    "true as root": ({**ref("any"), "$defs": {"any": True}}, {}),
+    "false as root": ({**ref("none"), "$defs": {"none": False}}, {"not": {}}),
     "beside annotations": (
-            {"properties": {"p": {"$ref": "#/$defs/P", "description": "Here."}}, "$defs": {"P": POINT}},
-            {"properties": {"p": {**POINT, "description": "Here."}}},
-        ),
+        {"properties": {"p": {**ref("P"), "description": "Here."}}, **DEFS},
+        {"properties": {"p": {**POINT, "description": "Here."}}},
+    ),
     "beside a keyword": (
-            {"properties": {"p": {"$ref": "#/$defs/P", "required": ["y"]}}, "$defs": {"P": POINT}},
-            {"properties": {"p": {"required": ["y"], "allOf": [POINT]}}},
-        ),
+        {"properties": {"p": {**ref("P"), "required": ["y"]}}, **DEFS},
+        {"properties": {"p": {"required": ["y"], "allOf": [POINT]}}},
+    ),
     "a chain beside allOf": (
-            {"$ref": "#/$defs/A", "allOf": [{"minProperties": 1}], "$defs": {"A": {"$ref": "#/$defs/P"}, "P": POINT}},
-            {"allOf": [POINT, {"minProperties": 1}]},
-        ),
+        {**ref("A"), "allOf": [{"minProperties": 1}], "$defs": {"A": ref("P"), "P": POINT}},
+        {"allOf": [POINT, {"minProperties": 1}]},
+    ),
     "names of members": (
-            {"properties": {"$ref": {"$ref": "#/$defs/P"}, "enum": {"$ref": "#/$defs/P"}}, "$defs": {"P": POINT}},
-            {"properties": {"$ref": POINT, "enum": POINT}},
-        ),
+        {"properties": {"$ref": ref("P"), "enum": ref("P")}, **DEFS},
+        {"properties": {"$ref": POINT, "enum": POINT}},
+    ),
     "data": (
-            {"properties": {"p": {"$ref": "#/$defs/P"}}, "const": {"$ref": "#/$defs/P"}, "$defs": {"P": POINT}},
-            {"properties": {"p": POINT}, "const": {"$ref": "#/$defs/P"}},
-        ),
+        {"properties": {"p": ref("P")}, "const": ref("P"), **DEFS},
+        {"properties": {"p": POINT}, "const": ref("P")},
+    ),
     "the root, recursive": (
-            {"properties": {"next": {"$ref": "#"}}},
-            {
-                "properties": {"next": {"$ref": "#/$defs/root"}},
-                "$defs": {"root": {"properties": {"next": {"$ref": "#/$defs/root"}}}},
-            },
-        ),
+        {"properties": {"next": {"$ref": "#"}}},
+        {"properties": {"next": ref("root")}, "$defs": {"root": {"properties": {"next": ref("root")}}}},
+    ),
     "a recursive definition as root": (
-            {"$ref": "#/$defs/N", "$defs": {"N": {"type": "object", "properties": {"n": {"$ref": "#/$defs/N"}}}}},
-            {
-                "type": "object",
-                "properties": {"n": {"$ref": "#/$defs/N"}},
-                "$defs": {"N": {"type": "object", "properties": {"n": {"$ref": "#/$defs/N"}}}},
-            },
-        ),
+        {**ref("N"), "$defs": {"N": LINKED}},
+        {**LINKED, "$defs": {"N": LINKED}},
+    ),
     "two names alike": (
-            {"anyOf": [{"$ref": "#/$defs/a b"}, {"$ref": "#/$defs/a-b"}], "$defs": {"a b": {"not": {"$ref": "#/$defs/a b"}}, "a-b": {"not": {"$ref": "#/$defs/a-b"}}}},
-            {
-                "anyOf": [{"$ref": "#/$defs/a_b"}, {"$ref": "#/$defs/a_b_"}],
-                "$defs": {"a_b": {"not": {"$ref": "#/$defs/a_b"}}, "a_b_": {"not": {"$ref": "#/$defs/a_b_"}}},
-            },
-        ),
-    "with an address": (
-            {"$id": "https://a.test/s", "$ref": "#/$defs/P", "$defs": {"P": POINT}},
-            {"$id": "https://a.test/s", "$ref": "#/$defs/P", "$defs": {"P": POINT}},
-        ),
-    "an older draft": (
-            {"$schema": "http://json-schema.org/draft-07/schema#", "$ref": "#/definitions/P", "definitions": {"P": POINT}},
-            {"$schema": "http://json-schema.org/draft-07/schema#", "$ref": "#/definitions/P", "definitions": {"P": POINT}},
-        ),
-}  # fmt: skip
+        {"anyOf": [ref("a b"), ref("a-b")], "$defs": {"a b": {"not": ref("a b")}, "a-b": {"not": ref("a-b")}}},
+        {"anyOf": [ref("a_b"), ref("a_b_")], "$defs": {"a_b": {"not": ref("a_b")}, "a_b_": {"not": ref("a_b_")}}},
+    ),
+    "with an address": (ADDRESSED, ADDRESSED),
+    "an older draft": (OLDER, OLDER),
+}
 
 
 def test_references_are_replaced_by_what_they_refer_to(subtests: pytest.Subtests) -> None:
@@ -164,7 +158,7 @@ def test_references_that_would_be_copied_too_often_are_kept() -> None:
 @pytest.mark.parametrize("count", [200, 201])
 def test_many_references_are_kept(count: int) -> None:
     names = [f"d{index}" for index in range(count)]
-    schema = {"properties": {name: {"$ref": f"#/$defs/{name}"} for name in names}, "$defs": dict.fromkeys(names, POINT)}
+    schema = {"properties": {name: ref(name) for name in names}, "$defs": dict.fromkeys(names, POINT)}
 
     assert ("$defs" in inlined(schema)) is (count > 200)
 
@@ -322,7 +316,7 @@ def test_a_value_that_does_not_fit_is_neither_converted_nor_explained_at_length(
         (POINT, {"x": 1.5}, "the answer does not fit the schema: $.x: 1.5 is not of type 'integer'"),
         ({"type": "string", "pattern": "^a"}, {"result": "b"}, "the answer does not fit the schema: 'b' does not match '^a'"),
         ({"type": "object", "uniqueItems": True}, {}, None),
-        ({"$ref": "#/$defs/P", "$defs": {"P": POINT}}, {"x": 1}, None),
+        ({**ref("P"), **DEFS}, {"x": 1}, None),
         ({"anyOf": [POINT, {"type": "null"}]}, {"result": None}, None),
         (
             {"$schema": "http://json-schema.org/draft-07/schema#", "items": {"$ref": "#/definitions/P"}, "definitions": {"P": POINT}},
