@@ -93,12 +93,6 @@ def answering(era: Era, *results: dict[str, Any], capabilities: Mapping[str, Any
     return ScriptedPeer(script, name="the peer")
 
 
-class Restarted(ScriptedPeer):
-    """A peer that the client restarts by itself when it has ended."""
-
-    restart = True
-
-
 async def silent(peer: ScriptedPeer) -> None:
     """The script of a server that answers nothing."""
 

@@ -23,7 +23,6 @@ from mcp_host.errors import (
     RequestTimeout,
     ServerError,
 )
-from mcp_host.protocol import backoff
 from mcp_host.protocol.eras import Complete
 from mcp_host.protocol.jsonrpc import Request
 from mcp_host.testing import ScriptedPeer
@@ -37,7 +36,6 @@ from tests.client.support import (
     HANDSHAKE,
     QUESTION,
     Recorder,
-    Restarted,
     connected,
     ended_by_closing,
     ignore,
@@ -233,75 +231,6 @@ async def test_a_client_that_is_closed_while_its_dead_server_is_let_go_stays_clo
 
     assert not client.connected
     assert (tmp_path / "starts").read_text() == "x"
-
-
-@on_both
-@pytest.mark.fake_clock
-async def test_closing_wakes_those_who_wait_for_a_server_that_is_started_again() -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_discover()
-        await peer.receive()
-        await peer.aclose()
-
-    async with connected(Restarted(script)) as client:
-        for _ in range(2):  # the second start comes at once, the third after a second
-            with pytest.raises(ConnectionClosed):
-                await client.call_tool("x")
-        (ended,) = await ended_by_closing(client, lambda: client.call_tool("x"))
-
-    assert "closed" in str(ended)
-
-
-@on_both
-@pytest.mark.fake_clock
-async def test_a_server_that_worked_once_is_not_restarted_endlessly() -> None:
-    starts: list[int] = []
-
-    async def script(peer: ScriptedPeer) -> None:
-        starts.append(1)
-        if len(starts) > 1:
-            raise RuntimeError("out of order")
-        await peer.answer_discover()
-        await peer.reply(await peer.receive("tools/call"), EMPTY)
-        await peer.aclose()
-
-    async with connected(Restarted(script), era="modern", within=200) as client:
-        await client.call_tool("x")
-        await anyio.wait_all_tasks_blocked()  # until its end is known
-        for _ in range(20):
-            with pytest.raises(ConnectionClosed) as raised:
-                await client.call_tool("x")
-            assert not raised.value.may_have_run
-
-    (warning,) = client.warnings
-    assert "and stays down until you await client.connect()" in warning
-    assert len(starts) == 1 + backoff.restart_backoff().max_failures
-
-
-@on_both
-@pytest.mark.fake_clock
-async def test_restored_subscriptions_do_not_reset_the_count_of_failures() -> None:
-    """It answers that and dies, again and again, without a single call answered."""
-    starts: list[int] = []
-
-    async def script(peer: ScriptedPeer) -> None:
-        starts.append(1)
-        await peer.answer_initialize(capabilities={"tools": {}, "resources": {"subscribe": True}})
-        await peer.reply(await peer.receive("resources/subscribe"), {})
-        if len(starts) == 1:
-            await peer.receive("tools/call")
-        await peer.aclose()
-
-    async with connected(Restarted(script), era="legacy", on_change=ignore, within=200) as client:
-        await client.subscribe_resource("a:1")
-        with pytest.raises(ConnectionClosed):
-            await client.call_tool("x")
-        for _ in range(20):
-            with suppress(ConnectionClosed):
-                await client.call_tool("x")
-
-    assert "times in a row and stays down until you await client.connect()" in client.warnings[-1]
-    assert len(starts) == 1 + backoff.restart_backoff().max_failures
 
 
 # Callbacks

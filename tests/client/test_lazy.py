@@ -32,7 +32,6 @@ from tests.client.support import (
     TOOLS,
     Era,
     Recorder,
-    Restarted,
     answering,
     connected,
     ended_by_closing,
@@ -468,7 +467,9 @@ async def test_a_connection_that_a_request_opens_does_not_run_in_the_context_of_
         USER.set(user)
         await client.call_tool("x")
 
-    client = Client(Restarted(script), lazy=lazy, on_log=on_log, era="legacy")  # where the module is imported, say
+    server = ScriptedPeer(script)
+    server.restart = True
+    client = Client(server, lazy=lazy, on_log=on_log, era="legacy")  # where the module is imported, say
     USER.set("the application")
     with anyio.fail_after(5):
         async with client:

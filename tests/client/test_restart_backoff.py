@@ -12,10 +12,11 @@ import pytest
 from mcp_host import Change, Client
 from mcp_host.errors import AuthError, ConnectFailed, ConnectionClosed, RequestTimeout
 from mcp_host.middleware import AnyRequest, CallNext
+from mcp_host.protocol.backoff import restart_backoff
 from mcp_host.testing import ScriptedPeer
 from mcp_host.testing.scripted import Script
 from mcp_host.types import ToolListChangedNotification
-from tests.client.support import EMPTY, connected, seconds_of_call
+from tests.client.support import EMPTY, connected, ended_by_closing, ignore, seconds_of_call
 from tests.extent import on_both
 
 
@@ -25,8 +26,14 @@ class Mortal(ScriptedPeer):
     restart = True
 
     def __init__(self, *lives: Script) -> None:
-        left = list(lives)
-        super().__init__(lambda peer: (left.pop(0) if len(left) > 1 else left[0])(peer))
+        super().__init__(self._live)
+        self.starts = 0
+        self._lives = lives
+
+    async def _live(self, peer: ScriptedPeer) -> None:
+        life = self._lives[min(self.starts, len(self._lives) - 1)]
+        self.starts += 1
+        await life(peer)
 
 
 pytestmark = [
@@ -51,6 +58,10 @@ async def good_for_nothing(peer: ScriptedPeer) -> None:
     await peer.answer_discover()
     await peer.receive("tools/call")
     await peer.aclose()
+
+
+async def out_of_order(peer: ScriptedPeer) -> None:
+    raise RuntimeError("out of order")
 
 
 async def call_to_the_end(client: Client) -> float:
@@ -124,6 +135,43 @@ async def test_a_server_that_keeps_ending_stays_down_until_connect_and_the_error
     assert (starts, [message["method"] for message in peer.received[18:]]) == (9, ["server/discover"])
 
 
+async def test_a_server_that_worked_once_is_not_restarted_endlessly() -> None:
+    peer = Mortal(good_for_one_call, out_of_order)
+    async with connected(peer, era="modern", within=200) as client:
+        await call_to_the_end(client)
+        for _ in range(20):
+            with pytest.raises(ConnectionClosed) as raised:
+                await client.call_tool("x")
+            assert not raised.value.may_have_run
+
+    (warning,) = client.warnings
+    assert "and stays down until you await client.connect()" in warning
+    assert peer.starts == 1 + restart_backoff().max_failures
+
+
+async def test_restored_subscriptions_do_not_reset_the_count_of_failures() -> None:
+    """It answers that and dies, again and again, without a single call answered."""
+
+    async def good_for_a_subscription(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}, "resources": {"subscribe": True}})
+        await peer.reply(await peer.receive("resources/subscribe"), {})
+        if mortal.starts == 1:
+            await peer.receive("tools/call")
+        await peer.aclose()
+
+    mortal = Mortal(good_for_a_subscription)
+    async with connected(mortal, era="legacy", on_change=ignore, within=200) as client:
+        await client.subscribe_resource("a:1")
+        with pytest.raises(ConnectionClosed):
+            await client.call_tool("x")
+        for _ in range(20):
+            with suppress(ConnectionClosed):
+                await client.call_tool("x")
+
+    assert "times in a row and stays down until you await client.connect()" in client.warnings[-1]
+    assert mortal.starts == 1 + restart_backoff().max_failures
+
+
 async def test_many_calls_at_once_start_a_server_again_once() -> None:
     peer = Mortal(good_for_one_call, good_for_many)
     async with connected(peer) as client:
@@ -136,9 +184,6 @@ async def test_many_calls_at_once_start_a_server_again_once() -> None:
 
 
 async def test_a_server_that_cannot_be_started_again_fails_the_call_and_may_come_back() -> None:
-    async def out_of_order(peer: ScriptedPeer) -> None:
-        raise RuntimeError("out of order")
-
     async with connected(Mortal(good_for_one_call, out_of_order, good_for_many), era="modern") as client:
         await call_to_the_end(client)
         with pytest.raises(ConnectFailed, match="out of order"):
@@ -302,6 +347,15 @@ async def test_a_server_that_ends_when_the_client_is_nearly_connected_fails_that
                 await changed.wait()
 
         assert [message["method"] for message in peer.received].count("server/discover") == openings
+
+
+async def test_closing_wakes_those_who_wait_for_a_server_that_is_started_again() -> None:
+    async with connected(Mortal(good_for_nothing)) as client:
+        for _ in range(2):  # the second start comes at once, the third after a second
+            await die_over_a_call(client)
+        (ended,) = await ended_by_closing(client, lambda: client.call_tool("x"))
+
+    assert "closed" in str(ended)
 
 
 async def test_a_call_that_waits_for_a_restart_ends_if_the_client_is_closed_as_soon_as_it_is_connected() -> None:
