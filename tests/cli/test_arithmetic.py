@@ -263,13 +263,10 @@ async def test_the_answer_names_the_unsupported_calculation(subtests: pytest.Sub
 @pytest.mark.parametrize(
     ("result", "is_error", "quoted"),
     [
-        ("three", False, "three"),
+        *[(text, False, text) for text in ("three", "inf", "1e999")],
         ("inf\x1b[2J", False, "inf\\x1b[2J"),
-        ("inf", False, "inf"),
-        ("1e999", False, "1e999"),
         ("3", True, "3"),
     ],
-    ids=["words", "escapes", "infinity", "too large", "an error"],
 )
 async def test_a_result_that_is_not_a_number_ends_the_plan(result: str, is_error: bool, quoted: str) -> None:
     use = ToolUseContent(id="1", name="add", input={"a": 1, "b": 2})

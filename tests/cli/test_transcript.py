@@ -62,30 +62,24 @@ def test_nothing_is_printed_while_the_person_types() -> None:
     assert stream.getvalue().splitlines() == ["    One", "     two", "A remark.", "    three"]
 
 
-@pytest.mark.parametrize(
-    ("call", "rows"),
-    [
-        (finished("ok\x1b[2J"), [r"    result        t: ok\x1b[2J"]),
-        (finished("no", isError=True), ["    error         t: no"]),
-        (finished("", structuredContent={"a": 1}), ['    result        t: {"a": 1}']),
-        (finished(""), ["    result        t:"]),
-        (
-            finished("\n".join("abcdefgh")),
-            [
-                "    result        t: a",
-                *[f"                  {line}" for line in "bcdef"],
-                " " * 18 + "... (15 characters)",
-            ],
-        ),
-    ],
-    ids=["escaped", "an error", "structured content only", "nothing", "many lines"],
-)
-def test_results_are_short(call: FinishedCall, rows: list[str]) -> None:
-    stream = StringIO()
-
-    Transcript(StringIO(), Printer(stream)).result(call)
-
-    assert [row.rstrip() for row in stream.getvalue().splitlines()] == rows
+def test_results_are_short(subtests: pytest.Subtests) -> None:
+    many = [
+        "    result        t: a",
+        *[f"                  {line}" for line in "bcdef"],
+        " " * 18 + "... (15 characters)",
+    ]
+    table: list[tuple[str, FinishedCall, list[str]]] = [
+        ("escaped", finished("ok\x1b[2J"), [r"    result        t: ok\x1b[2J"]),
+        ("an error", finished("no", isError=True), ["    error         t: no"]),
+        ("structured content only", finished("", structuredContent={"a": 1}), ['    result        t: {"a": 1}']),
+        ("nothing", finished(""), ["    result        t:"]),
+        ("many lines", finished("\n".join("abcdefgh")), many),
+    ]
+    for case, call, rows in table:
+        with subtests.test(case):
+            stream = StringIO()
+            Transcript(StringIO(), Printer(stream)).result(call)
+            assert [row.rstrip() for row in stream.getvalue().splitlines()] == rows
 
 
 def test_the_text_of_a_pipe_is_as_it_is_but_for_escapes() -> None:

@@ -80,6 +80,9 @@ def test_a_count_of_tokens_is_a_whole_number_however_json_has_it() -> None:
         assert read_counts({"in": count}, {"in": "inputTokens"}) == {"inputTokens": read}
     for wrong in (12.5, -1, -1.0, True, "12", None, math.inf, math.nan):
         assert (count_of(wrong), read_counts({"in": wrong}, {"in": "inputTokens"})) == (None, {})
+    no_usages: list[object] = [None, [], "12", {"in": {"in": 1}, "details": 7}, {"in": {}}]
+    for no_usage in no_usages:
+        assert read_counts(no_usage, {"in": "inputTokens", "details": {"in": "inputTokens"}}) == {}
 
 
 @pytest.mark.parametrize(
@@ -96,12 +99,6 @@ def test_counts_are_read_by_the_names_of_the_provider(usage: dict[str, object]) 
     hit: CountFields = {"cached": "cacheReadTokens", "hit": "cacheReadTokens"}
 
     assert read_counts(usage, {"in": "inputTokens", **hit, "details": hit}) == {"inputTokens": 3, "cacheReadTokens": 1}
-
-
-def test_what_is_no_usage_has_no_counts() -> None:
-    wrong: list[object] = [None, [], "12", {"in": {"in": 1}, "details": 7}, {"in": {}}]
-    for usage in wrong:
-        assert read_counts(usage, {"in": "inputTokens", "details": {"in": "inputTokens"}}) == {}
 
 
 def prompt(*messages: dict[str, Any], tools: tuple[str, ...] = ("add",)) -> Prompt:

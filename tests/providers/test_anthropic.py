@@ -115,29 +115,24 @@ def test_a_text_file_in_the_result_of_a_failed_tool_is_its_text(uri: str, said: 
     assert failed == [{"type": "tool_result", "tool_use_id": "c1", "is_error": True, "content": [text(said)]}]
 
 
-@pytest.mark.parametrize(
-    ("choice", "written"),
-    [
-        (None, {}),
-        ({"mode": "auto"}, {"tool_choice": {"type": "auto"}}),
-        ({"mode": "required"}, {"tool_choice": {"type": "any"}}),
-        ({"mode": "none"}, {"tool_choice": {"type": "none"}}),
-        ({"type": "tool", "name": "add"}, {"tool_choice": {"type": "tool", "name": "add"}}),
-        (
-            {"mode": "auto", "disable_parallel_tool_use": True},
-            {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}},
-        ),
-    ],
-    ids=["absent", "auto", "required", "none", "one", "not parallel"],
-)
-def test_the_tool_choice_is_written(choice: object, written: dict[str, object]) -> None:
-    params: dict[str, Any] = {} if choice is None else {"toolChoice": choice}
-    body = write_request(prompt(tools=[ADD], **params))
-
-    assert {name: body[name] for name in ("tools", "tool_choice") if name in body} == {
-        "tools": [{"name": "add", "input_schema": {"type": "object"}}],
-        **written,
-    }
+def test_the_tool_choice_is_written(subtests: pytest.Subtests) -> None:
+    one, alone = {"type": "tool", "name": "add"}, {"disable_parallel_tool_use": True}
+    table: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+        ("absent", {}, {}),
+        ("auto", {"toolChoice": {"mode": "auto"}}, {"tool_choice": {"type": "auto"}}),
+        ("required", {"toolChoice": {"mode": "required"}}, {"tool_choice": {"type": "any"}}),
+        ("none", {"toolChoice": {"mode": "none"}}, {"tool_choice": {"type": "none"}}),
+        ("one", {"toolChoice": one}, {"tool_choice": one}),
+        ("not parallel", {"toolChoice": {"mode": "auto", **alone}}, {"tool_choice": {"type": "auto", **alone}}),
+    ]
+    for case, params, written in table:
+        with subtests.test(case):
+            body = write_request(prompt(tools=[ADD], **params))
+            tools = [{"name": "add", "input_schema": {"type": "object"}}]
+            assert {name: body[name] for name in ("tools", "tool_choice") if name in body} == {
+                "tools": tools,
+                **written,
+            }
 
 
 def test_calls_of_a_conversation_without_tools_have_tools_that_cannot_be_called() -> None:

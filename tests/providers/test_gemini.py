@@ -50,15 +50,12 @@ def contents(*messages: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
 # Requests
 
 
-def test_a_plain_request_has_the_model_the_tokens_and_the_text() -> None:
+def test_a_request_has_what_was_asked_for() -> None:
     assert write_request(prompt()) == {
         "model": "gemini-3-pro",
         "contents": [{"role": "user", "parts": [{"text": "Hi"}]}],
         "generationConfig": {"maxOutputTokens": 100},
     }
-
-
-def test_a_request_with_everything() -> None:
     body = write_request(
         prompt(
             systemPrompt="Be brief.",
@@ -377,21 +374,14 @@ def test_a_reply_with_everything() -> None:
 
 
 def test_of_several_candidates_the_first_by_its_index_is_the_answer() -> None:
-    reply = reply_of({"text": "second"}, index=1)
-    reply["candidates"] += reply_of({"text": "first"}, index=0)["candidates"]
+    whole = reply_of({"text": "second"}, index=1)
+    whole["candidates"] += reply_of({"text": "first"}, index=0)["candidates"]
+    streamed: dict[str, Any] = {}
+    other = {"candidates": [{"index": 1, "content": {"parts": [{"text": "second"}]}}]}
+    shown = read_event(streamed, other) + read_event(streamed, reply_of({"text": "first"}))
 
-    assert read_reply(reply, ASKED).content == ["first"]
-
-
-def test_calls_in_pieces_are_an_error_that_names_the_option() -> None:
-    pieces = [
-        {"name": "add", "willContinue": True},
-        {"partialArgs": [{"jsonPath": "$.a", "numberValue": 1}], "willContinue": True},
-        {},
-    ]
-
-    with pytest.raises(SamplingError, match="leave streamFunctionCallArguments out of the options"):
-        read_reply(reply_of(*({"functionCall": piece} for piece in pieces)), ASKED)
+    assert read_reply(whole, ASKED).content == read_reply(streamed, ASKED).content == ["first"]
+    assert shown == "first"
 
 
 @pytest.mark.parametrize("arguments", [[], "", 0, [1]])
@@ -454,23 +444,30 @@ def test_a_blocked_prompt_is_a_content_filter() -> None:
     assert read_reply(reply, ASKED) == Reply([], "gemini-3-pro", "content_filter", usage=usage)
 
 
-@pytest.mark.parametrize(
-    ("finish", "problem"),
-    [
-        ("MALFORMED_FUNCTION_CALL", "the model called a tool in a way that cannot be read (MALFORMED_FUNCTION_CALL)"),
-        ("UNEXPECTED_TOOL_CALL", "the model called a tool that it was not offered (UNEXPECTED_TOOL_CALL)"),
-        (
-            "MISSING_THOUGHT_SIGNATURE",
-            "the request has a call of a tool without its thought signature (MISSING_THOUGHT_SIGNATURE)",
-        ),
-        ("PUP_LIMITED_DISABLED", "the account is limited or disabled (PUP_LIMITED_DISABLED)"),
-    ],
-)
-def test_a_reply_without_an_answer_is_an_error(finish: str, problem: str) -> None:
-    with pytest.raises(SamplingError) as raised:
-        read_reply(reply_of(finish=finish, finishMessage="add(a="), ASKED)
+def test_a_reply_without_an_answer_is_an_error(subtests: pytest.Subtests) -> None:
+    table: list[tuple[str, str]] = [
+        ("MALFORMED_FUNCTION_CALL", "the model called a tool in a way that cannot be read"),
+        ("UNEXPECTED_TOOL_CALL", "the model called a tool that it was not offered"),
+        ("MISSING_THOUGHT_SIGNATURE", "the request has a call of a tool without its thought signature"),
+        ("PUP_LIMITED_DISABLED", "the account is limited or disabled"),
+    ]
+    for finish, problem in table:
+        with subtests.test(finish):
+            with pytest.raises(SamplingError) as raised:
+                read_reply(reply_of(finish=finish, finishMessage="add(a="), ASKED)
 
-    assert str(raised.value) == problem
+            assert str(raised.value) == f"{problem} ({finish})"
+
+
+def test_calls_in_pieces_are_an_error_that_names_the_option() -> None:
+    pieces = [
+        {"name": "add", "willContinue": True},
+        {"partialArgs": [{"jsonPath": "$.a", "numberValue": 1}], "willContinue": True},
+        {},
+    ]
+
+    with pytest.raises(SamplingError, match="leave streamFunctionCallArguments out of the options"):
+        read_reply(reply_of(*({"functionCall": piece} for piece in pieces)), ASKED)
 
 
 @pytest.mark.parametrize("reply", [{}, {"usageMetadata": {}}, reply_of({"text": "a"}, finish=None)])
@@ -580,15 +577,6 @@ def test_an_error_behind_http_200_is_raised() -> None:
         read_reply({"error": "secret"}, ASKED)
 
 
-def test_other_candidates_are_not_read() -> None:
-    reply: dict[str, Any] = {}
-    added = read_event(reply, {"candidates": [{"index": 1, "content": {"parts": [{"text": "b"}]}}]})
-    added += read_event(reply, reply_of({"text": "a"}))
-
-    assert added == "a"
-    assert read_reply(reply, ASKED).content == ["a"]
-
-
 def test_the_path_of_a_model(subtests: pytest.Subtests) -> None:
     table: list[tuple[str, bool, str]] = [
         ("gemini-3-pro", False, "models/gemini-3-pro"),
@@ -604,6 +592,12 @@ def test_the_path_of_a_model(subtests: pytest.Subtests) -> None:
             assert _path(model, is_vertex=is_vertex) == path
 
 
+def streaming(api: object) -> GeminiModel:
+    """A model whose SDK makes its requests by *api*."""
+    aio = SimpleNamespace(models=SimpleNamespace(generate_content=print))
+    return GeminiModel(SimpleNamespace(vertexai=False, aio=aio, _api_client=api), "gemini-3-pro", stream=True)
+
+
 @pytest.mark.backends("trio")  # where the adapter uses the blocking side of the SDK, in a thread
 async def test_a_response_that_comes_after_the_request_was_cancelled_is_hung_up() -> None:
     asked, answered, closed = Event(), Event(), Event()
@@ -613,9 +607,7 @@ async def test_a_response_that_comes_after_the_request_was_cancelled_is_hung_up(
         assert answered.wait(20)
         return SimpleNamespace(response_stream=SimpleNamespace(close=closed.set))
 
-    api = SimpleNamespace(_build_request=lambda *request: request, _request=ask)
-    aio = SimpleNamespace(models=SimpleNamespace(generate_content=print))
-    model = GeminiModel(SimpleNamespace(vertexai=False, aio=aio, _api_client=api), "gemini-3-pro", stream=True)
+    model = streaming(SimpleNamespace(_build_request=lambda *request: request, _request=ask))
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(model, prompt().request)
@@ -639,9 +631,7 @@ async def test_a_response_of_either_http_library_of_the_sdk_is_closed() -> None:
 
     closed: list[str] = []
     streams = [SimpleNamespace(aclose=aclose), SimpleNamespace(close=lambda: closed.append("close"))]
-    api = SimpleNamespace(_build_request=lambda *request: request, _async_request=ask)
-    aio = SimpleNamespace(models=SimpleNamespace(generate_content=print))
-    model = GeminiModel(SimpleNamespace(vertexai=False, aio=aio, _api_client=api), "gemini-3-pro", stream=True)
+    model = streaming(SimpleNamespace(_build_request=lambda *request: request, _async_request=ask))
 
     assert [(await model(prompt().request)).text for _ in range(2)] == ["ok", "ok"]
     assert closed == ["aclose", "close"]
@@ -666,11 +656,8 @@ async def test_leaving_closes_both_sides_of_the_sdk() -> None:
 
 async def test_an_sdk_without_the_method_below_its_streams_is_one_error_that_says_so() -> None:
     """Whole answers come through its public method."""
-    aio = SimpleNamespace(models=SimpleNamespace(generate_content=print))
-    sdk = SimpleNamespace(vertexai=False, aio=aio, _api_client=object())
-
     with pytest.raises(ProviderError) as raised:
-        await GeminiModel(sdk, "gemini-3-pro", stream=True)(prompt().request)
+        await streaming(object())(prompt().request)
 
     assert str(raised.value) == (
         "gemini: this release of the SDK has no _api_client._build_request, which this adapter needs: "

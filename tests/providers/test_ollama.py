@@ -45,15 +45,12 @@ def blob(kind: str, data: str) -> dict[str, Any]:
 # Requests
 
 
-def test_a_plain_request_has_the_model_the_tokens_and_the_text() -> None:
+def test_a_request_has_what_was_asked_for() -> None:
     assert write_request(prompt()) == {
         "model": "qwen3",
         "messages": [{"role": "user", "content": "Hi"}],
         "options": {"num_predict": 100},
     }
-
-
-def test_a_request_with_everything() -> None:
     body = write_request(
         prompt(systemPrompt="Be brief.", temperature=0.5, stopSequences=["END"], maxTokens=2**40, tools=[ADD, READ])
     )

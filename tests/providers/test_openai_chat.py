@@ -733,22 +733,18 @@ def test_a_long_text_is_folded_in_linear_time() -> None:
 # The model
 
 
-@pytest.mark.parametrize(
-    ("url", "dialect"),
-    [
+def test_the_dialect_is_known_by_the_server_and_there_is_no_other(subtests: pytest.Subtests) -> None:
+    table: list[tuple[str, Dialect]] = [
         ("https://api.openai.com/v1", "openai"),
         ("https://eu.api.openai.com/v1", "openai"),
         ("https://mine.openai.azure.com/openai/v1/", "openai"),
         ("http://localhost:8000/v1", "compatible"),
         ("https://api.deepseek.com", "compatible"),
         ("https://openai.com.example.org", "compatible"),
-    ],
-)
-def test_the_dialect_is_known_by_the_server(url: str, dialect: Dialect) -> None:
-    assert dialect_of(ChatClient(base_url=url)) == dialect
-
-
-def test_there_is_no_other_dialect() -> None:
+    ]
+    for url, dialect in table:
+        with subtests.test(url):
+            assert dialect_of(ChatClient(base_url=url)) == dialect
     with pytest.raises(ValueError, match=r"""^dialect is "openai" or "compatible", not 'vllm'$"""):
         OpenAIChatModel(ChatClient(), "m", dialect="vllm")  # type: ignore[arg-type]  # a mistake
 

@@ -15,7 +15,7 @@ from mcp_host.providers.exchange.failures import Unfinished
 from mcp_host.providers.exchange.replies import Call, answer_of
 from mcp_host.providers.openai import NAME_RULE
 from mcp_host.providers.openai_responses import read_event, read_reply, write_request
-from mcp_host.types import ImageContent, ToolUseContent
+from mcp_host.types import ImageContent
 from tests.extent import THOROUGH
 from tests.providers import prompts
 from tests.providers.prompts import (
@@ -232,6 +232,9 @@ def test_a_reply_is_read(subtests: pytest.Subtests) -> None:
         ("incomplete", response(CALL, status="incomplete"), [ONE], "maxTokens"),
         ("image", response({"type": "image_generation_call", "id": "ig_1", "result": "aGk=", "output_format": "webp"}), [ImageContent(data="aGk=", mime_type="image/webp")], "endTurn"),
         ("search", response({"type": "web_search_call", "id": "ws_1"}, said("3")), ["3"], "endTurn"),
+        ("a search of tools before a call", response(said("3"), {"type": "tool_search_call"}, {"type": "tool_search_output"}, CALL), ["3", ONE], "toolUse"),
+        ("a container of OpenAI", response({"type": "shell_call", "call_id": "s"}, {"type": "shell_call_output", "call_id": "s"}, said("3")), ["3"], "endTurn"),
+        ("xAI", response({"type": "custom_tool_call", "name": "x_keyword_search"}, {"type": "web_search_call"}, said("3")), ["3"], "endTurn"),
         ("a text alone", response({"type": "message"}, {"type": "message", "content": None}, {"type": "message", "content": "3"}), ["3"], "endTurn"),
         ("a newer part", response(said({"type": "of_next_year"}, "3")), ["3"], "endTurn"),
         ("a call without an id", response({name: CALL[name] for name in ("type", "name", "arguments")}), [replace(ONE, id=None)], "toolUse"),
@@ -281,21 +284,23 @@ def test_an_output_with_reasoning_or_a_phase_is_kept_as_a_whole() -> None:
     assert read_reply(response(said("a", phase=None), CALL), prompt()).turn is None
 
 
-def test_the_text_in_the_strict_format_is_the_call() -> None:
+def test_the_text_in_the_strict_format_is_the_call_if_it_is_whole(subtests: pytest.Subtests) -> None:
     asked = prompt(tools=[{**ADD, "name": "a/b"}], toolChoice={"mode": "required"})
-    read = read_reply(response(said('{"a": 1}')), asked)
-
-    assert (read.content, read.stop_reason) == ([Call(None, "a_b", '{"a": 1}')], "toolUse")
-    [use] = answer_of(read, asked).content
-    assert isinstance(use, ToolUseContent)
-    assert (use.name, use.input) == ("a/b", {"a": 1})
-
-
-def test_a_comment_before_the_text_in_the_strict_format_is_no_part_of_the_call() -> None:
     comment, final = said("I will add.", phase="commentary"), said('{"a": 1}', phase="final_answer")
-    read = read_reply(response(comment, final), prompt(tools=[ADD], toolChoice={"mode": "required"}))
-
-    assert read.content == ["I will add.", Call(None, "add", '{"a": 1}')]
+    call = Call(None, "a_b", '{"a": 1}')
+    table: list[tuple[str, dict[str, Any], list[object], str]] = [
+        ("whole", response(said('{"a": 1}')), [call], "toolUse"),
+        ("after a comment", response(comment, final), ["I will add.", call], "toolUse"),
+        ("refused", response(said({"type": "refusal", "refusal": "No."})), ["No."], "refusal"),
+        ("cut off", response(said('{"a'), status="incomplete"), ['{"a'], "maxTokens"),
+        ("empty", response(), [], "endTurn"),
+    ]
+    for case, reply, content, stop_reason in table:
+        with subtests.test(case):
+            read = read_reply(reply, asked)
+            assert (read.content, read.stop_reason) == (content, stop_reason)
+    [use] = answer_of(read_reply(response(said('{"a": 1}')), asked), asked).tool_uses
+    assert (use.name, use.input) == ("a/b", {"a": 1})
 
 
 def test_a_turn_with_reasoning_whose_text_is_a_call_goes_back_as_it_was_and_then_as_the_call() -> None:
@@ -307,23 +312,6 @@ def test_a_turn_with_reasoning_whose_text_is_a_call_goes_back_as_it_was_and_then
     called = {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a": 1}'}
     output = {"type": "function_call_output", "call_id": "c1", "output": "1"}
     assert body["input"] == [{"role": "user", "content": "Hi"}, *turn, called, output]
-
-
-@pytest.mark.parametrize(
-    ("reply", "content", "stop_reason"),
-    [
-        (response(said({"type": "refusal", "refusal": "No."})), ["No."], "refusal"),
-        (response(said('{"a'), status="incomplete"), ['{"a'], "maxTokens"),
-        (response(), [], "endTurn"),
-    ],
-    ids=["refused", "cut off", "empty"],
-)
-def test_a_text_in_the_strict_format_that_is_not_whole_is_no_call(
-    reply: dict[str, Any], content: list[object], stop_reason: str
-) -> None:
-    read = read_reply(reply, prompt(tools=[ADD], toolChoice={"mode": "required"}))
-
-    assert (read.content, read.stop_reason) == (content, stop_reason)
 
 
 @pytest.mark.parametrize("reply", [response(status="in_progress"), {}], ids=["in progress", "nothing"])
@@ -346,19 +334,6 @@ def test_a_reply_that_goes_on_is_unfinished(reply: dict[str, Any]) -> None:
 def test_a_call_of_a_tool_that_the_host_runs_is_an_error(kind: str, after: Sequence[dict[str, Any]]) -> None:
     with pytest.raises(SamplingError, match=f"the model wrote a {kind}"):
         read_reply(response(said("a"), {"type": kind, "id": "cu_1"}, *after), prompt())
-
-
-@pytest.mark.parametrize(
-    "ran",
-    [
-        [{"type": "shell_call", "call_id": "s"}, {"type": "shell_call_output", "call_id": "s"}, said("3")],
-        [{"type": "custom_tool_call", "name": "x_keyword_search"}, {"type": "web_search_call"}, said("3")],
-        [said("3"), {"type": "tool_search_call"}, {"type": "tool_search_output"}, CALL],
-    ],
-    ids=["a container of OpenAI", "xAI", "a search before a call"],
-)
-def test_a_call_of_a_tool_that_the_provider_runs_is_left_out(ran: list[dict[str, Any]]) -> None:
-    assert read_reply(response(*ran), prompt()).content == ["3", *([ONE] if ran[-1] is CALL else [])]
 
 
 # Streams

@@ -53,35 +53,22 @@ async def asked(screen: Screen, person: Person) -> AsyncIterator[TaskGroup]:
             yield tasks
 
 
-@pytest.mark.parametrize(
-    ("keys", "answer"),
-    [
-        ("hello\n", "hello"),
-        ("  two words \n", "two words"),
-        ("\n", ""),
-        ("\x04", None),
-        ("ab\x04c\n", "abc"),
-        ("ab\x7fc\n", "ac"),
-        ("ab\x15c\n", "c"),
-        ("\u6f22\u5b57\n", "\u6f22\u5b57"),
-        ("caf\udce9\n", "caf\ufffd"),
-        ("x" * 4095 + "\n", "x" * 4095),
-        ("x" * 5000 + "\n", "x" * 4095),
-    ],
-    ids=[
-        "a word",
-        "spaces around",
-        "Enter",
-        "Ctrl-D",
-        "Ctrl-D in a line",
-        "Backspace",
-        "Ctrl-U",
-        "wide",
-        "no UTF-8",
-        "the longest",
-        "too long",
-    ],
-)
+LINES: dict[str, tuple[str, str | None]] = {
+    "a word": ("hello\n", "hello"),
+    "spaces around": ("  two words \n", "two words"),
+    "Enter": ("\n", ""),
+    "Ctrl-D": ("\x04", None),
+    "Ctrl-D in a line": ("ab\x04c\n", "abc"),
+    "Backspace": ("ab\x7fc\n", "ac"),
+    "Ctrl-U": ("ab\x15c\n", "c"),
+    "wide": ("\u6f22\u5b57\n", "\u6f22\u5b57"),
+    "no UTF-8": ("caf\udce9\n", "caf\ufffd"),
+    "the longest": ("x" * 4095 + "\n", "x" * 4095),
+    "too long": ("x" * 5000 + "\n", "x" * 4095),
+}
+
+
+@pytest.mark.parametrize(("keys", "answer"), LINES.values(), ids=LINES)
 async def test_a_line_is_read_as_the_terminal_edits_it(keys: str, answer: str | None, screen: Screen) -> None:
     person = Person()
 

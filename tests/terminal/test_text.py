@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import given
@@ -64,18 +64,16 @@ def test_cyrillic_is_wide_only_where_east_asian_fonts_make_it_wide(
     assert width("\u043f\u0440\u0438\u0432\u0435") == columns
 
 
-def test_what_controls_a_terminal_is_made_visible() -> None:
-    assert clean("a\tb\x1b[2J\r\u202e\u200d\x00") == "a    b\\x1b[2J\\r\\u202e\\u200d\\x00"
-
-
-def test_characters_that_cannot_be_seen_are_made_visible() -> None:
-    assert clean("a\U000e0100b\u3164c\ufe0d\u2764\ufe0f") == "a\\U000e0100b\\u3164c\\ufe0d\u2764\ufe0f"
-
-
-def test_of_many_marks_on_one_character_eight_are_left() -> None:
-    assert clean("o" + "\u0301" * 10 + "o" + "\u0301" * 8) == (
-        "o" + "\u0301" * 8 + "\\u0301\\u0301" + "o" + "\u0301" * 8
-    )
+def test_what_controls_a_terminal_or_cannot_be_seen_is_made_visible(subtests: pytest.Subtests) -> None:
+    many, eight = "\u0301" * 10, "\u0301" * 8
+    table: list[tuple[str, str, str]] = [
+        ("controls", "a\tb\x1b[2J\r\u202e\u200d\x00", "a    b\\x1b[2J\\r\\u202e\\u200d\\x00"),
+        ("invisible", "a\U000e0100b\u3164c\ufe0d\u2764\ufe0f", "a\\U000e0100b\\u3164c\\ufe0d\u2764\ufe0f"),
+        ("more than eight marks on a character", f"o{many}o{eight}", f"o{eight}\\u0301\\u0301o{eight}"),
+    ]
+    for case, text, shown in table:
+        with subtests.test(case):
+            assert clean(text) == shown
 
 
 @pytest.mark.parametrize(
@@ -89,28 +87,22 @@ def test_colors_are_used_where_the_terminal_has_them_and_the_user_wants_them(
     assert has_color(environment) is color
 
 
-def test_every_row_of_a_servers_text_has_a_margin() -> None:
-    layout = Layout(40)
-
-    assert [*layout.theirs("May I?\n" + " " * 40 + "May I? [y/N]", indent=2, hang=2)] == [
-        "  |   May I?",
-        "  | ",
-        "  |           May I? [y/N]",
+def test_every_row_of_a_servers_text_has_a_margin(subtests: pytest.Subtests) -> None:
+    question = "May I?\n" + " " * 40 + "May I? [y/N]"
+    bold = "\x1b[2m  | \x1b[0m  \x1b[1madd\x1b[0m: adds"
+    table: list[tuple[str, Iterator[str], list[str]]] = [
+        (
+            "with spaces",
+            Layout(40).theirs(question, indent=2, hang=2),
+            ["  |   May I?", "  | ", "  |           May I? [y/N]"],
+        ),
+        ("lines as on Windows", Layout(40).theirs("one\r\ntwo\rthree"), ["  | one", "  | two\\rthree"]),
+        ("a bold lead", Layout(40, color=True).theirs(": adds", lead="add", indent=2), [bold]),
+        ("a lead longer than a row", Layout(40).theirs(" more", lead="x" * 40), [f"  | {'x' * 36}", "  | xxxx more"]),
     ]
-
-
-def test_a_line_may_end_as_on_windows() -> None:
-    assert [*Layout(40).theirs("one\r\ntwo\rthree")] == ["  | one", "  | two\\rthree"]
-
-
-def test_the_lead_of_a_text_is_bold_and_the_margin_dim() -> None:
-    assert [*Layout(40, color=True).theirs(": adds", lead="add", indent=2)] == [
-        "\x1b[2m  | \x1b[0m  \x1b[1madd\x1b[0m: adds"
-    ]
-
-
-def test_a_lead_that_is_longer_than_a_row_is_wrapped_like_the_rest() -> None:
-    assert [*Layout(40).theirs(" more", lead="x" * 40)] == [f"  | {'x' * 36}", "  | xxxx more"]
+    for case, shown, rows in table:
+        with subtests.test(case):
+            assert [*shown] == rows
 
 
 def test_rows_that_are_cut_are_counted() -> None:

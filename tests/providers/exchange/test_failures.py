@@ -155,24 +155,22 @@ def test_a_connection_that_failed_is_named_by_the_host_and_port_where_it_went_al
             assert str(provider_error(exc, "openai")) == f"openai: APIConnectionError at {place}"
 
 
-@pytest.mark.parametrize(
-    ("cause", "reason"),
-    [
-        (REFUSED, os.strerror(errno.ECONNREFUSED)),
-        (ExceptionGroup(SECRET, [REFUSED, REFUSED]), os.strerror(errno.ECONNREFUSED)),
-        (socket.gaierror(socket.EAI_NONAME, SECRET), "the host is not found"),
-        (ssl.SSLCertVerificationError(1, SECRET), "its certificate is not trusted"),
-        (ssl.SSLError(1, SECRET), "TLS failed"),
-    ],
-    ids=["refused", "refused at each address", "no host", "a certificate", "TLS"],
-)
-def test_a_connection_that_failed_has_the_systems_reason(cause: Exception, reason: str) -> None:
-    exc = ConnectionError(SECRET)
-    exc.__context__ = httpx.ConnectError(SECRET, request=httpx.Request("POST", "http://localhost:11434/api/chat"))
-    exc.__context__.__cause__ = OSError("All connection attempts failed")
-    exc.__context__.__cause__.__cause__ = cause
+def test_a_connection_that_failed_has_the_systems_reason(subtests: pytest.Subtests) -> None:
+    table: list[tuple[str, Exception, str]] = [
+        ("refused", REFUSED, os.strerror(errno.ECONNREFUSED)),
+        ("refused at each address", ExceptionGroup(SECRET, [REFUSED, REFUSED]), os.strerror(errno.ECONNREFUSED)),
+        ("no host", socket.gaierror(socket.EAI_NONAME, SECRET), "the host is not found"),
+        ("a certificate", ssl.SSLCertVerificationError(1, SECRET), "its certificate is not trusted"),
+        ("TLS", ssl.SSLError(1, SECRET), "TLS failed"),
+    ]
+    for case, cause, reason in table:
+        with subtests.test(case):
+            exc = ConnectionError(SECRET)
+            exc.__context__ = httpx.ConnectError(SECRET, request=httpx.Request("POST", "http://localhost:11434/api"))
+            exc.__context__.__cause__ = OSError("All connection attempts failed")
+            exc.__context__.__cause__.__cause__ = cause
 
-    assert str(provider_error(exc, "ollama")) == f"ollama: ConnectionError at localhost:11434 ({reason})"
+            assert str(provider_error(exc, "ollama")) == f"ollama: ConnectionError at localhost:11434 ({reason})"
 
 
 def unknown(argument: str) -> Exception:
@@ -216,23 +214,20 @@ def test_what_an_sdk_raises_while_it_reads_a_reply_is_not_the_hosts_mistake() ->
     assert (str(error), error.transient) == ("pydantic-ai: ConnectionResetError", True)
 
 
-@pytest.mark.parametrize(
-    ("mistake", "said"),
-    [
-        (unknown("top_k"), "TypeError: the SDK's method takes no 'top_k'; "
-         "a field that it does not know belongs in the option extra_body"),
-        (unknown(f"{SECRET}123"), f"TypeError: {MISUSED}"),
-        (TypeError(SECRET), f"TypeError: {MISUSED}"),
-        (AttributeError(SECRET), f"AttributeError: {MISUSED}"),
-        (not_ascii(), BAD_HEADER),
-        (ended_loop(), "the client belongs to an event loop that has ended: make a client in each"),
-    ],
-    ids=["an unknown option", "an option that looks like a key", "TypeError", "AttributeError", "a key", "a loop"],
-)  # fmt: skip
-def test_a_mistake_of_the_host_says_what_to_look_at(mistake: Exception, said: str) -> None:
-    error = provider_error(mistake, "anthropic", is_stream=True)
-
-    assert (str(error), error.transient, error.original) == (f"anthropic: {said}", False, mistake)
+def test_a_mistake_of_the_host_says_what_to_look_at(subtests: pytest.Subtests) -> None:
+    top_k = "the SDK's method takes no 'top_k'; a field that it does not know belongs in the option extra_body"
+    table: list[tuple[str, Exception, str]] = [
+        ("an unknown option", unknown("top_k"), f"TypeError: {top_k}"),
+        ("an option that looks like a key", unknown(f"{SECRET}123"), f"TypeError: {MISUSED}"),
+        ("TypeError", TypeError(SECRET), f"TypeError: {MISUSED}"),
+        ("AttributeError", AttributeError(SECRET), f"AttributeError: {MISUSED}"),
+        ("a key", not_ascii(), BAD_HEADER),
+        ("a loop", ended_loop(), "the client belongs to an event loop that has ended: make a client in each"),
+    ]
+    for case, mistake, said in table:
+        with subtests.test(case):
+            error = provider_error(mistake, "anthropic", is_stream=True)
+            assert (str(error), error.transient, error.original) == (f"anthropic: {said}", False, mistake)
 
 
 def test_a_loop_that_has_ended_is_no_failed_connection() -> None:

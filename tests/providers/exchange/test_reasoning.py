@@ -24,6 +24,7 @@ from tests.providers.prompts import names_of
 from tests.sampling.asking import Wire, assistant, request, result, text, user
 
 OWNER = ("anthropic", "claude")
+LONG = [{"type": "thinking", "thinking": "x" * 1500}]
 TURN = [{"type": "thinking", "signature": "s"}, {"type": "tool_use", "id": "call_0"}]
 
 
@@ -103,25 +104,17 @@ def test_the_server_gets_an_opaque_key_and_ids_and_nothing_of_the_turn() -> None
     ]
 
 
-@pytest.mark.parametrize(
-    "back",
-    [
-        lambda sent: [assistant(*sent)],
-        lambda sent: [assistant(*without_meta(sent))],
-        lambda sent: [assistant(*with_other_ids(sent))],
-        lambda sent: [assistant(sent[0], *sent[2:])],
-        lambda sent: [assistant(sent[0]), assistant(*sent[2:])],
-        lambda sent: [assistant({**sent[2], "input": {"b": [2.0], "a": 1.0}}, sent[0], sent[3])],
-    ],
-    ids=[
-        "as it was",
-        "without _meta",
-        "other ids",
-        "without empty texts",
-        "text in a message before",
-        "JSON in another order",
-    ],
-)
+WRITTEN: dict[str, Callable[[list[Wire]], list[Wire]]] = {
+    "as it was": lambda sent: [assistant(*sent)],
+    "without _meta": lambda sent: [assistant(*without_meta(sent))],
+    "other ids": lambda sent: [assistant(*with_other_ids(sent))],
+    "without empty texts": lambda sent: [assistant(sent[0], *sent[2:])],
+    "text in a message before": lambda sent: [assistant(sent[0]), assistant(*sent[2:])],
+    "JSON in another order": lambda sent: [assistant({**sent[2], "input": {"b": [2.0], "a": 1.0}}, sent[0], sent[3])],
+}
+
+
+@pytest.mark.parametrize("back", WRITTEN.values(), ids=WRITTEN)
 def test_a_turn_is_restored_however_a_server_may_write_it(back: Callable[[list[Wire]], list[Wire]]) -> None:
     store = ReasoningStore()
     messages = back(keep(store))
@@ -257,22 +250,20 @@ def test_a_turn_is_restored_once_in_a_request() -> None:
 @pytest.mark.parametrize("limit", [{"max_turns": 8}, {"max_bytes": 8 * 2000}], ids=["turns", "bytes"])
 def test_one_connection_fills_a_quarter_of_the_store_and_leaves_the_turns_of_others(limit: dict[str, Any]) -> None:
     store = ReasoningStore(**limit)
-    turn = [{"type": "thinking", "thinking": "x" * 1500}]
     quiet, loud = object(), object()
-    first = keep(store, turn=turn, asked=request(session=quiet))
+    first = keep(store, turn=LONG, asked=request(session=quiet))
 
-    sent = [keep(store, turn=turn, asked=request(session=loud)) for _ in range(20)]
+    sent = [keep(store, turn=LONG, asked=request(session=loud)) for _ in range(20)]
 
-    assert restore(store, *history(first), session=quiet).turns == {1: turn}
+    assert restore(store, *history(first), session=quiet).turns == {1: LONG}
     assert [bool(restore(store, *history(one), session=loud).turns) for one in sent] == [False] * 18 + [True] * 2
 
 
 def test_a_turn_that_is_larger_than_a_share_is_kept_alone() -> None:
     store, session = ReasoningStore(max_bytes=4000), object()
-    turn = [{"type": "thinking", "thinking": "x" * 1500}]
-    sent = [keep(store, turn=turn, asked=request(session=session)) for _ in range(2)]
+    sent = [keep(store, turn=LONG, asked=request(session=session)) for _ in range(2)]
 
-    assert [restore(store, *history(one), session=session).turns for one in sent] == [{}, {1: turn}]
+    assert [restore(store, *history(one), session=session).turns for one in sent] == [{}, {1: LONG}]
 
 
 def test_the_size_of_a_turn_is_in_bytes() -> None:
@@ -356,25 +347,23 @@ def test_a_turn_is_forgotten_when_it_was_not_used_for_too_long() -> None:
 @pytest.mark.parametrize("limit", [{"max_turns": 2}, {"max_bytes": 2 * 2000}], ids=["turns", "bytes"])
 def test_the_least_recently_used_turn_is_forgotten_first(limit: dict[str, Any]) -> None:
     store = ReasoningStore(**limit)
-    turn = [{"type": "thinking", "thinking": "x" * 1500}]
-    first, second = keep(store, turn=turn), keep(store, turn=turn)
-    assert restore(store, *history(first)).turns == {1: turn}
+    first, second = keep(store, turn=LONG), keep(store, turn=LONG)
+    assert restore(store, *history(first)).turns == {1: LONG}
 
-    third = keep(store, turn=turn)
+    third = keep(store, turn=LONG)
 
-    assert [restore(store, *history(sent)).turns for sent in (first, second, third)] == [{1: turn}, {}, {1: turn}]
+    assert [restore(store, *history(sent)).turns for sent in (first, second, third)] == [{1: LONG}, {}, {1: LONG}]
 
 
 def test_what_ended_calls_had_kept_no_longer_counts() -> None:
     store = ReasoningStore(max_bytes=4000)
-    turn = [{"type": "thinking", "thinking": "x" * 1500}]
     for _ in range(10):
-        keep(store, turn=turn, asked=request(outer=outer()))  # the call ends at once
+        keep(store, turn=LONG, asked=request(outer=outer()))  # the call ends at once
     gc.collect()
 
-    kept = [keep(store, turn=turn), keep(store, turn=turn)]
+    kept = [keep(store, turn=LONG), keep(store, turn=LONG)]
 
-    assert [restore(store, *history(sent)).turns for sent in kept] == [{1: turn}, {1: turn}]
+    assert [restore(store, *history(sent)).turns for sent in kept] == [{1: LONG}, {1: LONG}]
 
 
 def test_a_turn_with_half_of_a_character_is_kept() -> None:

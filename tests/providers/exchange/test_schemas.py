@@ -182,36 +182,29 @@ def test_what_the_strict_mode_cannot_say_is_none(subtests: pytest.Subtests) -> N
             assert strict(schema) is None
 
 
-@pytest.mark.parametrize(
-    ("schema", "written"),
-    [
-        ({"type": "object"}, {"type": "object", "properties": {}}),
-        (an_object(a={"const": "x"}, b={"enum": ["y"]}), an_object(a={"enum": ["x"]}, b={"enum": ["y"]})),
+def test_gemini_gets_the_keywords_that_it_reads_and_the_others_in_words(subtests: pytest.Subtests) -> None:
+    described = {"type": "integer", "minimum": 0, "description": "D"}
+    in_words = 'D\nThis JSON Schema applies, too: {"exclusiveMaximum": 5, "default": 1}'
+    referring = {**an_object(a={"$ref": "#/$defs/T", "description": "d"}), "$defs": {"T": TEXT}}
+    to_itself = an_object(a={"$ref": "#/$defs/root"})
+    table: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+        ("no properties", {"type": "object"}, {"type": "object", "properties": {}}),
+        ("const", an_object(a={"const": "x"}, b={"enum": ["y"]}), an_object(a={"enum": ["x"]}, b={"enum": ["y"]})),
         (
-            an_object(a={"type": "integer", "minimum": 0, "exclusiveMaximum": 5, "default": 1, "description": "D"}),
-            an_object(
-                a={
-                    "type": "integer",
-                    "minimum": 0,
-                    "description": 'D\nThis JSON Schema applies, too: {"exclusiveMaximum": 5, "default": 1}',
-                }
-            ),
+            "other keywords",
+            an_object(a={**described, "exclusiveMaximum": 5, "default": 1}),
+            an_object(a={**described, "description": in_words}),
         ),
+        ("reference", referring, an_object(a={**TEXT, "description": "d"})),
         (
-            {**an_object(a={"$ref": "#/$defs/T", "description": "d"}), "$defs": {"T": {"type": "string"}}},
-            an_object(a={"type": "string", "description": "d"}),
-        ),
-        (
+            "a reference to itself",
             an_object(a={"$ref": "#", "description": "d"}),
-            {**an_object(a={"$ref": "#/$defs/root"}), "$defs": {"root": an_object(a={"$ref": "#/$defs/root"})}},
+            {**to_itself, "$defs": {"root": to_itself}},
         ),
-    ],
-    ids=["no properties", "const", "other keywords", "reference", "a reference to itself"],
-)
-def test_gemini_gets_the_keywords_that_it_reads_and_the_others_in_words(
-    schema: dict[str, Any], written: dict[str, Any]
-) -> None:
-    assert gemini(schema) == written
+    ]
+    for case, schema, written in table:
+        with subtests.test(case):
+            assert gemini(schema) == written
 
 
 def test_properties_have_names_that_anthropic_takes() -> None:
