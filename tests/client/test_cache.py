@@ -9,12 +9,13 @@ import anyio
 import pytest
 
 from mcp_host import Client
-from mcp_host.errors import CallerError
+from mcp_host.errors import CallerError, HttpStatusError
 from mcp_host.limits import Limits
 from mcp_host.protocol.cache import Cache
 from mcp_host.protocol.eras import Complete
 from mcp_host.protocol.jsonrpc import Notification
 from mcp_host.testing import ScriptedPeer
+from tests.client.sites import Site, refused
 from tests.client.support import HANDSHAKE, STATELESS, Era, answering, connected, ignore, methods, open_listening
 
 FRESH = {"resultType": "complete", "ttlMs": 60_000, "cacheScope": "public"}
@@ -338,3 +339,13 @@ async def test_a_result_is_fresh_for_a_day_at_most() -> None:
         assert await client.list_tools() == []
 
     assert len(peer.received) == 2
+
+
+async def test_any_refusal_clears_the_cached_discovery() -> None:
+    """A server that was rolled back may refuse with any error."""
+    async with Site(tools_call=refused(400, -32000)).connected() as client:
+        cache = client._state.cache
+        cache.keep("server/discover", {"version": "2026-07-28"}, Complete({}, 60.0))
+        with pytest.raises(HttpStatusError):
+            await client.call_tool("x")
+        assert cache.find("server/discover", {"version": "2026-07-28"}) is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,9 +16,10 @@ import pytest
 from mcp_host import Change, Client, Elicitation, FormRequest, SamplingRequest, StreamableHttp
 from mcp_host.errors import ConnectionClosed, ConnectTimeout, HttpStatusError, NotConnected
 from mcp_host.limits import Limits
+from mcp_host.protocol.jsonrpc import Request
 from mcp_host.testing import ScriptedPeer
 from mcp_host.transports._http.channel import HttpChannel
-from mcp_host.transports.base import Channel
+from mcp_host.transports.base import Channel, Headers, RequestHandle
 from mcp_host.transports.in_process import MemoryChannel
 from mcp_host.transports.stdio import Stdio
 from mcp_host.types import CreateMessageResult, ElicitResult, Implementation, ProgressNotificationParams
@@ -368,6 +371,21 @@ async def test_a_transport_on_which_nothing_more_arrives_by_itself_goes_on(monke
         assert client.connected
 
 
+@on_both
+async def test_a_channel_that_fails_a_pending_request_ends_the_call_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def lose(channel: MemoryChannel, request: Request, headers: Headers, handle: RequestHandle) -> None:
+        handle.fail(ConnectionClosed("lost on its way"))
+        with handle.bounded():
+            await anyio.sleep_forever()
+
+    async with connected(ScriptedPeer(HANDSHAKE.open), era="legacy") as client:
+        monkeypatch.setattr(MemoryChannel, "request", lose)
+        with pytest.raises(ConnectionClosed, match="lost on its way"):
+            await client.ping()
+
+
 async def test_roots_may_be_replaced_before_there_is_a_connection() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize()
@@ -499,3 +517,50 @@ def test_a_client_left_open_in_one_event_loop_can_be_connected_in_the_next(era: 
 
     anyio.run(leave_open, backend=first)
     anyio.run(use, backend=second)
+
+
+@on_both
+async def test_a_client_that_is_dropped_when_its_server_ends_leaves_nothing() -> None:
+    left = anyio.Event()
+
+    def drop() -> None:
+        clients.clear()
+        gc.collect()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_discover()
+        try:
+            await peer.receive()
+        finally:
+            left.set()
+
+    peer = ScriptedPeer(script, name="brief")
+    with anyio.fail_after(5):
+        clients = [Client(peer)]
+        await clients[0].connect()
+        peer._outbox.close()  # not `aclose`, which would let the client know before it is dropped
+        with pytest.warns(ResourceWarning, match="a client of brief was dropped without being closed"):
+            drop()
+        await left.wait()
+
+
+def test_a_handler_may_run_an_event_loop_in_a_thread_of_asyncios() -> None:
+    """Such a thread inherits the handler's context, which must not say that an event loop runs there."""
+    server = """
+        call = read()
+        say({"id": "q", "method": "sampling/createMessage", "params": json.loads(QUESTION)})
+        reply(call, text(read()["result"]["content"]["text"]))
+    """
+
+    async def think() -> str:
+        return "Paris"
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        return request.reply(await asyncio.to_thread(anyio.run, think))
+
+    async def main() -> str:
+        command = python(server.replace("QUESTION", repr(json.dumps(QUESTION))))
+        async with asyncio.timeout(10), Client(Stdio(command), sampling=sampling(with_tools=model)) as client:
+            return (await client.call_tool("geo")).text
+
+    assert asyncio.run(main()) == "Paris"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -208,3 +209,33 @@ def test_the_command_names_no_argument_of_the_library(capsys: pytest.CaptureFixt
     assert main(["call", "x", "--", *python(f"{DISCOVERED}{DIES}", hands=False)]) == 3
 
     assert capsys.readouterr() == ("", 2 * f"mcp-host: {PYTHON} exited with code 3{STDERR}\n")
+
+
+@on_both
+async def test_a_client_that_is_closed_while_its_dead_server_is_let_go_stays_closed(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    lingering = f"""
+    discovered()
+    reply(read(), text(str(start)))
+    os.close(1)
+    while not os.path.exists({str(gate)!r}):
+        time.sleep(0.01)
+    """
+    client = Client(counted(tmp_path / "starts", lingering))
+
+    async def call() -> None:
+        with suppress(ConnectionClosed):
+            await client.call_tool("x")
+
+    with anyio.fail_after(20):
+        await client.connect()
+        await client.call_tool("x")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            await anyio.wait_all_tasks_blocked()
+            tasks.start_soon(client.aclose)
+            await anyio.wait_all_tasks_blocked()
+            gate.touch()
+
+    assert not client.connected
+    assert (tmp_path / "starts").read_text() == "x"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from typing import Any
 
@@ -9,13 +10,13 @@ import anyio
 import httpx
 import pytest
 
-from mcp_host import Change, OuterCall, SamplingRequest
-from mcp_host.errors import ConnectionClosed, RequestTimeout
+from mcp_host import Change, Client, OuterCall, SamplingRequest
+from mcp_host.errors import ConnectFailed, ConnectionClosed, HeaderMismatch, RequestTimeout
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageResult
-from tests.client.rounds import SAMPLE, wants
-from tests.client.sites import Site, streamed
-from tests.client.support import ADD, connected, open_listening, sampling
+from tests.client.rounds import ROOTS, SAMPLE, wants
+from tests.client.sites import Site, refused, streamed
+from tests.client.support import ADD, connected, ended_by_closing, open_listening, sampling
 from tests.extent import on_both
 from tests.transports.http_peers import EVENTS
 
@@ -136,3 +137,68 @@ async def test_the_cache_is_cleared_when_the_stream_of_changes_ends() -> None:
         await list_tools()
 
     assert listings == [["add"], ["add"], []]
+
+
+# Over connections that break
+
+
+def site(*answers: Callable[[dict[str, Any]], object]) -> Client:
+    """A client of a stateless server over HTTP that answers calls and reads with *answers*."""
+    left = list(answers)
+
+    def answer(message: dict[str, Any]) -> object:
+        return left.pop(0)(message)
+
+    return Site(tools_call=answer, resources_read=answer).client(roots=[])
+
+
+def want_roots(message: dict[str, Any]) -> object:
+    return wants("s", r=ROOTS)
+
+
+def refuse_connection(message: dict[str, Any]) -> httpx.Response:
+    raise httpx.ConnectError("refused")
+
+
+def break_off(message: dict[str, Any]) -> httpx.Response:
+    raise httpx.ReadError("reset")
+
+
+@pytest.mark.parametrize(
+    ("answers", "ask", "error"),
+    [
+        ([want_roots, *4 * [refuse_connection]], lambda client: client.call_tool("x"), ConnectFailed),
+        ([want_roots, refused(400, -32020)], lambda client: client.call_tool("x"), HeaderMismatch),
+        ([break_off, *5 * [refuse_connection]], lambda client: client.read_resource("a:1"), ConnectFailed),
+    ],
+    ids=["its first round", "headers were refused later", "its first attempt"],
+)
+async def test_a_call_may_have_run_if_a_part_of_it_was_sent(
+    answers: list[Callable[..., object]],
+    ask: Callable[[Client], Awaitable[object]],
+    error: type[Any],
+) -> None:
+    with anyio.fail_after(5):
+        async with site(*answers) as client:
+            with pytest.raises(error) as raised:
+                await ask(client)
+
+    assert raised.value.may_have_run
+
+
+async def test_the_pause_before_a_request_is_made_again_counts() -> None:
+    with anyio.fail_after(5):
+        async with site(break_off, break_off) as client:
+            with pytest.raises(RequestTimeout, match=r"took longer than 0.05 s \(timeout\)$"):
+                await client.read_resource("a:1", timeout=0.05)
+
+
+async def test_closing_ends_the_pause_before_a_request_is_made_again() -> None:
+    client = site(break_off, break_off)
+    client._state.retry_delays = (60.0,)
+
+    with anyio.fail_after(5):
+        await client.connect()
+        (ended,) = await ended_by_closing(client, lambda: client.read_resource("a:1"))
+
+    assert ended.may_have_run

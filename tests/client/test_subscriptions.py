@@ -17,7 +17,7 @@ from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import LoggingMessageNotificationParams, ResourceUpdatedNotification, ToolListChangedNotification
 from tests.client.sites import Site
-from tests.client.support import EMPTY, connected
+from tests.client.support import EMPTY, connected, ended_by_closing, ignore, open_listening
 from tests.extent import on_both
 
 CHANGING = {
@@ -58,9 +58,7 @@ async def test_with_on_change_the_client_subscribes_to_the_lists_that_the_server
     """A change has its metadata without the id of the subscription."""
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_discover(capabilities={"tools": {"listChanged": True}, "prompts": {}, "resources": {}})
-        listen = await peer.receive(LISTEN)
-        await peer.acknowledge(listen)
+        listen = await open_listening(peer, {"tools": {"listChanged": True}, "prompts": {}, "resources": {}})
         await peer.notify_subscription(listen, "notifications/tools/list_changed")
         meta = {"io.modelcontextprotocol/subscriptionId": listen["id"], "example.com/cause": "a deploy"}
         await peer.notify("notifications/tools/list_changed", {"_meta": meta})
@@ -104,9 +102,7 @@ async def test_a_resource_is_subscribed_to_when_the_server_agrees() -> None:
     left = anyio.Event()
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_discover(capabilities=CHANGING)
-        first = await peer.receive(LISTEN)
-        await peer.acknowledge(first)
+        first = await open_listening(peer, CHANGING)
         second = await peer.receive(LISTEN)
         await peer.acknowledge(second)
         cancelled = await peer.receive("notifications/cancelled")
@@ -172,9 +168,7 @@ async def test_a_resource_can_be_unsubscribed_when_the_server_has_refused_to_go_
     refused = anyio.Event()
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_discover(capabilities=CHANGING)
-        listen = await peer.receive(LISTEN)
-        await peer.acknowledge(listen)
+        listen = await open_listening(peer, CHANGING)
         await peer.reply(listen, {"resultType": "complete"})
         await peer.reply_error(await peer.receive(LISTEN), -32601, "no more")
         refused.set()
@@ -196,8 +190,7 @@ async def test_a_subscription_that_fails_because_the_server_ends_is_not_restored
     """The server acknowledges it and ends. Which of the two the client learns first may differ."""
 
     async def ends(peer: ScriptedPeer) -> None:
-        await peer.answer_discover(capabilities=CHANGING)
-        await peer.acknowledge(await peer.receive(LISTEN))
+        await open_listening(peer, CHANGING)
         await peer.aclose()
 
     async def stays(peer: ScriptedPeer) -> None:
@@ -228,9 +221,7 @@ async def test_a_change_on_a_stream_that_was_just_replaced_is_not_reported() -> 
     """The new stream reports it, too."""
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_discover(capabilities=CHANGING)
-        first = await peer.receive(LISTEN)
-        await peer.acknowledge(first)
+        first = await open_listening(peer, CHANGING)
         second = await peer.receive(LISTEN)
         meta, old = ({"io.modelcontextprotocol/subscriptionId": listen["id"]} for listen in (second, first))
         granted = {"notifications": second["params"]["notifications"], "_meta": meta}
@@ -421,9 +412,7 @@ async def test_a_stream_that_the_server_ends_is_opened_again(
     end: Callable[[ScriptedPeer, dict[str, Any]], Awaitable[None]],
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_discover(capabilities=CHANGING)
-        listen = await peer.receive(LISTEN)
-        await peer.acknowledge(listen)
+        listen = await open_listening(peer, CHANGING)
         await end(peer, listen)
         listen = await peer.receive(LISTEN)
         await peer.acknowledge(listen)
@@ -476,8 +465,7 @@ async def test_the_clock_of_a_subscription_never_runs_out() -> None:
     """It is silent as long as nothing changes, so the timeouts of calls do not apply."""
 
     async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_discover(capabilities=CHANGING)
-        await peer.acknowledge(await peer.receive(LISTEN))
+        await open_listening(peer, CHANGING)
 
     peer = ScriptedPeer(script)
     async with connected(peer, on_change=Heard(), limits=Limits(idle_timeout=0.05, timeout=0.05)) as client:
@@ -558,3 +546,115 @@ async def test_an_abandoned_call_without_its_own_stream_sends_a_cancelled_notifi
         with pytest.raises(RequestTimeout):
             await client.call_tool("x", timeout=0.05)
         await cancelled.wait()
+
+
+async def test_subscriptions_that_are_never_acknowledged_do_not_pile_up() -> None:
+    open_streams: set[object] = set()
+
+    async def script(peer: ScriptedPeer) -> None:
+        first = await open_listening(peer, CHANGING)
+        open_streams.add(first["id"])
+        while True:
+            message = await peer.receive()
+            if message["method"] == LISTEN:
+                open_streams.add(message["id"])
+            elif message["method"] == "notifications/cancelled":
+                open_streams.discard(message["params"]["requestId"])
+            else:
+                await peer.reply(message, EMPTY)
+
+    async with connected(ScriptedPeer(script), on_change=ignore, within=10) as client:
+        for number in range(10):
+            with pytest.raises(RequestTimeout):
+                await client.subscribe_resource(f"a:{number}", timeout=0.02)
+            with anyio.move_on_after(0.02):
+                await client.subscribe_resource(f"b:{number}")
+        await client.call_tool("x")
+        await anyio.wait_all_tasks_blocked()
+
+        assert open_streams == {2}  # the one that was acknowledged: it goes on
+
+
+async def test_a_subscription_waits_for_another_no_longer_than_it_may_take() -> None:
+    async def never_acknowledge(peer: ScriptedPeer) -> None:
+        await peer.answer_discover(capabilities=CHANGING)
+
+    async with connected(ScriptedPeer(never_acknowledge)) as client, anyio.create_task_group() as tasks:
+        tasks.start_soon(client.subscribe_resource, "a:1")
+        await anyio.wait_all_tasks_blocked()
+        with pytest.raises(RequestTimeout):
+            await client.subscribe_resource("a:2", timeout=0.05)
+        tasks.cancel_scope.cancel()
+
+
+async def test_lists_that_the_server_does_not_agree_to_are_named_in_a_warning() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_discover(capabilities={"tools": {"listChanged": True}, "prompts": {"listChanged": True}})
+        await peer.acknowledge(await peer.receive(LISTEN), {"toolsListChanged": True})
+
+    async with connected(ScriptedPeer(script, name="half"), on_change=ignore) as client:
+        assert client.warnings == ["half does not agree to promptsListChanged: such changes are not reported"]
+
+
+async def test_a_change_that_belongs_to_no_subscription_is_not_believed() -> None:
+    heard = Heard()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await open_listening(peer, CHANGING)
+        await peer.notify("notifications/tools/list_changed")
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    async with connected(ScriptedPeer(script), on_change=heard) as client:
+        await client.call_tool("x")
+        await anyio.wait_all_tasks_blocked()
+        assert client.counters["notifications for nothing"] == 1
+
+    assert heard.changes == []
+
+
+async def test_an_error_without_an_id_fails_the_only_call_besides_a_subscription() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await open_listening(peer, CHANGING)
+        await peer.receive("tools/call")
+        await peer.send({"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "cannot read that"}})
+
+    async with connected(ScriptedPeer(script), on_change=ignore) as client:
+        with pytest.raises(ServerError, match="cannot read that"):
+            await client.call_tool("x")
+
+
+async def test_closing_while_a_subscription_ends_raises_nothing() -> None:
+    unsubscribing = anyio.Event()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_discover(capabilities=CHANGING)
+        for _ in range(2):
+            await peer.acknowledge(await peer.receive(LISTEN))
+        await peer.receive(LISTEN)
+        unsubscribing.set()
+
+    async with connected(ScriptedPeer(script), on_change=ignore) as client:
+        await client.subscribe_resource("a:1")
+        await ended_by_closing(client, lambda: client.unsubscribe_resource("a:1"), begun=unsubscribing)
+
+
+@pytest.mark.backends("trio")  # asyncio itself stops for a task that exits
+async def test_a_callback_whose_own_tasks_exit_ends_no_host() -> None:
+    asked = anyio.Event()
+
+    async def exits(change: object) -> None:
+        asked.set()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(leave)
+
+    async def leave() -> None:
+        raise SystemExit(3)
+
+    async def script(peer: ScriptedPeer) -> None:
+        listen = await open_listening(peer, CHANGING)
+        await peer.notify_subscription(listen, "notifications/tools/list_changed")
+        await asked.wait()
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    async with connected(ScriptedPeer(script), on_change=exits) as client:
+        await client.call_tool("x")
