@@ -69,6 +69,11 @@ def with_meta(body: Wire, capabilities: Wire | None = None, **more: object) -> W
     return {**body, "params": {**body["params"], "_meta": meta(capabilities) | more}}
 
 
+def retry(name: str, answers: object, state: object, **arguments: object) -> Wire:
+    """The parameters of a call that is made again, with *answers*."""
+    return {"name": name, "arguments": arguments, "inputResponses": answers, "requestState": state}
+
+
 def text(said: str) -> Wire:
     """The result of a tool that returned a text."""
     return {"content": [{"type": "text", "text": said}]}
@@ -168,20 +173,21 @@ class Raw:
     def _with_meta(self, params: Wire) -> Wire:
         return {**params, "_meta": {**self.meta, **params.get("_meta", {})}} if self.meta else params
 
-    async def result(self, method: str, params: Wire | None = None) -> Wire:
-        """The result of a request, whose response is expected to be the next message."""
+    async def _answer(self, method: str, params: Wire | None) -> Wire:
+        """The response to a request, which is expected to be the next message."""
         id = await self.request(method, params)
         answer = await self.receive()
         assert answer["id"] == id, answer
+        return answer
+
+    async def result(self, method: str, params: Wire | None = None) -> Wire:
+        answer = await self._answer(method, params)
         assert "result" in answer, answer
         result: Wire = answer["result"]
         return result
 
     async def error(self, method: str, params: Wire | None = None) -> Wire:
-        """The error that answers a request, as the next message."""
-        id = await self.request(method, params)
-        answer = await self.receive()
-        assert answer["id"] == id, answer
+        answer = await self._answer(method, params)
         assert "error" in answer, answer
         error: Wire = answer["error"]
         return error
@@ -214,17 +220,15 @@ class Raw:
         self, name: str, answers: Wire | None = None, state: str | None = None, **arguments: object
     ) -> Round:
         """Call a tool, for the first time or with *answers*, and return its input requests."""
-        params: Wire = {"name": name, "arguments": arguments}
-        if state is not None:
-            params |= {"inputResponses": answers or {}, "requestState": state}
+        first = {"name": name, "arguments": arguments}
+        params = first if state is None else retry(name, answers or {}, state, **arguments)
         result = await self.result("tools/call", params)
         assert result["resultType"] == "input_required", result
         return Round(result["inputRequests"], result["requestState"])
 
     async def last_round(self, name: str, answers: Wire, state: str, **arguments: object) -> Wire:
         """Call a tool again with *answers*, and return its result."""
-        params = {"name": name, "arguments": arguments, "inputResponses": answers, "requestState": state}
-        return await self.complete("tools/call", params)
+        return await self.complete("tools/call", retry(name, answers, state, **arguments))
 
     async def notify(self, method: str, params: Wire | None = None) -> None:
         await self.send({"jsonrpc": "2.0", "method": method, "params": params or {}})

@@ -34,15 +34,8 @@ Change = Callable[[dict[str, Any]], object]
 
 TEXTS = st.text() | st.sampled_from(
     [
-        "<redacted>",
-        "a<redacted>b",
-        "<~redacted>",
-        "<~~redacted>",
-        "call__1",
-        "call__~1",
-        "id__2",
-        "call__~~1",
-        "toolu_1",
+        *("<redacted>", "a<redacted>b", "<~redacted>", "<~~redacted>"),
+        *("call__1", "call__~1", "id__2", "call__~~1", "toolu_1"),
     ]
 )
 VALUES = st.recursive(

@@ -95,7 +95,8 @@ def opened(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_sampling_progress_and_errors_within_calls_are_replayed(path: Path, era: str) -> None:
+@pytest.mark.parametrize("over_http", [False, True], ids=["in process", "http"])
+async def test_sampling_progress_and_errors_within_calls_are_replayed(path: Path, era: str, over_http: bool) -> None:
     async def use(client: Client) -> object:
         reports: list[float] = []
         asked = await client.call_tool(
@@ -106,21 +107,12 @@ async def test_sampling_progress_and_errors_within_calls_are_replayed(path: Path
             await client.call_tool("unknown")
         return asked.text, reports, failed.text, failed.is_error, str(caught.value)
 
-    recorded, replayed = await both(path, make_server(), use, era=era)
+    server = make_server()
+    async with server.http() as url:
+        recorded, replayed = await both(path, StreamableHttp(url) if over_http else server, use, era=era)
 
     assert recorded == replayed
     assert str(recorded).startswith("('model of tides', [1")
-
-
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_server_over_http_is_replayed_with_the_streams_of_its_calls(path: Path, era: str) -> None:
-    async def use(client: Client) -> object:
-        return (await client.call_tool("ask", {"topic": "tides"})).text
-
-    async with make_server().http() as url:
-        recorded, replayed = await both(path, StreamableHttp(url), use, era=era)
-
-    assert recorded == replayed == "model of tides"
 
 
 @on_both

@@ -14,7 +14,7 @@ from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Notification, Request
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CallToolResult, Implementation
-from tests.client.support import connected
+from tests.client.support import HANDSHAKE, SHAKING_HANDS, connected, methods
 from tests.extent import on_both
 from tests.transports.http_peers import RecordedHandle
 
@@ -40,13 +40,7 @@ async def test_a_peer_sends_what_its_script_sends_and_records_what_it_receives()
             await client.call_tool("t")
 
     assert (refused.value.code, refused.value.message, refused.value.data) == (-5, "no", {"k": 1})
-    assert [message.get("method") for message in peer.received] == [
-        "server/discover",
-        "initialize",
-        "notifications/initialized",
-        "tools/call",
-        "tools/call",
-    ]
+    assert methods(peer) == [*HANDSHAKE.opening, "tools/call", "tools/call"]
     assert peer.received[3]["params"] == {"name": "t", "arguments": {"a": 1}}
 
 
@@ -113,7 +107,7 @@ async def test_the_script_runs_again_on_every_connection() -> None:
         async with connected(peer, era="legacy"):
             pass
 
-    assert [message["method"] for message in peer.received] == ["initialize", "notifications/initialized"] * 2
+    assert methods(peer) == [*SHAKING_HANDS, *SHAKING_HANDS]
 
 
 async def test_a_peer_goes_on_receiving_after_its_script() -> None:
@@ -126,7 +120,7 @@ async def test_a_peer_goes_on_receiving_after_its_script() -> None:
             await client.call_tool("t", timeout=0.01)
         await client.aclose()
 
-    assert [message["method"] for message in peer.received[2:]] == ["tools/call", "notifications/cancelled"]
+    assert methods(peer)[2:] == ["tools/call", "notifications/cancelled"]
 
 
 async def test_messages_in_between_are_recorded_and_skipped() -> None:
@@ -226,5 +220,4 @@ async def test_a_peer_that_answers_initialize_records_what_comes_before_it() -> 
             await wait_all_tasks_blocked()
             tasks.cancel_scope.cancel()
 
-    methods = ["notifications/cancelled", "initialize", "notifications/initialized"]
-    assert [message["method"] for message in peer.received] == methods
+    assert methods(peer) == ["notifications/cancelled", *SHAKING_HANDS]

@@ -164,22 +164,13 @@ async def test_stateless_requests_call_the_same_functions(subtests: pytest.Subte
                 assert await raw.complete(method, params) == result
 
 
+NOT_STATELESS = ("ping", "initialize", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "made/up")
 REFUSED: list[tuple[str, Wire, Wire]] = [
     ("resources/read", {"uri": "r://b"}, {"code": -32602, "message": "Resource not found", "data": {"uri": "r://b"}}),
     ("tools/call", {"name": "none"}, {"code": -32602, "message": "Unknown tool: none"}),
     ("tools/call", {"name": "refused"}, {"code": 7, "message": "never", "data": {"why": "so"}}),
     ("tools/list", {"cursor": "x"}, {"code": -32602, "message": "Invalid cursor: x"}),
-    *[
-        (method, {}, {"code": -32601, "message": f"Method not found: {method}"})
-        for method in (
-            "ping",
-            "initialize",
-            "logging/setLevel",
-            "resources/subscribe",
-            "resources/unsubscribe",
-            "made/up",
-        )
-    ],
+    *[(method, {}, {"code": -32601, "message": f"Method not found: {method}"}) for method in NOT_STATELESS],
 ]
 
 

@@ -10,7 +10,7 @@ from anyio.lowlevel import checkpoint
 
 from mcp_host.testing import Context, Server, ToolError
 from tests.extent import on_both
-from tests.testing.raw import Wire, answer, calls, failed, modern, text, use
+from tests.testing.raw import Wire, answer, calls, failed, modern, retry, text, use
 
 pytestmark = on_both
 
@@ -212,8 +212,7 @@ async def test_answers_without_a_state_are_ignored() -> None:
 async def test_malformed_answers_are_refused_and_the_state_stays_valid(answers: object) -> None:
     async with modern(interviewer()) as raw:
         asked = await raw.round("ask")
-        params = {"name": "ask", "arguments": {}, "inputResponses": answers, "requestState": asked.state}
-        error = await raw.error("tools/call", params)
+        error = await raw.error("tools/call", retry("ask", answers, asked.state))
         result = await raw.last_round("ask", {"sampling-1": answer("x")}, asked.state)
 
     assert error == {"code": -32602, "message": "inputResponses has to be an object of objects"}
@@ -234,7 +233,7 @@ async def test_a_function_without_a_retry_is_cancelled() -> None:
     async with modern(server) as raw:
         asked = await raw.round("ask")
         await ended.wait()
-        error = await raw.error("tools/call", {"name": "ask", "arguments": {}, "requestState": asked.state})
+        error = await raw.error("tools/call", retry("ask", {}, asked.state))
 
     assert error == {"code": -32602, "message": "requestState has expired"}
 
@@ -308,8 +307,7 @@ async def test_cancelling_the_retry_ends_the_function() -> None:
 
     async with modern(server) as raw:
         asked = await raw.round("stay")
-        params = {"name": "stay", "arguments": {}, "requestState": asked.state}
-        id = await raw.request("tools/call", {**params, "inputResponses": {"sampling-1": answer("x")}})
+        id = await raw.request("tools/call", retry("stay", {"sampling-1": answer("x")}, asked.state))
         await resumed.wait()
         await raw.notify("notifications/cancelled", {"requestId": id})
         await ended.wait()
@@ -344,8 +342,7 @@ async def test_notifications_of_a_resumed_function_belong_to_the_retry() -> None
         progress, asked = await raw.receive(), await raw.receive()
         raw.meta |= {"progressToken": "two", "io.modelcontextprotocol/logLevel": "info"}
         state = asked["result"]["requestState"]
-        params = {"name": "report", "arguments": {}, "requestState": state}
-        second = await raw.request("tools/call", {**params, "inputResponses": {"sampling-1": answer("x")}})
+        second = await raw.request("tools/call", retry("report", {"sampling-1": answer("x")}, state))
         told = [await raw.receive() for _ in range(3)]
 
     assert progress["params"] == {"progressToken": "one", "progress": 1}
@@ -358,46 +355,33 @@ async def test_notifications_of_a_resumed_function_belong_to_the_retry() -> None
 
 
 async def test_a_tool_loop_is_one_round_a_turn() -> None:
+    """A capability that one of its tools misses is a result for the model."""
     server = Server("s")
 
     async def double(n: int) -> int:
         return n * 2
-
-    @server.tool
-    async def solve(ctx: Context) -> str:
-        return (await ctx.sample_loop("2 * 2 * 2?", tools=[double])).text
-
-    doubled = calls(use("1", "double", n=2), use("2", "double", n=4))
-    async with modern(server) as raw:
-        first = await raw.round("solve")
-        second = await raw.round("solve", {"sampling-1": doubled}, first.state)
-        result = await raw.last_round("solve", {"sampling-2": answer("8")}, second.state)
-
-    assert [tool["name"] for tool in first.requests["sampling-1"]["params"]["tools"]] == ["double"]
-    results = second.requests["sampling-2"]["params"]["messages"][-1]["content"]
-    assert [(block["toolUseId"], block["content"]) for block in results] == [
-        ("1", [{"type": "text", "text": "4"}]),
-        ("2", [{"type": "text", "text": "8"}]),
-    ]
-    assert result == text("8")
-
-
-async def test_a_missing_capability_in_a_tool_of_the_loop_is_a_result_for_the_model() -> None:
-    server = Server("s")
 
     async def look(ctx: Context) -> int:
         return len(await ctx.list_roots())
 
     @server.tool
     async def solve(ctx: Context) -> str:
-        return (await ctx.sample_loop("How many?", tools=[look])).text
+        return (await ctx.sample_loop("2 * 2 * 2?", tools=[double, look])).text
 
+    wanted = calls(use("1", "double", n=2), use("2", "double", n=4), use("3", "look"))
     async with modern(server, capabilities={"sampling": {"tools": {}}}) as raw:
         first = await raw.round("solve")
-        second = await raw.round("solve", {"sampling-1": calls(use("1", "look"))}, first.state)
+        second = await raw.round("solve", {"sampling-1": wanted}, first.state)
+        result = await raw.last_round("solve", {"sampling-2": answer("8")}, second.state)
 
-    result = second.requests["sampling-2"]["params"]["messages"][-1]["content"]
-    assert (result["content"][0]["text"], result["isError"]) == ("the client did not declare roots", True)
+    assert [tool["name"] for tool in first.requests["sampling-1"]["params"]["tools"]] == ["double", "look"]
+    results = second.requests["sampling-2"]["params"]["messages"][-1]["content"]
+    assert [(block["toolUseId"], block["content"], block.get("isError")) for block in results] == [
+        ("1", text("4")["content"], None),
+        ("2", text("8")["content"], None),
+        ("3", text("the client did not declare roots")["content"], True),
+    ]
+    assert result == text("8")
 
 
 async def test_a_cancelled_input_request_is_not_sent() -> None:
@@ -439,19 +423,10 @@ async def test_elicitation_and_roots_are_input_requests_too() -> None:
         third = await raw.round("everything", {"elicitation-2": {"action": "accept"}}, second.state)
         result = await raw.last_round("everything", {"roots-3": {"roots": [{"uri": "file:///a"}]}}, third.state)
 
-    schema = {"type": "object", "properties": {}}
-    assert first.requests == {
-        "elicitation-1": {
-            "method": "elicitation/create",
-            "params": {"mode": "form", "message": "Sure?", "requestedSchema": schema},
-        }
-    }
-    assert second.requests == {
-        "elicitation-2": {
-            "method": "elicitation/create",
-            "params": {"mode": "url", "message": "Go", "url": "https://example.com"},
-        }
-    }
+    form = {"mode": "form", "message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}}
+    visit = {"mode": "url", "message": "Go", "url": "https://example.com"}
+    assert first.requests == {"elicitation-1": {"method": "elicitation/create", "params": form}}
+    assert second.requests == {"elicitation-2": {"method": "elicitation/create", "params": visit}}
     assert third.requests == {"roots-3": {"method": "roots/list", "params": {}}}
     assert result["structuredContent"] == {"result": ["decline", "accept", "file:///a"]}
 
