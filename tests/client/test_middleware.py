@@ -51,6 +51,9 @@ from tests.client.support import (
     answering,
     asking_server,
     connected,
+    ignore,
+    methods,
+    report_progress,
     sampling,
     text,
 )
@@ -206,7 +209,7 @@ async def test_what_middleware_raises_reaches_the_caller_alone_and_unchanged(
                     await client.call_tool("x")
 
             assert caught.value is problem
-            assert method not in [message["method"] for message in peer.received]
+            assert method not in methods(peer)
 
 
 async def test_middleware_that_fails_for_the_stream_of_changes_is_logged_or_raised_to_who_subscribes(
@@ -218,10 +221,8 @@ async def test_middleware_that_fails_for_the_stream_of_changes_is_logged_or_rais
         await peer.answer_discover(capabilities={"tools": {"listChanged": True}, "resources": {"subscribe": True}})
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
-    async def on_change(change: object) -> None: ...
-
     middleware = [failing("subscriptions/listen", problem)]
-    async with connected(ScriptedPeer(script), middleware=middleware, on_change=on_change) as client:
+    async with connected(ScriptedPeer(script), middleware=middleware, on_change=ignore) as client:
         await client.call_tool("x")
         with pytest.raises(LookupError) as caught:
             await client.subscribe_resource("a:b")
@@ -269,7 +270,7 @@ async def test_the_time_that_middleware_takes_before_it_sends_counts_in_no_timeo
         result = await client.call_tool("x", timeout=10, idle_timeout=5)
 
     assert result.content == []
-    assert [message["method"] for message in peer.received] == [*era.opening, "tools/call"]
+    assert methods(peer) == [*era.opening, "tools/call"]
 
 
 @on_both
@@ -428,9 +429,7 @@ async def test_an_error_of_the_progress_callback_reaches_the_caller_unchanged(er
 
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
-        call = await peer.receive()
-        token = call["params"]["_meta"]["progressToken"]
-        await peer.notify("notifications/progress", {"progressToken": token, "progress": 1})
+        await report_progress(peer, await peer.receive(), 1)
 
     async def on_progress(report: object) -> None:
         raise problem

@@ -20,7 +20,7 @@ from mcp_host.types import (
     ResourceUpdatedNotificationParams,
     ToolListChangedNotification,
 )
-from tests.client.support import EMPTY, HANDSHAKE, Era, connected, open_listening
+from tests.client.support import EMPTY, HANDSHAKE, Era, Recorder, connected, open_listening
 from tests.extent import on_both
 
 
@@ -81,15 +81,11 @@ async def test_changes_come_typed_and_in_order_and_one_that_waits_already_is_not
 
 async def test_log_messages_come_in_order_and_a_malformed_one_is_skipped(era: Era) -> None:
     peer = telling(era, log(1), ("notifications/message", {"level": 5}), log(2))
-    seen: list[object] = []
-
-    async def on_log(message: LoggingMessageNotificationParams) -> None:
-        seen.append(message.data)
-
-    async with connected(peer, on_log=on_log) as client:
+    seen = Recorder()
+    async with connected(peer, on_log=seen) as client:
         await anyio.wait_all_tasks_blocked()
 
-    assert seen == [1, 2]
+    assert [message.data for message in seen] == [1, 2]
     assert client.counters == {"malformed notifications": 1}
 
 
@@ -182,13 +178,9 @@ async def test_past_the_bound_the_oldest_log_message_or_unknown_notification_giv
 
 
 async def test_a_completed_url_elicitation_is_announced() -> None:
-    seen: list[str] = []
-
-    async def on_complete(elicitation_id: str) -> None:
-        seen.append(elicitation_id)
-
+    seen = Recorder()
     peer = telling(HANDSHAKE, ("notifications/elicitation/complete", {"elicitationId": "e1"}))
-    async with connected(peer, era="legacy", elicitation=Elicitation(url=None, form=_decline, on_complete=on_complete)):
+    async with connected(peer, era="legacy", elicitation=Elicitation(url=None, form=_decline, on_complete=seen)):
         await anyio.wait_all_tasks_blocked()
 
     assert seen == ["e1"]
@@ -232,11 +224,7 @@ async def test_a_callback_that_awaits_a_cancelled_task_ends_nothing_else(
 
 
 async def test_notifications_that_the_client_does_not_know_come_in_order(era: Era) -> None:
-    seen: list[Notification] = []
-
-    async def on_notification(notification: Notification) -> None:
-        seen.append(notification)
-
+    seen = Recorder()
     peer = telling(
         era,
         ("notifications/acme/one", {"x": 1}),
@@ -247,23 +235,19 @@ async def test_notifications_that_the_client_does_not_know_come_in_order(era: Er
         ("notifications/cancelled", {"requestId": 5}),
         ("acme/two", {}),
     )
-    async with connected(peer, on_notification=on_notification):
+    async with connected(peer, on_notification=seen):
         await anyio.wait_all_tasks_blocked()
 
     assert seen == [Notification("notifications/acme/one", {"x": 1}), Notification("acme/two", {})]
 
 
 async def test_a_custom_notification_on_the_stream_of_a_subscription_arrives_without_its_id() -> None:
-    seen: list[Notification] = []
-
     async def script(peer: ScriptedPeer) -> None:
         listen = await open_listening(peer, {"tools": {"listChanged": True}})
         await peer.notify_subscription(listen, "notifications/acme/one", {"x": 1})
 
-    async def on_any(notification: Any) -> None:
-        seen.append(notification)
-
-    async with connected(ScriptedPeer(script), on_notification=on_any, on_change=on_any):
+    seen = Recorder()
+    async with connected(ScriptedPeer(script), on_notification=seen, on_change=seen):
         await anyio.wait_all_tasks_blocked()
 
     assert seen == [Notification("notifications/acme/one", {"x": 1})]

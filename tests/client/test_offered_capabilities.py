@@ -14,7 +14,7 @@ from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
 from mcp_host.transports.in_process import Inbox, InProcess, MemoryChannel, Outbox
 from mcp_host.types import CreateMessageResult, ElicitResult, TextContent, ToolUseContent
-from tests.client.support import ADD, INFO, QUESTION, connected, sampling, say_paris
+from tests.client.support import ADD, INFO, QUESTION, connected, sampling, say_paris, silent
 from tests.clock import advance
 from tests.extent import on_both
 from tests.transports.children import python
@@ -49,11 +49,6 @@ def initialized(version: str = "2025-11-25") -> ScriptedPeer:
         await peer.answer_initialize(version=version)
 
     return ScriptedPeer(script)
-
-
-async def mute(peer: ScriptedPeer) -> None:
-    """It answers nothing."""
-    await peer.receive()
 
 
 async def failure(server: ScriptedPeer, **options: Any) -> tuple[McpError, float]:
@@ -280,7 +275,7 @@ async def test_a_silent_server_is_tried_with_less_for_a_third_of_the_connect_tim
     ]
     for era, registered, says, took, offers in rows:
         with subtests.test(era, offers=ascii(offers)):
-            peer = ScriptedPeer(mute, name="mute")
+            peer = ScriptedPeer(silent, name="mute")
             error, seconds = await failure(peer, era=era, **registered)
 
             assert (type(error), str(error), seconds) == (ConnectTimeout, says, took)
@@ -295,7 +290,7 @@ async def test_a_server_that_never_comes_up_is_not_tried_with_less(monkeypatch: 
         await anyio.sleep_forever()
 
     monkeypatch.setattr(MemoryChannel, "wait_until_started", wait_until_started)
-    peer = ScriptedPeer(mute, name="mute")
+    peer = ScriptedPeer(silent, name="mute")
     error, seconds = await failure(peer, era="legacy", sampling=sampling())
 
     assert type(error) is ConnectTimeout

@@ -33,7 +33,7 @@ from mcp_host.session.call import CallTimeouts
 from mcp_host.testing import ScriptedPeer, Server
 from mcp_host.types import Tool
 from tests.client.sites import Site, refused
-from tests.client.support import HANDSHAKE, STATELESS, Era, connected
+from tests.client.support import HANDSHAKE, STATELESS, Era, connected, methods
 from tests.clock import advance
 from tests.extent import THOROUGH, on_both
 
@@ -250,7 +250,7 @@ async def test_a_listing_that_fails_fails_the_call() -> None:
             with pytest.raises(ServerError, match="no list today"):
                 await client.call_tool("add")
 
-    assert "tools/call" not in [message["method"] for message in peer.received]
+    assert "tools/call" not in methods(peer)
 
 
 @on_both

@@ -32,7 +32,7 @@ from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageResult, ElicitResult, ProgressNotificationParams
 from tests.client.rounds import DONE, SAMPLE, answering, wants
 from tests.client.sites import MIRRORED, Site, handshake, streamed
-from tests.client.support import EMPTY, PARIS, QUESTION, Era, connected, sampling
+from tests.client.support import EMPTY, PARIS, QUESTION, Era, connected, methods, report_progress, sampling
 from tests.extent import on_both
 
 
@@ -42,8 +42,7 @@ def reporting(era: Era, *, answered: bool) -> ScriptedPeer:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer, {"tools": {}, "resources": {}})
         request = await peer.receive()
-        for done in (1, 2):
-            await peer.notify("notifications/progress", {"progressToken": request["id"], "progress": done})
+        await report_progress(peer, request, 1, 2)
         if answered:
             await peer.reply(request, EMPTY)
         await peer.receive()
@@ -203,7 +202,7 @@ async def test_a_progress_callback_that_raises_session_lost_begins_no_new_sessio
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities={"tools": {}})
         call = await peer.receive("tools/call")
-        await peer.notify("notifications/progress", {"progressToken": call["id"], "progress": 1})
+        await report_progress(peer, call, 1)
         while True:
             await peer.reply(await peer.receive("tools/call"), EMPTY)
 
@@ -215,7 +214,7 @@ async def test_a_progress_callback_that_raises_session_lost_begins_no_new_sessio
         await client.call_tool("y")
 
     assert caught.value is error
-    assert [message["method"] for message in peer.received].count("initialize") == 1
+    assert methods(peer).count("initialize") == 1
 
 
 async def test_an_error_of_a_progress_callback_during_a_repeated_call_reaches_the_caller() -> None:
@@ -225,7 +224,7 @@ async def test_an_error_of_a_progress_callback_during_a_repeated_call_reaches_th
             for asked in (wants("again"), wants(None, k=SAMPLE)):
                 await peer.reply(await peer.receive("tools/call"), asked)
                 call = await peer.receive("tools/call")
-                await peer.notify("notifications/progress", {"progressToken": call["id"], "progress": 1})
+                await report_progress(peer, call, 1)
                 await peer.reply(call, DONE)
 
     errors = [CallerError("mine"), NotConnected("another client"), ConnectionClosed("another", may_have_run=False)]
@@ -346,7 +345,7 @@ async def test_a_stateless_server_gets_no_progress() -> None:
     async with connected(peer, sampling=sampling(with_tools=model)) as client:
         await client.call_tool("x")
 
-    assert [message["method"] for message in peer.received] == ["server/discover", "tools/call", "tools/call"]
+    assert methods(peer) == ["server/discover", "tools/call", "tools/call"]
 
 
 async def test_a_form_reports_as_well() -> None:

@@ -9,14 +9,23 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_host import Change, Client
+from mcp_host import Client
 from mcp_host.errors import AuthError, ConnectFailed, ConnectionClosed, RequestTimeout
 from mcp_host.middleware import AnyRequest, CallNext
 from mcp_host.protocol.backoff import restart_backoff
 from mcp_host.testing import ScriptedPeer
 from mcp_host.testing.scripted import Script
 from mcp_host.types import ToolListChangedNotification
-from tests.client.support import EMPTY, connected, ended_by_closing, ignore, seconds_of_call
+from tests.client.support import (
+    EMPTY,
+    Recorder,
+    connected,
+    ended_by_closing,
+    ignore,
+    methods,
+    open_listening,
+    seconds_of_call,
+)
 from tests.extent import on_both
 
 
@@ -104,7 +113,7 @@ async def test_a_server_that_answers_before_it_dies_is_started_again_at_once_and
         for _ in range(20):
             took.append(await call_to_the_end(client))
 
-    assert [message["method"] for message in peer.received] == 20 * ["server/discover", "tools/call"]
+    assert methods(peer) == 20 * ["server/discover", "tools/call"]
     assert took == pytest.approx(20 * [0])
 
 
@@ -180,7 +189,7 @@ async def test_many_calls_at_once_start_a_server_again_once() -> None:
             for _ in range(5):
                 tasks.start_soon(client.call_tool, "x")
 
-    assert [message["method"] for message in peer.received].count("server/discover") == 2
+    assert methods(peer).count("server/discover") == 2
 
 
 async def test_a_server_that_cannot_be_started_again_fails_the_call_and_may_come_back() -> None:
@@ -210,7 +219,7 @@ async def test_a_call_waits_for_a_restart_up_to_its_timeout_and_the_restart_cont
 
     assert str(raised.value) == "starting the scripted peer again: took longer than 1 s (timeout)"
     assert not raised.value.may_have_run
-    assert [message["method"] for message in peer.received] == 2 * ["server/discover", "tools/call"]
+    assert methods(peer) == 2 * ["server/discover", "tools/call"]
 
 
 async def test_closing_while_a_server_is_started_again_leaves_nothing() -> None:
@@ -233,7 +242,7 @@ async def test_closing_while_a_server_is_started_again_leaves_nothing() -> None:
 
 
 async def test_subscriptions_are_restored_without_a_call_though_the_server_dies_of_that_once() -> None:
-    lives, changed = [1, 2, 3], anyio.Event()
+    lives = [1, 2, 3]
 
     async def life(peer: ScriptedPeer) -> None:
         number = lives.pop(0)
@@ -248,14 +257,11 @@ async def test_subscriptions_are_restored_without_a_call_though_the_server_dies_
         else:
             await peer.notify_subscription(listen, "notifications/resources/updated", {"uri": "a:1"})
 
-    async def on_change(change: Change) -> None:
-        changed.set()
-
-    peer = Mortal(life)
-    async with connected(peer, on_change=on_change, within=20) as client:
+    peer, changes = Mortal(life), Recorder()
+    async with connected(peer, on_change=changes, within=20) as client:
         await client.subscribe_resource("a:1")
         await client.call_tool("x")
-        await changed.wait()
+        await changes.called.wait()
 
     listens = [message["params"] for message in peer.received if message["method"] == "subscriptions/listen"]
     assert [params["notifications"] for params in listens] == [{"resourceSubscriptions": ["a:1"]}] * 3
@@ -263,34 +269,25 @@ async def test_subscriptions_are_restored_without_a_call_though_the_server_dies_
 
 async def test_with_on_change_a_dead_server_is_restarted_without_a_call() -> None:
     """Nothing is subscribed to by name: to listen to the lists is enough."""
-    opened, changed = anyio.Event(), anyio.Event()
-    changes: list[Change] = []
+    opened, changes = anyio.Event(), Recorder()
 
-    async def listened_to(peer: ScriptedPeer) -> dict[str, Any]:
-        await peer.answer_discover(capabilities={"tools": {"listChanged": True}})
-        listen = await peer.receive("subscriptions/listen")
-        await peer.acknowledge(listen)
-        return listen
+    tools = {"tools": {"listChanged": True}}
 
     async def ends(peer: ScriptedPeer) -> None:
-        await listened_to(peer)
+        await open_listening(peer, tools)
         await opened.wait()
         await peer.aclose()
 
     async def changes_its_tools(peer: ScriptedPeer) -> None:
-        await peer.notify_subscription(await listened_to(peer), "notifications/tools/list_changed")
-
-    async def on_change(change: Change) -> None:
-        changes.append(change)
-        changed.set()
+        await peer.notify_subscription(await open_listening(peer, tools), "notifications/tools/list_changed")
 
     peer = Mortal(ends, changes_its_tools)
-    async with connected(peer, on_change=on_change):
+    async with connected(peer, on_change=changes):
         opened.set()
-        await changed.wait()
+        await changes.called.wait()
 
     assert changes == [ToolListChangedNotification()]
-    assert [message["method"] for message in peer.received] == 2 * ["server/discover", "subscriptions/listen"]
+    assert methods(peer) == 2 * ["server/discover", "subscriptions/listen"]
 
 
 async def test_a_restart_without_a_call_that_needs_a_login_is_left_to_the_next_call() -> None:
@@ -304,9 +301,7 @@ async def test_a_restart_without_a_call_that_needs_a_login_is_left_to_the_next_c
                 raise AuthError("a login is needed")
         return await call_next(request)
 
-    async with connected(
-        Mortal(good_for_one_call), on_change=lambda change: None, middleware=[authorize], within=100
-    ) as client:
+    async with connected(Mortal(good_for_one_call), on_change=ignore, middleware=[authorize], within=100) as client:
         await client.call_tool("x")
         await anyio.sleep(50)
         assert asked == 2
@@ -334,19 +329,16 @@ async def test_a_server_that_ends_when_the_client_is_nearly_connected_fails_that
         peer._outbox.send_nowait(json.dumps({"jsonrpc": "2.0", **acknowledgment}).encode())
         peer._outbox.close()  # at once: with `aclose`, the client would be connected before
 
-    async def on_change(change: Change) -> None:
-        changed.set()
-
     for _ in range(10):
-        restarted, changed = anyio.Event(), anyio.Event()
+        restarted, changes = anyio.Event(), Recorder()
         peer = Mortal(life)
         openings = 1
         with anyio.fail_after(5), suppress(ConnectFailed):
-            async with Client(peer, on_change=on_change):
+            async with Client(peer, on_change=changes):
                 openings = 2
-                await changed.wait()
+                await changes.called.wait()
 
-        assert [message["method"] for message in peer.received].count("server/discover") == openings
+        assert methods(peer).count("server/discover") == openings
 
 
 async def test_closing_wakes_those_who_wait_for_a_server_that_is_started_again() -> None:
@@ -404,4 +396,4 @@ async def test_a_call_while_the_application_connects_again_waits_for_that_and_re
             await anyio.wait_all_tasks_blocked()
             answer_discover.set()
 
-    assert [message["method"] for message in peer.received] == 2 * ["server/discover", "tools/call"]
+    assert methods(peer) == 2 * ["server/discover", "tools/call"]

@@ -16,7 +16,7 @@ from mcp_host.errors import ConnectFailed, ConnectionClosed
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
 from mcp_host.testing import ScriptedPeer
 from mcp_host.transports.base import Transport
-from tests.client.support import connected
+from tests.client.support import connected, ended_by_closing
 from tests.clock import advance
 from tests.extent import on_both
 from tests.transports.children import counted, python
@@ -175,15 +175,10 @@ async def test_a_server_that_ends_right_after_the_handshake_names_the_remedy_to_
 
 @on_both
 async def test_closing_names_no_remedy() -> None:
-    async def call() -> None:
-        with pytest.raises(ConnectionClosed) as raised:
-            await client.call_tool("x")
-        assert str(raised.value) == "the client was closed"
+    async with connected(Stdio(python("read()\nread()"))) as client:
+        [error] = await ended_by_closing(client, lambda: client.call_tool("x"))
 
-    async with connected(Stdio(python("read()\nread()"))) as client, anyio.create_task_group() as tasks:
-        tasks.start_soon(call)
-        await anyio.wait_all_tasks_blocked()
-        await client.aclose()
+    assert str(error) == "the client was closed"
 
 
 async def failing(peer: ScriptedPeer) -> None:

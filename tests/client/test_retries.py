@@ -10,13 +10,13 @@ import anyio
 import httpx
 import pytest
 
-from mcp_host import Change, Client, OuterCall, SamplingRequest
+from mcp_host import Client, OuterCall, SamplingRequest
 from mcp_host.errors import ConnectFailed, ConnectionClosed, HeaderMismatch, RequestTimeout
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageResult
 from tests.client.rounds import ROOTS, SAMPLE, wants
 from tests.client.sites import Site, refused, streamed
-from tests.client.support import ADD, connected, ended_by_closing, open_listening, sampling
+from tests.client.support import ADD, Recorder, connected, ended_by_closing, open_listening, sampling
 from tests.extent import on_both
 from tests.transports.http_peers import EVENTS
 
@@ -121,15 +121,12 @@ async def test_the_cache_is_cleared_when_the_stream_of_changes_ends() -> None:
         await peer.reply(listen, {"resultType": "complete"})
         await peer.reply(await peer.receive("tools/list"), fresh | {"tools": []})
 
-    async def on_change(change: Change) -> None:
-        raise AssertionError("nothing has changed")
-
-    listings: list[list[str]] = []
+    listings, changes = list[list[str]](), Recorder()
 
     async def list_tools() -> None:
         listings.append([tool.name for tool in await client.list_tools()])
 
-    async with connected(ScriptedPeer(script), on_change=on_change) as client:
+    async with connected(ScriptedPeer(script), on_change=changes) as client:
         await list_tools()
         await list_tools()
         over.set()
@@ -137,6 +134,7 @@ async def test_the_cache_is_cleared_when_the_stream_of_changes_ends() -> None:
         await list_tools()
 
     assert listings == [["add"], ["add"], []]
+    assert changes == []
 
 
 # Over connections that break

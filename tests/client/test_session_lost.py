@@ -25,7 +25,7 @@ from mcp_host.errors import (
 from mcp_host.limits import Limits
 from mcp_host.middleware import AnyRequest, CallNext
 from tests.client.rounds import SAMPLE
-from tests.client.sites import refused, response
+from tests.client.sites import refused, response, streamed
 from tests.client.support import EMPTY, INITIALIZED, HangingModel, asking_server, connected, say_paris
 from tests.extent import on_both
 from tests.transports.http_peers import EVENTS
@@ -54,6 +54,7 @@ class Forgetful:
         self.remembers = True
         self.description = "Adds numbers."
         self.gates: dict[str, Gate] = {}
+        self.streams: list[httpx.Response] = []
         self.instead: dict[str, Callable[[Wire], httpx.Response]] = {}
         """What it answers to some methods, in the place of the usual results; "response" is for the client's answers."""
         self._sessions = 0
@@ -61,7 +62,7 @@ class Forgetful:
     async def __call__(self, request: httpx.Request) -> httpx.Response:
         session = request.headers.get("mcp-session-id")
         if request.method != "POST":
-            return httpx.Response(405)
+            return self.streams.pop() if self.streams else httpx.Response(405)
         message = json.loads(request.content)
         method = message.get("method", "response")
         self.heard.append((method, session))
@@ -343,26 +344,9 @@ async def test_a_handler_of_a_lost_session_is_cancelled() -> None:
                 await model.ended.wait()
 
 
-class Asking(Forgetful):
-    """It asks one question on its GET stream."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked = False
-
-    async def __call__(self, request: httpx.Request) -> httpx.Response:
-        if request.method != "GET" or self.asked:
-            return await super().__call__(request)
-        self.asked = True
-        return httpx.Response(200, headers=EVENTS, content=self._question())
-
-    async def _question(self) -> AsyncIterator[bytes]:
-        yield b"data: " + json.dumps({"jsonrpc": "2.0", "id": "q", **SAMPLE}).encode() + b"\n\n"
-        await anyio.sleep_forever()
-
-
 async def test_a_handler_that_no_call_waits_for_is_cancelled_with_its_session_too() -> None:
-    server, model = Asking(), HangingModel()
+    server, model = Forgetful(), HangingModel()
+    server.streams.append(streamed({"id": "q", **SAMPLE}, anyio.Event()))
     async with session_with(server, sampling=Sampling(with_tools=model, approve=always)) as client:
         await model.begun.wait()
         server.known.clear()
@@ -422,10 +406,7 @@ async def test_leaving_a_stream_does_not_cancel_so_a_notification_is_sent() -> N
 @pytest.mark.fault("H35")
 async def test_an_answer_that_cannot_be_delivered_is_counted_and_ends_nothing() -> None:
     def ping_and_answer(call: Wire) -> httpx.Response:
-        ping = {"jsonrpc": "2.0", "id": "p", "method": "ping"}
-        answer = {"jsonrpc": "2.0", "id": call["id"], "result": EMPTY}
-        body = "".join(f"data: {json.dumps(message)}\n\n" for message in (ping, answer))
-        return httpx.Response(200, text=body, headers=EVENTS)
+        return streamed({"id": "p", "method": "ping"}, {"id": call["id"], "result": EMPTY})
 
     server = Forgetful()
     server.instead["tools/call"] = ping_and_answer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -39,11 +38,12 @@ from tests.client.sites import (
     mirrored_headers,
     refused,
     response,
+    streamed,
 )
 from tests.client.support import EMPTY, INITIALIZED, connected
 from tests.clock import advance
 from tests.extent import on_both
-from tests.transports.http_peers import EVENTS, JSON, Peer, Wire, event, head, serving
+from tests.transports.http_peers import EVENTS, JSON, Peer, Wire, head, serving
 
 
 async def test_every_post_says_in_headers_what_a_gateway_looks_for() -> None:
@@ -416,12 +416,10 @@ async def test_changes_come_on_the_stream_of_their_subscription_and_again_after_
         streams.pop()
         meta = {"io.modelcontextprotocol/subscriptionId": message["id"]}
         acknowledged = {"notifications": message["params"]["notifications"], "_meta": meta}
-        said = [
-            ("notifications/subscriptions/acknowledged", acknowledged),
-            ("notifications/tools/list_changed", {"_meta": meta}),
-        ]
-        lines = [json.dumps({"jsonrpc": "2.0", "method": method, "params": params}) for method, params in said]
-        return httpx.Response(200, headers=EVENTS, content=b"".join(event(line.encode()) for line in lines))
+        return streamed(
+            {"method": "notifications/subscriptions/acknowledged", "params": acknowledged},
+            {"method": "notifications/tools/list_changed", "params": {"_meta": meta}},
+        )
 
     changes: list[Change] = []
     twice = anyio.Event()

@@ -16,8 +16,8 @@ from mcp_host.errors import CallerError, ConnectionClosed, McpError, RequestTime
 from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import LoggingMessageNotificationParams, ResourceUpdatedNotification, ToolListChangedNotification
-from tests.client.sites import Site
-from tests.client.support import EMPTY, connected, ended_by_closing, ignore, open_listening
+from tests.client.sites import Site, refused, streamed
+from tests.client.support import EMPTY, connected, ended_by_closing, ignore, methods, open_listening
 from tests.extent import on_both
 
 CHANGING = {
@@ -140,7 +140,7 @@ async def test_a_resource_that_was_unsubscribed_is_not_asked_for_with_the_next()
         await client.subscribe_resource("a:1")
         await client.unsubscribe_resource("a:2")
         await anyio.wait_all_tasks_blocked()
-        assert [message["method"] for message in peer.received] == ["server/discover", LISTEN]
+        assert methods(peer) == ["server/discover", LISTEN]
         await client.unsubscribe_resource("a:1")
         await client.subscribe_resource("a:2")
 
@@ -248,8 +248,7 @@ async def test_a_stream_that_fails_by_http_for_now_is_opened_again() -> None:
         if answers:
             return answers.pop()
         opened.set()
-        error = {"code": -32601, "message": "no"}
-        return httpx.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "error": error})
+        return refused(200, -32601)(message)
 
     site = Site(subscriptions_listen=listen)
     async with site.connected(on_change=Heard(), within=60):
@@ -276,10 +275,7 @@ def listens(*answers: int) -> Callable[[dict[str, Any]], httpx.Response]:
             return httpx.Response(status)
         meta = {"io.modelcontextprotocol/subscriptionId": message["id"]}
         params = {"_meta": meta, "notifications": {"toolsListChanged": True}}
-        acknowledged = {"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": params}
-        return httpx.Response(
-            200, headers={"content-type": "text/event-stream"}, content=f"data: {json.dumps(acknowledged)}\n\n"
-        )
+        return streamed({"method": "notifications/subscriptions/acknowledged", "params": params})
 
     return listen
 
@@ -520,7 +516,7 @@ async def test_notifications_that_a_revision_does_not_have_are_not_sent() -> Non
         await client.set_log_level("error")
         await client.call_tool("x")
 
-    assert [message["method"] for message in peer.received] == ["server/discover", "tools/call", "tools/call"]
+    assert methods(peer) == ["server/discover", "tools/call", "tools/call"]
     assert peer.received[-1]["params"]["inputResponses"] == {"r": {"roots": [{"uri": "file:///srv"}]}}
 
 

@@ -16,7 +16,7 @@ from mcp_host.session.call import CallTimeouts
 from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import CreateMessageResult, ElicitResult
 from tests.client.rounds import DONE, SAMPLE, answering, wants
-from tests.client.support import EMPTY, INITIALIZED, QUESTION, Era, connected, sampling, seconds_of_call
+from tests.client.support import EMPTY, INITIALIZED, QUESTION, Era, connected, methods, sampling, seconds_of_call
 from tests.client.support import answering as answering_in
 from tests.clock import advance
 from tests.extent import on_both
@@ -303,7 +303,7 @@ async def test_a_later_round_that_no_time_is_left_for_is_not_sent_and_the_beginn
             await client.call_tool("x", timeout=60)
 
     assert caught.value.may_have_run is True
-    assert [message["method"] for message in peer.received].count("tools/call") == 1
+    assert methods(peer).count("tools/call") == 1
 
 
 @pytest.mark.fake_clock
