@@ -87,19 +87,6 @@ async def test_handlers_may_be_plain_functions() -> None:
     assert threading.current_thread() not in threads
 
 
-@pytest.mark.parametrize(
-    ("arguments", "name"),
-    [
-        ({"form": 3}, "form"),
-        ({"form": FORMS, "url": "https://a.example"}, "url"),
-        ({"url": URLS, "on_complete": 3}, "on_complete"),
-    ],
-)
-def test_a_handler_that_is_not_callable_is_refused_when_it_is_registered(arguments: dict[str, Any], name: str) -> None:
-    with pytest.raises(TypeError, match=f"^{name} has to be a function, async or plain, not "):
-        Elicitation(**arguments)
-
-
 @pytest.mark.parametrize("mode", [{}, {"mode": "form"}, {"mode": None}], ids=["absent", "form", "null"])
 async def test_a_form_reaches_its_handler_with_all_that_the_server_sent(mode: dict[str, Any]) -> None:
     seen: list[FormRequest] = []
