@@ -242,6 +242,20 @@ async def test_a_login_that_is_open_is_given_up() -> None:
 
 
 @on_both
+async def test_a_logout_during_discovery_gives_up_the_login() -> None:
+    world, store = World(), MemoryTokens()
+    auth, gate = world.oauth(tokens=store), Gate(world.server, "metadata")
+
+    async with soon() as tasks:
+        tasks.start_soon(given_up, world, auth)
+        await gate.reached.wait()
+        assert not await auth.logout(world.site.url)
+        gate.is_open.set()
+
+    assert (world.logins, store._tokens) == (0, {})
+
+
+@on_both
 async def test_a_code_that_is_being_exchanged_gives_a_token_that_is_forgotten(world: World) -> None:
     store = MemoryTokens()
     gate, auth = Gate(world.server, "token"), world.oauth(tokens=store)
@@ -264,11 +278,7 @@ async def test_a_code_that_is_being_exchanged_gives_a_token_that_is_forgotten(wo
 @on_both
 @pytest.mark.fake_clock
 async def test_a_revocation_that_hangs_holds_up_a_logout_for_10_seconds_at_most(world: World) -> None:
-    async def hang(request: Request) -> Response:
-        await anyio.sleep_forever()
-        raise AssertionError
-
-    world.server.answers["revoke"] = hang
+    Gate(world.server, "revoke")
     auth = await world.log_in()
     begun = anyio.current_time()
 
@@ -338,39 +348,26 @@ async def test_a_login_in_another_process_is_seen_by_saved_and_by_logout() -> No
     assert store._tokens == {}
 
 
-async def test_after_a_logout_a_url_of_before_finishes_no_login() -> None:
-    world, store = World(), MemoryTokens()
-    auth, other = (world.oauth(login=None, tokens=store) for _ in range(2))
-    needed = await world.needed(auth)
-    redirected = await world.person(needed.url)
-
-    await other.logout(world.site.url)
-
-    with pytest.raises(LoginFailed, match="no login waits with this state"):
-        await auth.finish(needed.state, redirected)
-    assert not any(key.startswith("login") for key in store._tokens)
-
-
-async def test_a_url_that_another_process_gives_during_a_logout_finishes_no_login_either() -> None:
-    world = World()
+async def test_after_a_logout_no_url_of_before_finishes_a_login_nor_one_that_another_process_gave_meanwhile() -> None:
+    world, late = World(), list[AuthorizationNeeded]()
 
     class Busy(MemoryTokens):
-        late: AuthorizationNeeded | None = None
-
         async def swap(self, key: str, old: str | None, new: str | None) -> bool:
-            if key.startswith("logins") and new is None and self.late is None:
-                self.late = await world.needed(world.oauth(login=None, redirect_uri=f"{CALLBACK}/late", tokens=self))
+            if key.startswith("logins") and new is None and not late:
+                auth = world.oauth(login=None, redirect_uri=f"{CALLBACK}/late", tokens=self)
+                late.append(await world.needed(auth))
             return await super().swap(key, old, new)
 
     store = Busy()
-    auth = world.oauth(login=None, tokens=store)
-    await world.needed(auth)
+    auth, other = (world.oauth(login=None, tokens=store) for _ in range(2))
+    before = await world.needed(auth)
 
-    await auth.logout(world.site.url)
+    await other.logout(world.site.url)
 
-    assert store.late is not None
-    with pytest.raises(LoginFailed, match="no login waits with this state"):
-        await world.finish(auth, store.late)
+    for needed in (before, *late):
+        with pytest.raises(LoginFailed, match="no login waits with this state"):
+            await world.finish(auth, needed)
+    assert len(late) == 1
     assert not any(key.startswith("login") for key in store._tokens)
 
 

@@ -64,9 +64,6 @@ def refuse_refreshes(world: World, code: str, status: int = 400) -> list[bytes]:
     return refused
 
 
-# Logging in
-
-
 # Refreshing
 
 
@@ -356,7 +353,7 @@ def test_one_oauth_serves_one_event_loop_after_another(backends: tuple[str, str]
         assert anyio.run(partial(world.call, auth), backend=backend) == 200
         world.now += 200
 
-    assert (world.logins, world.refreshes) == (1, 3)
+    assert (world.logins, world.refreshes, world.server.revoked) == (1, 3, [])
 
 
 class FailingTokens(MemoryTokens):
