@@ -26,7 +26,19 @@ from mcp_host.transports._http import tls
 from tests.clock import advance
 from tests.extent import THOROUGH, on_both
 from tests.transports.http_contract import certified, libraries, trusting
-from tests.transports.http_peers import Heard, Log, Peer, Script, Wire, head, reserved_port, serving
+from tests.transports.http_peers import (
+    Halting,
+    Heard,
+    Log,
+    Peer,
+    Script,
+    Wire,
+    head,
+    reserved_port,
+    saying,
+    saying_once,
+    serving,
+)
 
 SOON = 5.0  # seconds, on a busy machine; the client's own deadline is at 30
 HERE, PUBLIC = "http://127.0.0.1/mcp", "https://mcp.test/mcp"
@@ -522,31 +534,16 @@ async def garbage(wire: Wire) -> None:
     await wire.end()
 
 
-async def cut(wire: Wire) -> None:
-    await wire.hear()
-    await wire.say(head(200, {"content-length": "100"}) + b"{")
-    await wire.end()
-
-
 async def reset(wire: Wire) -> None:
     await wire.hear()
     await wire.reset()
 
 
-async def drop(wire: Wire) -> None:
-    await wire.hear()
-    await wire.end()
-
-
-async def long_head(wire: Wire) -> None:
-    await wire.hear()
-    await wire.say(b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 40_000)
-    await wire.hung_up()
-
-
+CUT, DROP = saying_once(head(200, {"content-length": "100"}) + b"{"), saying_once(b"")
+LONG_HEAD = saying(b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 40_000)
 BROKEN: list[tuple[Script, str]] = [
-    *((script, "the response is not HTTP, or not complete") for script in (garbage, cut, long_head)),
-    (drop, "the server closed the connection without a response"),
+    *((script, "the response is not HTTP, or not complete") for script in (garbage, CUT, LONG_HEAD)),
+    (DROP, "the server closed the connection without a response"),
     (reset, f"[Errno {errno.ECONNRESET}] "),
     (says(content_encoding="gzip"), "the body's gzip compression is corrupt"),
 ]
@@ -641,22 +638,14 @@ async def test_a_certificate_is_for_the_host_of_the_url(names: list[str], why: s
 
 @on_both
 async def test_cancelling_leaves_nothing_behind() -> None:
-    heard = anyio.Event()
-
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        heard.set()
-        await wire.hung_up()
-        left.set()
-
-    left = anyio.Event()
-    async with serving(script) as peer, anyio.create_task_group() as tasks:
+    server = Halting()
+    async with serving(server) as peer, anyio.create_task_group() as tasks:
         with anyio.fail_after(SOON):
             tasks.start_soon(get, client(), peer.url)
-            await heard.wait()
+            await server.heard.wait()
             tasks.cancel_scope.cancel()
             with anyio.CancelScope(shield=True):
-                await left.wait()
+                await server.hung_up.wait()
 
 
 # Proxies of the environment
@@ -802,7 +791,7 @@ async def test_a_client_of_the_hosts_is_held_to_all_else(library: ModuleType) ->
             async with serving(bomb, tls=certified("127.0.0.1")) as peer:
                 answer = await ours.get_json(peer.url)
                 assert answer.problem == "HTTP 200: a body is larger than 1048576 bytes"
-            async with serving(drop, tls=certified("127.0.0.1")) as peer:
+            async with serving(DROP, tls=certified("127.0.0.1")) as peer:
                 with pytest.raises(TokenRequestFailed, match="the response is not HTTP, or not complete"):
                     await post(ours, peer.url)
 

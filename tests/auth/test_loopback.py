@@ -34,8 +34,9 @@ FINE = f"?code=c0de&state={STATE}"
 class Waiting:
     """A login that waits for its redirect: *url* is where it goes, *redirects* has what came back."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, answer: str = FINE) -> None:
         self.url = url
+        self._answer = answer
         self.port = httpx.URL(url).port or 0
         self.redirects: list[str] = []
         self.is_over = False
@@ -43,7 +44,7 @@ class Waiting:
     async def end(self) -> httpx.Response:
         """The right redirect."""
         self.is_over = True
-        return await self.get(f"/callback{FINE}")
+        return await self.get(f"/callback{self._answer}")
 
     async def get(self, target: str) -> httpx.Response:
         async with new_browser() as browser:
@@ -70,11 +71,11 @@ async def rest(stream: SocketStream) -> bytes:
 
 
 @asynccontextmanager
-async def waiting(*, request_time: float = 30) -> AsyncIterator[Waiting]:
-    """Listen inside. At the end the right redirect comes, if it has not come before."""
+async def waiting(answer: str = FINE, *, request_time: float = 30) -> AsyncIterator[Waiting]:
+    """Listen inside. At the end the redirect with *answer* comes, if it has not come before."""
     with fail_after(20):
         async with LoopbackListener.open(LoopbackUri(), request_time=request_time) as listener:
-            login = Waiting(listener.redirect_uri)
+            login = Waiting(listener.redirect_uri, answer)
 
             async def wait() -> None:
                 login.redirects.append(await listener.wait_for_redirect(STATE))
@@ -84,7 +85,7 @@ async def waiting(*, request_time: float = 30) -> AsyncIterator[Waiting]:
                 yield login
                 if not login.is_over:
                     assert (await login.end()).status_code == 200
-    assert login.redirects == [f"{login.url}{FINE}"]
+    assert login.redirects == [f"{login.url}{answer}"]
 
 
 def request(
@@ -126,21 +127,13 @@ async def test_the_redirect_comes_back_whole_and_the_person_sees_a_page() -> Non
     ids=["an error", "an error and a code", "no code"],
 )
 async def test_a_refusal_is_an_answer_too_and_its_page_repeats_nothing(query: str) -> None:
-    with fail_after(20):
-        async with LoopbackListener.open(LoopbackUri()) as listener, create_task_group() as tasks:
-            pages: list[httpx.Response] = []
+    async with waiting(query) as login:
+        page = await login.end()
 
-            async def visit() -> None:
-                pages.append(await Waiting(listener.redirect_uri).get(f"/callback{query}"))
-
-            tasks.start_soon(visit)
-
-            assert await listener.wait_for_redirect(STATE) == f"{listener.redirect_uri}{query}"
-
-    assert pages[0].status_code == 200
-    assert "<h1>Not authorized</h1>" in pages[0].text
-    assert "script" not in pages[0].text
-    assert "access_denied" not in pages[0].text
+    assert page.status_code == 200
+    assert "<h1>Not authorized</h1>" in page.text
+    assert "script" not in page.text
+    assert "access_denied" not in page.text
 
 
 def targets(*targets: str) -> list[dict[str, str]]:
