@@ -74,7 +74,6 @@ class AuthorizationServer:
     its keys in ``jwks``. A test may take away or change anything while it runs.
     """
 
-    path: str = ""
     metadata: dict[str, object] = field(default_factory=dict)
     methods: list[str] = field(default_factory=lambda: ["none"])
     lifetime: float = 3600.0
@@ -86,7 +85,7 @@ class AuthorizationServer:
     grants: str | None = None
     """What each login gets, if it is not what it asked for."""
     answers: dict[str, Endpoint] = field(default_factory=dict)
-    """Other answers, by the name of the endpoint: metadata, openid, register, authorize, token."""
+    """Other answers, by the name of the endpoint: metadata, register, authorize, token."""
 
     polls: list[str] = field(default_factory=list)
     interval: float = 5
@@ -110,7 +109,7 @@ class AuthorizationServer:
 
     @property
     def issuer(self) -> str:
-        return self.origin + self.path
+        return self.origin
 
     def count(self, name: str, **given: str) -> int:
         """How many requests of the endpoint *name* had been *given* these."""
@@ -134,7 +133,6 @@ class AuthorizationServer:
     def endpoints(self) -> dict[str, Endpoint]:
         return {
             "metadata": self._metadata,
-            "openid": self._openid,
             "register": self._register,
             "authorize": self._authorize,
             "device": self._device,
@@ -160,23 +158,18 @@ class AuthorizationServer:
         self.answers[name] = answer
 
     def app(self) -> App:
-        well_known = {"metadata": "oauth-authorization-server", "openid": "openid-configuration"}
-
         def routed(name: str) -> Route:
             async def endpoint(request: Request) -> Response:
                 return await self.answers.get(name, self.endpoints[name])(request)
 
-            path = f"/.well-known/{well_known[name]}{self.path}" if name in well_known else f"{self.path}/{name}"
-            return Route(path, endpoint, methods=["GET" if name in (*well_known, "authorize") else "POST"])
+            path = "/.well-known/oauth-authorization-server" if name == "metadata" else f"/{name}"
+            return Route(path, endpoint, methods=["GET" if name in ("metadata", "authorize") else "POST"])
 
         return Starlette(routes=[routed(name) for name in self.endpoints])
 
     async def _metadata(self, request: Request) -> Response:
         self.log.append(("metadata", {}))
         return JSONResponse(self.document())
-
-    async def _openid(self, request: Request) -> Response:
-        return Response(status_code=404)
 
     async def _register(self, request: Request) -> Response:
         asked = await request.json()

@@ -29,6 +29,7 @@ async def test_a_server_gets_a_token_for_itself_alone_and_later_clients_need_no_
     assert (asked["code_challenge_method"], asked["access_type"]) == ("S256", "offline")
     assert "scope" not in asked
     assert (site.seen[0], len({*site.seen[1:]}), site.seen.count("")) == ("", 1, 1)
+    assert {*site.queries} == {b""}
 
 
 async def finish(auth: OAuth, needed: AuthorizationNeeded) -> None:

@@ -41,13 +41,9 @@ def test_assertions_are_signed_by_the_algorithm_of_the_key(algorithm: str) -> No
         fields = {"client_assertion": given, "client_assertion_type": ASSERTION_TYPE}
         verify_assertion(fields, "me", "https://as.test", [key.as_dict(private=False)])
         assert unverified(given)[0]["alg"] == algorithm
+    without_id = PrivateKey(key.as_pem(private=True), algorithm).assertion("me", "https://as.test")
+    assert unverified(without_id)[0] == {"typ": "JWT", "alg": algorithm}
     assert repr(private) == f"PrivateKey({algorithm})"
-
-
-def test_a_key_without_an_id_names_none() -> None:
-    given = PrivateKey(new("ES256").as_pem(private=True)).assertion("me", "https://as.test")
-
-    assert unverified(given)[0] == {"typ": "JWT", "alg": "ES256"}
 
 
 def test_what_is_no_private_key_for_the_algorithm_is_refused(subtests: pytest.Subtests) -> None:
