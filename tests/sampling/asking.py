@@ -65,6 +65,18 @@ def request(
     return SamplingRequest(params=params, server=server, outer=outer, mode=mode, session=session)
 
 
+class Approver:
+    """Gives the same *decision* on everything, and keeps what it was asked about."""
+
+    def __init__(self, decision: object) -> None:
+        self._decision = decision
+        self.asked: list[Any] = []
+
+    async def __call__(self, asked: object) -> Any:
+        self.asked.append(asked)
+        return self._decision
+
+
 def session(handler: Handler, *, approve: Approve = always, limits: SamplingLimits | None = None) -> SamplingSession:
     return Sampling(with_tools=handler, approve=approve, limits=limits).session(server="calculator", knows_tools=True)
 

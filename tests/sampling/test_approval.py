@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, replace
 from itertools import product
-from typing import Any
 
 import anyio
 import pytest
@@ -18,22 +17,13 @@ from mcp_host.sampling import Allow, Deny, OuterCall, Sampling, SamplingRequest,
 from mcp_host.sampling.approval import Approvals, AsyncApprove, Scope
 from mcp_host.testing.model import ScriptedModel
 from tests.extent import on_both
-from tests.sampling.asking import ADD, MULTIPLY, Wire, request, said, text, user, wire
+from tests.sampling.asking import ADD, MULTIPLY, Approver, Wire, request, said, text, user, wire
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
 
 async def test_always_allows() -> None:
     assert await always(request()) == Allow()
-
-
-def decides(decision: object) -> AsyncApprove:
-    """An approver that returns *decision*, of whatever type."""
-
-    async def approve(request: SamplingRequest) -> Any:
-        return decision
-
-    return approve
 
 
 async def refusal_of(approve: AsyncApprove) -> InputRefused:
@@ -48,8 +38,8 @@ async def refuses(request: SamplingRequest) -> Allow:
 
 async def test_a_request_that_is_denied_is_refused_with_the_reason(subtests: pytest.Subtests) -> None:
     for approve, message in (
-        (decides(Deny()), "User rejected sampling request"),
-        (decides(Deny("quota used up")), "quota used up"),
+        (Approver(Deny()), "User rejected sampling request"),
+        (Approver(Deny("quota used up")), "quota used up"),
         (refuses, "not this server"),  # as a handler does
     ):
         with subtests.test(message):
@@ -78,7 +68,7 @@ async def test_a_request_whose_approver_fails_is_refused(caplog: pytest.LogCaptu
     ("decision", "kind"), [(True, "bool"), (None, "NoneType"), (Allow, "type")], ids=["True", "None", "Allow"]
 )
 async def test_only_allow_allows_a_request(decision: object, kind: str, caplog: pytest.LogCaptureFixture) -> None:
-    assert said(await refusal_of(decides(decision))) == (-32603, "this client failed to ask for approval")
+    assert said(await refusal_of(Approver(decision))) == (-32603, "this client failed to ask for approval")
     assert caplog.record_tuples == [
         ("mcp_host.sampling.approval", logging.ERROR, f"sampling for x: the approver returned {kind}, no Allow or Deny")
     ]
@@ -94,26 +84,14 @@ def call(number: int = 1) -> OuterCall:
     return OuterCall("tools/call", "solve", 7, call_id=number)
 
 
-class Person:
-    """Allows everything for *scope*, and counts the questions."""
-
-    def __init__(self, scope: Scope) -> None:
-        self.scope = scope
-        self.asked = 0
-
-    async def __call__(self, request: SamplingRequest) -> Allow:
-        self.asked += 1
-        return Allow(self.scope)
-
-
 async def asked_each_time(scope: Scope, *requests: SamplingRequest) -> list[int]:
     """How often the person had been asked after each of *requests*, all over one connection."""
-    person = Person(scope)
+    person = Approver(Allow(scope))
     approvals = Approvals(person, subject="sampling for x")
     counts = []
     for each in requests:
         await approvals.require(each)
-        counts.append(person.asked)
+        counts.append(len(person.asked))
     return counts
 
 
@@ -191,7 +169,7 @@ async def test_a_tool_that_is_new_or_changed_asks_again(subtests: pytest.Subtest
 
 async def test_comparing_tools_takes_the_same_number_of_python_steps_for_large_tools() -> None:
     async def steps(values: int) -> int:
-        approvals = Approvals(Person("session"), subject="sampling for x")
+        approvals = Approvals(Approver(Allow("session")), subject="sampling for x")
         asked = request(tools=[with_default([1] * values)])
         await approvals.require(asked)
         seen: list[str] = []
@@ -262,17 +240,20 @@ async def test_a_refusal_is_for_one_request_only() -> None:
 
 
 async def test_an_approval_for_a_session_does_not_apply_to_another_connection_of_the_same_name() -> None:
-    person = Person("session")
+    person = Approver(Allow("session"))
     sampling = Sampling(with_tools=ScriptedModel("1", "2", "3"), approve=person)
     first, second = (sampling.session(server="calculator", knows_tools=True) for _ in range(2))
     for session in (first, first, second):
         await session.answer(wire(tools=[ADD]))
 
-    assert person.asked == 2
+    assert len(person.asked) == 2
 
 
 async def test_an_approval_for_a_call_is_forgotten_with_it() -> None:
-    approvals = Approvals(Person("call"), subject="sampling for x")
+    async def approve(request: SamplingRequest) -> Allow:
+        return Allow("call")
+
+    approvals = Approvals(approve, subject="sampling for x")
     outer = call()
     await approvals.require(request(outer=outer))
     assert len(approvals._grants) == 1
@@ -293,13 +274,13 @@ async def test_the_number_of_remembered_sets_of_tools_is_limited() -> None:
 
 
 async def test_a_callback_uses_the_call_that_the_other_client_passes() -> None:
-    person = Person("call")
+    person = Approver(Allow("call"))
     respond = Sampling(with_tools=ScriptedModel("1", "2", "3"), approve=person).callback(server="calculator")
     outer = call()
     for each in (outer, replace(outer, request_id=8), None):
         assert "result" in await respond(wire(tools=[ADD]), each)
 
-    assert person.asked == 2
+    assert len(person.asked) == 2
 
 
 @on_both

@@ -17,7 +17,7 @@ from mcp_host.testing.model import ScriptedModel, ScriptedTurn
 from mcp_host.types import CreateMessageResult, TextContent, Tool, ToolUseContent
 from tests.extent import on_both
 from tests.sampling import asking
-from tests.sampling.asking import Wire, refused, said, text, user, wire
+from tests.sampling.asking import Approver, Wire, refused, said, text, user, wire
 
 ADD: Wire = {
     "name": "add",
@@ -190,12 +190,8 @@ async def test_the_second_request_obeys_the_limits_of_the_first() -> None:
 
 
 async def test_the_second_answer_is_a_part_of_the_same_request_for_the_approver_and_the_limits() -> None:
-    asked: list[SamplingRequest] = []
+    approve = Approver(Allow())
     slots: list[int] = []
-
-    async def approve(request: SamplingRequest) -> Allow:
-        asked.append(request)
-        return Allow()
 
     async def model(request: SamplingRequest) -> CreateMessageResult:
         slots.append(sampling._semaphore.free)
@@ -205,7 +201,7 @@ async def test_the_second_answer_is_a_part_of_the_same_request_for_the_approver_
     answer = await sampling.session(server="calculator", knows_tools=True).answer(wire(tools=[ADD]))
 
     assert calls(answer) == [("add", {"a": 1})]
-    assert len(asked) == 1
+    assert len(approve.asked) == 1
     assert slots == [0, 0]
     assert sampling._semaphore.free == 1
 

@@ -33,7 +33,7 @@ from mcp_host.sampling import (
 from mcp_host.testing.model import ScriptedModel
 from mcp_host.types import CreateMessageResult
 from tests.extent import on_both
-from tests.sampling.asking import ADD, Wire, refused, said, session, text, user, wire
+from tests.sampling.asking import ADD, Approver, Wire, refused, said, session, text, user, wire
 
 
 class Capability(BaseModel):
@@ -167,31 +167,23 @@ async def test_a_refusal_is_error_data_with_its_code_and_reason() -> None:
 async def test_the_approver_sees_the_hosts_name_for_the_server_or_the_servers_own(
     argument: str | None, server: str | None, shown: str
 ) -> None:
-    seen: list[str] = []
-
-    async def approve(request: SamplingRequest) -> Allow:
-        seen.append(request.server)
-        return Allow()
-
+    approve = Approver(Allow())
     callback = Sampling(with_tools=ScriptedModel("3."), approve=approve).for_sdk(server=argument)["sampling_callback"]
+
     await callback(context(server), given(wire()))
 
-    assert seen == [shown]
+    assert [request.server for request in approve.asked] == [shown]
 
 
 async def test_an_approval_for_the_session_holds_for_the_connection_it_was_given_for() -> None:
-    asked: list[str] = []
-
-    async def approve(request: SamplingRequest) -> Allow:
-        asked.append(request.server)
-        return Allow("session")
-
+    approve = Approver(Allow("session"))
     callback = callback_for_sdk(ScriptedModel(*["3."] * 4), approve=approve)
+
     first, second = context("first"), context("second")
     for connection in (first, second, first, second):
         await callback(connection, given(wire(tools=[ADD])))
 
-    assert asked == ["first", "second"]
+    assert [request.server for request in approve.asked] == ["first", "second"]
 
 
 async def test_a_connection_that_is_gone_is_forgotten() -> None:

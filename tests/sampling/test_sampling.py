@@ -31,6 +31,7 @@ from mcp_host.testing.model import ScriptedModel
 from mcp_host.types import CreateMessageResult, TextContent, ToolUseContent
 from tests.clock import advance
 from tests.extent import on_both
+from tests.sampling import asking
 from tests.sampling.asking import ADD, MULTIPLY, Wire, assistant, refused, result, said, session, text, use, user, wire
 from tests.spec import assert_valid, example, example_names, needs_spec
 
@@ -233,15 +234,9 @@ BROKEN: dict[str, tuple[Wire, str]] = {
 
 
 async def test_a_broken_or_oversized_request_reaches_neither_approver_nor_model(subtests: pytest.Subtests) -> None:
-    asked: list[SamplingRequest] = []
-
-    async def approve(request: SamplingRequest) -> Allow:
-        asked.append(request)
-        return Allow()
-
     for case, (params, problem) in BROKEN.items():
         with subtests.test(case):
-            model = ScriptedModel()
+            model, approve = ScriptedModel(), asking.Approver(Allow())
             limited = session(model, approve=approve, limits=SamplingLimits(messages=2, text=10))
 
             refusal = await refused(limited, params)
@@ -250,16 +245,13 @@ async def test_a_broken_or_oversized_request_reaches_neither_approver_nor_model(
             assert str(refusal).startswith(problem)
             is_limit = problem.startswith("this client's limit")
             assert type(refusal.__cause__) is (LimitExceeded if is_limit else ProtocolError)
-            assert (asked, model.requests) == ([], [])
+            assert (approve.asked, model.requests) == ([], [])
 
 
 async def test_a_denied_request_does_not_reach_the_model() -> None:
-    async def approve(request: SamplingRequest) -> Deny:
-        return Deny("not today")
-
     model = ScriptedModel()
 
-    refusal = await refused(session(model, approve=approve), wire())
+    refusal = await refused(session(model, approve=asking.Approver(Deny("not today"))), wire())
 
     assert said(refusal) == (-1, "not today")
     assert model.requests == []
@@ -303,9 +295,8 @@ async def test_a_refusal_by_the_handler_is_passed_on_unchanged() -> None:
 
 @pytest.mark.fault("S08")
 async def test_an_illegal_answer_is_not_sent(caplog: pytest.LogCaptureFixture) -> None:
-    async def model(request: SamplingRequest) -> CreateMessageResult:
-        call = ToolUseContent(id="1", name="format_disk", input={"what": "private words"})
-        return CreateMessageResult(content=call, model="m")
+    call = ToolUseContent(id="1", name="format_disk", input={"what": "private words"})
+    model = ScriptedModel(CreateMessageResult(content=call, model="m"))
 
     refusal = await refused(session(model), wire(tools=[ADD]))
 

@@ -54,7 +54,7 @@ from mcp_host.types import (
     UserMessage,
 )
 from tests.extent import on_both
-from tests.sampling.asking import Wire, text
+from tests.sampling.asking import Approver, Wire, text
 from tests.terminal.screens import Screen
 
 ONE_AND_TWO = {"a": 1, "b": 2}
@@ -448,7 +448,7 @@ async def test_a_plain_on_turn_gets_each_step() -> None:
 
 
 async def test_the_caller_of_the_loop_is_that_of_its_calls() -> None:
-    user = object()
+    user, approve = object(), Approver(Allow())
     callers: list[object] = []
 
     async def note(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
@@ -456,14 +456,10 @@ async def test_the_caller_of_the_loop_is_that_of_its_calls() -> None:
             callers.append(request.caller)
         return await call_next(request)
 
-    def approve(call: ProposedCall) -> Allow:
-        callers.append(call.caller)
-        return Allow()
-
     async with Client(calculator(), middleware=[note]) as client:
         await loop(ScriptedModel(ToolCall("add", ONE_AND_TWO), "done"), client, caller=user, approve=approve)
 
-    assert callers == [user, user]
+    assert callers == [call.caller for call in approve.asked] == [user]
 
 
 def test_the_repr_of_a_proposed_call_has_neither_arguments_nor_caller() -> None:
@@ -537,35 +533,25 @@ async def test_each_call_is_approved_with_its_tool_and_arguments_in_sight() -> N
 
 
 async def test_a_tool_allowed_for_the_session_is_not_asked_about_again_in_this_loop() -> None:
-    asked: list[str] = []
-
-    def approve(call: ProposedCall) -> Allow:
-        asked.append(call.name)
-        return Allow("session")
-
+    approve = Approver(Allow("session"))
     turns = [ToolCall("add", ONE_AND_TWO), ToolCall("divide", ONE_AND_TWO)]
     async with Client(calculator()) as client:
         await loop(ScriptedModel(turns, turns, turns, "done"), client, approve=approve)
         await loop(ScriptedModel(turns[:1], "done"), client, approve=approve)
 
-    assert asked == ["add", "divide", "add"]
+    assert [call.name for call in approve.asked] == ["add", "divide", "add"]
 
 
 async def test_the_same_tool_of_another_server_is_asked_about() -> None:
-    asked: list[str] = []
-
     def a() -> None: ...
     def b() -> None: ...
 
-    def approve(call: ProposedCall) -> Allow:
-        asked.append(call.server)
-        return Allow("session")
-
+    approve = Approver(Allow("session"))
     model = ScriptedModel(ToolCall("a"), ToolCall("b"), ToolCall("a"), "done")
     async with Client(serving(a, "first")) as one, Client(serving(b, "second")) as two:
         await loop(model, one, two, approve=approve)
 
-    assert asked == ["first", "second"]
+    assert [call.server for call in approve.asked] == ["first", "second"]
 
 
 @on_both
@@ -574,12 +560,9 @@ async def test_an_approver_that_fails_ends_the_loop_and_nothing_is_called(calls:
     def add(a: int, b: int) -> int:
         raise AssertionError("not called")
 
-    def approve(call: ProposedCall) -> Any:
-        return True
-
     model = ScriptedModel([ToolCall("add", ONE_AND_TWO)] * calls)
     with pytest.raises(TypeError, match="approve has to return Allow or Deny, not bool"):
-        await loop(model, add, approve=approve)
+        await loop(model, add, approve=Approver(True))
 
 
 async def test_the_terminal_approves_calls_of_the_loop(screen: Screen) -> None:
