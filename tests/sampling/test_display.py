@@ -15,6 +15,10 @@ from mcp_host.terminal.text import Layout
 from tests.sampling.asking import ADD, MULTIPLY, Wire, assistant, request, result, text, use, user
 
 
+def resource(uri: str, **more: object) -> Wire:
+    return {"type": "resource", "resource": {"uri": uri, **more}}
+
+
 def shown(asked: SamplingRequest, columns: int = 80, *, seen: Seen | None = None, whole: bool = False) -> str:
     return "\n".join(describe(asked, Layout(columns), seen=seen or Seen(), whole=whole))
 
@@ -28,8 +32,8 @@ def test_a_request_is_shown_from_the_asking_server_to_the_last_message() -> None
                 "1",
                 text("3"),
                 {"type": "resource_link", "name": "log", "uri": "file:///log"},
-                {"type": "resource", "resource": {"uri": "file:///sum", "text": "three\nin words"}},
-                {"type": "resource", "resource": {"uri": "file:///image", "blob": "AAAA"}},
+                resource("file:///sum", text="three\nin words"),
+                resource("file:///image", blob="AAAA"),
             )
         ),
         assistant(use("2")),
@@ -101,7 +105,7 @@ def test_no_control_character_reaches_the_terminal() -> None:
                 NASTY,
                 text(NASTY),
                 {"type": "resource_link", "name": NASTY, "uri": NASTY},
-                {"type": "resource", "resource": {"uri": NASTY, "blob": ""}},
+                resource(NASTY, blob=""),
             )
         ),
         server=NASTY,
@@ -316,19 +320,9 @@ EVERYTHING = request(
                 "icons": [{"src": "marker://icon"}],
                 **HINTS,
             },
+            {**resource("marker://text", mimeType="text/marker-kind", text="marker contents", **MORE), **HINTS},
             {
-                "type": "resource",
-                "resource": {"uri": "marker://text", "mimeType": "text/marker-kind", "text": "marker contents", **MORE},
-                **HINTS,
-            },
-            {
-                "type": "resource",
-                "resource": {
-                    "uri": "marker://blob",
-                    "mimeType": "text/marker-blob",
-                    "blob": encoded("marker in base64 \xff"),
-                    **MORE,
-                },
+                **resource("marker://blob", mimeType="text/marker-blob", blob=encoded("marker in base64 \xff"), **MORE),
                 **HINTS,
             },
             structuredContent={"marker key": {"marker inner": "marker structured"}},

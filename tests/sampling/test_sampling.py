@@ -528,14 +528,6 @@ async def test_a_callback_joins_the_texts_that_answer_a_plain_request(fields: Wi
     assert await callback(wire(**fields)) == {"result": {"role": "assistant", "content": content, "model": "m"}}
 
 
-async def test_a_callback_returns_a_refusal_as_an_error() -> None:
-    callback = Sampling(with_tools=ScriptedModel(), approve=always).callback(server="calculator", knows_tools=False)
-
-    assert await callback(wire(tools=[ADD])) == {
-        "error": {"code": -32602, "message": "tools: this client did not declare sampling.tools"}
-    }
-
-
 @pytest.mark.parametrize("what", ["\ud800", math.nan], ids=["half of a surrogate pair", "NaN"])
 async def test_a_callback_returns_an_error_for_an_answer_that_is_not_json(what: object) -> None:
     """Another client would fail to write it, or would write what no server can read."""

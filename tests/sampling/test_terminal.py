@@ -20,6 +20,14 @@ QUESTION = "May your model answer? [y/s/v/N] "
 OF_A_CALL = "May your model answer? [y/a/s/v/N] "
 CALL = OuterCall("tools/call", "solve", 7, call_id=1)
 UNCLEAR = "Press one of y/s/v/n and Enter. Enter alone means n."
+EXPLAINED = [
+    "",
+    "y: yes, this once",
+    "a: yes, and all else of this call",
+    "s: yes, and all on this connection",
+    "v: view the whole request",
+    "Other tools are asked about again.",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -97,12 +105,7 @@ async def test_the_question_is_laid_out_for_the_width_of_the_terminal(columns: i
         "  | add()",
         "user",
         "  | hello",
-        "",
-        "y: yes, this once",
-        "a: yes, and all else of this call",
-        "s: yes, and all on this connection",
-        "v: view the whole request",
-        "Other tools are asked about again.",
+        *EXPLAINED,
         f"{OF_A_CALL}y",
     ]
 
@@ -248,12 +251,7 @@ async def test_no_text_of_a_server_looks_like_our_question_or_moves_it(columns: 
         "system prompt",
         "tools, run by the server (1; required)",
         *("user", "assistant", "user"),
-        "",
-        "y: yes, this once",
-        "a: yes, and all else of this call",
-        "s: yes, and all on this connection",
-        "v: view the whole request",
-        "Other tools are asked about again.",
+        *EXPLAINED,
         f"{OF_A_CALL}n",
     ]
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
+from functools import partial
 from typing import Any
 
 import pytest
 import trio
-from anyio import Event, create_task_group, fail_after, move_on_after, sleep, sleep_forever
+from anyio import Event, create_task_group, fail_after, move_on_after, sleep, sleep_forever, wait_all_tasks_blocked
 from anyio.lowlevel import checkpoint
 
 from mcp_host.errors import (
@@ -607,29 +608,25 @@ async def test_a_tool_that_fails_on_the_way_out_of_a_timeout_does_not_hold_it_up
 @on_both
 @pytest.mark.parametrize("calls", [1, 2])
 async def test_a_cancelled_loop_leaves_no_call_behind(calls: int) -> None:
-    begun, ended = [Event() for _ in range(calls)], [Event() for _ in range(calls)]
+    running: set[str] = set()
 
     async def hang(use: ToolUseContent) -> CallToolResult:
-        begun[int(use.id)].set()
+        running.add(use.id)
         try:
             await sleep_forever()
         finally:
-            ended[int(use.id)].set()
+            running.remove(use.id)
         return text("")
 
     model = Model(says(*[use(str(index)) for index in range(calls)]))
     with fail_after(5):
         async with create_task_group() as tasks:
-
-            async def run() -> None:
-                await loop(model, tools={"add": hang})
-
-            tasks.start_soon(run)
-            for event in begun:
-                await event.wait()
+            tasks.start_soon(partial(loop, model, tools={"add": hang}))
+            await wait_all_tasks_blocked()
+            assert len(running) == calls
             tasks.cancel_scope.cancel()
 
-    assert all(event.is_set() for event in ended)
+    assert running == set()
 
 
 @pytest.mark.parametrize(

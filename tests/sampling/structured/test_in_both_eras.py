@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal
@@ -97,19 +98,30 @@ async def test_a_schema_reaches_a_host_with_and_without_tools(version: str, with
 
 @in_both_eras
 async def test_a_loop_runs_functions_with_the_context_and_shapes_its_answer(version: str) -> None:
+    """A plain function gets the context in a thread; an async one asks with it."""
+
+    def where(port: str, context: Context) -> str:
+        return f"{port} {context.client_info.name} {threading.current_thread() is threading.main_thread()}"
+
     async def ask(context: Context, about: str) -> str:
-        """Ask once more."""
         return (await context.sample(f"And {about}?")).text
 
     async def play(context: Context) -> dict[str, object]:
-        done = await context.sample_loop(messages=[UserMessage("?")], tools=[ask], schema=list[str])
-        return {"parsed": done.parsed, "ended": done.ended, "turns": len(done.steps)}
+        done = await context.sample_loop(messages=[UserMessage("?")], tools=[where, ask], schema=list[str])
+        results = [call.result.text for step in done.steps for call in step.calls]
+        return {"parsed": done.parsed, "ended": done.ended, "turns": len(done.steps), "results": results}
 
     model = ScriptedModel(
-        ToolCall("ask", {"about": "tides"}), "They rise.", "So it is.", ToolCall("answer", {"result": ["high", "low"]})
+        [ToolCall("where", {"port": "Brest"}), ToolCall("ask", {"about": "tides"})],
+        *("They rise.", "So it is.", ToolCall("answer", {"result": ["high", "low"]})),
     )
     async with host(play, version, model) as client:
         result = await client.call_tool("play")
 
-    assert result.structured_content == {"parsed": ["high", "low"], "ended": "answered", "turns": 3}
+    assert result.structured_content == {
+        "parsed": ["high", "low"],
+        "ended": "answered",
+        "turns": 3,
+        "results": ["Brest mcp-host False", "They rise."],
+    }
     assert [request.messages[0].text for request in model.requests] == ["?", "And tides?", "?", "?"]

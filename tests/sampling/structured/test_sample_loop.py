@@ -10,7 +10,7 @@ import pytest
 from anyio import Event, fail_after, sleep, sleep_forever
 from pydantic import BaseModel
 
-from mcp_host import Client, Sampling, ServerSampling, ToolCall, always
+from mcp_host import ServerSampling
 from mcp_host.errors import EndsLoop, NotDeclared
 from mcp_host.functions import FunctionTool, ToolError
 from mcp_host.sampling.loop.engine import Step
@@ -21,7 +21,6 @@ from mcp_host.sampling.structured import (
     ServerLoopResult,
     UnparsedLoopResult,
 )
-from mcp_host.testing import Context, ScriptedModel, Server
 from mcp_host.types import AssistantMessage, Tool, UserMessage
 from tests.extent import on_both
 from tests.sampling.asking import Wire, result, text
@@ -339,29 +338,6 @@ async def test_a_timeout_leaves_the_thread_of_a_plain_function_behind() -> None:
         release.set()
 
     assert (done.ended, done.answer, done.steps, len(requests)) == ("timeout", None, (), 1)
-
-
-async def test_a_plain_function_gets_the_context_in_a_thread_and_an_async_one_asks_with_it() -> None:
-    server = Server("s")
-
-    def plain(port: str, context: Context) -> str:
-        return f"{port} {context.client_info.name} {threading.current_thread() is threading.main_thread()}"
-
-    async def asks(context: Context) -> str:
-        return (await context.sample("inner?")).text
-
-    @server.tool
-    async def run(context: Context) -> str:
-        done = await context.sample_loop("?", tools=[plain, asks])
-        return " and ".join(call.result.text for step in done.steps for call in step.calls)
-
-    plain_call, asks_call = ToolCall("plain", {"port": "Brest"}), ToolCall("asks", {})
-    model = ScriptedModel([plain_call, asks_call], "inner!", "done.")
-    with fail_after(20):
-        async with Client(server.in_process(), sampling=Sampling(with_tools=model, approve=always)) as client:
-            answer = await client.call_tool("run")
-
-    assert answer.text == "Brest mcp-host False and inner!"
 
 
 async def test_long_results_are_cut_for_the_model_and_whole_in_the_steps() -> None:
