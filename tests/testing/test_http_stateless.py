@@ -332,21 +332,14 @@ async def test_a_subscription_is_a_stream_until_the_server_ends_it(json_response
     ]
 
 
-async def test_subscriptions_end_with_their_results_when_sessions_expire() -> None:
-    bench = Bench()
-    async with listening(bench) as stream:
-        await bench.server.expire_sessions()
-        [ended] = await stream.rest()
+async def test_subscriptions_end_with_their_results_when_sessions_expire_and_without_if_they_are_cut() -> None:
+    for end, results in ((Server.expire_sessions, ["complete"]), (Server.drop_streams, [])):
+        bench = Bench()
+        async with listening(bench) as stream:
+            await end(bench.server)
+            ended = await stream.rest()
 
-    assert ended["result"]["resultType"] == "complete"
-
-
-async def test_a_cut_subscription_has_no_result() -> None:
-    bench = Bench()
-    async with listening(bench) as stream:
-        await bench.server.drop_streams()
-
-        assert await stream.rest() == []
+        assert [message["result"]["resultType"] for message in ended] == results
 
 
 async def test_disconnecting_ends_a_subscription() -> None:

@@ -1,4 +1,4 @@
-"""Everything that a schema allows is read, and written as it was read; what a client sends is valid."""
+"""What a schema allows, and each official example, is written as it was read; what a client sends is valid."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 import mcp_host.types
 from mcp_host.types import TypedNotification, TypedRequest
@@ -14,7 +15,6 @@ from mcp_host.types.base import Model
 from tests import spec
 from tests.extent import THOROUGH
 from tests.types.instances import instances
-from tests.types.test_examples import exact
 
 pytestmark = spec.needs_spec
 
@@ -23,6 +23,15 @@ CLIENT_SAYS = ("ClientRequest", "ClientNotification", "ClientResult", "InputResp
 few_but_large = settings(
     max_examples=80 if THOROUGH else 25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
+
+
+def exact(value: object) -> object:
+    """JSON in a form whose equality tells 1 from 1.0 and from True."""
+    if isinstance(value, dict):
+        return {key: exact(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [exact(item) for item in value]
+    return type(value).__name__, value
 
 
 def drawn(data: st.DataObject, revision: str, names: list[str]) -> tuple[str, type[Model], dict[str, Any]]:
@@ -81,3 +90,30 @@ def test_every_message_of_a_client_is_valid(revision: str, data: st.DataObject) 
     name, kind, value = drawn(data, revision, said_by_a_client(revision))
 
     spec.assert_valid(revision, name, kind.from_wire(value).to_wire())
+
+
+# The examples
+
+
+def read_and_write(type_name: str, value: object) -> object:
+    if (kind := model(type_name)) is not None:
+        return kind.from_wire(value).to_wire()
+    adapter: TypeAdapter[object] = TypeAdapter(getattr(mcp_host.types, type_name))
+    read = adapter.validate_python(value, by_alias=True, by_name=False)
+    return adapter.dump_python(read, by_alias=True, exclude_unset=True)
+
+
+@pytest.mark.parametrize("name", spec.example_names())
+def test_an_official_example_is_written_as_it_was_read(name: str) -> None:
+    value = spec.example(name)
+
+    assert exact(read_and_write(name.split("/")[0], value)) == exact(value)
+
+
+def test_there_are_129_official_examples() -> None:
+    assert len(spec.example_names()) == 129
+
+
+@pytest.mark.parametrize(("one", "other"), [(50, 50.0), (True, 1), ([0], [False])])
+def test_the_comparison_of_examples_distinguishes_types(one: object, other: object) -> None:
+    assert exact(one) != exact(other)
