@@ -230,18 +230,22 @@ async def test_a_refused_version_leads_to_one_in_common() -> None:
 
 
 async def test_a_modern_server_that_refuses_to_describe_itself_can_be_called() -> None:
+    """Its words are escaped and cut in the warning."""
+
     async def shy(peer: ScriptedPeer) -> None:
-        for _ in range(2):
-            await peer.reply_error(
-                await peer.receive("server/discover"), -32021, "not to you", {"requiredCapabilities": {}}
-            )
+        for code in (-32020, -32021):
+            discover = await peer.receive("server/discover")
+            await peer.reply_error(discover, code, "not to you\x1b[2J\n" + "x" * 100_000, {"requiredCapabilities": {}})
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
     async with connected(ScriptedPeer(shy, name="shy")) as client:
         await client.call_tool("x")
-
         assert client.server_info == Implementation(name="shy", version="")
-        assert client.warnings == ["shy did not describe itself: not to you"]
+
+    (warning,) = client.warnings
+    assert warning.startswith("shy did not describe itself: not to you")
+    assert warning.isprintable()
+    assert len(warning) < 500
 
 
 async def test_malformed_capabilities_of_a_modern_server_are_a_warning_and_it_can_be_called() -> None:
@@ -255,20 +259,6 @@ async def test_malformed_capabilities_of_a_modern_server_are_a_warning_and_it_ca
 
     [warning] = client.warnings
     assert warning.startswith("the capabilities of odd are malformed: ")
-
-
-async def test_a_servers_text_is_escaped_and_cut_in_a_warning() -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        for _ in range(2):
-            await peer.reply_error(await peer.receive("server/discover"), -32020, "\x1b[2J\n" + "x" * 100_000)
-        await peer.reply(await peer.receive("tools/call"), EMPTY)
-
-    async with connected(ScriptedPeer(script)) as client:
-        await client.call_tool("x")
-        (warning,) = client.warnings
-
-    assert warning.isprintable()
-    assert len(warning) < 500
 
 
 @pytest.mark.fault("S32")

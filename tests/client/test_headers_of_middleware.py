@@ -16,62 +16,43 @@ from mcp_host.errors import Unauthorized
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, Middleware, add_headers
 from mcp_host.types import CreateMessageResult
 from tests.client import sites
-from tests.client.sites import response, streamed
-from tests.client.support import EMPTY, QUESTION, connected, sampling
+from tests.client.sites import streamed
+from tests.client.support import EMPTY, INITIALIZED, QUESTION, connected, sampling
+from tests.client.test_session_lost import URL, Forgetful
 from tests.extent import on_both
 
 Wire = dict[str, Any]
 
-INITIALIZED: Wire = {
-    "protocolVersion": "2025-11-25",
-    "capabilities": {"tools": {}, "logging": {}},
-    "serverInfo": {"name": "s", "version": "0"},
-}
 
+class Site(Forgetful):
+    """*call* answers tool calls, and *rest* goes on with a response. `seen` has the user of everything that arrives."""
 
-class Site:
-    """A server with sessions. *call* answers tool calls; `seen` has the user of everything that arrives."""
-
-    def __init__(self, call: Callable[[Wire], httpx.Response]) -> None:
+    def __init__(
+        self, call: Callable[[Wire], httpx.Response] | None = None, rest: httpx.Response | None = None
+    ) -> None:
+        super().__init__()
         self.seen: list[tuple[str, str | None]] = []
         self.answered = anyio.Event()
-        self.sessions = 0
-        self.resumed: Callable[[], httpx.Response] | None = None
-        self._call = call
+        self.instead = {"response": self._take} | ({} if call is None else {"tools/call": call})
+        self._rest = rest
 
     async def __call__(self, request: httpx.Request) -> httpx.Response:
         message: Wire = json.loads(request.content) if request.content else {}
         what = message.get("method") or ("answer" if "id" in message else request.method)
-        if "last-event-id" in request.headers:
-            what = "the rest"
-        self.seen.append((what, request.headers.get("x-user")))
-        match what:
-            case "initialize":
-                self.sessions += 1
-                body = {"jsonrpc": "2.0", "id": message["id"], "result": INITIALIZED}
-                return httpx.Response(200, json=body, headers={"Mcp-Session-Id": f"session-{self.sessions}"})
-            case "tools/call":
-                return self._call(message)
-            case "logging/setLevel":
-                return response(message, {})
-            case "answer":
-                self.answered.set()
-            case "the rest" if self.resumed is not None:
-                return self.resumed()
-            case "GET" | "DELETE":
-                return httpx.Response(405)
+        resumes = "last-event-id" in request.headers
+        self.seen.append(("the rest" if resumes else what, request.headers.get("x-user")))
+        return self._rest if resumes and self._rest is not None else await super().__call__(request)
+
+    def _take(self, answer: Wire) -> httpx.Response:
+        self.answered.set()
         return httpx.Response(202)
 
     @asynccontextmanager
     async def connected(self, *middleware: Middleware, **options: Any) -> AsyncIterator[Client]:
         http = httpx.AsyncClient(transport=httpx.MockTransport(self))
-        transport = StreamableHttp("http://server.test/mcp", client=http, headers={"X-User": "nobody"})
+        transport = StreamableHttp(URL, client=http, headers={"X-User": "nobody"})
         async with connected(transport, era="legacy", middleware=middleware, **options) as client:
             yield client
-
-
-def plainly(message: Wire) -> httpx.Response:
-    return response(message, EMPTY)
 
 
 def user(request: ClientRequest) -> dict[str, str]:
@@ -126,8 +107,7 @@ async def test_a_cancellation_and_a_refusal_have_the_headers_of_the_call() -> No
 
 @pytest.mark.fake_clock
 async def test_the_rest_of_a_response_is_fetched_with_the_headers_of_its_call() -> None:
-    site = Site(lambda message: streamed(b"id: e1\nretry: 1\ndata:\n\n"))
-    site.resumed = lambda: streamed({"id": 2, "result": EMPTY})
+    site = Site(lambda message: streamed(b"id: e1\nretry: 1\ndata:\n\n"), streamed({"id": 2, "result": EMPTY}))
     async with site.connected(add_headers(user)) as client:
         await client.call_tool("x", caller="ada")
 
@@ -143,7 +123,7 @@ async def test_the_session_has_the_newest_headers_of_requests_that_are_for_no_ca
         count += 1
         return {"X-User": f"{request.caller or 'host'}-{count}"}
 
-    site = Site(plainly)
+    site = Site()
     async with site.connected(add_headers(token)) as client:
         await client.call_tool("x")
         await client.call_tool("x", caller="ada")
@@ -159,16 +139,14 @@ async def test_the_session_has_the_newest_headers_of_requests_that_are_for_no_ca
 async def test_a_new_session_and_what_it_restores_pass_the_middleware() -> None:
     methods: list[str] = []
 
-    def lost_once(message: Wire) -> httpx.Response:
-        return httpx.Response(404) if site.sessions == 1 else plainly(message)
-
     async def note(request: AnyRequest, call_next: CallNext) -> Wire:
         methods.append(request.method)
         return await call_next(request)
 
-    site = Site(lost_once)
+    site = Site()
     async with site.connected(note, add_headers(user)) as client:
         await client.set_log_level("error")
+        site.known.clear()
         await client.call_tool("x", caller="ada")
 
     assert methods == ["initialize", "logging/setLevel", "tools/call", "initialize", "logging/setLevel"]
@@ -208,7 +186,7 @@ async def test_middleware_may_renew_a_token_that_is_rejected_while_connecting_an
     site = sites.Site(initialize=INITIALIZED, notifications_initialized=accepted, tools_call=EMPTY)
     refused: list[str] = []
     http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
-    async with connected(StreamableHttp("http://server.test/", client=http), era=era, middleware=[login]) as client:
+    async with connected(StreamableHttp(URL, client=http), era=era, middleware=[login]) as client:
         valid = 2
         await client.call_tool("x")
 

@@ -17,7 +17,9 @@ from mcp_host.errors import ConnectionClosed, McpError
 from mcp_host.limits import Limits
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
 from mcp_host.testing import ScriptedPeer
+from mcp_host.testing.scripted import Script
 from tests.client.support import EMPTY, HANDSHAKE, QUESTION, STATELESS, connected, methods, sampling
+from tests.client.test_restart_backoff import Mortal
 from tests.client.test_session_lost import URL, Forgetful, Gate, session_with
 from tests.extent import on_both
 
@@ -59,10 +61,11 @@ class Answering:
 
 
 @asynccontextmanager
-async def silent_for(seconds: float, script: Callable[[ScriptedPeer], Any], **options: Any) -> AsyncIterator[Client]:
-    """A client of a server with *script*, when it has done nothing for so many seconds."""
+async def silent_for(seconds: float, server: ScriptedPeer | Script, **options: Any) -> AsyncIterator[Client]:
+    """A client of *server*, or of one with that script, when it has done nothing for so many seconds."""
+    peer = server if isinstance(server, ScriptedPeer) else ScriptedPeer(server)
     options = {"ping_interval": INTERVAL, "limits": LIMITS, **options}
-    async with connected(ScriptedPeer(script), **options, within=30 * DAY) as client:
+    async with connected(peer, **options, within=30 * DAY) as client:
         await anyio.sleep(seconds)
         yield client
 
@@ -190,16 +193,8 @@ async def test_a_server_that_does_not_answer_has_ended() -> None:
 @pytest.mark.parametrize("listens", [False, True], ids=["by the next call", "at once for a client that listens"])
 async def test_it_is_restarted_where_servers_are_restarted_and_pinged_again(listens: bool) -> None:
     servers = [Answering("ping"), Answering()]
-    starts = iter(servers)
-
-    async def script(peer: ScriptedPeer) -> None:
-        await next(starts)(peer)
-
-    peer = ScriptedPeer(script)
-    peer.restart = True
     options: dict[str, Any] = {"on_change": lambda change: None} if listens else {}
-    async with connected(peer, ping_interval=INTERVAL, limits=LIMITS, era="legacy", **options, within=DAY) as client:
-        await anyio.sleep(100)
+    async with silent_for(100, Mortal(*servers), era="legacy", **options) as client:
         assert servers[1].handshakes == listens
         await client.call_tool("x")
         before = len(servers[1].heard)
