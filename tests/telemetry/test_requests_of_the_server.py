@@ -126,12 +126,11 @@ async def fail(request: SamplingRequest) -> CreateMessageResult:
 @pytest.mark.parametrize(
     ("model", "approve", "code", "reason", "chats"),
     [
-        pytest.param(fail, deny, "-1", "not now", [], id="denied"),
-        pytest.param(refuse, always, "-1", "not now", [("-1", "ERROR: not now")], id="refused"),
-        pytest.param(
-            fail, always, "-32603", "this client's model failed", [("ValueError", "ERROR: no key")], id="failed"
-        ),
+        (fail, deny, "-1", "not now", []),
+        (refuse, always, "-1", "not now", [("-1", "ERROR: not now")]),
+        (fail, always, "-32603", "this client's model failed", [("ValueError", "ERROR: no key")]),
     ],
+    ids=["denied", "refused", "failed"],
 )
 @in_both_eras
 async def test_a_request_that_gets_no_answer_has_an_error(

@@ -8,7 +8,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from anyio import create_memory_object_stream, create_task_group, fail_after, wait_all_tasks_blocked
+from anyio import (
+    Event,
+    create_memory_object_stream,
+    create_task_group,
+    fail_after,
+    sleep_forever,
+    wait_all_tasks_blocked,
+)
 from pydantic_core import from_json, to_json
 
 from mcp_host.testing import Server
@@ -97,6 +104,21 @@ def calls(*uses: Wire) -> Wire:
     """The model's answer that calls tools."""
     content = uses[0] if len(uses) == 1 else list(uses)
     return {"role": "assistant", "content": content, "model": "m", "stopReason": "toolUse"}
+
+
+def waiting() -> tuple[Server, Event, Event]:
+    """A server with a tool that waits until it is cancelled. The events are its begin and its end."""
+    server, begun, ended = Server("s"), Event(), Event()
+
+    @server.tool
+    async def wait() -> None:
+        begun.set()
+        try:
+            await sleep_forever()
+        finally:
+            ended.set()
+
+    return server, begun, ended
 
 
 def check(message: Wire, revision: str, asked: dict[object, str]) -> None:

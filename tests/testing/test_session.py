@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from anyio import Event, fail_after, sleep_forever
+from anyio import Event
 
 from mcp_host.testing import Context, Server
 from tests.extent import on_both
-from tests.testing.raw import INITIALIZE, connect, legacy
+from tests.testing.raw import INITIALIZE, connect, legacy, waiting
 
 pytestmark = [on_both, pytest.mark.fake_clock]  # all in memory: no deadline passes while anything can run
 
@@ -128,46 +128,30 @@ async def test_an_unknown_cursor_is_refused(cursor: str) -> None:
     assert error == {"code": -32602, "message": f"Invalid cursor: {cursor}"}
 
 
-async def test_a_cancelled_tool_stops_and_is_not_answered() -> None:
-    server = Server("s")
-    cleaned = Event()
+@pytest.mark.parametrize("swallows", [False, True], ids=["raised", "swallowed"])
+async def test_a_cancelled_tool_stops_and_is_not_answered(swallows: bool) -> None:
+    """Not even if it swallows its cancellation."""
+    server, ended = Server("s"), Event()
 
     @server.tool
     async def wait(ctx: Context) -> str:
         try:
             await ctx.sample("Wait.")
+        except BaseException:
+            if not swallows:
+                raise
         finally:
-            cleaned.set()
-        return "never"
+            ended.set()
+        return "all the same"
 
     async with legacy(server) as raw:
         call = await raw.start("wait")
         asked = await raw.receive()
         await raw.notify("notifications/cancelled", {"requestId": call, "reason": "enough"})
         cancelled = await raw.receive()
-        await cleaned.wait()
+        await ended.wait()
 
         assert cancelled["params"] == {"requestId": asked["id"]}
-        assert await raw.nothing_more()
-
-
-async def test_a_tool_that_swallows_its_cancellation_is_not_answered_either() -> None:
-    server = Server("s")
-
-    @server.tool
-    async def stubborn(ctx: Context) -> str:
-        try:
-            await ctx.request("ping", {})
-        except BaseException:
-            return "all the same"
-        return "never"
-
-    async with legacy(server) as raw:
-        call = await raw.start("stubborn")
-        await raw.receive()
-        await raw.notify("notifications/cancelled", {"requestId": call})
-        await raw.receive()
-
         assert await raw.nothing_more()
 
 
@@ -243,22 +227,11 @@ async def test_changes_are_announced_to_all_initialized_clients() -> None:
 
 
 async def test_calls_are_cancelled_when_the_client_disconnects() -> None:
-    server = Server("s")
-    ended = Event()
-    begun = Event()
+    server, begun, ended = waiting()
+    async with legacy(server) as raw:
+        await raw.start("wait")
+        await begun.wait()
+        await raw.close()
 
-    @server.tool
-    async def wait() -> None:
-        begun.set()
-        try:
-            await sleep_forever()
-        finally:
-            ended.set()
-
-    with fail_after(5):
-        async with legacy(server) as raw:
-            await raw.start("wait")
-            await begun.wait()
-            await raw.close()
         await ended.wait()
         await server.notify_tools_changed()  # after the connection has ended

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from anyio import Event, create_task_group, sleep_forever
+from anyio import create_task_group
 from pydantic import BaseModel
 
 from mcp_host.testing import Context, RequestError, Server, ToolError
@@ -18,7 +18,7 @@ from mcp_host.types import (
     TextResourceContents,
 )
 from tests.extent import on_both
-from tests.testing.raw import INITIALIZE, MODERN, Wire, connect, failed, legacy, meta, modern, text
+from tests.testing.raw import INITIALIZE, MODERN, Wire, connect, failed, legacy, meta, modern, text, waiting
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
@@ -330,16 +330,7 @@ async def test_progress_and_logs_are_sent_if_the_request_asks_for_them() -> None
 
 @on_both
 async def test_a_request_that_is_cancelled_is_not_answered() -> None:
-    server, begun, ended = Server("s"), Event(), Event()
-
-    @server.tool
-    async def wait() -> None:
-        begun.set()
-        try:
-            await sleep_forever()
-        finally:
-            ended.set()
-
+    server, begun, ended = waiting()
     async with modern(server) as raw:
         id = await raw.start("wait")
         await begun.wait()
