@@ -556,32 +556,28 @@ def test_stdin_that_is_no_terminal_is_one_prompt_and_stdout_is_the_answer(
     assert conversation(provider.requests[0]) == [("user", ["Add one\nand two."])]
 
 
-@pytest.mark.parametrize(
-    ("text", "stop_reason", "note"),
-    [
-        ("Half", "maxTokens", "The answer is cut off: it has as many tokens as --max-tokens allows."),
-        ("No.", "refusal", "The model refused to answer."),
-        ("", "endTurn", "The model gave no answer."),
-    ],
-    ids=["cut off", "a refusal", "nothing"],
-)
-def test_an_answer_that_is_none_has_a_note_and_is_no_success(
-    text: str, stop_reason: str, note: str, url: str, run: Run, provider: Provider
+async def draws(request: SamplingRequest, show: object) -> CreateMessageResult:
+    image = ImageContent(data="AAAA", mime_type="image/png")
+    return CreateMessageResult(content=[TextContent(text="Here:"), image], model="parrot")
+
+
+USED = "(11 tokens in, 7 out)\n"
+CUT = "The answer is cut off: it has as many tokens as --max-tokens allows."
+NOTED: dict[str, tuple[Turn, int, str, str]] = {
+    "cut off": (says("Half", stop_reason="maxTokens"), 9, "Half\n", f"{CUT}\n{USED}"),
+    "a refusal": (says("No.", stop_reason="refusal"), 9, "No.\n", f"The model refused to answer.\n{USED}"),
+    "nothing": (says(""), 9, "", f"The model gave no answer.\n{USED}"),
+    "an image": (draws, 0, "Here:\n", "    answer        [image/png, 4 characters of base64]\n"),
+}
+
+
+@pytest.mark.parametrize(("turn", "code", "out", "err"), NOTED.values(), ids=NOTED)
+def test_an_answer_that_is_none_or_no_text_has_a_note(
+    turn: Turn, code: int, out: str, err: str, url: str, run: Run, provider: Provider
 ) -> None:
-    provider.say(says(text, stop_reason=stop_reason))
+    provider.say(turn)
 
-    assert run(*CHAT, url, prompt="Tell me.") == (9, f"{text}\n" if text else "", f"{note}\n(11 tokens in, 7 out)\n")
-
-
-def test_a_part_of_an_answer_that_is_no_text_is_described(url: str, run: Run, provider: Provider) -> None:
-    async def draws(request: SamplingRequest, show: object) -> CreateMessageResult:
-        image = ImageContent(data="AAAA", mime_type="image/png")
-        return CreateMessageResult(content=[TextContent(text="Here:"), image], model="parrot")
-
-    provider.say(draws)
-
-    drawing = "    answer        [image/png, 4 characters of base64]\n"
-    assert run(*CHAT, url, prompt="Draw.") == (0, "Here:\n", drawing)
+    assert run(*CHAT, url, prompt="Tell me.") == (code, out, err)
 
 
 def test_without_a_terminal_a_denied_call_ends_the_turn_and_the_flag_that_allows_it_is_named(

@@ -427,19 +427,13 @@ async def test_a_turn_that_is_paused_again_goes_on_after_all_of_it(stream: bool)
 
 async def test_the_usage_of_a_paused_turn_is_that_of_all_its_requests() -> None:
     """Counts that only one of the requests has are kept, and so are those inside of others."""
-    first = message(
-        text("Let me see."),
-        stop="pause_turn",
-        cache_read_input_tokens=None,
-        cache_creation_input_tokens=9,
-        output_tokens_details={"thinking_tokens": 4},
-    )
-    second = message(
-        text("3."),
-        cache_read_input_tokens=6,
-        cache_creation_input_tokens=None,
-        output_tokens_details={"thinking_tokens": 3},
-    )
+
+    def spent(read: int | None, written: int | None, thought: int) -> dict[str, Any]:
+        cached = {"cache_read_input_tokens": read, "cache_creation_input_tokens": written}
+        return {**cached, "output_tokens_details": {"thinking_tokens": thought}}
+
+    first = message(text("Let me see."), stop="pause_turn", **spent(None, 9, 4))
+    second = message(text("3."), **spent(6, None, 3))
 
     answer = await AnthropicModel(Pausing(first, second), "claude")(prompt().request)
 

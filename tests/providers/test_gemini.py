@@ -390,26 +390,20 @@ def test_arguments_that_are_no_object_are_an_error_that_names_the_tool(arguments
         answer_of(read_reply(reply_of({"functionCall": {"name": "add", "args": arguments}}), ASKED), ASKED)
 
 
-@pytest.mark.parametrize(
-    ("model", "part", "kept"),
-    [("gemini-2.5-pro", {}, False), ("gemini-2.5-pro", {"thoughtSignature": "AA=="}, True), ("gemini-3-pro", {}, True)],
-    ids=["older, unsigned", "older, signed", "newer, unsigned"],
-)
-def test_a_turn_with_calls_is_kept_where_it_must_go_back(model: str, part: dict[str, Any], kept: bool) -> None:
+def test_a_turn_with_calls_is_kept_where_it_must_go_back(subtests: pytest.Subtests) -> None:
     """What a newer model did not sign, it takes back as it is: only the turn tells that nothing is lost."""
-    call = {"functionCall": {"name": "add", "args": {}}, **part}
-
-    reply = read_reply(reply_of(call), prompt(tools=[ADD], model=model))
-
-    assert reply.turn == ({"role": "model", "parts": [call]} if kept else None)
-
-
-def test_a_turn_with_what_tools_of_google_have_left_is_kept() -> None:
-    parts: list[dict[str, Any]] = [{"executableCode": {"code": "1+1"}}, {"functionCall": {"name": "add", "args": {}}}]
-
-    reply = read_reply(reply_of(*parts), prompt(tools=[ADD], model="gemini-2.5-pro"))
-
-    assert reply.turn == {"role": "model", "parts": parts}
+    call: dict[str, Any] = {"functionCall": {"name": "add", "args": {}}}
+    signed, code = {**call, "thoughtSignature": "AA=="}, {"executableCode": {"code": "1+1"}}
+    table: list[tuple[str, str, list[dict[str, Any]], bool]] = [
+        ("older, unsigned", "gemini-2.5-pro", [call], False),
+        ("older, signed", "gemini-2.5-pro", [signed], True),
+        ("older, with what a tool of Google has left", "gemini-2.5-pro", [code, call], True),
+        ("newer, unsigned", "gemini-3-pro", [call], True),
+    ]
+    for case, model, parts, kept in table:
+        with subtests.test(case):
+            reply = read_reply(reply_of(*parts), prompt(tools=[ADD], model=model))
+            assert reply.turn == ({"role": "model", "parts": parts} if kept else None)
 
 
 def test_of_several_calls_the_first_is_kept_if_the_server_wants_one() -> None:

@@ -330,8 +330,8 @@ WHERE = "import sys; from mcp_host.terminal.device import terminal_path; open(sy
 
 @pytest.mark.parametrize(
     ("streams", "where"),
-    [("abc", "a"), ("-bc", "c"), ("-b-", "b"), ("--c", "c"), ("---", "/dev/tty")],
-    ids=["the input", "the errors", "the output", "the errors alone", "the terminal that controls it"],
+    [("abc", "a"), ("a--", "a"), ("-bc", "c"), ("-b-", "b"), ("--c", "c"), ("---", "/dev/tty")],
+    ids=["the input", "it alone", "the errors", "the output", "the errors alone", "the terminal that controls it"],
 )
 def test_it_asks_where_the_input_is_or_else_the_errors_or_else_the_output(
     streams: str, where: str, tmp_path: Path
@@ -357,26 +357,3 @@ def test_it_asks_where_the_input_is_or_else_the_errors_or_else_the_output(
             screen.close()
 
     assert (tmp_path / "where").read_text() == (screens[where].path if where in screens else where)
-
-
-@pytest.mark.parametrize("stream", ["stdin", "stdout", "stderr"])
-def test_the_terminal_is_known_where_one_standard_stream_is_it(stream: str, screen: Screen) -> None:
-    program = "import os, sys\nfrom mcp_host.terminal.device import terminal_path\n"
-    program += "os.write(int(sys.argv[1]), terminal_path().encode())"
-    out, into = os.pipe()
-    terminal = os.open(screen.path, os.O_RDWR | os.O_NOCTTY)
-
-    subprocess.run(
-        [sys.executable, "-c", program, str(into)],
-        stdin=terminal if stream == "stdin" else subprocess.DEVNULL,
-        stdout=terminal if stream == "stdout" else subprocess.DEVNULL,
-        stderr=terminal if stream == "stderr" else subprocess.DEVNULL,
-        pass_fds=[into],
-        start_new_session=True,
-        timeout=30,
-        check=True,
-    )
-    for descriptor in (terminal, into):
-        os.close(descriptor)
-    with open(out, encoding="utf-8") as said:
-        assert said.read() == screen.path
