@@ -96,7 +96,7 @@ async def test_users_who_do_not_answer_block_the_others_unless_the_limits_are_ra
 
 
 @on_both
-async def test_a_denial_ends_the_call_of_that_user_alone() -> None:
+async def test_a_denial_ends_the_call_of_that_user_alone_and_a_cancelled_call_withdraws_its_question_alone() -> None:
     users = Users()
     ended: list[str] = []
 
@@ -111,32 +111,17 @@ async def test_a_denial_ends_the_call_of_that_user_alone() -> None:
     ):
         tasks.start_soon(call, "ada")
         tasks.start_soon(call, "bob")
-        await anyio.wait_all_tasks_blocked()
-        users.answer(bob=Deny())
-        await anyio.wait_all_tasks_blocked()
-        assert (sorted(users.asked), ended) == (["ada", "bob"], ["bob"])
-        users.answer(ada=Allow())
-
-    assert ended == ["bob", "ada"]
-
-
-@on_both
-async def test_cancelling_a_call_withdraws_the_question_to_its_user_and_to_no_other() -> None:
-    users = Users()
-    async with (
-        connected(asking_server(), sampling=users.sampling, era="modern") as client,
-        anyio.create_task_group() as tasks,
-    ):
-        tasks.start_soon(lambda: client.call_tool("ask", caller="ada"))
         async with anyio.create_task_group() as leaving:
-            leaving.start_soon(lambda: client.call_tool("ask", caller="bob"))
+            leaving.start_soon(call, "cleo")
             await anyio.wait_all_tasks_blocked()
-            assert sorted(users.asked) == ["ada", "bob"]
+            users.answer(bob=Deny())
+            await anyio.wait_all_tasks_blocked()
+            assert (sorted(users.asked), ended, users.withdrawn) == (["ada", "bob", "cleo"], ["bob"], [])
             leaving.cancel_scope.cancel()
-        assert users.withdrawn == ["bob"]
+        assert (ended, users.withdrawn) == (["bob"], ["cleo"])
         users.answer(ada=Allow())
 
-    assert users.withdrawn == ["bob"]
+    assert (ended, users.withdrawn) == (["bob", "ada"], ["cleo"])
 
 
 @on_both

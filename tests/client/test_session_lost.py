@@ -190,17 +190,31 @@ async def test_a_call_that_may_have_run_before_the_session_was_lost_is_not_made_
 
 
 @pytest.mark.fault("H05")
-async def test_many_calls_that_meet_a_404_share_one_handshake() -> None:
-    server = Forgetful()
+async def test_many_calls_that_meet_a_404_share_one_handshake_even_if_its_caller_is_cancelled() -> None:
+    server, doomed = Forgetful(), anyio.CancelScope()
+
+    async def call_and_be_cancelled() -> None:
+        with doomed:
+            await client.call_tool("doomed")
 
     async with session_with(server) as client:
         server.known.clear()
+        calls = server.gates["tools/call"] = Gate()
+        handshake = server.gates["initialize"] = Gate()
         async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call_and_be_cancelled)
             for _ in range(10):
                 tasks.start_soon(client.call_tool, "x")
+            await anyio.wait_all_tasks_blocked()
+            calls.opened.set()
+            await handshake.reached.wait()
+            await anyio.wait_all_tasks_blocked()
+            doomed.cancel()
+            await anyio.wait_all_tasks_blocked()
+            handshake.opened.set()
 
     assert Counter(server.methods())["initialize"] == 2
-    assert {session for method, session in server.heard if method == "tools/call"} == {"s1", "s2"}
+    assert Counter(session for method, session in server.heard if method == "tools/call") == {"s1": 11, "s2": 10}
 
 
 async def test_a_notification_waits_for_a_handshake_under_way() -> None:
@@ -216,27 +230,6 @@ async def test_a_notification_waits_for_a_handshake_under_way() -> None:
         gate.opened.set()
 
     assert ("notifications/moved", "s2") in server.heard
-
-
-async def test_a_cancelled_caller_does_not_cancel_the_handshake_for_the_others() -> None:
-    server = Forgetful()
-
-    async with session_with(server) as client:
-        server.known.clear()
-        async with anyio.create_task_group() as tasks:
-            doomed = anyio.CancelScope()
-
-            async def call_and_be_cancelled() -> None:
-                with doomed:
-                    await client.call_tool("doomed")
-
-            tasks.start_soon(call_and_be_cancelled)
-            tasks.start_soon(client.call_tool, "x")
-            await anyio.lowlevel.checkpoint()
-            doomed.cancel()
-        assert (await client.call_tool("y")).content == []
-
-    assert Counter(server.methods())["initialize"] == 2
 
 
 @pytest.mark.fault("H05")
