@@ -360,11 +360,18 @@ def timed(url: str, **options: Any) -> StreamableHttp:
 
 
 @asynccontextmanager
-async def mocked(answer: Callable[[httpx.Request], httpx.Response], **options: Any) -> AsyncIterator[HttpChannel]:
-    """A channel whose server is one function."""
+async def mocked(
+    answer: Callable[[Any], Any],
+    url: str = "http://server.test/mcp",
+    *,
+    library: Any = httpx,
+    follow_redirects: bool = False,
+    **options: Any,
+) -> AsyncIterator[HttpChannel]:
+    """A channel whose server is one function, called by a client of *library*."""
     async with (
-        httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client,
-        opened("http://server.test/mcp", client=client, **options) as channel,
+        library.AsyncClient(transport=library.MockTransport(answer), follow_redirects=follow_redirects) as client,
+        opened(url, client=client, **options) as channel,
     ):
         yield channel
 

@@ -291,14 +291,10 @@ async def test_no_exception_of_the_http_library_gets_out(library: Any) -> None:
         raise left.pop(0)("boo\x1b[2J", request=request)
 
     outcomes: list[tuple[type[McpError], bool]] = []
-    async with (
-        library.AsyncClient(transport=library.MockTransport(answer)) as client,
-        opened("http://server.test/", client=client) as channel,
-    ):
+    complaint = r"http://server.test/mcp: (boo\\x1b\[2J|LocalProtocolError)"
+    async with mocked(answer, library=library) as channel:
         while left:
-            with pytest.raises(
-                ConnectionClosed, match=r"http://server.test/: (boo\\x1b\[2J|LocalProtocolError)"
-            ) as caught:
+            with pytest.raises(ConnectionClosed, match=complaint) as caught:
                 await ask(channel)
             outcomes.append((type(caught.value), caught.value.may_have_run))
 

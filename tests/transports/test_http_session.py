@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import httpx
@@ -14,6 +16,7 @@ from mcp_host.errors import HttpStatusError, McpError, ProtocolError
 from mcp_host.limits import Limits
 from mcp_host.protocol.backoff import Backoff
 from mcp_host.protocol.jsonrpc import Incoming, Request, Success
+from mcp_host.transports._http.channel import HttpChannel
 from tests.transports.http_peers import (
     CHUNKED,
     DONE,
@@ -27,7 +30,9 @@ from tests.transports.http_peers import (
     WELCOME,
     Heard,
     Log,
+    Peer,
     RecordedHandle,
+    Script,
     Wire,
     ask,
     event,
@@ -78,6 +83,16 @@ def cut(raw: bytes) -> Answer:
         await wire.end()
 
     return answer
+
+
+@asynccontextmanager
+async def in_session(
+    script: Script, received: Log[Incoming] | None = None, **options: Any
+) -> AsyncIterator[tuple[HttpChannel, Peer]]:
+    """A channel that listens, after the handshake with such a server."""
+    async with serving(script) as peer, listening(peer, received, **options) as channel:
+        await shake_hands(channel)
+        yield channel, peer
 
 
 # The id
@@ -150,11 +165,8 @@ async def test_a_session_id_that_is_not_visible_ascii_fails_the_handshake() -> N
 async def test_the_servers_stream_is_open_before_the_first_call(id: str | None) -> None:
     received = Log[Incoming]()
 
-    async with (
-        serving(legacy(ids=iter([id]), get=stream(event(NOTE_JSON), stay=True))) as peer,
-        listening(peer, received) as channel,
-    ):
-        await shake_hands(channel)
+    script = legacy(ids=iter([id]), get=stream(event(NOTE_JSON), stay=True))
+    async with in_session(script, received) as (channel, peer):
         await ask(channel)
         assert peer.methods() == ["POST", "POST", "GET", "POST"]
         await received.reaches(lambda messages: messages == [NOTE])
@@ -190,8 +202,7 @@ NO_STREAM: dict[str, Answer] = {
 async def test_no_fault_of_the_servers_stream_fails_a_call(pauses: list[float], subtests: pytest.Subtests) -> None:
     for name, get in NO_STREAM.items():
         with subtests.test(name):
-            async with serving(legacy(get=get)) as peer, listening(peer, sleep=pauses) as channel:
-                await shake_hands(channel)
+            async with in_session(legacy(get=get), sleep=pauses) as (channel, _):
                 for _ in range(3):
                     assert await ask(channel) == [DONE]
 
@@ -199,8 +210,7 @@ async def test_no_fault_of_the_servers_stream_fails_a_call(pauses: list[float], 
 @pytest.mark.fault("E14")
 @pytest.mark.adjustable_clock
 async def test_a_server_that_does_not_answer_the_get_is_waited_for_briefly() -> None:
-    async with serving(legacy(get=hang_for(1))) as peer, listening(peer) as channel:
-        await shake_hands(channel)
+    async with in_session(legacy(get=hang_for(1))) as (channel, peer):
         assert await ask(channel) == [DONE]
 
     assert peer.methods() == ["POST", "POST", "GET", "POST", "DELETE"]
@@ -250,8 +260,7 @@ async def test_a_stream_that_ends_is_opened_again_from_where_it_ended_unless_tha
         stream(event(NOTE_JSON), stay=True),
     )
 
-    async with serving(legacy(get=get)) as peer, listening(peer, received, sleep=pauses) as channel:
-        await shake_hands(channel)
+    async with in_session(legacy(get=get), received, sleep=pauses) as (_, peer):
         await received.reaches(lambda messages: messages == [NOTE, NOTE])
 
     assert peer.sent("GET", "last-event-id") == [None, "e-1", "e-2", None]
@@ -283,11 +292,8 @@ async def test_a_stable_stream_resets_the_delays(pauses: list[float]) -> None:
     def backoff() -> Backoff:
         return Backoff(max_failures=10, stable_after=0.0)
 
-    async with (
-        serving(legacy(get=in_turn(*[stream()] * 20, refuse))) as peer,
-        listening(peer, sleep=pauses, listen_backoff=backoff) as channel,
-    ):
-        await shake_hands(channel)
+    script = legacy(get=in_turn(*[stream()] * 20, refuse))
+    async with in_session(script, sleep=pauses, listen_backoff=backoff) as (_, peer):
         await peer.hears("GET", 21)
 
     assert pauses == [1.5] * 20
@@ -407,11 +413,8 @@ async def test_a_server_message_past_the_limit_is_reported_and_the_stream_opened
     received = Log[Incoming]()
     get = in_turn(stream(event(b"", id="e"), b"data: " + b"x" * 2000), stream(event(NOTE_JSON), stay=True))
 
-    async with (
-        serving(legacy(get=get)) as peer,
-        listening(peer, received, limits=Limits(max_message=1000), sleep=pauses) as channel,
-    ):
-        await shake_hands(channel)
+    limits = Limits(max_message=1000)
+    async with in_session(legacy(get=get), received, limits=limits, sleep=pauses) as (_, peer):
         await received.reaches(lambda messages: messages == [NOTE])
 
     assert [record.getMessage() for record in caplog.records] == [
@@ -429,8 +432,7 @@ async def test_a_new_handshake_ends_the_old_stream_and_opens_a_new_one() -> None
         await wire.hung_up()
         ended.append(heard.headers["mcp-session-id"])
 
-    async with serving(legacy(get=get)) as peer, listening(peer, received) as channel:
-        await shake_hands(channel)
+    async with in_session(legacy(get=get), received) as (channel, peer):
         await received.reaches(lambda messages: messages == [NOTE])
         await shake_hands(channel)
         await received.reaches(lambda messages: messages == [NOTE, NOTE])
@@ -455,12 +457,10 @@ async def test_a_server_may_answer_a_call_on_its_own_stream() -> None:
         asked.set()
         await wire.hung_up()
 
-    async with serving(legacy(get=get, post=post)) as peer, listening(peer, received) as channel:
-        await shake_hands(channel)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(ask, channel)
-            await received.reaches(lambda messages: messages == [DONE])
-            tasks.cancel_scope.cancel()
+    async with in_session(legacy(get=get, post=post), received) as (channel, _), anyio.create_task_group() as tasks:
+        tasks.start_soon(ask, channel)
+        await received.reaches(lambda messages: messages == [DONE])
+        tasks.cancel_scope.cancel()
 
 
 # The end
@@ -512,10 +512,7 @@ async def test_the_end_of_the_session_gets_half_of_the_time_for_closing() -> Non
             return httpx.Response(200)
         return httpx.Response(200, headers={**JSON, "mcp-session-id": "s-1"}, content=WELCOME)
 
-    async with (
-        httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client,
-        opened("http://server.test/mcp", client=client, limits=Limits(close_timeout=0.2)) as channel,
-    ):
+    async with mocked(answer, limits=Limits(close_timeout=0.2)) as channel:
         await channel.request(INITIALIZE, {}, RecordedHandle(0))
 
     assert left == [pytest.approx(0.1)]

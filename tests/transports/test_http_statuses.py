@@ -92,10 +92,7 @@ async def test_missing_credentials_raise_unauthorized_with_challenges_that_appea
     ],
 )  # fmt: skip
 async def test_a_status_error_names_the_url_and_what_it_probably_lacks(url: str, text: str) -> None:
-    async with (
-        httpx.AsyncClient(transport=httpx.MockTransport(answering(404))) as http,
-        opened(url, client=http) as channel,
-    ):
+    async with mocked(answering(404), url) as channel:
         with pytest.raises(HttpStatusError) as caught:
             await ask(channel)
 
@@ -245,10 +242,7 @@ async def test_a_server_that_is_silent_about_its_transport_is_waited_for_no_long
             await anyio.sleep_forever()
         return httpx.Response(404)
 
-    async with (
-        httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client,
-        opened("http://server.test/mcp", client=client) as channel,
-    ):
+    async with mocked(answer) as channel:
         begun = anyio.current_time()
         with pytest.raises(HttpStatusError, match="HTTP 404 Not Found"):
             await ask(channel, INITIALIZE)
@@ -290,10 +284,7 @@ async def test_user_and_password_of_the_url_survive_a_redirect_but_none_are_take
             return library.Response(307, headers={"location": "http://eve:evil@server.test/x"})
         return library.Response(200, headers=JSON, content=DONE_JSON)
 
-    async with (
-        library.AsyncClient(transport=library.MockTransport(answer)) as client,
-        opened("http://me:mine@server.test/mcp", client=client) as channel,
-    ):
+    async with mocked(answer, "http://me:mine@server.test/mcp", library=library) as channel:
         await ask(channel)
 
     assert [request.headers["authorization"] for request in heard] == ["Basic bWU6bWluZQ=="] * 2
@@ -335,10 +326,7 @@ async def test_no_other_redirect_is_followed_even_if_the_client_would(
         visited.append(str(request.url))
         return library.Response(status, headers={"location": location} if location else {})
 
-    async with (
-        library.AsyncClient(transport=library.MockTransport(answer), follow_redirects=follow) as client,
-        opened("http://server.test/mcp", client=client) as channel,
-    ):
+    async with mocked(answer, library=library, follow_redirects=follow) as channel:
         for status, location, complaint in REDIRECTS:
             visited.clear()
             with subtests.test(status=status, location=location):
