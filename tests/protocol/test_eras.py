@@ -29,23 +29,14 @@ def test_a_legacy_revision_sends_params_as_they_are() -> None:
     assert LEGACY.prepare_params({"name": "x", "_meta": {"trace": 1}}, "debug") == {"name": "x", "_meta": {"trace": 1}}
 
 
-def test_a_modern_request_has_our_meta_and_that_of_the_caller() -> None:
-    assert MODERN.prepare_params({"name": "x"}, None) == {"name": "x", "_meta": META}
-    assert MODERN.prepare_params({"_meta": {"trace": 1}}, "debug") == {"_meta": {"trace": 1, LEVEL: "debug"} | META}
-
-
-def test_a_callers_meta_may_set_the_log_level_but_not_the_client_info() -> None:
+def test_a_modern_request_has_our_meta_and_that_of_the_caller_who_may_set_the_log_level_alone() -> None:
+    traced: dict[str, Any] = {"_meta": {"trace": 1}}
     forged = {LEVEL: "error", "io.modelcontextprotocol/protocolVersion": "1"}
 
+    assert MODERN.prepare_params({"name": "x"}, None) == {"name": "x", "_meta": META}
+    assert MODERN.prepare_params(traced, "debug") == {"_meta": {"trace": 1, LEVEL: "debug"} | META}
     assert MODERN.prepare_params({"_meta": forged}, "debug") == {"_meta": {LEVEL: "error"} | META}
-
-
-def test_params_are_never_changed_in_place() -> None:
-    params: dict[str, Any] = {"_meta": {"trace": 1}}
-
-    MODERN.prepare_params(params, "debug")
-
-    assert params == {"_meta": {"trace": 1}}
+    assert traced == {"_meta": {"trace": 1}}, "the params of the caller stay as they are"
 
 
 @pytest.mark.parametrize(

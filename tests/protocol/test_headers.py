@@ -42,6 +42,8 @@ VALUES: list[tuple[str, str]] = [
     ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
     ("=?base64??=", "=?base64?PT9iYXNlNjQ/Pz0=?="),
     ("=?base64?=", "=?base64?PT9iYXNlNjQ/PQ==?="),
+    # "These markers are case-sensitive and MUST appear exactly as shown"
+    *((text, text) for text in ("=?BASE64?YQ==?=", "=?base64?YQ==", "base64?YQ==?=", "=?base65?YQ==?=")),
 ]
 
 
@@ -50,13 +52,6 @@ def test_a_value_is_plain_where_that_is_safe_and_base64_otherwise(subtests: pyte
         with subtests.test(text=text):
             assert encode_value(text) == header
             assert decode_value(header) == text
-
-
-@pytest.mark.parametrize("text", ["=?BASE64?YQ==?=", "=?base64?YQ==", "base64?YQ==?=", "=?base65?YQ==?="])
-def test_text_that_only_resembles_the_markers_is_plain(text: str) -> None:
-    """ "These markers are case-sensitive and MUST appear exactly as shown"."""
-    assert encode_value(text) == text
-    assert decode_value(text) == text
 
 
 @given(st.text())

@@ -137,24 +137,30 @@ def test_an_invalid_message_has_a_reason_and_its_id(subtests: pytest.Subtests) -
             assert read(body) == malformed
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        b'{"jsonrpc":"2.0","id":5,"result":{"text":"\xff"}}',
-        b'{"result":{"text":"\xff"},"jsonrpc":"2.0","id":5}',
-        b'{"jsonrpc": "2.0", "id": 5, "result": ' + b"[" * 100_000,
-        b'{"id":5,"jsonrpc":"2.0","result":{"n":NaN}}',
-        b'{"jsonrpc":"2.0","id":5,"result":{"n":' + b"9" * 20_000 + b"}}",
-        b'{"jsonrpc":"2.0","id":5,"result":{"n":"\\ud800"}}',
-        b'{"jsonrpc":"2.0","id":5,"result":{"n":["\\ud800",' + b"[" * 300 + b"]" * 300 + b"]}}",
-    ],
-    ids=["bad-utf8", "bad-utf8-id-last", "deep", "nan", "huge-integer", "half-a-pair", "half-a-pair-and-deep"],
-)
-def test_the_id_of_an_undecodable_response_is_recovered(raw: bytes) -> None:
-    (message,) = decode(raw)
+UNDECODABLE: dict[str, tuple[bytes, object, object]] = {
+    "bad UTF-8": (b'{"jsonrpc":"2.0","id":5,"result":{"text":"\xff"}}', 5, None),
+    "bad UTF-8, the id last": (b'{"result":{"text":"\xff"},"jsonrpc":"2.0","id":5}', 5, None),
+    "deep": (b'{"jsonrpc": "2.0", "id": 5, "result": ' + b"[" * 100_000, 5, None),
+    "NaN": (b'{"id":5,"jsonrpc":"2.0","result":{"n":NaN}}', 5, None),
+    "NaN beside a method": (b'{"jsonrpc":"2.0","id":5,"result":{"method":"m","n":NaN}}', 5, None),
+    "a huge integer": (b'{"jsonrpc":"2.0","id":5,"result":{"n":' + b"9" * 20_000 + b"}}", 5, None),
+    "half a pair": (b'{"jsonrpc":"2.0","id":5,"result":{"n":"\\ud800"}}', 5, None),
+    "half a pair, and deep": (
+        b'{"jsonrpc":"2.0","id":5,"result":{"n":["\\ud800",' + b"[" * 300 + b"]" * 300 + b"]}}", 5, None,
+    ),
+    "a request": (b'{"jsonrpc":"2.0","id":5,"method":"ping","params":{"n":NaN}}', 5, "ping"),
+    "a request, the id last": (b'{"method":"ping","params":{"n":NaN},"jsonrpc":"2.0","id":5}', 5, "ping"),
+    "a notification": (b'{"jsonrpc": "2.0", "method": "note", "params": {"n": NaN}}', None, "note"),
+}  # fmt: skip
 
-    assert isinstance(message, Malformed)
-    assert message.id == 5
+
+def test_the_id_and_the_method_of_an_undecodable_message_are_recovered(subtests: pytest.Subtests) -> None:
+    for case, (raw, id, method) in UNDECODABLE.items():
+        with subtests.test(case):
+            (message,) = decode(raw)
+
+            assert isinstance(message, Malformed)
+            assert (message.id, message.method) == (id, method)
 
 
 NEAR_THE_ENDS: dict[str, tuple[bytes, object]] = {
@@ -173,23 +179,6 @@ def test_an_id_is_recovered_near_the_ends_only(subtests: pytest.Subtests) -> Non
     for case, (raw, id) in NEAR_THE_ENDS.items():
         with subtests.test(case):
             assert recover_id(raw, raw) == id
-
-
-@pytest.mark.parametrize(
-    ("raw", "id", "method"),
-    [
-        (b'{"jsonrpc":"2.0","id":5,"method":"ping","params":{"n":NaN}}', 5, "ping"),
-        (b'{"method":"ping","params":{"n":NaN},"jsonrpc":"2.0","id":5}', 5, "ping"),
-        (b'{"jsonrpc": "2.0", "method": "note", "params": {"n": NaN}}', None, "note"),
-        (b'{"jsonrpc":"2.0","id":5,"result":{"method":"m","n":NaN}}', 5, None),
-    ],
-    ids=["request", "request-id-last", "notification", "answer"],
-)
-def test_an_undecodable_request_is_not_read_as_a_response(raw: bytes, id: object, method: object) -> None:
-    (message,) = decode(raw)
-
-    assert isinstance(message, Malformed)
-    assert (message.id, message.method) == (id, method)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import logging
+import re
 import shutil
 import socket
 import ssl
@@ -34,6 +35,7 @@ from tests.transports.http_contract import authority, by_httpx, callers_own, cer
 from tests.transports.http_peers import Wire, serving
 
 HOST = "127.0.0.1"
+NOWHERE = "https://127.0.0.1:1/mcp"
 pytestmark = pytest.mark.backends("trio")  # TLS on either event loop is the subject of test_pool_tls
 PASSWORD = "hunter2"
 
@@ -110,16 +112,19 @@ async def answers(url: str, **options: Any) -> None:
             await tides(client)
 
 
-async def failure(tls: ssl.SSLContext, **options: Any) -> str:
-    """How connecting fails, at once."""
-    async with shaking_hands(tls) as url:
-        with anyio.fail_after(SOON), pytest.raises(ConnectFailed) as caught:
-            await Client(StreamableHttp(url, **options)).connect()
+async def refusal(url: str, **options: Any) -> ConnectFailed:
+    """How connecting fails, and soon; its message begins with *url*."""
+    with anyio.fail_after(SOON), pytest.raises(ConnectFailed, match=f"^{re.escape(url)}: ") as caught:
+        await Client(StreamableHttp(url, **options)).connect()
 
-        assert caught.value.may_have_run is False
-        text = str(caught.value)
-        assert text.startswith(f"{url}: ")
-        return text.removeprefix(f"{url}: ")
+    assert caught.value.may_have_run is False
+    return caught.value
+
+
+async def failure(tls: ssl.SSLContext, **options: Any) -> str:
+    """How connecting fails."""
+    async with shaking_hands(tls) as url:
+        return str(await refusal(url, **options)).removeprefix(f"{url}: ")
 
 
 # Who is trusted
@@ -295,10 +300,9 @@ async def test_a_server_that_does_not_speak_tls_is_named() -> None:
 
     async with serving(plain) as peer:
         url = peer.url.replace("http:", "https:")
-        with anyio.fail_after(SOON), pytest.raises(ConnectFailed) as caught:
-            await Client(StreamableHttp(url)).connect()
+        error = await refusal(url)
 
-    assert str(caught.value) == f"{url}: the server does not speak TLS: its URL may begin with http://"
+    assert str(error) == f"{url}: the server does not speak TLS: its URL may begin with http://"
 
 
 ALERTS: dict[str | None, str | None] = {
@@ -343,12 +347,10 @@ UNREADABLE: list[tuple[dict[str, Any], str]] = [
 async def test_a_file_that_cannot_be_read_is_an_error_of_connecting(subtests: pytest.Subtests) -> None:
     for options, complaint in UNREADABLE:
         with subtests.test(**options):
-            transport = StreamableHttp("https://127.0.0.1:1/mcp", **options)
-            with anyio.fail_after(SOON), pytest.raises(ConnectFailed) as caught:
-                await Client(transport).connect()
+            error = await refusal(NOWHERE, **options)
 
-            assert str(caught.value) == f"https://127.0.0.1:1/mcp: {complaint}"
-            assert "hunter" not in "".join(format_exception(caught.value)) + repr(transport)
+            assert str(error) == f"{NOWHERE}: {complaint}"
+            assert "hunter" not in "".join(format_exception(error)) + repr(StreamableHttp(NOWHERE, **options))
 
 
 async def test_certificates_of_the_environment_that_cannot_be_read_are_an_error_of_connecting(
@@ -357,11 +359,8 @@ async def test_certificates_of_the_environment_that_cannot_be_read_are_an_error_
     monkeypatch.setenv("SSL_CERT_FILE", "missing.pem")
     trusted.cache_clear()
 
-    with anyio.fail_after(SOON), pytest.raises(ConnectFailed) as caught:
-        await Client("https://127.0.0.1:1/mcp").connect()
-
-    assert str(caught.value) == (
-        "https://127.0.0.1:1/mcp: the certificates to trust cannot be read: No such file or directory"
+    assert str(await refusal(NOWHERE)) == (
+        f"{NOWHERE}: the certificates to trust cannot be read: No such file or directory"
     )
 
 

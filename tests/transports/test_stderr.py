@@ -61,22 +61,24 @@ def test_many_lines_are_taken_in_steps() -> None:
     assert (counts, len(lines)) == ([256, 512], 600)
 
 
-def test_the_last_twenty_lines_are_kept_and_escaped() -> None:
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        pytest.param(
+            "".join(f"line {n}\n" for n in range(30)) + "\x1b[2J\n",
+            "\n".join([*(f"line {n}" for n in range(11, 30)), r"\x1b[2J"]),
+            id="twenty lines, escaped",
+        ),
+        pytest.param(
+            "".join(f"{n}{'x' * 398}\n" for n in range(10, 20)),
+            "x" * 198 + "\n18" + "x" * 398 + "\n19" + "x" * 398,
+            id="a thousand characters of long lines",
+        ),
+        pytest.param("x" * 2000 + "\n", "x" * 981 + "… (2000 characters)", id="how long a line is that is longer"),
+    ],
+)
+def test_the_last_lines_are_shown(written: str, shown: str) -> None:
     stderr = Stderr(None)
-    list(stderr.feed(b"".join(b"line %d\n" % n for n in range(30)) + b"\x1b[2J\n"))
+    list(stderr.feed(written.encode()))
 
-    assert stderr.tail().split("\n") == [*(f"line {n}" for n in range(11, 30)), r"\x1b[2J"]
-
-
-def test_the_last_thousand_characters_of_long_lines_are_shown() -> None:
-    stderr = Stderr(None)
-    list(stderr.feed(b"".join(b"%d" % n + b"x" * 398 + b"\n" for n in range(10, 20))))
-
-    assert stderr.tail() == "x" * 198 + "\n18" + "x" * 398 + "\n19" + "x" * 398
-
-
-def test_a_line_longer_than_what_is_shown_says_how_long_it_is() -> None:
-    stderr = Stderr(None)
-    list(stderr.feed(b"x" * 2000 + b"\n"))
-
-    assert stderr.tail() == "x" * 981 + "… (2000 characters)"
+    assert stderr.tail() == shown
