@@ -134,32 +134,24 @@ def test_any_expression_is_solved_to_the_value_that_python_gives(text: str) -> N
         assert float(last.removeprefix(f"{text} = ")) == expected
 
 
-@pytest.mark.parametrize(
-    ("question", "turns", "last"),
-    [
-        (
-            "What is (3 + 4) * (10 - 4) / 2?",
-            [
-                [ToolCall("add", {"a": 3, "b": 4}), ToolCall("subtract", {"a": 10, "b": 4})],
-                [ToolCall("multiply", {"a": 7, "b": 6})],
-                [ToolCall("divide", {"a": 42, "b": 2})],
-            ],
-            "(3 + 4) * (10 - 4) / 2 = 21",
-        ),
-        (
-            "(1 + 2) * (1 + 2)",
-            [[ToolCall("add", {"a": 1, "b": 2})], [ToolCall("multiply", {"a": 3, "b": 3})]],
-            "(1 + 2) * (1 + 2) = 9",
-        ),
-        ("0.1 + 0.2", [[ToolCall("add", {"a": 0.1, "b": 0.2})]], "0.1 + 0.2 = 0.30000000000000004"),
-        ("Tell me a joke.", [], NONE),
-    ],
-    ids=["parallel", "equal steps once", "no rounding", "no arithmetic"],
-)
 async def test_independent_steps_are_called_together_and_the_last_answer_is_the_result(
-    question: str, turns: list[list[ToolCall]], last: str
+    subtests: pytest.Subtests,
 ) -> None:
-    assert await converse(question) == (turns, last)
+    parallel = [
+        [ToolCall("add", {"a": 3, "b": 4}), ToolCall("subtract", {"a": 10, "b": 4})],
+        [ToolCall("multiply", {"a": 7, "b": 6})],
+        [ToolCall("divide", {"a": 42, "b": 2})],
+    ]
+    once = [[ToolCall("add", {"a": 1, "b": 2})], [ToolCall("multiply", {"a": 3, "b": 3})]]
+    table: list[tuple[str, str, list[list[ToolCall]], str]] = [
+        ("parallel", "What is (3 + 4) * (10 - 4) / 2?", parallel, "(3 + 4) * (10 - 4) / 2 = 21"),
+        ("equal steps once", "(1 + 2) * (1 + 2)", once, "(1 + 2) * (1 + 2) = 9"),
+        ("no rounding", "0.1 + 0.2", [[ToolCall("add", {"a": 0.1, "b": 0.2})]], "0.1 + 0.2 = 0.30000000000000004"),
+        ("no arithmetic", "Tell me a joke.", [], NONE),
+    ]
+    for case, question, turns, last in table:
+        with subtests.test(case):
+            assert await converse(question) == (turns, last)
 
 
 SENTENCES: list[tuple[str, str]] = [

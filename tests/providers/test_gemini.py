@@ -93,22 +93,20 @@ def test_a_request_has_what_was_asked_for() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("choice", "config"),
-    [
-        (None, {"mode": "AUTO"}),
-        ({"mode": "auto"}, {"mode": "AUTO"}),
-        ({"mode": "required"}, {"mode": "ANY"}),
-        ({"mode": "none"}, {"mode": "NONE"}),
-        ({"type": "tool", "name": "read/file"}, {"mode": "ANY", "allowedFunctionNames": ["read_file"]}),
-    ],
-    ids=["none given", "auto", "required", "none", "one tool"],
-)
-def test_tool_choices(choice: object, config: object) -> None:
+def test_tool_choices(subtests: pytest.Subtests) -> None:
     tools = [ADD, {"name": "read/file", "inputSchema": {"type": "object"}}]
-    chosen: dict[str, Any] = {} if choice is None else {"toolChoice": choice}
-
-    assert write_request(prompt(tools=tools, **chosen))["toolConfig"] == {"functionCallingConfig": config}
+    one = {"type": "tool", "name": "read/file"}
+    table: list[tuple[str, dict[str, Any], object]] = [
+        ("none given", {}, {"mode": "AUTO"}),
+        ("auto", {"toolChoice": {"mode": "auto"}}, {"mode": "AUTO"}),
+        ("required", {"toolChoice": {"mode": "required"}}, {"mode": "ANY"}),
+        ("none", {"toolChoice": {"mode": "none"}}, {"mode": "NONE"}),
+        ("one tool", {"toolChoice": one}, {"mode": "ANY", "allowedFunctionNames": ["read_file"]}),
+    ]
+    for case, params, config in table:
+        with subtests.test(case):
+            body = write_request(prompt(tools=tools, **params))
+            assert body["toolConfig"] == {"functionCallingConfig": config}
 
 
 def test_messages_of_one_role_are_joined_and_empty_texts_left_out() -> None:
