@@ -139,14 +139,6 @@ async def test_a_refresh_that_was_refused_is_tried_again_for_a_later_request() -
     assert (world.logins, world.refreshes) == (1, 1)
 
 
-async def test_if_refreshed_tokens_are_refused_there_is_one_refresh_one_login_and_then_the_error() -> None:
-    world, auth = await logged_in()
-    world.site.server = AuthorizationServer(origin=world.server.origin)  # it accepts no token of the other
-
-    assert await world.call(auth) == 401
-    assert (world.logins, world.refreshes) == (2, 1)
-
-
 @pytest.mark.parametrize("status", [500, 503, 429])
 async def test_while_the_token_endpoint_is_down_a_good_token_is_used_and_no_one_has_to_log_in(status: int) -> None:
     world, auth = await logged_in()
@@ -415,15 +407,19 @@ async def test_a_login_that_fails_fails_for_all_that_wait_for_it_and_asks_no_one
     assert asked == 2
 
 
-async def test_a_server_that_refuses_every_token_causes_one_login_and_then_the_error() -> None:
-    world = World()
-    world.site.server = AuthorizationServer(origin=world.server.origin)
-    auth = world.oauth()
+@pytest.mark.parametrize(("had_one", "logins", "refreshes", "requests"), [(False, 1, 0, 2), (True, 2, 1, 5)])
+async def test_a_server_that_refuses_every_token_causes_one_login_and_then_the_error(
+    had_one: bool, logins: int, refreshes: int, requests: int
+) -> None:
+    """And one refresh before, if there is a refresh token."""
+    world = World(lifetime=100)
+    auth = await world.log_in() if had_one else world.oauth()
+    world.site.server = AuthorizationServer(origin=world.server.origin)  # it accepts no token of the other
 
     assert await world.call(auth) == 401
-    assert (world.logins, world.refreshes, len(world.site.seen)) == (1, 0, 2)
+    assert (world.logins, world.refreshes, len(world.site.seen)) == (logins, refreshes, requests)
     assert await world.call(auth) == 401
-    assert (world.logins, world.refreshes) == (1, 0)
+    assert (world.logins, world.refreshes) == (logins, refreshes)
 
 
 async def test_after_a_refresh_and_a_login_the_headers_of_requests_are_ready_again() -> None:

@@ -101,7 +101,8 @@ async def test_a_second_server_of_the_authorization_server_leaves_the_token_of_t
     assert (world.registered, world.logins, world.refreshes) == (["a", "b a"], 2, 2)
 
 
-async def test_a_login_that_fails_leaves_the_token_of_the_client_before() -> None:
+async def test_a_login_that_fails_leaves_the_token_and_the_client_of_before() -> None:
+    """The client, too, since no other may be registered later."""
     world = Strict(refuses="b")
     await world.logged_in()
 
@@ -112,6 +113,8 @@ async def test_a_login_that_fails_leaves_the_token_of_the_client_before() -> Non
     world.now += 2 * world.server.lifetime
     assert await world.call(world.restarted(tokens=world.store)) == 200
     assert (world.registered, world.logins, world.refreshes) == (["a", "a b"], 2, 1)
+    world.server.refuse("register", 429)
+    assert await world.logged_in() == ("a",)
 
 
 async def test_for_scopes_that_are_refused_once_they_are_registered_the_person_is_asked_once_a_login() -> None:
@@ -142,17 +145,6 @@ async def test_scopes_that_a_server_allows_later_need_no_logout() -> None:
     allowed.add("b")
 
     assert (await world.log_in_again(auth)).scopes == ("b", "a")
-
-
-async def test_scopes_that_are_refused_cost_no_client_where_no_other_can_be_registered() -> None:
-    world = Strict(refuses="b")
-    await world.logged_in()
-    with pytest.raises(LoginFailed, match="invalid_scope"):
-        await world.logged_in(scopes=["b"])
-
-    world.server.refuse("register", 429)
-
-    assert await world.logged_in() == ("a",)
 
 
 async def test_a_client_of_an_earlier_version_registers_again_only_when_its_scopes_are_refused() -> None:
