@@ -10,14 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from mcp_host.auth import (
-    AuthError,
-    ClientSecret,
-    DiscoveryFailed,
-    MemoryTokens,
-    Registered,
-    TokensError,
-)
+from mcp_host.auth import AuthError, ClientSecret, DiscoveryFailed, MemoryTokens, Registered, TokensError
 from mcp_host.auth.registration import OAuthClient
 from mcp_host.auth.storage.entry import Entry
 from mcp_host.auth.storage.saved import CLIENT

@@ -105,12 +105,7 @@ async def test_without_a_terminal_the_login_fails_at_once(
     ],
 )
 async def test_a_login_that_fails_says_why(
-    world: World,
-    waits: Waits,
-    polls: list[str],
-    error: Any,
-    text: str,
-    code: str | None,
+    world: World, waits: Waits, polls: list[str], error: Any, text: str, code: str | None
 ) -> None:
     world.server.polls[:] = polls
 

@@ -122,11 +122,7 @@ async def test_without_a_browser_the_url_is_shown_and_the_wait_goes_on(
         await screen.shows(f"{URL}\r\n")
         await browser.visit()
 
-    assert screen.rows == [
-        ANNOUNCED,
-        "No browser opened. Open this URL in a browser of this machine:",
-        URL,
-    ]
+    assert screen.rows == [ANNOUNCED, "No browser opened. Open this URL in a browser of this machine:", URL]
     assert STATE not in caplog.text
 
 
@@ -157,9 +153,7 @@ async def test_without_a_terminal_the_browser_opens_and_the_log_says_so(caplog: 
         redirect = await log_in(in_browser(open=browser), browser)
 
     assert redirect.startswith(browser.redirect_uri)
-    assert caplog.messages == [
-        "https://mcp.example/mcp asks you to log in at login.example: a browser shows the page",
-    ]
+    assert caplog.messages == ["https://mcp.example/mcp asks you to log in at login.example: a browser shows the page"]
 
 
 @pytest.mark.usefixtures("no_terminal")

@@ -75,10 +75,7 @@ async def test_metadata_that_only_a_challenge_could_name_are_those_of_the_old_lo
     await auth.login(world.site.url)
 
     assert world.server.count("metadata") == found
-    assert [str(step).partition(" at ")[0] for step in auth.steps] == [
-        "request",
-        "token request (authorization_code)",
-    ]
+    assert [str(step).partition(" at ")[0] for step in auth.steps] == ["request", "token request (authorization_code)"]
 
 
 async def test_a_server_without_metadata_has_no_login_that_could_be_asked_for() -> None:

@@ -175,9 +175,7 @@ async def test_other_scopes_are_asked_for_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("again", [OAuth.login, OAuth.logout])
-async def test_after_a_login_or_a_logout_a_request_asks_again(
-    again: Callable[[OAuth, str], Awaitable[object]],
-) -> None:
+async def test_after_a_login_or_a_logout_a_request_asks_again(again: Callable[[OAuth, str], Awaitable[object]]) -> None:
     world = Denying()
     auth = await world.log_in()
     await world.denied(auth)

@@ -11,16 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from mcp_host.auth import (
-    ClientSecret,
-    Dynamic,
-    OAuth,
-    OnDevice,
-    Registered,
-    Workload,
-    in_browser,
-    paste,
-)
+from mcp_host.auth import ClientSecret, Dynamic, OAuth, OnDevice, Registered, Workload, in_browser, paste
 from tests.auth.world import CALLBACK
 
 NO_REDIRECT_URI = (

@@ -95,8 +95,7 @@ async def test_a_refresh_without_a_new_refresh_token_keeps_the_old_one() -> None
 
 
 @pytest.mark.parametrize(
-    ("code", "ended"),
-    [("invalid_grant", True), ("bad_refresh_token", True), ("invalid_scope", True), ("other", False)],
+    ("code", "ended"), [("invalid_grant", True), ("bad_refresh_token", True), ("invalid_scope", True), ("other", False)]
 )
 async def test_a_refresh_that_is_refused_leads_to_a_login_and_is_not_tried_again(code: str, ended: bool) -> None:
     world, auth = await logged_in()
