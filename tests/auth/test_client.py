@@ -748,30 +748,20 @@ async def test_a_proxy_that_refuses_is_an_error_of_the_step(monkeypatch: pytest.
 @pytest.mark.fault("O03")
 @libraries
 @every_request
-async def test_a_client_of_the_hosts_decides_about_addresses(
+async def test_a_client_of_the_hosts_decides_about_addresses_and_sends_no_credentials(
     library: ModuleType, ask: Ask, failure: type[AuthError]
 ) -> None:
-    async with serving(says(), tls=certified("127.0.0.1")) as peer, library.AsyncClient(verify=trusting()) as theirs:
-        with anyio.fail_after(SOON):
-            ours = client(PUBLIC, client=theirs)
-            for _ in range(2):
-                answer = await ask(ours, peer.url)
+    """It may well be the client that has the tokens."""
+    options = {"verify": trusting(), "auth": ("me", "secret"), "headers": {"Authorization": "secret", "X-Team": "a"}}
+    async with answering(says(), tls=certified("127.0.0.1")) as peer, library.AsyncClient(**options) as theirs:
+        ours = client(PUBLIC, client=theirs)
+        for _ in range(2):
+            answer = await ask(ours, peer.url)
 
     assert (answer.status, answer.json) == (200, {"issuer": "https://as.test"})
     assert peer.connections == 1
-
-
-@libraries
-async def test_no_credentials_of_a_client_of_the_hosts_are_sent(library: ModuleType) -> None:
-    """Its client may well be the one that has the tokens."""
-    options = {"verify": trusting(), "auth": ("me", "secret"), "headers": {"Authorization": "secret", "X-Team": "a"}}
-    async with serving(says(), tls=certified("127.0.0.1")) as peer, library.AsyncClient(**options) as theirs:
-        with anyio.fail_after(SOON):
-            ours = client(PUBLIC, client=theirs)
-            await get(ours, peer.url)
-            await post(ours, peer.url)
-
-    assert [heard.headers.get("authorization") for heard in peer.heard] == [None, "Basic secret-2"]
+    authorization = "Basic secret-2" if ask is post else None
+    assert [heard.headers.get("authorization") for heard in peer.heard] == [authorization] * 2
     assert [heard.headers["x-team"] for heard in peer.heard] == ["a", "a"]
 
 

@@ -103,7 +103,7 @@ def registered(world: World, name: str) -> Registered:
     return Registered(name, issuer=world.server.issuer, key=made_key(world, name))
 
 
-async def test_a_machine_authenticates_with_its_key() -> None:
+async def test_a_machine_authenticates_with_its_key_and_in_time_again() -> None:
     world = World(lifetime=100)
     machine = PrivateKeyJwt("one", made_key(world, "one"))
     auth = world.machine(machine)
@@ -113,6 +113,7 @@ async def test_a_machine_authenticates_with_its_key() -> None:
     assert await world.call(auth) == 200
 
     assert world.server.assertions == [("one", "one")] * 2
+    assert world.site.seen.count("") == 1
     assert repr(machine) == "PrivateKeyJwt('one')"
 
 

@@ -94,6 +94,11 @@ def by_redirect(world: Denying) -> OAuth:
     return world.oauth()
 
 
+def by_the_server(world: Denying) -> OAuth:
+    world.error = "invalid_scope"
+    return world.oauth()
+
+
 def by_function(world: Denying) -> OAuth:
     async def login(url: str) -> str:
         redirected = await world.person(url)
@@ -116,8 +121,16 @@ def on_device(world: Denying) -> OAuth:
     return world.oauth(login=OnDevice(show, sleep=sleep), redirect_uri=None)
 
 
-@pytest.mark.parametrize("way", [by_redirect, by_function, on_device])
-async def test_scopes_that_were_denied_are_not_asked_for_again_for_ten_minutes(way: Callable[[Denying], OAuth]) -> None:
+@pytest.mark.parametrize(
+    ("way", "code"),
+    [
+        *((way, "access_denied") for way in (by_redirect, by_function, on_device)),
+        (by_the_server, "invalid_scope"),
+    ],
+)
+async def test_scopes_that_were_denied_are_not_asked_for_again_for_ten_minutes(
+    way: Callable[[Denying], OAuth], code: str
+) -> None:
     world = Denying()
     auth = way(world)
     await world.call(auth)
@@ -126,7 +139,7 @@ async def test_scopes_that_were_denied_are_not_asked_for_again_for_ten_minutes(w
     again = [await world.denied(auth) for _ in range(3)]
 
     assert world.logins == 2
-    assert (first.code, first.scopes) == ("access_denied", ("write",))
+    assert (first.code, first.scopes) == (code, ("write",))
     assert {(str(each), each.scopes) for each in again} == {
         (
             f"{world.site.url} needs scopes that were denied (write): they are not asked for again for the next 600 s. "
@@ -140,16 +153,6 @@ async def test_scopes_that_were_denied_are_not_asked_for_again_for_ten_minutes(w
     world.denies.clear()
     assert await world.call(auth, "write") == 200
     assert world.logins == 3
-
-
-async def test_scopes_that_the_server_refuses_are_not_asked_for_again_either() -> None:
-    world = Denying()
-    world.error = "invalid_scope"
-    auth = await world.log_in()
-
-    assert (await world.denied(auth)).code == "invalid_scope"
-    assert "needs scopes that were denied" in str(await world.denied(auth))
-    assert world.logins == 2
 
 
 async def test_scopes_that_another_process_was_given_meanwhile_are_used() -> None:

@@ -38,18 +38,6 @@ def machine(world: World, store: MemoryTokens, issuer: str | None = None) -> OAu
     return world.machine(ClientSecret("id", "secret", issuer=issuer), tokens=store)
 
 
-async def test_a_machine_gets_a_token_and_in_time_the_next() -> None:
-    world, store = World(), MemoryTokens()
-    knows(world.server)
-    auth = machine(world, store)
-
-    assert await world.call(auth) == 200
-    world.now += 200
-    assert await world.call(auth) == 200
-
-    assert (world.server.count("token"), world.site.seen.count("")) == (2, 1)
-
-
 async def test_a_machine_asks_for_no_access_while_a_person_is_away() -> None:
     """It gets no refresh token (RFC 6749, section 4.4.3), and authorization servers may refuse that scope."""
     world = World(metadata={"scopes_supported": ["read", "offline_access"]})

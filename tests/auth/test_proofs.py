@@ -109,14 +109,6 @@ async def test_the_nonce_of_a_login_is_in_the_proof_of_the_refresh() -> None:
     assert asked == 1
 
 
-async def test_a_proof_is_for_a_url_without_its_query() -> None:
-    world = Bound()
-    world.server.metadata["token_endpoint"] = f"{world.server.issuer}/token?tenant=1"
-    client = world.client(world.bound())
-
-    assert (await client.post(f"{world.site.url}?tenant=1")).status_code == 200
-
-
 async def test_without_dpop_the_next_login_binds_its_token_to_no_key() -> None:
     world = Bound(gives_refresh_tokens=False)
     await world.call(world.bound())
