@@ -215,12 +215,10 @@ async def test_basic_mode_treats_null_as_absent() -> None:
 # Refusals before approval
 
 
+UNREADABLE = "malformed CreateMessageRequestParams: "
 BROKEN: dict[str, tuple[Wire, str]] = {
-    "malformed": ({"messages": []}, "malformed CreateMessageRequestParams: maxTokens: Field required"),
-    "unknown content": (
-        wire(user({"type": "video"})),
-        "malformed CreateMessageRequestParams: messages.0.content.0: ",
-    ),
+    "malformed": ({"messages": []}, f"{UNREADABLE}maxTokens: Field required"),
+    "unknown content": (wire(user({"type": "video"})), f"{UNREADABLE}messages.0.content.0: "),
     "unbalanced": (wire(assistant(use("1"))), "messages[0]: tool_use '1' has no tool_result in a message after it"),
     "doubled tool": (wire(tools=[ADD, ADD]), "tools[1]: tools[0] has the name 'add' already"),
     "draft choice": (

@@ -21,7 +21,7 @@ from mcp_host.types import (
     ToolResultContent,
     ToolUseContent,
 )
-from tests.sampling.asking import ADD, MULTIPLY, assistant, request, result, text, use, user
+from tests.sampling.asking import ADD, MULTIPLY, assistant, request, result, said, text, use, user
 
 PLAIN = request()
 TOOLS = request(tools=[ADD, MULTIPLY])
@@ -127,63 +127,34 @@ def test_tool_calls_of_an_answer_that_is_cut_off_are_dropped_with_a_warning(
     assert caplog.record_tuples == [("mcp_host.sampling.validation", logging.WARNING, warning)] * 2
 
 
-TOO_LARGE: dict[str, tuple[SamplingRequest, CreateMessageResult, SamplingLimits, str]] = {
-    "question and arguments": (
-        TOOLS,
-        answer(ToolUseContent(id="1", name="add", input={"a": "x" * 10})),
-        SamplingLimits(text=20),
-        "this client's limit text is 20, and a request with this answer in it would have 23",
-    ),
-    "a long text": (
-        PLAIN,
-        answer(TextContent(text="x" * 21)),
-        SamplingLimits(text=20),
-        "this client's limit text is 20, and a request with this answer in it would have 21",
-    ),
-    "an image": (
-        PLAIN,
-        answer(ImageContent(data="AAAA" * 7, mime_type="image/png")),
-        SamplingLimits(binary=20),
-        "this client's limit binary is 20, and a request with this answer in it would have 21",
-    ),
-    "messages": (
-        LATER,
-        answer(call("2")),
-        SamplingLimits(messages=3),
-        "this client's limit messages is 3, and a request with this answer in it would have 4",
-    ),
-    "blocks": (
-        LATER,
-        answer(WORDS, call("2"), call("3")),
-        SamplingLimits(blocks=7),
-        "this client's limit blocks is 7, and a request with this answer in it would have 8",
-    ),
-    "blocks of a plain answer": (
-        PLAIN,
-        answer(WORDS, WORDS),
-        SamplingLimits(blocks=1),
-        "this client's limit blocks is 1, and a request with this answer in it would have 2",
-    ),
+SUM = ToolUseContent(id="1", name="add", input={"a": "x" * 10})
+PICTURE = ImageContent(data="AAAA" * 7, mime_type="image/png")
+TOO_LARGE: dict[str, tuple[SamplingRequest, CreateMessageResult, str, int, int]] = {
+    "question and arguments": (TOOLS, answer(SUM), "text", 20, 23),
+    "a long text": (PLAIN, answer(TextContent(text="x" * 21)), "text", 20, 21),
+    "an image": (PLAIN, answer(PICTURE), "binary", 20, 21),
+    "messages": (LATER, answer(call("2")), "messages", 3, 4),
+    "blocks": (LATER, answer(WORDS, call("2"), call("3")), "blocks", 7, 8),
+    "blocks of a plain answer": (PLAIN, answer(WORDS, WORDS), "blocks", 1, 2),
 }
+"""A limit, its value, and what the next request would have."""
 
 
 def test_an_answer_too_large_for_the_next_request_is_refused(subtests: pytest.Subtests) -> None:
-    for (case, (asked, given, limits, problem)), is_size_known in product(TOO_LARGE.items(), (True, False)):
+    for (case, row), is_size_known in product(TOO_LARGE.items(), (True, False)):
         with subtests.test(case, is_size_known=is_size_known):
+            asked, given, name, limit, count = row
             size = len(to_json(asked.params.to_wire())) if is_size_known else math.inf
 
             with pytest.raises(InputRefused) as refusal:
-                check_and_correct(given, asked, limits, size)
+                check_and_correct(given, asked, SamplingLimits(**{name: limit}), size)
 
-            assert (refusal.value.code, str(refusal.value)) == (-32603, problem)
+            problem = f"limit {name} is {limit}, and a request with this answer in it would have {count}"
+            assert said(refusal.value) == (-32603, f"this client's {problem}")
 
 
 JUST_FITTING: dict[str, tuple[SamplingRequest, CreateMessageResult, SamplingLimits]] = {
-    "question and arguments": (
-        TOOLS,
-        answer(ToolUseContent(id="1", name="add", input={"a": "x" * 10}), stop_reason="toolUse"),
-        SamplingLimits(text=23),
-    ),
+    "question and arguments": (TOOLS, answer(SUM, stop_reason="toolUse"), SamplingLimits(text=23)),
     "messages": (LATER, answer(call("2"), stop_reason="toolUse"), SamplingLimits(messages=4)),
     "blocks": (LATER, answer(call("2"), stop_reason="toolUse"), SamplingLimits(blocks=5)),
     "the last word": (request(user(text("x" * 20))), answer(TextContent(text="y" * 20)), SamplingLimits(text=20)),

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -98,11 +99,7 @@ async def test_the_calls_of_one_answer_are_in_flight_together_and_a_cancelled_lo
             assert [call.result.text for call in done.steps[0].calls] == ["first", "second"]
 
             async with create_task_group() as tasks:
-
-                async def run() -> None:
-                    await run_tool_loop(model, "hello", tools=[client])
-
-                tasks.start_soon(run)
+                tasks.start_soon(partial(run_tool_loop, model, "hello", tools=[client]))
                 await client.call_tool("both_begun", key)
                 tasks.cancel_scope.cancel()
 

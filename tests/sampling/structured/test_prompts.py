@@ -73,15 +73,6 @@ OF_MCP: dict[str, tuple[Sequence[SamplingMessage | Wire], list[Wire]]] = {
 }
 
 
-def test_messages_of_ours_and_in_the_shape_of_mcp(subtests: pytest.Subtests) -> None:
-    for case, (messages, read) in OF_MCP.items():
-        with subtests.test(case):
-            conversation, system_prompt = read_conversation(None, messages)
-
-            assert [message.to_wire() for message in conversation] == read
-            assert system_prompt is None
-
-
 OF_OPENAI: dict[str, tuple[Sequence[SamplingMessage | Wire], list[Wire]]] = {
     "a text": ([{"role": "user", "content": "?", "name": "Ann"}], [user(text("?"))]),
     "an answer of its SDK": (
@@ -148,12 +139,13 @@ OF_OPENAI: dict[str, tuple[Sequence[SamplingMessage | Wire], list[Wire]]] = {
 }
 
 
-def test_messages_in_the_shape_of_openai(subtests: pytest.Subtests) -> None:
-    for case, (messages, read) in OF_OPENAI.items():
+def test_messages_of_ours_and_in_the_shapes_of_mcp_and_openai(subtests: pytest.Subtests) -> None:
+    for case, (messages, read) in {**OF_MCP, **OF_OPENAI}.items():
         with subtests.test(case):
-            conversation, _ = read_conversation(None, messages)
+            conversation, system_prompt = read_conversation(None, messages)
 
             assert [message.to_wire() for message in conversation] == read
+            assert system_prompt is None
 
 
 SYSTEM: list[tuple[list[Wire], str | None]] = [
