@@ -130,6 +130,7 @@ async def test_unknown_and_malformed_progress_is_counted_and_ignored(era: Era) -
     assert client.counters["progress for nothing"] == 3
 
 
+@pytest.mark.fault("F19", "F21")
 async def test_a_slow_callback_gets_the_newest_progress_but_not_all(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
@@ -183,7 +184,7 @@ async def test_progress_does_not_extend_the_timeout_of_a_call(era: Era) -> None:
             await client.call_tool("busy", idle_timeout=0.05, timeout=0.1, on_progress=ignore)
 
 
-@pytest.mark.fault("C05")
+@pytest.mark.fault("C05", "J07")
 async def test_a_cancelled_caller_is_announced_and_the_connection_lives(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)
@@ -218,7 +219,7 @@ BROKEN: list[tuple[bytes, type[Exception], str]] = [
 ]
 
 
-@pytest.mark.fault("J10", "J11", "J12", "J13")
+@pytest.mark.fault("F06", "J03", "J10", "J11", "J12", "J13")
 async def test_a_broken_answer_fails_its_call_at_once_and_no_other(era: Era, subtests: pytest.Subtests) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await era.open(peer)

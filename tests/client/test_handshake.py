@@ -63,6 +63,7 @@ class Streaming:
         return streamed(anyio.Event())
 
 
+@pytest.mark.fault("H36")
 @pytest.mark.parametrize(("connect_timeout", "waits"), [(5, "1"), (0.6, "0.2")])
 async def test_a_server_that_does_not_answer_the_end_of_the_handshake_is_waited_for_a_little(
     connect_timeout: float, waits: str

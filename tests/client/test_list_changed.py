@@ -138,6 +138,7 @@ async def test_changes_within_the_delay_or_during_the_listing_lead_to_one_more(e
     assert [round(at - began, 3) for at in seen.times] == [2 + 5, 7 + 2 + 5]
 
 
+@pytest.mark.fault("F20")
 @paused
 async def test_a_server_that_announces_without_end_causes_one_listing_for_each_delay(era: Era) -> None:
     peer, seen = Peer(era), Lists()

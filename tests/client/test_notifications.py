@@ -41,6 +41,7 @@ def log(number: int) -> tuple[str, dict[str, Any]]:
     return ("notifications/message", {"level": "info", "data": number})
 
 
+@pytest.mark.fault("F20")
 @on_both
 async def test_changes_come_typed_and_in_order_and_one_that_waits_already_is_not_repeated() -> None:
     said = [

@@ -97,7 +97,27 @@ async def test_a_server_inherits_three_pipes_and_no_other_file(tmp_path: Path) -
     assert len({pipe for each in pipes for pipe in each.values()}) == 6
 
 
-ODD = ["a b", "$HOME", "`id`", "'\"", "&", "|", "%PATH%", "^", "*", "\\", "a\nb", "", "\udcff", "\u00e9"]
+ODD = [
+    "a b",
+    "$HOME",
+    "`id`",
+    "'\"",
+    "&",
+    "|",
+    "%PATH%",
+    "^",
+    "*",
+    "\\",
+    "a\nb",
+    "",
+    "\udcff",
+    "\u00e9",
+    "--",
+    "-c",
+    "--help",
+    "-",
+    "--key=a b",
+]
 
 
 @fault("P27")
@@ -105,7 +125,7 @@ async def test_arguments_arrive_as_they_are() -> None:
     """There is no shell in between, so there is nothing to quote."""
     body = "reply(read(), text(json.dumps(sys.argv[1:])))"
     async with Client(Stdio([*python(body), *ODD])) as client:
-        assert json.loads(await says(client)) == ODD
+        assert json.loads((await client.call_tool("--help", {"-c": "--"})).text) == ODD
 
 
 @fault("P27")

@@ -15,7 +15,7 @@ from tests.extent import on_both
 from tests.faults.fault import fault
 from tests.faults.measure import busy, peak
 from tests.faults.processes import SOON, client_of, says
-from tests.faults.stdio_server import GOOD, connected, errors_of, hear, unharmed
+from tests.faults.stdio_server import GOOD, connected, hear, unharmed
 
 # What is no message
 
@@ -51,16 +51,6 @@ async def test_an_invalid_line_is_skipped_counted_and_logged(caplog: pytest.LogC
 
 
 @fault("F01")
-async def test_a_banner_may_come_before_the_handshake() -> None:
-    async with client_of(
-        'raw("Welcome!\\nv1.0\\n\\n"); shake_hands(); reply(read(), text("ok"))', hands=False
-    ) as client:
-        assert await says(client) == "ok"
-
-    assert client.counters == {"malformed messages": 2}
-
-
-@fault("F01")
 async def test_a_server_that_prints_constantly_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     async with connected() as client:
         assert (await hear(client, b"Working...\n" * 10_000, GOOD)).text == "good"
@@ -93,16 +83,6 @@ async def test_a_message_may_come_in_chunks_that_split_characters(read_size: int
 
     assert result.text == ODD * 5
     assert client.counters == {}
-
-
-@fault("F02")
-async def test_a_server_may_write_byte_by_byte() -> None:
-    body = """
-    for byte in json.dumps({"jsonrpc": "2.0", "id": read()["id"], "result": text("\\u00e9")}, ensure_ascii=False).encode() + b"\\n":
-        os.write(1, bytes([byte]))
-    """
-    async with client_of(body) as client:
-        assert await says(client) == "\u00e9"
 
 
 @on_both
@@ -151,20 +131,6 @@ async def test_a_byte_order_mark_before_the_first_message_is_ignored(read_size: 
         assert await says(client) == "ok"
 
     assert client.counters == {}
-
-
-@fault("F09")
-async def test_a_reply_that_is_not_utf_8_fails_its_call_and_no_other(subtests: pytest.Subtests) -> None:
-    replies = {
-        "Latin-1": b'{"jsonrpc":"2.0","id":@id,"result":{"content":[{"type":"text","text":"caf\xe9"}]}}\n',
-        "the id comes last": b'{"jsonrpc":"2.0","result":{"content":[{"type":"text","text":"\xff\xfe"}]},"id":@id}\n',
-        "half a character": b'{"jsonrpc":"2.0","id":@id,"result":{"content":[{"type":"text","text":"\xed\xa0\x80"}]}}\n',
-    }
-
-    for name, error in (await errors_of(replies)).items():
-        with subtests.test(name):
-            assert type(error) is ProtocolError
-            assert "the server's answer is no JSON-RPC response: not JSON" in str(error)
 
 
 @fault("F14")
@@ -228,22 +194,14 @@ async def test_the_framing_of_lsp_is_named_in_the_log(end: str, caplog: pytest.L
 # Long lines
 
 
-@fault("F04")
-async def test_messages_of_8_mib_are_sent_and_received() -> None:
-    large = "x" * (8 * 1024 * 1024)
+@fault("F04", "F05")
+async def test_messages_of_16_mib_are_sent_and_received_in_linear_time() -> None:
+    """Scanning the whole line again for each of its 4096 chunks would take more than ten seconds."""
+    large = "x" * (16 * 1024 * 1024)
 
-    async with client_of('r = read(); reply(r, text(r["params"]["arguments"]["t"]))') as client:
-        assert await says(client, t=large) == large
-
-
-@pytest.mark.parametrize("read_size", [4096])
-@fault("F05")
-async def test_a_long_line_takes_linear_time(read_size: int) -> None:
-    """Scanning the whole line again for each of the 4096 chunks would take more than ten seconds."""
-    size = 16 * 1024 * 1024
-    async with client_of(f'reply(read(), text("x" * {size})); read()', read_size=read_size) as client:
+    async with client_of('r = read(); reply(r, text(r["params"]["arguments"]["t"]))', read_size=4096) as client:
         with busy() as seconds:
-            assert len(await says(client)) == size
+            assert await says(client, t=large) == large
 
     assert seconds() < 5
 
@@ -265,47 +223,3 @@ async def test_an_endless_line_fails_the_waiting_call_and_is_not_kept() -> None:
             assert await says(client) == "ok"
 
     assert most() < 4_000_000  # of 16 million; up to 1 MiB is read at once, and may be in memory twice
-
-
-@pytest.mark.parametrize("read_size", [1000, 65536])
-@pytest.mark.parametrize("pieces", [1, 2, 100])
-@pytest.mark.parametrize("beyond", [0, 1])
-@fault("F07")
-async def test_the_limit_applies_to_the_line_and_not_to_its_chunks(read_size: int, pieces: int, beyond: int) -> None:
-    body = f"""
-    r = read()
-    line = json.dumps({{"jsonrpc": "2.0", "id": r["id"], "result": text("@")}})
-    line = line.replace("@", "x" * (50_000 + {beyond} - len(line) + 1))
-    for n in range({pieces}):
-        raw(line[n * len(line) // {pieces} : (n + 1) * len(line) // {pieces}])
-    raw("\\n")
-    reply(read(), text("ok"))
-    """
-    async with client_of(body, limits=Limits(max_message=50_000, close_timeout=1), read_size=read_size) as client:
-        if beyond:
-            with pytest.raises(MessageTooLarge, match=r"of more than 50,000 bytes \(Limits\.max_message\)"):
-                await says(client)
-        else:
-            assert len(await says(client)) > 49_000
-        assert await says(client) == "ok"
-
-
-@pytest.mark.parametrize("members", ['"id": %d, "result": %s', '"result": %s, "id": %d'], ids=["id-first", "id-last"])
-@fault("F06")
-async def test_a_line_over_the_limit_fails_only_its_own_call(members: str) -> None:
-    body = """
-    one, two = calls(2)
-    result = json.dumps(text("x" * 200_000))
-    raw('{"jsonrpc": "2.0", MEMBERS}\\n' % ORDER)
-    reply(two, text("ok"))
-    """.replace("MEMBERS", members)
-    order = '(one["id"], result)' if members.startswith('"id"') else '(result, one["id"])'
-
-    async def call() -> None:
-        with pytest.raises(MessageTooLarge):
-            await client.call_tool("1")
-
-    limits = Limits(max_message=100_000, close_timeout=1)
-    async with connected(body.replace("ORDER", order), limits=limits) as client, create_task_group() as tasks:
-        tasks.start_soon(call)
-        assert (await client.call_tool("2")).text == "ok"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import anyio
-import httpx
 import pytest
 
-from mcp_host import Client, Sampling, StreamableHttp, always
+from mcp_host import Sampling, always
 from mcp_host.errors import ConnectFailed
 from mcp_host.limits import Limits
 from tests.client.support import say_paris
@@ -15,7 +13,6 @@ from tests.faults.fault import fault
 from tests.faults.http_server import (
     ASK,
     DONE,
-    SOON,
     connected,
     drop,
     failing,
@@ -27,12 +24,11 @@ from tests.faults.http_server import (
     storm,
     streams,
     subject,
-    subjects,
     tides,
     welcome,
 )
-from tests.transports.http_peers import Heard, Log, Script, Wire, event, serving
-from tests.transports.legacy_peers import Answer, hang, hang_for, in_turn
+from tests.transports.http_peers import Heard, Log, Script, Wire, event
+from tests.transports.legacy_peers import Answer, hang, in_turn
 
 pytestmark = on_both
 
@@ -179,15 +175,6 @@ async def test_a_server_that_fails_the_initialized_notification_may_still_answer
                 assert ["did not take notifications/initialized" in warning for warning in client.warnings] == [True]
 
 
-@pytest.mark.adjustable_clock
-@fault("H36")
-async def test_connecting_completes_if_the_server_never_accepts_the_initialized_notification() -> None:
-    async with connected(mcp(initialized=hang_for(1))) as (client, _):
-        await tides(client)
-
-        assert ["notifications/initialized within 1 s" in text for text in client.warnings] == [True]
-
-
 @fault("H36")
 async def test_messages_that_are_never_accepted_delay_no_call() -> None:
     """Answers to pings and to sampling, cancellations: each is sent by itself."""
@@ -202,28 +189,3 @@ async def test_messages_that_are_never_accepted_delay_no_call() -> None:
 
 
 # The end
-
-
-@pytest.mark.adjustable_clock
-@fault("H37")
-async def test_closing_while_everything_hangs_keeps_to_its_limit() -> None:
-    left: dict[str, float] = {}
-
-    async def note(request: httpx.Request) -> None:
-        left[request.method] = anyio.current_effective_deadline() - anyio.current_time()
-
-    async with (
-        serving(mcp(call=hang, get=hang_for(1), cancelled=hang, delete=hang_for(1.5))) as peer,
-        httpx.AsyncClient(event_hooks={"request": [note]}) as http,
-    ):
-        client = Client(StreamableHttp(peer.url, client=http), era="legacy", limits=Limits(close_timeout=3))
-        await client.connect()
-        async with anyio.create_task_group() as tasks:
-            for _ in range(5):
-                tasks.start_soon(failing, client)
-            await peer.hears("POST", 7)
-            with anyio.fail_after(SOON):
-                await client.aclose()
-
-    assert subjects(peer)[-1] == "delete"
-    assert left["DELETE"] <= 1.5  # half of the time; the other half is for the sockets

@@ -1,6 +1,6 @@
 """HTTP answers that refuse or replace a server: what connecting says of them, and how often they are asked for.
 
-The statuses and contents of single answers are in `tests/transports`.
+The statuses and contents of single answers are in `tests/transports`, and which redirects are followed.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import pytest
 
 from mcp_host.errors import HttpStatusError, ProtocolError, Unauthorized
 from tests.faults.fault import fault
-from tests.faults.http_server import connected, failing, mcp, refused, says, streams, subjects
-from tests.transports.http_peers import Heard, Log, Wire
+from tests.faults.http_server import connected, failing, mcp, refused, says, streams, subjects, tides
+from tests.transports.http_peers import Heard, Log, Wire, serving
+from tests.transports.legacy_peers import Answer
 
 ERAS = pytest.mark.parametrize("era", ["auto", "legacy", "modern"])
 
@@ -41,6 +42,39 @@ async def test_a_login_page_in_place_of_a_server_fails_the_connect_with_an_error
 
     assert isinstance(error, ProtocolError)
     assert "text/html" in str(error)
+
+
+# Redirects out of the origin, with a real server at their end: it is never connected to
+
+
+SECRETS = {"Authorization": "Bearer secret", "X-Api-Key": "secret"}
+
+
+def to(location: str, status: int = 307) -> Answer:
+    return says(b"", status, location=location)
+
+
+@fault("H33")
+async def test_a_handshake_does_not_follow_a_redirect_to_another_origin() -> None:
+    async with serving(mcp()) as other:
+        redirect = to(other.url)
+        for era in ("auto", "legacy", "modern"):
+            error = await refused(mcp(discover=redirect, initialize=redirect), era=era, headers=SECRETS)
+            assert "another origin" in str(error), era
+
+    assert other.connections == 0
+
+
+@fault("H33")
+async def test_the_servers_stream_and_the_delete_do_not_follow_a_redirect_to_another_origin() -> None:
+    async with serving(mcp()) as other:
+        script = mcp(get=to(other.url), delete=to(other.url), initialized=to(other.url))
+        async with connected(script, headers=SECRETS) as (client, peer):
+            await tides(client)
+            await peer.hears("GET", 1)
+
+    assert {"get", "delete", "initialized"} < set(subjects(peer))
+    assert other.connections == 0
 
 
 # Authorization by a client of the caller's

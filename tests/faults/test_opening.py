@@ -9,7 +9,7 @@ import pytest
 from anyio import Event, fail_after
 
 from mcp_host import Client, Limits, Stdio
-from mcp_host.errors import ConnectTimeout, McpError, NoCommonVersion, ProtocolError, ServerError
+from mcp_host.errors import ConnectTimeout, McpError, NoCommonVersion, ProtocolError
 from mcp_host.types import LoggingMessageNotificationParams
 from tests.client.support import PARIS, sampling
 from tests.faults.fault import fault
@@ -67,49 +67,39 @@ async def test_messages_before_the_initialize_result_are_handled_after_it() -> N
 
 
 @fault("J27")
-async def test_an_unsupported_protocol_version_ends_the_connection() -> None:
+async def test_an_unsupported_protocol_version_ends_the_connection_and_is_named_with_ours() -> None:
+    errors = {}
     for version in ("1999-01-01", "2026-07-28", "", "2025-11-25\n", 20251125, None):
         error = await refused(f"reply(read(), {FINE | {'protocolVersion': version}!r})\nread()\ntime.sleep(60)")
 
         assert isinstance(error, ProtocolError), version
         assert "rotocol" in str(error)
         assert str(error).isprintable()
+        errors[version] = error
+
+    old = errors["1999-01-01"]
+    assert type(old) is NoCommonVersion
+    assert str(old).startswith("the server chose protocol version '1999-01-01'; this client supports 2025-11-25, ")
 
 
-@fault("J27")
-async def test_a_version_error_names_the_versions_of_both_sides() -> None:
-    error = await refused(f"reply(read(), {FINE | {'protocolVersion': '1999-01-01'}!r})\nread()")
-
-    assert type(error) is NoCommonVersion
-    assert str(error).startswith("the server chose protocol version '1999-01-01'; this client supports 2025-11-25, ")
-
-
-WRONG: dict[str, dict[str, Any]] = {
-    "capabilities": {"capabilities": []},
-    "capabilities.tools": {"capabilities": {"tools": True}},
-    "serverInfo": {"serverInfo": "s"},
-    "serverInfo.version": {"serverInfo": {"name": "s"}},
-    "protocolVersion": {"protocolVersion": ["2025-11-25"]},
-    "instructions": {"instructions": 7},
-}
+MALFORMED: list[tuple[str, dict[str, Any]]] = [
+    ("capabilities: ", FINE | {"capabilities": []}),
+    ("capabilities.tools: ", FINE | {"capabilities": {"tools": True}}),
+    ("serverInfo: ", FINE | {"serverInfo": "s"}),
+    ("serverInfo.version: ", FINE | {"serverInfo": {"name": "s"}}),
+    ("protocolVersion: ", FINE | {"protocolVersion": ["2025-11-25"]}),
+    ("instructions: ", FINE | {"instructions": 7}),
+    *((f"{field}: Field required", {name: FINE[name] for name in FINE if name != field}) for field in FINE),
+]
 
 
 @fault("J28")
 async def test_a_malformed_initialize_result_is_an_error_that_names_the_field() -> None:
-    for field, wrong in WRONG.items():
-        error = await refused(f"reply(read(), {FINE | wrong!r})\nread()\ntime.sleep(60)")
+    for problem, result in MALFORMED:
+        error = await refused(f"reply(read(), {result!r})\nread()\ntime.sleep(60)")
 
         assert type(error) is ProtocolError
-        assert str(error).startswith(f"malformed InitializeResult: {field}: ")
-
-
-@fault("J28")
-async def test_an_incomplete_initialize_result_is_an_error_that_names_the_missing_field() -> None:
-    for field in FINE:
-        error = await refused(f"reply(read(), { ({k: v for k, v in FINE.items() if k != field})!r})\nread()")
-
-        assert type(error) is ProtocolError
-        assert field in str(error)
+        assert str(error).startswith(f"malformed InitializeResult: {problem}")
 
 
 @fault("J28", "J29")
@@ -128,11 +118,3 @@ async def test_an_initialize_result_with_another_id_is_a_connect_timeout() -> No
         await Client(command, era="legacy", limits=Limits(connect_timeout=0.3)).connect()
 
     assert heard == []
-
-
-@fault("J28")
-async def test_the_error_of_a_server_that_refuses_the_handshake_is_quoted() -> None:
-    error = await refused("refuse(read(), -32000, 'no licence')\nread()\ntime.sleep(60)")
-
-    assert type(error) is ServerError
-    assert (error.code, error.message) == (-32000, "no licence")

@@ -35,26 +35,37 @@ def what_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "cwd", "words"),
+    ("command", "options", "reason"),
     [
-        (["no-such-server"], None, "cannot start 'no-such-server': .*No such file"),
-        (["./plain"], None, "cannot start './plain': .*Permission denied"),
-        (["./garbage"], None, "cannot start './garbage': .*Exec format error"),
-        (["."], None, "cannot start '.': .*Permission denied"),
-        ([sys.executable], "nowhere", "cannot start .*No such file or directory: 'nowhere'"),
-        ([sys.executable, "a\0b"], None, "cannot start .*embedded null byte"),
-        ([sys.executable, "x" * 2**20], None, "cannot start .*Argument list too long"),
+        (["no-such-server"], {}, "No such file"),
+        (["-c"], {}, "No such file"),
+        (["-c;hunter2"], {}, "No such file"),
+        (["./plain"], {}, "Permission denied"),
+        (["./garbage"], {}, "Exec format error"),
+        (["."], {}, "Permission denied"),
+        ([sys.executable], {"cwd": "nowhere"}, "No such file or directory: 'nowhere'"),
+        ([sys.executable, "--key=hunter2\0"], {}, "embedded null byte"),
+        (["\0"], {}, "embedded null byte"),
+        ([sys.executable], {"env": {"KEY": "hunter2\0"}}, "embedded null byte"),
+        ([sys.executable], {"env": {"KEY=hunter2": ""}}, "illegal environment variable name"),
+        ([sys.executable, "hunter2" * 2**18], {}, "Argument list too long"),
     ],
-    ids=["not there", "not executable", "no program", "a folder", "no such folder", "NUL", "too long"],
+    ids=[
+        *("not there", "an option", "a command line", "not executable", "no program", "a folder", "no such folder"),
+        *("NUL", "only NUL", "NUL in a variable", "no name of a variable", "too long"),
+    ],
 )
 @pytest.mark.usefixtures("what_does_not_run")
 @fault("P01")
 async def test_a_command_that_cannot_be_started_fails_the_connect_with_its_name_and_the_reason(
-    command: list[str], cwd: str | None, words: str
+    command: list[str], options: Any, reason: str
 ) -> None:
-    with fail_after(SOON), pytest.raises(ConnectFailed, match=words) as failure:
-        await Client(Stdio(command, cwd=cwd)).connect()
+    """And without its arguments and variables."""
+    with fail_after(SOON), pytest.raises(ConnectFailed, match=reason) as failure:
+        await Client(Stdio(command, **options)).connect()
 
+    assert str(failure.value).startswith(f"cannot start {command[0]!r}: ")
+    assert ("hunter2" in str(failure.value)) == ("hunter2" in command[0])
     assert not failure.value.may_have_run
 
 

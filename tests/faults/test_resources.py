@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 import sniffio
-from anyio import Event, fail_after, move_on_after, wait_all_tasks_blocked
+from anyio import fail_after, move_on_after, wait_all_tasks_blocked
 from anyio.lowlevel import checkpoint
 
 from mcp_host import Client, Stdio, StreamableHttp
 from mcp_host.errors import ConnectFailed, HttpStatusError, McpError, MessageTooLarge
 from mcp_host.limits import Limits
-from mcp_host.types import LoggingMessageNotificationParams
 from tests.extent import on_both
 from tests.faults.fault import Held, fault
 from tests.faults.http_server import connected, failing, mcp, says, streams, subjects, tides
@@ -27,38 +26,6 @@ from tests.faults.responsive import pulse
 from tests.transports.children import python
 from tests.transports.http_peers import JSON, Heard, Wire, event, serving
 from tests.transports.legacy_peers import in_turn
-
-FLOOD = """
-call = read()
-for number in range(20_000):
-    say({"method": "notifications/message", "params": {"level": "info", "data": number}})
-reply(call, text("done"))
-while True:
-    reply(read(), text("again"))
-"""
-
-
-@fault("R01")
-async def test_the_queue_of_a_slow_callback_is_bounded_and_keeps_the_newest() -> None:
-    heard: list[object] = []
-    go_on, last = Event(), Event()
-
-    async def slowly(log: LoggingMessageNotificationParams) -> None:
-        await go_on.wait()
-        heard.append(log.data)
-        if log.data == 19_999:
-            last.set()
-
-    client = Client(Stdio(python(FLOOD)), era="legacy", on_log=slowly, limits=Limits(max_notifications=100))
-    async with client:
-        assert (await client.call_tool("flood")).text == "done"
-        assert client.counters["dropped notifications"] >= 20_000 - 101
-        go_on.set()
-        await last.wait()
-        assert (await client.call_tool("again")).text == "again"
-
-    assert len(heard) == 20_000 - client.counters["dropped notifications"]
-    assert heard[-100:] == list(range(19_900, 20_000))
 
 
 def ours() -> Counter[str]:

@@ -101,32 +101,25 @@ CLOSING_TIME = 'read(); print("closing time", file=sys.stderr, flush=True)\nwhil
 """Of a server that says so once it has been asked something, so that it cannot come before or after that."""
 
 
+@pytest.mark.parametrize(
+    ("hands", "why"),
+    [(False, "closed while it was being opened"), (True, "the client was closed")],
+    ids=["during connect", "during a call"],
+)
 @fault("P21")
-async def test_a_stderr_callback_may_close_its_client_during_a_call() -> None:
+async def test_a_stderr_callback_may_close_its_client(hands: bool, why: str) -> None:
     def on_stderr(line: str) -> None:
         tasks.start_soon(client.aclose)
 
-    client = client_of(CLOSING_TIME, on_stderr=on_stderr)
+    async def connect_and_call() -> None:
+        await client.connect()
+        await says(client)
 
-    with fail_after(SOON):
-        async with create_task_group() as tasks:
-            await client.connect()
-            with pytest.raises(ConnectionClosed) as closed:
-                await says(client)
-
-    assert str(closed.value) == "the client was closed"
-
-
-@fault("P21")
-async def test_a_stderr_callback_may_close_its_client_during_connect() -> None:
-    def on_stderr(line: str) -> None:
-        tasks.start_soon(client.aclose)
-
-    client = client_of(CLOSING_TIME, hands=False, on_stderr=on_stderr)
+    client = client_of(CLOSING_TIME, hands=hands, on_stderr=on_stderr)
 
     with fail_after(SOON):
         async with create_task_group() as tasks:
             with pytest.raises(ConnectionClosed) as closed:
-                await client.connect()
+                await connect_and_call()
 
-    assert str(closed.value) == "closed while it was being opened"
+    assert str(closed.value) == why

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tracemalloc
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
@@ -19,6 +17,7 @@ from mcp_host.errors import McpError
 from mcp_host.transports.base import Transport
 from tests.extent import THOROUGH
 from tests.faults.fault import leaving_nothing
+from tests.faults.measure import peak
 from tests.transports.http_peers import Wire, serving
 
 MiB = 1024 * 1024
@@ -100,7 +99,7 @@ async def check(transport: Transport) -> None:
 async def test_a_child_may_write_anything(tmp_path: Path, said: list[bytes], welcome: bool, stays: bool) -> None:
     """Before the handshake or after it, and end there or stay."""
     whole = tmp_path / "said"
-    write(whole, (INITIALIZED + b"\n" if welcome else b"") + b"".join(said))
+    whole.write_bytes((INITIALIZED + b"\n" if welcome else b"") + b"".join(said))
     wait = "cat > /dev/null" if stays else ":"
 
     await check(Stdio(["sh", "-c", f'read line; cat "$0"; {wait}', str(whole)]))
@@ -178,17 +177,6 @@ async def test_a_socket_may_send_anything(said: list[bytes]) -> None:
         await attempt(StreamableHttp(peer.url))
 
 
-@contextmanager
-def growing_by_less_than(bound: int) -> Iterator[None]:
-    tracemalloc.start()
-    try:
-        yield
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < bound
-
-
 ENDLESS = 12 * MiB
 PIECE = 64 * 1024  # what is read at once
 LINES = {
@@ -207,11 +195,13 @@ BODIES = {
 async def test_a_child_that_floods_its_output_costs_no_memory(tmp_path: Path, flood: str) -> None:
     """16 MiB and not a word for us: what is kept is bounded by the limits, and not by the flood."""
     chunk = tmp_path / "chunk"
-    write(chunk, LINES[flood] * 16)
+    chunk.write_bytes(LINES[flood] * 16)
     again = f'read line; for i in $(seq {ENDLESS // PIECE // 16}); do cat "$0"; done'
 
-    with growing_by_less_than(4 * MiB):
+    with peak() as most:
         await check(Stdio(["sh", "-c", again, str(chunk)]))
+
+    assert most() < 4 * MiB
 
 
 @pytest.mark.parametrize("flood", BODIES)
@@ -222,9 +212,7 @@ async def test_a_server_that_floods_a_body_costs_no_memory(flood: str) -> None:
         return httpx.Response(200, headers={"content-type": kind}, stream=Pieces([chunk] * (ENDLESS // PIECE)))
 
     async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as http:
-        with growing_by_less_than(4 * MiB):
+        with peak() as most:
             await check(StreamableHttp("http://server.test/mcp", client=http))
 
-
-def write(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
+    assert most() < 4 * MiB

@@ -12,7 +12,7 @@ from anyio import fail_after
 
 from mcp_host import Client, Stdio
 from mcp_host.cli import main
-from mcp_host.errors import McpError
+from mcp_host.errors import ConnectionClosed, McpError
 from tests.cli.test_command import scripted
 from tests.faults.http_server import SOON
 from tests.faults.processes import BRIEF
@@ -70,6 +70,25 @@ async def test_the_output_of_a_process_is_escaped_in_errors_and_logs(
     assert len(client.warnings) >= 2
     assert len(caplog.records) >= 5
     assert [each for each in (*told, caplog.text) if not harmless(each)] == []
+
+
+STDERR = """
+sys.stderr.write("1970-01-01 CRITICAL root: all is lost\\r\\n\\x1b]0;x\\x07\\nTraceback (most recent call last):\\n")
+sys.exit(3)
+"""
+
+
+async def test_text_of_stderr_cannot_look_like_a_line_of_the_log() -> None:
+    with fail_after(SOON), pytest.raises(ConnectionClosed) as caught:
+        await Client(Stdio(python(STDERR, hands=False)), limits=BRIEF).connect()
+
+    first, *rest = str(caught.value).split("\n")
+    assert first.endswith("exited with code 3; its stderr ends:")
+    assert rest == [
+        "  | 1970-01-01 CRITICAL root: all is lost",
+        "  | \\x1b]0;x\\x07",
+        "  | Traceback (most recent call last):",
+    ]
 
 
 # The command

@@ -245,6 +245,7 @@ async def test_a_stream_that_ends_without_the_response_fails_the_request_alone(s
 # Sizes
 
 
+@pytest.mark.fault("H32")
 @pytest.mark.parametrize("encoding", [{}, {"content-encoding": "gzip"}], ids=["plain", "gzip"])
 @pytest.mark.parametrize("kind", [JSON, EVENTS], ids=["json", "stream"])
 async def test_a_message_past_the_limit_fails_its_request(kind: dict[str, str], encoding: dict[str, str]) -> None:

@@ -307,6 +307,7 @@ REDIRECTS = [
         )
     ),
     *((status, "/login", "refused to follow a redirect to http://server.test/login, which would change the method") for status in (301, 302, 303)),
+    *((status, "http://server.test:81/", "refused to follow a redirect to http://server.test:81/, which would change the method") for status in (301, 302, 303)),
     (308, "http://server.test:81/", "refused to follow a redirect to http://server.test:81/, another origin"),
     (307, "", "refused to follow a redirect to nowhere"),
     (307, "/mcp", "gave up after 5 redirects"),
