@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 import pytest
 from anyio import fail_after
 
@@ -36,16 +33,6 @@ async def finish(auth: OAuth, needed: AuthorizationNeeded) -> None:
     await auth.finish(needed.state, await person(needed.url))
 
 
-@asynccontextmanager
-async def logged_in(site: Protected, auth: OAuth, era: str) -> AsyncIterator[Client]:
-    with fail_after(20):
-        with pytest.raises(AuthorizationNeeded) as needed:
-            await Client(StreamableHttp(site.url, auth=auth), era=era).connect()
-        await finish(auth, needed.value)
-        async with Client(StreamableHttp(site.url, auth=auth), era=era) as client:
-            yield client
-
-
 @ERAS
 async def test_a_web_host_that_connects_gets_the_need_of_a_login_as_it_was_raised(site: Protected, era: str) -> None:
     """Whether the era of the server is remembered or not."""
@@ -65,15 +52,20 @@ async def test_a_web_host_that_connects_gets_the_need_of_a_login_as_it_was_raise
 @ERAS
 async def test_a_session_goes_on_after_a_login_that_is_needed_in_its_middle(site: Protected, era: str) -> None:
     auth = OAuth(redirect_uri=CALLBACK)
-    async with logged_in(site, auth, era) as client:
-        site.server.forget()
-        with pytest.raises(AuthorizationNeeded) as of_a_call:
-            await client.call_tool("add", {"a": 2, "b": 3})
-        with pytest.raises(AuthorizationNeeded) as of_a_list:
-            await client.list_tools()
+    with pytest.raises(AuthorizationNeeded) as first:
+        await auth.login(site.url)
+    await finish(auth, first.value)
 
-        await finish(auth, of_a_list.value)
-        result = await client.call_tool("add", {"a": 2, "b": 3})
+    with fail_after(20):
+        async with Client(StreamableHttp(site.url, auth=auth), era=era) as client:
+            site.server.forget()
+            with pytest.raises(AuthorizationNeeded) as of_a_call:
+                await client.call_tool("add", {"a": 2, "b": 3})
+            with pytest.raises(AuthorizationNeeded) as of_a_list:
+                await client.list_tools()
+
+            await finish(auth, of_a_list.value)
+            result = await client.call_tool("add", {"a": 2, "b": 3})
 
     assert of_a_call.value.state == of_a_list.value.state
     assert result.structured_content == {"result": 5}

@@ -11,7 +11,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from mcp_host.auth import AuthorizationNeeded, FileTokens, LoginFailed, MemoryTokens, OAuth, Registered
+from mcp_host.auth import AuthorizationNeeded, FileTokens, LoginFailed, MemoryTokens, Registered
 from mcp_host.auth.storage.saved import Saved
 from tests.auth.authorization_server import Endpoint
 from tests.auth.world import CALLBACK, SOON, Gate, World, gives_up, rewrite, soon
@@ -204,11 +204,6 @@ async def test_what_is_saved_shows_no_secret(world: World, tmp_path: Path) -> No
     assert [text for text in ("s3cret", token.access_token, str(token.refresh_token)) if text in shown] == []
 
 
-async def given_up(world: World, auth: OAuth) -> None:
-    with pytest.raises(LoginFailed, match=r"/mcp: logged out before there was a token"):
-        await world.call(auth)
-
-
 @on_both
 async def test_a_login_that_is_open_is_given_up() -> None:
     world, store, gone = World(), MemoryTokens(), list[bool]()
@@ -225,7 +220,7 @@ async def test_a_login_that_is_open_is_given_up() -> None:
     auth = world.oauth(login=person, tokens=store)
     async with soon() as tasks:
         for _ in range(3):
-            tasks.start_soon(given_up, world, auth)
+            tasks.start_soon(world.given_up, auth)
         await reached.wait()
         assert await auth.logout(world.site.url) is False
 
@@ -238,7 +233,7 @@ async def test_a_logout_during_discovery_gives_up_the_login() -> None:
     auth, gate = world.oauth(tokens=store), Gate(world.server, "metadata")
 
     async with soon() as tasks:
-        tasks.start_soon(given_up, world, auth)
+        tasks.start_soon(world.given_up, auth)
         await gate.reached.wait()
         assert not await auth.logout(world.site.url)
         gate.is_open.set()
@@ -256,7 +251,7 @@ async def test_a_code_that_is_being_exchanged_gives_a_token_that_is_forgotten(wo
         revoked.append(await auth.logout(world.site.url))
 
     async with soon() as tasks:
-        tasks.start_soon(given_up, world, auth)
+        tasks.start_soon(world.given_up, auth)
         await gate.reached.wait()
         tasks.start_soon(log_out)
         await anyio.wait_all_tasks_blocked()
@@ -288,7 +283,7 @@ async def test_a_login_function_that_logs_out_ends_its_login() -> None:
     auth = world.oauth(login=person)
 
     with anyio.fail_after(SOON):
-        await given_up(world, auth)
+        await world.given_up(auth)
 
     assert world.logins == 0
 

@@ -162,6 +162,11 @@ class World(httpx.AsyncBaseTransport):
             await self.call(auth, body)
         return needed.value
 
+    async def given_up(self, auth: OAuth) -> None:
+        """A call whose login ends because of a logout."""
+        with pytest.raises(LoginFailed, match=r"/mcp: logged out before there was a token"):
+            await self.call(auth)
+
     async def finish(self, auth: OAuth, needed: AuthorizationNeeded) -> None:
         await auth.finish(needed.state, await self.person(needed.url))
 
