@@ -57,6 +57,7 @@ from tests.client.support import (
     sampling,
     text,
 )
+from tests.client.test_requests import EVERYTHING, REQUESTS, WITHOUT_RESULT, Ask
 from tests.client.test_restart_backoff import Mortal, good_for_nothing, good_for_one_call
 from tests.extent import on_both
 
@@ -121,50 +122,22 @@ async def test_middleware_is_around_each_request_of_ours_and_the_first_is_the_ou
 
 async def test_every_kind_of_request_passes_once(era: Era) -> None:
     seen: list[str] = []
-    empty_list: Wire = {
-        "resources": [],
-        "prompts": [],
-        "tools": [],
-        "resourceTemplates": [],
-        "contents": [],
-        "messages": [],
-    }
-
-    async def script(peer: ScriptedPeer) -> None:
-        await era.open(
-            peer, {"tools": {}, "logging": {}, "prompts": {}, "resources": {"subscribe": True}, "completions": {}}
-        )
-        while True:
-            request = await peer.receive()
-            if "id" in request and request["method"] == "subscriptions/listen":
-                await peer.acknowledge(request)
-            elif "id" in request:
-                await peer.reply(request, empty_list)
 
     async def note(request: AnyRequest, call_next: CallNext) -> Wire:
         seen.append(request.method)
         return await call_next(request)
 
-    async with connected(ScriptedPeer(script), middleware=[note]) as client:
+    requests: list[tuple[Ask, str, Wire]] = [(lambda client: client.list_tools(), "tools/list", {"tools": []})]
+    requests += [(ask, method, result) for ask, method, _, result, _ in REQUESTS]
+    if era is HANDSHAKE:
+        requests += [(ask, method, {}) for ask, method, _ in WITHOUT_RESULT]
+    peer = answering(era, *[result for *_, result in requests], capabilities=EVERYTHING)
+    async with connected(peer, middleware=[note]) as client:
         seen.clear()
-        await client.list_tools()
-        await client.list_resources()
-        await client.list_resource_templates()
-        await client.read_resource("a:b")
-        await client.list_prompts()
-        await client.get_prompt("x")
-        await client.subscribe_resource("a:b")
-        await client.set_log_level("error")
-        if era is HANDSHAKE:
-            await client.unsubscribe_resource("a:b")
-            await client.ping()
+        for ask, *_ in requests:
+            await ask(client)
 
-    both = ["tools/list", "resources/list", "resources/templates/list", "resources/read", "prompts/list", "prompts/get"]
-    assert seen == both + (
-        ["resources/subscribe", "logging/setLevel", "resources/unsubscribe", "ping"]
-        if era is HANDSHAKE
-        else ["subscriptions/listen"]
-    )
+    assert seen == [method for _, method, _ in requests]
 
 
 async def test_middleware_may_change_the_tool_its_arguments_and_meta(era: Era) -> None:
