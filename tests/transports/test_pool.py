@@ -7,23 +7,16 @@ import httpx
 import pytest
 
 from tests.transports.http_contract import Kind, both, ours
-from tests.transports.http_peers import Wire, head, saying, serving
+from tests.transports.http_peers import Wire, head, saying, saying_once, serving
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKS = OK + b"transfer-encoding: chunked\r\n\r\n"
 MANY = b"x" * 3_000_000
 
 
-async def answered(kind: Kind, raw: bytes, *, method: str = "POST", reset: bool = False) -> httpx.Response:
+async def answered(kind: Kind, raw: bytes, *, method: str = "POST") -> httpx.Response:
     """What becomes of *raw*, after which the server closes the connection."""
-
-    async def script(wire: Wire) -> None:
-        await wire.hear()
-        await wire.say(raw)
-        if reset:
-            await wire.reset()
-
-    async with serving(script) as peer, kind.client() as client:
+    async with serving(saying_once(raw)) as peer, kind.client() as client:
         try:
             return await client.request(method, peer.url)
         except httpx.TransportError as exc:
@@ -138,13 +131,6 @@ async def test_anything_else_breaks_the_protocol(kind: Kind, subtests: pytest.Su
     for name, raw in FAULTS.items():
         with subtests.test(name), pytest.raises(httpx.RemoteProtocolError):
             await answered(kind, raw)
-
-
-@pytest.mark.parametrize("raw", [b"", OK, OK + b"content-length: 4\r\n\r\nti"], ids=["first", "in a head", "in a body"])
-@both
-async def test_a_reset_is_an_error_of_reading(raw: bytes, kind: Kind) -> None:
-    with pytest.raises(httpx.ReadError):
-        await answered(kind, raw, reset=True)
 
 
 @both

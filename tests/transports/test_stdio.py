@@ -9,7 +9,6 @@ from typing import Any
 
 import anyio
 import pytest
-from anyio.lowlevel import checkpoint
 
 from mcp_host import Client, Stdio
 from mcp_host.errors import ConnectionClosed, RequestTimeout
@@ -17,13 +16,11 @@ from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Incoming, Notification
 from mcp_host.transports._process.stderr import Stderr
 from mcp_host.transports.stdio import LineBuffer, StdioChannel
-from mcp_host.types import ProgressNotificationParams
 from tests.transports.children import python, running
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX processes")
 
 QUICK = Limits(close_timeout=0.6)
-STAYS = "reply(read(), text(str(os.getpid()))); time.sleep(60)"  # says who it is, and does not end by itself
 
 
 @pytest.mark.parametrize(
@@ -48,25 +45,6 @@ def test_an_invalid_command_is_an_error_that_shows_how_to_write_it(command: Any,
 def test_an_environment_that_is_not_a_mapping_of_text_is_an_error(env: Any) -> None:
     with pytest.raises(TypeError, match=r'^env must be a mapping of text to text, like \{"PORT": "8000"\}$'):
         Stdio(["uvx"], env=env)
-
-
-async def test_progress_from_a_process_is_in_order_and_before_the_call_returns() -> None:
-    body = """
-    r = read()
-    for n in range(200):
-        say({"method": "notifications/progress", "params": {"progressToken": r["params"]["_meta"]["progressToken"], "progress": n}})
-    reply(r, text("ok"))
-    """
-    seen: list[float] = []
-
-    async def on_progress(progress: ProgressNotificationParams) -> None:
-        await checkpoint()
-        seen.append(progress.progress)
-
-    with anyio.fail_after(15):
-        async with Client(Stdio(python(body))) as client:
-            await client.call_tool("x", on_progress=on_progress)
-            assert seen == list(range(200))
 
 
 async def test_the_working_directory_is_the_callers_choice(tmp_path: Path) -> None:
@@ -131,14 +109,12 @@ async def test_a_call_that_was_never_written_says_that_it_has_not_run() -> None:
     assert may_have_run == {"is begun": True, "is in line": False, "waits for room": False}
 
 
-async def pid_of(client: Client) -> int:
-    return int((await client.call_tool("pid")).text)
-
-
 async def test_a_client_left_by_an_error_leaves_no_process() -> None:
+    body = "reply(read(), text(str(os.getpid()))); time.sleep(60)"  # says who it is, and does not end by itself
+
     async def fail() -> None:
-        async with Client(Stdio(python(STAYS)), limits=QUICK) as client:
-            pids.append(await pid_of(client))
+        async with Client(Stdio(python(body)), limits=QUICK) as client:
+            pids.append(int((await client.call_tool("pid")).text))
             raise KeyError("mine")
 
     pids: list[int] = []
@@ -146,21 +122,6 @@ async def test_a_client_left_by_an_error_leaves_no_process() -> None:
         await fail()
 
     assert not running(pids[0])
-
-
-def test_a_host_that_ends_without_closing_leaves_no_process() -> None:
-    async def main() -> None:
-        client = Client(Stdio(python(STAYS)), limits=QUICK)
-        await client.connect()
-        pids.append(await pid_of(client))
-        clients.append(client)
-
-    pids: list[int] = []
-    clients: list[Client] = []
-    for backend in ("asyncio", "trio"):
-        anyio.run(main, backend=backend)
-
-    assert [running(pid) for pid in pids] == [False, False]
 
 
 class StalledChild:

@@ -30,6 +30,12 @@ async def count(to: int, context: Context) -> int:
     return to
 
 
+@tide_server.tool
+async def echo(text: str) -> str:
+    """The same text again."""
+    return text
+
+
 @pytest.mark.parametrize("json_response", [False, True], ids=["event streams", "JSON"])
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_server_is_reached_over_its_unix_socket(era: str, json_response: bool, tmp_path: Path) -> None:
@@ -73,17 +79,10 @@ async def test_tls_goes_over_a_unix_socket_too(tmp_path: Path) -> None:
 
 
 async def test_a_body_of_many_megabytes_goes_over_a_unix_socket(tmp_path: Path) -> None:
-    server = Server("lengths")
-
-    @server.tool
-    async def length(text: str) -> str:
-        """The same text again."""
-        return text
-
-    path = tmp_path / "mcp.sock"
+    path, text = tmp_path / "mcp.sock", "x" * 5_000_000
     with anyio.fail_after(SOON * 2):
-        async with server.http(uds=path) as url, Client(StreamableHttp(url, uds=path)) as client:
-            assert (await client.call_tool("length", {"text": "x" * 5_000_000})).text == "x" * 5_000_000
+        async with tide_server.http(uds=path) as url, Client(StreamableHttp(url, uds=path)) as client:
+            assert (await client.call_tool("echo", {"text": text})).text == text
 
 
 async def test_a_server_that_is_started_again_at_the_same_path_is_found_again(tmp_path: Path) -> None:
