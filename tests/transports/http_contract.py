@@ -118,15 +118,6 @@ class Kind:
     def ours(self) -> bool:
         return self.name == "ours"
 
-    def transport(
-        self, *, tls: ssl.SSLContext | None = None, max_idle: int = 100, keepalive: float = 4.0
-    ) -> httpx.AsyncBaseTransport:
-        context = tls or untrusting()
-        if self.ours:
-            return PoolTransport(context, max_idle=max_idle, keepalive=keepalive)
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=max_idle, keepalive_expiry=keepalive)
-        return httpx.AsyncHTTPTransport(verify=context, limits=limits)
-
     @asynccontextmanager
     async def client(
         self,
@@ -137,7 +128,13 @@ class Kind:
         timeout: httpx.Timeout | None = None,
     ) -> AsyncIterator[httpx.AsyncClient]:
         """A client on top of it, which nothing can keep for long."""
-        transport = self.transport(tls=tls, max_idle=max_idle, keepalive=keepalive)
+        context = tls or untrusting()
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=max_idle, keepalive_expiry=keepalive)
+        transport = (
+            PoolTransport(context, max_idle=max_idle, keepalive=keepalive)
+            if self.ours
+            else httpx.AsyncHTTPTransport(verify=context, limits=limits)
+        )
         with anyio.fail_after(SECONDS):
             async with httpx.AsyncClient(transport=transport, timeout=timeout) as client:
                 yield client

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from http.cookiejar import Cookie
+from http.cookiejar import CookieJar
 
 import httpx
 import pytest
@@ -10,13 +10,17 @@ import pytest
 from mcp_host.transports._http.backend import BoundedCookieJar
 
 
-def kept(*answers: list[str]) -> list[str]:
-    """The names of the cookies that are left after these *answers*."""
-    cookies = httpx.Cookies(BoundedCookieJar())
+def made(*answers: list[str], jar: CookieJar | None = None) -> CookieJar:
+    """The cookies that are left, in *jar*, after these *answers*."""
+    cookies = httpx.Cookies(jar)
     for answer in answers:
         request = httpx.Request("POST", "https://mcp.test/a/b")
         cookies.extract_cookies(httpx.Response(200, headers=[("set-cookie", each) for each in answer], request=request))
-    return sorted(cookie.name for cookie in cookies.jar)
+    return cookies.jar
+
+
+def kept(*answers: list[str]) -> list[str]:
+    return sorted(cookie.name for cookie in made(*answers, jar=BoundedCookieJar()))
 
 
 @pytest.mark.parametrize(
@@ -48,21 +52,13 @@ def test_one_that_is_too_large_is_not_taken_and_displaces_none(form: str) -> Non
 def test_one_of_4096_bytes_is_taken_and_a_larger_one_is_not() -> None:
     """Of its name, value and attributes, those included that Python adds."""
     jar = BoundedCookieJar()
-    cookie = make_cookies("a=1")[0]
+    (cookie,) = made(["a=1"])
     room = 4096 - sum(len(str(part)) for part in vars(cookie).values() if part)
 
     for name, size in (("b", room + 1), ("c", room + 2)):
-        jar.set_cookie(make_cookies(f"{name}={'x' * size}")[0])
+        made([f"{name}={'x' * size}"], jar=jar)
 
     assert [each.name for each in jar] == ["b"]
-
-
-def make_cookies(header: str) -> list[Cookie]:
-    """What Python makes of a set-cookie header."""
-    request = httpx.Request("POST", "https://mcp.test/a/b")
-    cookies = httpx.Cookies()
-    cookies.extract_cookies(httpx.Response(200, headers={"set-cookie": header}, request=request))
-    return list(cookies.jar)
 
 
 def test_one_that_is_set_again_is_new_again() -> None:

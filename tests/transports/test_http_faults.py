@@ -106,12 +106,10 @@ async def test_an_encoding_that_was_not_requested_is_a_protocol_error() -> None:
 
 @pytest.mark.fault("H01")
 async def test_a_server_that_is_not_there_certainly_did_not_run_the_request(subtests: pytest.Subtests) -> None:
+    refused = "(?i:all connection attempts failed|all attempts to connect)"
     with reserved_port() as port:
         for url, complaint in (
-            (
-                f"http://127.0.0.1:{port}/mcp?token=secret",
-                rf"http://127.0.0.1:{port}/mcp: (?i:all connection attempts failed|all attempts to connect)",
-            ),
+            (f"http://127.0.0.1:{port}/mcp?token=secret", f"http://127.0.0.1:{port}/mcp: {refused}"),
             ("http://127.0.0.1:80/nothing", r"http://127\.0\.0\.1/nothing"),
             ("http://nowhere.invalid/", r"http://nowhere\.invalid/"),
         ):

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import socket
 import ssl
-from contextlib import suppress
 
 import anyio
 import httpx
 import pytest
-from anyio.abc import SocketAttribute, SocketStream
 
 from tests.transports.http_contract import Kind, authority, both, certified, ours, trusting
 from tests.transports.http_peers import CHUNKED, Wire, head, saying_once, serving
@@ -85,45 +83,27 @@ async def test_unsolicited_bytes_are_not_the_response_to_the_next_request(kind: 
 
 
 async def test_bytes_that_are_not_tls_after_a_response_end_the_use_of_its_connection() -> None:
-    connections = 0
-
-    async def handle(stream: SocketStream) -> None:
+    async def script(wire: Wire) -> None:
         """Speak TLS; send the response and the bytes after it in one piece."""
-        nonlocal connections
-        connections += 1
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         tls = certified("127.0.0.1").wrap_bio(incoming, outgoing, server_side=True)
-        async with stream:
-            shaken = False
-            while True:
-                try:
-                    if not shaken:
-                        tls.do_handshake()
-                        shaken = True
-                    tls.read(65536)
-                    break
-                except ssl.SSLWantReadError:
-                    if outgoing.pending:
-                        await stream.send(outgoing.read())
-                    incoming.write(await stream.receive())
-            tls.write(EMPTY)
-            await stream.send(outgoing.read() + b"this is no TLS record")
-            with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
-                await stream.receive()
+        while True:
+            try:
+                tls.read(65536)  # shakes hands first
+                break
+            except ssl.SSLWantReadError:
+                if outgoing.pending:
+                    await wire.stream.send(outgoing.read())
+                incoming.write(await wire.stream.receive())
+        tls.write(EMPTY)
+        await wire.stream.send(outgoing.read() + b"this is no TLS record")
+        await wire.hung_up()
 
-    with anyio.fail_after(10):
-        async with (
-            await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
-            anyio.create_task_group() as tasks,
-            Kind("ours").client(tls=trusting()) as client,
-        ):
-            tasks.start_soon(listener.serve, handle)
-            url = f"https://127.0.0.1:{listener.extra(SocketAttribute.local_port)}/"
-            for _ in range(2):
-                assert (await client.get(url)).status_code == 200
-            tasks.cancel_scope.cancel()
+    async with serving(script) as peer, Kind("ours").client(tls=trusting()) as client:
+        for _ in range(2):
+            assert (await client.get(peer.url.replace("http:", "https:"))).status_code == 200
 
-    assert connections == 2
+    assert peer.connections == 2
 
 
 @ours("it writes to the end before it reads")

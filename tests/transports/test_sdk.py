@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import ModuleType
@@ -45,8 +45,9 @@ class LowLevelServer:
     __module__ = "mcp.server.lowlevel.server"
     name = "tides"
 
-    def __init__(self) -> None:
+    def __init__(self, after_call: Callable[[], Awaitable[object]] = anyio.lowlevel.checkpoint) -> None:
         self.log: list[str] = []
+        self._after_call = after_call
 
     def create_initialization_options(self) -> str:
         return "options"
@@ -65,6 +66,8 @@ class LowLevelServer:
         results = {"initialize": WELCOME, "tools/call": {"content": []}}
         if (result := results.get(message["method"])) is not None:
             await write_stream.send(SessionMessage({"jsonrpc": "2.0", "id": message["id"], "result": result}))
+        if message["method"] == "tools/call":
+            await self._after_call()
 
 
 class FastMCP:
@@ -133,13 +136,7 @@ async def test_messages_are_written_with_their_names_on_the_wire_and_without_non
 
 
 async def test_a_server_that_does_not_end_is_cancelled_after_its_grace() -> None:
-    class Stubborn(LowLevelServer):
-        async def answer(self, message: dict[str, Any], write_stream: Any) -> None:
-            await super().answer(message, write_stream)
-            if message["method"] == "tools/call":
-                await anyio.sleep_forever()
-
-    server = Stubborn()
+    server = LowLevelServer(anyio.sleep_forever)
     with anyio.fail_after(5):
         async with Client(in_process(server, grace=0.05), era="legacy") as client:
             await client.call_tool("x")
@@ -157,14 +154,11 @@ async def test_the_error_of_a_server_is_reported_without_its_exception_groups() 
 
 
 async def test_a_server_that_ends_by_itself_closes_the_connection() -> None:
-    class Ending(LowLevelServer):
-        async def answer(self, message: dict[str, Any], write_stream: Any) -> None:
-            await super().answer(message, write_stream)
-            if message["method"] == "tools/call":
-                raise anyio.EndOfStream
+    async def end() -> None:
+        raise anyio.EndOfStream
 
     with anyio.fail_after(5):
-        async with Client(Ending(), era="legacy") as client:
+        async with Client(LowLevelServer(end), era="legacy") as client:
             await client.call_tool("x")
             with pytest.raises(ConnectionClosed, match="tides has ended"):
                 await client.call_tool("x")
