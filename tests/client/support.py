@@ -156,7 +156,7 @@ class Recorder(list[Any]):
 
 
 async def ignore(change: object) -> None:
-    """A callback without which the client would not subscribe."""
+    """A callback that does nothing. Without one for changes a client would not subscribe."""
 
 
 def text(value: str) -> TextContent:
