@@ -93,5 +93,6 @@ async def test_a_state_is_long_and_no_two_are_alike() -> None:
 async def test_a_changed_state_and_one_of_another_server_are_unknown() -> None:
     async with modern(asking()) as raw, modern(asking()) as other:
         state, foreign = await state_of(raw), await state_of(other)
-        for made_up in (None, 7, "", "made up", state[:-1], state + "x", foreign):
+        unknown: list[object] = [None, 7, [], "", "made up", state[:-1], state + "x", foreign]
+        for made_up in unknown:
             assert await raw.error("tools/call", {**ASKED, "requestState": made_up}) == UNKNOWN, made_up
