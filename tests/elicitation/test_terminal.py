@@ -118,7 +118,6 @@ async def content(screen: Screen, params: dict[str, Any], *keys: str) -> object:
 
 OPTIONAL = {"type": "string", "default": "none"}
 
-
 CORRECTIONS: dict[str, tuple[dict[str, Any], list[str], object]] = {
     "Enter takes the default": ({"a": OPTIONAL}, ["", "y"], {"a": "none"}),
     "a default is skipped": ({"a": OPTIONAL}, ["/skip", "y"], {}),

@@ -17,7 +17,7 @@ from mcp_host.testing.model import ScriptedModel, ScriptedTurn
 from mcp_host.types import CreateMessageResult, TextContent, Tool, ToolUseContent
 from tests.extent import on_both
 from tests.sampling import asking
-from tests.sampling.asking import Approver, Wire, refused, said, text, user, wire
+from tests.sampling.asking import Approver, Wire, refused, result, said, text, user, wire
 
 ADD: Wire = {
     "name": "add",
@@ -112,10 +112,9 @@ async def test_the_model_is_told_once_what_is_wrong_and_every_call_has_a_result(
     not_run = "This call was not run, because another call of the same answer was not valid. Call the tool again."
     wrong = "The arguments do not match the tool's inputSchema: $.a: "
     assert told.to_wire()["content"] == [
-        {"type": "tool_result", "toolUseId": id, "content": [text(words)], "isError": True}
-        for id, words in zip(
-            ids, [f"{wrong}not of type 'integer'", not_run, f"{wrong}less than the minimum of 0"], strict=True
-        )
+        result(ids[0], text(f"{wrong}not of type 'integer'"), isError=True),
+        result(ids[1], text(not_run), isError=True),
+        result(ids[2], text(f"{wrong}less than the minimum of 0"), isError=True),
     ]
     assert (second.tools, second.server, second.mode) == (first.tools, first.server, first.mode)
 

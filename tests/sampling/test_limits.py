@@ -180,7 +180,6 @@ VALUES = st.recursive(
     max_leaves=6,
 )
 
-
 OBJECTS = st.dictionaries(WORDS, VALUES, max_size=3)
 
 

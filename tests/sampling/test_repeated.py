@@ -18,9 +18,9 @@ from mcp_host.sampling.own_tools import ServerTools
 from mcp_host.sampling.repeated import ReadOnlyTools, RepeatedTools, reads_only
 from mcp_host.sampling.request import CallModel
 from mcp_host.sampling.validation import read_params
-from mcp_host.types import CallToolResult, CreateMessageResult, Tool
+from mcp_host.types import CreateMessageResult, Tool
 from tests.extent import THOROUGH
-from tests.sampling.asking import ADD, MULTIPLY, Wire, wire
+from tests.sampling.asking import ADD, MULTIPLY, Approver, Wire, wire
 
 EXAMPLES = 5000 if THOROUGH else 100
 LIMITS = SamplingLimits()
@@ -150,10 +150,6 @@ class Overridden(Model):
         return await super().__call__(request)
 
 
-async def look(request: SamplingRequest) -> Allow:
-    return Allow()
-
-
 async def around(request: SamplingRequest, call_model: CallModel) -> CreateMessageResult | str:
     return await call_model()
 
@@ -163,7 +159,7 @@ def alone(model: Model) -> Sampling:
 
 
 def behind_an_approver(model: Model) -> Sampling:
-    return Sampling(with_tools=model, approve=look)
+    return Sampling(with_tools=model, approve=Approver(Allow()))
 
 
 def inside_a_handler(model: Model) -> Sampling:
@@ -173,13 +169,7 @@ def inside_a_handler(model: Model) -> Sampling:
     return Sampling(with_tools=handler, approve=always)
 
 
-async def list_tools(request: SamplingRequest, timeout: float) -> dict[str, str]:
-    raise AssertionError("the model calls no tool")
-
-
-async def call_tool(
-    request: SamplingRequest, name: str, arguments: dict[str, object], timeout: float
-) -> CallToolResult:
+async def not_called(*arguments: object) -> Any:
     raise AssertionError("the model calls no tool")
 
 
@@ -189,7 +179,7 @@ def open_session(sampling: Sampling, server_tools: ServerTools | None = None) ->
 
 async def test_a_model_that_nobody_stands_before_gets_the_same_tools_again() -> None:
     model = Model()
-    asked = open_session(alone(model), ServerTools(list_tools, call_tool, None))
+    asked = open_session(alone(model), ServerTools(not_called, not_called, None))
     for _ in range(2):
         await asked.answer(received(ADD))
 
@@ -259,6 +249,6 @@ async def test_middleware_around_the_model_sees_tools_that_are_read_anew() -> No
 
 async def test_a_loop_that_runs_the_servers_tools_has_tools_that_are_read_anew() -> None:
     model = Model()
-    await open_session(alone(model), ServerTools(list_tools, call_tool, OwnTools())).answer(received(ADD))
+    await open_session(alone(model), ServerTools(not_called, not_called, OwnTools())).answer(received(ADD))
 
     assert [type(tools) for tools in model.tools] == [list]

@@ -52,7 +52,6 @@ def shown(given: CallToolResult, max_bytes: int = 65_536) -> ToolResultContent:
 
 ROWS = {"rows": [{"id": 1, "name": "é"}]}
 
-
 REPEATED: dict[str, CallToolResult] = {
     "an object": result(json.dumps(ROWS), structured_content=ROWS),
     "indented": result(json.dumps(ROWS, indent=2, ensure_ascii=False), structured_content=ROWS),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
@@ -58,7 +58,6 @@ from tests.sampling.asking import Approver, Wire, text
 from tests.terminal.screens import Screen
 
 ONE_AND_TWO = {"a": 1, "b": 2}
-
 
 in_both_eras = pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
 
@@ -479,20 +478,13 @@ class RecordingClient:
         self.error = error
         self.names = ["echo"] if also is None else ["echo", also]
 
-    async def list_tools(self, *, timeout: float | None = None) -> list[Tool]:
+    async def list_tools(self, *, timeout: float | None) -> list[Tool]:
         self.timeouts.append(timeout)
         if self.error is not None:
             raise self.error
         return [Tool(name=name, input_schema={"type": "object"}) for name in self.names]
 
-    async def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        *,
-        timeout: float | None = None,
-        caller: object = None,
-    ) -> CallToolResult:
+    async def call_tool(self, name: str, arguments: object, *, timeout: float | None, caller: object) -> CallToolResult:
         self.timeouts.append(timeout)
         return CallToolResult(content=[TextContent(text=f"{name} {arguments} {caller}")])
 
@@ -683,7 +675,6 @@ async def test_loops_within_each_other_are_bounded_in_depth(era: str, caplog: py
 
 
 FILE = "caf\udce9.txt"  # as `os.listdir` gives a name that is no UTF-8
-
 
 SHOWN = "caf\ufffd.txt"
 

@@ -57,7 +57,6 @@ AUDIO = {"type": "audio", "data": "aGk=", "mimeType": "audio/mpeg"}
 QUESTION: Wire = {"role": "user", "content": "?"}
 BY_OPENAI: Wire = {"refusal": None, "annotations": [], "audio": None, "function_call": None}  # as its SDK dumps them
 
-
 OF_MCP: dict[str, tuple[Sequence[SamplingMessage | Wire], list[Wire]]] = {
     "ours": ([UserMessage("?"), AssistantMessage("!")], [user(text("?")), assistant(text("!"))]),
     "MCP: one block": ([user(text("?"))], [user(text("?"))]),
@@ -72,7 +71,6 @@ OF_MCP: dict[str, tuple[Sequence[SamplingMessage | Wire], list[Wire]]] = {
     ),
 }
 
-
 OF_OPENAI: dict[str, tuple[Sequence[SamplingMessage | Wire], list[Wire]]] = {
     "a text": ([{"role": "user", "content": "?", "name": "Ann"}], [user(text("?"))]),
     "an answer of its SDK": (
@@ -81,14 +79,11 @@ OF_OPENAI: dict[str, tuple[Sequence[SamplingMessage | Wire], list[Wire]]] = {
     ),
     "parts": (
         [
-            {
-                "role": "user",
-                "content": [
-                    {"type": "text", "text": "?"},
-                    {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk=", "detail": "low"}},
-                    {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "mp3"}},
-                ],
-            }
+            user(
+                text("?"),
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk=", "detail": "low"}},
+                {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "mp3"}},
+            )
         ],
         [user(text("?"), IMAGE, AUDIO)],
     ),
@@ -288,7 +283,6 @@ LINE = {
     "required": ["start", "end"],
 }
 ANY = {"type": "object"}
-
 
 TOOLS: dict[str, tuple[Any, Wire | Tool]] = {
     "Tool": (Tool(name="t", input_schema=ANY), {"name": "t", "inputSchema": ANY}),

@@ -442,7 +442,6 @@ async def written(value: object) -> object:
 
 TEXT = TextContent(text="a")
 
-
 RESULTS: list[tuple[object, list[str], object]] = [
     ("a", ["a"], None),
     (TEXT, ["a"], None),
