@@ -112,7 +112,7 @@ async def test_an_answer_that_takes_too_long_is_cancelled_and_refused(
 
 async def test_cancelling_the_caller_cancels_the_handler() -> None:
     turnstile = Turnstile()
-    asked = session(turnstile, limits=SamplingLimits(at_once_per_server=1))
+    asked = session(turnstile, limits=SamplingLimits(at_once_per_server=1, waiting=0))
 
     with fail_after(5):
         async with create_task_group() as tasks:

@@ -411,7 +411,10 @@ async def test_a_slot_is_free_once_it_is_released_and_its_thread_has_ended() -> 
     assert share.free == 1
 
 
-async def test_a_thread_left_behind_in_a_call_takes_the_slot_back_until_it_has_ended() -> None:
+@pytest.mark.parametrize("has_ended", [False, True], ids=["its thread runs", "its thread has ended"])
+async def test_a_task_that_returns_from_a_call_after_its_handler_takes_a_slot_only_for_a_thread_that_runs(
+    has_ended: bool,
+) -> None:
     share, answered = share_of(1), Event()
     slot = await acquire(share)
     end = slot.keep_for_thread()
@@ -421,28 +424,14 @@ async def test_a_thread_left_behind_in_a_call_takes_the_slot_back_until_it_has_e
         await wait_all_tasks_blocked()
         slot.release()
         assert share.free == 1
+        if has_ended:
+            end()
         answered.set()
-    assert share.free == 0
-    end()
+    assert share.free == (1 if has_ended else 0)
+    if not has_ended:
+        end()
     with fail_after(5):
         entered = await acquire(share)
-    entered.release()
-
-    assert share.free == 1
-
-
-async def test_a_task_that_returns_from_a_call_takes_no_slot_if_the_last_thread_has_ended_meanwhile() -> None:
-    share, answered = share_of(1), Event()
-    slot = await acquire(share)
-    end = slot.keep_for_thread()
-
-    async with soon() as tasks:
-        tasks.start_soon(slot.lend, answered.wait)
-        await wait_all_tasks_blocked()
-        slot.release()
-        entered = await acquire(share)
-        end()
-        answered.set()
     entered.release()
 
     assert share.free == 1
