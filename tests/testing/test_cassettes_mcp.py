@@ -35,6 +35,7 @@ from mcp_host.testing.cassettes.mcp import RecordingHandle
 from mcp_host.transports.in_process import Inbox, InProcess, MemoryChannel, Outbox
 from mcp_host.types import CreateMessageResult, ElicitResult, LoggingMessageNotificationParams
 from tests.client.sites import Site
+from tests.client.support import QUESTION
 from tests.extent import on_both
 from tests.transports.http_peers import RecordedHandle
 
@@ -180,8 +181,7 @@ async def test_the_progress_of_our_answer_may_differ(path: Path, count: int) -> 
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities={"tools": {}})
         call = await peer.receive("tools/call")
-        messages = [{"role": "user", "content": {"type": "text", "text": "hello"}}]
-        params = {"messages": messages, "maxTokens": 9, "_meta": {"progressToken": "theirs"}}
+        params = {**QUESTION, "_meta": {"progressToken": "theirs"}}
         await peer.send({"jsonrpc": "2.0", "id": "its", "method": "sampling/createMessage", "params": params})
         for _ in range(2):
             await peer.receive("notifications/progress")
@@ -311,8 +311,7 @@ async def test_a_request_that_the_server_cancels_is_cancelled_in_the_replay_too(
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities={"tools": {}})
         call = await peer.receive("tools/call")
-        params = {"messages": [{"role": "user", "content": {"type": "text", "text": "hello"}}], "maxTokens": 9}
-        await peer.send({"jsonrpc": "2.0", "id": "its", "method": "sampling/createMessage", "params": params})
+        await peer.send({"jsonrpc": "2.0", "id": "its", "method": "sampling/createMessage", "params": QUESTION})
         await peer.notify("notifications/cancelled", {"requestId": "its"})
         await peer.reply(call, {"content": []})
 
