@@ -171,6 +171,7 @@ async def test_the_clocks_stop_while_an_auth_works_that_cannot_say_whether_it_as
         await channel.request(PING, {}, auth.handle)
 
     assert [heard.headers["authorization"] for heard in peer.heard] == ["first", "second"]
+    assert peer.connections == 1 or kind is Sequel, "what one of ours was refused with is read to its end"
     assert auth.works == [(True, asks), (True, asks)]
     assert not auth.handle.is_authorizing
     assert not auth.handle.is_asking
@@ -188,15 +189,6 @@ async def test_a_refusal_that_an_auth_has_no_answer_to_is_the_error(way: Way, ki
         assert caught.value.status == refuses
         assert len(peer.heard) == 1
         assert peer.connections == 1
-
-
-@pytest.mark.parametrize("kind", [Ready, NotReady])
-@ways
-async def test_a_refused_request_and_the_next_share_a_connection(way: Way, kind: type[Sequel]) -> None:
-    async with serving(answering("second")) as peer, way(peer.url, kind("first", "second")) as channel:
-        await channel.request(PING, {}, RecordedHandle())
-
-    assert peer.connections == 1
 
 
 class Failing(httpx.Auth):

@@ -238,10 +238,7 @@ async def test_a_connection_found_closed_is_not_used_again(method: str, how: str
 
 
 async def test_a_connection_that_was_closed_on_our_side_is_as_good_as_none() -> None:
-    async def script(wire: Wire) -> None:
-        await wire.hung_up()
-
-    async with serving(script) as peer:
+    async with serving(saying(EMPTY)) as peer:
         connection = await Pool(httpx.URL(peer.url), "", untrusting())._open()
         assert not connection.readable
         await connection.close()
