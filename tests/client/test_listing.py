@@ -151,6 +151,7 @@ async def problem(tools: ToolCache, result: CallToolResult) -> str | None:
     return None
 
 
+@pytest.mark.fault("T09")
 def test_of_two_tools_with_one_name_the_first_is_used_and_the_other_left_out() -> None:
     warnings: list[str] = []
     tools = ToolCache(warnings.append, mirrored=True)

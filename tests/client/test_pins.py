@@ -167,6 +167,7 @@ async def test_a_change_that_was_accepted_is_undone_by_another_change() -> None:
     assert (change.old and change.old.description, change.new.description) == ("three", "Adds numbers.")
 
 
+@pytest.mark.fault("T10")
 async def test_what_changes_nothing_blocks_nothing(era: Era, subtests: pytest.Subtests) -> None:
     shop = Shop(add(), era=era)
     async with shop.client(ToolPins()) as client:
@@ -178,6 +179,7 @@ async def test_what_changes_nothing_blocks_nothing(era: Era, subtests: pytest.Su
                 assert (await names(client), warnings(client)) == (["add"], [])
 
 
+@pytest.mark.fault("T10")
 async def test_whatever_else_a_definition_has_is_pinned(era: Era, subtests: pytest.Subtests) -> None:
     changes: list[tuple[dict[str, Any], str]] = [
         (add("Adds numbers.\u200b"), "description"),
@@ -203,6 +205,7 @@ async def test_whatever_else_a_definition_has_is_pinned(era: Era, subtests: pyte
 # When a call lists
 
 
+@pytest.mark.fault("T10")
 async def test_the_first_call_of_each_connection_lists_first_and_finds_the_change(era: Era) -> None:
     shop, pins = Shop(add(_meta={"not": "pinned"}), era=era), ToolPins()
     async with shop.client(pins) as client:

@@ -278,6 +278,7 @@ WEATHER = {
 }
 
 
+@pytest.mark.fault("T07")
 async def test_a_listed_tools_output_is_held_to_its_schema(era: Era, subtests: pytest.Subtests) -> None:
     """Before, it is not checked, and nothing is listed behind the application's back."""
     cold: dict[str, Any] = {"content": [], "structuredContent": {"celsius": "cold"}}
@@ -305,6 +306,7 @@ async def test_a_listed_tools_output_is_held_to_its_schema(era: Era, subtests: p
     assert [message["method"] for message in era.said_to(peer)] == ["tools/call", "tools/list", *["tools/call"] * 4]
 
 
+@pytest.mark.fault("T02")
 async def test_a_pattern_that_no_safe_engine_knows_costs_the_check_and_not_the_result() -> None:
     strong = {"type": "object", "properties": {"password": {"type": "string", "pattern": "^(?=.*[A-Z]).+$"}}}
     tool = {"name": "make", "inputSchema": {}, "outputSchema": strong}

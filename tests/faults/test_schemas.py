@@ -108,15 +108,6 @@ async def test_a_catastrophic_pattern_is_matched_in_linear_time(subtests: pytest
 
 
 @fault("T02")
-async def test_a_pattern_that_cannot_be_matched_in_linear_time_is_reported_and_not_checked() -> None:
-    async with listed({"pattern": r"^(?=(a+))\1*b$"}) as client:
-        await client.call_tool(trap(), {"value": "a" * 4000})
-
-        (warning,) = client.warnings
-        assert "results of the tool 'trap-0' pass unchecked" in warning
-
-
-@fault("T02")
 async def test_a_large_pattern_and_a_large_text_do_not_block_the_loop() -> None:
     async with listed({"items": {"not": {"pattern": "(?:a|b)*a(?:a|b){40}c"}}}) as client, pulse() as loop:
         await client.call_tool(trap(), {"value": ["ab" * 5_000] * 20})
@@ -168,30 +159,6 @@ async def test_a_check_ends_with_the_timeout_of_its_call_and_hands_over_the_resu
     assert caught.value.result.structured_content == 1
 
 
-CIRCLES = [
-    {"$ref": "#"},
-    {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"anyOf": [{"$ref": "#/$defs/a"}]}}},
-    {"allOf": [{"$ref": "#"}]},
-]
-
-
-@fault("T04")
-async def test_circular_references_are_no_recursion_error(subtests: pytest.Subtests) -> None:
-    async with listed(*CIRCLES) as client:
-        for number, circle in enumerate(CIRCLES):
-            with subtests.test(ascii(circle)):
-                assert await refused(client, 1, number) == "its schema cannot be checked: it nests too deeply"
-
-
-@fault("T04")
-async def test_a_value_as_deep_as_its_schema_allows_is_no_recursion_error() -> None:
-    deep: object = []
-    for _ in range(250):
-        deep = [deep]
-    async with listed({"items": {"$ref": "#"}}) as client:
-        assert await refused(client, deep) == "its schema cannot be checked: it nests too deeply"
-
-
 @fault("T05")
 async def test_a_deep_schema_affects_only_its_tool(subtests: pytest.Subtests) -> None:
     depths = (100, 300, 317)
@@ -232,42 +199,6 @@ async def test_references_out_of_a_schema_are_not_fetched_or_read(tmp_path: Path
                     assert "cannot be checked: Unresolvable: " in await refused(client, {"b": 1}, number)
 
         assert (peer.connections, peer.heard) == (0, [])
-
-
-MISMATCHES: list[tuple[dict[str, Any], object, str]] = [
-    ({"type": "objekt"}, {}, "its schema cannot be checked: it is not a valid JSON Schema: $.type: 'objekt'"),
-    ({"required": "a"}, {}, "its schema cannot be checked: it is not a valid JSON Schema: $.required: 'a'"),
-    ({"$schema": "https://a.example/x"}, {}, "its schema cannot be checked: the dialect 'https://a.example/x'"),
-    ({"$ref": "#/$defs/none"}, {}, "its schema cannot be checked: PointerToNowhere"),
-    ({"type": "object", "required": ["a"]}, {}, "'a' is a required property"),
-    ({"properties": {"a": {"items": {"type": "string"}}}}, {"a": ["", 1]}, "$.a[1]: 1 is not of type 'string'"),
-]
-
-
-@fault("T07")
-async def test_a_result_that_does_not_match_its_schema_is_a_typed_error_with_the_result(
-    subtests: pytest.Subtests,
-) -> None:
-    async with listed(*(schema for schema, *_ in MISMATCHES)) as client:
-        for number, (_, value, problem) in enumerate(MISMATCHES):
-            with subtests.test(problem):
-                assert (await refused(client, value, number)).startswith(problem)
-
-
-@fault("T07")
-async def test_a_result_without_structured_content_is_refused_unless_the_tool_failed() -> None:
-    body = LISTING.replace("reply(request, {", "reply(request, call(request) or {")
-    answers = """
-def call(request):
-    if request["params"]["name"] == "trap-0":
-        return text("42") | ({"isError": True} if request["params"]["arguments"] else {})
-"""
-    async with Client(Stdio(python("SCHEMAS = ['{}']" + answers + body)), era="legacy") as client:
-        await client.list_tools()
-        with pytest.raises(InvalidToolOutput, match="has no structuredContent") as caught:
-            await client.call_tool(trap())
-        assert caught.value.result.text == "42"
-        assert (await client.call_tool(trap(), {"fail": True})).is_error
 
 
 ODD: list[Any] = [

@@ -195,6 +195,7 @@ def test_names_and_values_that_look_like_annotations_are_ignored(subtests: pytes
             assert parameter_headers(schema) == ()
 
 
+@pytest.mark.fault("T15")
 def test_an_annotation_that_is_not_a_header_name_makes_the_tool_invalid(subtests: pytest.Subtests) -> None:
     for name, reason in (
         ("", "the x-mcp-header '' cannot be part of a header's name"),
@@ -229,6 +230,7 @@ def test_only_strings_integers_and_booleans_can_be_annotated(subtests: pytest.Su
             )
 
 
+@pytest.mark.fault("T15")
 @pytest.mark.parametrize("second", ["Region", "region", "REGION"])
 def test_two_annotations_of_one_name_make_the_tool_invalid(second: str) -> None:
     twice: Schema = {"a": REGION, "b": {"properties": {"c": {"type": "string", "x-mcp-header": second}}}}

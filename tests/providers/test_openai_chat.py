@@ -704,6 +704,7 @@ def deltas(chance: random.Random) -> list[dict[str, Any]]:
     return mixed
 
 
+@pytest.mark.fault("S07")
 def test_any_split_of_a_stream_folds_to_the_same_reply() -> None:
     expected = read_reply(WHOLE, prompt())
     chance = random.Random(13)
