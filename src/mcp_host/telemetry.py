@@ -11,6 +11,7 @@ https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -45,6 +46,7 @@ try:
     from opentelemetry.context import Context, attach, detach
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanKind, StatusCode, TracerProvider
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ModuleNotFoundError as exc:
     raise ImportError("mcp_host.telemetry needs opentelemetry-api: pip install 'mcp-host[otel]'") from exc
 
@@ -56,11 +58,20 @@ BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)  # se
 DEFAULT_PORTS = {"http": 80, "https": 443}
 SHOWN = 128  # characters of a name or an id, which a server may have chosen: as many as the name of a tool may have
 
+TRACE_PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]{1,256})?")
+TRACE_STATE_MEMBER = re.compile(
+    r"([a-z][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}@[a-z][a-z0-9_*/-]{0,13})=[ -+\--<>-~]{1,256}"
+)
+MAX_TRACE_STATE = 512  # characters: "Vendors SHOULD propagate at least 512 characters" (W3C Trace Context, 3.3.1.5)
+
 FAULTS_OF_THE_SERVER = frozenset({PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, RESOURCE_NOT_FOUND})
 """Codes by which we refuse what the server should not have asked: no errors of ours (mcp.md, `rpc.response.status_code`)."""
 
 NAMED = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
 """Our methods with a `name`, and its attribute."""
+
+PROPAGATOR = TraceContextTextMapPropagator()
+"""For what a server sends. The global one may have parsers that log what they read, such as that of baggage."""
 
 WITH_URI = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
 
@@ -76,8 +87,8 @@ class OpenTelemetry:
       approval or a slot. Your handler runs in it, and so do the spans of a provider's SDK.
     - The histograms ``mcp.client.operation.duration`` and ``mcp.client.session.duration``, in seconds.
 
-    Without a *tracer_provider* and a *meter_provider* the global ones of OpenTelemetry are used. Arguments, messages and
-    results are private: they are recorded only if *record_content* is true, as JSON.
+    Without a *tracer_provider* and a *meter_provider* the global ones of OpenTelemetry are used. Arguments, messages,
+    results and the texts of errors are private: they are recorded only if *record_content* is true.
 
     Middleware before this one in the list runs outside of its spans, middleware after it inside.
     """
@@ -134,7 +145,7 @@ class OpenTelemetry:
             try:
                 result = await call_next(_with_trace_context(request))
             except BaseException as exc:
-                attributes |= _fail(span, exc)
+                attributes |= self._fail(span, exc)
                 raise
             else:
                 attributes |= self._succeed(span, request, result)
@@ -209,10 +220,10 @@ class OpenTelemetry:
                 if request.id is not None:  # input that a result requires is refused without a response
                     span.set_attribute("rpc.response.status_code", str(exc.code))
                 if exc.code not in FAULTS_OF_THE_SERVER:
-                    _fail(span, exc)
+                    self._fail(span, exc)
                 raise
             except BaseException as exc:
-                _fail(span, exc)
+                self._fail(span, exc)
                 raise
 
     async def _chat(self, request: SamplingRequest, call_model: CallModel) -> CreateMessageResult | str:
@@ -223,7 +234,7 @@ class OpenTelemetry:
             try:
                 answer = await call_model()
             except BaseException as exc:
-                _fail(span, exc)
+                self._fail(span, exc)
                 raise
             if isinstance(answer, CreateMessageResult):
                 span.set_attribute("gen_ai.response.model", answer.model)
@@ -232,6 +243,19 @@ class OpenTelemetry:
             if self._record_content:
                 span.set_attribute("gen_ai.output.messages", _json([_answer(answer)]))
             return answer
+
+    def _fail(self, span: Span, exc: BaseException) -> Attributes:
+        """Say on *span* that it ended with *exc*. Returns what is for the metric, too."""
+        found: Attributes = {"error.type": _error_type(exc)}
+        if isinstance(exc, ServerError) and exc.code is not None:
+            found["rpc.response.status_code"] = str(exc.code)
+        span.set_attributes(found)
+        description = None
+        if self._record_content and not is_cancellation(exc):  # an error may quote a result or a body
+            text = exc.message if isinstance(exc, ServerError) and exc.code is not None else str(exc)
+            description = excerpt(text.partition("\n")[0])  # the lines that follow may quote the stderr of a server
+        span.set_status(StatusCode.ERROR, description)
+        return found
 
 
 # Attributes of MCP
@@ -285,18 +309,6 @@ def _json(value: object) -> str:
         return "(not recorded: it cannot be written as JSON)"
 
 
-def _fail(span: Span, exc: BaseException) -> Attributes:
-    """Say on *span* that it ended with *exc*. Returns what is for the metric, too."""
-    found: Attributes = {"error.type": _error_type(exc)}
-    if isinstance(exc, ServerError) and exc.code is not None:
-        found["rpc.response.status_code"] = str(exc.code)
-    text = exc.message if isinstance(exc, ServerError) and exc.code is not None else str(exc)
-    first_line = text.partition("\n")[0]  # the lines that follow may quote the stderr of a server
-    span.set_attributes(found)
-    span.set_status(StatusCode.ERROR, None if is_cancellation(exc) else excerpt(first_line))
-    return found
-
-
 def _error_type(exc: BaseException) -> str:
     match exc:
         case CallbackRaised(args=(BaseException() as error,)):
@@ -333,13 +345,26 @@ def _parent(meta: object) -> tuple[Context | None, Sequence[Link]]:
     None and no link, if the server names none: then the current span is the parent. Only the parent is taken from the
     server, so that it cannot write the baggage that our handlers send on.
     """
-    carrier = _texts(meta) if isinstance(meta, dict) else {}
-    remote = trace.get_current_span(propagate.extract(carrier, Context())).get_span_context()
+    remote = trace.get_current_span(PROPAGATOR.extract(_carrier(meta), Context())).get_span_context()
     current = trace.get_current_span().get_span_context()
     if not remote.is_valid:
         return None, ()
     links = [Link(current)] if current.is_valid and current.span_id != remote.span_id else []
     return trace.set_span_in_context(NonRecordingSpan(remote)), links
+
+
+def _carrier(meta: object) -> dict[str, str]:
+    """What is well formed of the trace context in *meta*. OpenTelemetry logs what it cannot parse, whatever it is."""
+    carrier: dict[str, str] = {}
+    texts = _texts(meta) if isinstance(meta, dict) else {}
+    if TRACE_PARENT.fullmatch(texts.get("traceparent", "")):
+        carrier["traceparent"] = texts["traceparent"]
+    state = texts.get("tracestate", "")
+    members = [TRACE_STATE_MEMBER.fullmatch(part.strip(" \t")) for part in state[:MAX_TRACE_STATE].split(",")]
+    keys = {member[1] for member in members if member}
+    if len(state) <= MAX_TRACE_STATE and len(keys) == len(members):
+        carrier["tracestate"] = state
+    return carrier
 
 
 # Attributes of models

@@ -110,11 +110,12 @@ async def test_a_tool_that_failed_is_a_tool_error(recorder: Recorder) -> None:
 
 async def test_an_error_response_is_its_code_and_its_message(recorder: Recorder) -> None:
     script = answering(lambda peer, call: peer.reply_error(call, -32602, "no tool t\n  at line 3"))
-    async with recorded(recorder, script, era="legacy") as client:
+    async with recorded(recorder, script, era="legacy", record_content=True) as client:
         with pytest.raises(ServerError):
             await client.call_tool("t")
 
     attributes = called("t", **{"error.type": "-32602", "rpc.response.status_code": "-32602"})
+    attributes["gen_ai.tool.call.arguments"] = "{}"
     assert recorder.spans() == [
         Recorded(name="tools/call t", kind="CLIENT", attributes=attributes, status="ERROR: no tool t")
     ]
@@ -130,17 +131,17 @@ async def test_an_http_status_without_a_json_rpc_error_is_the_error(recorder: Re
     where = {"network.transport": "tcp", "network.protocol.name": "http", "server.address": "server.test"}
     [span] = recorder.spans()
     assert span.attributes == {**called("t", "2026-07-28", **{"error.type": "500"}), **where, "server.port": 80}
-    assert span.status == "ERROR: HTTP 500 Internal Server Error from http://server.test/mcp: overloaded"
+    assert span.status == "ERROR", "the error quotes the response"
 
 
 @pytest.mark.fake_clock
 async def test_a_timeout_is_one(recorder: Recorder) -> None:
     async with recorded(recorder, answering(lambda peer, call: anyio.sleep(10)), era="legacy") as client:
-        with pytest.raises(RequestTimeout) as caught:
+        with pytest.raises(RequestTimeout):
             await client.call_tool("t", timeout=5)
 
     [span] = recorder.spans()
-    assert (span.attributes["error.type"], span.status) == ("timeout", f"ERROR: {caught.value}")
+    assert (span.attributes["error.type"], span.status) == ("timeout", "ERROR")
 
 
 @on_both
@@ -166,7 +167,7 @@ async def test_a_lost_connection_is_named_by_its_exception_without_the_servers_s
         "), flush=True); sys.stdin.readline(); "
     )
     command = [sys.executable, "-c", handshake + program]
-    async with recorded(recorder, command, era="legacy") as client:
+    async with recorded(recorder, command, era="legacy", record_content=True) as client:
         with pytest.raises(ConnectionClosed, match="token 123"):
             await client.call_tool("t")
 
@@ -198,7 +199,7 @@ async def test_an_error_in_a_progress_callback_is_named_as_the_application_raise
     async def on_progress(progress: ProgressNotificationParams) -> None:
         raise KeyError("mine")
 
-    async with recorded(recorder, answering(progress), era="legacy") as client:
+    async with recorded(recorder, answering(progress), era="legacy", record_content=True) as client:
         with pytest.raises(KeyError):
             await client.call_tool("t", on_progress=on_progress)
 
@@ -273,7 +274,7 @@ async def test_middleware_outside_is_around_the_span_and_middleware_inside_withi
         return [(span.status, span.attributes["jsonrpc.request.id"]) for span in recorder.spans()]
 
     assert seen(outside) == [("UNSET", "3")]
-    assert seen(inside) == [("ERROR: busy", "2"), ("UNSET", "3")]
+    assert seen(inside) == [("ERROR", "2"), ("UNSET", "3")]
     sent = [call["params"]["_meta"]["traceparent"] for call in peer.received if call["method"] == "tools/call"]
     assert sent[0] == sent[1] == outside.traceparent("tools/call t")
     assert len(set(sent[2:])) == 2

@@ -124,11 +124,11 @@ async def fail(request: SamplingRequest) -> CreateMessageResult:
 
 
 @pytest.mark.parametrize(
-    ("model", "approve", "code", "reason", "chats"),
+    ("model", "approve", "code", "chats"),
     [
-        (fail, deny, "-1", "not now", []),
-        (refuse, always, "-1", "not now", [("-1", "ERROR: not now")]),
-        (fail, always, "-32603", "this client's model failed", [("ValueError", "ERROR: no key")]),
+        (fail, deny, "-1", []),
+        (refuse, always, "-1", ["-1"]),
+        (fail, always, "-32603", ["ValueError"]),
     ],
     ids=["denied", "refused", "failed"],
 )
@@ -139,8 +139,7 @@ async def test_a_request_that_gets_no_answer_has_an_error(
     model: Callable[[SamplingRequest], Awaitable[CreateMessageResult]],
     approve: Any,
     code: str,
-    reason: str,
-    chats: list[tuple[str, str]],
+    chats: list[str],
     recorder: Recorder,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -155,8 +154,8 @@ async def test_a_request_that_gets_no_answer_has_an_error(
     call, sampling, *found = recorder.spans()
     response = {"rpc.response.status_code": code} if era == "legacy" else {}
     assert sampling.attributes == asked("sampling/createMessage", version, **response, **{"error.type": code})
-    assert sampling.status == f"ERROR: {reason}"
-    assert [(chat.attributes["error.type"], chat.status) for chat in found] == chats
+    assert [chat.attributes["error.type"] for chat in found] == chats
+    assert {span.status for span in (sampling, *found)} == {"ERROR"}, "a reason may quote what is private"
     assert call.attributes.get("error.type") == (None if era == "legacy" else "mcp_host.errors.InputNotGiven")
 
 
@@ -293,6 +292,22 @@ async def test_a_server_cannot_write_the_baggage_of_our_handlers(recorder: Recor
         context.detach(token)
 
     assert seen == [{"user": "ada"}]
+
+
+async def test_what_a_server_sends_as_its_trace_is_never_logged(
+    recorder: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    """OpenTelemetry's parsers log what they cannot read, as it is."""
+    forged = "x" * 100_000 + "\x1b[2J\nINFO forged"
+    states = (forged, "a=1,a=2", "a=1,", "A=1", "a=1,\x1b", "a@b@c=1", "a=" + "1" * 500 + ",b=2", "a=1" + ",b=1" * 40)
+    for state in states:
+        peer = asking({"traceparent": REMOTE, "tracestate": state, "baggage": forged, "X-B3-TraceId": forged})
+        await call_it(peer, recorder)
+        await call_it(asking({"traceparent": f"00-{forged}", "tracestate": state}), recorder)
+
+    assert [record for record in caplog.records if record.name.startswith("opentelemetry")] == []
+    sampled = [span for span in recorder.raw() if span.name == "sampling/createMessage"]
+    assert {len(context.trace_state) for span in sampled if (context := span.get_span_context())} == {0}
 
 
 # Ends
