@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "protocol": {"errors", "types"},
     "terminal": {"concurrency", "errors", "server_requests"},
     "json_schema": {"errors"},
-    "handlers": {"concurrency", "errors", "protocol"},
+    "handlers": {"concurrency", "errors", "limits", "protocol"},
     "functions": {"concurrency", "errors", "types"},
     "server_requests": {"protocol", "types"},
     "middleware": {"errors", "handlers", "limits", "protocol", "sampling", "server_requests", "transports", "types"},

@@ -33,6 +33,7 @@ def test_the_defaults_are_those_that_are_documented() -> None:
         "max_nesting": 8,
         "max_inputs_per_round": 64,
         "max_inputs": 500,
+        "max_model_calls": 100,
         "max_cache": 16 * MiB,
     }
 

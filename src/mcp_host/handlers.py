@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import suppress
 from contextvars import Context, ContextVar, Token
 from dataclasses import dataclass, field
@@ -19,6 +19,8 @@ from anyio.lowlevel import RunVar
 
 from mcp_host.concurrency.backends import Loop, cancellations, cancels_current_task, is_cancellation
 from mcp_host.errors import InputRefused, SamplingError
+from mcp_host.limits import Limits
+from mcp_host.protocol.eras import CREATE_MESSAGE
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR
 
 if sys.version_info >= (3, 14):  # pragma: no cover
@@ -38,8 +40,26 @@ logger = logging.getLogger(__name__)
 class InputCount:
     """The requests of servers for input within one outermost call, with those within the calls that its handlers make."""
 
-    times: deque[float] = field(default_factory=deque)
+    all: deque[float] = field(default_factory=deque)
     """When each came, on the event loop's clock, the oldest first."""
+    model_calls: deque[float] = field(default_factory=deque)
+    """Those of `all` that ask for the model."""
+
+    def take(self, methods: Sequence[str], limits: Limits, now: float) -> str | None:
+        """Count requests that come at once, unless they exceed one of the *limits*: then its name is returned."""
+        model_calls = methods.count(CREATE_MESSAGE)
+        if len(self.all) + len(methods) > limits.max_inputs:
+            return "max_inputs"
+        if model_calls and len(self.model_calls) + model_calls > limits.max_model_calls:
+            return "max_model_calls"
+        self.all.extend([now] * len(methods))
+        self.model_calls.extend([now] * model_calls)
+        return None
+
+    def forget_until(self, when: float) -> None:
+        for times in (self.all, self.model_calls):
+            while times and times[0] <= when:
+                times.popleft()
 
 
 class HandlerScope:

@@ -120,6 +120,9 @@ class Limits:
     2026-07-28, the server gets error -32013 instead, and over a pipe a request counts for every call in flight.
     Between calls, a server may make as many requests per hour."""
 
+    max_model_calls: int = count(100)
+    """Requests for sampling among those of *max_inputs*, with the same consequences. Raise it for servers with long tool loops."""
+
     max_nesting: int = count(8)
     """Handlers nested in one another: a handler makes a call, the server asks for input, another handler runs, and so
     on. Deeper requests are refused like those beyond *max_inputs*. Before revision 2026-07-28 a

@@ -270,7 +270,7 @@ async def test_an_input_that_is_refused_ends_the_handlers_beside_it() -> None:
 
 
 LOOSE = {"type": "object", "properties": {"ok": {}}}
-ROUNDS = Limits(max_idle_rounds=2, max_inputs_per_round=3, max_inputs=4)
+ROUNDS = Limits(max_idle_rounds=2, max_inputs_per_round=3, max_inputs=4, max_model_calls=1)
 
 
 @pytest.mark.fault("S13", "S29")
@@ -281,6 +281,8 @@ ROUNDS = Limits(max_idle_rounds=2, max_inputs_per_round=3, max_inputs=4)
         (wants("s"), "max_idle_rounds", 3),
         (wants("s", a=ROOTS, b=ROOTS, c=ROOTS, d=ROOTS), "max_inputs_per_round", 1),
         (wants("s", a=ROOTS, b=ROOTS, c=ROOTS), "max_inputs", 2),
+        (wants("s", a=SAMPLE), "max_model_calls", 2),
+        (wants("s", a=SAMPLE, b=ROOTS, c=SAMPLE), "max_model_calls", 1),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -289,7 +291,7 @@ async def test_a_server_that_asks_without_end_is_ended_by_a_limit_that_has_a_nam
 ) -> None:
     peer = answering(result)
 
-    async with connected(peer, roots=[], limits=ROUNDS) as client:
+    async with connected(peer, roots=[], sampling=sampling(), limits=ROUNDS) as client:
         with pytest.raises(RoundsExceeded, match=rf"Limits\.{limit}") as raised:
             await client.call_tool("x")
         assert client.connected

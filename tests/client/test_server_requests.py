@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -54,11 +55,12 @@ async def refusal(client: Client, tool: str = "ask") -> str | None:
     return result.text if result.is_error else None
 
 
-def too_much(era: Era, most: int) -> str:
+def too_much(era: Era, most: int, limit: str = "max_inputs") -> str:
     """Why a call is refused one more request than *most*."""
     if era.version == "2026-07-28":
-        return f"tools/call: the server asked for more than {most} inputs (Limits.max_inputs)"
-    return f"this client's limit max_inputs is {most} for one call"
+        what = {"max_inputs": "inputs", "max_model_calls": "model calls"}[limit]
+        return f"tools/call: the server asked for more than {most} {what} (Limits.{limit})"
+    return f"this client's limit {limit} is {most} for one call"
 
 
 @pytest.mark.fault("S13")
@@ -79,9 +81,9 @@ async def test_one_number_ends_endless_sampling_in_both_eras(era: Era) -> None:
     async with connected(server, sampling=sampling(with_tools=model), within=30) as client:
         refused = await refusal(client, "loop")
 
-    assert asked == 500
+    assert asked == 100
     assert refused is not None
-    assert too_much(era, 500) in refused
+    assert too_much(era, 100, "max_model_calls") in refused
 
 
 @pytest.mark.parametrize("most", [8, 2])
@@ -365,7 +367,10 @@ async def test_a_second_request_for_the_innermost_call_is_as_deep_as_the_first()
 
 
 @pytest.mark.fault("S13")
-async def test_between_calls_a_server_may_ask_as_much_in_an_hour_as_within_a_call_and_that_has_no_nesting() -> None:
+@pytest.mark.parametrize("limit", ["max_inputs", "max_model_calls"])
+async def test_between_calls_a_server_may_ask_as_much_in_an_hour_as_within_a_call_and_that_has_no_nesting(
+    limit: str,
+) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize()
         for pause in [10, 10, 10, 10, 3559.9, 0.1, 0, 0]:
@@ -374,12 +379,12 @@ async def test_between_calls_a_server_may_ask_as_much_in_an_hour_as_within_a_cal
             await anyio.sleep(pause)
         asked.set()
 
-    limits = Limits(max_inputs=3, max_nesting=1)
+    limits = replace(Limits(max_nesting=1), **{limit: 3})
     refusals, asked = list[str | None](), anyio.Event()
     async with connected(ScriptedPeer(script), era="legacy", sampling=sampling(), limits=limits, within=5000):
         await asked.wait()
 
-    too_much = "-32013 this client's limit max_inputs is 3 in 3600 seconds without a call"
+    too_much = f"-32013 this client's limit {limit} is 3 in 3600 seconds without a call"
     assert refusals == [None, None, None, too_much, too_much, too_much, None, too_much]
 
 

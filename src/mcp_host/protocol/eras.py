@@ -28,7 +28,8 @@ LISTEN = "subscriptions/listen"
 ROOTS_CHANGED = "notifications/roots/list_changed"
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
-CLIENT_INPUT = frozenset({"sampling/createMessage", "elicitation/create", "roots/list"})
+CREATE_MESSAGE = "sampling/createMessage"
+CLIENT_INPUT = frozenset({CREATE_MESSAGE, "elicitation/create", "roots/list"})
 """What a server may ask of a client, as a request or in a result."""
 
 REQUIRED_CAPABILITY = {

@@ -35,7 +35,9 @@ UNSUPPORTED_PROTOCOL_VERSION = -32022
 TOO_MANY_WAITING = -32010  # the queue of sampling requests is full
 TOOK_TOO_LONG = -32011  # the model or the user did not answer in time
 CALL_ENDED = -32012  # the call that the server's request belonged to has ended
-ASKED_TOO_MUCH = -32013  # `Limits.max_inputs` or `max_nesting`: too many requests, for one call or without any
+ASKED_TOO_MUCH = (
+    -32013
+)  # `Limits.max_inputs`, `max_model_calls` or `max_nesting`: too many requests, for one call or without any
 
 NOT_JSONRPC = 'jsonrpc is not "2.0"'
 

@@ -126,7 +126,7 @@ class InboundRequests:
             candidates = [each for each in self._pending.values() if not each.done] if origin is None else [origin]
             nesting = self._nesting(candidates)
             if nesting < self._limits.max_nesting:
-                counted = self._count(candidates)
+                counted = self._count(request.method, candidates)
             else:
                 counted = f"max_nesting is {self._limits.max_nesting} handlers within each other"
             if isinstance(counted, str):
@@ -171,28 +171,27 @@ class InboundRequests:
         self._forget_old_abandoned()
         return None if self.abandoned else candidates[0]
 
-    def _count(self, candidates: list[PendingRequest]) -> InputCount | str:
-        """Count a request of the server that is for one of *candidates*. Returns what counts it, or the limit that it exceeds.
+    def _count(self, method: str, candidates: list[PendingRequest]) -> InputCount | str:
+        """Count a request of the server with this *method* for one of *candidates*. Returns what counts it, or the limit that it exceeds.
 
         It counts for every call that it may belong to; for a call and those that handlers make within it only once.
         """
-        most, now = self._limits.max_inputs, self._alarm.loop.time()
+        now = self._alarm.loop.time()
         counts = dict[InputCount, None]()
         for pending in candidates:
             if (call := pending.call) is not None:
                 call.inputs = call.inputs or InputCount()
                 counts[call.inputs] = None
-        unprompted = self._unprompted.times
-        while unprompted and unprompted[0] <= now - UNPROMPTED_PERIOD:
-            unprompted.popleft()
-        with_room = [count for count in counts or [self._unprompted] if len(count.times) < most]
-        for count in with_room:
-            count.times.append(now)
-        if with_room:
-            return with_room[0]
-        only_unprompted = not counts or list(counts) == [self._unprompted]
-        where = f"in {UNPROMPTED_PERIOD:g} seconds without a call" if only_unprompted else "for one call"
-        return f"max_inputs is {most} {where}"
+        self._unprompted.forget_until(now - UNPROMPTED_PERIOD)
+        exceeded = {count: count.take([method], self._limits, now) for count in counts or [self._unprompted]}
+        for count, limit in exceeded.items():
+            if limit is None:
+                return count
+        limit = next(filter(None, exceeded.values()))
+        where = (
+            f"in {UNPROMPTED_PERIOD:g} seconds without a call" if [*exceeded] == [self._unprompted] else "for one call"
+        )
+        return f"{limit} is {getattr(self._limits, limit)} {where}"
 
     def _nesting(self, candidates: list[PendingRequest]) -> int:
         """The nesting of the call that a request of the server is for, which is one of *candidates*.

@@ -6,7 +6,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -59,7 +59,7 @@ class InputRequiredLoop:
             RequestTimeout: The call timed out meanwhile.
             ConnectionClosed: The connection ended meanwhile.
         """
-        self._count(len(required.requests))
+        self._count([request.method for request in required.requests.values()])
         answers: Params = {} if required.state is None else {"requestState": required.state}
         call = self.call
         if not required.requests:
@@ -74,8 +74,8 @@ class InputRequiredLoop:
             call.timeouts.resume()
         return answers
 
-    def _count(self, inputs: int) -> None:
-        limits = self.limits
+    def _count(self, methods: Sequence[str]) -> None:
+        limits, inputs = self.limits, len(methods)
         counted = self.call.inputs = self.call.inputs or InputCount()
         self._idle_rounds = 0 if inputs else self._idle_rounds + 1
         if self._idle_rounds > limits.max_idle_rounds:
@@ -84,10 +84,10 @@ class InputRequiredLoop:
             what, limit = f"asked for input in {limits.max_nesting} handlers within each other", "max_nesting"
         elif inputs > limits.max_inputs_per_round:
             what, limit = f"asked for {inputs} inputs at once", "max_inputs_per_round"
-        elif len(counted.times) + inputs > limits.max_inputs:
-            what, limit = f"asked for more than {limits.max_inputs} inputs", "max_inputs"
+        elif (exceeded := counted.take(methods, limits, self.dispatcher.now())) is not None:
+            asked = {"max_inputs": "inputs", "max_model_calls": "model calls"}[exceeded]
+            what, limit = f"asked for more than {getattr(limits, exceeded)} {asked}", exceeded
         else:
-            counted.times.extend([self.dispatcher.now()] * inputs)
             return
         raise RoundsExceeded(f"{self.call.method}: the server {what}", limit)
 
