@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import redirect_stderr
 from io import StringIO
 
 import pytest
 
-from mcp_host.cli.output import Printer
-from mcp_host.terminal.text import Style
+from mcp_host.cli.output import Printer, print_aside, print_error
+from mcp_host.terminal.text import NARROWEST, Style
 from tests.cli.terminals import Terminal
 
 TEXT = "The quick brown fox jumps over the lazy dog."
@@ -48,7 +49,7 @@ def test_no_line_is_wider_than_the_terminal_or_100_columns(columns: int, monkeyp
     printer.paragraph("x" * 200, indent=4)
 
     widest = max(map(len, stream.getvalue().splitlines()))
-    assert widest == min(100, max(24, columns - 1))
+    assert widest == min(100, max(NARROWEST, columns - 1))
 
 
 def test_a_paragraph_may_hang() -> None:
@@ -79,6 +80,36 @@ def test_the_lines_of_a_tools_text_are_kept() -> None:
     Printer(stream).text("x" * 60 + "\n\ta\x00b\u202e")
 
     assert stream.getvalue() == "x" * 60 + "\n    a\\x00b\\u202e\n"
+
+
+def test_on_a_terminal_each_row_of_a_tools_text_is_indented() -> None:
+    stream = Terminal()
+
+    Printer(stream).text("def f():\n    return 1\n" + "x" * 40)
+
+    assert stream.getvalue() == f"    def f():\n        return 1\n    {'x' * 36}\n    xxxx\n"
+
+
+def test_on_a_terminal_no_row_of_an_error_or_of_a_servers_message_begins_in_the_first_column() -> None:
+    with redirect_stderr(Terminal()) as stream:
+        print_error(f"the server says {TEXT}\n  | {TEXT}")
+        print_aside(f"\u6f22 {TEXT}")
+
+    assert stream.getvalue().replace("\r\x1b[K", "").splitlines() == [
+        "mcp-host: the server says The quick",
+        "  | brown fox jumps over the lazy dog.",
+        "  | The quick brown fox jumps over the",
+        "  | lazy dog.",
+        "  | \u6f22 The quick brown fox jumps over",
+        "  | the lazy dog.",
+    ]
+
+
+def test_in_a_file_an_error_is_one_line() -> None:
+    with redirect_stderr(StringIO()) as stream:
+        print_error(f"the server says {TEXT}\n{TEXT}")
+
+    assert stream.getvalue() == f"mcp-host: the server says {TEXT}\n  | {TEXT}\n"
 
 
 @pytest.mark.parametrize(("style", "code"), [("bold", 1), ("dim", 2), ("green", 32), ("cyan", 36)])

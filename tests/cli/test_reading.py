@@ -112,7 +112,7 @@ def test_a_terminal_gets_text_that_cannot_control_it(url: str) -> None:
     with redirect_stdout(Terminal()) as terminal:
         assert main(["read", url, "text:1"]) == 0
 
-    assert terminal.getvalue() == "Grüße\n\\x1b[2J    end\n"
+    assert terminal.getvalue() == "    Grüße\n    \\x1b[2J    end\n"
 
 
 def test_a_terminal_gets_no_bytes_but_a_hint(url: str, capsys: Captured, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from anyio import CancelScope, Event, create_task_group, fail_after, wait_all_ta
 from anyio.abc import TaskGroup
 
 from mcp_host.terminal.device import NoTerminal, open_terminal
-from mcp_host.terminal.text import Layout
+from mcp_host.terminal.text import NARROWEST, Layout
 from tests.clock import advance
 from tests.extent import on_both
 from tests.terminal.screens import Screen
@@ -193,6 +193,15 @@ async def test_the_width_is_asked_for_anew(screen: Screen) -> None:
             widths.append(terminal.layout)
 
     assert widths == [Layout(80), Layout(50), Layout(80)]
+
+
+async def test_a_terminal_without_room_beside_the_margin_is_not_asked_in(screen: Screen) -> None:
+    async with open_terminal() as terminal:
+        screen.resize(NARROWEST)
+        assert terminal.layout == Layout(NARROWEST)
+        screen.resize(NARROWEST - 1)
+        with pytest.raises(NoTerminal, match="too narrow"):
+            await terminal.ask("> ")
 
 
 async def test_a_terminal_that_goes_away_looks_like_ctrl_d(screen: Screen) -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from wcwidth import wcswidth, wcwidth
+from wcwidth.table_overrides import NARROW_OVERRIDES
 
-from mcp_host.terminal.text import Layout, StreamedText, clean, has_color, width, wrapped
+from mcp_host.errors import MARGIN
+from mcp_host.terminal.text import NARROWEST, Layout, StreamedText, clean, has_color, width, wrapped
 
 ROWS: list[tuple[str, list[str]]] = [
     ("hello world foo bar", ["hello", "world foo", "bar"]),
@@ -64,12 +68,45 @@ def test_cyrillic_is_wide_only_where_east_asian_fonts_make_it_wide(
     assert width("\u043f\u0440\u0438\u0432\u0435") == columns
 
 
+@cache
+def every_shown_character() -> list[str]:
+    return [char for char in map(chr, range(0x20, sys.maxunicode + 1)) if char.isprintable() and clean(char) == char]
+
+
+@pytest.mark.parametrize(("locale", "ambiguous"), [("de_DE.UTF-8", 1), ("ko_KR.UTF-8", 2)])
+def test_no_character_takes_more_columns_than_it_is_counted_for(
+    locale: str, ambiguous: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server could write into the first column of the next row."""
+    monkeypatch.setenv("LC_ALL", locale)
+
+    assert [char for char in every_shown_character() if width(char) < wcwidth(char, ambiguous_width=ambiguous)] == []
+
+
+def test_what_is_wide_on_one_terminal_is_wide_on_every_one() -> None:
+    """wcwidth has the widths that 23 terminals were measured to have."""
+    ranges = [wide for terminal in NARROW_OVERRIDES.values() for wide in terminal.get("wider", ())]
+    found = {chr(code) for first, last in ranges for code in range(first, last + 1)}
+    doubtful = found | {chr(code) for code in range(0x1F1E6, 0x1F200)}
+
+    assert len(doubtful) > 50
+    assert [char for char in every_shown_character() if char in doubtful and width(char) < 2] == []
+
+
 def test_what_controls_a_terminal_or_cannot_be_seen_is_made_visible(subtests: pytest.Subtests) -> None:
-    many, eight = "\u0301" * 10, "\u0301" * 8
+    many, eight, emoji = "\u0301" * 10, "\u0301" * 8, "\u2764\ufe0f\u2194\ufe0f\u2b50\ufe0f"
     table: list[tuple[str, str, str]] = [
         ("controls", "a\tb\x1b[2J\r\u202e\u200d\x00", "a    b\\x1b[2J\\r\\u202e\\u200d\\x00"),
-        ("invisible", "a\U000e0100b\u3164c\ufe0d\u2764\ufe0f", "a\\U000e0100b\\u3164c\\ufe0d\u2764\ufe0f"),
+        ("invisible", "a\U000e0100b\u3164c\ufe0d\ufe0e", "a\\U000e0100b\\u3164c\\ufe0d\\ufe0e"),
+        ("blank", "\u2800\U00016fe4\U0001d159", "\\u2800\\U00016fe4\\U0001d159"),
         ("more than eight marks on a character", f"o{many}o{eight}", f"o{eight}\\u0301\\u0301o{eight}"),
+        ("a selector that makes an emoji", emoji, emoji),
+        (
+            "after a letter, a digit, an ideograph",
+            "\ufe0fa\ufe0f7\ufe0f\u6f22\ufe0f",
+            "\\ufe0fa\\ufe0f7\\ufe0f\u6f22\\ufe0f",
+        ),
+        ("after no emoji, and twice", "\u2713\ufe0f\u2764\ufe0f\ufe0f", "\u2713\\ufe0f\u2764\ufe0f\\ufe0f"),
     ]
     for case, text, shown in table:
         with subtests.test(case):
@@ -114,8 +151,12 @@ def test_rows_that_are_cut_are_counted() -> None:
     assert [*layout.cut(iter("x" * 10**6), 0)] == ["  | ... and at least 1000 more lines"]
 
 
-def test_a_tiny_terminal_is_treated_as_one_of_40_columns() -> None:
-    assert [*Layout(3).ours("x" * 41)] == ["x" * 40, "x"]
+@pytest.mark.parametrize("columns", [NARROWEST, 17, 39])
+def test_in_a_narrow_terminal_a_servers_rows_keep_their_margin(columns: int) -> None:
+    rows = [*Layout(columns).theirs("May your client " + "\u6f22\U0001f1e6" * 30 + "delete it? [y/N]")]
+
+    assert {row[: len(MARGIN)] for row in rows} == {MARGIN}
+    assert max(map(wcswidth, rows)) <= columns
 
 
 def streamed(*pieces: str, columns: float = 10, indent: str = "") -> str:

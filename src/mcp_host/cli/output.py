@@ -29,7 +29,7 @@ from mcp_host.errors import (
     ToolPinsError,
     quoted,
 )
-from mcp_host.terminal.text import Style, clean, has_color, styled, wrapped
+from mcp_host.terminal.text import NARROWEST, Style, clean, has_color, styled, wrapped
 
 
 class UsageError(Exception):
@@ -94,7 +94,6 @@ CODES: Mapping[type[BaseException], ExitCode] = {
 }
 
 MAX_WIDTH = 100  # columns; longer lines are hard to read
-MIN_WIDTH = 24
 INDENT = "    "  # of labels
 MAX_COMPARED = 1000  # names, to find the one that was meant
 CLEAR = "\r\x1b[K"  # goes to the beginning of the line and clears it
@@ -107,8 +106,7 @@ class Printer:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._color = stream.isatty() and has_color() and sys.platform != "win32"  # older consoles show the codes
-        columns = shutil.get_terminal_size().columns
-        self._width = max(MIN_WIDTH, min(MAX_WIDTH, columns - 1))  # some terminals wrap after a full last column
+        self._width = width_of(shutil.get_terminal_size().columns)
 
     def line(self, text: str = "", style: Style | None = None) -> None:
         """Print text of the command itself, wrapped."""
@@ -138,9 +136,12 @@ class Printer:
             first = rest
 
     def text(self, text: str) -> None:
-        """Print a server's text with its own lines, for another program to read."""
+        """Print a server's text with its own lines, for another program to read; indented and wrapped on a terminal."""
         for line in text.splitlines():
-            self._print(clean(line))
+            if self._stream.isatty():
+                self._print_wrapped(clean(line), None, INDENT, INDENT)
+            else:
+                self._print(clean(line))
 
     def _print_wrapped(self, text: str, style: Style | None, first: str = "", rest: str = "") -> None:
         for row in wrapped(text, self._width, first=first, rest=rest):
@@ -149,6 +150,11 @@ class Printer:
     def _print(self, text: str, style: Style | None = None) -> None:
         with writing(self._stream):
             print(styled(text, style if self._color else None), file=self._stream, flush=True)
+
+
+def width_of(columns: int) -> int:
+    """How wide the rows on a terminal of so many *columns* are: some wrap after a full last column."""
+    return max(NARROWEST, min(MAX_WIDTH, columns - 1))
 
 
 @contextmanager
@@ -176,9 +182,16 @@ def discard(stream: TextIO) -> None:
 def print_error(text: str) -> None:
     """Print an error to stderr. Further lines, such as the end of a server's stderr, get a margin."""
     first, *rest = text.splitlines() or [""]
-    print(f"mcp-host: {clean(first)}", file=sys.stderr)
+    print("\n".join(_rows(first, "mcp-host: ")), file=sys.stderr)
     for line in rest:
-        print(f"{MARGIN}{clean(line.removeprefix(MARGIN))}", file=sys.stderr)
+        print("\n".join(_rows(line.removeprefix(MARGIN), MARGIN)), file=sys.stderr)
+
+
+def _rows(line: str, lead: str) -> Iterator[str]:
+    """A line for stderr after *lead*. On a terminal, further rows have the margin, so that none looks like ours."""
+    if sys.stderr.isatty():
+        return wrapped(clean(line), width_of(_columns(sys.stderr)), first=lead, rest=MARGIN)
+    return iter([lead + clean(line)])
 
 
 def text_of(error: BaseException) -> str:
@@ -208,7 +221,7 @@ def print_aside(text: str) -> None:
     """Print what a server tells meanwhile to stderr, with a margin. It takes the place of the status line."""
     for line in text.splitlines():
         clear_status_line()
-        print(f"{MARGIN}{clean(line)}", file=sys.stderr, flush=True)
+        print("\n".join(_rows(line, MARGIN)), file=sys.stderr, flush=True)
 
 
 def clear_status_line() -> None:

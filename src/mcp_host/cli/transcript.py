@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TextIO
 
-from mcp_host.cli.output import INDENT, MAX_WIDTH, MIN_WIDTH, Printer, as_json, writing
+from mcp_host.cli.output import INDENT, Printer, as_json, width_of, writing
 from mcp_host.errors import excerpt
 from mcp_host.sampling import FinishedCall, SamplingRequest
 from mcp_host.terminal.text import NAME_SHOWN, StreamedText, Style
@@ -122,5 +122,4 @@ class Transcript:
         """On a terminal, every row of the model's text is indented, so that it cannot look like one of ours."""
         if not self._answers.isatty():
             return StreamedText()
-        columns = shutil.get_terminal_size().columns
-        return StreamedText(max(MIN_WIDTH, min(MAX_WIDTH, columns - 1)), INDENT)
+        return StreamedText(width_of(shutil.get_terminal_size().columns), INDENT)

@@ -13,13 +13,14 @@ from typing import TypeVar
 from anyio import Lock, move_on_after, wait_readable, wait_writable
 from anyio.lowlevel import RunVar
 
-from mcp_host.terminal.text import Layout, has_color
+from mcp_host.terminal.text import NARROWEST, Layout, has_color
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
 NO_TERMINAL = "this client has no terminal to ask its user in"
+TOO_NARROW = "this client's terminal is too narrow to ask its user in"
 IN_BACKGROUND = "this client runs in the background, where it cannot ask its user"
 WITHDRAWN = b"\n(the question was withdrawn)\n"
 DROPPED = "(Lines that were typed or pasted before this question do not count.)"
@@ -44,8 +45,15 @@ class Terminal:
 
     @property
     def layout(self) -> Layout:
-        """The width as it is now, which the person may change at any time."""
-        return Layout(os.get_terminal_size(self._fd).columns or 80, self._color)
+        """The width as it is now, which the person may change at any time.
+
+        Raises:
+            NoTerminal: A server's text would have no margin.
+        """
+        columns = os.get_terminal_size(self._fd).columns or 80
+        if columns < NARROWEST:
+            raise NoTerminal(TOO_NARROW)
+        return Layout(columns, self._color)
 
     async def show(self, rows: Iterable[str]) -> None:
         """Write rows while they are laid out. A stopped or slow terminal does not block the event loop."""
@@ -60,7 +68,7 @@ class Terminal:
         If the wait is cancelled, the terminal says that the question was withdrawn.
 
         Raises:
-            NoTerminal: The host runs in the background by now.
+            NoTerminal: The host runs in the background by now, or the terminal is too narrow.
         """
         _check_foreground(self._fd)
         if await self._drop_input():

@@ -20,24 +20,32 @@ Style: TypeAlias = Literal["bold", "dim", "green", "cyan", "yellow"]
 SGR: Mapping[Style, str] = {"bold": "1", "dim": "2", "green": "32", "cyan": "36", "yellow": "33"}
 
 NAME_SHOWN = 60  # characters of a name
-NARROWEST = 40  # columns; in a narrower terminal lines wrap past the margin
+NARROWEST = 10  # columns: room for a margin and a wide character
 TAB = "    "
 MAX_COUNTED = 1000  # rows that are only counted; a server may send 500,000
 
 SPACES = re.compile(" +")
 MAX_MARKS = 8  # on one character; scripts need four or five, and rows would have no end
 INVISIBLE = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0d\uffa0\U000e0100-\U000e01ef]"
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\U00016fe4\U0001d159\U000e0100-\U000e01ef]"
 )
-"""Printable, but not seen: fillers, and selectors of variants, which can carry a text that only models read."""
+"""Printable, but not seen: blanks, fillers, and selectors of variants, which can carry a text that only models read."""
 
 VS16 = "\ufe0f"  # makes an emoji of the character before it, which then takes another column
+
+DOUBTFUL = re.compile(
+    "[\u17a4\u17d8\u261d\u26f9\u270c\u270d\u3248-\u324f"
+    "\U0001f1e6-\U0001f1ff\U0001f3cb\U0001f3cc\U0001f574\U0001f575\U0001f590\U0001f93b\U0001f946]"
+)
+"""In one column by the tables of Unicode, in two on some terminals."""
 
 
 def clean(text: str) -> str:
     """One line of a server's text, with what would control a terminal escaped: "\\x1b[2J" stays visible.
 
-    So are characters that cannot be seen, and more than 8 marks on one character.
+    So are characters that cannot be seen, and more than 8 marks on one character. Of the selectors of variants only
+    the one that makes an emoji of a symbol is not.
     """
     return _Cleaner().clean(text)
 
@@ -47,16 +55,20 @@ class _Cleaner:
 
     def __init__(self) -> None:
         self._marks = 0
+        self._last = ""
 
     def clean(self, piece: str) -> str:
         shown = escaped(piece.replace("\t", TAB))
         if shown.isascii() or not any(_is_mark(char) or INVISIBLE.match(char) for char in set(shown)):
-            self._marks = 0
+            self._marks, self._last = 0, shown[-1:]
             return shown
         return "".join(map(self._visible, shown))
 
     def _visible(self, char: str) -> str:
         self._marks = self._marks + 1 if _is_mark(char) else 0
+        last, self._last = self._last, char
+        if char == VS16 and _makes_emoji(last):
+            return char
         if self._marks > MAX_MARKS or INVISIBLE.match(char):
             return char.encode("unicode_escape").decode()
         return char
@@ -82,13 +94,32 @@ def _is_mark(char: str) -> bool:
     return char >= "\u0300" and unicodedata.category(char) in ("Mn", "Me")
 
 
+@lru_cache(256)
+def _makes_emoji(char: str) -> bool:
+    """Whether `VS16` makes an emoji of it that is more than a letter, a digit or an ideograph."""
+    from wcwidth import wcswidth
+
+    return unicodedata.category(char or "a") in ("So", "Sm", "Po") and not char.isascii() and wcswidth(char + VS16) == 2
+
+
 def _columns(char: str) -> int:
-    if char < "\u0300":
-        return 1
+    narrow, wide = _narrow_and_wide(char)
+    return wide if wide > narrow and _is_east_asian(os.environ) else narrow
+
+
+@lru_cache(4096)
+def _narrow_and_wide(char: str) -> tuple[int, int]:
+    """The columns that a character takes, and those with the fonts of an East Asian locale."""
+    if char.isascii():
+        return 1, 1
+    from wcwidth import wcwidth  # on demand: most texts are ASCII, and it takes 20 ms
+
     if _is_mark(char):
-        return int(char == VS16)
-    wide = unicodedata.east_asian_width(char)
-    return 2 if wide in "WF" or (wide == "A" and _is_east_asian(os.environ)) else 1
+        columns = max(wcwidth(char), int(char == VS16))
+        return columns, columns
+    if DOUBTFUL.match(char) or unicodedata.east_asian_width(char) in "WF":
+        return 2, 2
+    return max(wcwidth(char), 1), max(wcwidth(char, ambiguous_width=2), 1)
 
 
 def _is_east_asian(environment: Mapping[str, str]) -> bool:
@@ -230,7 +261,7 @@ class Layout:
 
     def ours(self, text: str, style: Style | None = None) -> Iterator[str]:
         """The rows of our own words."""
-        for row in wrapped(text, self._columns):
+        for row in wrapped(text, self.columns):
             yield self.styled(row, style)
 
     def theirs(
@@ -241,7 +272,7 @@ class Layout:
         All rows have an *indent*, and those of a wrapped line *hang* by more columns.
         """
         margin = self.styled(MARGIN, "dim")
-        columns = self._columns - len(MARGIN)
+        columns = self.columns - len(MARGIN)
         first, rest = " " * indent, " " * (indent + hang)
         shown = clean(lead)
         for line in text.replace("\r\n", "\n").split("\n"):
@@ -272,7 +303,3 @@ class Layout:
 
     def styled(self, text: str, style: Style | None) -> str:
         return styled(text, style if self.color else None)
-
-    @property
-    def _columns(self) -> int:
-        return max(self.columns, NARROWEST)
