@@ -30,14 +30,17 @@ from mcp_host.types import (
     EmbeddedResource,
     GetPromptResult,
     ImageContent,
+    Implementation,
     InputRequiredResult,
     LegacyTitledEnumSchema,
     ListToolsResult,
+    LoggingMessageNotificationParams,
     NumberSchema,
     ProgressNotificationParams,
     PromptMessage,
     RequestMetaObject,
     SamplingMessage,
+    ServerCapabilities,
     StringSchema,
     TextContent,
     TextResourceContents,
@@ -207,12 +210,14 @@ MALFORMED: list[tuple[type[Model], object, str]] = [
     (CallToolResult, {"content": [{"type": "text", "text": 5}]}, "content.0.text: Input should be a valid string"),
     (CallToolResult, {"content": [{"type": "text"}]}, "content.0.text: Field required"),
     (CallToolResult, {"content": [{}]}, "content.0: Unable to extract tag using discriminator 'type'"),
-    (CallToolResult, {"content": [], "isError": 1}, "isError: Input should be a valid boolean"),
+    (CallToolResult, {"content": [], "isError": []}, "isError: Input should be a valid boolean"),
+    (CallToolResult, {"content": [], "isError": [], "_meta": 5}, "isError: Input should be a valid boolean"),
+    (CallToolResult, {"content": [{"type": "text", "text": 5, "annotations": {"text": 1, "audience": 1}}]}, "content.0.text: Input"),
     (EmbeddedResource, {"type": "resource", "resource": {"uri": "a", "text": 5}}, "resource.text: Input should be a valid string"),
     (CallToolResult, {"content": [{"type": "resource", "resource": {"uri": 5, "text": ""}}]}, "content.0.resource.uri: Input should be a valid string"),
     (PromptMessage, {"role": "user", "content": {"type": "image"}}, "content.data: Field required"),
     (ListToolsResult, {"tools": [{"name": "a"}]}, "tools.0.inputSchema: Field required"),
-    (ListToolsResult, {"tools": [], "ttlMs": 1.0}, "ttlMs: Input should be a valid integer"),
+    (ListToolsResult, {"tools": [], "nextCursor": 1}, "nextCursor: Input should be a valid string"),
     (CreateMessageRequestParams, {"messages": [], "max_tokens": 5}, "maxTokens: Field required"),
     (CreateMessageRequestParams, {"messages": [], "maxTokens": "5"}, "maxTokens: Input should be a valid integer"),
     (CreateMessageRequestParams, {"messages": [], "maxTokens": True}, "maxTokens: Input should be a valid integer"),
@@ -250,7 +255,71 @@ def test_malformed_input_is_rejected_with_one_sentence(subtests: pytest.Subtests
 
             assert str(caught.value).startswith(f"malformed {kind.__name__}: {problem}")
             assert caught.value.__cause__ is None
-            assert caught.value.__suppress_context__
+            assert caught.value.__context__ is None
+
+
+def with_hints(**annotations: object) -> dict[str, object]:
+    return {"content": [{"type": "text", "text": "text", "annotations": annotations}]}
+
+
+REPAIRED: list[tuple[type[Model], dict[str, object], dict[str, object], str]] = [
+    (CallToolResult, with_hints(audience="user"), with_hints(), "content.0.annotations.audience"),
+    (CallToolResult, with_hints(audience=["user", "robot"]), with_hints(), "content.0.annotations.audience.1"),
+    (CallToolResult, with_hints(priority="0.6"), with_hints(priority=0.6), "content.0.annotations.priority"),
+    (CallToolResult, with_hints(priority="high", text=1), with_hints(text=1), "content.0.annotations.priority"),
+    (CallToolResult, with_hints(lastModified=3), with_hints(), "content.0.annotations.lastModified"),
+    (CallToolResult, {"content": [{"type": "text", "text": "", "annotations": []}]}, with_hints() | {"content": [{"type": "text", "text": "", "annotations": {}}]}, "content.0.annotations"),
+    (CallToolResult, {"content": [], "isError": "false", "_meta": []}, {"content": [], "isError": False, "_meta": {}}, "_meta"),
+    (CallToolResult, {"content": [{"type": "resource_link", "uri": "a:", "name": "a", "size": "12", "icons": {}}]}, {"content": [{"type": "resource_link", "uri": "a:", "name": "a", "size": 12}]}, "content.0.icons"),
+    (CallToolResult, {"content": [{"type": "hologram", "size": "12"}], "_meta": 1}, {"content": [{"type": "hologram", "size": "12"}]}, "_meta"),
+    (Tool, {"name": "a", "inputSchema": [], "annotations": {"readOnlyHint": "true", "more": 1}}, {"name": "a", "inputSchema": {}, "annotations": {"readOnlyHint": True, "more": 1}}, "inputSchema"),
+    (Tool, {"name": "a", "inputSchema": {}, "outputSchema": "none", "description": 5}, {"name": "a", "inputSchema": {}}, "description"),
+    (ListToolsResult, {"tools": [], "ttlMs": 1.0}, {"tools": [], "ttlMs": 1}, "ttlMs"),
+    (ServerCapabilities, {"tools": [], "logging": []}, {"tools": {}, "logging": {}}, "logging"),
+    (Implementation, {"name": "a", "version": "1", "websiteUrl": False}, {"name": "a", "version": "1"}, "websiteUrl"),
+    (ProgressNotificationParams, {"progressToken": 1, "progress": 1, "total": "2"}, {"progressToken": 1, "progress": 1, "total": 2}, "total"),
+]  # fmt: skip
+"""What servers send, what is read, and the path to the first thing that was malformed."""
+
+
+def test_what_is_optional_and_malformed_is_mended_or_left_out_with_a_warning(
+    subtests: pytest.Subtests, caplog: pytest.LogCaptureFixture
+) -> None:
+    for kind, sent, read, path in REPAIRED:
+        with subtests.test(kind.__name__, path=path):
+            caplog.clear()
+            assert kind.from_wire(sent).to_wire() == read
+            [message] = caplog.messages
+            assert f"malformed {kind.__name__}: {path}: " in message
+
+
+def test_a_repaired_object_is_equal_to_one_that_was_made() -> None:
+    read = CallToolResult.from_wire({"content": [], "_meta": 5, "isError": False, "more": 1})
+
+    assert read.to_wire() == {"content": [], "isError": False, "more": 1}
+    assert read == read.model_copy()
+    assert (read.model_extra, read.model_copy(update={"is_error": True}).is_error) == ({"more": 1}, True)
+
+
+def test_a_list_is_repaired_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    tools = [{"name": f"{number}", "inputSchema": {}, "annotations": 5} for number in range(1000)]
+
+    assert [tool.to_wire() for tool in Tool.list_from_wire([*tools])] == [
+        {"name": f"{number}", "inputSchema": {}} for number in range(1000)
+    ]
+    assert len(caplog.messages) == 1
+
+
+def test_a_structured_result_without_content_has_none(caplog: pytest.LogCaptureFixture) -> None:
+    assert CallToolResult.from_wire({"structuredContent": {"a": 1}}) == CallToolResult(
+        content=[], structured_content={"a": 1}
+    )
+    assert ["content: Field required" in message for message in caplog.messages] == [True]
+
+
+@pytest.mark.parametrize(("written", "level"), [("warn", "warning"), ("INFO", "info"), ("Fatal", "critical")])
+def test_levels_of_other_logging_libraries_are_read(written: str, level: str) -> None:
+    assert LoggingMessageNotificationParams.from_wire({"level": written, "data": 1}).level == level
 
 
 @pytest.mark.parametrize(
@@ -262,7 +331,7 @@ def test_a_list_with_a_malformed_item_is_rejected(second: object) -> None:
     first = {"name": "a", "inputSchema": {}}
 
     assert Tool.list_from_wire([first, first]) == [Tool(name="a", input_schema={})] * 2
-    with pytest.raises(ProtocolError, match="malformed Tool in a list"):
+    with pytest.raises(ProtocolError, match=r"malformed Tool: 1(\.inputSchema)?: "):
         Tool.list_from_wire([first, second])
 
 

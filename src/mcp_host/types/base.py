@@ -1,10 +1,12 @@
 """The base of all types: reading and writing JSON."""
 
-from functools import cache
-from typing import Annotated, Any, ClassVar, Self, TypeAlias, TypeVar
+import logging
+from collections.abc import Iterable, Sequence
+from functools import cache, partial
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, TypeAdapter, ValidationError
-from pydantic_core import CoreSchema, ErrorDetails, PydanticUndefined
+from pydantic_core import CoreSchema, ErrorDetails, PydanticUndefined, SchemaValidator, core_schema
 
 from mcp_host.base_errors import QUOTED, ProtocolError, excerpt
 
@@ -17,6 +19,10 @@ __all__ = [
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 """The supported revisions, oldest first. Their order is that of the strings."""
 
+
+logger = logging.getLogger(__name__)
+
+REPAIRED = "read without what is optional and malformed; the first: %s"
 
 Item = TypeVar("Item")
 ModelT = TypeVar("ModelT", bound="Model")
@@ -39,6 +45,13 @@ Meta: TypeAlias = JSONObject | None
 Number: TypeAlias = int | float  # 50 stays an int and is never written as 50.0
 
 
+class Decides(NamedTuple):
+    """Marks an optional field that a tolerant class does not leave out: without it, the value would mean something else."""
+
+
+DECIDES = Decides()
+
+
 def wire_name(name: str) -> str:
     """The schema's spelling of a Python field name: ``max_tokens`` is ``maxTokens``, ``meta`` is ``_meta``."""
     if name == "meta":
@@ -55,7 +68,8 @@ class Model(BaseModel):
     an explicit ``None`` is written as ``null``. Constants such as ``type`` and ``method``
     are optional in Python, always written, and required when reading.
 
-    *since* is the first revision whose schema has the class.
+    *since* is the first revision whose schema has the class. A *tolerant* class, and what is in it, is read without
+    optional fields that are malformed, but those that are marked with `DECIDES`.
     """
 
     model_config = ConfigDict(
@@ -69,6 +83,7 @@ class Model(BaseModel):
     )
 
     since: ClassVar[str] = REVISIONS[0]
+    tolerant: ClassVar[bool] = False
     _constants: ClassVar[dict[str, object]] = {}
 
     def __init__(self, /, **data: object) -> None:
@@ -80,9 +95,10 @@ class Model(BaseModel):
     # Without this attribute pydantic calls __init__ for every model that it reads, which is slower.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # a function's own attribute
 
-    def __init_subclass__(cls, *, since: str = REVISIONS[0], **config: object) -> None:
+    def __init_subclass__(cls, *, since: str = REVISIONS[0], tolerant: bool = False, **config: object) -> None:
         super().__init_subclass__()
         cls.since = since
+        cls.tolerant = cls.tolerant or tolerant
 
     @classmethod
     def __pydantic_init_subclass__(cls, **config: object) -> None:
@@ -99,7 +115,7 @@ class Model(BaseModel):
 
     @classmethod
     def from_wire(cls, value: object) -> Self:
-        """Read decoded JSON.
+        """Read decoded JSON. If it has malformed optional fields that a *tolerant* class leaves out, a warning names the first.
 
         Raises:
             ProtocolError: One sentence with the path and the reason of the first error,
@@ -108,11 +124,26 @@ class Model(BaseModel):
         try:
             return cls.__pydantic_validator__.validate_python(value, by_alias=True, by_name=False)  # type: ignore[no-any-return]
         except ValidationError as exc:
-            raise ProtocolError(_first_problem(cls, exc, value)) from None
+            problem = _first_problem(cls, exc, value)
+        if cls.tolerant:
+            try:
+                mended = cls._mended(value)
+                read: Self = _tolerant_reader(cls).validate_python(mended, by_alias=True, by_name=False)
+            except ValidationError as exc:
+                problem = _first_problem(cls, exc, value)
+            else:
+                logger.warning(REPAIRED, problem)
+                return read
+        raise ProtocolError(problem)
+
+    @classmethod
+    def _mended(cls, value: object) -> object:
+        """What a tolerant class reads in place of a malformed value."""
+        return value
 
     @classmethod
     def list_from_wire(cls, values: list[object]) -> list[Self]:
-        """Read a list of JSON objects, faster than with a `from_wire` for each.
+        """Read a list of JSON objects, faster than with a `from_wire` for each, and with one warning for all.
 
         Raises:
             ProtocolError: One of them is malformed.
@@ -120,7 +151,18 @@ class Model(BaseModel):
         try:
             return _reader_of_lists(cls).validate_python(values, by_alias=True, by_name=False)
         except ValidationError as exc:
-            raise ProtocolError(f"malformed {cls.__name__} in a list") from exc
+            problem = _first_problem(cls, exc, values)
+        if cls.tolerant:
+            try:
+                read: list[Self] = _tolerant_reader(cls, many=True).validate_python(
+                    values, by_alias=True, by_name=False
+                )
+            except ValidationError as exc:
+                problem = _first_problem(cls, exc, values)
+            else:
+                logger.warning(REPAIRED, problem)
+                return read
+        raise ProtocolError(problem)
 
     def to_wire(self) -> dict[str, object]:
         """The JSON object to send, without fields that were not given."""
@@ -133,6 +175,65 @@ class Model(BaseModel):
 def given(**fields: object) -> dict[str, Any]:
     """The fields that are not None. A `Model` writes a field that was set to None as null."""
     return {name: value for name, value in fields.items() if value is not None}
+
+
+@cache
+def _tolerant_reader(cls: type[Model], *, many: bool = False) -> SchemaValidator:
+    """Reads what `from_wire` does, and numbers and booleans that are written as texts.
+
+    ``[]`` for ``{}``, which PHP writes for an empty array.
+    """
+    cls.model_rebuild()  # does nothing if it is built
+    schema = _tolerant(cls.__pydantic_core_schema__)
+    if many:
+        schema = core_schema.list_schema(schema, fail_fast=True)
+    return SchemaValidator(schema, {"extra_fields_behavior": "allow"})
+
+
+def _tolerant(schema: Any, strict: Iterable[str] = ()) -> Any:
+    """The schema of pydantic with defaults for what is malformed in optional fields, but for those in *strict*."""
+    match schema:
+        case list():
+            return [_tolerant(part, strict) for part in schema]
+        case {"type": "model", "cls": cls}:
+            fields = cls.model_fields.items()
+            deciding = {name for name, field in fields if any(isinstance(mark, Decides) for mark in field.metadata)}
+            # Not a schema of a model: pydantic-core would take the strict validator that the class has already.
+            read = partial(_made, cls)
+            inner = core_schema.no_info_before_validator_function(_object, _tolerant(schema["schema"], deciding))
+            return core_schema.no_info_after_validator_function(read, inner, ref=schema.get("ref"))
+        case {"type": "dict"}:
+            return core_schema.no_info_before_validator_function(_object, schema)
+        case {"type": "model-fields", "fields": fields}:
+            return {**schema, "fields": {name: _field(name, field, strict) for name, field in fields.items()}}
+        case dict():
+            kept = ("metadata", "config", "serialization", "function")
+            return {key: part if key in kept else _tolerant(part, strict) for key, part in schema.items()}
+    return schema
+
+
+def _field(name: str, field: Any, strict: Iterable[str]) -> Any:
+    tolerant = _tolerant(field)
+    if tolerant["schema"]["type"] == "default" and name not in strict:
+        tolerant["schema"]["on_error"] = "default"
+    return tolerant
+
+
+def _object(value: object) -> object:
+    return {} if value == [] else value
+
+
+def _made(cls: type[ModelT], read: tuple[dict[str, Any], dict[str, Any], set[str]]) -> ModelT:
+    """The object with what the validator of its fields has read. A field that was left out is not written as null."""
+    fields, extra, names = read
+    made = cls.__new__(cls)
+    object.__setattr__(made, "__dict__", fields)
+    object.__setattr__(made, "__pydantic_extra__", extra)
+    object.__setattr__(
+        made, "__pydantic_fields_set__", {name for name in names if name in extra or fields[name] is not None}
+    )
+    object.__setattr__(made, "__pydantic_private__", None)
+    return made
 
 
 @cache
@@ -150,15 +251,23 @@ def _first_problem(cls: type[Model], exc: ValidationError, value: object) -> str
 
 def _path(error: ErrorDetails, value: object) -> list[str]:
     """The keys and indexes that lead to the error, without the names of union members."""
-    path = []
-    loc = error["loc"]
-    for depth, step in enumerate(loc, start=1):
-        match value, step:
-            case dict(), _ if step in value:
-                value = value[step]
-            case list(), int():
-                value = value[step]
-            case _ if error["type"] != "missing" or depth < len(loc):
-                continue
-        path.append(str(step))
-    return path
+    *steps, last = error["loc"] or ("",)
+    if error["type"] == "missing":
+        return [*_followed(steps, value), str(last)]
+    return _followed(error["loc"], value)
+
+
+def _followed(steps: Sequence[str | int], value: object) -> list[str]:
+    """The longest way into *value* that goes only through *steps*: the name of a union's member may also be a key."""
+    if not steps:
+        return []
+    step, *rest = steps
+    without = _followed(rest, value)
+    match value, step:
+        case dict(), _ if step in value:
+            inner = value[step]
+        case list(), int() if step < len(value):
+            inner = value[step]
+        case _:
+            return without
+    return max(without, [str(step), *_followed(rest, inner)], key=len)

@@ -115,7 +115,7 @@ class EmbeddedResource(Model):
     meta: Annotated[Meta, SINCE_2025_06_18] = None
 
 
-class Resource(BaseMetadata, Icons):
+class Resource(BaseMetadata, Icons, tolerant=True):
     """A resource that the server can read; *size* is in bytes, before base64 encoding."""
 
     uri: str

@@ -2,7 +2,9 @@
 
 from typing import Annotated, Literal, TypeAlias
 
-from mcp_host.types.base import Array, Meta, Model
+from pydantic import BeforeValidator
+
+from mcp_host.types.base import DECIDES, Array, Meta, Model
 from mcp_host.types.content import Annotations, BaseMetadata, Icons, ReceivedContent, Resource, Role, TextOrBlob
 from mcp_host.types.messages import Cursor, NotificationParams, Result
 from mcp_host.types.revisions import SINCE_2025_06_18, SINCE_2026_07_28
@@ -21,7 +23,7 @@ __all__ = [
 # fmt: on
 
 
-class TypedNotification(Model):
+class TypedNotification(Model, tolerant=True):
     """The envelope of every notification; subclasses narrow the method and the params."""
 
     jsonrpc: Literal["2.0"] = "2.0"
@@ -32,7 +34,7 @@ class TypedNotification(Model):
 class PaginatedResult(Result):
     """One page of a list; there are more if it has a *next_cursor*."""
 
-    next_cursor: Cursor | None = None
+    next_cursor: Annotated[Cursor | None, DECIDES] = None
 
 
 class CacheableResult(Result, since="2026-07-28"):
@@ -88,7 +90,7 @@ class ListRootsResult(Model):
 # Resources
 
 
-class ResourceTemplate(BaseMetadata, Icons):
+class ResourceTemplate(BaseMetadata, Icons, tolerant=True):
     """A URI template (RFC 6570) for resources."""
 
     uri_template: str
@@ -145,7 +147,7 @@ class PromptArgument(BaseMetadata):
     required: bool | None = None
 
 
-class Prompt(BaseMetadata, Icons):
+class Prompt(BaseMetadata, Icons, tolerant=True):
     """A prompt or prompt template of the server."""
 
     description: str | None = None
@@ -218,10 +220,18 @@ class CompleteResult(Result):
 LoggingLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
 
+OTHER_LEVELS = {"trace": "debug", "information": "info", "warn": "warning", "err": "error", "fatal": "critical"}
+"""As logging libraries write them, and so some servers."""
+
+
+def _level(level: object) -> object:
+    return OTHER_LEVELS.get(level.lower(), level.lower()) if isinstance(level, str) else level
+
+
 class LoggingMessageNotificationParams(NotificationParams):
     """One log message; *data* is any JSON value, often a string."""
 
-    level: LoggingLevel
+    level: Annotated[LoggingLevel, BeforeValidator(_level)]
     logger: str | None = None
     data: object
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated, TypeAlias
 
-from mcp_host.types.base import JSONObject, Meta, Model, Number
+from mcp_host.types.base import DECIDES, JSONObject, Meta, Model, Number
 from mcp_host.types.content import BaseMetadata, Icons
 from mcp_host.types.revisions import SINCE_2025_03_26, SINCE_2025_11_25, SINCE_2026_07_28
 
@@ -21,17 +21,17 @@ Cursor: TypeAlias = str  # opaque: "Clients MUST treat cursors as opaque tokens"
 ResultType: TypeAlias = str  # "complete" and "input_required"; absent means complete
 
 
-class Result(Model):
+class Result(Model, tolerant=True):
     """What every result of a server may have. A result without *result_type* is complete."""
 
     meta: Meta = None
-    result_type: Annotated[ResultType | None, SINCE_2026_07_28] = None
+    result_type: Annotated[ResultType | None, SINCE_2026_07_28, DECIDES] = None
 
 
 EmptyResult: TypeAlias = Result
 
 
-class NotificationParams(Model):
+class NotificationParams(Model, tolerant=True):
     """What every notification may have."""
 
     meta: Meta = None
@@ -67,7 +67,7 @@ class ProgressNotificationParams(NotificationParams):
 # Connecting
 
 
-class Implementation(BaseMetadata, Icons):
+class Implementation(BaseMetadata, Icons, tolerant=True):
     """The name and version of a client or a server."""
 
     version: str
@@ -95,17 +95,17 @@ class ResourcesCapability(ListedCapability):
     subscribe: bool | None = None
 
 
-class ServerCapabilities(Model):
+class ServerCapabilities(Model, tolerant=True):
     """What the server supports."""
 
-    experimental: JSONObject | None = None
-    logging: JSONObject | None = None
-    completions: Annotated[JSONObject | None, SINCE_2025_03_26] = None
-    prompts: ListedCapability | None = None
-    resources: ResourcesCapability | None = None
-    tools: ListedCapability | None = None
-    tasks: Annotated[TasksCapability | None, SINCE_2025_11_25] = None
-    extensions: Annotated[JSONObject | None, SINCE_2026_07_28] = None
+    experimental: Annotated[JSONObject | None, DECIDES] = None
+    logging: Annotated[JSONObject | None, DECIDES] = None
+    completions: Annotated[JSONObject | None, SINCE_2025_03_26, DECIDES] = None
+    prompts: Annotated[ListedCapability | None, DECIDES] = None
+    resources: Annotated[ResourcesCapability | None, DECIDES] = None
+    tools: Annotated[ListedCapability | None, DECIDES] = None
+    tasks: Annotated[TasksCapability | None, SINCE_2025_11_25, DECIDES] = None
+    extensions: Annotated[JSONObject | None, SINCE_2026_07_28, DECIDES] = None
 
 
 class InitializeResult(Result):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 from typing import Annotated, Literal
 
-from mcp_host.types.base import Array, JSONObject, Meta, Model, wire_name
+from mcp_host.types.base import DECIDES, Array, JSONObject, Meta, Model, wire_name
 from mcp_host.types.content import BaseMetadata, Icons, ReceivedContent, joined_text
 from mcp_host.types.messages import Result
 from mcp_host.types.revisions import NOT_AN_OBJECT, SINCE_2025_03_26, SINCE_2025_06_18, SINCE_2025_11_25
@@ -33,7 +33,7 @@ class ToolExecution(Model, since="2025-11-25"):
     task_support: Literal["forbidden", "optional", "required"] | None = None
 
 
-class Tool(BaseMetadata, Icons):
+class Tool(BaseMetadata, Icons, tolerant=True):
     """A tool. Its two JSON Schemas are plain dicts, exactly as the server sent them."""
 
     description: str | None = None
@@ -88,8 +88,15 @@ class CallToolResult(Result):
     """
 
     content: Array[ReceivedContent]
-    structured_content: Annotated[object, SINCE_2025_06_18, NOT_AN_OBJECT] = None
-    is_error: bool | None = None
+    structured_content: Annotated[object, SINCE_2025_06_18, NOT_AN_OBJECT, DECIDES] = None
+    is_error: Annotated[bool | None, DECIDES] = None
+
+    @classmethod
+    def _mended(cls, value: object) -> object:
+        """Some servers send *structured_content* without *content*, which is empty then."""
+        if isinstance(value, dict) and "content" not in value and "structuredContent" in value:
+            return {**value, "content": []}
+        return value
 
     @property
     def text(self) -> str:
