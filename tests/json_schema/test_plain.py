@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_host.errors import UncheckableSchema
-from mcp_host.json_schema.plain import conforms
+from mcp_host.json_schema.plain import BOUNDS, conforms
 from mcp_host.json_schema.schema import Schema
 from tests.extent import saturated
 
@@ -25,6 +25,10 @@ FORECAST: dict[str, Any] = {
         "scale": {"type": "string", "enum": ["C", "F"]},
         "share": {"type": ["number", "null"]},
         "tags": {"type": "array", "items": {"type": "string"}},
+        "height": {"type": "integer", "minimum": 0, "exclusiveMaximum": 9000},
+        "note": {"anyOf": [{"type": "string", "maxLength": 3}, {"type": "null"}], "default": None},
+        "level": {"enum": [1, 2, None]},
+        "dates": {"type": "array", "items": {"type": "string", "minLength": 2}, "minItems": 1, "maxItems": 2},
         "place": {"type": "object", "properties": {"lat": {"type": "number"}}, "required": ["lat"]},
     },
     "required": ["city"],
@@ -36,7 +40,16 @@ USUAL: list[tuple[object, bool, bool]] = [
     ({"city": "Oslo"}, True, True),
     ({"city": "Oslo", "days": 3, "scale": "F", "share": None, "tags": ["a", "b"]}, True, True),
     ({"city": "Oslo", "share": 1.5, "tags": [], "place": {"lat": 59, "lon": 10.7}}, True, True),
+    ({"city": "Oslo", "height": 0, "note": "abc", "level": 2, "dates": ["ab", "c\U0001f600"]}, True, True),
+    ({"city": "Oslo", "note": None, "level": None}, True, True),
     ({"city": "Oslo", "days": 3.0}, False, True),
+    ({"city": "Oslo", "level": 1.0}, False, True),
+    ({"city": "Oslo", "level": True}, False, False),
+    ({"city": "Oslo", "height": 9000}, False, False),
+    ({"city": "Oslo", "note": "abcd"}, False, False),
+    ({"city": "Oslo", "note": 1}, False, False),
+    ({"city": "Oslo", "dates": []}, False, False),
+    ({"city": "Oslo", "dates": ["a"]}, False, False),
     ({}, False, False),
     ({"city": 1}, False, False),
     ({"city": "Oslo", "days": True}, False, False),
@@ -56,7 +69,12 @@ def test_usual_arguments_of_a_usual_tool_need_no_other_check(subtests: pytest.Su
 
 NOT_PLAIN: list[tuple[object, object]] = [
     (True, 1),
-    ({"minimum": 1}, 1),
+    ({"multipleOf": 1}, 1),
+    ({"minimum": True}, 1),
+    ({"exclusiveMinimum": "0"}, 1),
+    ({"anyOf": {"type": "string"}}, "a"),
+    ({"anyOf": [{"minLength": 1}]}, "a"),
+    ({"anyOf": [{"type": "null"}] * 8 + [{"type": "string"}]}, "a"),
     ({"$schema": "http://json-schema.org/draft-03/schema#"}, {}),
     ({"$ref": "#"}, {}),
     ({"type": 5}, {}),
@@ -68,7 +86,7 @@ NOT_PLAIN: list[tuple[object, object]] = [
     ({"additionalProperties": 1}, {"a": 1}),
     ({"items": [{}]}, [1]),
     ({"enum": "abc"}, "a"),
-    ({"enum": [1]}, 1),
+    ({"enum": [1.0]}, 1.0),
     ({"enum": [["a"]]}, ["a"]),
     # Many parts
     ({"items": {}}, [None] * 300),
@@ -85,10 +103,15 @@ def test_what_is_no_plain_schema_or_has_many_parts_is_left_to_the_full_check(sub
             assert not conforms(schema, value)
 
 
+BOUNDING = [keyword for bounds in BOUNDS.values() for keyword, _, _ in bounds]
+
 names = st.sampled_from(["a", "b", "c"])
 types = st.sampled_from(["string", "integer", "number", "boolean", "object", "array", "null", "thing"])
 junk = st.none() | st.booleans() | st.integers(-1, 1) | st.floats(-1, 1) | names | types
 values = st.recursive(junk, lambda part: st.lists(part, max_size=3) | st.dictionaries(names, part, max_size=3))
+
+
+bounds = st.booleans() | st.integers(-1, 2) | st.floats(-1, 1)
 
 
 def keywords(part: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -102,7 +125,8 @@ def keywords(part: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
             "additionalProperties": st.booleans() | part,
             "items": part,
             "title": names,
-            "minimum": st.integers(-1, 1),
+            "anyOf": st.lists(part, max_size=2),
+            **dict.fromkeys(BOUNDING, bounds),
         },
     )
 
