@@ -24,6 +24,7 @@ from mcp_host.protocol.jsonrpc import (
     decode,
     depth,
     encode,
+    has_long_number,
     malformed_error,
     recover_id,
     too_complex,
@@ -302,6 +303,25 @@ def test_a_too_complex_message_fails_its_request_and_is_not_parsed() -> None:
 
     assert isinstance(message, Malformed)
     assert (message.id, message.oversize) == (1, True)
+
+
+@pytest.mark.parametrize("padding", [0, 1, 25, 50, 51, 52])
+def test_a_number_of_310_digits_is_found_wherever_it_stands(padding: int) -> None:
+    before, digits = b" " * padding + b'["\\\\\\"", ', b"1234567890" * 31
+
+    assert has_long_number(before + digits + b"]")
+    assert not has_long_number(before + digits[1:] + b"," + digits[1:] + b"]")
+    assert not has_long_number(before + b'"a ' + digits + b'", "\\"' + digits + b'"]')
+
+
+def test_a_large_message_with_a_long_number_fails_its_request_and_is_not_parsed() -> None:
+    numbers = b",".join([b"1" * 4290] * (2**20 // 4290 + 1))
+
+    [malformed] = decode(b'{"jsonrpc": "2.0", "id": 7, "result": {"a": [' + numbers + b"]}}")
+
+    assert isinstance(malformed, Malformed)
+    assert (malformed.id, malformed.oversize) == (7, True)
+    assert malformed.reason.endswith("bytes with a number of more than 309 digits")
 
 
 def test_a_string_of_commas_is_not_too_complex() -> None:

@@ -43,6 +43,7 @@ NOT_JSONRPC = 'jsonrpc is not "2.0"'
 
 MAX_BATCH = 10_000  # messages: all of them are handled in one step of the event loop
 MAX_MARKS = 2**20  # opening brackets, colons and commas in one message, outside of strings
+MAX_DIGITS = 309  # of a number in a message of more than 1 MiB; a float has no more before its point
 MAX_DEPTH = 640  # nested arrays and objects: each takes one of the 1,000 frames of a stack in Python 3.11
 
 Id: TypeAlias = int | str
@@ -114,9 +115,8 @@ def decode(raw: Raw) -> Sequence[Incoming]:
     """
     if raw.startswith(BOM):
         raw = raw[len(BOM) :]
-    if len(raw) > MAX_MARKS and too_complex(raw, MAX_MARKS):
-        reason = f"a message of {len(raw):,} bytes with more than {MAX_MARKS:,} brackets, colons and commas"
-        return (unreadable(reason, raw, raw, oversize=True),)
+    if len(raw) > MAX_MARKS and (too_much := _why_too_complex(raw)):
+        return (unreadable(f"a message of {len(raw):,} bytes with {too_much}", raw, raw, oversize=True),)
     try:
         try:
             body = from_json(raw, allow_inf_nan=False)
@@ -195,6 +195,14 @@ FEW_STRINGS = 1000  # with more, going through them one by one is slower than lo
 _BACKSLASH = ord("\\")
 
 
+def _why_too_complex(raw: Raw) -> str | None:
+    if too_complex(raw, MAX_MARKS):
+        return f"more than {MAX_MARKS:,} brackets, colons and commas"
+    if has_long_number(raw):
+        return f"a number of more than {MAX_DIGITS} digits"
+    return None
+
+
 def too_complex(raw: Raw, most: int) -> bool:
     """Whether JSON has more than *most* opening brackets, colons and commas outside of its strings.
 
@@ -231,6 +239,19 @@ def _outside_of_few_strings(raw: Raw) -> list[Raw] | None:
             return None  # perhaps an escaped quote
         at = end + 1 if end > 0 else len(raw)
     return None
+
+
+_DIGITS = bytes.maketrans(b"123456789", b"000000000")
+
+
+def has_long_number(raw: Raw) -> bool:
+    """Whether JSON has a number of more than `MAX_DIGITS` digits: the time to read one grows with their square."""
+    stride = MAX_DIGITS // 6
+    if not re.search(rb"[0-9]{6}", raw[::stride]):  # nearly always
+        return False
+    plain = raw.replace(rb"\\", b"").replace(rb"\"", b"") if b"\\" in raw else raw
+    outside = plain.split(b'"')[::2]  # of strings
+    return any(b"0" * (MAX_DIGITS + 1) in piece.translate(_DIGITS) for piece in outside)
 
 
 _SURROGATE = rb"\\u[dD][89a-fA-F]"
