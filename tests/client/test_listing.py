@@ -19,7 +19,7 @@ from mcp_host.session.call import Call, CallTimeouts
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CallToolResult, Tool
 from tests.client.sites import Site, refused
-from tests.client.support import EMPTY, STATELESS, Era, connected
+from tests.client.support import EMPTY, HANDSHAKE, STATELESS, Era, answering, connected
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
@@ -112,6 +112,24 @@ async def test_a_status_that_says_nothing_of_the_cursor_starts_nothing_over() ->
             await client.list_tools()
 
     assert site.methods() == ["server/discover", "tools/list", "tools/list"]
+
+
+async def test_an_empty_cursor_ends_a_list_until_2025_11_25_and_is_a_cursor_since(era: Era) -> None:
+    """ "An empty string is a valid cursor and thus MUST NOT be treated as the end" (2026-07-28, server/utilities/pagination)."""
+    peer = answering(era, page("first", ""), page("last"))
+
+    async with connected(peer) as client:
+        expected = (["first"], [None]) if era is HANDSHAKE else (["first", "last"], [None, ""])
+        assert (await names(client), cursors(peer)) == expected
+        assert client.warnings == []
+
+
+async def test_a_server_that_answers_an_empty_cursor_with_its_first_page_again_lists_nothing_twice() -> None:
+    peer = answering(STATELESS, page("only", ""))
+
+    async with connected(peer) as client:
+        assert await names(client) == ["only"]
+        assert client.warnings == ["the peer: tools/list ends early: the cursor '' leads nowhere new"]
 
 
 # Annotations

@@ -10,8 +10,10 @@ import anyio
 import pytest
 
 from mcp_host import Client, Elicitation, FormRequest, SamplingRequest
+from mcp_host.client.client import ITEMS_PER_TICK
 from mcp_host.errors import RequestTimeout
 from mcp_host.limits import Limits
+from mcp_host.middleware import AnyRequest, CallNext
 from mcp_host.session.call import CallTimeouts
 from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import CreateMessageResult, ElicitResult
@@ -366,3 +368,17 @@ async def test_a_request_of_the_server_while_connecting_pauses_the_connect_timeo
         assert client.warnings == []
 
     assert [answer["result"]["content"]["text"] for answer in answers] == ["Paris"]
+
+
+@pytest.mark.adjustable_clock
+async def test_reading_a_long_list_is_within_its_timeout(era: Era) -> None:
+    async def late(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        result = await call_next(request)
+        advance(2)
+        return result
+
+    long = {"tools": [{"name": str(n), "inputSchema": {}} for n in range(2 * ITEMS_PER_TICK)]}
+    async with connected(answering_in(era, long), within=20, middleware=[late]) as client:
+        with pytest.raises(RequestTimeout, match=r"^tools/list: took longer than 1 s \(timeout\)$"):
+            await client.list_tools(timeout=1)
+        assert len(await client.list_tools(timeout=60)) == 2 * ITEMS_PER_TICK

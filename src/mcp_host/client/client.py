@@ -808,6 +808,7 @@ class Client:
         cursors: set[str] = set()
         params: Params = {}
         kept = False
+        last: Params | None = None
         warn, max_pages = self._state.warn_about_server, self._state.limits.max_pages
         while len(cursors) < max_pages:
             connection = await self._lifetime.reconnected(self._lifetime.require(), timeouts)
@@ -818,10 +819,13 @@ class Client:
                     raise
                 self._state.cache.drop(method)
                 return await self._pages(method, key, model, timeouts, again=False)
-            items += await _read_items(method, key, model, page, warn)
+            if page != last:  # else the server takes its cursor for none: this is its first page again
+                with timeouts.bound(method):
+                    items += await _read_items(method, key, model, page, warn)
+            last = page
             kept = kept or bool(page.get("ttlMs"))  # this page may come from the cache
             cursor = page.get("nextCursor")
-            if cursor is None:
+            if cursor is None or (cursor == "" and connection.session.era.empty_cursor_ends):
                 return items
             if not isinstance(cursor, str) or cursor in cursors:
                 warn(f"{method} ends early: the cursor {quoted(cursor)} leads nowhere new")

@@ -122,6 +122,7 @@ class Legacy:
     restarts = False
     listens = False
     log_level_per_request = False
+    empty_cursor_ends = True  # the specification is silent, and gateways such as Higress end their lists so
     server_requests = CLIENT_INPUT | {"ping"}
     removed = frozenset[str]()
 
@@ -164,6 +165,7 @@ class Modern:
     mirrors_parameters = True
     listens = True  # servers notify of changes on `subscriptions/listen` only
     log_level_per_request = True
+    empty_cursor_ends = False  # "an empty string is a valid cursor and thus MUST NOT be treated as the end of results"
     restarts = True  # "If the server process exits unexpectedly, the client SHOULD restart it"
     server_requests = frozenset[str]()  # "The client MUST NOT send JSON-RPC responses"
     removed = REMOVED_METHODS
