@@ -190,10 +190,12 @@ class Unauthorized(HttpStatusError):
     """The server requires credentials (401), or rejects those that it got (403).
 
     *challenges* are the unparsed values of its WWW-Authenticate headers: how to log in, and
-    where. They are not in the exception's text, and not logged.
+    where. They are not in the exception's text, and not logged. *credential_sent* is True if the request
+    had an Auth, or a header or URL that may hold a credential.
     """
 
     challenges: tuple[str, ...] = ()
+    credential_sent: bool = False
 
 
 class AuthError(McpError):

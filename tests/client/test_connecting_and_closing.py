@@ -248,7 +248,11 @@ SHAKEN = ["initialize"]
         ("legacy", {400: SHAKEN * 2, 500: SHAKEN * 2, 401: SHAKEN, 404: SHAKEN, 503: SHAKEN}),
         (
             "auto",
-            {400: (PROBED + SHAKEN) * 2, 500: (PROBED + SHAKEN) * 2, 401: PROBED, 404: PROBED + SHAKEN, 503: PROBED},
+            {
+                **dict.fromkeys((400, 500), (PROBED + SHAKEN) * 2),
+                **dict.fromkeys((404, 502, 503, 504), PROBED + SHAKEN),
+                401: PROBED,
+            },
         ),
     ],
 )

@@ -626,6 +626,69 @@ async def test_if_probe_and_handshake_fail_the_error_has_both_reasons(subtests: 
             assert re.sub(r"http://[^ :;]+:[^ :;]+", "URL", str(error)) == text
 
 
+GATEWAYS = [(401, {"X-Api-Key": "k"}), (403, {"Authorization": "Bearer t"}), (502, {}), (503, {}), (504, {})]
+"""What a gateway says that lets only known methods pass, and the headers of the client."""
+
+
+async def test_what_only_a_probe_is_refused_for_is_initialized_and_says_nothing_about_the_era(
+    subtests: pytest.Subtests,
+) -> None:
+    for status, headers in GATEWAYS:
+        with subtests.test(status=status):
+            era_cache = EraCache()
+            async with serving(mcp(discover=says(b"", status))) as peer:
+                with anyio.fail_after(5):
+                    async with Client(StreamableHttp(peer.url, headers=headers), era_cache=era_cache) as client:
+                        await tides(client)
+
+            assert [subjects(peer).count(subject) for subject in ("discover", "initialize")] == [1, 1]
+            assert era_cache.export() == {}
+
+
+async def test_if_the_handshake_is_refused_too_the_error_is_that_of_the_probe_and_names_the_other_era(
+    subtests: pytest.Subtests,
+) -> None:
+    for status, headers in GATEWAYS:
+        for unknown in (b"", b'{"jsonrpc":"2.0","id":@id,"error":{"code":-32601,"message":"what?"}}'):
+            with subtests.test(status=status, unknown=unknown):
+                answers = mcp(discover=says(b"", status), initialize=says(unknown, 422 if unknown else status))
+                async with serving(answers) as peer:
+                    with anyio.fail_after(5), pytest.raises(HttpStatusError) as caught:
+                        await Client(StreamableHttp(peer.url, headers=headers), sampling=sampling()).connect()
+
+                assert caught.value.status == status
+                assert isinstance(caught.value, Unauthorized) == (status < 500)
+                assert str(caught.value).endswith('; with Client(era="legacy") no server/discover is sent')
+                assert ("initialize failed, too: HTTP 422" in str(caught.value)) == bool(unknown)
+                assert subjects(peer) == ["discover", "initialize"]
+
+
+SENT: list[tuple[bool, dict[str, Any]]] = [
+    (False, {}),
+    (False, {"client": {}}),
+    (True, {"headers": {"X-Token": "t"}}),
+    (True, {"auth": httpx.BasicAuth("u", "p")}),
+    (True, {"url": "http://u:p@server.test/mcp"}),
+    (True, {"url": "http://server.test/mcp?key=k"}),
+    (True, {"client": {"auth": ("u", "p")}}),
+    (True, {"client": {"headers": {"Authorization": "Bearer t"}}}),
+]
+
+
+async def test_without_a_credential_no_handshake_is_tried(subtests: pytest.Subtests) -> None:
+    """Whatever may be one counts, and what every client sends does not."""
+    for row, (sent, given) in enumerate(SENT):
+        with subtests.test(row=row):
+            site = Site(server_discover=httpx.Response(401), initialize=httpx.Response(401))
+            http = httpx.AsyncClient(transport=httpx.MockTransport(site), **given.get("client", {}))
+            transport = StreamableHttp(**{"url": "http://server.test/mcp", **given, "client": http})
+            with anyio.fail_after(5), pytest.raises(Unauthorized) as caught:
+                await Client(transport).connect()
+
+            assert caught.value.credential_sent == sent
+            assert site.methods() == [DISCOVER, *["initialize"] * sent]
+
+
 @pytest.mark.parametrize("code", [-32020, -32021])
 async def test_a_handshake_refused_by_http_status_fails_with_that_status_whatever_error_is_in_the_body(
     code: int,

@@ -180,8 +180,6 @@ async def test_a_response_that_does_not_tell_the_era_or_none_causes_no_handshake
     answers: list[tuple[Any, type[Exception]]] = [
         (httpx.Response(401), Unauthorized),
         (httpx.Response(403), Unauthorized),
-        (httpx.Response(502), HttpStatusError),
-        (httpx.Response(503), HttpStatusError),
         (gone, ConnectFailed),
     ]
     for discover, error in answers:

@@ -99,11 +99,18 @@ def test_any_other_answer_means_legacy(subtests: pytest.Subtests) -> None:
             assert isinstance(choose_era(reply, AUTO), UseLegacy)
 
 
+def rejected(status: int, code: int | None = None) -> Unauthorized:
+    """A credential that the server rejects."""
+    error = Unauthorized(status, "not you", code=code)
+    error.credential_sent = True
+    return error
+
+
 TELLING_NOTHING: list[McpError] = [
     Unauthorized(401, "who are you"),
     Unauthorized(403, "not you"),
     Unauthorized(403, "not you", code=-32021),
-    *(HttpStatusError(status, "later", retry_after=3.0) for status in (502, 503, 504)),
+    rejected(403, code=-32021),
     ConnectFailed("refused", may_have_run=False),
     ConnectionClosed("gone before", may_have_run=False),
 ]
@@ -122,6 +129,9 @@ FAILURES = [
     *(HttpStatusError(status, "oh") for status in (500, 501, 505, 520)),
     HttpStatusError(500, "oh", code=-32603),
     ConnectionClosed("reset"),
+    rejected(401),
+    rejected(403),
+    *(HttpStatusError(status, "later", retry_after=3.0) for status in (502, 503, 504)),
 ]
 
 

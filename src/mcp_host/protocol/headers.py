@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode, b64encode
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -24,6 +24,8 @@ LAST_EVENT_ID: Final = "Last-Event-ID"
 _BY_HTTP = ("Accept", "Accept-Encoding", "Content-Type", "Content-Length", "Transfer-Encoding", LAST_EVENT_ID)
 RESERVED = frozenset(map(str.lower, (*_BY_HTTP, SESSION_ID, PROTOCOL_VERSION, MCP_METHOD, MCP_NAME)))
 """Headers that the client writes itself."""
+USUAL = RESERVED | {"connection", "host", "user-agent"}
+"""Headers that any client sends, whoever uses it."""
 
 ANNOTATION = "x-mcp-header"
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.1
@@ -66,6 +68,11 @@ def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
         if not _GIVEN.fullmatch(value):
             raise ValueError(f"the value of the header {name} is not printable ASCII without space around it")
     return dict(headers)
+
+
+def may_hold_credential(names: Iterable[str]) -> bool:
+    """Whether one of the headers *names* may tell the server who asks: `Authorization`, `X-Api-Key`, or any unusual one."""
+    return any(name.lower() not in USUAL and not name.lower().startswith(PARAMETER_PREFIX.lower()) for name in names)
 
 
 def encode_value(text: str) -> str:

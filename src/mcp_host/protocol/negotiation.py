@@ -135,6 +135,13 @@ class UseLegacy(NamedTuple):
     failure: McpError | None = None
     """The error of the probe, to be raised if `initialize` fails, too."""
 
+    @property
+    def is_guess(self) -> bool:
+        """Whether the failure tells nothing about the era: a gateway may refuse what only the probe requests."""
+        return isinstance(self.failure, Unauthorized) or (
+            isinstance(self.failure, HttpStatusError) and self.failure.status in GATEWAY_STATUSES
+        )
+
 
 EraChoice: TypeAlias = UseModern | UseLegacy
 
@@ -145,15 +152,18 @@ def choose_era(reply: Success | McpError, allowed_versions: AllowedVersions) -> 
     "The fallback MUST NOT be keyed to one specific error code" (2026-07-28, basic/transports/stdio),
     so every reply that is not recognizably modern means legacy. A connection that broke during the
     probe and a 5xx do, too: "Anything else identifies a legacy server" (2026-07-28, basic/versioning).
+    So do 401 and 403 if a credential was sent: some gateways let only known methods pass.
 
     Raises:
-        Unauthorized, HttpStatusError, ConnectionClosed: *reply* itself, if it does not tell the era:
-            401 and 403, an unreachable server (`GATEWAY_STATUSES`), a probe that was never sent;
-            also a 5xx or a broken connection where no legacy version is allowed.
+        Unauthorized, HttpStatusError, ConnectionClosed: *reply* itself: 401 and 403 without a credential,
+            a probe that was never sent; also a 5xx, a refused credential or a broken connection
+            where no legacy version is allowed.
         NoCommonVersion: The server is modern and supports none of *allowed_versions*.
     """
     match reply:
-        case Unauthorized() | ConnectionClosed(may_have_run=False):
+        case Unauthorized(credential_sent=sent, code=code) if not sent or code in MODERN_ERRORS:
+            raise reply
+        case ConnectionClosed(may_have_run=False):
             raise reply
         case Success(result=result) if _is_discovery(result):
             return _choose_version(result.get("supportedVersions", allowed_versions.modern), allowed_versions, result)
@@ -161,9 +171,7 @@ def choose_era(reply: Success | McpError, allowed_versions: AllowedVersions) -> 
             return _choose_version(_supported(reply), allowed_versions, None)
         case ServerError(code=code) if code in MODERN_ERRORS:
             return UseModern(allowed_versions.modern[0])
-        case HttpStatusError(status=status) if status in GATEWAY_STATUSES:
-            raise reply
-        case HttpStatusError(status=status) if status < 500:
+        case HttpStatusError(status=status) if status < 500 and not isinstance(reply, Unauthorized):
             return UseLegacy(str(reply))
         case ConnectionClosed() | HttpStatusError():
             if not allowed_versions.legacy:

@@ -103,8 +103,8 @@ class Connector:
                 return decision
             case UseModern(version, discovered):
                 return await self._discover(self._modern(version), discovered)
-            case UseLegacy(failure=failure) if versions.legacy:
-                return await self._handshake_after_probe(failure)
+            case UseLegacy() if versions.legacy:
+                return await self._handshake_after_probe(decision)
             case UseLegacy(because):
                 name = self._state.name
                 raise NoCommonVersion(f"{name} does not support {versions}; its answer to server/discover: {because}")
@@ -198,19 +198,25 @@ class Connector:
                 raise
             raise WrongEra(exc, instead=None) from exc
 
-    async def _handshake_after_probe(self, failure: McpError | None) -> Session:
-        """Initialize a server that gave no modern answer to the probe, or a *failure*."""
+    async def _handshake_after_probe(self, probed: UseLegacy) -> Session:
+        """Initialize a server that gave no modern answer to the probe."""
+        failure = probed.failure
         try:
-            return await self._handshake()
+            session = await self._handshake()
         except McpError as exc:
             if not _is_of_server(exc):
                 raise
+            if failure is not None and probed.is_guess:  # its status is what an application acts on
+                raise _advising_legacy(_mentioning(failure, INITIALIZE, exc)) from exc
             if isinstance(exc, ConnectionClosed):
                 if not self._dispatcher.stream_per_request:
                     raise WrongEra(exc, instead="legacy") from exc  # some servers answer the probe and then exit
                 if isinstance(failure, HttpStatusError):
                     raise _mentioning(failure, INITIALIZE, exc) from exc  # a status says more than a closed connection
             raise _mentioning(exc, DISCOVER, failure) from exc.__cause__
+        if probed.is_guess:
+            self._state.forget_era()  # it may be modern as soon as the gateway lets the probe pass
+        return session
 
     # The probe
 
@@ -327,6 +333,12 @@ def _mentioning(error: McpError, method: str, other: McpError | None) -> McpErro
     """*error*, with how *method* failed added to its text, unless both texts are the same."""
     if other is not None and str(other) != str(error):
         error.args = (f"{error}; {method} failed, too: {other}",)
+    return error
+
+
+def _advising_legacy(error: McpError) -> McpError:
+    """*error*, with how to connect without the probe added to its text."""
+    error.args = (f'{error}; with Client(era="legacy") no {DISCOVER} is sent',)
     return error
 
 

@@ -21,6 +21,7 @@ from anyio.abc import TaskGroup
 
 from mcp_host.errors import ConnectFailed, ConnectionClosed, HttpStatusError, excerpt
 from mcp_host.limits import Limits
+from mcp_host.protocol.headers import may_hold_credential
 from mcp_host.transports._http.authorization import Auth, Authorizing, Pausing, ReadyAuth, library_of, send_authorized
 from mcp_host.transports._http.pool import KEEPALIVE, MAX_IDLE, Connect, Pool, PoolResponse
 from mcp_host.transports._http.response import DRAIN_TIME, HttpResponse
@@ -181,6 +182,10 @@ class HttpBackend(ABC):
         """What requests are authorized by: see `ReadyAuth.authorized_by`."""
         return None if self._auth is None else self._auth.authorized_by(self._text)
 
+    def sends_credential(self, headers: Headers) -> bool:
+        """Whether a request with *headers* has an Auth, or a header or URL that may hold a credential."""
+        return self._auth is not None or bool(self._url.query) or may_hold_credential({**self._headers, **headers})
+
     @abstractmethod
     async def _send(
         self,
@@ -285,6 +290,10 @@ class HttpxBackend(HttpBackend):
             if rejects_client(exc):
                 error = ConnectFailed(str(error), may_have_run=False)
             raise error from self._library.shown(exc)
+
+    def sends_credential(self, headers: Headers) -> bool:
+        auth = self._flow or self._client.auth or self._basic
+        return auth is not None or super().sends_credential({**self._client.headers, **headers})
 
     async def _send_twice(self, request: httpx.Request, auth: httpx.Auth | None, repeatable: bool) -> httpx.Response:
         broken: Exception | None = None

@@ -9,7 +9,15 @@ from contextlib import asynccontextmanager, nullcontext, suppress
 from anyio import Event, Semaphore, WouldBlock, create_task_group, move_on_after
 from anyio.lowlevel import checkpoint
 
-from mcp_host.errors import ConnectFailed, ConnectionClosed, HttpStatusError, McpError, ProtocolError, excerpt
+from mcp_host.errors import (
+    ConnectFailed,
+    ConnectionClosed,
+    HttpStatusError,
+    McpError,
+    ProtocolError,
+    Unauthorized,
+    excerpt,
+)
 from mcp_host.handlers import in_handler
 from mcp_host.limits import Limits
 from mcp_host.protocol.backoff import RETRY_DELAYS
@@ -202,7 +210,7 @@ class HttpChannel:
         self._reached = True
         if not response.is_success:
             async with response:
-                raise await self._refusal(response, message, session)
+                raise await self._refusal(response, message, headers, session)
         if session is not None:
             session.succeeded()
         return response
@@ -258,9 +266,13 @@ class HttpChannel:
             if names_lost_session(text):
                 raise session.lost(excerpt(text), may_have_run=False)
 
-    async def _refusal(self, response: HttpResponse, message: Message, session: LegacySession | None) -> McpError:
-        """The exception for a *response* that is no success."""
+    async def _refusal(
+        self, response: HttpResponse, message: Message, headers: Headers, session: LegacySession | None
+    ) -> McpError:
+        """The exception for a *response* that is no success; *headers* are those of the request."""
         error = await response.error()
+        if isinstance(error, Unauthorized):
+            error.credential_sent = self._backend.sends_credential(headers)
         if session is not None and session.id is not None and means_session_lost(error):
             return session.lost(error, may_have_run=False)
         if isinstance(message, Request) and message.method == INITIALIZE and error.status in OLD_TRANSPORT:
