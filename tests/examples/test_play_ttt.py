@@ -164,6 +164,22 @@ async def test_a_model_without_tools_plays_without_a_strategy(era: str) -> None:
     assert model.strategies == 0
 
 
+@pytest.mark.parametrize("era", ["legacy", "auto"])
+async def test_a_model_that_writes_in_place_of_calling_plays_on_and_forfeits_in_the_end(era: str) -> None:
+    turns = ["I attack.", '{"square": 5}', "I attack.", "The corner.", "Here: {}", "I resign."]
+    model, person = ScriptedModel(*turns), Person()
+    person.squares = ["2"]
+    sampling, elicitation = Sampling(with_tools=model, approve=always), Elicitation(form=person)
+    with anyio.fail_after(IN_TIME):
+        async with Client(make_server(lambda: "X"), era=era, sampling=sampling, elicitation=elicitation) as client:
+            result = await client.call_tool("play_ttt")
+
+    assert result.text.startswith(
+        "The model loses, because it made no legal move. Its last attempt: the answer is not JSON"
+    )
+    assert result.text.endswith(str(Board("1O34X6789")))
+
+
 async def test_the_person_who_begins_sees_the_board_and_the_free_squares() -> None:
     person = Person()
     person.squares = ["5", "1", "4", "7"]

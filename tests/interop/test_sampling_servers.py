@@ -84,6 +84,8 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("toss", {}),
     ("drift", {}),
     ("careful", {}),
+    ("describe", {"what": "a dog in words"}),
+    ("describe", {"what": "a dog in rhymes", "retries": 0}),
 ]
 
 CHANGED = (
@@ -108,6 +110,7 @@ def expected(server: Server, declared: Declared) -> dict[str, object]:
         *(f"1 messages, no tools: {name}: tea?" for name in ("Ann", "Bob", "Cy", "Di")),
         *["1 messages, no tools: side N"] * 2,
         *(["1 messages, auto of greet: Call it for 'Ann' and 'Bob'."] if with_tools else []),
+        *(f"1 messages, {schema}: Describe a dog in {how}" for how in ("words", "rhymes")),
     ]
     outcomes = [
         {"name": "Rex", "legs": 4},
@@ -117,6 +120,8 @@ def expected(server: Server, declared: Declared) -> dict[str, object]:
         {"result": True},
         {"result": "drifted"} if server.era == LEGACY else server.failed("drift", CHANGED),
         {"result": "greet {'name': 'Ann'}, greet {'name': 'Bob'}" if with_tools else no_tools},
+        {"name": "Rex", "legs": 4},
+        {"name": "the answer is not JSON: expected value at line 1 column 1", "legs": 0},
     ]
     return {"outcomes": outcomes, "asked": asked}
 

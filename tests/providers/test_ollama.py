@@ -301,10 +301,10 @@ def test_a_model_that_starts_with_reasoning_answers_with_what_comes_after_it(
     assert read_reply(reply_of(content), prompt(options=options), starts_with_reasoning=True).content == answer
 
 
-def test_a_required_call_that_was_cut_off_is_no_call_and_no_text() -> None:
+def test_a_required_call_that_was_cut_off_is_a_text() -> None:
     reply = reply_of('{"a": ') | {"done_reason": "length"}
 
-    assert read_reply(reply, ONE) == Reply([], "qwen3:8b", "maxTokens", usage=USAGE)
+    assert read_reply(reply, ONE) == Reply(['{"a": '], "qwen3:8b", "maxTokens", usage=USAGE)
 
 
 @pytest.mark.parametrize("arguments", ["", " ", "null", None])
@@ -321,24 +321,18 @@ def test_arguments_that_are_no_object_are_an_error_that_names_the_tool(arguments
         answer_of(read_reply(reply_of(tool_calls=[call]), ASKED), ASKED)
 
 
-def test_a_required_call_that_cannot_be_read_is_an_error(subtests: pytest.Subtests) -> None:
-    table: list[tuple[str, Prompt, str]] = [
-        ("", ONE, "the model called 'add' with arguments that are not JSON"),
-        ('{"name": "add", "arguments": ""}', ANY, "the model called 'add' with arguments that are not JSON"),
-        ("{'a': 1}", ONE, "the model called 'add' with arguments that are not JSON"),
-        ("[1]", ONE, "the model called 'add' with arguments that are no JSON object"),
-        ('{"name": "add", "arguments": 1}', ANY, "the model called 'add' with arguments that are no JSON object"),
-        ('{"name": "add"}', ANY, "the model answered a required call with something else"),
-        ('{"name": 1, "arguments": {}}', ANY, "the model answered a required call with something else"),
-        ("[]", ANY, "the model answered a required call with something else"),
-        ("well", ANY, "the model answered a required call with something else"),
+def test_a_text_in_place_of_a_required_call_is_a_text(subtests: pytest.Subtests) -> None:
+    """A model that does not keep to the format: its server can read the text, or ask again."""
+    table: list[tuple[str, Prompt]] = [
+        *((content, ONE) for content in ("", "{'a': 1}", "[1]", "well")),
+        *((f'{{"name": "add", "arguments": {arguments}}}', ANY) for arguments in ('""', "1")),
+        *((content, ANY) for content in ('{"name": "add"}', '{"name": 1, "arguments": {}}', "[]", "well")),
     ]
-    for content, asked, problem in table:
+    for content, asked in table:
         with subtests.test(content=content):
-            with pytest.raises(SamplingError) as raised:
-                read_reply(reply_of(content), asked)
+            read = read_reply(reply_of(content), asked)
 
-            assert str(raised.value) == problem
+            assert (read.content, read.stop_reason) == ([content] if content else [], "endTurn")
 
 
 def test_of_several_calls_the_first_is_kept_if_the_server_wants_one() -> None:

@@ -438,12 +438,18 @@ def test_the_reasoning_that_a_text_starts_with_is_kept_with_its_calls() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dialect", "content", "stop_reason"),
-    [("openai", [Call(None, "add", "{}")], "toolUse"), ("compatible", ["{}"], "endTurn")],
+    ("dialect", "text", "content", "stop_reason"),
+    [
+        ("openai", "{}", [Call(None, "add", "{}")], "toolUse"),
+        *(("openai", text, [text], "endTurn") for text in ("No.", '{"a": 1', "[1]", '{"a": 1e999}')),
+        ("compatible", "{}", ["{}"], "endTurn"),
+    ],
 )
-def test_the_text_in_the_strict_format_is_the_call(dialect: Dialect, content: object, stop_reason: str) -> None:
+def test_the_text_in_the_strict_format_is_the_call_if_it_is_its_arguments(
+    dialect: Dialect, text: str, content: object, stop_reason: str
+) -> None:
     asked = prompt(tools=[ADD], toolChoice={"mode": "required"})
-    read = read_reply(completion(content="{}"), asked, dialect)
+    read = read_reply(completion(content=text), asked, dialect)
 
     assert (read.content, read.stop_reason) == (content, stop_reason)
 

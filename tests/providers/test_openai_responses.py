@@ -293,6 +293,7 @@ def test_the_text_in_the_strict_format_is_the_call_if_it_is_whole(subtests: pyte
         ("after a comment", response(comment, final), ["I will add.", call], "toolUse"),
         ("refused", response(said({"type": "refusal", "refusal": "No."})), ["No."], "refusal"),
         ("cut off", response(said('{"a'), status="incomplete"), ['{"a'], "maxTokens"),
+        ("other words", response(comment, said("No.")), ["I will add.", "No."], "endTurn"),
         ("empty", response(), [], "endTurn"),
     ]
     for case, reply, content, stop_reason in table:

@@ -86,6 +86,31 @@ def test_an_answer_that_calls_tools_has_the_stop_reason_tool_use(subtests: pytes
             assert checked.to_wire()["stopReason"] == "toolUse"
 
 
+@pytest.mark.fault("S09")
+def test_an_answer_without_the_call_that_was_wanted_is_sent_with_a_warning(
+    subtests: pytest.Subtests, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A model may write a text where it has to call a tool. Its server can read it, or ask again."""
+    required, announced = "toolChoice requires one", "its stop reason is toolUse"
+    table: list[tuple[SamplingRequest, str | None, str | None, str]] = [
+        (REQUIRED, "endTurn", "endTurn", required),
+        (REQUIRED, None, None, required),
+        (NAMED, "endTurn", "endTurn", required),
+        (NAMED, "toolUse", "endTurn", announced),
+        (TOOLS, "toolUse", "endTurn", announced),
+        (PLAIN, "toolUse", "endTurn", announced),
+    ]
+    for asked, reason, written, why in table:
+        with subtests.test(reason=reason, why=why):
+            caplog.clear()
+            checked = check_and_correct(answer(WORDS, stop_reason=reason), asked, SamplingLimits())
+
+            assert checked == answer(WORDS, stop_reason=written)
+            assert caplog.messages == [
+                f"sampling for calculator: the answer calls no tool, but {why}; it is sent as it is"
+            ]
+
+
 def test_a_text_is_an_answer() -> None:
     assert check_and_correct("words", PLAIN, SamplingLimits()) == PLAIN.reply("words")
 
@@ -204,15 +229,11 @@ ILLEGAL: dict[str, tuple[SamplingRequest, object, str]] = {
     "one id twice": (TOOLS, answer(call("1"), call("1", "multiply")), "the tool_use id '1' was used before; each call needs its own id"),
     "an id of an earlier round": (LATER, answer(call("1")), "the tool_use id '1' was used before; each call needs its own id"),
     "too many calls": (TOOLS, answer(call("1"), call("2"), call("3"), call("4")), "it calls 4 tools; SamplingLimits.tool_calls is 3"),
-    "toolUse without a call": (TOOLS, answer(WORDS, stop_reason="toolUse"), "its stop reason is toolUse, but it calls no tool"),
-    "completed without the required call": (REQUIRED, answer(WORDS, stop_reason="endTurn"), "it calls no tool, but toolChoice requires one"),
     "another than the tool required by name": (
         NAMED,
         answer(call("1"), call("2", "multiply")),
         "it calls 'multiply', but toolChoice requires 'add' and nothing else",
     ),
-    "completed without the tool required by name": (NAMED, answer(WORDS, stop_reason="endTurn"), "it calls no tool, but toolChoice requires one"),
-    "the same, without a reason": (REQUIRED, answer(WORDS), "it calls no tool, but toolChoice requires one"),
 }  # fmt: skip
 
 

@@ -23,9 +23,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Unpack, assert_never
 
-from pydantic_core import from_json
-
-from mcp_host.errors import SamplingError
 from mcp_host.providers.adapter import Arguments, ProviderModel
 from mcp_host.providers.exchange import schemas
 from mcp_host.providers.exchange.clients import Sdk, private_method
@@ -35,8 +32,8 @@ from mcp_host.providers.exchange.replies import (
     Call,
     Reply,
     ReplyBlock,
+    arguments_in,
     count_of,
-    read_arguments,
     text_arguments,
 )
 from mcp_host.providers.exchange.requests import (
@@ -51,7 +48,7 @@ from mcp_host.providers.exchange.requests import (
     refused,
     result_content,
 )
-from mcp_host.providers.exchange.texts import paired, without_thinking
+from mcp_host.providers.exchange.texts import without_thinking
 from mcp_host.sampling.request import SamplingRequest, Usage
 from mcp_host.sampling.structured.inlining import inlined
 from mcp_host.types import (
@@ -255,7 +252,6 @@ def read_reply(reply: JSONObject, prompt: Prompt, *, starts_with_reasoning: bool
 
     Raises:
         Unfinished: It does not have the whole answer.
-        SamplingError: A required call cannot be read.
     """
     if not reply.get("done"):
         raise Unfinished
@@ -274,8 +270,8 @@ def read_reply(reply: JSONObject, prompt: Prompt, *, starts_with_reasoning: bool
     )  # from the first word, also of a model that always thinks
     text = without_thinking(written, has_begun=starts_with_reasoning and not is_format)
     has_thoughts = bool(message.get("thinking")) or text is not written
-    if tools:
-        calls = [] if stop_reason == MAX_TOKENS else [_read_call(text, tools)]
+    if tools and stop_reason != MAX_TOKENS and (required := _read_call(text, tools)):
+        calls = [required]
         message |= {"content": written.removesuffix(text), "tool_calls": calls}  # the thinking
         text = ""
     if calls and params.disable_parallel_tool_use:
@@ -293,25 +289,16 @@ def read_reply(reply: JSONObject, prompt: Prompt, *, starts_with_reasoning: bool
     )
 
 
-def _read_call(text: str, tools: Sequence[Tool]) -> JSONObject:
-    """The call that an answer in the format of `_format` is.
-
-    Raises:
-        SamplingError: It is none.
-    """
-    match [tool.name for tool in tools]:
-        case [name]:
-            arguments: object = text
+def _read_call(text: str, tools: Sequence[Tool]) -> JSONObject | None:
+    """The call that an answer in the format of `_format` is; None if the model wrote something else."""
+    match [tool.name for tool in tools], arguments_in(text):
+        case [name], arguments:
+            pass
+        case _, {"name": str(name), "arguments": written}:
+            arguments = arguments_in(written)
         case _:
-            try:
-                match from_json(paired(text)):
-                    case {"name": str(name), "arguments": arguments}:
-                        pass
-                    case _:
-                        raise ValueError
-            except (TypeError, ValueError):  # TypeError: half of a character
-                raise SamplingError("the model answered a required call with something else") from None
-    return {"function": {"name": name, "arguments": read_arguments(name, arguments)}}
+            return None
+    return None if arguments is None else {"function": {"name": name, "arguments": arguments}}
 
 
 def _usage(reply: JSONObject) -> Usage | None:

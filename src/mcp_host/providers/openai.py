@@ -12,7 +12,7 @@ from mcp_host.errors import ProviderError, quoted
 from mcp_host.providers.exchange import schemas
 from mcp_host.providers.exchange.failures import OVERLOADED, code_among
 from mcp_host.providers.exchange.names import NameRule
-from mcp_host.providers.exchange.replies import Call, ReplyBlock
+from mcp_host.providers.exchange.replies import Call, ReplyBlock, arguments_in
 from mcp_host.providers.exchange.requests import (
     Prompt,
     file_text,
@@ -224,10 +224,10 @@ def format_of(prompt: Prompt) -> JSONObject | None:
 
 
 def own_call(content: Sequence[ReplyBlock], prompt: Prompt) -> Call | None:
-    """The call of the forced tool, if the text of the answer is its arguments."""
+    """The call of the forced tool, if the text of the answer is its arguments: not all models keep to the format."""
     text = "".join([block for block in content if isinstance(block, str)])
     own = format_of(prompt) if text else None
-    return None if own is None else Call(None, own["name"], text)
+    return None if own is None or arguments_in(text) is None else Call(None, own["name"], text)
 
 
 def function_of(tool: Tool, prompt: Prompt) -> JSONObject:

@@ -46,6 +46,7 @@ SMALLEST_BLOCK = len('{"type":"text","text":""}')  # bytes
 THIS = "the request has"
 NEXT = "a request with this answer in it would have"
 
+NO_CALL = "%s: the answer calls no tool, but %s; it is sent as it is"
 COMPLETED = frozenset({END_TURN, None})  # with any other stop reason, the model did not finish
 
 
@@ -152,6 +153,8 @@ def check_and_correct(
 
     Mistakes with only one correction are corrected: a string is a text, and no content is an empty text. Tool calls
     that were cut off are dropped, and otherwise their stop reason is ``toolUse``: see `mcp_host.sampling.stop_reasons`.
+    An answer without a call is sent as it is, with a warning, where a call is required: models write a text instead, and
+    only the server knows whether that will do, or what to ask next.
 
     Raises:
         SamplingError: The answer is illegal. The text is one sentence for the host's log.
@@ -171,9 +174,10 @@ def check_and_correct(
     if has_uses and (uses := answer.tool_uses):
         _check_calls(uses, request, limits)
     elif answer.stop_reason == TOOL_USE:
-        raise SamplingError("its stop reason is toolUse, but it calls no tool")
+        logger.warning(NO_CALL, log_subject(request.server), "its stop reason is toolUse")
+        answer = answer.model_copy(update={"stop_reason": END_TURN})
     elif request.must_use_tools and answer.stop_reason in COMPLETED:
-        raise SamplingError("it calls no tool, but toolChoice requires one")
+        logger.warning(NO_CALL, log_subject(request.server), "toolChoice requires one")
     try:
         check_history(request.params, answer, limits, size)
     except (LimitExceeded, ProtocolError) as exc:

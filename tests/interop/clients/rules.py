@@ -10,7 +10,7 @@ VALUES: dict[str, Any] = {"name": "Rex", "legs": 4, "kind": "complaint", "urgent
 
 
 class RuleModel:
-    """Answers with `VALUES` where a schema is given, calls each tool on offer once per quoted word, else repeats."""
+    """Answers with `VALUES` where a schema is given, by a text if that is to be "in words" and never "in rhymes", calls each tool on offer once per quoted word, else repeats."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -32,8 +32,12 @@ class RuleModel:
         ]
         names = ", ".join(tool["name"] for tool in tools)
         self.asked.append(f"{len(messages)} messages, {f'{choice} of {names}' if tools else 'no tools'}: {first}")
+        if "in rhymes" in first:
+            return self._text(f"You said: {first}")
         if choice == "required" and names == "answer":
             schema = tools[0]["inputSchema"]
+            if "in words" in first:
+                return self._text(json.dumps(self._value(schema, wrong=False)))
             return self._calls(params, [("answer", self._value(schema, wrong="wrong" in first))])
         if tools and choice != "none" and not results:
             words = re.findall("'(.*?)'", first)

@@ -97,6 +97,41 @@ async def test_a_schema_reaches_a_host_with_and_without_tools(version: str, with
 
 
 @in_both_eras
+async def test_a_text_in_place_of_a_forced_call_is_parsed_or_asked_for_again(
+    version: str, subtests: pytest.Subtests
+) -> None:
+    """Valid JSON counts; anything else is what the `parse_error` has, after all tries."""
+
+    async def play(context: Context, retries: int = 1) -> list[object]:
+        move = await context.sample("Your move?", schema=Move, retries=retries)
+        if move.parse_error is None:
+            return [move.parsed.square, move.text]
+        return [move.parsed, move.parse_error.raw_text]
+
+    async def decide(context: Context) -> list[object]:
+        outcome = await context.sample("And?", schema=OUTCOME)
+        calls = await context.sample("Your strategy?", tools=[Attack, Defend], tool_choice="required")
+        return [outcome.parsed, [call.name for call in calls.tool_calls], calls.text]
+
+    words, said = "I take the middle.", '{"square": 5}'
+    fenced = f"```json\n{said}\n```"
+    table: list[tuple[Tool, dict[str, object], list[str], list[object]]] = [
+        (play, {}, [words, words], [None, words]),
+        (play, {}, [words, said], [5, said]),
+        (play, {"retries": 0}, [fenced], [5, fenced]),
+        (decide, {}, ['"win"', "I attack."], ["win", [], "I attack."]),  # not wrapped in an object
+    ]
+    for tool, arguments, turns, outcome in table:
+        with subtests.test(turns=turns):
+            model = ScriptedModel(*turns)
+            async with host(tool, version, model) as client:
+                result = await client.call_tool(tool.__name__, arguments)
+
+            assert result.structured_content == {"result": outcome}
+            assert [request.must_use_tools for request in model.requests] == [True] * len(turns)
+
+
+@in_both_eras
 async def test_a_loop_runs_functions_with_the_context_and_shapes_its_answer(version: str) -> None:
     """A plain function gets the context in a thread; an async one asks with it."""
 

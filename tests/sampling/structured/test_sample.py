@@ -310,13 +310,14 @@ async def test_a_client_without_tools_is_offered_none() -> None:
 
 
 async def test_a_host_that_answers_with_a_text_though_a_tool_was_forced_is_understood() -> None:
-    sampling, requests = with_tools(says("```json\n[1]\n```"), says('{"result": [1]}'))
+    """A list may be written as it is: only the arguments of a call have to be an object."""
+    sampling, requests = with_tools(says('["a"]'), says("```json\n[1]\n```"), says('{"result": [1]}'))
 
-    answer = await sampling.sample("?", schema=list[int])
+    answers = [await sampling.sample("?", schema=list[int]) for _ in range(2)]
 
-    assert answer.parsed == [1]
+    assert [answer.parsed for answer in answers] == [[1], [1]]
     assert requests[1]["messages"][1:] == [
-        assistant("```json\n[1]\n```"),
+        assistant('["a"]'),
         user('The answer is not an object with one member, "result". Answer again.'),
     ]
 

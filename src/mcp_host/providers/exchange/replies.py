@@ -192,6 +192,14 @@ def read_arguments(name: str, arguments: object) -> JSONObject:
     return arguments
 
 
+def arguments_in(written: object) -> JSONObject | None:
+    """The arguments of a call in what a model has *written*, where that may be something else; None if it is."""
+    try:
+        return read_arguments("", written)
+    except SamplingError:
+        return None
+
+
 def read_json(written: str) -> Any:
     """What `json.loads` reads, in less than half of its time.
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeGuard, TypeVar
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
@@ -111,6 +112,9 @@ class OutputSchema(Generic[T]):
             if fenced is None and _has_other_words(text, str(exc)):
                 raise Misfit(f"{self._what} is not JSON alone: the text has other words around it") from None
             raise Misfit(f"{self._what} is not JSON: {exc}") from None
+        if self._wrapped and not _is_wrapped(value):
+            with suppress(Misfit):  # a model that writes a text in place of a call has no use for the wrapping
+                return self.read({RESULT: value})
         return self.read(value)
 
     def read(self, value: object) -> T:
@@ -120,7 +124,7 @@ class OutputSchema(Generic[T]):
             Misfit: It does not conform to the schema.
         """
         if self._wrapped:
-            if not isinstance(value, dict) or value.keys() != {RESULT}:
+            if not _is_wrapped(value):
                 raise Misfit(f'{self._what} is not an object with one member, "{RESULT}"')
             value = value[RESULT]
         try:
@@ -128,6 +132,10 @@ class OutputSchema(Generic[T]):
         except Misfit as exc:
             raise Misfit(f"{self._what} {exc}") from None
         return read
+
+
+def _is_wrapped(value: object) -> TypeGuard[dict[str, object]]:
+    return isinstance(value, dict) and value.keys() == {RESULT}
 
 
 def _has_other_words(text: str, problem: str) -> bool:

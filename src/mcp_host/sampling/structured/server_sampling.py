@@ -164,8 +164,8 @@ class ServerSampling:
             TypeError, ValueError: The arguments are wrong; nothing was sent.
             NotDeclared: There are *tools*, and the client takes none.
             ProtocolError, SamplingError: The client's result is malformed.
-            Exception: What *create_message* raises, where the host refuses: `ClientError` with a `Context`. Hosts may
-                refuse what their model does, too, such as a text where the request forces a tool.
+            Exception: What *create_message* raises, where the host refuses: `ClientError` with a `Context`. Other hosts
+                than mcp-host may refuse what their model does, too, such as a text where the request forces a tool.
         """
         if schema is not None and tools is not None:
             raise TypeError(

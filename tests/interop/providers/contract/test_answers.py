@@ -456,6 +456,18 @@ async def test_the_json_of_a_required_call_is_no_text_for_the_host(adapter: Adap
     assert ([use.input for use in answer.tool_uses], pieces) == ([{"a": 1, "b": 2}], [])
 
 
+@pytest.mark.parametrize("tools", [[ADD], [ADD, LOOK]], ids=["one tool", "any tool"])
+@pytest.mark.parametrize("text", ["I would rather not.", "[1]"])
+async def test_a_text_in_place_of_a_required_call_is_the_answer(
+    adapter: Adapter, serve: Serve, how: dict[str, object], text: str, tools: list[dict[str, object]]
+) -> None:
+    server = serve(adapter.server, Said(text=text))
+    async with adapter.open(server.url, server.key) as make:
+        answer = await ask(make(**how), tools=tools, toolChoice={"mode": "required"})
+
+    assert (answer.text, answer.tool_uses, answer.stop_reason) == (text, [], "endTurn")
+
+
 @on_both
 async def test_two_loops_at_once_through_one_adapter_stay_apart(adapter: Adapter, serve: Serve) -> None:
     """Each turn waits for that of the other loop."""
