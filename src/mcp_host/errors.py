@@ -25,6 +25,7 @@
     │   ├── MessageTooLarge         a message over the size limit
     │   ├── NoCommonVersion         client and server have no protocol version in common
     │   ├── UncheckableSchema       values cannot be checked against the server's schema
+    │   │   ├── InvalidSchema       the schema is no valid JSON Schema
     │   │   └── UnsupportedPattern  a regular expression that cannot be searched safely
     │   └── InvalidToolOutput       a result that does not match the tool's outputSchema
     ├── ToolPinsError               the pins of tools cannot be read or saved
@@ -256,16 +257,24 @@ class NoCommonVersion(ProtocolError):
 
 
 class UncheckableSchema(ProtocolError):
-    """A JSON Schema that values cannot be checked against: invalid, remote, too deep or too costly.
+    """A JSON Schema that values cannot be checked against: remote, too deep, too costly or invalid.
 
     Internal. A result that a *server* sends is then refused with `InvalidToolOutput`, because
     schemas that cannot be resolved "SHOULD be rejected rather than silently treated as permissive"
-    (2026-07-28, basic). A value that *we* send to the schema's author is sent unchecked, with a line in the log.
+    (2026-07-28, basic), but for the two subclasses that say otherwise.
+    A value that *we* send to the schema's author is sent unchecked, with a line in the log.
     """
 
 
 class TooManySteps(UncheckableSchema):
     """A check took more steps than allowed. Internal."""
+
+
+class InvalidSchema(UncheckableSchema):
+    """A schema that is no valid JSON Schema, such as one with a type "str", or with a malformed pattern.
+
+    Internal. It says nothing about values. They are not checked, and a warning says so.
+    """
 
 
 class UnsupportedPattern(UncheckableSchema):

@@ -113,6 +113,28 @@ async def test_accepting_fills_in_the_defaults_of_what_was_not_given() -> None:
     }
 
 
+async def test_a_default_that_its_field_does_not_allow_is_left_out_as_a_mistake_of_the_server(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fields = {
+        "count": {"type": "integer", "default": "3"},
+        "color": {"$ref": "#/$defs/Color", "default": "pink"},
+        "size": {"$ref": "#/$defs/Size", "default": "s"},
+        "name": {"type": "string", "default": "Ann"},
+    }
+    defs = {"Color": {"enum": ["red", "blue"]}, "Size": {"enum": ["s", "m"]}}
+    schema = {"type": "object", "properties": fields, "$defs": defs}
+
+    result = await fill_in(FormRequest.accept, {**FORM, "requestedSchema": schema})
+
+    assert result.content == {"size": "s", "name": "Ann"}
+    said = "a form of shop has a default that its field does not allow: "
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{said}'count': not of type 'integer'",
+        f"{said}'color': not one of: 'red', 'blue'",
+    ]
+
+
 async def test_a_field_may_be_called_as_the_parameters_are() -> None:
     schema = {"type": "object", "properties": {"content": {"type": "string"}, "self": {"type": "string"}}}
 

@@ -160,13 +160,9 @@ def headers(tools: ToolCache) -> dict[str, str]:
 
 
 async def problem(tools: ToolCache, result: CallToolResult) -> str | None:
-    """What the check of a result of "query" raises, if it is listed."""
-    try:
-        if (tool := tools.listed.get("query")) is not None:
-            await tool.check_result(result, call().timeouts)
-    except InvalidToolOutput as exc:
-        return str(exc)
-    return None
+    """What is wrong with a result of "query", if that is listed."""
+    tool = tools.listed.get("query")
+    return None if tool is None else await tool.mismatch(result, call().timeouts)
 
 
 @pytest.mark.fault("T09")
@@ -271,16 +267,72 @@ async def test_a_schema_that_cannot_be_written_down_is_checked_against_after_eve
     assert problems == [None, None, "the result of 'query' is not as listed: $.n: 'three' is not of type 'integer'"]
 
 
-async def test_results_that_pass_unchecked_are_said_to_once_and_again_when_the_tool_comes_back() -> None:
-    warnings: list[str] = []
-    tools = ToolCache(warnings.append, mirrored=False)
-    listed = checked({"type": "object", "properties": {"a": {"type": "string", "pattern": "^(?=.*[A-Z]).+$"}}})
-    for listing in ([listed], [listed], [], [listed]):
-        tools.replace(listing)
-        assert await problem(tools, structured(a="Abc")) is None
+UNCHECKED: list[dict[str, Any]] = [
+    {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(?=.*[A-Z]).+$"}}},
+    {"type": "object", "properties": {"a": {"type": "string", "pattern": "(?i)abc"}}},
+    {"type": "object", "properties": {"a": {"type": "str"}}},
+    {"type": "object", "required": "a"},
+]
 
-    assert len(warnings) == 2
-    assert all("'query' pass unchecked" in warning for warning in warnings)
+
+async def test_results_that_pass_unchecked_are_said_to_once_and_again_when_the_tool_comes_back(
+    subtests: pytest.Subtests,
+) -> None:
+    for schema in UNCHECKED:
+        with subtests.test(schema=schema):
+            warnings: list[str] = []
+            tools = ToolCache(warnings.append, mirrored=False)
+            listed = checked(schema)
+            for listing in ([listed], [listed], [], [listed]):
+                tools.replace(listing)
+                assert await problem(tools, structured(a="Abc")) is None
+
+            assert len(warnings) == 2
+            assert all("'query' pass unchecked" in warning for warning in warnings)
+
+
+def integer(key: str) -> dict[str, Any]:
+    """The tool "query", whose results have this integer."""
+    schema = {"type": "object", "properties": {key: {"type": "integer"}}, "required": [key]}
+    return {"name": "query", "inputSchema": {}, "outputSchema": schema}
+
+
+AFTER_A_CHANGE: dict[str, tuple[Params | int, str | None]] = {
+    "right": ({"tools": [integer("new")]}, None),
+    "wrong in another way": ({"tools": [integer("newer")]}, "'newer' is a required property"),
+    "gone": ({"tools": []}, None),
+    "not to be had": (-32603, None),
+}
+
+
+async def test_a_result_is_held_to_the_tool_as_it_is_listed_now(subtests: pytest.Subtests) -> None:
+    """The listing is out of date: the server has announced a change meanwhile, or tells of none unless it is asked to."""
+    wire: Params = {"content": [], "structuredContent": {"new": 1}}
+
+    async def outcome(era: Era, now: Params | int) -> tuple[object, list[str]]:
+        async def script(peer: ScriptedPeer) -> None:
+            await era.open(peer)
+            await peer.reply(await peer.receive("tools/list"), {"tools": [integer("old")]})
+            called = await peer.receive("tools/call")
+            if era is HANDSHAKE:
+                await peer.notify("notifications/tools/list_changed")
+            await peer.reply(called, wire)
+            again = await peer.receive("tools/list")
+            await (peer.reply_error(again, now, "down") if isinstance(now, int) else peer.reply(again, now))
+
+        async with connected(ScriptedPeer(script, name="peer")) as client:
+            await client.list_tools()
+            try:
+                return (await client.call_tool("query")).to_wire(), client.warnings
+            except InvalidToolOutput as exc:
+                return str(exc), client.warnings
+
+    as_listed = "the result of 'query' is not as listed: "
+    warning = f"peer: {as_listed}'old' is a required property; it passes, because the listing may be out of date: down (-32603)"
+    for era, (case, (now, problem)) in product((HANDSHAKE, STATELESS), AFTER_A_CHANGE.items()):
+        with subtests.test(era=era.version, case=case):
+            warnings = [warning] if case == "not to be had" else []
+            assert await outcome(era, now) == (wire if problem is None else f"{as_listed}{problem}", warnings)
 
 
 def test_a_call_may_be_repeated_where_either_hint_says_that_it_does_no_harm() -> None:

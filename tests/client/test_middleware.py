@@ -427,7 +427,7 @@ async def test_a_result_is_checked_with_the_schema_of_the_tool_that_was_called(e
 
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
     tool = {"name": "strict", "inputSchema": {"type": "object"}, "outputSchema": schema}
-    peer = answering(era, {"tools": [tool]}, {"content": [], "structuredContent": {"n": "one"}})
+    peer = answering(era, {"tools": [tool], "ttlMs": 60_000}, {"content": [], "structuredContent": {"n": "one"}})
     async with connected(peer, middleware=[ours(rename)]) as client:
         await client.list_tools()
         result = await client.call_tool("soft")

@@ -288,7 +288,7 @@ async def test_a_listed_tools_output_is_held_to_its_schema(era: Era, subtests: p
         (cold, "$.celsius: 'cold' is not of type 'number'"),
         ({"content": []}, "it has no structuredContent, though its outputSchema promises some"),
     ]
-    peer = answering(era, cold, {"tools": [WEATHER]}, *[result for result, _ in results])
+    peer = answering(era, cold, {"tools": [WEATHER], "ttlMs": 60_000}, *[result for result, _ in results])
     async with connected(peer) as client:
         assert (await client.call_tool("weather")).to_wire() == cold
         await client.list_tools()

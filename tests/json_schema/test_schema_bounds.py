@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcp_host.errors import TooManySteps, UncheckableSchema
+from mcp_host.errors import InvalidSchema, TooManySteps, UncheckableSchema
 from mcp_host.json_schema.schema import Schema
 
 DEFAULT = "https://json-schema.org/draft/2020-12/schema"
@@ -92,6 +92,7 @@ def test_an_uncheckable_schema_raises_the_same_reason_each_time(subtests: pytest
                 with pytest.raises(UncheckableSchema) as caught:
                     compiled.mismatch(value)
                 assert str(caught.value).startswith(reason)
+                assert isinstance(caught.value, InvalidSchema) == reason.startswith("it is not a valid")
             assert (problem_of(compiled, value) or "").startswith(f"its schema cannot be checked: {reason}")
 
 

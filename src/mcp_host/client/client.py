@@ -41,9 +41,9 @@ from mcp_host.types.base import Model
 from mcp_host.version import __version__
 
 if TYPE_CHECKING:
-    from mcp_host.client.filtered_tools import FilteredTools, ListingVersion
+    from mcp_host.client.filtered_tools import FilteredTools
     from mcp_host.client.tool_policy import ToolPolicy
-    from mcp_host.client.tools import ListedTool
+    from mcp_host.client.tools import ListedTool, ListingVersion
     from mcp_host.elicitation import Elicitation
     from mcp_host.middleware import ClientRequest, Middleware, MiddlewareStack
     from mcp_host.roots import RootLike, RootsHandler
@@ -312,7 +312,8 @@ class Client:
         It may be any object, and is never sent, logged or shown.
         If `list_tools` has seen the tool, the result is checked against its `outputSchema`,
         or as `ToolPolicy.output` says. The client lists tools by itself only if a `ToolPolicy` needs the
-        definition or if the server rejects the call because headers are missing (`HeaderMismatch`), and then once.
+        definition, if the server rejects the call because headers are missing (`HeaderMismatch`), or if the result
+        does not match a listing that may be out of date; each once.
 
         Raises:
             ServerError: The server rejected the call. A tool that ran and failed
@@ -662,9 +663,32 @@ class Client:
             wire = await connection.request(call if tool is None else tool.prepare(call))
         result = types.CallToolResult.from_wire(wire)
         tool = self._lifetime.tools.listed.get(name)  # it may have been listed meanwhile
-        if tool is not None:
-            await tool.check_result(result, timeouts)
+        if tool is not None and (problem := await tool.mismatch(result, timeouts)) is not None:
+            await self._report_mismatch(name, result, problem, timeouts)
         return wire, result
+
+    async def _report_mismatch(
+        self, name: str, result: types.CallToolResult, problem: str, timeouts: CallTimeouts
+    ) -> None:
+        """Raise or warn that *result* is not as the tool *name* was listed, unless it is as the tool is listed now.
+
+        Raises:
+            InvalidToolOutput: As `ToolPolicy.output` says.
+        """
+        try:
+            # A server that is not asked to tell of changes tells of none: then the listing is what its `ttlMs` says.
+            untold = self._lifetime.session.era.listens and not self._state.wants_list("tools")
+            if old := untold or self._lifetime.tools.as_of != self._listing_version():
+                await self._list_tools(timeouts)
+        except McpError as exc:
+            self._lifetime.tools.warn(f"{problem}; it passes, because the listing may be out of date: {exc}")
+            return
+        if old:
+            tool = self._lifetime.tools.listed.get(name)
+            if tool is None or (now := await tool.mismatch(result, timeouts)) is None:
+                return
+            problem = now
+        self._lifetime.tools.report_mismatch(problem, result)
 
     async def _through_middleware(
         self, connection: Connection, call: Call, perform: Callable[[Connection, Call], Awaitable[Params]]
@@ -724,7 +748,9 @@ class Client:
         filtered, as_of = self._lifetime.filtered, self._listing_version()
         tools = await self._pages("tools/list", "tools", types.Tool, timeouts)
         return (
-            self._lifetime.tools.replace(tools) if filtered is None else await filtered.update(tools, as_of, timeouts)
+            self._lifetime.tools.replace(tools, as_of)
+            if filtered is None
+            else await filtered.update(tools, as_of, timeouts)
         )
 
     def _listing_version(self) -> ListingVersion:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from anyio import Lock
 
 from mcp_host.client.tool_policy import ToolPolicy
-from mcp_host.client.tools import ListedTool, ToolCache
+from mcp_host.client.tools import ListedTool, ListingVersion, ToolCache
 from mcp_host.errors import CallerError, ToolChanged, excerpt, quoted
 from mcp_host.session.call import CallTimeouts
 from mcp_host.tool_changes import ToolChange
@@ -17,9 +17,6 @@ from mcp_host.types import Tool
 if TYPE_CHECKING:
     from mcp_host.client.pins import Comparison
 
-ListingVersion: TypeAlias = tuple[int, int]
-"""Of a listing: the session's epoch, and how many changes the server had announced. If one differs, it is out of date."""
-
 
 class FilteredTools(ToolCache):
     """The tools that *policy* lets through. *server* is its identity for the pins."""
@@ -27,8 +24,6 @@ class FilteredTools(ToolCache):
     def __init__(self, policy: ToolPolicy, server: str, warn: Callable[[str], None], *, mirrored: bool) -> None:
         super().__init__(warn, mirrored=mirrored)
         self.policy: ToolPolicy = policy
-        self.as_of: ListingVersion | None = None
-        """None before the first listing."""
         self.listing = Lock()
         """For calls that need a listing first: one of them lists."""
         self._server = server

@@ -11,6 +11,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from mcp_host.errors import (
     CallerError,
+    InvalidSchema,
     InvalidToolOutput,
     UncheckableSchema,
     UnsupportedPattern,
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 Headers: TypeAlias = tuple[ParameterHeader, ...]
 
+ListingVersion: TypeAlias = tuple[int, int]
+"""Of a listing: the session's epoch, and how many changes the server had announced. If one differs, it is out of date."""
+
 
 class ToolCache:
     """The tools of the last `tools/list` of one connection. Empty until you list them.
@@ -39,6 +43,8 @@ class ToolCache:
     def __init__(self, warn: Callable[[str], None], *, mirrored: bool, max_steps: int | None = None) -> None:
         self.listed: dict[str, ListedTool] = {}
         """The tools that may be called, by the names that the application uses."""
+        self.as_of: ListingVersion | None = None
+        """None before the first listing."""
         self.mirrored = mirrored
         self.warn = warn
         self.max_steps = max_steps
@@ -47,9 +53,9 @@ class ToolCache:
         self._valid: dict[str, ListedTool] = {}
         self._left_out: frozenset[str] = frozenset()
 
-    def replace(self, tools: Iterable[Tool]) -> list[Tool]:
+    def replace(self, tools: Iterable[Tool], as_of: ListingVersion | None = None) -> list[Tool]:
         """Replace the listing; return the tools that are kept."""
-        self.listed = self.read(tools)
+        self.listed, self.as_of = self.read(tools), as_of
         return [each.tool for each in self.listed.values()]
 
     def read(self, tools: Iterable[Tool]) -> dict[str, ListedTool]:
@@ -74,6 +80,16 @@ class ToolCache:
                 self.warn(f"the tool {quoted(name)} is left out: {problem}")
         self._valid, self._left_out = valid, frozenset(invalid)
         return valid
+
+    def report_mismatch(self, problem: str, result: CallToolResult) -> None:
+        """Do what `ToolPolicy.output` says with a *result* that is not as listed.
+
+        Raises:
+            InvalidToolOutput: It says "error".
+        """
+        if self.policy is None or self.policy.output != "warn":
+            raise InvalidToolOutput(problem, result)
+        self.warn(problem)
 
 
 class ListedTool:
@@ -131,19 +147,16 @@ class ListedTool:
             return call
         return replace(call, headers={**call.headers, **headers}, idempotent=idempotent)
 
-    async def check_result(self, result: CallToolResult, timeouts: CallTimeouts) -> None:
-        """Check *result* with the tool's outputSchema, or as `ToolPolicy.output` says, within the *timeouts* of the call.
+    async def mismatch(self, result: CallToolResult, timeouts: CallTimeouts) -> str | None:
+        """Why *result* contradicts the tool's outputSchema, or cannot be checked within the *timeouts* of the call.
 
         "Clients SHOULD validate structured results against this schema" (2025-06-18,
-        server/tools). A tool that failed owes no structure.
-
-        Raises:
-            InvalidToolOutput: The result contradicts it, or cannot be checked in time.
+        server/tools). A tool that failed owes no structure. If `ToolPolicy.output` is a function, that checks instead.
         """
         policy = self._cache.policy
         output, check = ("error", None) if policy is None else (policy.output, policy.check)
         if result.is_error or output == "off" or (self.tool.output_schema is None and check is None):
-            return
+            return None
         problem: str | None = f"the result of {self.tool.name!r} could not be checked within the call's timeout"
         with timeouts.scope():
             if check is None:
@@ -151,14 +164,10 @@ class ListedTool:
             else:
                 await check(self.tool, result)
                 problem = None
-        if problem is None:
-            return
-        if output != "warn":
-            raise InvalidToolOutput(problem, result)
-        self._cache.warn(problem)
+        return problem
 
     async def _problem(self, result: CallToolResult) -> str | None:
-        assert self.tool.output_schema is not None, "`check_result` has looked"
+        assert self.tool.output_schema is not None, "`mismatch` has looked"
         problem: str | None = "it has no structuredContent, though its outputSchema promises some"
         if "structured_content" in result.model_fields_set:
             problem = await self._mismatch(self.tool.output_schema, result.structured_content)
@@ -172,7 +181,10 @@ class ListedTool:
             self._schema = Schema(written, max_steps=self._cache.max_steps or MAX_STEPS)
         try:
             return await self._schema.mismatch_async(value, self._cache.lane)
-        except UnsupportedPattern as exc:  # our engine's limit, and not the server's fault
+        except (
+            UnsupportedPattern,
+            InvalidSchema,
+        ) as exc:  # our engine's limit, or a mistake that says nothing of results
             if not self._unchecked:
                 self._unchecked = True
                 self._cache.warn(f"results of the tool {quoted(self.tool.name)} pass unchecked: {exc}")

@@ -69,9 +69,24 @@ class FormRequest(_ElicitationRequest):
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """The default values by field, for fields that have one (SEP-1034)."""
-        fields = _fields(self.requested_schema)
-        return {name: field["default"] for name, field in fields.items() if field.get("default") is not None}
+        """The default values by field, for fields that have one (SEP-1034).
+
+        One that its own field does not allow is left out, with a line in the log.
+        """
+        return dict(self._defaults)
+
+    @cached_property
+    def _defaults(self) -> dict[str, Any]:
+        defaults = {}
+        for name, part in _fields(self.requested_schema).items():
+            if (default := part.get("default")) is None:
+                continue
+            if (problem := field_problem(self.requested_schema, part, default)) is None:
+                defaults[name] = default
+            else:
+                text = "a form of %s has a default that its field does not allow: %s: %s"
+                logger.warning(text, excerpt(self.server), quoted(name), problem)
+        return defaults
 
     def accept(self, content: Mapping[str, object] | None = None, /, **more: object) -> ElicitResult:
         """The user's input, as a mapping, as keywords, or both. Missing fields get their defaults.
@@ -265,6 +280,17 @@ def read_url(params: object) -> ElicitRequestURLParams:
     if not is_web_url(visit.url):
         raise ProtocolError(f"this client opens only plain http and https URLs, not {quoted(visit.url)}")
     return visit
+
+
+def field_problem(form: Mapping[str, object], field: Mapping[str, object], value: object) -> str | None:
+    """Why *value* does not fit one *field* of a *form*, without the value; None if it fits, or if that cannot be checked."""
+    from mcp_host.json_schema.schema import Schema  # takes a tenth of a second, and few clients need it
+
+    shared = {key: form[key] for key in ("$defs", "definitions", "$schema") if form.get(key) is not None}
+    try:
+        return Schema({**field, **shared}).mismatch(value, steps=STEPS, show_values=False)
+    except UncheckableSchema:
+        return None  # the server checks it; `FormRequest.check` has a line in the log
 
 
 def _unanswerable(schema: dict[str, object], revision: str) -> str | None:

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
-from mcp_host.elicitation.elicitation import STEPS, FormRequest, UrlRequest
+from mcp_host.elicitation.elicitation import FormRequest, UrlRequest, field_problem
 from mcp_host.elicitation.form import are_numbered, display, expected, is_list, read_answer
-from mcp_host.errors import UncheckableSchema, excerpt
+from mcp_host.errors import excerpt
 from mcp_host.handlers import as_async
 from mcp_host.terminal.browser import is_opened, lookalike_rows, open_default
 from mcp_host.terminal.device import NoTerminal, Terminal, checked_line, open_terminal
@@ -65,7 +65,11 @@ class FormDialog:
         self._terminal = terminal
         self._fields = read_fields(request.requested_schema)
         self._answers: dict[str, Any] = {}
-        self._left_out: set[str] = set()
+        self._left_out: set[str] = {
+            field.name
+            for field in self._fields
+            if field.default is not None and self._problem(field, field.default) is not None
+        }
 
     async def run(self) -> ElicitResult:
         """Ask for all fields, then whether to send the answers; and again what the person wants to change."""
@@ -161,14 +165,7 @@ class FormDialog:
         return None if field.name in self._left_out else field.default
 
     def _problem(self, field: Field, value: object) -> str | None:
-        from mcp_host.json_schema.schema import Schema  # takes a tenth of a second
-
-        definitions = {key: self._request.requested_schema.get(key) for key in ("$defs", "definitions", "$schema")}
-        schema = {**field.schema, **{key: part for key, part in definitions.items() if part is not None}}
-        try:
-            return Schema(schema).mismatch(value, steps=STEPS, show_values=False)
-        except UncheckableSchema:
-            return None  # the server checks it; `FormRequest.check` has a line in the log
+        return field_problem(self._request.requested_schema, field.schema, value)
 
     async def _confirm(self) -> Leave | Literal["send"] | range:
         """Show the answers. Returns what to do with them, or the indexes of the fields to ask for again."""
@@ -205,7 +202,7 @@ class FormDialog:
         if count and not whole:
             yield ""
             fields = f"{count} field{'s' * (count > 1)}."
-            skippable = any(not field.required or field.default is not None for field in self._fields)
+            skippable = any(not field.required or self._suggestion(field) is not None for field in self._fields)
             hint = " Enter takes a default, or leaves out what is optional." * skippable
             yield from layout.ours(fields + hint)
             yield from layout.ours("Type no passwords or keys: a server must not ask for them here.")

@@ -15,7 +15,7 @@ import re
 
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-from mcp_host.errors import UncheckableSchema, UnsupportedPattern, quoted
+from mcp_host.errors import InvalidSchema, UncheckableSchema, UnsupportedPattern, quoted
 
 MAX_LENGTH = 4096
 MAX_WEIGHT = 10_000  # compiles in 150 ms at most; `^.{1,5000}$` weighs half of it
@@ -62,6 +62,10 @@ class _Unsupported(Exception):
     """The pattern cannot be translated, with the reason."""
 
 
+class _TooLarge(_Unsupported):
+    """The pattern may be valid."""
+
+
 class Pattern:
     """A compiled pattern.
 
@@ -69,8 +73,9 @@ class Pattern:
     this many moves per character.
 
     Raises:
-        UncheckableSchema: It is malformed or too large.
         UnsupportedPattern: It has look-around or backreferences.
+        InvalidSchema: It is malformed, or in the dialect of another language.
+        UncheckableSchema: It is too large.
     """
 
     __slots__ = ("_engine", "weight")
@@ -81,7 +86,9 @@ class Pattern:
             self._engine = SchemaValidator(core_schema.str_schema(pattern=translated, regex_engine="rust-regex"))
         except (_Unsupported, SchemaError) as exc:
             reason = str(exc).rpartition("rror: ")[2]  # the last line of Rust's message; the others show the pattern
-            kind = UnsupportedPattern if IRREGULAR.search(source) else UncheckableSchema
+            kind = UncheckableSchema if isinstance(exc, _TooLarge) else InvalidSchema
+            if IRREGULAR.search(source):
+                kind = UnsupportedPattern
             raise kind(f"the pattern {quoted(source)} cannot be matched: {reason}") from exc
 
     def matches(self, text: str) -> bool:
@@ -94,7 +101,7 @@ class Pattern:
 def _read(source: str) -> tuple[str, int]:
     """The pattern in Rust's dialect, and its weight, where repetitions count as if written out."""
     if len(source) > MAX_LENGTH:
-        raise _Unsupported(f"it has {len(source)} characters, more than {MAX_LENGTH}")
+        raise _TooLarge(f"it has {len(source)} characters, more than {MAX_LENGTH}")
     translated: list[str] = []
     groups, last, end = [START], 0, 0
     for token in TOKEN.finditer(source):
@@ -120,7 +127,7 @@ def _read(source: str) -> tuple[str, int]:
     if end != len(source):
         raise _Unsupported(f"{quoted(source[end : end + 3])} is not supported there, or not closed")
     if sum(groups) > MAX_WEIGHT:
-        raise _Unsupported("its repetitions make it too large")
+        raise _TooLarge("its repetitions make it too large")
     return "".join(translated), sum(groups)
 
 

@@ -33,7 +33,7 @@ from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]  
 from referencing import Registry, Specification
 from referencing.jsonschema import specification_with
 
-from mcp_host.errors import TooManySteps, UncheckableSchema, excerpt, quoted
+from mcp_host.errors import InvalidSchema, TooManySteps, UncheckableSchema, excerpt, quoted
 from mcp_host.json_schema.patterns import MAX_WEIGHT, Pattern
 
 MAX_INLINE_STEPS = 2_000  # steps of a check that are made on the event loop: about 20 milliseconds
@@ -301,7 +301,7 @@ class _SchemaCheck:
         found = _metaschemas().resolver().lookup(self.dialect)
         metaschema = _validator_class(self.dialect)(found.contents, registry=_metaschemas(), _resolver=found.resolver)
         if problem := _first_problem(metaschema, schema):
-            raise UncheckableSchema(f"it is not a valid JSON Schema: {problem}")
+            raise InvalidSchema(f"it is not a valid JSON Schema: {problem}")
 
     def check_subschemas(self, schema: Any) -> None:
         """Check each subschema on its own, before references are resolved."""
