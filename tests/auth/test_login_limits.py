@@ -193,7 +193,7 @@ async def test_after_a_login_or_a_logout_a_request_asks_again(again: Callable[[O
 
 @on_both
 async def test_a_url_is_not_denied_what_another_of_the_same_resource_was_denied() -> None:
-    """The two share the work for a token of their resource, and ask at once."""
+    """The two share a token, as the host says, and so the work for it. They ask at once."""
     world = Denying()
     one, two = (f"{world.site.url}/{name}" for name in ("one", "two"))
 
@@ -202,7 +202,7 @@ async def test_a_url_is_not_denied_what_another_of_the_same_resource_was_denied(
         await world.site({**scope, "path": path}, receive, send)
 
     world.apps[1002] = paths
-    client = world.client(world.oauth())
+    client = world.client(world.oauth(shared_resources=[world.site.url]))
     for url in (one, two):
         await client.post(url)
     with pytest.raises(LoginFailed):

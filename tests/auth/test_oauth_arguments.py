@@ -57,6 +57,12 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"issuer_aliases": ["a"]}, "issuer_aliases has to be a mapping, not list"),
     ({"issuer_aliases": {"a": 1}}, "an issuer of issuer_aliases has to be a text, not int"),
     ({"issuer_aliases": {1: "a"}}, "a name of issuer_aliases has to be a text, not int"),
+    ({"shared_resources": "https://x"}, "shared_resources has to be a list of URLs, not one text"),
+    ({"shared_resources": [1]}, "a shared resource has to be a URL, not int"),
+    *(
+        ({"shared_resources": [url]}, f"{named} is no URL of a resource: https, without a user and a fragment")
+        for url, named in (("x", "x"), ("https://a:b@x/", "https://x/"), ("https://x/#f", "https://x/"))
+    ),
 ]
 
 

@@ -10,7 +10,7 @@ import pytest
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from mcp_host.auth import AuthorizationNeeded, LoginFailed, MemoryTokens, OAuth
+from mcp_host.auth import AuthorizationNeeded, DiscoveryFailed, LoginFailed, MemoryTokens, OAuth
 from mcp_host.auth.login.limits import MAX_LOGINS
 from mcp_host.auth.oauth import MAX_KNOWN
 from mcp_host.transports._http.backend import HttpxBackend
@@ -34,6 +34,8 @@ class Gateway:
         self.redirects = redirects
         self.resources = dict.fromkeys(guarded, resource) if resource else {}
         self.others: dict[str, AuthorizationServer] = {}
+        self.places: dict[str, str] = {}
+        """Where the challenge of a path says that its metadata are. By default that is its well-known place."""
         self._server = world.server
         self._guarded = guarded
         world.apps[1002] = self
@@ -47,14 +49,16 @@ class Gateway:
         await self._response(scope["path"], token)(scope, receive, send)
 
     def _response(self, path: str, token: str) -> Response:
-        asked = path.removeprefix(WELL_KNOWN)
+        asked = path.removesuffix("/metadata").removeprefix(WELL_KNOWN)
         server, resource = self.others.get(asked, self._server), self.resources.get(asked, ORIGIN + asked)
-        if path.startswith(WELL_KNOWN):
-            return JSONResponse({"resource": resource, "authorization_servers": [server.issuer]})
+        if asked != path:
+            known = asked in {*self._guarded, *self.resources}
+            document = {"resource": resource, "authorization_servers": [server.issuer]}
+            return JSONResponse(document) if known else Response(status_code=404)
         self.seen.append((path, token))
         issued = server.tokens.get(token)
         if path in self._guarded and (issued is None or issued.resource != resource):
-            challenge = f'Bearer resource_metadata="{ORIGIN}{WELL_KNOWN}{path}"'
+            challenge = f'Bearer resource_metadata="{ORIGIN}{self.places.get(path, WELL_KNOWN + path)}"'
             return Response(status_code=401, headers={"www-authenticate": challenge})
         return RedirectResponse(self.redirects[path], 307) if path in self.redirects else Response()
 
@@ -100,7 +104,7 @@ async def test_a_server_gets_no_token_of_one_that_it_redirects_to() -> None:
     await post(world, auth, "/evil")
 
     assert {*gateway.tokens("/good")} & {*gateway.tokens("/evil")} == {""}
-    assert world.logins == 2
+    assert world.logins == 3  # of /good, of /evil at /good, and of /evil
 
 
 async def test_a_server_that_has_a_token_redirects_it_within_its_resource_only() -> None:
@@ -178,6 +182,7 @@ async def test_each_of_many_servers_of_one_origin_may_have_its_login_by_one_regi
 
 
 API = ("/api/one", "/api/two", "/api/three")
+SHARED = (f"{ORIGIN}/api/",)  # with a slash, which makes no difference
 
 
 def one_api(world: World, paths: Sequence[str] = API) -> Gateway:
@@ -190,15 +195,73 @@ async def statuses(world: World, auth: OAuth, paths: Sequence[str]) -> list[int]
     return [(await client.post(ORIGIN + path)).status_code for path in paths]
 
 
+def origin_that_is_one_resource(world: World) -> Gateway:
+    """Its well-known place says so, and the challenges of /good name that place."""
+    gateway = Gateway(world, {}, "/good", "/evil", resource=ORIGIN)
+    gateway.places["/good"] = WELL_KNOWN
+    gateway.resources[""] = ORIGIN
+    return gateway
+
+
+@pytest.mark.fault("O18")
+@pytest.mark.parametrize("place", ["/evil/metadata", f"{WELL_KNOWN}/evil", f"{WELL_KNOWN}?tenant=evil"])
+async def test_a_tenant_of_a_gateway_that_names_the_resource_of_another_gets_none_of_its_tokens(place: str) -> None:
+    """Nor has its refresh token spent, even where the origin says that all of it is one resource."""
+    world, store = World(), MemoryTokens()
+    gateway = origin_that_is_one_resource(world)
+    gateway.places["/evil"] = place
+    auth = world.oauth(tokens=store)
+    await statuses(world, auth, ["/good"])
+    [good] = world.server.tokens
+
+    for again in (auth, world.oauth(tokens=store)):
+        assert await statuses(world, again, ["/evil", "/good"]) == [200, 200]
+
+    assert {*gateway.tokens("/good")} & {*gateway.tokens("/evil")} == {""}
+    assert {*gateway.tokens("/good")} == {"", good}
+    assert (world.logins, world.refreshes) == (2, 0)
+
+
+async def test_a_resource_above_a_server_counts_from_the_well_known_place_of_the_origin_alone() -> None:
+    world = World()
+    gateway = origin_that_is_one_resource(world)
+    auth = world.oauth()
+    assert await statuses(world, auth, ["/good"]) == [200]
+
+    del gateway.resources[""]  # the origin no longer says that
+    gateway.places["/evil"] = f"{WELL_KNOWN}/evil"
+    with pytest.raises(DiscoveryFailed) as refused:
+        await statuses(world, auth, ["/evil"])
+
+    assert str(refused.value) == (
+        f"metadata of the protected resource at {ORIGIN}{WELL_KNOWN}/evil: refused: it is of {ORIGIN}, which is not "
+        f"{ORIGIN}/evil, but above it: if you know that all servers there may share one token, "
+        f"pass shared_resources=['{ORIGIN}']"
+    )
+    assert gateway.tokens("/evil") == [""]
+
+
+async def test_what_was_shared_in_another_process_is_not_unless_this_one_shares_it() -> None:
+    world, store = World(), MemoryTokens()
+    one_api(world)
+    await statuses(world, world.oauth(tokens=store, shared_resources=SHARED), API)
+
+    auth = world.restarted(tokens=store)
+
+    assert await auth.saved(f"{ORIGIN}/api/one") is None
+    with pytest.raises(DiscoveryFailed, match=r"/api/one, but above it: if you know"):
+        await statuses(world, auth, ["/api/one"])
+
+
 async def test_a_server_gets_no_token_of_another_on_its_origin_whose_resource_is_the_origin() -> None:
     world = World()
-    gateway = Gateway(world, {}, "/one/mcp", "/two/mcp")
-    gateway.resources["/one/mcp"] = ORIGIN
-    gateway.others["/two/mcp"] = world.another_server()
+    gateway = origin_that_is_one_resource(world)
+    del gateway.resources["/evil"], gateway.places["/good"]
+    gateway.others["/evil"] = world.another_server()
 
-    assert await statuses(world, world.oauth(), ["/one/mcp", "/two/mcp"] * 2) == [200] * 4
+    assert await statuses(world, world.oauth(), ["/good", "/evil"] * 2) == [200] * 4
 
-    assert {*gateway.tokens("/one/mcp")} & {*gateway.tokens("/two/mcp")} == {""}
+    assert {*gateway.tokens("/good")} & {*gateway.tokens("/evil")} == {""}
     assert world.logins == 2
 
 
@@ -206,7 +269,7 @@ async def test_a_server_gets_no_token_of_another_on_its_origin_whose_resource_is
 async def test_requests_to_urls_of_one_resource_at_once_need_one_login() -> None:
     world = World()
     one_api(world)
-    auth = world.oauth()
+    auth = world.oauth(shared_resources=SHARED)
 
     async def one(path: str) -> None:
         assert await statuses(world, auth, [path]) == [200]
@@ -221,9 +284,9 @@ async def test_requests_to_urls_of_one_resource_at_once_need_one_login() -> None
 async def test_after_a_restart_their_token_is_found_and_the_one_that_needs_a_login_is_named() -> None:
     world, store = World(), MemoryTokens()
     gateway = one_api(world)
-    await statuses(world, world.oauth(tokens=store), ["/api/one"])
+    await statuses(world, world.oauth(tokens=store, shared_resources=SHARED), ["/api/one"])
 
-    restarted = world.restarted(tokens=store)
+    restarted = world.restarted(tokens=store, shared_resources=SHARED)
     assert await statuses(world, restarted, ["/api/one", "/api/three"]) == [200, 200]
     assert gateway.tokens("/api/one").count("") == 1  # before it was known
     assert world.logins == 1
@@ -236,7 +299,7 @@ async def test_after_a_restart_their_token_is_found_and_the_one_that_needs_a_log
 async def test_a_server_may_have_any_number_of_urls_and_none_needs_another_login() -> None:
     world = World()
     paths = [f"/api/{number}" for number in range(MAX_KNOWN + 20)]
-    gateway, auth = one_api(world, paths), world.oauth()
+    gateway, auth = one_api(world, paths), world.oauth(shared_resources=SHARED)
 
     asked = [*paths, *paths[:30]]
     assert await statuses(world, auth, asked) == [200] * len(asked)

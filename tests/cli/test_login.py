@@ -464,6 +464,18 @@ def test_an_issuer_by_another_name_is_passed(site: Protected, run: Run) -> None:
     assert (done.code, done.err) == (0, "")
 
 
+def test_a_resource_above_the_server_needs_the_option_that_shares_it(site: Protected, run: Run) -> None:
+    site.resource = {"resource": site.origin}
+
+    refused = run("login", site.url)
+    run("login", site.url, "--shared-resource", site.origin)
+    left = run("logout", site.url, "--shared-resource", site.origin)
+
+    assert refused.err.endswith("  | With this command, that is --shared-resource URL.\n")
+    assert site.server.count("authorize", resource=site.origin) == 1
+    assert left.out == "Logged out. The authorization server has revoked the token.\n"
+
+
 def test_parameters_are_added_to_the_url_of_the_login(site: Protected, run: Run) -> None:
     login = ("login", site.url, "--authorization-param")
 

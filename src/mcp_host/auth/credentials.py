@@ -35,7 +35,7 @@ class Credentials:
     """What requests for the resource of *place* are sent with. *http* is for one of the URLs of that resource."""
 
     def __init__(self, settings: Settings, place: Place, http: AuthClient, steps: Steps) -> None:
-        self.entry = Entry(settings.store, f"token {place.resource} {place.issuer}", SAVED)
+        self.entry = Entry(settings.store, f"token {place.name}", SAVED)
         self.clients = Clients(settings, place.issuer, http, steps)
         self._clock = settings.clock
         self._http = http

@@ -71,6 +71,9 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
     ``{"https://accounts.example.com/": "https://accounts.example.com"}``. Without it, that authorization server is
     refused (RFC 8414, section 3.3).
 
+    *shared_resources* are resources whose servers share one token: ``["https://example.com"]``, if all servers of that
+    origin that name it as their resource are of one owner. Otherwise each URL has a login and a token of its own.
+
     *dpop* binds tokens to a key of this client (RFC 9449). It needs the extra ``mcp-host[oauth]``, and an authorization
     server that offers it.
 
@@ -91,6 +94,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         authorization_params: Mapping[str, str] | None = None,
         scopes: Sequence[str] = (),
         issuer_aliases: Mapping[str, str] = NO_ALIASES,
+        shared_resources: Sequence[str] = (),
         dpop: bool = False,
         client: AnyClient | None = None,
         _machine: Machine | None = None,
@@ -100,6 +104,8 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
             registration = Dynamic()
         if isinstance(scopes, str):
             raise TypeError(f"scopes has to be a list of texts, such as {scopes.split()!r}, not one text")
+        if isinstance(shared_resources, str):
+            raise TypeError("shared_resources has to be a list of URLs, not one text")
         mappings = {"issuer_aliases": issuer_aliases, "authorization_params": authorization_params or {}}
         for name, value in mappings.items():
             if not isinstance(value, Mapping):
@@ -117,6 +123,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
             redirect_uri=redirect_uri,
             authorization_params=dict(authorization_params or {}),
             issuer_aliases=dict(issuer_aliases),
+            shared_resources=tuple(shared_resources),
             scopes=tuple(scopes),
             dpop=dpop,
             client=client,
@@ -134,6 +141,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         tokens: TokenStore | None = None,
         scopes: Sequence[str] = (),
         issuer_aliases: Mapping[str, str] = NO_ALIASES,
+        shared_resources: Sequence[str] = (),
         dpop: bool = False,
         client: AnyClient | None = None,
         _clock: Callable[[], float] = time.time,
@@ -145,6 +153,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
             tokens=tokens,
             scopes=scopes,
             issuer_aliases=issuer_aliases,
+            shared_resources=shared_resources,
             dpop=dpop,
             client=client,
             _machine=machine,
@@ -216,7 +225,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         server = self._server(pending.url)
         await server.load(server.url)
         saved = pending.saved
-        authorization = self._authorization(Place(saved.resource.identifier, saved.server.issuer), server)
+        authorization = self._authorization(server.place(saved.resource.identifier, saved.server.issuer), server)
         await authorization.finish(pending, redirected)
         await server.keep(authorization)
 
@@ -274,10 +283,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         return server
 
     def _authorization(self, place: Place, server: Server) -> Authorization:
-        """The authorization of *place*, which *server* has named.
-
-        Its token is sent to no server that has not named it: those of one origin may have several owners.
-        """
+        """The authorization of *place*, which *server* has named."""
         authorization = self._authorizations.get(place)
         if authorization is None:
             http = self._settings.http(server.url)

@@ -15,7 +15,7 @@ from mcp_host.auth.requests.challenges import NO_CHALLENGE, Challenge
 from mcp_host.auth.requests.discovery import discover
 from mcp_host.auth.requests.metadata import AuthorizationServer, Resource
 from mcp_host.auth.requests.steps import Steps
-from mcp_host.auth.requests.urls import covers, shown
+from mcp_host.auth.requests.urls import covers, is_shared, shown
 from mcp_host.auth.settings import Settings
 from mcp_host.auth.shared_work import SharedWork
 from mcp_host.auth.storage.entry import Entry
@@ -40,10 +40,18 @@ class Server:
         self._entry = Entry(settings.store, f"server {url}", WANTS)
         self._work = SharedWork()
 
+    def place(self, resource: str, issuer: str) -> Place:
+        """Where its authorization for *resource* is kept: apart from those of other servers, unless the host shares it.
+
+        The servers of one origin may have several owners, and any of them may name the resource of another.
+        """
+        is_for_all = resource == self.url or is_shared(resource, self._settings.shared_resources)
+        return Place(resource, issuer, None if is_for_all else self.url)
+
     async def find(self) -> Authorization | None:
         """The authorization that it wanted last, in any process. Unlike `load`, this waits for the store only."""
         if self.authorization is None and (wants := await self._entry.peek()) is not None:
-            return self._authorization_of(wants.place, self)
+            return self._authorization_that(wants)
         return self.authorization
 
     async def load(self, url: str) -> Authorization | None:
@@ -51,7 +59,7 @@ class Server:
         if self.authorization is None and not self._entry.is_loaded:
             await self._work.do("load", self._entry.load)
             if self._entry.value is not None and self.authorization is None:
-                self.authorization = self._authorization_of(self._entry.value.place, self)
+                self.authorization = self._authorization_that(self._entry.value)
                 self._at = self._entry.value.at
         return self.authorization_at(url)
 
@@ -85,7 +93,7 @@ class Server:
             resource, server = await self._discover(at, NO_CHALLENGE)
             if server.is_assumed:
                 return None
-            known = self._authorization_of(Place(resource.identifier, server.issuer), self)
+            known = self._authorization_of(self.place(resource.identifier, server.issuer), self)
         await known.log_in(self.url, resource, server)
         await self.keep(known, at)
         return await known.saved()
@@ -135,10 +143,14 @@ class Server:
             "request", url, "403, it wants more scopes" if wants_more else f"401, it wants {challenge.wanted}"
         )
         resource, server = await self._discover(url, challenge)
-        authorization = self._authorization_of(Place(resource.identifier, server.issuer), self)
+        authorization = self._authorization_of(self.place(resource.identifier, server.issuer), self)
         await self.keep(authorization, url)
         token = await authorization.renew(self.url, refused, resource, server, challenge, wants_more=wants_more)
         return None if token is None else (authorization, token)
+
+    def _authorization_that(self, wants: Wants) -> Authorization:
+        """The authorization that it *wants*, by what the host shares now."""
+        return self._authorization_of(self.place(wants.place.resource, wants.place.issuer), self)
 
     async def _discover(self, url: str, challenge: Challenge) -> tuple[Resource, AuthorizationServer]:
         settings = self._settings
@@ -149,6 +161,7 @@ class Server:
             self.steps,
             issuer=self._issuer,
             aliases=settings.issuer_aliases,
+            shared=settings.shared_resources,
             for_person=settings.machine is None and not isinstance(settings.login, OnDevice),
         )
 

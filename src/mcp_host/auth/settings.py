@@ -13,6 +13,7 @@ from mcp_host.auth.login.ways import Login
 from mcp_host.auth.machines import Machine
 from mcp_host.auth.registration import Cimd, Dynamic, Registered, Registration
 from mcp_host.auth.requests.client import AuthClient
+from mcp_host.auth.requests.urls import covers, shown
 from mcp_host.auth.storage.stores import TokenStore
 from mcp_host.transports._http.backend import AnyClient, HttpLibrary
 
@@ -30,6 +31,7 @@ class Settings:
     redirect_uri: str | None
     authorization_params: Mapping[str, str]
     issuer_aliases: Mapping[str, str]
+    shared_resources: tuple[str, ...]
     scopes: tuple[str, ...]
     dpop: bool
     client: AnyClient | None
@@ -46,6 +48,10 @@ class Settings:
             check_redirect_uri(self.redirect_uri)
         self._check_params()
         _check_texts("issuer_aliases", self.issuer_aliases, "an issuer")
+        for resource in self.shared_resources:
+            _check(isinstance(resource, str), "a shared resource", resource, "a URL")
+            if not covers(resource, resource):
+                raise ValueError(f"{shown(resource)} is no URL of a resource: https, without a user and a fragment")
         for scope in self.scopes:
             _check(isinstance(scope, str), "a scope", scope, "a text")
             if not SCOPE.fullmatch(scope):

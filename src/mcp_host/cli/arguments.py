@@ -182,6 +182,7 @@ TIMEOUT_HELP = (
 REDIRECT_HELP = "where this client is registered to be redirected, such as http://localhost:8080/callback"
 PARAMETER_HELP = "added to the URL that you log in at, such as audience=https://api.example.com"
 ALIAS_HELP = "log in at this issuer where the server has another name for it, such as one with a slash more"
+SHARED_HELP = "let all servers that name this resource share one login: only if they have one owner"
 
 MAX_TOKENS_HELP = f"the most tokens that one answer may have (default: {MAX_TOKENS:,})"
 
@@ -226,6 +227,7 @@ class Options(argparse.Namespace):
     redirect_uri: str | None
     issuer: str | None
     issuer_alias: list[tuple[str, str]]
+    shared_resource: list[str]
     authorization_param: list[tuple[str, str]]
     scope: list[str]
     operand: str
@@ -401,6 +403,7 @@ def _parser(verb: str) -> _Parser:
     parser.add_argument("operands", nargs="*", help=argparse.SUPPRESS)
     if command.server:
         _add_output_options(parser, json=verb != "chat")
+        parser.add_argument("--shared-resource", action="append", default=[], metavar="URL", help=SHARED_HELP)
     if command.server and verb not in ("logout", "whoami"):
         _add_server_options(parser, program=command.program)
     if verb in TAKE_MODEL:

@@ -41,6 +41,7 @@ Asking: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
 OPTIONS = {
     "pass Registered": "--client-id ID",
     "pass issuer_aliases": "--issuer-alias NAME=ISSUER",
+    "pass shared_resources": "--shared-resource URL",
     f"pass {BASIC}": "-H 'Authorization: Basic ...'",
     LOG_IN: f"{NAME} login URL",
 }
@@ -64,6 +65,7 @@ def authorization(options: Options, asking: Asking = nullcontext) -> OAuth:
             registration=Dynamic(NAME) if client is None else client,
             login=_login(options, asking),
             issuer_aliases=dict(options.issuer_alias),
+            shared_resources=options.shared_resource,
             authorization_params=dict(options.authorization_param),
             scopes=asked_scopes(options),
         )

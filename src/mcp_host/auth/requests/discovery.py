@@ -19,6 +19,7 @@ from mcp_host.auth.requests.metadata import (
     S256,
     SERVER_FIELDS,
     AuthorizationServer,
+    ParentResource,
     Resource,
     metadata_urls,
     read_resource,
@@ -26,7 +27,7 @@ from mcp_host.auth.requests.metadata import (
     resource_urls,
     unusable_endpoints,
 )
-from mcp_host.auth.requests.steps import Steps
+from mcp_host.auth.requests.steps import Step, Steps
 from mcp_host.auth.requests.urls import canonical, origin_of, shown
 from mcp_host.errors import excerpt
 
@@ -56,17 +57,19 @@ async def discover(
     *,
     issuer: str | None = None,
     aliases: Mapping[str, str] = NO_ALIASES,
+    shared: Sequence[str] = (),
     for_person: bool = True,
 ) -> tuple[Resource, AuthorizationServer]:
     """The protected resource at *server_url*, and its authorization server.
 
     Of several authorization servers it is the one of *issuer*, if given, else the first that can be used. *aliases* are
-    issuers by another name that a protected resource may have for them. *for_person* is for `read_server`.
+    issuers by another name that a protected resource may have for them. *shared* is for `read_resource`, *for_person*
+    for `read_server`.
 
     Raises:
         DiscoveryFailed: There is none, or not within `DISCOVERY_TIME`. The text names each step.
     """
-    discovery = _Discovery(client, server_url, steps, for_person=for_person)
+    discovery = _Discovery(client, server_url, steps, shared, for_person=for_person)
     with move_on_after(DISCOVERY_TIME):
         return await discovery.run(challenge, issuer, aliases)
     raise discovery.failed(f"its authorization server is not found within {DISCOVERY_TIME:g} seconds")
@@ -75,10 +78,13 @@ async def discover(
 class _Discovery:
     """One discovery, for the MCP server at *server_url*."""
 
-    def __init__(self, client: AuthClient, server_url: str, steps: Steps, *, for_person: bool) -> None:
+    def __init__(
+        self, client: AuthClient, server_url: str, steps: Steps, shared: Sequence[str], *, for_person: bool
+    ) -> None:
         self._client = client
         self._server_url = server_url
         self._steps = steps
+        self._shared = shared
         self._for_person = for_person
         self._has_refused = False
         """There are metadata, or may be, that must not be used or were not reached: so the server is not one without any."""
@@ -109,14 +115,19 @@ class _Discovery:
         return DiscoveryFailed("\n  ".join([f"{shown(self._server_url)}: {problem}", *map(str, self._steps)]))
 
     async def _resource(self, challenge: Challenge) -> Resource | None:
+        refused: Step | None = None
         for url in resource_urls(self._server_url, challenge):
             document = await self._get("metadata of the protected resource", url, RESOURCE_FIELDS)
             if document is None:
                 continue
             try:
-                return read_resource(document, self._server_url)
+                return read_resource(document, self._server_url, at=url, shared=self._shared)
+            except ParentResource as exc:  # the well-known place of the origin may say the same
+                refused = self._steps.refuse_last(str(exc))
             except ValueError as exc:
                 raise DiscoveryFailed(str(self._steps.refuse_last(str(exc)))) from None
+        if refused is not None:
+            raise DiscoveryFailed(str(refused))
         return None
 
     async def _server(

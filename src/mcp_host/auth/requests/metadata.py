@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 from mcp_host.auth.requests.challenges import Challenge
-from mcp_host.auth.requests.urls import canonical, covers, is_web, shown
+from mcp_host.auth.requests.urls import canonical, covers, is_same_page, is_shared, is_web, origin_of, shown
 from mcp_host.errors import excerpt, quoted
 
 if TYPE_CHECKING:
@@ -25,6 +25,10 @@ ENDPOINTS = (AUTHORIZATION, TOKEN, "registration_endpoint", "device_authorizatio
 NO_URL = "its {} is no https URL"
 RESOURCE_FIELDS = frozenset({"resource", "authorization_servers"})
 SERVER_FIELDS = frozenset({"issuer", *ENDPOINTS})
+
+
+class ParentResource(ValueError):
+    """Metadata are of a resource above the server, and not where those of its origin are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +83,14 @@ def metadata_urls(issuer: str) -> list[str]:
     return [urlunsplit((scheme, netloc, path, "", "")) for path in paths]
 
 
-def read_resource(document: JSONObject, server_url: str) -> Resource:
-    """The metadata of a protected resource in *document*.
+def read_resource(document: JSONObject, server_url: str, *, at: str, shared: Iterable[str] = ()) -> Resource:
+    """The metadata of a protected resource in *document*, which was found *at* a URL.
+
+    The resource is the one at *server_url* (RFC 9728, section 3.3). A resource above it counts only if the well-known
+    place of the origin says so, or if it is one of those *shared*: another document may be of a tenant of that origin.
 
     Raises:
+        ParentResource: It is above, and does not count.
         ValueError: It must not be used.
     """
     identifier = document.get("resource")
@@ -90,6 +98,12 @@ def read_resource(document: JSONObject, server_url: str) -> Resource:
         identifier = canonical(server_url)
     if not isinstance(identifier, str) or not covers(identifier, server_url):
         raise ValueError(f"it is of {excerpt(str(identifier))}, which is not {shown(server_url)}")
+    is_exact = covers(server_url, identifier)
+    if not is_exact and not is_same_page(at, origin_of(server_url) + RESOURCE) and not is_shared(identifier, shared):
+        raise ParentResource(
+            f"it is of {excerpt(identifier)}, which is not {shown(server_url)}, but above it: if you know that all "
+            f"servers there may share one token, pass shared_resources=[{quoted(identifier)}]"
+        )
     servers = _texts(document, "authorization_servers")
     if not servers:
         raise ValueError("it names no authorization server")

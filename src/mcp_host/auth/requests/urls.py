@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from mcp_host.errors import excerpt
@@ -29,14 +30,23 @@ def canonical(url: str) -> str:
 
 
 def covers(identifier: str, url: str) -> bool:
-    """Whether a token for the resource *identifier* is one for *url*: the same origin, and the same path or one below."""
+    """Whether a token for the resource *identifier* is one for *url*: the same origin, and the same path or one below.
+
+    A slash at the end makes no difference. An *identifier* with a user, a fragment, blanks or control characters is none.
+    """
     try:
         resource, target = urlsplit(identifier), urlsplit(url)
         is_same_origin = _origin(resource) == _origin(target)
     except ValueError:
         return False
     above, below = resource.path.rstrip("/") + "/", target.path.rstrip("/") + "/"
-    return is_same_origin and below.startswith(above) and not resource.fragment
+    is_identifier = is_web_url(identifier) and not resource.fragment and not _user(resource)
+    return is_same_origin and is_identifier and below.startswith(above)
+
+
+def is_shared(identifier: str, shared: Iterable[str]) -> bool:
+    """Whether the resource *identifier* is one of those *shared*."""
+    return any(covers(identifier, each) and covers(each, identifier) for each in shared)
 
 
 def is_same_page(url: str, other: str) -> bool:

@@ -1,10 +1,12 @@
 """Entries of a store: one value each.
 
 ``server <url>``                    which authorization the MCP server at *url* wants
-``token <resource> <issuer>``       an authorization: its token, and what the token is bound to
+``token <place>``                   an authorization: its token, and what the token is bound to
 ``client <issuer>``                 the client that was registered at an authorization server
 ``login <state>``                   a login of a web host that waits for its redirect
-``logins <resource> <issuer>``      which of these are for an authorization
+``logins <place>``                  which of these are for an authorization
+
+A place is ``<resource> <issuer>``, and ``<resource> <issuer> <url>`` for the server at *url* alone: see `Place`.
 """
 
 from __future__ import annotations

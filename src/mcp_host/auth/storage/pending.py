@@ -49,7 +49,7 @@ class PendingLogins:
     def __init__(self, store: TokenStore, place: Place, clock: Callable[[], float]) -> None:
         self._store = store
         self._clock = clock
-        self._listed = Entry(store, f"logins {place.resource} {place.issuer}", LISTED_LOGINS)
+        self._listed = Entry(store, f"logins {place.name}", LISTED_LOGINS)
 
     async def newest(self, scopes: tuple[str, ...], redirect_uri: str) -> PendingLogin | None:
         """A login for *scopes* that can be finished for a while. None if there is none, or it has been finished."""

@@ -50,6 +50,13 @@ class Place:
 
     resource: str
     issuer: str
+    server: str | None = None
+    """The URL of the only server that it is for. None for the resource itself, and for those that share it."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the keys of a store."""
+        return " ".join([self.resource, self.issuer, *([] if self.server is None else [self.server])])
 
 
 @dataclass(frozen=True, slots=True)
