@@ -37,12 +37,23 @@ from mcp_host.providers.exchange.failures import (
 from mcp_host.providers.exchange.names import NO_TOOLS, NameRule
 from mcp_host.providers.exchange.reasoning import AlteredHistory, ReasoningStore
 from mcp_host.providers.exchange.replies import Reply, answer_of
-from mcp_host.providers.exchange.requests import Offer, Prompt, blocks_but_texts, check_settings, checked, merged
+from mcp_host.providers.exchange.requests import (
+    Offer,
+    Prompt,
+    Told,
+    blocks_but_texts,
+    check_settings,
+    checked,
+    merged,
+    not_of_assistant,
+    place_of,
+    written_blocks,
+)
 from mcp_host.providers.exchange.streams import Heard, OnDelta, Show, show_nothing, showing
 from mcp_host.providers.exchange.texts import Pieces, PiecesUpToStop, PiecesWithoutThinking
 from mcp_host.sampling.repeated import reads_only
 from mcp_host.sampling.request import ModelAnswer, SamplingRequest
-from mcp_host.types import CreateMessageResult, JSONObject
+from mcp_host.types import ContentBlock, CreateMessageResult, JSONObject
 
 Metadata: TypeAlias = Literal["write", "ignore"]
 """What happens to the metadata of a request: it is written as far as the provider's API takes it, and anything else is
@@ -98,6 +109,9 @@ class ProviderModel(ABC):
     name_rule: ClassVar[NameRule]
     """The tool names that the provider allows."""
 
+    assistant_has_files: ClassVar[bool] = False
+    """Whether an assistant's message may have images and audio."""
+
     cuts_at_stops: ClassVar[bool] = False
     """Whether `read_reply` ends the text at a stop sequence. Then *on_delta* gets no more of it."""
 
@@ -151,6 +165,7 @@ class ProviderModel(ABC):
         self._altered_history = altered_history
         self._metadata = metadata
         self._offer: Offer | None = None
+        self._told = Told()
 
     @abstractmethod
     def write_request(self, prompt: Prompt) -> JSONObject:
@@ -160,6 +175,17 @@ class ProviderModel(ABC):
 
         Raises:
             InputRefused: The provider cannot take something of it.
+        """
+
+    @abstractmethod
+    def check_block(self, block: ContentBlock, where: str) -> None:
+        """Check that a message of the user, or a tool's result in it, may have *block*: an image, audio, a resource or a link.
+
+        *where* names the message, for the error. What is refused here and was not sent by the host's user, `write_request`
+        gets as a text that names its type and size.
+
+        Raises:
+            InputRefused: The provider does not take a file of this type.
         """
 
     def with_options(self, body: JSONObject, prompt: Prompt) -> JSONObject:
@@ -247,10 +273,30 @@ class ProviderModel(ABC):
             names = offer.names
         if not (blocks := blocks_but_texts(request)):  # nothing to check, to name or to restore
             return Prompt(request, self._model, names, self._options, {}, offer=offer)
-        request = checked(request, blocks)
+        notes: list[str] = []
+        request = checked(request, blocks, notes)
         names = names.and_called(request, self.name_rule)
         restored = self._reasoning.restore(request, belongs_to=self._owner, names=names, altered=self._altered_history)
-        return Prompt(restored.request, self._model, names, self._options, restored.turns, restored.lost, offer)
+        request = self._with_what_is_taken(restored.request, restored.turns, notes)
+        if notes:
+            self._told.warn(request, self._model, notes)
+        return Prompt(request, self._model, names, self._options, restored.turns, restored.lost, offer)
+
+    def _with_what_is_taken(
+        self, request: SamplingRequest, turns: Mapping[int, object], notes: list[str]
+    ) -> SamplingRequest:
+        """*request* with a text in the place of what the provider does not take, as `written_blocks` has it. The messages of
+        *turns* are not written: their turns are.
+        """
+
+        def write(block: ContentBlock, index: int) -> ContentBlock:
+            if request.messages[index].role == "assistant" and not self.assistant_has_files:
+                raise not_of_assistant(block.type, place_of(index))
+            self.check_block(block, place_of(index))
+            return block
+
+        blocks = [(index, block) for index, block in blocks_but_texts(request) if index not in turns]
+        return written_blocks(request, blocks, write, notes)
 
     def _answer(self, native: JSONObject, prompt: Prompt) -> ModelAnswer:
         """The answer in a reply.

@@ -548,6 +548,9 @@ class AnthropicModel(ProviderModel):
     read_reply = staticmethod(read_reply)
     read_event = staticmethod(read_event)
 
+    def check_block(self, block: ContentBlock, where: str) -> None:
+        _block(block, where)
+
     def must_stream(self, body: JSONObject) -> bool:
         """Whether the SDK refuses to ask without a stream, because the answer may take more than ten minutes."""
         max_tokens: int = body["max_tokens"]

@@ -585,10 +585,15 @@ class GeminiModel(ProviderModel):
     name_rule = NameRule(re.compile("[A-Za-z_][A-Za-z0-9_.:-]{0,127}"), re.compile("[^A-Za-z0-9_.:-]"), 128)
     _sdk = Sdk("google.genai.Client()", "aio.models.generate_content")
 
+    assistant_has_files = True
+
     write_request = staticmethod(write_request)
     with_options = staticmethod(with_options)
     read_reply = staticmethod(read_reply)
     read_event = staticmethod(read_event)
+
+    def check_block(self, block: ContentBlock, where: str) -> None:
+        _read_block(block, where)
 
     async def __aenter__(self) -> Self:
         await self._client.aio.__aenter__()

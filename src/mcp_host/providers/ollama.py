@@ -68,6 +68,10 @@ from mcp_host.types.sampling import END_TURN, MAX_TOKENS, SamplingMessageContent
 
 PROVIDER = "ollama"
 
+# https://github.com/ollama/ollama/issues/1526, …/2456: the request fails with others, or hangs
+IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp"})
+"""The types of images that its engines read; no API says which."""
+
 MAX_NUM_PREDICT = 2**31 - 1  # num_predict is an int32 in the runner
 
 STOP_REASONS = {"stop": END_TURN, "length": MAX_TOKENS}  # after a stop sequence, it is "stop", too
@@ -188,16 +192,16 @@ def _messages(prompt: Prompt) -> list[JSONObject]:
         elif isinstance(turn, dict):
             messages.append(turn)
         else:
-            messages.append({"role": message.role, **_content(message.content, index)})
+            messages.append({"role": message.role, **_content(message.content, place_of(index))})
     return messages
 
 
 def _result(result: ToolResultContent, name: str, index: int) -> JSONObject:
     failed = [TextContent(text="The tool failed:")] if result.is_error else []
-    return {"role": "tool", "tool_name": name, **_content([*failed, *result_content(result)], index)}
+    return {"role": "tool", "tool_name": name, **_content([*failed, *result_content(result)], place_of(index))}
 
 
-def _content(blocks: Sequence[SamplingMessageContentBlock | ContentBlock], index: int) -> JSONObject:
+def _content(blocks: Sequence[SamplingMessageContentBlock | ContentBlock], where: str) -> JSONObject:
     """The texts, joined, the images as base64, and the calls."""
     texts: list[str] = []
     images: list[str] = []
@@ -207,14 +211,14 @@ def _content(blocks: Sequence[SamplingMessageContentBlock | ContentBlock], index
             texts.append(block.text)
             continue
         match block:
-            case ImageContent(data=data):
-                images.append(data)
-            case EmbeddedResource(resource=BlobResourceContents() as file) if _is_image(file):
-                images.append(file.blob)
+            case ImageContent(data=data, mime_type=kind):
+                images.append(_image(data, kind, where))
+            case EmbeddedResource(resource=BlobResourceContents(blob=data, mime_type=str(kind))) if _is_image(kind):
+                images.append(_image(data, kind, where))
             case ToolUseContent(name=name, input=arguments):
                 calls.append({"function": {"name": name, "arguments": arguments}})
             case _:
-                texts.append(_text(block, place_of(index)))
+                texts.append(_text(block, where))
     content: JSONObject = {"content": "\n".join(texts)}
     if images:
         content["images"] = images
@@ -223,8 +227,15 @@ def _content(blocks: Sequence[SamplingMessageContentBlock | ContentBlock], index
     return content
 
 
-def _is_image(file: BlobResourceContents) -> bool:
-    return media_type(file.mime_type).startswith("image/")
+def _is_image(kind: str) -> bool:
+    return media_type(kind).startswith("image/")
+
+
+def _image(data: str, kind: str, where: str) -> str:
+    written = media_type(kind)
+    if written not in IMAGES:
+        raise no_file(written, where)
+    return data
 
 
 def _text(block: AudioContent | ResourceLink | EmbeddedResource | ToolResultContent, where: str) -> str:
@@ -353,6 +364,8 @@ class OllamaModel(ProviderModel):
     _sdk = Sdk("ollama.AsyncClient()", "chat")
     _not_found = "is the model's name right, and is it pulled?"
 
+    assistant_has_files = True
+
     write_request = staticmethod(write_request)
     with_options = staticmethod(with_options)
     read_event = staticmethod(read_event)
@@ -362,6 +375,9 @@ class OllamaModel(ProviderModel):
     ) -> None:
         super().__init__(client, model, **arguments)
         self._starts_with_reasoning = starts_with_reasoning
+
+    def check_block(self, block: ContentBlock, where: str) -> None:
+        _content([block], where)
 
     def read_reply(self, reply: JSONObject, prompt: Prompt) -> Reply:
         return read_reply(reply, prompt, starts_with_reasoning=self._starts_with_reasoning)

@@ -87,6 +87,7 @@ from mcp_host.types import (
     ToolResultContent,
     ToolUseContent,
 )
+from mcp_host.types.content import ContentBlock
 from mcp_host.types.sampling import END_TURN, MAX_TOKENS, STOP_SEQUENCE, TOOL_USE
 
 Dialect: TypeAlias = Literal["openai", "compatible"]
@@ -606,6 +607,11 @@ class OpenAIChatModel(ProviderModel):
 
     def read_reply(self, reply: JSONObject, prompt: Prompt) -> Reply:
         return read_reply(reply, prompt, self._dialect, starts_with_reasoning=self._starts_with_reasoning)
+
+    def check_block(self, block: ContentBlock, where: str) -> None:
+        part = part_of(block, where)
+        if isinstance(part, AudioContent):  # the only part that is refused when it is written
+            _part(part, where)
 
     read_event = staticmethod(read_event)
 

@@ -60,6 +60,7 @@ from mcp_host.types import (
     ToolResultContent,
     ToolUseContent,
 )
+from mcp_host.types.content import ContentBlock
 from mcp_host.types.sampling import END_TURN, MAX_TOKENS, TOOL_USE
 
 LEAST_TOKENS = 16  # max_output_tokens: "integer below minimum value"
@@ -414,6 +415,11 @@ class OpenAIModel(ProviderModel):
     write_request = staticmethod(write_request)
     read_reply = staticmethod(read_reply)
     read_event = staticmethod(read_event)
+
+    def check_block(self, block: ContentBlock, where: str) -> None:
+        part = part_of(block, where)
+        if isinstance(part, AudioContent):  # the only part that is refused when it is written
+            _part(part, where)
 
     def call_is_text(self, prompt: Prompt) -> bool:
         """Whether the answer has to be the arguments of the only tool, in the strict mode."""

@@ -7,7 +7,7 @@ classes only when the model is asked.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence, Set
 from contextlib import asynccontextmanager
 from functools import cache
 from types import SimpleNamespace
@@ -40,6 +40,7 @@ from mcp_host.providers.exchange.requests import (
     place_of,
     refused,
     result_content,
+    written_blocks,
 )
 from mcp_host.providers.openai import call_id, function_of
 from mcp_host.sampling.repeated import reads_only
@@ -65,6 +66,12 @@ PROVIDER = "pydantic-ai"
 
 CANNOT_TAKE = "this model does not take all of this request: the type of a file, or a setting"
 
+FILES = re.compile(
+    r"image/(png|jpeg|webp|gif|bmp|heic|heif)|(audio|video|text)/.+"
+    r"|application/(pdf|json|xml|x?-?yaml|toml|rtf|msword|vnd\.(ms-|openxmlformats-|oasis\.).+|.+\+(json|xml))"
+)
+"""The types of files that any provider reads. Some classes pass on all others, and the API refuses the whole request."""
+
 STOP_REASONS = {"stop": END_TURN, "length": MAX_TOKENS, "tool_call": TOOL_USE, "content_filter": "content_filter"}
 NATIVE_STOP_REASONS = {"stop_sequence": STOP_SEQUENCE, "refusal": "refusal"}
 """Of some providers, which pydantic-ai calls a stop and a content filter."""
@@ -77,7 +84,7 @@ EMULATED = frozenset({"stop_sequences", "parallel_tool_calls"})
 
 THINKING = "anthropic_thinking"  # the setting with which Claude thinks
 
-UNSUPPORTED = "Unsupported"  # how the text begins of what it raises for the type of a file
+UNSUPPORTED = ("Unsupported", "Unknown media type")  # how the text begins of what it raises for the type of a file
 
 ENDED = "response ended without"  # what it says of a stream without a first event
 
@@ -249,20 +256,27 @@ def _content(blocks: Sequence[ContentBlock], where: str) -> list[str | JSONObjec
 
 def _binary(data: str, kind: str | None, where: str) -> JSONObject:
     written = media_type(kind)
-    if not written:
+    if FILES.fullmatch(written) is None:
         raise no_file(written, where)
     return {"kind": "binary", "data": data, "media_type": written}
 
 
-def _files(request: SamplingRequest) -> Iterator[tuple[int, str]]:
-    """The types of the files in the conversation, with the index of their message."""
-    for index, block in blocks_but_texts(request):
+def _types(request: SamplingRequest) -> Iterator[str]:
+    """The types of the files in the conversation."""
+    for _, block in blocks_but_texts(request):
         for inner in block.content if isinstance(block, ToolResultContent) else [block]:
-            match inner:
-                case ImageContent(mime_type=kind) | AudioContent(mime_type=kind):
-                    yield index, media_type(kind)
-                case EmbeddedResource(resource=BlobResourceContents(mime_type=kind)):
-                    yield index, media_type(kind)
+            if not isinstance(inner, ToolUseContent) and (kind := _type(inner)):
+                yield kind
+
+
+def _type(block: ContentBlock) -> str:
+    """The type of a file; "" of other blocks."""
+    match block:
+        case ImageContent(mime_type=kind) | AudioContent(mime_type=kind):
+            return media_type(kind)
+        case EmbeddedResource(resource=BlobResourceContents(mime_type=kind)):
+            return media_type(kind)
+    return ""
 
 
 def _plain(content: list[str | JSONObject]) -> object:
@@ -389,18 +403,36 @@ class PydanticAIModel(ProviderModel):
     read_reply = staticmethod(read_reply)
     read_event = staticmethod(read_event)
 
+    def check_block(self, block: ContentBlock, where: str) -> None:
+        _content([block], where)
+
     _defined: tuple[object, Sequence[Any]] = (None, ())
     """The tools of the last request, and what they are in pydantic-ai."""
 
     @reads_only
     async def __call__(self, request: SamplingRequest) -> CreateMessageResult:
-        try:
-            return await super().__call__(request)
-        except InputRefused as exc:
-            for index, kind in _files(request):
-                if kind in str(exc.__cause__):  # pydantic-ai names the type, and no message
-                    raise no_file(kind, place_of(index)) from exc.__cause__
-            raise
+        while True:
+            try:
+                return await super().__call__(request)
+            except InputRefused as exc:
+                refused_types = {kind for kind in _types(request) if kind in str(exc.__cause__)}
+                if not refused_types:  # pydantic-ai names the type of a file, but not its message
+                    raise
+                cause = exc.__cause__
+            request = self._without_files(request, refused_types, cause)
+
+    def _without_files(self, request: SamplingRequest, types: Set[str], cause: BaseException | None) -> SamplingRequest:
+        """*request* with texts in the place of files of these *types*, which the model's class has refused."""
+
+        def write(block: ContentBlock, index: int) -> ContentBlock:
+            if (kind := _type(block)) in types:
+                raise no_file(kind, place_of(index)) from cause
+            return block
+
+        notes: list[str] = []
+        request = written_blocks(request, blocks_but_texts(request), write, notes)
+        self._told.warn(request, self._model, notes)
+        return request
 
     async def request_reply(self, body: JSONObject) -> JSONObject:
         with REFUSING:
@@ -461,9 +493,9 @@ class _Refusing:
         pass
 
     def __exit__(self, kind: object, exc: BaseException | None, traceback: object) -> None:
-        if isinstance(exc, RuntimeError):  # the base of both, and of what else pydantic-ai raises
+        if isinstance(exc, (RuntimeError, ValueError)):  # the bases of what pydantic-ai raises
             is_refusal = isinstance(exc, (_sdk().UserError, NotImplementedError))
-            if is_refusal or (type(exc) is RuntimeError and str(exc).startswith(UNSUPPORTED)):
+            if is_refusal or (type(exc) in (RuntimeError, ValueError) and str(exc).startswith(UNSUPPORTED)):
                 raise InputRefused(INVALID_PARAMS, CANNOT_TAKE) from exc
 
 

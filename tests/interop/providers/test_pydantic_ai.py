@@ -667,25 +667,19 @@ async def test_a_reply_that_pydantic_ai_does_not_check_is_not_the_hosts_mistake(
             await PydanticAIModel(model)(request())
 
 
-ZIP = {"type": "resource", "resource": {"uri": "file:///a.zip", "blob": "UEsDBA==", "mimeType": "application/zip"}}
-
-
-@pytest.mark.parametrize(
-    ("messages", "said"),
-    [
-        ([user(text("Hear.")), assistant(text("Yes?")), user(IMAGE, AUDIO)], "messages[2]: this model takes no audio/wav"),
-        ([user(text()), assistant(use("1")), user(result("1", ZIP))], "messages[2]: this model takes no application/zip"),
-    ],
-    ids=["of the user", "of a tool"],
-)  # fmt: skip
-async def test_a_file_that_a_real_model_cannot_take_is_refused_with_its_message(
-    serve: Serve, messages: list[Wire], said: str
-) -> None:
-    async with of_anthropic(serve(AnthropicServer)) as model:
+async def test_a_file_that_only_the_real_model_knows_it_cannot_take_is_refused_or_named(serve: Serve) -> None:
+    """Refused with its message where the user sent it, and named where a tool did, with another type beside it."""
+    film = {"type": "resource", "resource": {"uri": "file:///a.mp4", "blob": "UEsDBA==", "mimeType": "video/mp4"}}
+    server = serve(AnthropicServer, Said(text="ok"))
+    async with of_anthropic(server) as model:
         with pytest.raises(InputRefused) as refusal:
-            await PydanticAIModel(model)(request(*messages, tools=[ADD]))
+            await PydanticAIModel(model)(request(user(text("Hear.")), assistant(text("Yes?")), user(IMAGE, AUDIO)))
+        after = [user(text()), assistant(use("1")), user(result("1", AUDIO, film))]
+        await PydanticAIModel(model)(request(*after, tools=[ADD]))
 
-    assert (refusal.value.code, str(refusal.value)) == (-32602, said)
+    assert (refusal.value.code, str(refusal.value)) == (-32602, "messages[2]: this model takes no audio/wav")
+    for named in ("audio/wav, 5 bytes: this", "video/mp4, 4 bytes, file:///a.mp4: this"):
+        assert f"[{named} model takes no {named.partition(',')[0]}]" in str(server.last)
 
 
 async def test_a_setting_that_a_real_model_cannot_take_is_refused(serve: Serve) -> None:

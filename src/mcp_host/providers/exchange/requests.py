@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from operator import attrgetter
-from typing import Self
+from operator import attrgetter, is_
+from typing import Self, TypeAlias
 
 from pydantic_core import from_json, to_json
 
@@ -17,7 +18,8 @@ from mcp_host.protocol.jsonrpc import INVALID_PARAMS
 from mcp_host.providers.exchange.names import NameRule, ToolNames
 from mcp_host.sampling.loop.results import texts_repeat
 from mcp_host.sampling.repeated import ReadOnlyTools
-from mcp_host.sampling.request import SamplingRequest
+from mcp_host.sampling.request import SamplingRequest, log_subject
+from mcp_host.sampling.validation import decoded_size
 from mcp_host.types import (
     AudioContent,
     BlobResourceContents,
@@ -35,15 +37,22 @@ from mcp_host.types import (
 from mcp_host.types.content import link_fields
 from mcp_host.types.sampling import SamplingMessageContentBlock
 
+logger = logging.getLogger(__name__)
+
 MAX_TEMPERATURE = 1000  # more than any model takes: 10**4000 is a number of JSON, and none of an SDK
 
 BASE64 = re.compile("[A-Za-z0-9+/]*+={0,2}")
 PLAIN = str.maketrans("-_", "+/", "\r\n")
+MAX_TOLD = 1024  # notes that a model keeps, not to repeat a warning
 MAX_DEPTH = 254  # of nested objects and lists: `to_json` writes no more
 
 TEXT_FILES = re.compile(r"text/.+|application/json")
 
 TERMS = attrgetter("name", "description", "input_schema")  # what a provider gets of a tool
+
+Block: TypeAlias = ContentBlock | SamplingMessageContentBlock
+WriteBlock: TypeAlias = Callable[[ContentBlock, int], ContentBlock]
+"""What becomes of a block of the message with this index. It raises InputRefused for a file that cannot be taken."""
 
 
 class Offer:
@@ -153,37 +162,115 @@ def blocks_but_texts(request: SamplingRequest) -> list[tuple[int, SamplingMessag
     return blocks
 
 
-def checked(request: SamplingRequest, blocks: Sequence[tuple[int, SamplingMessageContentBlock]]) -> SamplingRequest:
-    """*request* with files in the base64 that each provider takes. *blocks* are those of `blocks_but_texts`.
+def checked(
+    request: SamplingRequest, blocks: Sequence[tuple[int, SamplingMessageContentBlock]], notes: list[str]
+) -> SamplingRequest:
+    """*request* with files in the base64 that each provider takes, and without structured content that is no JSON.
+    *blocks* are those of `blocks_but_texts`, *notes* what `written_blocks` adds to.
 
     Raises:
-        InputRefused: A file is not base64, or a call or result has values that JSON does not have.
+        InputRefused: A file of the host's user is not base64, or a call has values that JSON does not have.
     """
-    changed: dict[int, SamplingMessageContentBlock] = {}
+    changed: dict[int, Block] = {}
     for index, block in blocks:
-        where = place_of(index)
+        match block:
+            case ToolUseContent(input=arguments):
+                _check_json(arguments, place_of(index))
+            case ToolResultContent(structured_content=structured) if structured is not None:
+                if problem := _json_problem(structured):
+                    note = f"[structured content: this model takes {problem}]"
+                    notes.append(f"{place_of(index)}: {note}")
+                    content = [*block.content, TextContent(text=note)]
+                    changed[id(block)] = block.model_copy(update={"structured_content": None, "content": content})
+    if changed:
+        request = _with_blocks(request, changed)
+        blocks = blocks_but_texts(request)
+    return written_blocks(request, blocks, _with_plain_data, notes)
+
+
+def written_blocks(
+    request: SamplingRequest,
+    blocks: Iterable[tuple[int, SamplingMessageContentBlock]],
+    write: WriteBlock,
+    notes: list[str],
+) -> SamplingRequest:
+    """*request* with what *write* makes of each of *blocks*, and of each block of the tool results among them.
+
+    What it refuses becomes a text that names its type and size, and is added to *notes*: a tool, a server or a model has
+    sent it, and would end the conversation. What the host's user sent is refused, for the user can send something else.
+
+    Raises:
+        InputRefused: *write* refuses what the host's user sent.
+    """
+    changed: dict[int, Block] = {}
+    for index, block in blocks:
+        new: Block = block
         match block:
             case ToolUseContent():
-                _check_json(block.input, where)
+                continue
             case ToolResultContent():
-                if block.structured_content is not None:
-                    _check_json(block.structured_content, where)
-                changes = [_changes(inner, where) for inner in block.content]
-                if any(changes):
-                    content = [
-                        inner.model_copy(update=change) for inner, change in zip(block.content, changes, strict=True)
-                    ]
-                    changed[id(block)] = block.model_copy(update={"content": content})
+                content = [_written_or_named(inner, index, write, notes) for inner in block.content]
+                if not all(map(is_, content, block.content)):
+                    new = block.model_copy(update={"content": content})
+            case _ if request.session is None and request.messages[index].role == "user":
+                new = write(block, index)
             case _:
-                if change := _changes(block, where):
-                    changed[id(block)] = block.model_copy(update=change)
-    if not changed:
-        return request
+                new = _written_or_named(block, index, write, notes)
+        if new is not block:
+            changed[id(block)] = new
+    return _with_blocks(request, changed) if changed else request
+
+
+def _written_or_named(block: ContentBlock, index: int, write: WriteBlock, notes: list[str]) -> ContentBlock:
+    """What *write* makes of *block*. If it refuses it, a text that names it."""
+    if isinstance(block, TextContent):  # most blocks
+        return block
+    try:
+        return write(block, index)
+    except InputRefused as exc:
+        where = place_of(index)
+        note = f"[{_described(block)}: {str(exc).removeprefix(f'{where}: ')}]"
+    notes.append(f"{where}: {note}")
+    return TextContent(text=note)
+
+
+def _described(file: ContentBlock) -> str:
+    """The type and the size of a file, and its URI if it has one."""
+    if isinstance(file, EmbeddedResource) and isinstance(file.resource, BlobResourceContents):
+        data, kind, uri = file.resource.blob, file.resource.mime_type or "", file.resource.uri
+    else:
+        assert isinstance(file, ImageContent | AudioContent), "nothing else is refused"
+        data, kind, uri = file.data, file.mime_type, ""
+    return ", ".join(filter(None, [excerpt(kind) or "a file", f"{decoded_size(data)} bytes", excerpt(uri)]))
+
+
+def _with_blocks(request: SamplingRequest, changed: Mapping[int, Block]) -> SamplingRequest:
+    """*request* with other blocks, by the `id` of those that they replace."""
     messages = [
         message.model_copy(update={"content": [changed.get(id(block), block) for block in message.content]})
         for message in request.messages
     ]
     return replace(request, params=request.params.model_copy(update={"messages": messages}))
+
+
+class Told:
+    """Warns of what a model gets only the name of: once, although a conversation repeats it in each request."""
+
+    def __init__(self) -> None:
+        self._told: dict[int, None] = {}  # hashes: servers choose the texts. The oldest come first
+
+    def warn(self, request: SamplingRequest, model: str, notes: Sequence[str]) -> None:
+        """One line at most, for what is new among *notes*."""
+        new = {hash((request.session, note)): note for note in notes}
+        untold = [note for key, note in new.items() if key not in self._told]
+        if not untold:
+            return
+        more = f" (and {len(untold) - 1} more)" if untold[1:] else ""
+        text = "%s: %s gets a text in the place of what it cannot take: %s%s"
+        logger.warning(text, log_subject(request.server), model, untold[0], more)
+        self._told.update(dict.fromkeys(new))
+        while len(self._told) > MAX_TOLD:
+            del self._told[next(iter(self._told))]
 
 
 def _check_json(value: object, where: str) -> None:
@@ -223,18 +310,20 @@ def _inside(value: object) -> Iterable[object]:
     return ()
 
 
-def _changes(block: ContentBlock | SamplingMessageContentBlock, where: str) -> JSONObject:
-    """The fields of a file that have to change, if any."""
+def _with_plain_data(block: ContentBlock, index: int) -> ContentBlock:
+    """*block* with the base64 that each provider takes, if it is a file."""
+    where = place_of(index)
     match block:
         case ImageContent(data=data) | AudioContent(data=data):
             plain = _plain(data, block.type, where)
-            return {} if plain is data else {"data": plain}
+            return block if plain is data else block.model_copy(update={"data": plain})
         case EmbeddedResource(resource=BlobResourceContents(blob=data) as resource):
             if not data and TEXT_FILES.fullmatch(media_type(resource.mime_type)):
-                return {}  # an empty text
+                return block  # an empty text
             plain = _plain(data, block.type, where)
-            return {} if plain is data else {"resource": resource.model_copy(update={"blob": plain})}
-    return {}
+            if plain is not data:
+                return block.model_copy(update={"resource": resource.model_copy(update={"blob": plain})})
+    return block
 
 
 def _plain(data: str, kind: str, where: str) -> str:

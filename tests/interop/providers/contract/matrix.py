@@ -5,6 +5,7 @@ A cell is what the tests prove through the provider's SDK and a server of its AP
 * mapped: it reaches the model, or comes from it, as the API has it
 * emulated: the API has nothing for it, and the adapter does the same by other means, which the note names
 * left out: the model is asked without it, as the note says why
+* named: a text with its type and size is in its place, because the provider takes none
 * refused: the request is refused with a sentence, and the provider is not asked
 """
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-State: TypeAlias = Literal["mapped", "emulated", "left out", "refused"]
+State: TypeAlias = Literal["mapped", "emulated", "left out", "named", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class Cell:
 
 MAPPED = Cell("mapped")
 REFUSED = Cell("refused")
+NAMED = Cell("named")
 
 AS_TEXT = Cell("emulated", "its JSON, as text")
 AFTER_RESULTS = Cell("emulated", "in a user's message after the results, which have text only")
@@ -70,8 +72,8 @@ MATRIX: dict[str, dict[str, Cell]] = {
     "anthropic": dict.fromkeys(FEATURES, MAPPED)
     | {
         "user.audio": REFUSED,
-        "assistant.image": REFUSED,
-        "result.audio": REFUSED,
+        "assistant.image": NAMED,
+        "result.audio": NAMED,
         "result.link": AS_TEXT,
         "result.picture of a failure": Cell("emulated", "after the results, which may have text only"),
         "result.structured": AS_TEXT,
@@ -81,8 +83,8 @@ MATRIX: dict[str, dict[str, Cell]] = {
     "openai": dict.fromkeys(FEATURES, MAPPED)
     | {
         "user.audio": REFUSED,
-        "assistant.image": REFUSED,
-        "result.audio": REFUSED,
+        "assistant.image": NAMED,
+        "result.audio": NAMED,
         "result.text resource": Cell("emulated", "as text, with its URI"),
         "result.link": AS_TEXT,
         "result.failure": Cell("emulated", "a line of text"),
@@ -95,7 +97,7 @@ MATRIX: dict[str, dict[str, Cell]] = {
     "openai-chat": dict.fromkeys(FEATURES, MAPPED)
     | {
         "user.audio": Cell("mapped", "to models that hear, such as gpt-audio"),
-        "assistant.image": REFUSED,
+        "assistant.image": NAMED,
         "result.image": AFTER_RESULTS,
         "result.audio": AFTER_RESULTS,
         "result.text resource": Cell("emulated", "as text, with its URI"),
@@ -113,7 +115,7 @@ MATRIX: dict[str, dict[str, Cell]] = {
     "openai-chat compatible": dict.fromkeys(FEATURES, MAPPED)
     | {
         "user.audio": Cell("mapped", "to models that hear"),
-        "assistant.image": REFUSED,
+        "assistant.image": NAMED,
         "result.image": AFTER_RESULTS,
         "result.audio": AFTER_RESULTS,
         "result.text resource": Cell("emulated", "as text, with its URI"),
@@ -140,9 +142,9 @@ MATRIX: dict[str, dict[str, Cell]] = {
     "ollama": dict.fromkeys(FEATURES, MAPPED)
     | {
         "user.audio": REFUSED,
-        "result.audio": REFUSED,
+        "result.audio": NAMED,
         "result.text resource": Cell("emulated", "as text, with its URI"),
-        "result.PDF resource": REFUSED,
+        "result.PDF resource": NAMED,
         "result.link": AS_TEXT,
         "result.failure": Cell("emulated", "a line of text"),
         "result.structured": AS_TEXT,
@@ -159,7 +161,7 @@ MATRIX: dict[str, dict[str, Cell]] = {
     "pydantic-ai": dict.fromkeys(FEATURES, MAPPED)
     | {
         "user.audio": Cell("mapped", "to models that hear"),
-        "assistant.image": REFUSED,
+        "assistant.image": NAMED,
         "result.link": AS_TEXT,
         "result.failure": Cell("mapped", "as the model's class writes it"),
         "result.structured": AS_TEXT,

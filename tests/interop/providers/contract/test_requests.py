@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 from anyio import fail_after
 
 from mcp_host.errors import InputRefused, SamplingError
+from mcp_host.functions import FunctionTool
 from mcp_host.sampling import run_tool_loop
+from mcp_host.types import CallToolResult, UserMessage
 from tests.interop.providers.contract.adapters import ADAPTERS, Adapter, reached, tools_of
-from tests.interop.providers.contract.asking import ADD, LOOK, Wire, after, ask, assistant, refused, result, used, user
+from tests.interop.providers.contract.asking import (
+    ADD,
+    LOOK,
+    Wire,
+    after,
+    ask,
+    assistant,
+    refused,
+    request,
+    result,
+    used,
+    user,
+)
 from tests.interop.providers.contract.matrix import FEATURES, MATRIX
 from tests.interop.providers.scripted import Called, Said
 from tests.interop.providers.serve import Serve
@@ -58,10 +74,10 @@ def test_the_matrix_has_a_cell_for_each_adapter_and_feature() -> None:
 async def check(
     adapter: Adapter, serve: Serve, feature: str, messages: list[Wire], marker: object, **params: Any
 ) -> None:
-    """A feature reaches the server, or is left out, or refused: as the matrix says."""
+    """A feature reaches the server, or is left out, named or refused: as the matrix says."""
     server = serve(adapter.server, Said(text="ok"))
     state = adapter.cell(feature).state
-    arguments = adapter.audio if feature.endswith(".audio") and state != "refused" else {}
+    arguments = adapter.audio if feature.endswith(".audio") and state in ("mapped", "emulated") else {}
     async with adapter.open(server.url, server.key) as make:
         if state == "refused":
             with refused(server, "messages[" if messages else feature):
@@ -70,7 +86,8 @@ async def check(
         answer = await ask(make(**arguments), *messages, **params)
 
     assert answer.text == "ok"
-    assert reached(server, marker) == (state != "left out")
+    assert reached(server, marker) == (state not in ("left out", "named"))
+    assert ("this model takes no " in str(server.last)) == (state == "named")
 
 
 @pytest.mark.parametrize("kind", IN_USER)
@@ -364,17 +381,65 @@ BROKEN: dict[str, Wire] = {
 }
 
 
-async def test_what_is_not_base64_is_refused(adapter: Adapter, serve: Serve, subtests: pytest.Subtests) -> None:
-    server = serve(adapter.server)
+async def test_what_is_not_base64_is_refused_from_the_user_and_named_from_a_tool(
+    adapter: Adapter, serve: Serve, subtests: pytest.Subtests
+) -> None:
+    server = serve(adapter.server, decide=lambda heard: Said(text="ok"))
     async with adapter.open(server.url, server.key) as make:
         model = make(**adapter.audio)
         for name, block in BROKEN.items():
-            with subtests.test(name):
-                with refused(server, "messages[2]: this model takes no "):
-                    await ask(model, *after("Here:", block), tools=[ADD])
-                if block["type"] != "resource":
-                    with refused(server, "messages[0]: this model takes no "):
-                        await ask(model, user(block))
+            if block["type"] != "resource":
+                with subtests.test(name, sent_by="the user"), refused(server, "messages[0]: this model takes no "):
+                    await ask(model, user(block))
+        for name, block in BROKEN.items():
+            with subtests.test(name, sent_by="a tool"):
+                assert (await ask(model, *after("Here:", block), tools=[ADD])).text == "ok"
+                assert reached(server, "this model takes no ")
+
+
+NOT_TAKEN: dict[str, tuple[Wire, str]] = {  # with the beginning of the text that is in its place
+    "SVG": ({**IMAGE, "mimeType": "image/svg+xml"}, "[image/svg+xml, 14 bytes"),
+    "zip": (resource(blob="UEsDBA==", mimeType="application/zip"), "[application/zip, 4 bytes, file:///marker.txt"),
+    "sound": ({**AUDIO, "mimeType": "audio/x-tune"}, "[audio/x-tune, 18 bytes"),
+    "no padding": ({**IMAGE, "data": PNG.rstrip("=")}, "[image/png, 14 bytes"),
+    "URL": ({**IMAGE, "data": f"data:image/png;base64,{PNG}"}, "[image/png, "),
+}
+
+
+async def test_no_file_of_a_tool_ends_a_loop_or_the_prompts_after_it(
+    adapter: Adapter, serve: Serve, subtests: pytest.Subtests
+) -> None:
+    """What the API does not take is a text with its type and size. pydantic-ai's class for OpenAI says so when it is asked."""
+    for name, (block, named) in NOT_TAKEN.items():
+        if name == "sound" and adapter.name == "gemini":
+            continue  # it takes any
+        with subtests.test(name):
+            returned = CallToolResult.from_wire({"content": [TEXT, block]})
+            tool = FunctionTool(partial(lambda result: result, returned), name="look")
+            server = serve(adapter.server, Said(calls=[Called("look")]), Said(text="ok"), Said(text="again"))
+            async with adapter.open(server.url, server.key) as make:
+                done = await run_tool_loop(make(**adapter.audio), "Look.", tools=[tool])
+                assert (done.text, reached(server, named)) == ("ok", True)
+                messages = [*done.messages, UserMessage("And now?")]
+                done = await run_tool_loop(make(**adapter.audio), messages=messages, tools=[tool])
+
+            assert (done.text, reached(server, named), reached(server, "marker-text")) == ("again", True, True)
+
+
+async def test_what_a_server_sends_is_named_where_the_same_of_the_user_is_refused(
+    adapter: Adapter, serve: Serve
+) -> None:
+    server = serve(adapter.server, Said(text="ok"))
+    image = {**IMAGE, "mimeType": "image/svg+xml"}
+    async with adapter.open(server.url, server.key) as make:
+        with refused(server, "messages[0]: this model takes no image/svg+xml"):
+            await ask(make(), user(image))
+        answer = await make()(replace(request(user(image), assistant("It is red."), user("Is it?")), session=object()))
+
+    assert (answer.text, reached(server, "[image/svg+xml, 14 bytes: this model takes no image/svg+xml]")) == (
+        "ok",
+        True,
+    )
 
 
 @pytest.mark.parametrize("data", [f"{PNG[:8]}\r\n{PNG[8:]}\n", PNG.translate(str.maketrans("+/", "-_"))])
@@ -403,7 +468,7 @@ def nested(levels: int, inner: object, name: str) -> Wire:
 @pytest.mark.parametrize("choice", ["auto", "required"])
 @pytest.mark.parametrize("levels", [20, 100, 160, 170, 250, 1000, 20_000])
 async def test_what_is_nested_too_deep_is_refused(adapter: Adapter, serve: Serve, levels: int, choice: str) -> None:
-    """A schema, the arguments of a call, and what a tool returned. What is not refused is taken."""
+    """A schema and the arguments of a call. What is not refused is taken; what a tool returned is named."""
     server = serve(adapter.server, decide=lambda heard: Said(text="ok"))
     schema = nested(levels, {}, "marker")
     messages = [user("Add."), assistant(used("call_a", **schema)), user(result("call_a", "done"))]
@@ -425,7 +490,7 @@ async def test_what_is_nested_too_deep_is_refused(adapter: Adapter, serve: Serve
                     assert choice == "required"
 
     if levels < 100 or levels > 200:
-        assert list(refusals) == ([] if levels < 100 else list(requests))
+        assert list(refusals) == ([] if levels < 100 else ["the tool 'deep'", "messages[1]"])
     for where, said in refusals.items():
         assert said.startswith(f"{where}: this model takes no ")
         assert "deep" in said or "levels" in said
