@@ -86,7 +86,8 @@ class Limits:
 
     idle_timeout: float = in_seconds(120.0)
     """Seconds that the server may be silent during one call. Requested progress and server requests within
-    the call restart it. Paused like `timeout`, and while the client gets its authorization."""
+    the call restart it, and over HTTP each event or comment on its own stream. Paused like `timeout`, and while the client
+    gets its authorization."""
 
     input_timeout: float = in_seconds(3600.0)
     """Seconds, in total, that your handlers, forms and logins may pause the timeouts of one call. After that

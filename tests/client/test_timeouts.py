@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import anyio
+import httpx
 import pytest
 
 from mcp_host import Client, Elicitation, FormRequest, SamplingRequest
@@ -18,10 +20,13 @@ from mcp_host.session.call import CallTimeouts
 from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import CreateMessageResult, ElicitResult
 from tests.client.rounds import DONE, SAMPLE, answering, wants
+from tests.client.sites import Site
 from tests.client.support import EMPTY, INITIALIZED, QUESTION, Era, connected, methods, sampling, seconds_of_call
 from tests.client.support import answering as answering_in
 from tests.clock import advance
 from tests.extent import on_both
+from tests.faults.http_server import LOG
+from tests.transports.http_peers import EVENTS, event
 
 pytestmark = on_both
 
@@ -314,6 +319,46 @@ async def test_idle_rounds_never_wait_for_longer_than_ten_seconds() -> None:
     peer = answering(*[wants("s")] * 9, DONE)
     async with connected(peer, limits=Limits(max_idle_rounds=9), within=100) as client:
         assert await seconds_of_call(client) == pytest.approx(12.7 + 10 + 10)
+
+
+SIGNS = [b": ping\n\n", b":\r\n", b"\n", b"id: 7\ndata:\n\n", b"event: ping\ndata: {}\n\n", event(LOG)]
+
+
+class Slow(httpx.AsyncByteStream):
+    """An event stream with a *piece* every fifteen seconds, *pieces* times; then *last*."""
+
+    def __init__(self, piece: bytes, pieces: int, last: bytes) -> None:
+        self.given = (piece, pieces, last)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        piece, pieces, last = self.given
+        for _ in range(pieces):
+            await anyio.sleep(15)
+            yield piece
+        yield last
+
+
+@pytest.mark.fake_clock
+async def test_any_line_on_the_calls_own_stream_restarts_the_idle_timeout_but_not_the_timeout(
+    era: Era, subtests: pytest.Subtests
+) -> None:
+    def tools_call(message: dict[str, Any]) -> httpx.Response:
+        last = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {"resultType": "complete", "content": []}})
+        stream = Slow(
+            message["params"]["name"].encode(), message["params"]["arguments"]["pieces"], event(last.encode())
+        )
+        return httpx.Response(200, headers=EVENTS, stream=stream)
+
+    accepted = dict.fromkeys(("notifications_initialized", "notifications_cancelled"), httpx.Response(202))
+    site = Site(tools_call=tools_call, initialize=INITIALIZED, **accepted)
+    async with site.connected(era=era.version, within=10_000) as client:
+        for sign in SIGNS:
+            with subtests.test(sign=sign):
+                assert (await client.call_tool(sign.decode(), {"pieces": 9}, idle_timeout=20)).content == []
+                with pytest.raises(RequestTimeout, match=r"took longer than 50 s \(timeout\)"):
+                    await client.call_tool(sign.decode(), {"pieces": 9}, idle_timeout=20, timeout=50)
+        with pytest.raises(RequestTimeout, match=r"silent for 20 s \(idle_timeout\)"):
+            await client.call_tool("half a line", {"pieces": 9}, idle_timeout=20)
 
 
 # While connecting

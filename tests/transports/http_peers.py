@@ -100,6 +100,9 @@ class RecordedHandle:
     def receive(self, message: Incoming) -> None:
         self.received.append(message)
 
+    def restart_idle(self) -> None:
+        pass
+
     async def deliver_progress(self) -> None:
         self.progressed += 1
         if self.on_progress is not None:

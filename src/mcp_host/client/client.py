@@ -128,7 +128,7 @@ class Client:
 
     Any task may make any number of requests at a time. *timeout* bounds a request in seconds, progress or
     not. *idle_timeout* is how long the server may be silent: each progress report and each request of the
-    server within the call restarts it. Both are paused while your handlers answer what the server asks
+    server within the call restarts it, and over HTTP all that comes on the call's own stream. Both are paused while your handlers answer what the server asks
     within the call, for `Limits.input_timeout` in total. Both default to the client's `Limits`; `math.inf`
     means no bound. Anything else than a number of seconds, 0 or more, raises `TypeError` or `ValueError`.
 

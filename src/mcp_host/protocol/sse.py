@@ -53,6 +53,8 @@ class EventDecoder:
     """
 
     def __init__(self, limit: int, last_event: LastEvent) -> None:
+        self.lines = 0
+        """How many lines have been read, comments too."""
         self._limit = limit
         self._last_event = last_event
         self._line = bytearray()  # an incomplete line
@@ -79,6 +81,7 @@ class EventDecoder:
                 if not complete:
                     continue
                 part, self._line = self._line, bytearray()
+            self.lines += 1
             if (event := self._read(part)) is not None:
                 yield event
 

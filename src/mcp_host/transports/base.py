@@ -81,6 +81,10 @@ class RequestHandle(Protocol):
         """Take a message that arrived on the request's own stream. Returns at once."""
         ...
 
+    def restart_idle(self) -> None:
+        """Restart the idle timeout: something has arrived on the request's own stream, be it no message."""
+        ...
+
     async def deliver_progress(self) -> None:
         """Await the caller's progress callback for what has arrived. Call it between messages; then look at `done`."""
         ...

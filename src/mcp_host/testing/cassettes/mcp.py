@@ -284,6 +284,9 @@ class RecordingHandle:
     def unsent(self, unsent: bool) -> None:
         self.inner.unsent = unsent
 
+    def restart_idle(self) -> None:
+        self.inner.restart_idle()
+
     async def deliver_progress(self) -> None:
         await self.inner.deliver_progress()
 

@@ -214,6 +214,8 @@ class MessageStream:
     """The messages of an event stream. *last_event* is updated; *limit* bounds an event, in bytes."""
 
     def __init__(self, response: HttpResponse, last_event: LastEvent, limit: int) -> None:
+        self.on_life: Callable[[], None] = lambda: None
+        """Called before it waits for more, if there were lines since the last time: events, or comments as signs of life."""
         self.begun = False
         """Whether an event of the type "message" has arrived."""
         self.failure: ConnectionClosed | None = None
@@ -226,9 +228,11 @@ class MessageStream:
         self._decoder = EventDecoder(limit, last_event)
         self._events: Iterator[Event] = iter(())
         self._ended = False
+        self._lines = 0
 
     async def read_until_done(self, handle: RequestHandle) -> None:
         """Pass the messages on to *handle*, until it is done or the stream ends. Raises as `next`."""
+        self.on_life = handle.restart_idle
         while (messages := await self.next()) is not None:
             for message in messages:
                 handle.receive(message)
@@ -249,15 +253,17 @@ class MessageStream:
                 if event.type != "message":
                     continue
                 messages = decode(event.data)
-                for message in messages:
-                    if type(message) is Malformed:
-                        self.skipped = bytes(event.data[:EXCERPT_SIZE])
-                        if self._ended:  # inside of the event: then only complete JSON is a message
-                            return None
+                if Malformed in map(type, messages):
+                    self.skipped = bytes(event.data[:EXCERPT_SIZE])
+                    if self._ended:  # inside of the event: then only complete JSON is a message
+                        return None
                 self.begun = True
                 return messages
             if self._ended:
                 return None
+            if self._lines != self._decoder.lines:
+                self._lines = self._decoder.lines
+                self.on_life()
             try:
                 piece = await self._response.read()
             except ConnectionClosed as exc:
