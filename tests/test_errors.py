@@ -149,6 +149,23 @@ def having(error: McpError, **attributes: object) -> McpError:
     return error
 
 
+RESULTS: list[tuple[CallToolResult, list[str]]] = [
+    (
+        CallToolResult(content=[TextContent(text="no\x1b[2J")], structured_content={"a": 1}),
+        ["the result says: no\\x1b[2J"],
+    ),
+    (CallToolResult(content=[], structured_content={"error": "no"}), ["the result says: {'error': 'no'}"]),
+    (CallToolResult(content=[]), []),
+]
+
+
+def test_a_result_that_is_not_as_listed_is_a_note_and_not_in_the_message() -> None:
+    for result, notes in RESULTS:
+        error = InvalidToolOutput("no number", result)
+
+        assert (str(error), getattr(error, "__notes__", [])) == ("no number", notes)
+
+
 EXAMPLES = [  # the others take one text
     AuthorizationNeeded("a login is needed", "https://login.example.com/?state=s", "s"),
     CallDenied("denied", "too dear"),

@@ -47,11 +47,13 @@ from copy import copy
 from typing import TYPE_CHECKING, Self
 
 from mcp_host.base_errors import *  # noqa: F403  # all of it belongs here, but for the types beneath this module
-from mcp_host.base_errors import McpError, ProtocolError, excerpt
+from mcp_host.base_errors import McpError, ProtocolError, excerpt, quoted
 
 if TYPE_CHECKING:
     from mcp_host.tool_changes import ToolChange
     from mcp_host.types import CallToolResult, ElicitRequestURLParams
+
+RESULT_SHOWN = 1_000  # characters of the result of a tool in an error
 
 
 class CallerError(McpError):
@@ -287,12 +289,21 @@ class UnsupportedPattern(UncheckableSchema):
 class InvalidToolOutput(ProtocolError):
     """A tool's structured content does not match the outputSchema that the server listed.
 
-    *result* is the tool's whole result: the tool has run.
+    *result* is the tool's whole result: the tool has run. A traceback shows the beginning of its text as a note.
     """
 
     def __init__(self, message: str, result: CallToolResult) -> None:
         super().__init__(message)
         self.result = result
+        if text := self.text:
+            self.add_note(f"the result says: {text}")  # not in the message, which is logged
+
+    @property
+    def text(self) -> str:
+        """The beginning of what the server says in *result*, in text or else in structured content, escaped. It may be empty."""
+        if (text := self.result.text) or self.result.structured_content is None:
+            return excerpt(text, RESULT_SHOWN)
+        return quoted(self.result.structured_content, RESULT_SHOWN)
 
 
 class RoundsExceeded(McpError):

@@ -556,9 +556,14 @@ async def test_progress_is_one_line_where_lines_can_be_cleared_and_is_cleared_at
 
 def test_an_unlisted_result_is_an_error_unless_nothing_is_checked(run: Run) -> None:
     tool = {"name": "t", "inputSchema": {}, "outputSchema": {"type": "object", "required": ["n"]}}
-    result = {"result": {"content": [], "structuredContent": {"m": 1}}}
-    server = scripted({"tools": {}}, tools_list={"result": {"tools": [tool]}}, tools_call=result)
+    result = {"content": [{"type": "text", "text": "connection\nrefused\x1b[2J"}], "structuredContent": {"m": 1}}
+    server = scripted({"tools": {}}, tools_list={"result": {"tools": [tool]}}, tools_call={"result": result})
 
-    error = "mcp-host: the result of 't' is not as listed: 'n' is a required property\n"
-    assert run("call", "t", *server) == (6, "", error)
-    assert run("call", "t", "--unchecked", *server) == (0, '{"m": 1}\n', "")
+    error = "the result of 't' is not as listed: 'n' is a required property"
+    shown = f"mcp-host: {error}\nmcp-host: the result says: connection\\nrefused\\x1b[2J\n"
+    assert run("call", "t", *server) == (6, "", shown)
+    code, out, err = run("call", "t", "--json", *server)
+    assert (code, err) == (6, shown)
+    document = {"type": "InvalidToolOutput", "message": error, "exitCode": 6, "result": result}
+    assert json.loads(out) == {"error": document}
+    assert run("call", "t", "--unchecked", *server) == (0, "connection\nrefused\\x1b[2J\n", "")

@@ -16,7 +16,7 @@ from mcp_host.cli import commands, demo, pins
 from mcp_host.cli.arguments import Options, parse
 from mcp_host.cli.models import approver, make_model
 from mcp_host.cli.output import ExitCode, Printer, discard, print_error, print_json, text_of
-from mcp_host.errors import ServerError
+from mcp_host.errors import InvalidToolOutput, ServerError
 
 __all__ = ["main"]
 
@@ -68,6 +68,8 @@ def _print_failure(exc: BaseException, *, as_json: bool) -> ExitCode:
             error["code"] = exc.code
             if exc.data is not None:
                 error["data"] = exc.data
+        if isinstance(exc, InvalidToolOutput):
+            error["result"] = exc.result.to_wire()
         print_json({"error": error})
     return code
 

@@ -207,6 +207,10 @@ ERRORS_OF_OURS: list[tuple[McpError, str]] = [
     (HttpStatusError(500, "https://db.internal: 500", code=-32000, rpc_message="no index"), "failed: no index"),
     (RequestTimeout("tools/call: took longer than 30 s (timeout)"), "failed: it did not finish in time"),
     (InvalidToolOutput("$.key: 'hunter2' is too short", text("")), "failed: its result does not match its schema"),
+    (
+        InvalidToolOutput("$.key: 'hunter2' is too short", text("connection\nrefused" + "!" * 1_000)),
+        f"failed: its result does not match its schema; it says: connection\\nrefused{'!' * 982}… (1018 characters)",
+    ),
     (InputNotGiven("KeyError: hunter2", key="a", method="roots/list"), "failed"),
     (ToolChanged("run pins.accept()", ToolChange("shop", "add", None, ADD)), "failed"),
     (SamplingError("the key hunter2 is invalid"), "failed"),

@@ -445,8 +445,8 @@ def _failure(name: str, exc: BaseException) -> CallToolResult:
             why = ": its server is not available"
         case McpTimeout():
             why = ": it did not finish in time"
-        case InvalidToolOutput():
-            why = ": its result does not match its schema"
+        case InvalidToolOutput(text=text):
+            why = f": its result does not match its schema{f'; it says: {text}' if text else ''}"
         case McpError() if not isinstance(
             exc, EndsLoop | ToolError | BadArguments | ServerError | CallDenied | NotDeclared
         ):
