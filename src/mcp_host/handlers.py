@@ -36,14 +36,32 @@ MAX_THREADS = 256  # in one event loop, for all plain functions but those of sam
 logger = logging.getLogger(__name__)
 
 
+def worth_logging(times: int) -> bool:
+    """Whether a warning is logged for the *times*-th time: 1, 2, 4, 8 and so on. What causes it must not fill a disk."""
+    return times & (times - 1) == 0
+
+
+class CountedWarnings(dict[tuple[str, str], int]):
+    """How often there was each kind of warning; equal ones are logged if they are `worth_logging`."""
+
+    def log(self, log: logging.Logger, kind: tuple[str, str], text: str) -> None:
+        self[kind] = times = self.get(kind, 0) + 1
+        if worth_logging(times):
+            log.warning("%s%s", text, f" ({times} times so far)" if times > 1 else "")
+
+
 @dataclass(slots=True, eq=False)
 class InputCount:
-    """The requests of servers for input within one outermost call, with those within the calls that its handlers make."""
+    """What servers cause within one outermost call: their requests for input, with those within the calls that its handlers make."""
 
     all: deque[float] = field(default_factory=deque)
     """When each came, on the event loop's clock, the oldest first."""
     model_calls: deque[float] = field(default_factory=deque)
     """Those of `all` that ask for the model."""
+    own_calls: deque[float] = field(default_factory=deque)
+    """When each tool of a server was called for an answer of the model: see `OwnTools`."""
+    warnings: CountedWarnings = field(default_factory=CountedWarnings)
+    """About those calls."""
 
     def take(self, methods: Sequence[str], limits: Limits, now: float) -> str | None:
         """Count requests that come at once, unless they exceed one of the *limits*: then its name is returned."""
@@ -56,10 +74,18 @@ class InputCount:
         self.model_calls.extend([now] * model_calls)
         return None
 
+    def take_own_calls(self, calls: int, most: float, now: float) -> bool:
+        """Count calls of a server's tools that are made at once, unless there would be more than *most*: then False."""
+        if len(self.own_calls) + calls > most:
+            return False
+        self.own_calls.extend([now] * calls)
+        return True
+
     def forget_until(self, when: float) -> None:
-        for times in (self.all, self.model_calls):
+        for times in (self.all, self.model_calls, self.own_calls):
             while times and times[0] <= when:
                 times.popleft()
+                self.warnings.clear()
 
 
 class HandlerScope:

@@ -299,6 +299,7 @@ def test_a_limit_that_is_no_number_of_its_kind_is_refused() -> None:
         ({"max_turns": 2.5}, ValueError, "max_turns must be a whole number, not 2.5"),
         ({"max_turns": math.inf}, ValueError, "max_turns must be a whole number, not inf"),
         ({"max_turns": "3"}, TypeError, "max_turns must be a number, not '3'"),
+        ({"max_calls": 0}, ValueError, "max_calls must be at least 1, not 0"),
         ({"timeout": 0}, ValueError, "timeout must be more than 0, not 0"),
         ({"tool_timeout": -1}, ValueError, "tool_timeout must be more than 0, not -1"),
         ({"tool_timeout": None}, TypeError, "tool_timeout must be a number of seconds, not None"),

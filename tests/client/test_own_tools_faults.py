@@ -88,6 +88,28 @@ async def test_tools_that_sample_again_share_the_number_of_requests_of_the_outer
     assert len([request for request in model.requests if len(request.messages) == 1]) == 20
 
 
+@on_both
+@over_pipe_and_http
+async def test_tools_that_sample_again_share_the_number_of_calls_of_the_outermost_call(
+    how: str, era: Era, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Beyond that the server gets the answers, and the log says so a few times."""
+    model = ScriptedModel(*[lambda request: request.calls(*[ToolCall("dig")] * 5)] * 30)
+    called: list[str] = []
+    async with (
+        reached(how, deep, __name__) as transport,
+        running_tools(
+            transport, model, era, run_own_tools=OwnTools(max_calls=19), middleware=[noting(called)]
+        ) as client,
+    ):
+        await client.call_tool("dig")
+
+    assert called.count("tools/call") == 1 + 15  # an answer with five calls has no room after three
+    assert len(model.requests) == 1 + 15 + 3  # requests, and second answers
+    says = "sampling for deep: it has to run its tools itself, after 19 calls (OwnTools.max_calls)"
+    assert lines(caplog) == [says, *[f"{says} ({times} times so far)" for times in (2, 4, 8, 16)]]
+
+
 # Slots
 
 

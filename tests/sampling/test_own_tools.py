@@ -10,6 +10,7 @@ import pytest
 from anyio import Event, create_task_group, fail_after, sleep, sleep_forever, wait_all_tasks_blocked
 from pydantic import BaseModel
 
+from mcp_host.errors import RequestTimeout
 from mcp_host.sampling import OwnTools, Sampling, SamplingLimits, SamplingRequest, ToolCall, always
 from mcp_host.testing.model import ScriptedModel
 from mcp_host.types import (
@@ -238,6 +239,33 @@ async def test_many_calls_of_one_answer_are_one_loop() -> None:
         answer = await callback(OFFERED)
 
     assert (inner, content(answer)) == ([text("the inner answer")], text("done"))
+
+
+@pytest.mark.fake_clock
+async def test_calls_for_another_client_are_counted_within_the_time_of_one_loop() -> None:
+    """It does not say which call a request belongs to. Beyond the limit the server gets the calls."""
+    call = ToolCall("add")
+    model = ScriptedModel(call, "done", call, "done", call, call, "done")
+    callback = sampling(model).callback(server="s", call_tool=plus, own_tools=OwnTools(max_calls=2, timeout=60))
+    answers: list[str] = []
+    for seconds in (0, 30, 29, 2):
+        await sleep(seconds)
+        answers.append((await callback(OFFERED))["result"]["stopReason"])
+
+    assert answers == ["endTurn", "endTurn", "toolUse", "endTurn"]
+
+
+async def test_equal_failures_of_tools_are_logged_the_first_second_fourth_time_over_all_loops(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    calls = [ToolCall("add")] * 3
+    model = ScriptedModel(calls, "done", calls, "done", calls, "done")
+    callback = sampling(model).callback(server="s", call_tool=gives(RequestTimeout("late")))
+    for _ in range(3):
+        await callback(OFFERED)
+
+    says = "the tool add failed: late"
+    assert caplog.messages == [says, *[f"{says} ({times} times so far)" for times in (2, 4, 8)]]
 
 
 @on_both

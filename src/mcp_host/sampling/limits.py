@@ -87,6 +87,11 @@ class OwnTools:
     """Answers of the model for one request of the server, at least 2. The last one is asked for with the tool choice
     "none", so that it calls no more tools."""
 
+    max_calls: int = count(100)
+    """Calls of tools within one call of yours, with those for the sampling requests within them. Beyond that no call of an
+    answer is run: it goes to the server, which has to run them. With `Sampling.callback`, where your call is
+    not known, they are counted for the connection, within *timeout* seconds."""
+
     timeout: float = in_seconds(300.0, zero=False)
     """Seconds for one request of the server: all answers, calls and approvals of calls together."""
 

@@ -6,6 +6,7 @@ the model calls          what happens
 =======================  ==================================================================================
 `a`, or `a` and `b`      the client calls them with ``tools/call``; the model gets the results and goes on
 `c`, or `a` and `c`      no call is run, and the answer goes to the server as it is
+`a`, beyond `max_calls`  no call is run, and the answer goes to the server as it is
 a tool not on offer      the answer is refused, as always
 no tool                  the answer goes to the server
 """
@@ -18,7 +19,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from anyio import move_on_after
+from anyio import current_time, move_on_after
 from anyio.lowlevel import checkpoint
 from pydantic import BaseModel
 
@@ -27,7 +28,7 @@ from mcp_host.errors import (
     McpError,
     RequestTimeout,
 )
-from mcp_host.handlers import as_async, current_handler
+from mcp_host.handlers import InputCount, as_async, current_handler
 from mcp_host.protocol.jsonrpc import ASKED_TOO_MUCH, TOOK_TOO_LONG
 from mcp_host.sampling.limits import OwnTools
 from mcp_host.sampling.request import CallModel, SamplingRequest, log_subject
@@ -75,6 +76,7 @@ class ServerTools:
         self.most = most
         self.waiting = 0
         """Loops that wait for their tools."""
+        self._inputs = InputCount()  # where no client of ours counts what is asked within one call
 
     def admit(self, request: SamplingRequest, limits: OwnTools) -> OwnTools | None:
         """The *limits* for *request*; None if it lets the model call no tools.
@@ -87,6 +89,14 @@ class ServerTools:
         if self.waiting >= self.most:
             raise InputRefused(ASKED_TOO_MUCH, f"this client's limit is {self.most} tool loops within each other")
         return limits
+
+    def count(self, limits: OwnTools) -> InputCount:
+        """Counts the calls for a request that is answered now."""
+        scope = current_handler.get()
+        if scope is not None and scope.inputs is not None:
+            return scope.inputs
+        self._inputs.forget_until(current_time() - limits.timeout)  # no loop that still runs has made these calls
+        return self._inputs
 
 
 async def run_own_tools(
@@ -108,6 +118,7 @@ async def run_own_tools(
         write_result=partial(for_model, max_bytes=limits.max_result_bytes, cut=head_and_tail),
         max_turns=limits.max_turns,
         timeout=limits.timeout,
+        warnings=loop.count.warnings,
     )
     if result.answer is None:
         logger.warning("%s: running its tools took longer than %s s", log_subject(request.server), limits.timeout)
@@ -138,6 +149,7 @@ class _Loop:
     def __init__(self, ask: AskModel, request: SamplingRequest, tools: ServerTools, limits: OwnTools) -> None:
         self.runners: dict[str, RunTool] = {}
         """By the name that the server offers each tool under. Empty until the model calls one."""
+        self.count = tools.count(limits)
         self._ask = ask
         self._request = request
         self._tools = tools
@@ -150,6 +162,13 @@ class _Loop:
         if answer.tool_uses and not self._listed:
             self._listed = True
             await self._list()
+        calls = len(answer.tool_uses) if all(use.name in self.runners for use in answer.tool_uses) else 0
+        most = self._limits.max_calls
+        if not self.count.take_own_calls(calls, most, current_time()):
+            self.runners.clear()  # so the calls go to the server
+            subject = log_subject(self._request.server)
+            text = f"{subject}: it has to run its tools itself, after {most} calls (OwnTools.max_calls)"
+            self.count.warnings.log(logger, (subject, "max_calls"), text)
         return answer
 
     async def _list(self) -> None:

@@ -16,7 +16,7 @@ from mcp_host.concurrency.backends import Loop
 from mcp_host.concurrency.deadlines import Alarm, TimeoutScope
 from mcp_host.concurrency.tasks import HandlerTasks
 from mcp_host.errors import ConnectionClosed, McpError, RequestTimeout, ServerError, SessionLost
-from mcp_host.handlers import HandlerScope
+from mcp_host.handlers import HandlerScope, worth_logging
 from mcp_host.protocol.cache import CHANGES
 from mcp_host.protocol.eras import DISCOVER, INITIALIZE, SUBSCRIPTION_ID, Era
 from mcp_host.protocol.jsonrpc import (
@@ -295,7 +295,7 @@ class Dispatcher:
             self._settle(message.id, malformed_error(message), origin)
         elif message.oversize and message.method is None and (only := self._only_pending()) is not None:
             only.settle(malformed_error(message), by=origin)
-        elif (count := self._counters["malformed messages"]) & (count - 1) == 0:  # a flood must not fill a disk
+        elif worth_logging(count := self._counters["malformed messages"]):
             self._warn(f"skipped something that is no message ({count} so far): {message.reason}")
 
     # The server's requests and notifications

@@ -17,7 +17,7 @@ from mcp_host.errors import (
     Unauthorized,
     UnsupportedProtocolVersion,
 )
-from mcp_host.handlers import in_middleware_of
+from mcp_host.handlers import in_middleware_of, worth_logging
 from mcp_host.limits import Limits, check_seconds
 from mcp_host.protocol.backoff import RETRY_DELAYS, Backoff, restart_backoff
 from mcp_host.protocol.cache import Cache
@@ -149,7 +149,7 @@ class ClientState:
             logger.warning("%s", text)
             return
         self.counters["further warnings"] += 1
-        if (count := self.counters["further warnings"]) & (count - 1) == 0:  # a server must not fill a disk
+        if worth_logging(count := self.counters["further warnings"]):
             logger.warning("%s (warning %d)", text, MAX_WARNINGS + count)
 
     def warn_about_server(self, text: str) -> None:

@@ -39,7 +39,7 @@ from mcp_host.errors import (
     quoted,
 )
 from mcp_host.functions import BadArguments, FunctionTool, Injected, ToolError, error_result, text_result
-from mcp_host.handlers import as_async, split_failure
+from mcp_host.handlers import CountedWarnings, as_async, split_failure
 from mcp_host.limits import check_count, check_seconds
 from mcp_host.sampling.request import ModelAnswer
 from mcp_host.sampling.stop_reasons import CUT_OFF, TRUNCATED
@@ -185,6 +185,7 @@ async def run_loop(
     max_turns: int = MAX_TURNS,
     timeout: float = TIMEOUT,
     on_turn: OnTurn | None = None,
+    warnings: CountedWarnings | None = None,
 ) -> LoopResult:
     """Ask the model until it stops, at most *max_turns* times, and run the tools that it calls.
 
@@ -193,7 +194,8 @@ async def run_loop(
     no call of that answer is run. A call of any other tool gets a result that tells the model so.
 
     The *timeout* is in seconds, without the time in which *permit* decides. *write_result* makes what the
-    model gets of a result; the steps have the whole. *on_turn* is awaited after each step.
+    model gets of a result; the steps have the whole. *on_turn* is awaited after each step. *warnings* counts
+    the failures of tools, for the log; several loops may share it.
 
     The tool choice "required", or that of one tool, holds until the model has called one, or that one.
 
@@ -205,7 +207,7 @@ async def run_loop(
     if not isinstance(max_turns, int):
         raise TypeError(f"max_turns must be a whole number, not {max_turns}")
     check_seconds("timeout", timeout, zero=False)
-    loop = _Loop(params, tools, permit, write_result)
+    loop = _Loop(params, tools, permit, write_result, CountedWarnings() if warnings is None else warnings)
     ended: Ended | None = None
     turn = 0
     with move_on_after(timeout) as loop.scope:
@@ -328,6 +330,7 @@ class _Loop:
     tools: Mapping[str, RunTool]
     permit: Permit | None
     write_result: Callable[[ToolUseContent, CallToolResult], ToolResultContent]
+    warnings: CountedWarnings
     scope: CancelScope = field(init=False)
     messages: list[SamplingMessage] = field(init=False)
     steps: list[Step] = field(default_factory=list)
@@ -404,7 +407,7 @@ class _Loop:
 
     async def _run(self, index: int, use: ToolUseContent, decided: CallToolResult | None) -> None:
         began = current_time()
-        result = await result_of(self.tools[use.name], use) if decided is None else decided
+        result = await result_of(self.tools[use.name], use, self.warnings) if decided is None else decided
         self._finished[index] = FinishedCall(use, result, current_time() - began)
 
 
@@ -412,7 +415,7 @@ def _too_many() -> CallToolResult:
     return text_result(f"Not run: one answer may call at most {MAX_CALLS} tools", is_error=True)
 
 
-async def result_of(run: RunTool, use: ToolUseContent) -> CallToolResult:
+async def result_of(run: RunTool, use: ToolUseContent, warnings: CountedWarnings) -> CallToolResult:
     """Run one call. If it fails, that is a result, too."""
     cancelled = cancellations()
     try:
@@ -424,12 +427,12 @@ async def result_of(run: RunTool, use: ToolUseContent) -> CallToolResult:
                 raise
             if other is not None:
                 raise other from None
-            return _failure(use.name, error)
+            return _failure(use.name, error, warnings)
         finally:
             del error, other  # their tracebacks refer to this frame, which must not refer to them
 
 
-def _failure(name: str, exc: BaseException) -> CallToolResult:
+def _failure(name: str, exc: BaseException, warnings: CountedWarnings) -> CallToolResult:
     """The result that tells the model that the tool *name* failed.
 
     It has the text only of what the server, an approver or the tool's author says. The texts of other errors are for the
@@ -453,5 +456,5 @@ def _failure(name: str, exc: BaseException) -> CallToolResult:
             why = ""
         case _:
             return error_result(name, exc)
-    logger.warning("the tool %s failed: %s", name, exc)
+    warnings.log(logger, (name, type(exc).__name__), f"the tool {name} failed: {exc}")
     return text_result(f"the tool {name} failed{why}", is_error=True)

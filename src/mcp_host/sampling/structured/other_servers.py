@@ -14,6 +14,7 @@ from typing import Any, TypeVar, get_args
 
 from mcp_host.concurrency.tasks import first
 from mcp_host.errors import NotDeclared
+from mcp_host.handlers import CountedWarnings
 from mcp_host.protocol.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY, Params
 from mcp_host.protocol.negotiation import MODERN_VERSIONS
 from mcp_host.sampling.loop.engine import RunTool, result_of
@@ -121,7 +122,7 @@ class _ReplayedSampling(ServerSampling):
     def _recorded(self, run: RunTool) -> RunTool:
         async def run_once(use: ToolUseContent) -> CallToolResult:
             async def wire() -> dict[str, Any]:
-                return (await result_of(run, use)).to_wire()
+                return (await result_of(run, use, CountedWarnings())).to_wire()
 
             what = f"the call {use.id!r} of the tool {use.name!r} with {use.input!r}"
             return CallToolResult.from_wire(await self._replay.once(what, wire))
