@@ -160,9 +160,11 @@ async def test_a_server_that_wants_no_token_has_the_endpoints_of_its_metadata_or
         ({"issuer": ISSUER.upper()}, "its issuer is HTTPS://AS.TEST/TENANT, not https://as.test/tenant"),
         ({"issuer": None}, "its issuer is None"),
         ({"token_endpoint": None}, "it has no token_endpoint"),
-        ({"token_endpoint": "http://as.test/token"}, "its token_endpoint is no https URL"),
-        ({"token_endpoint": ["https://as.test"]}, "its token_endpoint is no https URL"),
-        ({"authorization_endpoint": "javascript:alert(1)"}, "its authorization_endpoint is no https URL"),
+        ({"token_endpoint": "http://as.test/token"}, "its token_endpoint is no plain https URL"),
+        ({"token_endpoint": ["https://as.test"]}, "its token_endpoint is no plain https URL"),
+        ({"token_endpoint": "https://a:b@as.test/token"}, "its token_endpoint is no plain https URL"),
+        ({"authorization_endpoint": "https://bank.test@as.test/"}, "its authorization_endpoint is no plain https URL"),
+        ({"authorization_endpoint": "javascript:alert(1)"}, "its authorization_endpoint is no plain https URL"),
     ],
 )
 async def test_metadata_that_must_not_be_used_say_why(changed: dict[str, Any], problem: str) -> None:
@@ -186,7 +188,7 @@ async def test_an_endpoint_that_may_be_absent_and_is_no_https_url_is_absent(name
         _, server = await discover(documents, MCP, NO_CHALLENGE, steps, for_person=for_person)
 
         assert (getattr(server, name), server.token_endpoint) == (None, FOUND.token_endpoint)
-        assert str(steps[-1]).endswith(f"at {SERVER_URL}: its {name} is no https URL: not used")
+        assert str(steps[-1]).endswith(f"at {SERVER_URL}: its {name} is no plain https URL: not used")
 
 
 @pytest.mark.fault("O10")

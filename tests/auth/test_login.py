@@ -333,6 +333,10 @@ REFUSED = {
     "https://login.example/a b": f"{NO_WEB_URL}'https'",
     "https://login.example\\@evil.example/": f"{NO_WEB_URL}'https'",
     **{
+        f"https://{user}@evil.example/": "the login at evil.example is not opened: its URL has a user, which looks like a host"
+        for user in ("bank.example", "bank.example:443", "")
+    },
+    **{
         f"{scheme}{rest}": f"the login at {rest.partition('/')[0]} is not opened: its URL is not https"
         for scheme, rest in (
             *(("http://", "login.example/?secret"), ("HTTP://", "login.example/?secret")),

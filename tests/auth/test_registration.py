@@ -10,6 +10,7 @@ import pytest
 
 from mcp_host.auth.errors import RegistrationFailed
 from mcp_host.auth.keys import PrivateKey
+from mcp_host.auth.machines import ClientSecret
 from mcp_host.auth.registration import Cimd, Dynamic, OAuthClient, Registered, TokenAuthMethod
 from mcp_host.auth.requests.client import Answer, AuthClient
 from mcp_host.auth.requests.metadata import AuthorizationServer
@@ -64,6 +65,7 @@ async def test_the_answer_has_the_client() -> None:
         ({"client_secret_expires_at": True}, registered()),
         ({"client_secret_expires_at": 10**400}, registered()),
         ({"scope": "write read"}, registered(scopes="read write")),
+        ({"scope": "write " * 8192}, registered()),
     ]
 
     for answer, client in rows:
@@ -81,6 +83,13 @@ async def test_an_answer_without_a_client_says_why() -> None:
         ({}, 201, "has no client_id"),
         ({"client_id": 7}, 201, "has no client_id"),
         ({"client_id": ""}, 201, "has no client_id"),
+        ({"client_id": "a" * 4097}, 201, "its client_id has 4,097 characters, and 4,096 are the most"),
+        *(
+            ({"client_id": "a", name: text}, 201, f"its {name} has control characters, or others that are not ASCII")
+            for name in ("client_id", "client_secret")
+            for text in ("canary\r\nX: y", "canary\x1b[2J", "canary\u202e", "canary\ud800")
+        ),
+        ({"client_id": "a", "client_secret": "s" * 4097}, 201, "its client_secret has 4,097 characters"),
         ({"client_id": "a", "token_endpoint_auth_method": "canary"}, 201, "does not know"),
         ({"client_id": "a", "token_endpoint_auth_method": "client_secret_basic"}, 201, "has no client_secret"),
         (None, 403, f"HTTP 403: {by_hand}"),
@@ -181,6 +190,13 @@ def test_a_client_that_was_registered_by_hand_is_for_its_issuer() -> None:
     assert repr(Dynamic("mine")) == "Dynamic('mine')"
 
 
+def test_an_id_and_a_secret_of_the_application_have_no_control_characters() -> None:
+    for make in (Registered, ClientSecret):
+        for id, secret in (("id\n", "secret"), ("id", "secret\n"), ("i\x00d", "secret")):
+            with pytest.raises(ValueError, match=r"^(id|secret) has control characters, such as the end of a line$"):
+                make(id, secret)
+
+
 def test_a_client_that_was_registered_by_hand_authenticates_in_one_way() -> None:
     key = PrivateKey(new("ES256").as_pem(private=True))
     rows: dict[str, list[dict[str, Any]]] = {
@@ -217,7 +233,8 @@ def test_the_client_of_a_document_is_for_servers_that_take_its_url() -> None:
 
 
 def test_the_url_of_a_document_is_https_with_a_path_and_no_fragment() -> None:
-    for url in ("http://h/c", "https:///c", "https://h", "https://h/", "https://h/c#f"):
+    controls = ("https://h/c\n", "https://h/c\x1b[2J", "https://h/\u202ec")
+    for url in ("http://h/c", "https:///c", "https://h", "https://h/", "https://h/c#f", "https://u@h/c", *controls):
         with pytest.raises(ValueError, match=r"^the URL of a Client ID Metadata Document is https with a path"):
             Cimd(url)
 

@@ -5,6 +5,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/cli
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -15,7 +16,7 @@ from mcp_host.auth.keys import PrivateKey
 from mcp_host.auth.requests.error_codes import INVALID_REQUEST
 from mcp_host.auth.requests.metadata import AuthorizationServer
 from mcp_host.auth.requests.steps import Steps
-from mcp_host.auth.requests.urls import LOOPBACK, shown
+from mcp_host.auth.requests.urls import LOOPBACK, is_web, shown
 
 if TYPE_CHECKING:
     from mcp_host.auth.requests.client import AuthClient
@@ -30,6 +31,9 @@ METHODS: tuple[TokenAuthMethod, ...] = ("none", *WITH_SECRET)  # of `Dynamic`
 SCOPES_REFUSED = frozenset({400, 403})
 REGISTRATION_REFUSED = frozenset({401, 403, 404, 405})  # of servers that register only clients that they know
 BY_HAND = "register a client there by hand, and pass Registered(...)"
+MAX_TEXT = 4096  # characters of a client's id, which is a part of URLs, or of its secret, which is one of headers
+MAX_STATED_SCOPES = 8192  # characters of the scopes in the answer to a registration, as in a login; of more, none count
+VSCHARS = re.compile(r"[ -~]+")  # all that a client's id and secret may have (RFC 6749, appendix A)
 LAST_SECOND = 1e12  # a client that expires later, in some 30,000 years, does not expire
 DEFAULT_METHODS = ("client_secret_basic",)  # RFC 8414, section 2, where the metadata has no list
 
@@ -71,7 +75,7 @@ class Registered:
 
     Raises:
         TypeError: *id* or *secret* is no text.
-        ValueError: One of them is empty, or arguments contradict each other.
+        ValueError: One of them is empty or has control characters, or arguments contradict each other.
     """
 
     def __init__(
@@ -115,15 +119,15 @@ class Cimd:
     "private_key_jwt" as its ``token_endpoint_auth_method``.
 
     Raises:
-        ValueError: *url* is not https with a path.
+        ValueError: *url* is not https with a path, or has a user, a fragment or control characters.
     """
 
     issuer = None
 
     def __init__(self, url: str, *, key: PrivateKey | None = None) -> None:
         parts = urlsplit(url)
-        if parts.scheme != "https" or not parts.hostname or parts.path in ("", "/") or parts.fragment:
-            raise ValueError("the URL of a Client ID Metadata Document is https with a path and no fragment")
+        if parts.scheme != "https" or not is_web(url) or parts.path in ("", "/") or parts.fragment:
+            raise ValueError("the URL of a Client ID Metadata Document is https with a path, and no user and fragment")
         self.key = key
         self._url = url
 
@@ -215,12 +219,14 @@ def checked_text(argument: str, text: str) -> str:
 
     Raises:
         TypeError: It is no text.
-        ValueError: It is empty.
+        ValueError: It is empty, or has control characters, such as the end of the line that it was read from.
     """
     if not isinstance(text, str):
         raise TypeError(f"{argument} has to be a text, not {type(text).__name__}")
     if not text:
         raise ValueError(f"{argument} is empty")
+    if not text.isprintable():
+        raise ValueError(f"{argument} has control characters, such as the end of a line")
     return text
 
 
@@ -264,11 +270,9 @@ def _read(
     Raises:
         ValueError: It has none that can be used.
     """
-    id, secret = answer.get("client_id"), answer.get("client_secret")
-    if not isinstance(id, str) or not id:
+    id, secret = _text(answer, "client_id"), _text(answer, "client_secret")
+    if id is None:
         raise ValueError("the answer has no client_id")
-    if not isinstance(secret, str) or not secret:
-        secret = None
     method = answer.get("token_endpoint_auth_method")
     if method is None:  # a server that gives a secret expects it
         method = "none" if secret is None else _preferred_with_secret(server) if asked == "none" else asked
@@ -282,5 +286,22 @@ def _read(
         expires = None
     if scopes is not None:
         stated = answer.get("scope")
-        scopes = tuple(dict.fromkeys([*scopes, *(stated.split() if isinstance(stated, str) else ())]))
+        given = stated.split() if isinstance(stated, str) and len(stated) <= MAX_STATED_SCOPES else ()
+        scopes = tuple(dict.fromkeys([*scopes, *given]))
     return OAuthClient(id, secret, known, _uris(redirect_uri), None if expires is None else float(expires), scopes)
+
+
+def _text(answer: Mapping[str, object], name: str) -> str | None:
+    """The id or the secret of a client in *answer*. None if it has none.
+
+    Raises:
+        ValueError: It must not be used.
+    """
+    text = answer.get(name)
+    if not isinstance(text, str) or not text:
+        return None
+    if len(text) > MAX_TEXT:
+        raise ValueError(f"its {name} has {len(text):,} characters, and {MAX_TEXT:,} are the most")
+    if not VSCHARS.fullmatch(text):
+        raise ValueError(f"its {name} has control characters, or others that are not ASCII")
+    return text

@@ -16,7 +16,7 @@ from mcp_host.auth.login.loopback import HOSTS, LoopbackListener, LoopbackUri
 from mcp_host.auth.login.redirects import check_redirect_uri, read_redirect
 from mcp_host.auth.requests.addresses import Kind, kinds_of_host
 from mcp_host.auth.requests.error_codes import ACCESS_DENIED
-from mcp_host.auth.requests.urls import is_same_page
+from mcp_host.auth.requests.urls import has_user, is_same_page
 from mcp_host.errors import excerpt, quoted
 from mcp_host.handlers import as_async
 from mcp_host.limits import check_seconds
@@ -323,6 +323,8 @@ def check_url(url: str) -> str:
         scheme = quoted(url.partition(":")[0], 20)
         raise AddressRefused(f"the URL of the login is not opened: it is no plain https URL, and begins with {scheme}")
     host = host_of(url)
+    if has_user(url):
+        raise AddressRefused(f"the login at {host} is not opened: its URL has a user, which looks like a host")
     if url.lower().startswith("http:") and kinds_of_host(host) != {Kind.LOOPBACK}:
         raise AddressRefused(f"the login at {host} is not opened: its URL is not https")
     return host

@@ -22,7 +22,7 @@ S256 = "S256"
 
 AUTHORIZATION, TOKEN = "authorization_endpoint", "token_endpoint"
 ENDPOINTS = (AUTHORIZATION, TOKEN, "registration_endpoint", "device_authorization_endpoint", "revocation_endpoint")
-NO_URL = "its {} is no https URL"
+NO_URL = "its {} is no plain https URL"
 RESOURCE_FIELDS = frozenset({"resource", "authorization_servers"})
 SERVER_FIELDS = frozenset({"issuer", *ENDPOINTS})
 

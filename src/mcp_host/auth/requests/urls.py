@@ -13,8 +13,14 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def is_web(url: str) -> bool:
-    """Whether *url* is one of https; or of http on this machine, for development."""
-    return is_web_url(url) and (urlsplit(url).scheme == "https" or host_of(url) in LOOPBACK)
+    """Whether *url* is one of https, without a user; or of http on this machine, for development."""
+    is_plain = is_web_url(url) and not has_user(url)
+    return is_plain and (urlsplit(url).scheme == "https" or host_of(url) in LOOPBACK)
+
+
+def has_user(url: str) -> bool:
+    """Whether *url* has a user or a password, which a person may take for the host: ``https://bank.example@host/``."""
+    return "@" in urlsplit(url).netloc
 
 
 def origin_of(url: str) -> str:
@@ -40,7 +46,7 @@ def covers(identifier: str, url: str) -> bool:
     except ValueError:
         return False
     above, below = resource.path.rstrip("/") + "/", target.path.rstrip("/") + "/"
-    is_identifier = is_web_url(identifier) and not resource.fragment and not _user(resource)
+    is_identifier = is_web_url(identifier) and not resource.fragment and not has_user(identifier)
     return is_same_origin and is_identifier and below.startswith(above)
 
 
