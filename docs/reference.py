@@ -125,6 +125,7 @@ def fixed_rows() -> Iterator[str]:
         if place.parts[0] not in (
             "auth",
             "client",
+            "elicitation",
             "handlers.py",
             "json_schema",
             "locked_file.py",
@@ -132,7 +133,7 @@ def fixed_rows() -> Iterator[str]:
             "transports",
         ):
             continue
-        pure = place.parts[0] in ("json_schema", "protocol")  # other numbers there are no bounds
+        pure = place.parts[0] in ("elicitation", "json_schema", "protocol")  # other numbers there are no bounds
         name = "MAX_[A-Z_]+" if pure else "[A-Z][A-Z_]+"
         for line in file.read_text(encoding="utf-8").splitlines():
             if found := re.fullmatch(rf"({name}) = ([\d_.]+|\d+ ?\*\*? ?\w+)  # (.*)", line):

@@ -73,11 +73,24 @@ def test_a_long_text_is_cut_and_its_length_is_shown() -> None:
         ("x" * 81, f"'{'x' * 80}… (81 characters)'"),
         ({"a": None}, "{'a': None}"),
         ([1] * 40, f"{'[1, ' + '1, ' * 25 + '1'}… (120 characters)"),
+        ({"a": [{}, "x"], "b": {"c": 1.5}}, "{'a': [{}, 'x'], 'b': {'c': 1.5}}"),
+        ([{"a": "x" * 999}], f"[{{'a': '{'x' * 72}… (more than 1000 characters)"),
     ],
-    ids=["a word", "80 letters", "81 letters", "an object", "a long list"],
+    ids=["a word", "80 letters", "81 letters", "an object", "a long list", "nested", "a long text inside"],
 )
 def test_a_peers_value_is_quoted_and_cut_at_80_characters(value: object, shown: str) -> None:
     assert quoted(value) == shown
+
+
+def test_of_a_huge_value_only_the_beginning_is_looked_at() -> None:
+    class Watched(float):
+        """A number that is never written."""
+
+        def __repr__(self) -> str:
+            pytest.fail("a huge value is written as a whole")
+
+    assert quoted([0] * 400 + [Watched()]) == f"[{'0, ' * 26}0… (more than 1000 characters)"
+    assert quoted({"a": [0] * 400, "b": Watched()}).endswith("… (more than 1000 characters)")
 
 
 STATUSES: list[tuple[int, bool]] = [

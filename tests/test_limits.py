@@ -24,6 +24,7 @@ def test_the_defaults_are_those_that_are_documented() -> None:
         "input_timeout": 3600,
         "close_timeout": 10,
         "max_message": 64 * MiB,
+        "max_values": 30_000,
         "max_outbox": 64 * MiB,
         "stall_timeout": 60,
         "max_answers": 1024,

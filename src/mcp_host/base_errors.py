@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Self
 
 EXCERPT = 300  # characters of a peer's text in an error message
 QUOTED = 80  # characters of a peer's key, name or id
+MEASURED = 1000  # characters of a quoted value that are written to learn its length: it may have a million items
 MARGIN = "  | "  # before each line of a peer's text, so that it cannot look like ours
 
 
@@ -31,7 +32,34 @@ def excerpt(text: str, limit: int = EXCERPT) -> str:
 
 def quoted(value: object, limit: int = QUOTED) -> str:
     """A peer's key, name or value inside an error message: text in quotes, other JSON as Python writes it."""
-    return f"'{excerpt(value, limit)}'" if isinstance(value, str) else excerpt(repr(value), limit)
+    if isinstance(value, str):
+        return f"'{excerpt(value, limit)}'"
+    text = ""
+    for piece in _written(value):
+        text += piece
+        if len(text) > MEASURED:
+            return f"{escaped(text[:limit])}… (more than {MEASURED} characters)"
+    return excerpt(text, limit)
+
+
+def _written(value: object) -> Iterator[str]:
+    """The `repr` of JSON in pieces: that of a whole message would take seconds."""
+    if type(value) is list:
+        yield "["
+        for index, item in enumerate(value):
+            yield ", " if index else ""
+            yield from _written(item)
+        yield "]"
+    elif type(value) is dict:
+        yield "{"
+        for index, (key, member) in enumerate(value.items()):
+            yield ", " if index else ""
+            yield from _written(key)
+            yield ": "
+            yield from _written(member)
+        yield "}"
+    else:
+        yield repr(value[: MEASURED + 1] if isinstance(value, str) else value)
 
 
 class McpError(Exception):

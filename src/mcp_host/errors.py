@@ -251,7 +251,7 @@ class UnsupportedProtocolVersion(ServerError):
 
 
 class MessageTooLarge(ProtocolError):
-    """A message was larger than `Limits.max_message`."""
+    """A message was larger than `Limits.max_message`, or had more values than `Limits.max_values` or the parser allows."""
 
 
 class NoCommonVersion(ProtocolError):

@@ -377,6 +377,8 @@ def test_the_error_that_requires_urls_is_read_as_far_as_it_can_be() -> None:
     url = ElicitRequestURLParams.from_wire(URL)
 
     assert read_elicitations({"elicitations": [URL]}) == [url]
+    assert read_elicitations({"elicitations": [5, *[URL] * 100]}) == [url] * 63
+    assert read_elicitations({"elicitations": [{**URL, "more": [0] * 10_000}]}) == []
     assert read_elicitations({"elicitations": [5, {}, {**URL, "url": "file:///"}, FORM, URL]}) == [url]
     nothing: object
     for nothing in ({"elicitations": []}, {"elicitations": URL}, {}, [URL], "elicitations", None):

@@ -8,11 +8,12 @@ from collections.abc import Awaitable, Callable
 from itertools import product
 from typing import Any
 
+import anyio
 import httpx
 import pytest
 
 from mcp_host import Client
-from mcp_host.client.tools import ToolCache
+from mcp_host.client.tools import TOOLS_PER_TICK, ToolCache
 from mcp_host.errors import HeaderMismatch, HttpStatusError, InvalidToolOutput, ServerError
 from mcp_host.protocol.jsonrpc import Params
 from mcp_host.session.call import Call, CallTimeouts
@@ -166,27 +167,44 @@ async def problem(tools: ToolCache, result: CallToolResult) -> str | None:
 
 
 @pytest.mark.fault("T09")
-def test_of_two_tools_with_one_name_the_first_is_used_and_the_other_left_out() -> None:
+async def test_of_two_tools_with_one_name_the_first_is_used_and_the_other_left_out() -> None:
     warnings: list[str] = []
     tools = ToolCache(warnings.append, mirrored=True)
 
-    assert tools.replace([tool(region=REGION), tool(zone=ZONE)]) == [tool(region=REGION)]
+    assert await tools.replace([tool(region=REGION), tool(zone=ZONE)]) == [tool(region=REGION)]
     assert warnings == ["the tool 'query' is left out: another tool of that name stands before it"]
     assert headers(tools) == {"Mcp-Param-Region": "eu"}
 
 
-def test_the_first_that_can_be_mirrored_is_the_one_that_counts() -> None:
+async def test_a_long_listing_is_taken_in_portions() -> None:
+    """Else a hundred thousand tools would block the event loop for a quarter of a second."""
+
+    async def tick() -> None:
+        finished.append("another task")
+
+    finished: list[str] = []
+    tools = ToolCache(pytest.fail, mirrored=False)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(tick)
+        await tools.replace([tool().model_copy(update={"name": f"t{n}"}) for n in range(2 * TOOLS_PER_TICK)])
+        finished.append("the listing")
+
+    assert finished == ["another task", "the listing"]
+    assert len(tools.listed) == 2 * TOOLS_PER_TICK
+
+
+async def test_the_first_that_can_be_mirrored_is_the_one_that_counts() -> None:
     tools = ToolCache(lambda text: None, mirrored=True)
-    listed = tools.replace([tool(region=INVALID), tool(zone=ZONE), tool(region=REGION)])
+    listed = await tools.replace([tool(region=INVALID), tool(zone=ZONE), tool(region=REGION)])
 
     assert listed == [tool(zone=ZONE)]
     assert headers(tools) == {"Mcp-Param-Zone": "b"}
 
 
-def test_arguments_are_not_mirrored_if_messages_have_no_headers() -> None:
+async def test_arguments_are_not_mirrored_if_messages_have_no_headers() -> None:
     tools = ToolCache(pytest.fail, mirrored=False)
 
-    assert tools.replace([tool(region=REGION)]) == [tool(region=REGION)]
+    assert await tools.replace([tool(region=REGION)]) == [tool(region=REGION)]
     assert headers(tools) == {}
 
 
@@ -200,33 +218,33 @@ LISTED: dict[str, tuple[list[Tool], dict[str, str]]] = {
 }
 
 
-def test_arguments_are_mirrored_only_as_the_last_listing_says(subtests: pytest.Subtests) -> None:
+async def test_arguments_are_mirrored_only_as_the_last_listing_says(subtests: pytest.Subtests) -> None:
     for case, (listed, expected) in LISTED.items():
         warnings: list[str] = []
         tools = ToolCache(warnings.append, mirrored=True)
-        tools.replace([tool(region=REGION)])
+        await tools.replace([tool(region=REGION)])
 
-        tools.replace(listed)
+        await tools.replace(listed)
 
         with subtests.test(case=case):
             assert headers(tools) == expected
             assert bool(warnings) == (case == "invalid")
 
 
-def test_an_annotation_too_deep_to_be_valid_is_found_in_a_schema_too_deep_to_be_written() -> None:
+async def test_an_annotation_too_deep_to_be_valid_is_found_in_a_schema_too_deep_to_be_written() -> None:
     deep: dict[str, Any] = {"a": REGION}
     for _ in range(400):
         deep = {"a": {"properties": deep}}
     tools = ToolCache(lambda text: None, mirrored=True)
 
-    assert tools.replace([tool(**deep), tool("plain")]) == [tool("plain")]
+    assert await tools.replace([tool(**deep), tool("plain")]) == [tool("plain")]
 
 
-def test_a_tool_is_said_to_be_left_out_once_and_again_when_that_is_news_again() -> None:
+async def test_a_tool_is_said_to_be_left_out_once_and_again_when_that_is_news_again() -> None:
     warnings: list[str] = []
     tools = ToolCache(warnings.append, mirrored=True)
     for listing in ([tool(a=INVALID), tool(a=INVALID)], [tool(a=INVALID)], [tool()], [tool(a=INVALID)]):
-        tools.replace(listing)
+        await tools.replace(listing)
 
     assert len(warnings) == 2
     assert all("'query' is left out" in warning for warning in warnings)
@@ -248,7 +266,7 @@ async def test_a_check_that_ran_out_of_steps_is_repeated_only_for_a_changed_sche
 
     problems = []
     for tool, result in ((listed, larger), (listed, costly), (listed, larger), (again, larger), (changed, larger)):
-        tools.replace([tool])
+        await tools.replace([tool])
         problems.append(await problem(tools, result))
 
     refused = "the result of 'query' is not as listed: its schema cannot be checked: it takes more than 3000 steps"
@@ -261,7 +279,7 @@ async def test_a_schema_that_cannot_be_written_down_is_checked_against_after_eve
 
     problems = []
     for n in (1, 2, "three"):
-        tools.replace([listed])
+        await tools.replace([listed])
         problems.append(await problem(tools, structured(n=n)))
 
     assert problems == [None, None, "the result of 'query' is not as listed: $.n: 'three' is not of type 'integer'"]
@@ -284,7 +302,7 @@ async def test_results_that_pass_unchecked_are_said_to_once_and_again_when_the_t
             tools = ToolCache(warnings.append, mirrored=False)
             listed = checked(schema)
             for listing in ([listed], [listed], [], [listed]):
-                tools.replace(listing)
+                await tools.replace(listing)
                 assert await problem(tools, structured(a="Abc")) is None
 
             assert len(warnings) == 2
@@ -335,10 +353,10 @@ async def test_a_result_is_held_to_the_tool_as_it_is_listed_now(subtests: pytest
             assert await outcome(era, now) == (wire if problem is None else f"{as_listed}{problem}", warnings)
 
 
-def test_a_call_may_be_repeated_where_either_hint_says_that_it_does_no_harm() -> None:
-    def is_repeatable(hints: dict[str, bool] | None) -> bool:
+async def test_a_call_may_be_repeated_where_either_hint_says_that_it_does_no_harm() -> None:
+    async def is_repeatable(hints: dict[str, bool] | None) -> bool:
         tools = ToolCache(pytest.fail, mirrored=False)
-        tools.replace([tool("query", hints)])
+        await tools.replace([tool("query", hints)])
         return prepared(tools).repeatable
 
     harmless = [
@@ -349,7 +367,7 @@ def test_a_call_may_be_repeated_where_either_hint_says_that_it_does_no_harm() ->
     ]
     others = [None, {}, {"destructiveHint": False}, {"idempotentHint": False, "readOnlyHint": False}]
 
-    assert [hints for hints in (*harmless, *others) if is_repeatable(hints)] == harmless
+    assert [hints for hints in (*harmless, *others) if await is_repeatable(hints)] == harmless
 
 
 # Calls that the listing did not fit

@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
+from pydantic_core import to_json
 
 from mcp_host import Change, Elicitation, Notification
 from mcp_host.errors import ProtocolError
@@ -176,6 +177,21 @@ async def test_past_the_bound_the_oldest_log_message_or_unknown_notification_giv
 
     assert seen == ["notifications/tools/list_changed", 7, {"data": 8}, 9]
     assert client.counters == {"dropped notifications": 7}
+
+
+async def test_of_more_changes_than_may_wait_the_newest_are_kept() -> None:
+    updated = {"jsonrpc": "2.0", "method": "notifications/resources/updated"}
+
+    async def script(peer: ScriptedPeer) -> None:
+        await HANDSHAKE.open(peer)
+        await peer.send_raw(to_json([{**updated, "params": {"uri": f"a:{n}"}} for n in range(5)]))
+
+    seen = Recorder()
+    async with connected(ScriptedPeer(script), on_change=seen, limits=Limits(max_notifications=2)) as client:
+        await anyio.wait_all_tasks_blocked()
+
+    assert [change.params.uri for change in seen] == ["a:3", "a:4"]
+    assert client.counters == {"dropped notifications": 3}
 
 
 async def test_a_completed_url_elicitation_is_announced() -> None:

@@ -7,25 +7,33 @@ import gc
 import gzip
 import logging
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
 
 import pytest
 import sniffio
 from anyio import fail_after, move_on_after, wait_all_tasks_blocked
 from anyio.lowlevel import checkpoint
+from pydantic_core import to_json
 
-from mcp_host import Client, Stdio, StreamableHttp
+from mcp_host import Client, Elicitation, FormRequest, Stdio, StreamableHttp
 from mcp_host.errors import ConnectFailed, HttpStatusError, McpError, MessageTooLarge
 from mcp_host.limits import Limits
+from mcp_host.protocol.jsonrpc import Request, Success, decode, encode
+from mcp_host.testing import ScriptedPeer
+from mcp_host.types import CallToolResult, PromptReference
+from tests.client.support import HANDSHAKE, QUESTION, sampling
+from tests.elicitation.asking import form
 from tests.extent import on_both
 from tests.faults.fault import Held, fault
 from tests.faults.http_server import connected, failing, mcp, says, streams, subjects, tides
-from tests.faults.measure import share_of_cpu
+from tests.faults.measure import busy, share_of_cpu
 from tests.faults.responsive import pulse
 from tests.transports.children import python
 from tests.transports.http_peers import JSON, Heard, Wire, event, serving
 from tests.transports.legacy_peers import in_turn
+
+Ask: TypeAlias = Callable[[Client], Awaitable[object]]
 
 
 def ours() -> Counter[str]:
@@ -187,6 +195,145 @@ reply(read(), text("good"))
         assert client.counters["further warnings"] == 29_900
     assert len(caplog.records) == 100 + 15  # the first, second, fourth… of the rest
     assert loop.longest < loop.spent / 2
+
+
+MANY = 200_000
+TEXT: dict[str, Any] = {"type": "text", "text": ""}
+LINK: dict[str, Any] = {"type": "resource_link", "uri": "a:b", "name": ""}
+CALL: Ask = lambda client: client.call_tool("x")  # noqa: E731  # rows of a table
+RESULTS: dict[str, tuple[dict[str, Any], Ask]] = {
+    "blocks": ({"content": [TEXT] * MANY}, CALL),
+    "blocks that have to be mended": ({"content": [{**TEXT, "annotations": 5}] * (MANY // 2)}, CALL),
+    "icons of one link": ({"content": [{**LINK, "icons": [{"src": ""}] * MANY}]}, CALL),
+    "unknown members": ({"content": [], **{str(n): 0 for n in range(2 * MANY)}}, CALL),
+    "members of _meta": ({"content": [], "_meta": {str(n): 0 for n in range(2 * MANY)}}, CALL),
+    "messages": (
+        {"messages": [{"role": "user", "content": TEXT}] * (MANY // 2)},
+        lambda client: client.get_prompt("x"),
+    ),
+    "contents": ({"contents": [{"uri": "a:b", "text": ""}] * MANY}, lambda client: client.read_resource("a:b")),
+    "completions": (
+        {"completion": {"values": [""] * 2 * MANY}},
+        lambda client: client.complete(PromptReference(name="x"), "a", ""),
+    ),
+}
+"""Results that are within the limits of a message, and the calls that get them."""
+ORDINARY = {"content": [TEXT] * 9_000}
+OF_THE_SERVER: dict[str, tuple[str, dict[str, Any], str]] = {
+    "hints of a request for the model": (
+        "sampling/createMessage",
+        {**QUESTION, "modelPreferences": {"hints": [{}] * 2 * MANY}},
+        "this client's limit values is 30000, and the request has more",
+    ),
+    "fields of a form": (
+        "elicitation/create",
+        {
+            "message": "",
+            "requestedSchema": {"type": "object", "properties": {str(n): {"type": "string"} for n in range(MANY)}},
+        },
+        "this client answers no elicitation of more than 10,000 values",
+    ),
+    "an enum of objects": (
+        "elicitation/create",
+        form(f={"type": "string", "enum": [{"a": 0}] * MANY}),
+        "this client answers no elicitation of more than 10,000 values",
+    ),
+}
+
+
+def processor_time(work: Callable[[], object]) -> float:
+    with busy() as spent:
+        work()
+    return spent()
+
+
+def bound(raw: bytes) -> float:
+    """Some times what it takes to read this JSON, and then the largest result that is ordinary: for one step of the loop."""
+    return 3 * (processor_time(lambda: decode(raw)) + processor_time(lambda: CallToolResult.from_wire(ORDINARY)))
+
+
+@fault("R06")
+async def test_no_result_that_the_limits_let_through_takes_a_long_step_to_read(subtests: pytest.Subtests) -> None:
+    for case, (result, ask) in RESULTS.items():
+        raw = encode(Success(3, result))
+
+        async def script(peer: ScriptedPeer, raw: bytes = raw) -> None:
+            await HANDSHAKE.open(peer, {"tools": {}, "prompts": {}, "resources": {}, "completions": {}})
+            await peer.receive()
+            await peer.send_raw(raw)
+            await peer.reply(await peer.receive(), ORDINARY)
+
+        with subtests.test(case):
+            async with Client(ScriptedPeer(script)) as client, pulse() as loop:
+                with pytest.raises(MessageTooLarge, match=r"^the result of .* has more than 30,000 values \(Limits"):
+                    await ask(client)
+                assert len((await client.call_tool("x")).content) == 9_000
+            assert loop.longest < bound(raw)
+
+
+@fault("R06")
+async def test_no_request_of_a_server_takes_a_long_step_to_read(subtests: pytest.Subtests) -> None:
+    for case, (method, params, refusal) in OF_THE_SERVER.items():
+        raw = encode(Request(1, method, params))
+
+        async def script(peer: ScriptedPeer, raw: bytes = raw) -> None:
+            await HANDSHAKE.open(peer)
+            call = await peer.receive()
+            await peer.send_raw(raw)
+            answer = await peer.receive()
+            await peer.reply(call, {"content": [{"type": "text", "text": answer["error"]["message"]}]})
+
+        with subtests.test(case):
+            elicitation = Elicitation(form=FormRequest.decline)
+            async with (
+                Client(ScriptedPeer(script), sampling=sampling(), elicitation=elicitation) as client,
+                pulse() as loop,
+            ):
+                assert (await client.call_tool("x")).text == refusal
+            assert loop.longest < bound(raw)
+
+
+@fault("R06")
+async def test_an_item_of_a_list_with_too_many_values_is_left_out_and_takes_no_long_step() -> None:
+    large = {"name": "b", "icons": [{"src": ""}] * MANY}
+    raw = encode(Success(3, {"prompts": [{"name": "a"}, large, {"name": "c"}]}))
+
+    async def script(peer: ScriptedPeer) -> None:
+        await HANDSHAKE.open(peer, {"prompts": {}})
+        await peer.receive()
+        await peer.send_raw(raw)
+
+    async with Client(ScriptedPeer(script)) as client, pulse() as loop:
+        assert [prompt.name for prompt in await client.list_prompts()] == ["a", "c"]
+
+    assert client.warnings == [
+        "the scripted peer: left out of prompts/list, position 1: more than 30,000 values (Limits.max_values)"
+    ]
+    assert loop.longest < bound(raw)
+
+
+@fault("R06")
+async def test_a_huge_notification_and_a_batch_of_changes_take_no_long_step() -> None:
+    said: dict[str, Any] = {"jsonrpc": "2.0", "method": "notifications/message"}
+    log = to_json({**said, "params": {"level": "info", "data": 0, **{str(n): 0 for n in range(2 * MANY)}}})
+    updated = {"jsonrpc": "2.0", "method": "notifications/resources/updated"}
+    changes = to_json([{**updated, "params": {"uri": f"a:{n}"}} for n in range(5_000)])
+
+    async def script(peer: ScriptedPeer) -> None:
+        await HANDSHAKE.open(peer)
+        call = await peer.receive()
+        await peer.send_raw(log)
+        await peer.send_raw(changes)
+        await peer.reply(call, {"content": []})
+
+    async def ignore(said: object) -> None:
+        pass
+
+    async with Client(ScriptedPeer(script), on_log=ignore, on_change=ignore) as client, pulse() as loop:
+        await client.call_tool("x")
+
+    assert client.counters == {"notifications of too many values": 1, "dropped notifications": 3_976}
+    assert loop.longest < bound(log)
 
 
 @fault("R07")

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from mcp_host.errors import CallerError, MessageTooLarge, ProtocolError
 from mcp_host.protocol.jsonrpc import (
+    MAX_NESTED,
     Failure,
+    Incoming,
     Malformed,
     Message,
     Notification,
@@ -278,6 +280,21 @@ def test_a_message_may_nest_640_levels_deep_and_no_deeper(subtests: pytest.Subte
             assert refused.reason.startswith("not JSON (it nests too deeply (640 levels at most)): ")
 
 
+def test_a_message_of_more_than_4_mib_may_nest_200_levels_deep_only() -> None:
+    """Deeper ones are read by a slower parser, and looked through twice."""
+
+    def nested(levels: int, beside: int) -> Incoming:
+        deep = b"[" * levels + b"]" * levels
+        return decode(b'{"jsonrpc":"2.0","id":5,"result":{"x":%b,"y":"%b"}}' % (deep, b"x" * beside))[0]
+
+    assert isinstance(nested(190, MAX_NESTED), Success)
+    assert isinstance(nested(300, MAX_NESTED - 700), Success)
+    refused = nested(300, MAX_NESTED)
+    assert isinstance(refused, Malformed)
+    assert refused.id == 5
+    assert refused.reason.startswith(f"not JSON (it nests too deeply for its {MAX_NESTED + 647:,} bytes): ")
+
+
 def test_both_values_of_a_duplicate_key_count() -> None:
     """Else it would depend on the interpreter whether the message is read."""
     (message,) = decode(b'{"jsonrpc":"2.0","id":5,"result":{"x":%b,"x":1}}' % (b"[" * 700 + b"]" * 700))
@@ -345,5 +362,5 @@ def test_a_batch_of_too_many_messages_is_rejected() -> None:
     def batch(messages: int) -> bytes:
         return b"[" + b",".join([b'{"jsonrpc":"2.0","method":"m"}'] * messages) + b"]"
 
-    assert decode(batch(10_000)) == [Notification("m", {})] * 10_000
-    assert decode(batch(10_001)) == (Malformed("a batch of 10,001 messages, more than 10,000", oversize=True),)
+    assert decode(batch(5_000)) == [Notification("m", {})] * 5_000
+    assert decode(batch(5_001)) == (Malformed("a batch of 5,001 messages, more than 5,000", oversize=True),)

@@ -92,6 +92,20 @@ def test_a_limit_is_exact_to_the_item_or_byte(subtests: pytest.Subtests) -> None
                 check(params, SamplingLimits(**{name: size - 1}))
 
 
+def test_what_would_take_long_to_read_is_limited_wherever_it_stands(subtests: pytest.Subtests) -> None:
+    """`wire` has eight values, the rest four, and those of schemas, inputs and metadata do not count."""
+    four: list[Wire] = [
+        {"modelPreferences": {"hints": [{}, {}]}},
+        {"stopSequences": ["a", "b", "c"]},
+        {"metadata": {"a": 1, "b": [1, 2, 3]}, "a": 1, "b": 2, "c": 3},
+    ]
+    for more in four:
+        with subtests.test(more=more):
+            check_counts(wire(user(text()), **more), SamplingLimits(values=12))
+            with pytest.raises(LimitExceeded, match=r"^this client's limit values is 11, and the request has more$"):
+                check_counts(wire(user(text()), **more), SamplingLimits(values=11))
+
+
 def test_wrong_shapes_are_left_to_the_parser() -> None:
     check_counts({"messages": "no list", "tools": {}}, SamplingLimits(messages=1, tools=0))
     check_counts({"messages": [1, {"content": "text"}, {}, user()]}, SamplingLimits())
@@ -138,6 +152,7 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
         tool_calls=32,
         messages=256,
         blocks=4096,
+        values=30_000,
         text=1_048_576,
         binary=8_388_608,
         max_tokens=None,
@@ -150,7 +165,7 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
 
 SMALLEST: dict[str, int] = {
     **dict.fromkeys(("tools", "tool_calls", "binary", "waiting", "seconds"), 0),
-    **dict.fromkeys(("tool_name", "tool_definition", "messages", "blocks", "text", "max_tokens"), 1),
+    **dict.fromkeys(("tool_name", "tool_definition", "messages", "blocks", "values", "text", "max_tokens"), 1),
     **dict.fromkeys(("at_once_per_server", "at_once"), 1),
 }
 

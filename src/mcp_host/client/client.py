@@ -31,6 +31,7 @@ from mcp_host.protocol.cache import Cache
 from mcp_host.protocol.eras import DISCOVER, INITIALIZE, INITIALIZED, LISTEN, NAME_PARAMETER, ROOTS_CHANGED
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
 from mcp_host.protocol.negotiation import AllowedVersions, EraCache
+from mcp_host.protocol.values import portions
 from mcp_host.session.call import Call, CallbackRaised, CallTimeouts, OnReport
 from mcp_host.session.connection import Connection
 from mcp_host.session.session import ClientFeatures
@@ -748,7 +749,7 @@ class Client:
         filtered, as_of = self._lifetime.filtered, self._listing_version()
         tools = await self._pages("tools/list", "tools", types.Tool, timeouts)
         return (
-            self._lifetime.tools.replace(tools, as_of)
+            await self._lifetime.tools.replace(tools, as_of)
             if filtered is None
             else await filtered.update(tools, as_of, timeouts)
         )
@@ -847,7 +848,7 @@ class Client:
                 return await self._pages(method, key, model, timeouts, again=False)
             if page != last:  # else the server takes its cursor for none: this is its first page again
                 with timeouts.bound(method):
-                    items += await _read_items(method, key, model, page, warn)
+                    items += await _read_items(method, key, model, page, warn, self._state.limits.max_values)
             last = page
             kept = kept or bool(page.get("ttlMs"))  # this page may come from the cache
             cursor = page.get("nextCursor")
@@ -918,9 +919,9 @@ def _report(on_progress: OnProgress) -> OnReport:
 
 
 async def _read_items(
-    method: str, key: str, model: type[ModelT], page: Params, warn: Callable[[str], None]
+    method: str, key: str, model: type[ModelT], page: Params, warn: Callable[[str], None], max_values: float
 ) -> list[ModelT]:
-    """The items of one page. Malformed ones are left out, with a warning.
+    """The items of one page. Those that are malformed or have more than *max_values* values are left out, with a warning.
 
     Raises:
         ProtocolError: The page has no list.
@@ -929,10 +930,12 @@ async def _read_items(
     if not isinstance(wire, list):
         raise ProtocolError(f"the result of {method} has no list {key!r}")
     items: list[ModelT] = []
-    for start in range(0, len(wire), ITEMS_PER_TICK):
+    for start, some, values in portions(wire, ITEMS_PER_TICK, max_values):
         if start:
             await checkpoint()  # a page may have a hundred thousand items
-        some = wire[start : start + ITEMS_PER_TICK]
+        if values > max_values:
+            warn(f"left out of {method}, position {start}: more than {max_values:,} values (Limits.max_values)")
+            continue
         try:
             items += model.list_from_wire(some)
         except ProtocolError:

@@ -40,7 +40,8 @@ class FilteredTools(ToolCache):
         Raises:
             ToolPinsError: The pins cannot be used. The listing before stays.
         """
-        allowed = {name: each for name, each in self.read(tools).items() if self.policy.allows(each.definition)}
+        valid = await self.read(tools)
+        allowed = {name: each for name, each in valid.items() if self.policy.allows(each.definition)}
         names, clashes = self.policy.rename_all(allowed)
         named = {names[name]: each.named(names[name]) for name, each in allowed.items() if name not in clashes}
         warnings = {f"the tool {_shown(name)} is left out: {problem}" for name, problem in clashes.items()}

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 from anyio import CapacityLimiter
+from anyio.lowlevel import checkpoint
 from pydantic_core import PydanticSerializationError, to_json
 
 from mcp_host.errors import (
@@ -29,6 +30,8 @@ Headers: TypeAlias = tuple[ParameterHeader, ...]
 
 ListingVersion: TypeAlias = tuple[int, int]
 """Of a listing: the session's epoch, and how many changes the server had announced. If one differs, it is out of date."""
+
+TOOLS_PER_TICK = 2_000  # tools that are compared with the last listing before other tasks run: a few milliseconds
 
 
 class ToolCache:
@@ -53,19 +56,21 @@ class ToolCache:
         self._valid: dict[str, ListedTool] = {}
         self._left_out: frozenset[str] = frozenset()
 
-    def replace(self, tools: Iterable[Tool], as_of: ListingVersion | None = None) -> list[Tool]:
+    async def replace(self, tools: Iterable[Tool], as_of: ListingVersion | None = None) -> list[Tool]:
         """Replace the listing; return the tools that are kept."""
-        self.listed, self.as_of = self.read(tools), as_of
+        self.listed, self.as_of = await self.read(tools), as_of
         return [each.tool for each in self.listed.values()]
 
-    def read(self, tools: Iterable[Tool]) -> dict[str, ListedTool]:
+    async def read(self, tools: Iterable[Tool]) -> dict[str, ListedTool]:
         """The valid tools of a listing by name. A warning names each of the others.
 
         Of several tools with one name, the first is kept.
         """
         valid: dict[str, ListedTool] = {}
         invalid: dict[str, str] = {}
-        for tool in tools:
+        for position, tool in enumerate(tools, 1):
+            if position % TOOLS_PER_TICK == 0:
+                await checkpoint()
             try:
                 headers = _headers(tool) if self.mirrored else ()
             except ValueError as exc:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from mcp_host.errors import InputRefused, ProtocolError, UncheckableSchema, excerpt, quoted
 from mcp_host.handlers import as_async, call_handler, check_callable
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
+from mcp_host.protocol.values import count_values
 from mcp_host.server_requests import OuterCall, ProgressReporter, ReportsProgress
 from mcp_host.terminal.browser import host_of, is_web_url
 from mcp_host.types import REVISIONS, ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+MAX_VALUES = 10_000  # members of objects and items of arrays in one elicitation: a form of thousands of fields
+MAX_URLS = 64  # in one error: a person visits each of them
 STEPS = 20_000  # to check a filled-in form: a tenth of a second, some hundred fields
 ANSWERS: dict[object, Any] = {"string": "", "number": 0, "integer": 0, "boolean": False, "array": []}
 """A value of each type that an answer can have. Lists are last, because not all revisions have them."""
@@ -233,6 +236,8 @@ class Elicitation:
         if handler is None:
             offered = " and ".join(self._handlers)
             raise InputRefused(INVALID_PARAMS, f"this client offers elicitation by {offered}, not {quoted(mode)}")
+        if count_values(params, MAX_VALUES) > MAX_VALUES:
+            raise InputRefused(INVALID_PARAMS, f"this client answers no elicitation of more than {MAX_VALUES:,} values")
         request: FormRequest | UrlRequest
         try:
             if mode == "form":
@@ -314,12 +319,12 @@ def _kinds(schema: object) -> set[object]:
 
 
 def read_elicitations(data: object) -> list[ElicitRequestURLParams]:
-    """The URLs to visit in the `data` of an error -32042, without those that are malformed."""
+    """The first `MAX_URLS` URLs to visit in the `data` of an error -32042, without those that are malformed."""
     listed = data.get("elicitations") if isinstance(data, dict) else None
-    if not isinstance(listed, list):
+    if not isinstance(listed, list) or count_values(listed[:MAX_URLS], MAX_VALUES) > MAX_VALUES:
         return []
     read = []
-    for item in listed:
+    for item in listed[:MAX_URLS]:
         try:
             read.append(read_url(item))
         except ProtocolError as exc:

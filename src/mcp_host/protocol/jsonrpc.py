@@ -41,9 +41,10 @@ ASKED_TOO_MUCH = (
 
 NOT_JSONRPC = 'jsonrpc is not "2.0"'
 
-MAX_BATCH = 10_000  # messages: all of them are handled in one step of the event loop
+MAX_BATCH = 5_000  # messages: all of them are handled in one step of the event loop
 MAX_MARKS = 2**20  # opening brackets, colons and commas in one message, outside of strings
 MAX_DIGITS = 309  # of a number in a message of more than 1 MiB; a float has no more before its point
+MAX_NESTED = 2**22  # bytes of a message of more than 200 levels: those are read twice and looked through
 MAX_DEPTH = 640  # nested arrays and objects: each takes one of the 1,000 frames of a stack in Python 3.11
 
 Id: TypeAlias = int | str
@@ -68,6 +69,8 @@ class Notification:
 
     method: str
     params: Params
+    size: float = field(default=0, compare=False, repr=False)
+    """Upper bound of its bytes on the wire, if it was received."""
 
 
 @dataclass(slots=True)
@@ -123,6 +126,8 @@ def decode(raw: Raw) -> Sequence[Incoming]:
         except ValueError as exc:
             if "recursion limit" not in str(exc):
                 raise
+            if len(raw) > MAX_NESTED:
+                raise ValueError(f"it nests too deeply for its {len(raw):,} bytes") from None
             body = _parse_nested(raw)
     except ValueError as exc:
         return (unreadable(f"not JSON ({exc}): {excerpt(raw[:100].decode(errors='replace'), 80)}", raw, raw),)
@@ -305,7 +310,7 @@ def _read(body: Any, size: int) -> Incoming:
     elif not isinstance(params, dict):
         return Malformed("params is not an object", id, method)
     if "id" not in body:
-        return Notification(method, params)
+        return Notification(method, params, size)
     return Malformed("an unusable request id", None, method) if id is None else Request(id, method, params, size)
 
 

@@ -43,6 +43,10 @@ class SamplingLimits:
     blocks: int = count(4096)
     """Content blocks in one request, including those in tool results: 16 for each message."""
 
+    values: int = count(30_000)
+    """Values in one request: members of objects and items of arrays, but for those inside of schemas, of inputs of
+    tools, of structured content and of metadata. Reading more would block the event loop."""
+
     text: int = in_bytes(1 * MiB)
     """Bytes of all text in one request that a model reads, in UTF-8: messages, system prompt,
     stop sequences, metadata, inputs and results of tools. About 250,000 tokens."""

@@ -16,6 +16,7 @@ from pydantic_core import to_json
 from mcp_host.errors import QUOTED, InputRefused, ProtocolError, SamplingError, excerpt, quoted
 from mcp_host.protocol import conversation
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR
+from mcp_host.protocol.values import SMALLEST_VALUE, count_values
 from mcp_host.sampling.limits import LimitExceeded, SamplingLimits
 from mcp_host.sampling.repeated import RepeatedTools
 from mcp_host.sampling.request import SamplingMode, SamplingRequest, log_subject
@@ -107,6 +108,8 @@ def check_counts(wire: Mapping[str, object], limits: SamplingLimits, size: float
         _check("messages", len(messages), limits.messages)
         if size > limits.blocks * SMALLEST_BLOCK:
             _check("blocks", _count_blocks(messages), limits.blocks)
+    if size > limits.values * SMALLEST_VALUE and count_values(wire, limits.values) > limits.values:
+        raise LimitExceeded(f"this client's limit values is {limits.values}, and {THIS} more")
     if isinstance(tools, list):
         _check("tools", len(tools), limits.tools)
         # To measure all tools together is fast, and nearly always enough.

@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 from mcp_host.concurrency.backends import Loop
 from mcp_host.concurrency.deadlines import Alarm, TimeoutScope
 from mcp_host.concurrency.tasks import HandlerTasks
-from mcp_host.errors import ConnectionClosed, McpError, RequestTimeout, ServerError, SessionLost
+from mcp_host.errors import ConnectionClosed, McpError, MessageTooLarge, RequestTimeout, ServerError, SessionLost
 from mcp_host.handlers import HandlerScope, worth_logging
 from mcp_host.protocol.cache import CHANGES
 from mcp_host.protocol.eras import DISCOVER, INITIALIZE, SUBSCRIPTION_ID, Era
@@ -32,6 +32,7 @@ from mcp_host.protocol.jsonrpc import (
     Success,
     malformed_error,
 )
+from mcp_host.protocol.values import SMALLEST_VALUE, has_too_many_values
 from mcp_host.session.call import Call, CallTimeouts, OnEvent, PendingRequest
 from mcp_host.session.inbound import InboundRequests
 from mcp_host.session.sender import BackgroundSender
@@ -76,6 +77,7 @@ class Dispatcher:
         self._channel = channel
         self._on_notification = notify
         limits, self._counters = state.limits, state.counters
+        self._max_values = limits.max_values
         self._middleware = state.middleware
         self._client = state
         self._name, self._warn = state.name, state.warn_about_server
@@ -133,6 +135,7 @@ class Dispatcher:
             ServerError: The server answered with an error, or an HTTP status.
             RequestTimeout: One of the timeouts has passed.
             ConnectionClosed, ProtocolError: The connection ended, or the answer is invalid.
+            MessageTooLarge: The answer has too many values to be read.
             CallerError: The request cannot be encoded.
             CallbackRaised: The progress callback of *call* raised.
         """
@@ -160,6 +163,9 @@ class Dispatcher:
                 self._inbound.request_ended(pending)
             if self.closed is not None:
                 self._check_idle()
+        most = self._max_values
+        if success.size > most * SMALLEST_VALUE and has_too_many_values(method, success.result, most):
+            raise MessageTooLarge(f"the result of {method} has more than {most:,} values (Limits.max_values)")
         if self._success is not None:
             self._success.set()
             self._success = None
@@ -253,6 +259,10 @@ class Dispatcher:
         match message:
             case Success(id=id) | Failure(id=int() | str() as id):
                 self._settle(id, message, origin)
+            case Notification(method, params, size) if size > (
+                most := self._max_values
+            ) * SMALLEST_VALUE and has_too_many_values(method, params, most):
+                self._counters["notifications of too many values"] += 1
             case Notification(method="notifications/progress", params=params):
                 pending = self._find(params.get("progressToken"))
                 if pending is None or not pending.report(params):

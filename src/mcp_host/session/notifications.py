@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeAlias
@@ -28,6 +29,9 @@ ELICITATION_COMPLETE = "notifications/elicitation/complete"
 KNOWN = frozenset({LOG, ELICITATION_COMPLETE, ACKNOWLEDGED, *CHANGES})
 """What is never for *on_notification*, besides progress and cancellations."""
 
+Key: TypeAlias = int | tuple[str, str | None]
+"""Of a queued notification: the method and the URI of a change, so that it is found at once, or a number."""
+
 
 class NotificationQueue:
     """A bounded queue of notifications for the callbacks.
@@ -40,7 +44,10 @@ class NotificationQueue:
     def __init__(self, state: ClientState) -> None:
         self._limit = state.limits.max_notifications
         self._counters = state.counters
-        self._queue: deque[Notification] = deque()
+        self._queue: OrderedDict[Key, Notification] = OrderedDict()
+        self._numbers = itertools.count()
+        self._expendable: deque[Key] = deque()
+        """The keys of what may be dropped, in order."""
         self._wake = Event()
         self._on_other = state.on_notification
         self._prepare: dict[str, Prepare] = {}
@@ -66,21 +73,30 @@ class NotificationQueue:
         method = notification.method
         if method not in self._prepare and (method in KNOWN or self._on_other is None):
             return
-        if method in CHANGES and notification in self._queue:
+        uri = notification.params.get("uri")
+        key = (method, uri if isinstance(uri, str) else None) if method in CHANGES else next(self._numbers)
+        if key in self._queue:
             self._counters["coalesced notifications"] += 1
             return
         if len(self._queue) >= self._limit:
             self._counters["dropped notifications"] += 1
-            kept = self._prepare.keys() - {LOG}
-            self._queue.remove(next((each for each in self._queue if each.method not in kept), self._queue[0]))
-        self._queue.append(notification)
+            if self._expendable:
+                del self._queue[self._expendable.popleft()]
+            else:
+                self._queue.popitem(last=False)
+        self._queue[key] = notification
+        if method == LOG or method not in self._prepare:
+            self._expendable.append(key)
         self._wake.set()
 
     async def run(self) -> None:
         """Call the callbacks until cancelled."""
         while True:
             while self._queue:
-                await self._deliver(self._queue.popleft())
+                key, notification = self._queue.popitem(last=False)
+                if self._expendable and self._expendable[0] == key:
+                    self._expendable.popleft()
+                await self._deliver(notification)
             self._wake = Event()
             await self._wake.wait()
 
