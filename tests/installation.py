@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-INSTALLING = 300.0  # seconds for one step; each takes a tenth of that on a slow machine
+INSTALLING = 1800.0  # seconds for one step that hangs, such as a download
 HEARTBEAT = 15.0  # seconds between signs of life while a step goes on
 
 

@@ -180,15 +180,19 @@ async def test_a_model_that_writes_in_place_of_calling_plays_on_and_forfeits_in_
     assert result.text.endswith(str(Board("1O34X6789")))
 
 
-async def test_the_person_who_begins_sees_the_board_and_the_free_squares() -> None:
+async def played(model: Mark, *squares: str) -> tuple[str, list[FormRequest]]:
+    """How a game against the example's player ends in which the person chooses *squares*, and the forms that they see."""
     person = Person()
-    person.squares = ["5", "1", "4", "7"]
+    person.squares = list(squares)
     sampling, elicitation = Sampling(with_tools=player, approve=always), Elicitation(form=person)
-    async with Client(make_server(lambda: "O"), sampling=sampling, elicitation=elicitation) as client:
+    async with Client(make_server(lambda: model), sampling=sampling, elicitation=elicitation) as client:
         with anyio.fail_after(IN_TIME):
-            result = await client.call_tool("play_ttt")
+            return (await client.call_tool("play_ttt")).text, person.forms
 
-    first, second, third, _ = person.forms
+
+async def test_the_person_who_begins_sees_the_board_and_the_free_squares() -> None:
+    text, (first, second, third, _) = await played("O", "5", "1", "4", "7")
+
     assert first.message == f"You are X. You begin.\n\n{Board()}"
     assert second.message == f"You are X. The model took 2 and says: Your move.\n\n{Board('1O34X6789')}"
     assert third.requested_schema == {
@@ -196,29 +200,15 @@ async def test_the_person_who_begins_sees_the_board_and_the_free_squares() -> No
         "properties": {"square": {"type": "string", "title": "Your square", "enum": ["3", "4", "6", "7", "8"]}},
         "required": ["square"],
     }
-    assert result.text == f"The person wins with X.\n\n{Board('XO3XXOX8O')}"
+    assert text == f"The person wins with X.\n\n{Board('XO3XXOX8O')}"
 
 
-@pytest.mark.parametrize(
-    ("squares", "text"),
-    [
-        (
-            ["1", "8", "3"],
-            f"The model wins with X.\n\nThe model took 6 and says: Three in a row!\n\n{Board('OXOXXX7O9')}",
-        ),
-        (["2", "6", "1", "7"], f"It is a draw.\n\nThe model took 9 and says: A draw, then.\n\n{Board('OOXXXOOXX')}"),
-    ],
-    ids=["a win", "a draw"],
-)
-async def test_the_last_move_of_the_model_is_shown_with_its_remark(squares: list[str], text: str) -> None:
-    person = Person()
-    person.squares = squares.copy()
-    sampling, elicitation = Sampling(with_tools=player, approve=always), Elicitation(form=person)
-    async with Client(make_server(lambda: "X"), sampling=sampling, elicitation=elicitation) as client:
-        with anyio.fail_after(IN_TIME):
-            result = await client.call_tool("play_ttt")
+async def test_the_last_move_of_the_model_is_shown_with_its_remark() -> None:
+    won, _ = await played("X", "1", "8", "3")
+    drawn, _ = await played("X", "2", "6", "1", "7")
 
-    assert result.text == text
+    assert won == f"The model wins with X.\n\nThe model took 6 and says: Three in a row!\n\n{Board('OXOXXX7O9')}"
+    assert drawn == f"It is a draw.\n\nThe model took 9 and says: A draw, then.\n\n{Board('OOXXXOOXX')}"
 
 
 @pytest.mark.parametrize("era", ["legacy", "auto"])

@@ -30,16 +30,6 @@ def test_three_in_a_row_win(line: str, mark: Mark) -> None:
     assert Board(squares.replace(line[2], mark)).result == mark
 
 
-@pytest.mark.parametrize("squares", ["XOXOOXXXO", "XOXXOOOXX", "OXOXXOXOX"])
-def test_a_full_board_without_a_line_is_a_draw(squares: str) -> None:
-    assert Board(squares).result == "draw"
-    assert Board(squares).free == []
-
-
-def test_a_line_on_a_full_board_wins() -> None:
-    assert Board("XXXOOXXOO").result == "X"
-
-
 def test_x_begins_and_the_marks_alternate() -> None:
     board = Board().take(5)
 

@@ -7,12 +7,12 @@ import json
 from collections.abc import Awaitable, Callable
 
 import pytest
-from anyio import Event
+from anyio import Event, create_task_group
 
-from mcp_host import Client
+from mcp_host import Client, SamplingRequest
 from mcp_host.errors import ProtocolError, ServerError
-from mcp_host.types import LoggingMessageNotificationParams, PromptReference, UnknownContent
-from tests.client.support import sampling
+from mcp_host.types import CreateMessageResult, LoggingMessageNotificationParams, PromptReference, UnknownContent
+from tests.client.support import HangingModel, sampling
 from tests.faults.fault import fault
 from tests.faults.stdio_server import GOOD, connected, hear, unharmed
 
@@ -140,15 +140,54 @@ async def test_a_request_that_cannot_be_served_is_refused_with_the_right_code() 
     assert [(answer["id"], answer["error"]["code"]) for answer in answers] == [(id, code) for _, id, code in ASKED]
 
 
-@fault("J23")
-async def test_a_request_with_an_invalid_id_is_counted_and_not_answered() -> None:
-    ids = [b"null", b"true", b"[]", b"{}", b"1.5"]
-    requests = [b'{"jsonrpc":"2.0","id":%s,"method":"ping"}\n' % id for id in ids]
+REPLY = b'{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"bad"}]}}\n'
+REQUEST = b'{"jsonrpc":"2.0","id":%s,"method":"ping"}\n'
+UNKNOWN = [b"999", b'"x"', b'"@idx"', b'" @id"', b'"@id.0"', b"-@id"]
+INVALID = [REPLY % id for id in (b"@id.5", b"true", b"[@id]")]
+INVALID += [REQUEST % id for id in (b"null", b"true", b"[]", b"{}", b"1.5")]
 
+
+@fault("J01", "J02", "J05", "J06", "J23")
+async def test_messages_with_an_unknown_used_or_invalid_id_are_counted_and_do_no_harm() -> None:
     async with connected() as client:
-        assert (await hear(client, *requests, GOOD)).text == "good"
+        for message in (*(REPLY % id for id in UNKNOWN), *INVALID):
+            assert (await hear(client, message, GOOD)).text == "good", message
+        assert (await hear(client, GOOD, REPLY % b"@id", REPLY % b"@id")).text == "good"
         assert await unharmed(client), "which it is not if the parrot has heard anything but calls"
-        assert client.counters == {"malformed messages": len(ids)}
+        assert client.counters == {"answers to nothing": len(UNKNOWN) + 2, "malformed messages": len(INVALID)}
+
+
+@fault("J04")
+async def test_zero_is_a_valid_id() -> None:
+    """The server's requests under it are answered, and can be cancelled."""
+    body = """
+    first = read()
+    sample(0)
+    second = read()
+    tell("cancelled", requestId=0)
+    say({"id": 0, "method": "ping"})
+    reply(second, text(json.dumps(read())))
+    third = read()
+    serve(first)
+    serve(third)
+    read()
+    """
+    asked: list[SamplingRequest] = []
+    hanging = HangingModel()
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        asked.append(request)
+        return await hanging(request)
+
+    async with connected(body, sampling=sampling(with_tools=model)) as client, create_task_group() as tasks:
+        tasks.start_soon(client.call_tool, "first")
+        await hanging.begun.wait()
+        heard = json.loads((await client.call_tool("second")).text)
+        await hanging.ended.wait()  # though the call that it asked for goes on
+        await client.call_tool("third")
+
+    assert heard == {"jsonrpc": "2.0", "id": 0, "result": {}}
+    assert len(asked) == 1
 
 
 @fault("J25")

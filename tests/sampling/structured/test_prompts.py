@@ -204,6 +204,7 @@ UNREADABLE: list[tuple[object, object, type[Exception], str]] = [
     (None, [{"role": "user", "content": 5}], TypeError, r"messages\[0\]: content must be a str, a block or a list"),
     (None, [{"role": "user", "content": b"?"}], TypeError, r"messages\[0\]: content must be a str, .* not bytes"),
     (None, [{"role": "user", "content": ""}], ValueError, r"messages\[0\]: it has no content"),
+    (None, [{"role": "assistant", "tool_calls": call("1")}], TypeError, r"\[0\]: tool_calls must be a list, not dict"),
 ]
 
 INVALID_MESSAGES: dict[str, list[Any]] = {
