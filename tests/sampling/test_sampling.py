@@ -27,13 +27,16 @@ from mcp_host.sampling import (
     always,
 )
 from mcp_host.sampling.limits import LimitExceeded
+from mcp_host.sampling.sampling import ILLEGAL_ANSWER
 from mcp_host.testing.model import ScriptedModel
-from mcp_host.types import CreateMessageResult, TextContent, ToolUseContent
+from mcp_host.types import CreateMessageResult, ImageContent, TextContent, ToolUseContent
 from tests.clock import advance
 from tests.extent import on_both
 from tests.sampling import asking
 from tests.sampling.asking import ADD, MULTIPLY, Wire, assistant, refused, result, said, session, text, use, user, wire
 from tests.spec import assert_valid, example, example_names, needs_spec
+
+PICTURE = ImageContent(data="aGk=", mime_type="image/png")
 
 # The whole dialogue
 
@@ -102,6 +105,39 @@ async def test_parallel_calls_in_several_messages_reach_the_model_as_one_turn() 
         user(result("1"), result("2")),
         {"role": "user", "content": text("And now?")},
     ]
+
+
+async def test_a_server_of_the_first_draft_gets_one_block(
+    subtests: pytest.Subtests, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Until October 2025 SEP-1577 had ``tool_choice``, results that are objects, and no lists of blocks."""
+    called = {"content": [use("1", a=1), text("Well."), use("2", a=2)], "model": "m", "role": "assistant"}
+    texts = {"content": [text("a"), text("b")], "model": "m", "role": "assistant"}
+    choice = {"tool_choice": {"mode": "auto"}}
+    turn = {"role": "assistant", "content": use("0")}
+    of_object = {"type": "tool_result", "toolUseId": "0", "content": {"sum": 3}}
+    history = [user(text()), turn, {"role": "user", "content": of_object}]
+    table: list[tuple[str, list[Wire], Wire, Wire, object]] = [
+        ("tool_choice", [], choice, called, use("1", a=1)),
+        ("an object", history, {}, called, use("1", a=1)),
+        ("texts", [], choice, texts, text("a\n\nb")),
+        ("as settled", [], {"toolChoice": {"mode": "auto"}, **choice}, called, called["content"]),
+        ("a list", [*history[:2], user(result("0", text("3")))], {}, called, called["content"]),
+    ]
+    for case, messages, fields, answered, content in table:
+        with subtests.test(case):
+            model = ScriptedModel(CreateMessageResult.from_wire(answered))
+            answer = await session(model).answer(wire(*messages, tools=[ADD], **fields))
+
+            assert answer.to_wire()["content"] == content
+    dropped = "sampling for calculator: the server expects one block, and of the answer gets its first tool call"
+    assert caplog.messages == [dropped] * 2
+
+    picture = CreateMessageResult(content=[TextContent(text="a"), PICTURE], model="m")
+    assert said(await refused(session(ScriptedModel(picture)), wire(tools=[ADD], **choice))) == (-32603, ILLEGAL_ANSWER)
+    assert caplog.messages[-1] == (
+        "sampling for calculator: the handler's answer is not legal: it holds several blocks, and the server expects one"
+    )
 
 
 @needs_spec

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
-from mcp_host.errors import CallerError, InputRefused, ProtocolError, quoted
+from mcp_host.errors import CallerError, InputRefused, ProtocolError, SamplingError, quoted
 from mcp_host.protocol.headers import MCP_METHOD, MCP_NAME, PROTOCOL_VERSION, encode_value
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Params
 from mcp_host.types import TextContent
@@ -248,6 +248,32 @@ def one_block(answer: CreateMessageResult) -> CreateMessageResult:
     if len(answer.content) == 1 or len(texts) < len(answer.content):
         return answer
     return answer.model_copy(update={"content": [TextContent(text="\n\n".join(texts))]})
+
+
+def is_first_draft(params: Params) -> bool:
+    """Whether a sampling request is in the form of SEP-1577 until October 2025, where a message had one block.
+
+    Its marks are ``tool_choice``, and the result of a tool as an object. A server of a later draft may send both names.
+    """
+    if "tool_choice" in params and "toolChoice" not in params:
+        return True
+    match params.get("messages"):
+        case [*_, {"content": {"type": "tool_result", "content": dict()}}]:
+            return True
+    return False
+
+
+def lone_block(answer: CreateMessageResult) -> CreateMessageResult:
+    """The answer to a request of the first draft: the first of its tool calls, or else its texts, joined.
+
+    Raises:
+        SamplingError: It has several blocks, and not only texts.
+    """
+    uses = answer.tool_uses
+    lone = answer.model_copy(update={"content": uses[:1]}) if uses else one_block(answer)
+    if len(lone.content) > 1:
+        raise SamplingError("it holds several blocks, and the server expects one")
+    return lone
 
 
 def _input_required(method: str, result: dict[str, Any]) -> InputRequired:

@@ -14,7 +14,7 @@ import anyio
 from mcp_host.concurrency.deadlines import Timeout
 from mcp_host.errors import CallerError, InputRefused, McpError, ProtocolError, SamplingError
 from mcp_host.handlers import HandlerScope, as_async, call_handler
-from mcp_host.protocol.eras import one_block
+from mcp_host.protocol.eras import is_first_draft, lone_block, one_block
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, TOO_MANY_WAITING, TOOK_TOO_LONG, Success, encode
 from mcp_host.sampling.approval import Approvals, Approve, AsyncApprove, always
 from mcp_host.sampling.limits import LimitExceeded, SamplingLimits
@@ -299,10 +299,13 @@ class SamplingSession:
                     if self._approvals is not None:
                         await self._approvals.require(request)
                     if tools is not None and own_tools is not None:
-                        return await self._run_own_tools(request, around_model, tools, own_tools)
-                    answer = await self._ask(request, request, size, around_model)
-                    if answer.stop_reason == TOOL_USE:
-                        answer = await self._with_checked_arguments(answer, request, size, around_model)
+                        answer = await self._run_own_tools(request, around_model, tools, own_tools)
+                    else:
+                        answer = await self._ask(request, request, size, around_model)
+                        if answer.stop_reason == TOOL_USE:
+                            answer = await self._with_checked_arguments(answer, request, size, around_model)
+                if len(answer.content) > 1 and "tools" in params and is_first_draft(params):
+                    answer = self._lone_block(answer)
                 return answer
             finally:
                 slot.release()
@@ -325,6 +328,22 @@ class SamplingSession:
             return check_and_correct(answer, request, self._limits, size)
         except SamplingError as exc:
             raise self._illegal(exc) from exc
+
+    def _lone_block(self, answer: CreateMessageResult) -> CreateMessageResult:
+        """The answer in the form of the first draft.
+
+        Raises:
+            InputRefused: It does not fit.
+        """
+        try:
+            lone = lone_block(answer)
+        except SamplingError as exc:
+            raise self._illegal(exc) from exc
+        if lone.tool_uses:
+            logger.warning(
+                "%s: the server expects one block, and of the answer gets its first tool call", self._subject
+            )
+        return lone
 
     async def _with_checked_arguments(
         self, answer: CreateMessageResult, request: SamplingRequest, size: float, around_model: Sequence[AroundModel]

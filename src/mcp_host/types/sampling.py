@@ -18,6 +18,8 @@ understood when reading, and never written:
     … a text; … null or absent                        one text block; an empty list
     ``stopReason`` of ``refusal`` or ``other``        themselves: the field is an open string
     ================================================  ==============================================
+
+A server of the first draft gets answers of one block: see `mcp_host.protocol.eras.lone_block`.
 """
 
 from collections.abc import Mapping, Sequence

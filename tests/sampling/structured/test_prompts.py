@@ -37,7 +37,7 @@ def assistant(*blocks: Wire) -> Wire:
     return {"role": "assistant", "content": blocks[0] if len(blocks) == 1 else list(blocks)}
 
 
-def call(id: str, arguments: str = "{}", name: str = "add") -> Wire:
+def call(id: str, arguments: object = "{}", name: str = "add") -> Wire:
     """A tool call in OpenAI's shape."""
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
@@ -90,7 +90,7 @@ OF_OPENAI: dict[str, tuple[Sequence[SamplingMessage | Wire], list[Wire]]] = {
     "parallel calls": (
         [
             QUESTION,
-            calling(call("1", '{"a": 1}'), call("2"), content=None),
+            calling(call("1", '{"a": 1}'), call("2", {}), content=None),
             tool("1"),
             tool("2", [text("4"), text("5")]),
             {"role": "assistant", "content": "It is 3."},
@@ -221,7 +221,7 @@ INVALID_MESSAGES: dict[str, list[Any]] = {
     r"messages\[0\]: the format of audio must be wav or mp3, not 'ogg'": [user({"type": "input_audio", "input_audio": {"data": "", "format": "ogg"}})],
     r"messages\[1\]: tool_calls\[0\]: the arguments are not JSON: EOF": [QUESTION, calling(call("1", "{"))],
     r"messages\[1\]: tool_calls\[1\]: the arguments must be a JSON object, not '\[1\]'": [QUESTION, calling(call("1"), call("2", "[1]"))],
-    r"messages\[1\]: tool_calls\[0\] must have an id and a function, with a name and arguments in a JSON text": [
+    r"messages\[1\]: tool_calls\[0\] must have an id and a function, with a name and arguments, an object or its JSON": [
         QUESTION,
         {"role": "assistant", "tool_calls": [{"id": "1", "type": "custom"}]},
     ],

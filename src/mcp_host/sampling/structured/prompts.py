@@ -169,15 +169,22 @@ def _block(part: object, where: str) -> object:
 
 def _tool_use(call: object, where: str) -> object:
     match call:
-        case {"id": id, "function": {"name": name, "arguments": str(arguments)}}:
-            try:
-                decoded = from_json(arguments, allow_inf_nan=False)
-            except ValueError as exc:
-                raise ValueError(f"{where}: the arguments are not JSON: {exc}") from None
-            if not isinstance(decoded, dict):
-                raise ValueError(f"{where}: the arguments must be a JSON object, not {quoted(arguments)}")
-            return {"type": "tool_use", "id": id, "name": name, "input": decoded}
-    raise ValueError(f"{where} must have an id and a function, with a name and arguments in a JSON text")
+        case {"id": id, "function": {"name": name, "arguments": (str() | Mapping()) as arguments}}:
+            return {"type": "tool_use", "id": id, "name": name, "input": _arguments(arguments, where)}
+    raise ValueError(f"{where} must have an id and a function, with a name and arguments, an object or its JSON")
+
+
+def _arguments(arguments: str | Mapping[str, object], where: str) -> dict[str, object]:
+    """OpenAI writes them as a text. Templates and servers that speak its API often have the object itself."""
+    if not isinstance(arguments, str):
+        return dict(arguments)
+    try:
+        decoded = from_json(arguments, allow_inf_nan=False)
+    except ValueError as exc:
+        raise ValueError(f"{where}: the arguments are not JSON: {exc}") from None
+    if not isinstance(decoded, dict):
+        raise ValueError(f"{where}: the arguments must be a JSON object, not {quoted(arguments)}")
+    return decoded
 
 
 # Tools
