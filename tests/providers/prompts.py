@@ -25,7 +25,7 @@ WAV = {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}
 
 def names_of(request: SamplingRequest, rule: NameRule) -> ToolNames:
     """The names of the tools on offer, and of those that the conversation calls."""
-    return ToolNames.of_offered(request, rule).and_called(request, rule)
+    return ToolNames.of_offered(request.tools, rule).and_called(request, rule)
 
 
 def prompt(
@@ -39,6 +39,14 @@ def prompt(
     wire = {"messages": list(messages or (USER,)), "maxTokens": 100, **params}
     request = SamplingRequest(params=CreateMessageRequestParams.from_wire(wire), server="s")
     return Prompt(request, model, names_of(request, rule), options or {}, turns or {})
+
+
+def deep_schema(levels: int = 102) -> dict[str, Any]:
+    """A schema with schemas in it: one more than are read, or so many."""
+    schema: dict[str, Any] = {"type": "object"}
+    for _ in range(levels - 1):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
 
 
 def text(words: str) -> dict[str, Any]:

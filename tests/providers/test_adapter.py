@@ -31,7 +31,7 @@ from mcp_host.testing import Context, Server
 from mcp_host.types import CreateMessageResult, ImageContent, TextContent, ToolUseContent
 from tests.extent import on_both
 from tests.providers.exchange.test_failures import SECRET, of_anthropic
-from tests.providers.prompts import names_of
+from tests.providers.prompts import deep_schema, names_of
 from tests.sampling.asking import ADD, assistant, request, result, text, use, user, wire
 
 MODEL = "claude-sonnet-5"
@@ -742,8 +742,8 @@ async def test_a_schema_that_changed_in_place_is_written_and_checked_anew() -> N
     asked.tools[0].input_schema["minimum"] = math.inf
 
     assert sdk.bodies[1]["tools"][0]["input_schema"]["title"] == "Sum"
-    with pytest.raises(InputRefused):
-        await model(asked)
+    await model(asked)
+    assert "tools" not in sdk.bodies[2]
 
 
 def asking(handler: Handler) -> Callable[..., Awaitable[object]]:
@@ -774,12 +774,15 @@ def test_tools_that_only_the_model_has_are_not_compared_by_value() -> None:
     """As nobody changes them in place, it shows only here."""
     rule = AnthropicModel.name_rule
     asked = SamplingRequest(params=RepeatedTools().read(wire(tools=[ADD])), server="calculator")
-    offer = Offer.of(asked, rule, None)
+    offer = Offer.of(asked, rule, AnthropicModel.write_schema, None)
     asked.tools[0].input_schema["title"] = "Sum"
 
-    assert Offer.of(asked, rule, offer) is offer
-    assert Offer.of(request(tools=[ADD]), rule, offer) is offer
-    assert Offer.of(request(tools=[ADD], toolChoice={"mode": "none"}), rule, offer) is not offer
+    def offered(asked: SamplingRequest) -> Offer:
+        return Offer.of(asked, rule, AnthropicModel.write_schema, offer)
+
+    assert offered(asked) is offer
+    assert offered(request(tools=[ADD])) is offer
+    assert offered(request(tools=[ADD], toolChoice={"mode": "none"})) is not offer
 
 
 async def test_a_handler_that_changes_tools_before_it_asks_a_model_changes_one_request() -> None:
@@ -812,11 +815,9 @@ async def test_what_json_cannot_have_or_is_too_deep_is_refused_before_a_provider
         ("temperature", -math.inf, no_json),
         ("temperature", math.nan, no_json),
         ("metadata", math.inf, no_json),
-        ("the tool 'add'", math.nan, no_json),
         ("messages[1]", math.inf, no_json),
         ("messages[1]", "\ud800", no_json),
         ("messages[1]", [{"b": [1, math.nan]}], no_json),
-        ("the tool 'add'", deep, too_deep),
         ("messages[1]", deep, too_deep),
     ]
     for where, value, says in table:
@@ -826,7 +827,7 @@ async def test_what_json_cannot_have_or_is_too_deep_is_refused_before_a_provider
                 user(text()),
                 assistant(use("c1", a=values.get("messages[1]", 1))),
                 user(result("c1", text("3"))),
-                tools=[{"name": "add", "inputSchema": {"default": values.get("the tool 'add'", 1)}}],
+                tools=[ADD],
                 temperature=values.get("temperature", 1),
                 metadata={"user_id": values.get("metadata", 1)},
             )
@@ -877,21 +878,41 @@ async def test_the_warnings_that_are_kept_are_bounded(caplog: pytest.LogCaptureF
     assert [message.rpartition("]")[2] for message in caplog.messages] == [f" (and {MAX_TOLD} more)", "", ""]
 
 
-def test_a_tool_that_is_too_deep_only_among_others_is_refused() -> None:
-    """The tools of a request are written as one list."""
-    schema: dict[str, Any] = {"type": "object"}
+async def test_a_tool_that_cannot_be_written_is_left_out_with_one_warning(
+    subtests: pytest.Subtests, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also one that is too deep only among others: the tools of a request are written as one list."""
+    nots: dict[str, Any] = {"type": "object"}
     for _ in range(252):
-        schema = {"not": schema}
+        nots = {"not": nots}
+    table: list[tuple[str, dict[str, Any], str]] = [
+        ("no number", {"default": math.nan}, "no numbers and no texts that JSON cannot have"),
+        ("too deep for JSON", nots, "no JSON of more than 254 levels"),
+        ("too deep", deep_schema(), "no such schema: it is nested too deep"),
+    ]
+    for case, schema, says in table:
+        with subtests.test(case):
+            caplog.clear()
+            sdk = Answering()
+            model = AnthropicModel(sdk, MODEL)
+            bad = {"name": "bad", "inputSchema": schema}
+            for tools in ([ADD, bad], [ADD, bad], [bad]):
+                await model(request(tools=tools))
+            await model(request(tools=[ADD, bad], toolChoice={"mode": "required"}))
 
-    with pytest.raises(InputRefused, match=r"^the tool 'add': this model takes no JSON of more than 254 levels$"):
-        Offer.of(request(tools=[{"name": "add", "inputSchema": schema}]), AnthropicModel.name_rule, None)
+            names = [[tool["name"] for tool in body.get("tools", ())] for body in sdk.bodies]
+            assert names == [["add"], ["add"], [], ["add"]]
+            problem = f"the tool 'bad': this model takes {says}"
+            [warning] = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+            assert warning == f"sampling for calculator: a tool is left out: {problem}"
+            for needed in ([bad], {"mode": "required"}), ([ADD, bad], {"type": "tool", "name": "bad"}):
+                with pytest.raises(InputRefused) as refusal:
+                    await model(request(tools=needed[0], toolChoice=needed[1]))
+                assert (refusal.value.code, str(refusal.value)) == (-32602, problem)
 
 
 def test_a_schema_that_is_too_deep_for_the_stack_of_its_caller_is_refused() -> None:
-    schema: dict[str, Any] = {"type": "object"}
-    for _ in range(200):
-        schema = {"type": "object", "properties": {"a": schema}}
-    asked = request(tools=[{"name": "add", "inputSchema": schema}])
+    asked = request(tools=[{"name": "add", "inputSchema": deep_schema(45)}])
     written = Prompt(asked, "claude", names_of(asked, AnthropicModel.name_rule))
 
     def write(depth: int) -> object:
@@ -899,7 +920,7 @@ def test_a_schema_that_is_too_deep_for_the_stack_of_its_caller_is_refused() -> N
 
     assert write(0)
     with pytest.raises(InputRefused, match=r"^the tool 'add': this model takes no such schema: it is nested too deep$"):
-        write(sys.getrecursionlimit() - len(inspect.stack(0)) - 150)  # frames are left, for 200 levels
+        write(sys.getrecursionlimit() - len(inspect.stack(0)) - 80)  # frames are left, for 45 levels
 
 
 async def test_an_empty_text_file_is_one_whose_bytes_are_none() -> None:

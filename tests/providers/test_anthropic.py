@@ -22,7 +22,7 @@ from mcp_host.providers.exchange.streams import Delta
 from mcp_host.types import TextContent
 from tests.extent import THOROUGH
 from tests.providers import prompts
-from tests.providers.prompts import PNG, USER, WAV, pieces, refusal, resource, result, said, text, used
+from tests.providers.prompts import PNG, USER, WAV, deep_schema, pieces, refusal, resource, result, said, text, used
 
 ADD = {"name": "add", "inputSchema": {"type": "object"}}
 
@@ -185,7 +185,7 @@ def test_system_stop_sequences_and_the_user_are_written_and_the_temperature_is_l
 
 
 def test_what_the_api_does_not_take_is_refused() -> None:
-    no_schema = "this model takes no such schema: the schema refers to '#/$defs/T', which it does not have"
+    no_schema = "this model takes no such schema: it is nested too deep"
     refused = {
         "messages[0]: this model takes no audio": prompt(said("user", WAV)),
         "messages[2]: this model takes no audio": prompt(USER, used(), result(WAV)),
@@ -204,7 +204,7 @@ def test_what_the_api_does_not_take_is_refused() -> None:
         "messages: this model takes no empty text, and there is nothing else": prompt(said("user", text(" "))),
         "stopSequences[1]: this model takes no stop sequence of white space": prompt(stopSequences=["a", "\n"]),
         "metadata: this model takes only a user_id, which is a text": prompt(metadata={"trace": 1}),
-        f"the tool 't': {no_schema}": prompt(tools=[{"name": "t", "inputSchema": {"$ref": "#/$defs/T"}}]),
+        f"the tool 't': {no_schema}": prompt(tools=[{"name": "t", "inputSchema": deep_schema()}]),
     }
 
     assert [refusal(write_request, asked) for asked in refused.values()] == [*refused]

@@ -19,7 +19,7 @@ from mcp_host.providers.exchange.requests import Offer, Prompt
 from mcp_host.providers.ollama import OllamaModel, read_event, read_reply, with_options, write_request
 from tests.extent import THOROUGH
 from tests.providers import prompts
-from tests.providers.prompts import PNG, USER, WAV, refusal, resource, said, text, use
+from tests.providers.prompts import PNG, USER, WAV, deep_schema, refusal, resource, said, text, use
 from tests.providers.prompts import result_of as result
 
 ADD = {"name": "add", "inputSchema": {"type": "object", "properties": {"a": {"type": "integer"}}}}
@@ -133,10 +133,8 @@ def test_what_ollama_cannot_take_is_refused() -> None:
     def returned(*content: dict[str, Any]) -> Prompt:
         return prompt(USER, said("assistant", use("c1")), said("user", result("c1", *content)))
 
-    broken = {"name": "b", "inputSchema": {"type": "object", "$ref": "#/$defs/x"}}
-    no_schema = (
-        "the tool 'b': this model takes no such schema: the schema refers to '#/$defs/x', which it does not have"
-    )
+    broken = {"name": "b", "inputSchema": deep_schema()}
+    no_schema = "the tool 'b': this model takes no such schema: it is nested too deep"
     refused = [
         *[(no_schema, prompt(tools=[ADD, broken], toolChoice={"mode": mode})) for mode in ("required", "auto")],
         ("messages[0]: this model takes no audio", prompt(said("user", WAV))),
@@ -214,7 +212,7 @@ def test_one_of_several_required_tools_is_a_name_and_arguments() -> None:
 def test_tools_that_a_server_repeats_are_written_once(choice: object, field: str) -> None:
     """Those that are required are in the system prompt of each request, too."""
     asked = prompt(systemPrompt="Be brief.", tools=[ADD, READ], toolChoice=choice)
-    asked.offer = Offer.of(asked.request, OllamaModel.name_rule, None)
+    asked.offer = Offer.of(asked.request, OllamaModel.name_rule, OllamaModel.write_schema, None)
     first, second = write_request(asked), write_request(asked)
 
     assert second[field] is first[field]

@@ -27,6 +27,7 @@ from tests.providers.prompts import (
     USER,
     WAV,
     Counted,
+    deep_schema,
     pieces,
     refusal,
     result,
@@ -179,7 +180,7 @@ def test_a_turn_with_reasoning_goes_back_as_it_was() -> None:
 
 def test_what_the_api_does_not_take_is_refused() -> None:
     no_audio = "this model takes no audio at the Responses API"
-    no_schema = "the tool 't': this model takes no such schema: the schema refers to '#/x', which it does not have"
+    no_schema = "the tool 't': this model takes no such schema: it is nested too deep"
     refused = [
         (f"messages[0]: {no_audio}", prompt({"role": "user", "content": [WAV]})),
         (f"messages[2]: {no_audio}", prompt(USER, used(), result(WAV))),
@@ -192,9 +193,9 @@ def test_what_the_api_does_not_take_is_refused() -> None:
         ("maxTokens: this model takes at least 16, not 15", prompt(maxTokens=15)),
         ("metadata: this model takes only texts of 512 characters, under names of 64: not 'trace'", prompt(metadata={"trace": 1})),
         ("metadata: this model takes at most 16 pairs", prompt(metadata=dict.fromkeys(map(str, range(17)), ""))),
-        (no_schema, prompt(tools=[{"name": "t", "inputSchema": {"$ref": "#/x"}}])),
+        (no_schema, prompt(tools=[{"name": "t", "inputSchema": deep_schema()}])),
         # no schema for the strict format either
-        (no_schema, prompt(tools=[{"name": "t", "inputSchema": {"$ref": "#/x"}}], toolChoice={"mode": "required"})),
+        (no_schema, prompt(tools=[{"name": "t", "inputSchema": deep_schema()}], toolChoice={"mode": "required"})),
     ]  # fmt: skip  # one case on each line
 
     assert [refusal(write_request, asked) for _, asked in refused] == [sentence for sentence, _ in refused]

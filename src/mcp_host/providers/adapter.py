@@ -24,6 +24,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, TypedDict, get_args
 
 from mcp_host.errors import McpError
 from mcp_host.handlers import check_plain
+from mcp_host.providers.exchange import schemas
 from mcp_host.providers.exchange.clients import Sdk
 from mcp_host.providers.exchange.failures import (
     NOT_FOUND,
@@ -167,6 +168,15 @@ class ProviderModel(ABC):
         self._offer: Offer | None = None
         self._told = Told()
 
+    @staticmethod
+    def write_schema(schema: JSONObject) -> JSONObject:
+        """What the provider gets of the schema of a tool's arguments.
+
+        Raises:
+            ValueError: It cannot be written. The tool is left out.
+        """
+        return schemas.function(schema)
+
     @abstractmethod
     def write_request(self, prompt: Prompt) -> JSONObject:
         """The keyword arguments of the SDK's call.
@@ -269,8 +279,8 @@ class ProviderModel(ABC):
             request = replace(request, params=request.params.model_copy(update={"metadata": None}))
         offer, names = None, NO_TOOLS
         if params.tools:
-            offer = self._offer = Offer.of(request, self.name_rule, self._offer)
-            names = offer.names
+            offer = self._offer = Offer.of(request, self.name_rule, self.write_schema, self._offer)
+            names, request = offer.names, offer.without_left_out(request)
         if not (blocks := blocks_but_texts(request)):  # nothing to check, to name or to restore
             return Prompt(request, self._model, names, self._options, {}, offer=offer)
         notes: list[str] = []

@@ -16,7 +16,7 @@ Rules that no description of the API has in one place, and that requests are wri
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, assert_never
 
@@ -44,7 +44,6 @@ from mcp_host.providers.exchange.requests import (
     file_text,
     files_elsewhere,
     files_of,
-    input_schema,
     link_text,
     media_type,
     merged,
@@ -318,7 +317,10 @@ def _tools(prompt: Prompt) -> JSONObject:
 
 
 def _tool(tool: Tool, prompt: Prompt) -> JSONObject:
-    written: JSONObject = {"name": prompt.names.write(tool.name), "input_schema": input_schema(tool, schemas.anthropic)}
+    written: JSONObject = {
+        "name": prompt.names.write(tool.name),
+        "input_schema": prompt.schema_of(tool, schemas.anthropic),
+    }
     if description := prompt.names.description(tool):
         written["description"] = description
     return written
@@ -327,10 +329,17 @@ def _tool(tool: Tool, prompt: Prompt) -> JSONObject:
 def _arguments(name: str, arguments: JSONObject, prompt: Prompt, *, back: bool = False) -> JSONObject:
     """The arguments of a call, under the names that the properties have at Anthropic, or *back* under those of the tool."""
     tool = next((tool for tool in prompt.request.tools if tool.name == name), None)
-    names = {} if tool is None else schemas.anthropic_names(tool.input_schema)
+    names = {} if tool is None else _argument_names(tool, prompt)
     if back:
         names = {written: name for name, written in names.items()}
     return {names.get(name, name): value for name, value in arguments.items()} if names else arguments
+
+
+def _argument_names(tool: Tool, prompt: Prompt) -> Mapping[str, str]:
+    kept = {} if prompt.offer is None else prompt.offer.argument_names
+    if tool.name not in kept:  # each call of the conversation asks
+        kept[tool.name] = schemas.anthropic_names(tool.input_schema)
+    return kept[tool.name]
 
 
 def _tool_choice(prompt: Prompt) -> JSONObject | None:
@@ -541,6 +550,7 @@ class AnthropicModel(ProviderModel):
 
     provider = PROVIDER
     name_rule = NameRule(re.compile("[a-zA-Z0-9_-]{1,128}"), re.compile("[^a-zA-Z0-9_-]"), 128)
+    write_schema = staticmethod(schemas.anthropic)
     _sdk = Sdk("anthropic.AsyncAnthropic()", "messages.create")
 
     write_request = staticmethod(write_request)

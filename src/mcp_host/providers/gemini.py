@@ -52,7 +52,6 @@ from mcp_host.providers.exchange.replies import (
 from mcp_host.providers.exchange.requests import (
     Prompt,
     file_text,
-    input_schema,
     link_text,
     media_type,
     merged,
@@ -227,7 +226,7 @@ def _declarations(prompt: Prompt) -> Iterator[JSONObject]:
         declaration: JSONObject = {"name": prompt.names.write(tool.name)}
         if description := prompt.names.description(tool):
             declaration["description"] = description
-        declaration["parametersJsonSchema"] = input_schema(tool, schemas.gemini)
+        declaration["parametersJsonSchema"] = prompt.schema_of(tool, schemas.gemini)
         yield declaration
 
 
@@ -582,6 +581,7 @@ class GeminiModel(ProviderModel):
     """
 
     provider = PROVIDER
+    write_schema = staticmethod(schemas.gemini)
     name_rule = NameRule(re.compile("[A-Za-z_][A-Za-z0-9_.:-]{0,127}"), re.compile("[^A-Za-z0-9_.:-]"), 128)
     _sdk = Sdk("google.genai.Client()", "aio.models.generate_content")
 

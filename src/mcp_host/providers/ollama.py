@@ -50,7 +50,6 @@ from mcp_host.providers.exchange.requests import (
 )
 from mcp_host.providers.exchange.texts import without_thinking
 from mcp_host.sampling.request import SamplingRequest, Usage
-from mcp_host.sampling.structured.inlining import inlined
 from mcp_host.types import (
     AudioContent,
     BlobResourceContents,
@@ -134,7 +133,7 @@ def _tools(prompt: Prompt) -> JSONObject:
     request = prompt.request
     if required := _required(request):
         return {"fields": {"format": _format(required)}, "instructions": [_instructions(required)]}
-    fields = {"tools": [_tool(tool) for tool in request.tools]} if request.may_use_tools else {}
+    fields = {"tools": [_tool(tool, prompt) for tool in request.tools]} if request.may_use_tools else {}
     return {"fields": fields, "instructions": []}
 
 
@@ -147,15 +146,17 @@ def _required(request: SamplingRequest) -> Sequence[Tool]:
 
 
 def _format(tools: Sequence[Tool]) -> JSONObject:
-    if len(tools) == 1:
-        return {"properties": {}, **tools[0].input_schema, "type": "object"}
-    return {"anyOf": [_call_schema(tool) for tool in tools]}
-
-
-def _call_schema(tool: Tool) -> JSONObject:
-    arguments = input_schema(tool, inlined)  # its references would lead out of it
-    properties = {"name": {"type": "string", "enum": [tool.name]}, "arguments": arguments}
-    return {"type": "object", "properties": properties, "required": ["name", "arguments"]}
+    written = [input_schema(tool, schemas.format_of_object) for tool in tools]
+    if len(written) == 1:
+        return written[0]
+    calls: list[JSONObject] = []
+    definitions: JSONObject = {}
+    for index, (tool, schema) in enumerate(zip(tools, written, strict=True)):
+        arguments, its_own = schemas.without_definitions(schema, prefix=f"{index}_")  # references lead to the root
+        definitions |= its_own
+        properties = {"name": {"type": "string", "enum": [tool.name]}, "arguments": arguments}
+        calls.append({"type": "object", "properties": properties, "required": ["name", "arguments"]})
+    return {"anyOf": calls, "$defs": definitions} if definitions else {"anyOf": calls}
 
 
 def _instructions(tools: Sequence[Tool]) -> str:
@@ -171,8 +172,8 @@ def _instructions(tools: Sequence[Tool]) -> str:
     return "\n".join([wanted, *written])
 
 
-def _tool(tool: Tool) -> JSONObject:
-    function: JSONObject = {"name": tool.name, "parameters": input_schema(tool, schemas.function)}
+def _tool(tool: Tool, prompt: Prompt) -> JSONObject:
+    function: JSONObject = {"name": tool.name, "parameters": prompt.schema_of(tool, schemas.function)}
     if tool.description:
         function["description"] = tool.description
     return {"type": "function", "function": function}

@@ -16,7 +16,6 @@ from mcp_host.providers.exchange.replies import Call, ReplyBlock, arguments_in
 from mcp_host.providers.exchange.requests import (
     Prompt,
     file_text,
-    input_schema,
     link_text,
     media_type,
     no_file,
@@ -231,12 +230,8 @@ def own_call(content: Sequence[ReplyBlock], prompt: Prompt) -> Call | None:
 
 
 def function_of(tool: Tool, prompt: Prompt) -> JSONObject:
-    """A tool as a function.
-
-    Raises:
-        InputRefused: Its schema refers to something that it does not have.
-    """
-    parameters = input_schema(tool, schemas.function)
+    """A tool as a function."""
+    parameters = prompt.schema_of(tool, schemas.function)
     written: JSONObject = {"name": prompt.names.write(tool.name), "parameters": parameters}
     if description := prompt.names.description(tool):
         written["description"] = description

@@ -11,8 +11,17 @@ from typing import Any
 
 import pytest
 
-from mcp_host.providers.exchange.schemas import anthropic, anthropic_names, function, gemini, strict
+from mcp_host.providers.exchange.schemas import (
+    anthropic,
+    anthropic_names,
+    format_of_object,
+    function,
+    gemini,
+    strict,
+    without_definitions,
+)
 from tests.interop.providers.servers import openai_rules
+from tests.providers.schema_rules import CHECKS
 from tests.providers.variants import variants
 
 TEXT = {"type": "string"}
@@ -191,6 +200,26 @@ def test_gemini_gets_the_keywords_that_it_reads_and_the_others_in_words(subtests
         ("no properties", {"type": "object"}, {"type": "object", "properties": {}}),
         ("const", an_object(a={"const": "x"}, b={"enum": ["y"]}), an_object(a={"enum": ["x"]}, b={"enum": ["y"]})),
         (
+            "values that are neither texts nor numbers",
+            an_object(a={"const": True}, b={"enum": ["y", None]}),
+            an_object(
+                a={"description": 'This JSON Schema applies, too: {"const": true}'},
+                b={"description": 'This JSON Schema applies, too: {"enum": ["y", null]}'},
+            ),
+        ),
+        (
+            "draft 7",
+            {
+                "$schema": "http://json-schema.org/draft-07/schema#",
+                **an_object(a={"$ref": "#/definitions/T"}),
+                "definitions": {"T": an_object([], next={"$ref": "#/definitions/T"})},
+            },
+            {
+                **an_object(a={"$ref": "#/$defs/T"}),
+                "$defs": {"T": an_object([], next={"$ref": "#/$defs/T"})},
+            },
+        ),
+        (
             "other keywords",
             an_object(a={**described, "exclusiveMaximum": 5, "default": 1}),
             an_object(a={**described, "description": in_words}),
@@ -229,18 +258,33 @@ def test_properties_have_names_that_anthropic_takes() -> None:
 
 
 def test_anthropic_gets_a_schema_that_it_takes_as_it_is() -> None:
-    schema = {"$schema": "x", **an_object(a={"anyOf": [TEXT, NUMBER]}), "$defs": {"T": TEXT}}
+    schema = {**an_object(a={"anyOf": [{"$ref": "#/$defs/T"}, NUMBER]}), "$defs": {"T": TEXT}}
 
     assert anthropic(schema) == schema
     assert anthropic_names(schema) == {}
 
 
-def test_keywords_that_say_nothing_are_left_out_for_anthropic() -> None:
-    """It refuses a schema that is none of 2020-12."""
-    schema = an_object(a={**TEXT, "required": True, "enum": None}, b=TEXT) | {"required": ["a", 1], "allOf": None}
+def test_what_is_dropped_at_the_root_leaves_a_note(subtests: pytest.Subtests) -> None:
+    condition = {"if": {"properties": {"a": {"const": "x"}}}, "then": {"required": ["b"]}}
+    members = an_object([], a=TEXT, b=TEXT)
+    table: list[dict[str, Any]] = [
+        condition,
+        {"allOf": [condition]},
+        {"allOf": [{"allOf": [{"required": ["a"], **condition}]}]},
+        {"allOf": [{"additionalProperties": False}]},
+    ]
+    for more in table:
+        with subtests.test(str(more)):
+            assert function({**members, **more})["description"] == said(**more)
 
-    assert anthropic(schema) == {**an_object(a=TEXT, b=TEXT), "required": ["a"]}
-    assert anthropic({"type": "object", "properties": None}) == {"type": "object"}
+
+def test_definitions_are_moved_to_the_root_of_another_schema() -> None:
+    schema = {**an_object(a={"$ref": "#/$defs/T"}), "$defs": {"T": an_object([], t={"$ref": "#/$defs/T"})}}
+
+    assert without_definitions(schema, prefix="1_") == (
+        an_object(a={"$ref": "#/$defs/1_T"}),
+        {"1_T": an_object([], t={"$ref": "#/$defs/1_T"})},
+    )
 
 
 # Schemas of hostile servers
@@ -301,13 +345,46 @@ def test_rewriting_takes_linear_time(
     assert lines_run(partial(rewrite, large)) < 6 * lines_run(partial(rewrite, small)) + 1000
 
 
-@pytest.mark.parametrize("rewrite", [function, strict, gemini, anthropic])
+def deep_references(length: int) -> dict[str, Any]:
+    """References into each level of nested objects."""
+    schema: dict[str, Any] = {"type": "object", "properties": {"large": {"description": "x" * 100 * length}}}
+    for _ in range(99):
+        schema = {"type": "object", "properties": {"a": schema}}
+    pointers = ["#" + "/properties/a" * level for level in range(1, 100)]
+    return {
+        "type": "object",
+        "properties": {"a": schema["properties"]["a"], "x": {"anyOf": [{"$ref": p} for p in pointers]}},
+    }
+
+
+def many_copies(length: int) -> dict[str, Any]:
+    """References to a long text."""
+    many = {f"p{number}": {"$ref": "#/$defs/long"} for number in range(length)}
+    return {**an_object([], **many), "$defs": {"long": {"description": "x" * 100 * length}}}
+
+
+@pytest.mark.parametrize("rewrite", [function, strict, gemini, anthropic, format_of_object])
+@pytest.mark.parametrize("make", [deep_references, many_copies])
+def test_what_references_lead_to_is_not_repeated_without_bound(
+    make: Callable[[int], dict[str, Any]], rewrite: Callable[[dict[str, Any]], object]
+) -> None:
+    schema = make(400)
+    with suppress(ValueError):
+        assert len(json.dumps(rewrite(schema))) < 30 * len(json.dumps(schema))
+
+
+@pytest.mark.parametrize("rewrite", CHECKS)
 def test_anything_in_the_place_of_a_schema_is_rewritten_or_refused(rewrite: Callable[[Any], object]) -> None:
     schema = {
         **an_object(a={"type": ["string", "null"], "format": "date", "enum": ["x"], "description": "d"}),
         "anyOf": [an_object(b={"$ref": "#/$defs/T"}), {"allOf": [{"required": ["a"]}]}],
         "$defs": {"T": {"type": "array", "items": [TEXT], "minimum": 1, "exclusiveMinimum": True}},
     }
+    seen = {""}
     for changed in variants(schema):
+        written = None
         with suppress(ValueError, RecursionError):
-            rewrite(changed)
+            written = rewrite(changed)
+        if written is not None and (text := json.dumps(written)) not in seen:  # a check takes milliseconds
+            seen.add(text)
+            CHECKS[rewrite](written)

@@ -63,9 +63,9 @@ class ToolNames:
     """By the name of the provider."""
 
     @classmethod
-    def of_offered(cls, request: SamplingRequest, rule: NameRule) -> ToolNames:
+    def of_offered(cls, tools: Iterable[Tool], rule: NameRule) -> ToolNames:
         """Names for the tools on offer."""
-        provider = rule.write(tool.name for tool in request.tools)
+        provider = rule.write(tool.name for tool in tools)
         return cls(provider, {written: name for name, written in provider.items()})
 
     def and_called(self, request: SamplingRequest, rule: NameRule) -> ToolNames:

@@ -6,6 +6,7 @@ import logging
 import re
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from operator import attrgetter, is_
@@ -48,6 +49,9 @@ MAX_DEPTH = 254  # of nested objects and lists: `to_json` writes no more
 
 TEXT_FILES = re.compile(r"text/.+|application/json")
 
+WriteSchema: TypeAlias = Callable[[JSONObject], JSONObject]
+"""Makes of any schema one that the provider takes, or raises ValueError."""
+
 TERMS = attrgetter("name", "description", "input_schema")  # what a provider gets of a tool
 
 Block: TypeAlias = ContentBlock | SamplingMessageContentBlock
@@ -60,40 +64,87 @@ class Offer:
     depends on them alone is done once: an adapter keeps the offer of its last request.
     """
 
-    def __init__(self, tools: list[Tool], terms: bytes, use: bytes, names: ToolNames) -> None:
+    def __init__(
+        self,
+        tools: list[Tool],
+        terms: bytes,
+        use: bytes,
+        names: ToolNames,
+        schemas: Mapping[str, JSONObject],
+        left_out: Mapping[str, str],
+    ) -> None:
         self._tools = tools
         self._terms = terms
         self._use = use
         self.names = names
         """Of the tools on offer."""
+        self.schemas = schemas
+        """Of the arguments, as the provider takes them, by the name of the tool."""
+        self.left_out = left_out
+        """Why tools are left out, which the provider cannot take, by their names."""
         self.written: JSONObject | None = None
         """What `Prompt.written_tools` has kept."""
+        self.argument_names: dict[str, Mapping[str, str]] = {}
+        """The other names of arguments that an adapter has kept, by the name of the tool."""
 
     @classmethod
-    def of(cls, request: SamplingRequest, rule: NameRule, last: Offer | None) -> Offer:
-        """The offer of *request*: *last*, if it is the same.
+    def of(cls, request: SamplingRequest, rule: NameRule, write: WriteSchema, last: Offer | None) -> Offer:
+        """The offer of *request*: *last*, if it is the same. *write* is what the adapter makes of schemas.
 
         They are compared as JSON: Python takes 1 for True, and lists may have changed in place. `ReadOnlyTools` do not
-        change.
-
-        Raises:
-            InputRefused: A tool has values that JSON does not have.
+        change. A tool that cannot be written is left out, with a warning: it must not cost the conversation.
         """
         tools = request.tools
         use = to_json([request.tool_choice, request.params.disable_parallel_tool_use])
-        if last is not None and last._use != use:
-            last = None
-        if last is not None and last._tools is tools and isinstance(tools, ReadOnlyTools):
+        is_same_use = last is not None and last._use == use
+        if is_same_use and last is not None and last._tools is tools and isinstance(tools, ReadOnlyTools):
             return last
-        try:
+        terms = b""
+        with suppress(ValueError):  # one of them has values that JSON does not have
             terms = to_json([*map(TERMS, tools)])
-            if last is not None and last._terms == terms:
+        if last is not None and terms and last._terms == terms:
+            if is_same_use:
                 last._tools = tools
                 return last
-            check_numbers(terms)
-        except ValueError:
-            raise _refused_tool(tools) from None
-        return cls(tools, terms, use, ToolNames.of_offered(request, rule))
+            schemas, left_out = last.schemas, last.left_out
+        else:
+            schemas, left_out = _written_schemas(tools, write)
+            for name, problem in left_out.items():
+                if last is None or last.left_out.get(name) != problem:
+                    logger.warning("%s: a tool is left out: %s", log_subject(request.server), problem)
+        names = ToolNames.of_offered([tool for tool in tools if tool.name not in left_out], rule)
+        return cls(tools, terms, use, names, schemas, left_out)
+
+    def without_left_out(self, request: SamplingRequest) -> SamplingRequest:
+        """*request* without the tools that are left out.
+
+        Raises:
+            InputRefused: The answer has to call one of them.
+        """
+        if not self.left_out:
+            return request
+        kept = [tool for tool in request.tools if tool.name not in self.left_out]
+        problem = self.left_out.get(request.required_tool or "")
+        if problem is None and request.must_use_tools and not kept:
+            problem = next(iter(self.left_out.values()))
+        if problem is not None:
+            raise InputRefused(INVALID_PARAMS, problem)
+        update = {"tools": kept} if kept else {"tools": None, "tool_choice": None}
+        return replace(request, params=request.params.model_copy(update=update))
+
+
+def _written_schemas(tools: Sequence[Tool], write: WriteSchema) -> tuple[dict[str, JSONObject], dict[str, str]]:
+    """The schemas of the tools, and what is wrong with others, by the name of the tool."""
+    schemas: dict[str, JSONObject] = {}
+    problems: dict[str, str] = {}
+    for tool in tools:
+        try:
+            if problem := _json_problem([TERMS(tool)]):  # in a list, as all of them are
+                raise refused(f"the tool {quoted(tool.name)}", problem)
+            schemas[tool.name] = input_schema(tool, write)
+        except InputRefused as exc:
+            problems[tool.name] = str(exc)
+    return schemas, problems
 
 
 @dataclass(slots=True)
@@ -133,6 +184,15 @@ class Prompt:
         if self.offer.written is None:
             self.offer.written = write(self)
         return self.offer.written
+
+    def schema_of(self, tool: Tool, write: WriteSchema) -> JSONObject:
+        """The schema of a tool's arguments, as *write* of `schemas` makes it, or has made it for the offer.
+
+        Raises:
+            InputRefused: That cannot be made. The text names the tool.
+        """
+        kept = None if self.offer is None else self.offer.schemas.get(tool.name)
+        return input_schema(tool, write) if kept is None else kept
 
 
 # What is refused before a provider is asked
@@ -278,12 +338,6 @@ def _check_json(value: object, where: str) -> None:
         raise refused(where, problem)
 
 
-def _refused_tool(tools: Sequence[Tool]) -> InputRefused:
-    """The error for the first of the *tools* that cannot be written, in a list as all of them are."""
-    problems = ((tool, _json_problem([TERMS(tool)])) for tool in tools)
-    return next(refused(f"the tool {quoted(tool.name)}", problem) for tool, problem in problems if problem)
-
-
 def _json_problem(value: object) -> str | None:
     try:
         check_written(value)
@@ -409,14 +463,14 @@ def other_id(id: str) -> str:
     return f"call_{sha256(id.encode(errors='surrogatepass')).hexdigest()[:32]}"
 
 
-def input_schema(tool: Tool, rewrite: Callable[[JSONObject], JSONObject]) -> JSONObject:
-    """The schema of a tool's arguments, as *rewrite* of `schemas` makes it.
+def input_schema(tool: Tool, write: WriteSchema) -> JSONObject:
+    """The schema of a tool's arguments, as *write* of `schemas` makes it.
 
     Raises:
         InputRefused: That cannot be made. The text names the tool.
     """
     try:
-        return rewrite(tool.input_schema)
+        return write(tool.input_schema)
     except ValueError as exc:
         problem = str(exc)
     except RecursionError:

@@ -1,14 +1,16 @@
 """JSON Schemas of tools, rewritten to what each provider accepts.
 
-============  ==============================================================================================
-rule          for
-============  ==============================================================================================
-`function`    the parameters of a function at OpenAI: an object at the root, without alternatives there
-`anthropic`   the input of a tool at Anthropic: the same, and names of properties that it takes
-`strict`      OpenAI's strict mode, whose output always conforms: a small part of JSON Schema, or None
-`gemini`      the parameters of a function at Google: an object at the root, and the keywords that Gemini reads
-============  ==============================================================================================
+==================  ========================================================================================
+rule                for
+==================  ========================================================================================
+`function`          the parameters of a function at OpenAI: an object at the root, without alternatives there
+`anthropic`         the input of a tool at Anthropic: the same, and names of properties that it takes
+`strict`            OpenAI's strict mode, whose output always conforms: a small part of JSON Schema, or None
+`gemini`            the parameters of a function at Google: an object at the root, and keywords that Gemini reads
+`format_of_object`  an answer of Ollama that is an object
+==================  ========================================================================================
 
+All make a valid schema of 2020-12 first (`repair`), whatever the server calls one.
 A rewritten schema of a function may allow more than the tool does, because the server checks the arguments. What it
 no longer says is in its description, for the model.
 """
@@ -19,19 +21,21 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any
 
 from mcp_host.providers.exchange.names import NameRule, with_name
+from mcp_host.providers.exchange.repair import Schema, noted, repaired
 from mcp_host.sampling.structured.inlining import NAMED_SUBSCHEMAS, SUBSCHEMAS, inlined
-
-Schema: TypeAlias = dict[str, Any]
 
 NOT_AT_ROOT = ("allOf", "anyOf", "oneOf", "not", "enum", "const", "if", "then", "else")
 """OpenAI: "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level"."""
 
+MERGED = frozenset({"$comment", "allOf", "description", "properties", "required", "title", "type"})
+"""What a branch of ``allOf`` may have if nothing of it is left once the branches are merged."""
+
 # "input_schema does not support oneOf, allOf, or anyOf at the top level"
 # "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'": those at the top level
-NOT_AT_ANTHROPIC_ROOT = frozenset({"allOf", "anyOf", "oneOf"})
+NOT_AT_ANTHROPIC_ROOT = frozenset({"allOf", "anyOf", "oneOf", "$ref"})  # a reference hides the properties
 ANTHROPIC_PROPERTIES = NameRule(re.compile("[a-zA-Z0-9_.-]{1,64}"), re.compile("[^a-zA-Z0-9_.-]"), 64)
 
 # https://developers.openai.com/api/docs/guides/structured-outputs#supported-schemas
@@ -60,11 +64,6 @@ GEMINI_KEYWORDS = frozenset(
     }
 )
 
-KEYWORD_TYPES: dict[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("$defs", "patternProperties", "properties"), dict),
-    **dict.fromkeys(("allOf", "anyOf", "enum", "oneOf", "required"), list),
-    **dict.fromkeys(("$ref", "description", "format", "pattern", "title"), str),
-}
 TYPE_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 
 
@@ -74,17 +73,23 @@ def function(schema: Schema) -> Schema:
     The alternatives of the root are merged: an argument of any of them is allowed, and required if all require it.
 
     Raises:
-        ValueError: The schema refers to something that it does not have.
+        ValueError: The schema is too deep, or too large.
     """
+    return _with_plain_root(repaired(schema))
+
+
+def _with_plain_root(schema: Schema) -> Schema:
+    """A valid schema as that of an object, without alternatives at the root."""
     if not set(schema).isdisjoint({*NOT_AT_ROOT, "$ref"}):
         schema = inlined(schema)  # the alternatives to merge may be references
-    root = _each(schema, _accepted)
+    root = _each(schema, _with_items)
     properties, required = _members(root)
-    said = {name: root[name] for name in NOT_AT_ROOT if name in root and name != "allOf"}
-    kept = {name: value for name, value in root.items() if name not in (*NOT_AT_ROOT, "$ref", "$schema", "required")}
+    said = {name: root[name] for name in NOT_AT_ROOT if name in root}
+    if all(map(_is_merged, said.get("allOf", ()))):
+        said.pop("allOf", None)
+    kept = {name: value for name, value in root.items() if name not in (*NOT_AT_ROOT, "$ref", "required")}
     if said:
-        note = f"The arguments also have to conform to this JSON Schema: {json.dumps(said, ensure_ascii=False)}"
-        kept["description"] = "\n".join(filter(None, [kept.get("description"), note]))
+        kept["description"] = noted(kept, "The arguments also have to conform to this JSON Schema", said)
     kept |= {"type": "object", "properties": properties}
     return kept | {"required": required} if required else kept
 
@@ -93,7 +98,7 @@ def anthropic(schema: Schema) -> Schema:
     """The input of a tool, for Anthropic. `anthropic_names` returns the properties that get another name.
 
     Raises:
-        ValueError: The schema refers to something that it does not have.
+        ValueError: The schema is too deep, or too large.
     """
     written = _with_object_root(schema)
     names = _property_names(written)
@@ -103,10 +108,10 @@ def anthropic(schema: Schema) -> Schema:
     for name in names:
         part = properties.pop(name)
         properties[names[name]] = part | {"description": with_name("argument", name, part.get("description"))}
-    required = written.get("required")
-    if not isinstance(required, list):
-        return written | {"properties": properties}
-    return written | {"properties": properties, "required": [names.get(name, name) for name in required]}
+    written = written | {"properties": properties}
+    if "required" in written:
+        written["required"] = [names.get(name, name) for name in written["required"]]
+    return written
 
 
 def anthropic_names(schema: Schema) -> dict[str, str]:
@@ -115,14 +120,15 @@ def anthropic_names(schema: Schema) -> dict[str, str]:
 
 
 def _with_object_root(schema: Schema) -> Schema:
-    if schema.get("type") == "object" and NOT_AT_ANTHROPIC_ROOT.isdisjoint(schema):
-        return _each(schema, _well_formed)
-    return function(schema)
+    written = repaired(schema)
+    if written.get("type") == "object" and NOT_AT_ANTHROPIC_ROOT.isdisjoint(written):
+        return written
+    return _with_plain_root(written)
 
 
 def _property_names(schema: Schema) -> dict[str, str]:
-    properties = schema.get("properties")
-    if not isinstance(properties, dict) or all(map(ANTHROPIC_PROPERTIES.pattern.fullmatch, properties)):
+    properties = schema.get("properties", {})
+    if all(map(ANTHROPIC_PROPERTIES.pattern.fullmatch, properties)):
         return {}
     return {name: written for name, written in ANTHROPIC_PROPERTIES.write(properties).items() if name != written}
 
@@ -131,57 +137,67 @@ def gemini(schema: Schema) -> Schema:
     """The parameters of a function, for Gemini. Keywords that it does not read are moved to the descriptions.
 
     Raises:
-        ValueError: The schema refers to something that it does not have.
+        ValueError: The schema is too deep, or too large.
     """
-    return _each(function(inlined(schema)), _read_by_gemini)
+    return _each(_with_plain_root(inlined(repaired(schema))), _read_by_gemini)
+
+
+def format_of_object(schema: Schema) -> Schema:
+    """The format of an answer at Ollama that is an object.
+
+    Raises:
+        ValueError: The schema is too deep, or too large.
+    """
+    return {"properties": {}, **inlined(repaired(schema)), "type": "object"}
+
+
+def without_definitions(schema: Schema, *, prefix: str) -> tuple[Schema, Schema]:
+    """A valid schema for a place inside of another one, and the definitions for the root of that, whose names get the *prefix*."""
+
+    def renamed(part: Schema) -> Schema:
+        return part | {"$ref": part["$ref"].replace("#/$defs/", f"#/$defs/{prefix}")} if "$ref" in part else part
+
+    written = _each(schema, renamed)
+    return written, {f"{prefix}{name}": part for name, part in written.pop("$defs", {}).items()}
 
 
 def _read_by_gemini(part: Schema) -> Schema:
     if "$ref" in part:  # "no other properties, except for than those starting as a `$`, may be set"
         return {name: value for name, value in part.items() if name.startswith("$")}
     written = {name: value for name, value in part.items() if name in GEMINI_KEYWORDS}
-    if "const" in part:
-        written.setdefault("enum", [part["const"]])
     told = {name: value for name, value in part.items() if name not in {*GEMINI_KEYWORDS, *NOT_FOR_MODELS, "const"}}
+    for keyword, choices in (("enum", part.get("enum", ())), ("const", [part["const"]] if "const" in part else ())):
+        if all(isinstance(choice, str | int | float) and not isinstance(choice, bool) for choice in choices):
+            if choices:
+                written.setdefault("enum", choices)
+        else:
+            told[keyword] = part[keyword]
+            written.pop(keyword, None)
     if told:
-        note = f"This JSON Schema applies, too: {json.dumps(told, ensure_ascii=False)}"
-        written["description"] = "\n".join(filter(None, [part.get("description"), note]))
+        written["description"] = noted(part, "This JSON Schema applies, too", told)
     return written
 
 
-def _accepted(part: Schema) -> Schema:
-    """A subschema without what OpenAI refuses at any level: spellings of older drafts, and arrays without items."""
-    written = _well_formed(part)
-    if isinstance(written.get("items"), list):  # a tuple, before 2020-12
-        written |= {"prefixItems": written["items"], "items": written.pop("additionalItems", {})}
-    if "array" in _types(written):
-        written.setdefault("items", {})  # "array schema missing items"
-    for exclusive, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
-        if isinstance(written.get(exclusive), bool) and written.pop(exclusive) and limit in written:  # draft 4
-            written[exclusive] = written.pop(limit)
-    return written
+def _with_items(part: Schema) -> Schema:
+    """A subschema of OpenAI: "array schema missing items" refuses one without them at any level."""
+    return {"items": {}, **part} if "array" in _types(part) else part
 
 
-def _well_formed(part: Schema) -> Schema:
-    """A subschema without keywords whose value has the wrong type, such as ``required: true`` of draft 3."""
-    written: Schema = {
-        name: value for name, value in part.items() if isinstance(value, KEYWORD_TYPES.get(name, object))
-    }
-    if "required" in written:
-        written["required"] = [name for name in written["required"] if isinstance(name, str)]
-    return written
+def _is_merged(branch: Schema) -> bool:
+    """Whether `_members` has all that a branch of ``allOf`` says."""
+    return MERGED.issuperset(branch) and all(map(_is_merged, branch.get("allOf", ())))
 
 
 def _members(part: Schema) -> tuple[Schema, list[str]]:
     """The properties of an object and of its alternatives, and the names of those that are always required."""
-    required = dict.fromkeys(part.get("required") or ())
-    merged = [part.get("properties") or {}]
-    for branch in part.get("allOf") or ():
+    required = dict.fromkeys(part.get("required", ()))
+    merged = [part.get("properties", {})]
+    for branch in part.get("allOf", ()):
         properties, needed = _members(branch)
         merged.append(properties)
         required |= dict.fromkeys(needed)
     for keyword in ("anyOf", "oneOf"):
-        if branches := [_members(branch) for branch in part.get(keyword) or ()]:
+        if branches := [_members(branch) for branch in part.get(keyword, ())]:
             merged.append(_merged([properties for properties, _ in branches], "anyOf"))
             always = set.intersection(*[set(needed) for _, needed in branches])
             required |= {name: None for name in branches[0][1] if name in always}
@@ -210,9 +226,9 @@ def strict(schema: Schema) -> Schema | None:
     to *schema*.
 
     Raises:
-        ValueError: The schema refers to something that it does not have.
+        ValueError: The schema is too deep, or too large.
     """
-    root = _each(inlined(schema), _strict_part)
+    root = _each(inlined(repaired(schema)), _strict_part)
     if _types(root) != ["object"] or "anyOf" in root or "$ref" in root:
         return None
     root.setdefault("properties", {})
@@ -230,7 +246,7 @@ def strict(schema: Schema) -> Schema | None:
 
 
 def _strict_part(part: Schema) -> Schema:
-    written = {name: value for name, value in _well_formed(part).items() if name not in DROPPED_IN_STRICT}
+    written = {name: value for name, value in part.items() if name not in DROPPED_IN_STRICT}
     values = written.get("enum", [written["const"]] if "const" in written else [])
     if "type" not in written and values and all(type(value) in TYPE_NAMES for value in values):
         kinds = list(dict.fromkeys(TYPE_NAMES[type(value)] for value in values))
@@ -275,28 +291,21 @@ def _types(part: Schema) -> Sequence[str]:
 
 
 def _each(part: Schema, rewrite: Callable[[Schema], Schema]) -> Schema:
-    """*part* and all its subschemas, rewritten. A subschema that is true or false becomes an object."""
-    written = rewrite(part)
+    """*part* and all its subschemas, rewritten."""
+    written = {**rewrite(part)}
     for name, value in written.items():
-        if name in NAMED_SUBSCHEMAS and isinstance(value, dict):
-            written[name] = {key: _each(_as_object(child), rewrite) for key, child in value.items()}
+        if name in NAMED_SUBSCHEMAS:
+            written[name] = {key: _each(child, rewrite) for key, child in value.items()}
         elif name in SUBSCHEMAS and isinstance(value, list):
-            written[name] = [_each(_as_object(child), rewrite) for child in value]
+            written[name] = [_each(child, rewrite) for child in value]
         elif name in SUBSCHEMAS and isinstance(value, dict):
             written[name] = _each(value, rewrite)
-        elif name in SUBSCHEMAS and isinstance(value, bool) and not name.startswith(("additional", "unevaluated")):
-            # All providers take true and false in ``additionalProperties`` and the like.
-            written[name] = _as_object(value)
     return written
-
-
-def _as_object(part: object) -> Schema:
-    return part if isinstance(part, dict) else {} if part is True else {"not": {}}
 
 
 def _children(part: Schema) -> Iterable[Schema]:
     for name, value in part.items():
-        if name in NAMED_SUBSCHEMAS and isinstance(value, dict):
+        if name in NAMED_SUBSCHEMAS:
             yield from value.values()
         elif name in SUBSCHEMAS:
             yield from [child for child in (value if isinstance(value, list) else [value]) if isinstance(child, dict)]

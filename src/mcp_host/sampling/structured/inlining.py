@@ -14,7 +14,9 @@ from mcp_host.errors import quoted
 
 Schema: TypeAlias = dict[str, Any]
 
-MAX_PARTS = 2_000  # subschemas of the result: references that double at each level would make it huge
+MAX_PARTS = 2_000  # subschemas of the result, see `weight`: references that double at each level would make it huge
+MAX_LEVELS = 100  # of subschemas in one another in the result: each takes three frames of Python's stack
+WEIGHED = 256  # characters of texts and values that count as a subschema
 MAX_REFERENCES = 200  # different ones that are followed: which of them are part of a cycle takes quadratic time
 
 SUBSCHEMAS = frozenset(
@@ -38,7 +40,7 @@ SIBLINGS_COUNT = ("https://json-schema.org/draft/2020-12/schema", "https://json-
 
 
 class _TooLarge(Exception):
-    """The result would have too many subschemas."""
+    """The result would have too many subschemas, or be too deep."""
 
 
 def inlined(schema: Schema) -> Schema:
@@ -65,7 +67,7 @@ def inlined(schema: Schema) -> Schema:
     while todo:
         reference = todo.pop()
         if reference not in targets:
-            targets[reference] = _target(schema, reference)
+            targets[reference] = target_of(schema, reference)
             found = list(islice(_subschemas(targets[reference]), room))
             if (room := room - len(found)) <= 0:
                 raise ValueError("its references lead to much more than it has itself")
@@ -74,8 +76,8 @@ def inlined(schema: Schema) -> Schema:
     if len(targets) <= MAX_REFERENCES:
         cyclic = {ref for ref in targets if ref in _reachable(ref, leads_to)}
         with suppress(_TooLarge):
-            return _Writer(targets, cyclic, MAX_PARTS).root(schema)
-    return _Writer(targets, targets.keys(), math.inf).root(schema)
+            return _Writer(targets, cyclic, MAX_PARTS, MAX_LEVELS).root(schema)
+    return _Writer(targets, targets.keys(), math.inf, math.inf).root(schema)
 
 
 def _subschemas(schema: object, *, definitions: bool = False) -> Iterator[Schema]:
@@ -93,6 +95,12 @@ def _subschemas(schema: object, *, definitions: bool = False) -> Iterator[Schema
                 todo += value if isinstance(value, list) else [value]
 
 
+def weight(part: Schema) -> int:
+    """How much a copy of a subschema takes without those inside of it: 1, and more if its texts and values are long."""
+    values = [value for name, value in part.items() if name not in SUBSCHEMAS and name not in NAMED_SUBSCHEMAS]
+    return 1 + len(str(values)) // WEIGHED
+
+
 def _references(parts: Iterable[Schema]) -> set[str]:
     return {part["$ref"] for part in parts if isinstance(part.get("$ref"), str)}
 
@@ -106,8 +114,12 @@ def _reachable(reference: str, leads_to: Mapping[str, Set[str]]) -> set[str]:
     return reached
 
 
-def _target(schema: Schema, reference: str) -> object:
-    """What a JSON pointer such as ``#/$defs/Pet`` points at."""
+def target_of(schema: Schema, reference: str) -> object:
+    """What a JSON pointer such as ``#/$defs/Pet`` points at.
+
+    Raises:
+        ValueError: There is no schema.
+    """
     found: Any = schema
     first, *tokens = unquote(reference[1:]).split("/")
     try:
@@ -125,41 +137,48 @@ def _target(schema: Schema, reference: str) -> object:
 class _Writer:
     """Writes a schema without references, but for those *kept*."""
 
-    def __init__(self, targets: Mapping[str, Any], kept: Set[str], most: float) -> None:
+    def __init__(self, targets: Mapping[str, Any], kept: Set[str], most: float, deepest: float) -> None:
         self._targets = targets
         self._kept = kept
         self._room = most
+        self._deepest = deepest
         self._names: dict[str, str] = {}
         self._definitions: dict[str, Any] = {}
+        self._pending: list[str] = []  # not written at once: definitions that lead to others would nest
 
     def root(self, schema: Schema) -> Schema:
-        written = self._write(schema)
+        written = self._write(schema, 0)
+        while self._pending:
+            reference = self._pending.pop()
+            self._definitions[self._names[reference]] = self._write(self._targets[reference], 0)
         if isinstance(written, bool):
             return {} if written else {"not": {}}
         if (reference := written.pop("$ref", None)) is not None:  # "inputSchema" has to have a type itself
             written = _both(self._definitions[reference.removeprefix("#/$defs/")], written)
         return {**written, "$defs": self._definitions} if self._definitions else written
 
-    def _write(self, part: Any) -> Any:
+    def _write(self, part: Any, level: int) -> Any:
         if not isinstance(part, dict):
             return part
-        self._room -= 1
-        if self._room < 0:
+        self._room -= weight(part)
+        if self._room < 0 or level > self._deepest:
             raise _TooLarge
         dropped = ("$ref", "discriminator", *DEFINITIONS)  # OpenAPI's discriminator has references, too
-        written = {name: self._value(name, value) for name, value in part.items() if name not in dropped}
+        written = {name: self._value(name, value, level) for name, value in part.items() if name not in dropped}
         reference = part.get("$ref")
         if reference is None:
             return written
         if reference in self._kept:
             return {"$ref": f"#/$defs/{self._define(reference)}", **written}
-        return _both(self._write(self._targets[reference]), written)
+        return _both(self._write(self._targets[reference], level + 1), written)
 
-    def _value(self, name: str, value: Any) -> Any:
+    def _value(self, name: str, value: Any, level: int) -> Any:
         if name in NAMED_SUBSCHEMAS and isinstance(value, dict):
-            return {key: self._write(part) for key, part in value.items()}
+            return {key: self._write(part, level + 1) for key, part in value.items()}
         if name in SUBSCHEMAS:
-            return [self._write(part) for part in value] if isinstance(value, list) else self._write(value)
+            if isinstance(value, list):
+                return [self._write(part, level + 1) for part in value]
+            return self._write(value, level + 1)
         return value
 
     def _define(self, reference: str) -> str:
@@ -170,7 +189,7 @@ class _Writer:
                 name += "_"
             self._names[reference] = name
             self._definitions[name] = {}  # taken
-            self._definitions[name] = self._write(self._targets[reference])
+            self._pending.append(reference)
         return self._names[reference]
 
 

@@ -22,11 +22,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
-
 from tests.interop.providers.scripted import Said
 from tests.interop.providers.servers.base import JSON, Heard, ModelServer, Refusal, only, sse
+from tests.interop.providers.servers.schema_rules import problem_of
 
 # [messages]
 FIELDS = (
@@ -198,12 +196,10 @@ def check_schema(schema: Any, where: str) -> None:
         )
     if {"oneOf", "allOf", "anyOf"} & set(schema):  # [seen] anthropics/claude-code#40075
         raise Refusal(f"{where}: input_schema does not support oneOf, allOf, or anyOf at the top level")
-    try:  # [messages]: "JSON schema" of https://json-schema.org/draft/2020-12
-        Draft202012Validator.check_schema(schema)
-    except SchemaError as exc:
-        raise Refusal(
-            f"{where}: JSON schema is invalid. It must match JSON Schema draft 2020-12. {exc.message}"
-        ) from exc
+    if (
+        problem := problem_of(schema)
+    ) is not None:  # [messages]: "JSON schema" of https://json-schema.org/draft/2020-12
+        raise Refusal(f"{where}: {problem}")
     for name in schema.get("properties") or {}:
         matches(name, PROPERTY, f"{where}.properties")
 

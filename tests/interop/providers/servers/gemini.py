@@ -26,6 +26,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from tests.interop.providers.scripted import Called, Failed, Said
 from tests.interop.providers.servers.base import JSON, Answer, Heard, ModelServer, Refusal
+from tests.interop.providers.servers.schema_rules import problem_of, subschemas
 
 REQUEST = (
     "contents", "tools", "toolConfig", "safetySettings", "systemInstruction", "generationConfig", "cachedContent",
@@ -43,6 +44,11 @@ SCHEMA = (
     "maximum", "minItems", "minLength", "minProperties", "minimum", "nullable", "pattern", "properties",
     "propertyOrdering", "required", "title", "type",
 )  # fmt: skip
+JSON_SCHEMA = {
+    "$id", "$defs", "$ref", "$anchor", "type", "format", "title", "description", "enum", "items", "prefixItems",
+    "minItems", "maxItems", "minimum", "maximum", "anyOf", "oneOf", "properties", "additionalProperties", "required",
+    "propertyOrdering",
+}  # fmt: skip
 TYPES = ("STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL")
 DECLARATION = (
     "name",
@@ -166,9 +172,20 @@ def check_schema(schema: Any, where: str) -> None:
 
 
 def check_json_schema(schema: Any, where: str) -> None:
-    """[api]: "The schema must describe an object". Which keywords it may have, no page says."""
+    """[api]: "The schema must describe an object". Which keywords it may have is said of responseJsonSchema only."""
     if not isinstance(schema, dict) or schema.get("type") != "object":
         raise Refusal(f"{where}: schema at top-level must be an object")
+    if (problem := problem_of(schema)) is not None:
+        raise Refusal(f"{where}: {problem}")
+    for part in subschemas(schema):
+        if unknown := part.keys() - JSON_SCHEMA:
+            raise Refusal(f"{where}: the keywords {sorted(unknown)} are not supported")
+        for choice in part.get("enum", ()):
+            if isinstance(choice, bool) or not isinstance(
+                choice, str | int | float
+            ):  # "enum (for strings and numbers)"
+                raise Refusal(f"{where}: enum is for strings and numbers only")
+    check_references(schema, where)
 
 
 def check_references(schema: Any, where: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 from tests.interop.providers.scripted import Said, Turn
 from tests.interop.providers.servers.base import JSON, Heard, ModelServer, Refusal, only
+from tests.interop.providers.servers.schema_rules import problem_of
 
 # spec: ChatRequest
 REQUEST = (
@@ -70,7 +71,7 @@ class OllamaServer(ModelServer):
         self._check_tools(body)
         self._check_messages(body.get("messages") or [])
         _check_options(body.get("options"))
-        _check_format(body.get("format"))
+        check_format(body.get("format"))
         think = body.get("think")
         if think is not None and not isinstance(think, bool) and think not in LEVELS:
             raise Refusal(f'invalid think value: {think!r} (must be "high", "medium", "low", true, or false)')
@@ -87,6 +88,8 @@ class OllamaServer(ModelServer):
                 raise Refusal("tools.function.name is required")
             if not isinstance(function.get("parameters"), dict) or function["parameters"].get("type") != "object":
                 raise Refusal("tools.function.parameters: must be a JSON Schema of an object")
+            if (problem := problem_of(function["parameters"])) is not None:
+                raise Refusal(f"tools.function.parameters: {problem}")
 
     def _check_messages(self, messages: list[JSON]) -> None:
         """docs capabilities/tool-calling: a message for each call, in order, with its tool_name."""
@@ -222,10 +225,12 @@ def _check_options(options: Any) -> None:
         raise Refusal("option 'stop' must be of an array of strings")
 
 
-def _check_format(asked: object) -> None:
+def check_format(asked: object) -> None:
     """spec: ChatRequest.format; docs capabilities/structured-outputs."""
     if asked not in (None, "", "json") and not isinstance(asked, dict):
         raise Refusal(f'invalid format: {asked!r}; expected "json" or a valid JSON Schema object')
+    if isinstance(asked, dict) and (problem := problem_of(asked)) is not None:
+        raise Refusal(f"invalid format: {problem}")
 
 
 def _end(said: Said) -> JSON:

@@ -19,6 +19,7 @@ from pydantic_core import SchemaValidator
 
 from tests.interop.providers.scripted import Said
 from tests.interop.providers.servers.base import JSON, ModelServer, Refusal
+from tests.interop.providers.servers.schema_rules import problem_of
 
 NAME = re.compile(r"[a-zA-Z0-9_-]+")  # spec: FunctionToolParam.name, FunctionObject.name, ResponseFormatJsonSchema
 
@@ -104,8 +105,13 @@ def check_parameters(schema: object, name: str, *, strict: bool) -> None:
                 f"Invalid schema for {kind}: schema must have type 'object' and not have "
                 "'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level."
             )
+    if (problem := problem_of(schema)) is not None:
+        raise Refusal(f"Invalid schema for {kind}: {problem}.")
     for context, node in _nodes(schema):
-        if node.get("type") == "array" and "items" not in node:
+        if (
+            "array" in (node.get("type"), *(node["type"] if isinstance(node.get("type"), list) else ()))
+            and "items" not in node
+        ):
             # https://github.com/meilisearch/meilisearch-mcp/issues/27
             raise Refusal(f"Invalid schema for {kind}: In context={context}, array schema missing items.")
 
@@ -114,6 +120,8 @@ def check_strict(schema: object, kind: str) -> None:
     """guide structured-outputs, "Supported schemas": root object, all fields required, no other fields, limits."""
     if not isinstance(schema, dict) or schema.get("type") != "object" or "anyOf" in schema:
         raise Refusal(f"Invalid schema for {kind}: schema must be a JSON Schema of 'type: \"object\"'.")
+    if (problem := problem_of(schema)) is not None:
+        raise Refusal(f"Invalid schema for {kind}: {problem}.")
     names: list[str] = []
     values: list[object] = []
     for context, node in _nodes(schema):
