@@ -60,7 +60,8 @@ async def test_a_person_logs_in_elsewhere_while_the_server_is_asked_in_its_inter
     assert await log_in(world, waits, codes.append) == 200
 
     page = f"{world.server.issuer}/device-page"
-    assert codes == [DeviceCode(page, "WDJB-MJHT", f"{page}?user_code=WDJB")]
+    assert codes == [DeviceCode(page, "WDJB-MJHT", f"{page}?user_code=WDJB", world.site.url)]
+    assert codes[0].host == "127.0.0.1"
     assert waits.seconds == [5, 5, 10, 10]
     assert world.server.count("register", redirect_uris="[]") == 1
     assert "WDJB" not in repr(codes)
@@ -77,11 +78,46 @@ async def test_by_default_the_code_is_shown_in_the_terminal(world: World, waits:
     screen.rest()
     assert screen.rows == [
         "",
-        "To log in, open this URL on any device:",
+        f"{world.site.url} asks you to log in at 127.0.0.1",
+        "Open this URL on any device:",
         f"{world.server.issuer}/device-page?user_code=WDJB",
         "and compare this code, or type it there:",
         "  | WDJB-MJHT",
     ]
+
+
+PAGE = "https://xn--80ak6aa92e.example/device"
+
+
+@pytest.mark.parametrize(
+    ("complete", "shown"),
+    [
+        (f"{PAGE}?code={'a' * 200}", f"{PAGE}?code={'a' * 200}"),
+        ("https://evil.example/?code=a", PAGE),
+        ("https://bank.example@xn--80ak6aa92e.example/", PAGE),
+    ],
+)
+async def test_a_host_that_may_look_like_another_is_shown_with_a_warning_and_no_other_host_is(
+    world: World, waits: Waits, screen: Screen, complete: str, shown: str
+) -> None:
+    given = {"user_code": "A\x1b[2J", "verification_uri": PAGE, "verification_uri_complete": complete}
+    world.server.change("device", lambda codes: codes | given)
+    world.server.polls[:] = [""]
+
+    with anyio.fail_after(SOON):
+        login = OnDevice(sleep=waits.sleep, now=waits.now)
+        assert await world.call(world.oauth(login=login, redirect_uri=None)) == 200
+
+    screen.rest()
+    expected = [
+        f"{world.site.url} asks you to log in at xn--80ak6aa92e.example",
+        "This host has letters that may look like others: is it the one that you know?",
+        "Open this URL on any device:",
+        shown,  # in one row, which the terminal wraps
+        "and compare this code, or type it there:",
+        "  | A\\x1b[2J",
+    ]
+    assert "".join(screen.rows) == "".join(expected)
 
 
 async def test_without_a_terminal_the_login_fails_at_once(
@@ -170,6 +206,9 @@ async def test_an_answer_without_a_code_is_an_error(world: World, waits: Waits) 
         {"device_code": "d", "user_code": "u", "verification_uri": "javascript:alert(1)"},
         {"device_code": 1, "user_code": "u", "verification_uri": "https://example.com"},
         {"device_code": "d", "user_code": "", "verification_uri": "https://example.com"},
+        {"device_code": "d", "user_code": "u" * 65, "verification_uri": "https://example.com"},
+        {"device_code": "d", "user_code": "u", "verification_uri": "https://bank@example.com"},
+        {"device_code": "d", "user_code": "u", "verification_uri": "https://example.com/" + "x" * 4096},
     ]
 
     for answer in answers:

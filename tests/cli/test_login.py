@@ -500,6 +500,15 @@ def test_on_a_machine_without_a_browser_the_url_is_pasted(site: Protected, scree
     assert sit(visit, "tools", site.url, "--paste") == 0
 
 
+def test_a_long_url_of_a_login_on_another_device_is_not_wrapped(site: Protected, run: Run) -> None:
+    page = f"https://login.example/{'x' * 200}"
+    site.server.metadata["device_authorization_endpoint"] = f"{site.server.issuer}/device"
+    site.server.change("device", lambda codes: codes | {"verification_uri_complete": None, "verification_uri": page})
+    site.server.polls[:], site.server.interval = [""], 0.01
+
+    assert page in run("login", site.url, "--use-device-code").err.splitlines()
+
+
 def test_without_a_browser_and_a_terminal_the_person_logs_in_on_another_device(site: Protected, run: Run) -> None:
     site.server.metadata["device_authorization_endpoint"] = f"{site.server.issuer}/device"
     site.server.polls[:] = ["authorization_pending", ""]
@@ -508,10 +517,12 @@ def test_without_a_browser_and_a_terminal_the_person_logs_in_on_another_device(s
     done = run("login", site.url, "--use-device-code")
 
     assert done.err.splitlines() == [
-        f"{site.url} asks you to log in. Open this URL on any device:",
+        "",
+        f"{site.url} asks you to log in at 127.0.0.1",
+        "Open this URL on any device:",
         f"{site.server.issuer}/device-page?user_code=WDJB",
         "and compare this code, or type it there:",
-        "    WDJB-MJHT",
+        "  | WDJB-MJHT",
     ]
     assert done.code == 0
     assert done.out.startswith("Logged in.\n")

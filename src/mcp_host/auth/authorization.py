@@ -255,7 +255,8 @@ class Authorization:
         if isinstance(login, OnDevice):
             client = await self.credentials.clients.client(wanted, None)
             return await self.credentials.obtain(
-                wanted.by(client), lambda endpoint: login.token(endpoint, client, self._work.uncancelled)
+                wanted.by(client),
+                lambda endpoint: login.token(endpoint, client, self._work.uncancelled, server=shown(wanted.url)),
             )
         preferred = known.redirect_uris[0] if known is not None and known.redirect_uris else None
         async with login.open(preferred) as redirection:

@@ -26,6 +26,7 @@ from mcp_host.auth import (
 from mcp_host.auth import in_browser as login_in_browser
 from mcp_host.auth import paste as login_by_paste
 from mcp_host.auth.grants import Token, TokenEndpoint
+from mcp_host.auth.login.device import code_rows
 from mcp_host.auth.login.limits import LOG_IN
 from mcp_host.auth.registration import OAuthClient
 from mcp_host.auth.requests.discovery import BASIC, WITHOUT_METADATA
@@ -125,7 +126,7 @@ def _login(options: Options, asking: Asking) -> Login | OnDevice:
     if options.paste:
         return _InTerminal(login_by_paste(redirect_uri=options.redirect_uri), asking)
     if options.use_device_code:
-        return _OnDevice(options, asking)
+        return _OnDevice(asking)
     if _is_never_interactive(options):
         return _NoLogin(options)
     return _InTerminal(login_in_browser(redirect_uri=options.redirect_uri, hint=ELSEWHERE), asking)
@@ -145,25 +146,23 @@ def _shown_url(options: Options) -> str:
 class _OnDevice(OnDevice):
     """A login on another device. The code is shown on stderr: nothing is read, so that no terminal is needed."""
 
-    def __init__(self, options: Options, asking: Asking) -> None:
+    def __init__(self, asking: Asking) -> None:
         super().__init__(self._show_code)
-        self._url = _shown_url(options)
         self._asking = asking
 
-    async def token(self, endpoint: TokenEndpoint, client: OAuthClient, uncancelled: Uncancelled) -> Token:
+    async def token(
+        self, endpoint: TokenEndpoint, client: OAuthClient, uncancelled: Uncancelled, *, server: str
+    ) -> Token:
         async with self._asking():
             try:
-                return await super().token(endpoint, client, uncancelled)
+                return await super().token(endpoint, client, uncancelled, server=server)
             except DiscoveryFailed as exc:
                 raise DiscoveryFailed(f"{exc}: without a browser, log in with --paste") from exc
 
     async def _show_code(self, code: DeviceCode) -> None:
         clear_status_line()
         printer = Printer(sys.stderr)
-        printer.line(f"{self._url} asks you to log in. Open this URL on any device:")
-        printer.text(code.complete_url or code.url)
-        printer.line("and compare this code, or type it there:")
-        printer.paragraph(excerpt(code.code), "bold", indent=4)
+        printer.rows(code_rows(code, printer.layout))
 
 
 class _InTerminal:

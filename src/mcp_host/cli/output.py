@@ -29,7 +29,7 @@ from mcp_host.errors import (
     ToolPinsError,
     quoted,
 )
-from mcp_host.terminal.text import NARROWEST, Style, clean, has_color, styled, wrapped
+from mcp_host.terminal.text import NARROWEST, Layout, Style, clean, has_color, styled, wrapped
 
 
 class UsageError(Exception):
@@ -142,6 +142,16 @@ class Printer:
                 self._print_wrapped(clean(line), None, INDENT, INDENT)
             else:
                 self._print(clean(line))
+
+    @property
+    def layout(self) -> Layout:
+        """For rows that other terminals show, too."""
+        return Layout(self._width, self._color)
+
+    def rows(self, rows: Iterable[str]) -> None:
+        """Print rows of a `Layout`, as they are."""
+        for row in rows:
+            self._print(row)
 
     def _print_wrapped(self, text: str, style: Style | None, first: str = "", rest: str = "") -> None:
         for row in wrapped(text, self._width, first=first, rest=rest):

@@ -12,16 +12,19 @@ from anyio import current_time, sleep
 
 from mcp_host.auth.errors import DiscoveryFailed, LoginFailed, TokenRequestFailed
 from mcp_host.auth.grants import Token, TokenEndpoint, authenticated
+from mcp_host.auth.login.invitation import invitation
 from mcp_host.auth.registration import DEVICE_CODE, OAuthClient
 from mcp_host.auth.requests.urls import is_web, shown
 from mcp_host.auth.shared_work import Uncancelled
 from mcp_host.concurrency.asking import asking_person
 from mcp_host.errors import excerpt
 from mcp_host.handlers import as_async
+from mcp_host.terminal.browser import host_of
 from mcp_host.terminal.device import NoTerminal, open_terminal
 from mcp_host.terminal.text import Layout
 
 CODES = ("device_code", "user_code")
+MAX_CODE = 64  # characters that a person compares or types; RFC 8628 suggests eight
 INTERVAL = 5.0  # seconds between polls, where the server does not say (RFC 8628, section 3.2)
 SLOWER = 5.0  # seconds more after each slow_down, and each poll that fails (section 3.5)
 MAX_INTERVAL = 60.0
@@ -32,12 +35,19 @@ MAX_SECONDS = 1800.0  # that a code is waited for
 class DeviceCode:
     """What a person needs to log in on another device: the *url* to visit, and the *code* to type there.
 
-    *complete_url* has the code in it. None if the server gave no such URL.
+    *complete_url*, of the same host, has the code in it. None if the server gave no such URL. *server* is the MCP server
+    that asks for the login. Show it with *host*, where the login is: anyone can start a login and send a URL of it.
     """
 
     url: str
     code: str = field(repr=False)
     complete_url: str | None = field(default=None, repr=False)
+    server: str = ""
+
+    @property
+    def host(self) -> str:
+        """The host of *url*, in lower case. International names are in Punycode: one with ``xn--`` may look like another."""
+        return host_of(self.url)
 
 
 class OnDevice:
@@ -57,8 +67,10 @@ class OnDevice:
         self._now = now
         self._show = _show if show is None else as_async(show, argument="show", shape="(code: DeviceCode) -> None")
 
-    async def token(self, endpoint: TokenEndpoint, client: OAuthClient, uncancelled: Uncancelled) -> Token:
-        """The token, once the person has logged in.
+    async def token(
+        self, endpoint: TokenEndpoint, client: OAuthClient, uncancelled: Uncancelled, *, server: str
+    ) -> Token:
+        """The token, once the person has logged in. *server* is what they know the MCP server by.
 
         Each poll is *uncancelled*: its answer may be the token, which the server gives only once.
 
@@ -70,7 +82,7 @@ class OnDevice:
         url = endpoint.server.device_authorization_endpoint
         if url is None:
             raise DiscoveryFailed(f"{excerpt(endpoint.server.issuer)} has no device_authorization_endpoint")
-        code, device_code, interval, lifetime = await self._ask(endpoint, client, url)
+        code, device_code, interval, lifetime = await self._ask(endpoint, client, url, server)
         with asking_person():
             await self._show(code)
             fields = {"grant_type": DEVICE_CODE, "device_code": device_code}
@@ -105,7 +117,7 @@ class OnDevice:
         raise LoginFailed(f"{where} took too long: its code has expired")
 
     async def _ask(
-        self, endpoint: TokenEndpoint, client: OAuthClient, url: str
+        self, endpoint: TokenEndpoint, client: OAuthClient, url: str, server: str
     ) -> tuple[DeviceCode, str, float, float]:
         fields = {"resource": endpoint.resource}
         if endpoint.scopes:
@@ -115,14 +127,16 @@ class OnDevice:
         document = answer.json or {}
         codes = [text for name in CODES if isinstance(text := document.get(name), str) and text]
         page, complete = document.get("verification_uri"), document.get("verification_uri_complete")
-        if answer.status != 200 or len(codes) < len(CODES) or not isinstance(page, str) or not is_web(page):
+        has_codes = len(codes) == len(CODES) and len(codes[-1]) <= MAX_CODE
+        if answer.status != 200 or not has_codes or not isinstance(page, str) or not is_web(page):
             raise endpoint.failed("device authorization", url, answer, "no code")
         endpoint.steps.add("device authorization", url, "a code")
-        complete_url = complete if isinstance(complete, str) and is_web(complete) else None
+        is_complete = isinstance(complete, str) and is_web(complete) and host_of(complete) == host_of(page)
         interval = _seconds(document.get("interval"), INTERVAL, MAX_INTERVAL)
         lifetime = _seconds(document.get("expires_in"), MAX_SECONDS, MAX_SECONDS)
         device_code, user_code = codes
-        return DeviceCode(page, user_code, complete_url), device_code, interval, lifetime
+        code = DeviceCode(page, user_code, str(complete) if is_complete else None, server)
+        return code, device_code, interval, lifetime
 
 
 def _seconds(value: object, default: float, most: float) -> float:
@@ -131,16 +145,18 @@ def _seconds(value: object, default: float, most: float) -> float:
     return float(min(value, most))  # in this order: an integer of a JSON text may be too large for a float
 
 
-async def _show(code: DeviceCode) -> None:
-    def rows(layout: Layout) -> Iterator[str]:
-        yield ""
-        yield from layout.ours("To log in, open this URL on any device:", "bold")
-        yield code.complete_url or code.url
-        yield from layout.ours("and compare this code, or type it there:")
-        yield from layout.theirs(code.code)
+def code_rows(code: DeviceCode, layout: Layout) -> Iterator[str]:
+    """The rows that show *code*. The URL is in one row, however long: so it can be copied."""
+    yield from invitation(code.server, code.host, layout)
+    yield from layout.ours("Open this URL on any device:")
+    yield code.complete_url or code.url
+    yield from layout.ours("and compare this code, or type it there:")
+    yield from layout.theirs(code.code, style="bold")
 
+
+async def _show(code: DeviceCode) -> None:
     try:
         async with open_terminal() as terminal:
-            await terminal.show(rows(terminal.layout))
+            await terminal.show(code_rows(code, terminal.layout))
     except NoTerminal as exc:
         raise LoginFailed(f"the code of the login cannot be shown: {exc}") from exc

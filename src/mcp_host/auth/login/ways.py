@@ -12,6 +12,7 @@ from anyio import Lock, create_task_group, move_on_after
 from anyio.lowlevel import RunVar
 
 from mcp_host.auth.errors import AddressRefused, LoginFailed
+from mcp_host.auth.login.invitation import asks, invitation
 from mcp_host.auth.login.loopback import HOSTS, LoopbackListener, LoopbackUri
 from mcp_host.auth.login.redirects import check_redirect_uri, read_redirect
 from mcp_host.auth.requests.addresses import Kind, kinds_of_host
@@ -197,8 +198,8 @@ class _BrowserRedirection:
         """Send the person to *url*. Returns whether they learn of it."""
 
         async def announce() -> None:
-            if not await _shown(lambda layout: layout.ours(f"{_asks(server, host)}: see your browser")):
-                logger.info("%s: a browser shows the page", _asks(server, host))
+            if not await _shown(lambda layout: layout.ours(f"{asks(server, host)}: see your browser")):
+                logger.info("%s: a browser shows the page", asks(server, host))
 
         def address(layout: Layout) -> Iterator[str]:
             yield from lookalike_rows(host, layout)
@@ -221,10 +222,6 @@ async def _shown(rows: Callable[[Layout], Iterable[str]]) -> bool:
     except NoTerminal:
         return False
     return True
-
-
-def _asks(server: str, host: str) -> str:
-    return f"{clean(excerpt(server))} asks you to log in at {host}"
 
 
 class _Paste:
@@ -255,9 +252,7 @@ class _PastedRedirection:
         raise LoginFailed(f"the login at {host} was given up: no URL was pasted", ACCESS_DENIED)
 
     def _instructions(self, url: str, server: str, host: str, layout: Layout) -> Iterator[str]:
-        yield ""
-        yield from layout.ours(_asks(server, host), "bold")
-        yield from lookalike_rows(host, layout)
+        yield from invitation(server, host, layout)
         yield from layout.ours("Open this URL in a browser, on any machine:")
         yield url
         yield from layout.ours(

@@ -9,12 +9,13 @@ from mcp_host.errors import excerpt
 from mcp_host.terminal.browser import host_of, is_web_url
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+MAX_URL = 4096  # characters of an endpoint, or of a page for a person
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def is_web(url: str) -> bool:
     """Whether *url* is one of https, without a user; or of http on this machine, for development."""
-    is_plain = is_web_url(url) and not has_user(url)
+    is_plain = len(url) <= MAX_URL and is_web_url(url) and not has_user(url)
     return is_plain and (urlsplit(url).scheme == "https" or host_of(url) in LOOPBACK)
 
 

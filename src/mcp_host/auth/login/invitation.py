@@ -1,0 +1,21 @@
+"""What a person reads before they log in: which server asks for it, and at which host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mcp_host.errors import excerpt
+from mcp_host.terminal.browser import lookalike_rows
+from mcp_host.terminal.text import Layout, clean
+
+
+def asks(server: str, host: str) -> str:
+    """Who asks, and where the login is."""
+    return f"{clean(excerpt(server))} asks you to log in at {host}"
+
+
+def invitation(server: str, host: str, layout: Layout) -> Iterator[str]:
+    """The rows above a URL to open."""
+    yield ""
+    yield from layout.ours(asks(server, host), "bold")
+    yield from lookalike_rows(host, layout)
