@@ -75,6 +75,11 @@ def test_what_is_embedded_in_an_ipv6_address_decides() -> None:
         "2001:0:101:101::fefe:fefe": {PUBLIC},  # Teredo has a server, and a client whose bits are inverted
         "2001:0:101:101::80ff:fffe": {PUBLIC, LOOPBACK},
         "2001:0:a00:1::5601:5601": {PRIVATE, LINK_LOCAL},
+        "2606:4700::5efe:10.0.0.1": {PUBLIC, PRIVATE},  # ISATAP, by a tunnel within a site
+        "2606:4700::200:5efe:1.1.1.1": {PUBLIC, PRIVATE},
+        "2606:4700::5efe:127.0.0.1": {PUBLIC, PRIVATE, LOOPBACK},
+        "fe80::5efe:169.254.169.254": {PRIVATE, LINK_LOCAL},
+        "2606:4700::5eff:10.0.0.1": {PUBLIC},
     }
 
     assert {address: kinds_of_address(ip_address(address)) for address in expected} == expected

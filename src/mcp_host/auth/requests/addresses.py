@@ -52,8 +52,12 @@ _LOCAL_NAMES = (".local", ".internal", ".home.arpa")  # names that no stranger c
 
 
 def kinds_of_address(address: Address) -> Set[Kind]:
-    """What kinds of place a connection to *address* ends at: those of the addresses embedded in it, if there are any."""
-    return {_kind(each) for each in _embedded(address)}
+    """What kinds of place a connection to *address* ends at: those of the addresses embedded in it, if there are any.
+
+    A tunnel of ISATAP is within a site, so its addresses are private, too, whatever else they are.
+    """
+    kinds = {_kind(each) for each in _embedded(address)}
+    return kinds | {Kind.PRIVATE} if _is_isatap(address) else kinds
 
 
 def kinds_of_host(host: str) -> Set[Kind]:
@@ -87,7 +91,14 @@ def _embedded(address: Address) -> tuple[Address, ...]:
         return (IPv4Address(int(address) & 0xFFFF_FFFF),)
     if address.teredo is not None:
         return address.teredo
+    if _is_isatap(address):
+        return (address, IPv4Address(int(address) & 0xFFFF_FFFF))
     return (address.ipv4_mapped or address.sixtofour or address,)
+
+
+def _is_isatap(address: Address) -> bool:
+    """Whether *address* ends with ``::0:5efe:a.b.c.d`` or ``::200:5efe:a.b.c.d`` (RFC 5214, section 6.1)."""
+    return isinstance(address, IPv6Address) and int(address) >> 32 & 0xFFFF_FFFF in (0x0000_5EFE, 0x0200_5EFE)
 
 
 def _literal(name: str) -> Address | None:
