@@ -95,7 +95,7 @@ class ConnectionClosed(McpError):
     """The connection to the server is closed; no response will arrive.
 
     *may_have_run* is False only if the request was certainly not sent.
-    *exit_code* and *stderr* (the last lines) are set for a child process that ended.
+    *exit_code* and *stderr* are set for a child process that ended: the last lines, and the first ones if it never sent a message.
     """
 
     def __init__(

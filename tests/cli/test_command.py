@@ -334,7 +334,7 @@ ERRORS: list[tuple[list[str], int, str]] = [
     (["tools", "--", "/no/such", "--json"], 3, "cannot start '/no/such'"),  # which is the server's --json
     (["--", "tools"], 2, "'--' is no command (demo, tools, call, read, prompt, complete, chat, inspect, login, logout, whoami, pins)"),
     (["tools", *python("print('\x1b[2Jhello')")], 3, rf"{PYTHON} exited with code 0; it seems to be no MCP server: its stdout begins with '\x1b[2Jhello'"),
-    (["tools", *python("raise SystemExit('\x1b[2Jno')")], 3, f"{PYTHON} exited with code 1; its stderr ends:"),
+    (["tools", *python("raise SystemExit('\x1b[2Jno')")], 3, f"{PYTHON} exited with code 1; its stderr:"),
     (["tools", "--timeout", "0.2", *python("import sys; sys.stdin.read()")], 4, f"{PYTHON} was not ready within 0.2 s"),
     (["call", "t", *scripted({"tools": {}}, tools_call=UNKNOWN)], 5, r"no\x1b[2J such tool (-32602)"),
     (["call", "t", *scripted({"tools": {}}, tools_list=UNKNOWN)], 5, r"no\x1b[2J such tool (-32602)"),

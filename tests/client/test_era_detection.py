@@ -131,6 +131,28 @@ async def test_a_slow_modern_server_is_not_taken_for_a_silent_one() -> None:
 
 @on_both
 @pytest.mark.fake_clock
+@pytest.mark.parametrize("first", [DISCOVER, "initialize"])
+async def test_the_answer_of_a_slow_server_that_decides_nothing_any_more_is_no_answer_to_nothing(first: str) -> None:
+    async def slow(peer: ScriptedPeer) -> None:
+        answers = {DISCOVER: DISCOVERED, "initialize": INITIALIZED}
+        requests = {request["method"]: request for request in (await peer.receive(), await peer.receive())}
+        await peer.reply(requests.pop(first), answers[first])
+        while (call := await peer.receive())["method"] != "tools/call":
+            pass
+        ((late, request),) = requests.items()
+        for _ in range(2):
+            await peer.reply(request, answers[late])
+        await peer.reply(call, EMPTY)
+
+    async with connected(ScriptedPeer(slow)) as client:
+        await client.call_tool("x")
+        assert client.counters == {"answers to nothing": 1}, (
+            "the second of the late ones, which is a mistake of the server"
+        )
+
+
+@on_both
+@pytest.mark.fake_clock
 @pytest.mark.parametrize("code", [-32601, -32602, -32020, -32022])
 async def test_a_slow_server_that_shakes_no_hands_is_waited_for(code: int) -> None:
     async def script(peer: ScriptedPeer) -> None:

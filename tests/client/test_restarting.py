@@ -113,7 +113,7 @@ while True:
 PYTHON = Path(sys.executable).name
 DIES = 'read()\nprint("boom", file=sys.stderr)\nsys.exit(3)'
 DISCOVERED = 'reply(read(), {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}})\n'
-STDERR = "; its stderr ends:\n  | boom"
+STDERR = "; its stderr:\n  | boom"
 REMEDY = "; to start it again, pass Stdio(..., restart=True), or await client.connect()"
 
 

@@ -211,7 +211,7 @@ async def test_a_server_that_exits_ends_every_call_at_once_with_its_exit_code(bo
     assert [end.exit_code for end in ends] == [code] * 3
     assert all(end.may_have_run for end in ends)
     assert {end.stderr for end in ends} == ({"out of cheese"} if code == 7 else {""})
-    assert ("its stderr ends:\n  | out of cheese" in str(ends[0])) == (code == 7)
+    assert ("its stderr:\n  | out of cheese" in str(ends[0])) == (code == 7)
 
 
 @pytest.mark.parametrize(

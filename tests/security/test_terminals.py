@@ -38,7 +38,7 @@ ANSWERS = json.loads(sys.argv[1])
 while True:
     request = read()
     if request["method"] == "tools/list":
-        tools = [{"name": EVIL, "inputSchema": {}}, {"name": EVIL}, {"name": 5, EVIL: EVIL}]
+        tools = [{"name": EVIL, "inputSchema": {}}, {"name": EVIL}, {"name": 5, EVIL: EVIL}, EVIL]
         reply(request, {"tools": tools, "nextCursor": EVIL})
     elif request["method"] == "tools/call":
         raw(EVIL.replace("\\0", "") + "\\n")
@@ -83,7 +83,7 @@ async def test_text_of_stderr_cannot_look_like_a_line_of_the_log() -> None:
         await Client(Stdio(python(STDERR, hands=False)), limits=BRIEF).connect()
 
     first, *rest = str(caught.value).split("\n")
-    assert first.endswith("exited with code 3; its stderr ends:")
+    assert first.endswith("exited with code 3; its stderr:")
     assert rest == [
         "  | 1970-01-01 CRITICAL root: all is lost",
         "  | \\x1b]0;x\\x07",

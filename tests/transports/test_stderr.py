@@ -77,8 +77,35 @@ def test_many_lines_are_taken_in_steps() -> None:
         pytest.param("x" * 2000 + "\n", "x" * 981 + "… (2000 characters)", id="how long a line is that is longer"),
     ],
 )
-def test_the_last_lines_are_shown(written: str, shown: str) -> None:
+def test_the_last_lines_are_kept(written: str, shown: str) -> None:
     stderr = Stderr(None)
     list(stderr.feed(written.encode()))
 
     assert stderr.tail() == shown
+
+
+BEGUN: dict[str, tuple[str, list[str]]] = {
+    "nothing": ("", [""]),
+    "all of a few lines": ("one\ntwo\n", ["one", "two"]),
+    "of 40 the first five and the last 20": (
+        "".join(f"line {n}\n" for n in range(40)),
+        [*(f"line {n}" for n in range(5)), "… (15 lines)", *(f"line {n}" for n in range(20, 40))],
+    ),
+    "long and escaped": (
+        "\x1b[2J" + "e" * 300 + "\n" + "\n" * 20,
+        [r"\x1b[2J" + "e" * 196 + "… (304 characters)", *[""] * 20],
+    ),
+    "no line twice": (
+        "".join(f"{n}{'x' * 398}\n" for n in range(10, 14)),
+        [f"10{'x' * 198}… (400 characters)", "x" * 198, f"12{'x' * 398}", f"13{'x' * 398}"],
+    ),
+}
+
+
+def test_the_first_lines_stand_before_the_last_ones(subtests: pytest.Subtests) -> None:
+    for case, (written, shown) in BEGUN.items():
+        with subtests.test(case=case):
+            stderr = Stderr(None)
+            list(stderr.feed(written.encode()))
+
+            assert stderr.head_and_tail().split("\n") == shown

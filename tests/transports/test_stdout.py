@@ -10,7 +10,7 @@ import pytest
 from anyio import fail_after
 
 from mcp_host import Client, Limits
-from mcp_host.errors import ConnectFailed, ConnectTimeout
+from mcp_host.errors import ConnectFailed, ConnectionClosed, ConnectTimeout
 from tests.clock import advance
 from tests.transports.children import python
 
@@ -55,9 +55,26 @@ async def test_a_program_that_is_no_server_is_quoted(subtests: pytest.Subtests) 
 async def test_stdout_is_quoted_before_stderr_in_each_era(era: str) -> None:
     body = "raw('usage: x'); print('bad option', file=sys.stderr); sys.exit(2)"
 
-    assert (
-        await refusal(body, era=era) == f"exited with code 2; {NO_SERVER} 'usage: x'; its stderr ends:\n  | bad option"
-    )
+    assert await refusal(body, era=era) == f"exited with code 2; {NO_SERVER} 'usage: x'; its stderr:\n  | bad option"
+
+
+async def test_the_first_lines_of_stderr_are_quoted_of_a_program_that_never_spoke() -> None:
+    usage = "print(*[f'usage {n}' for n in range(30)], sep='\\n', file=sys.stderr); sys.exit(2)"
+    never = await refusal(f"print('no key', file=sys.stderr); {usage}")
+    with fail_after(IN_TIME):
+        async with Client(python(f"print('ready', file=sys.stderr); read(); {usage}"), era="legacy") as client:
+            with pytest.raises(ConnectionClosed) as caught:
+                await client.list_tools()
+
+    lines = [f"usage {n}" for n in range(30)]
+    assert never.split("\n  | ") == [
+        "exited with code 2; its stderr:",
+        "no key",
+        *lines[:4],
+        "… (6 lines)",
+        *lines[10:],
+    ]
+    assert caught.value.stderr.split("\n") == lines[10:]
 
 
 @pytest.mark.parametrize("era", ["auto", "modern", "legacy"])

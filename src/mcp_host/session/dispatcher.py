@@ -100,6 +100,8 @@ class Dispatcher:
             self._counters,
             stream_per_request=channel.stream_per_request,
         )
+        self._unwanted: set[Id] = set()
+        """Requests that began the connection, and whose answers come too late to decide anything."""
         self._early: list[Request | Notification] = []
         self._handshake_expected = False
         self._open_scopes: set[CancelScope] = set()  # of the callers in `while_open`
@@ -240,6 +242,7 @@ class Dispatcher:
         if pending.outcome is not None or pending.unsent or self.closed is not None:
             return
         if pending.request.method in OPENING and self.session is None:
+            self._unwanted.add(pending.request.id)
             return  # "The initialize request MUST NOT be cancelled by clients", and nothing may come before it
         if self.stream_per_request:
             if self.session is not None and self.session.era.disconnect_cancels:
@@ -285,7 +288,9 @@ class Dispatcher:
         if self._inbound.abandoned:
             self._inbound.abandoned.pop(id, None)
         pending = self._pending.get(id)
-        if pending is None or not pending.settle(outcome, by=origin):
+        if pending is None and id in self._unwanted:
+            self._unwanted.discard(id)
+        elif pending is None or not pending.settle(outcome, by=origin):
             self._counters["answers to nothing"] += 1  # late, repeated, or meant for another client
 
     def _find(self, token: object) -> PendingRequest | None:

@@ -17,8 +17,8 @@ Receive: TypeAlias = Callable[[Incoming], None]
 
 
 def quoting(stderr: str) -> str:
-    """The end of an error message that quotes the last lines of a server's *stderr*."""
-    return f"; its stderr ends:\n{indent(stderr, MARGIN)}" if stderr else ""
+    """The end of an error message that quotes lines of a server's *stderr*."""
+    return f"; its stderr:\n{indent(stderr, MARGIN)}" if stderr else ""
 
 
 def advising(error: ConnectionClosed, advice: str) -> ConnectionClosed:
@@ -175,7 +175,7 @@ class Channel(Protocol):
     def other_output(self) -> str:
         """What the server has written besides messages, as the end of an error message; "" if there is nothing to tell.
 
-        It explains most failures to connect: ``; its stderr ends:`` and the last lines, for example.
+        It explains most failures to connect: ``; its stderr:`` and the last lines, for example.
         """
         ...
 

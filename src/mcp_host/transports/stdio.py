@@ -238,7 +238,11 @@ class StdioChannel:
         if self._noise_lines and not self._spoke:
             text = f"; it seems to be no MCP server: its stdout begins with {', '.join(self._noise)}"
             text += f" and {more} more line{'s' * (more > 1)}" if more else ""
-        return text + quoting(self._stderr.tail())
+        return text + quoting(self._stderr_shown)
+
+    @property
+    def _stderr_shown(self) -> str:
+        return self._stderr.tail() if self._spoke else self._stderr.head_and_tail()
 
     async def listen(self, receive: Receive) -> None:
         buffer = LineBuffer(self._max_message)
@@ -334,7 +338,7 @@ class StdioChannel:
             reason = f"{self._name} was ended by signal {-code}"
         else:
             reason = f"{self._name} exited with code {code}"
-        return ConnectionClosed(f"{reason}{self.other_output}", exit_code=code, stderr=self._stderr.tail())
+        return ConnectionClosed(f"{reason}{self.other_output}", exit_code=code, stderr=self._stderr_shown)
 
 
 # The lines of a byte stream

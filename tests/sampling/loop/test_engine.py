@@ -201,7 +201,7 @@ async def test_the_text_of_an_exception_that_is_not_for_the_model_is_only_logged
 
 
 ERRORS_OF_OURS: list[tuple[McpError, str]] = [
-    (ConnectionClosed("python: has ended; its stderr ends:\n    hunter2"), "failed: its server is not available"),
+    (ConnectionClosed("python: has ended; its stderr:\n    hunter2"), "failed: its server is not available"),
     (NotConnected("use `async with`"), "failed: its server is not available"),
     (HttpStatusError(502, "https://db.internal: 502", body="nginx"), "failed: its server is not available"),
     (HttpStatusError(500, "https://db.internal: 500", code=-32000, rpc_message="no index"), "failed: no index"),

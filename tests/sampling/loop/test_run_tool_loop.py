@@ -246,23 +246,33 @@ async def test_tools_with_the_same_name_are_refused_before_the_model_is_asked(su
         return a + b
 
     async with Client(calculator()) as first, Client(calculator()) as second:
-        cases: list[tuple[list[Any], str, str]] = [
+        rename = "with Client(..., tools=ToolPolicy(rename=...))"
+        cases: list[tuple[list[Any], list[str]]] = [
             (
                 [first, add],
-                "'calculator' (tools[0]) and of 'this program' (tools[1])",
-                " or FunctionTool(function, name=...)",
+                [
+                    "two tools have the name 'add', of 'calculator' (tools[0]) and of 'this program' (tools[1]):"
+                    f" rename one, {rename} or FunctionTool(function, name=...)"
+                ],
             ),
-            ([refuse, first, second], "'calculator' (tools[1]) and of 'calculator' (tools[2])", ""),
+            (
+                [refuse, first, second, add],
+                [
+                    "two tools have the same names 'add', 'divide', of 'calculator' (tools[1]) and of 'calculator' (tools[2]):"
+                    f" rename one of each, {rename}",
+                    "two tools have the name 'add', of 'calculator' (tools[1]) and of 'this program' (tools[3]):"
+                    f" rename one, {rename} or FunctionTool(function, name=...)",
+                ],
+            ),
         ]
-        for tools, whose, or_how in cases:
-            with subtests.test(whose):
+        for tools, described in cases:
+            with subtests.test(described[0]):
                 model = ScriptedModel()
 
                 with pytest.raises(ValueError, match="two tools") as caught:
                     await loop(model, *tools)
 
-                how = f"rename one, with Client(..., tools=ToolPolicy(rename=...)){or_how}"
-                assert str(caught.value) == f"two tools have the name 'add', of {whose}: {how}"
+                assert str(caught.value).split("; ") == described
                 assert model.requests == []
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from mcp_host.errors import McpError, NotAdvertised, ServerError, quoted
+from mcp_host.errors import McpError, NotAdvertised, ServerError, excerpt, quoted
 from mcp_host.functions import AnyFunction, FunctionTool
 from mcp_host.handlers import check_callable
 from mcp_host.protocol import conversation
@@ -17,6 +17,8 @@ from mcp_host.sampling.loop.engine import RunTool, function_runner
 from mcp_host.types import CallToolResult, Tool, ToolUseContent
 
 logger = logging.getLogger(__name__)
+
+NAMES_SHOWN = 2_000  # characters of the names that two tools have
 
 THIS_PROGRAM = "this program"  # in place of a server's name, for functions
 
@@ -63,19 +65,24 @@ async def read_tools(tools: Sequence[LoopTool], *, timeout: float, caller: objec
 
     Raises:
         TypeError: One is something else, or a function that cannot be called with JSON.
-        ValueError: Two tools have the same name.
+        ValueError: Two tools have the same name; the text has all such names.
         McpError: A client could not list its tools; the text names it.
     """
     if callable(tools) or isinstance(tools, ToolClient) or not isinstance(tools, Sequence):
         raise TypeError("tools is a list of clients and functions: tools=[client, function]")
     offered: dict[str, OfferedTool] = {}
     places: dict[str, int] = {}
+    clashes: dict[tuple[int, int], list[OfferedTool]] = {}  # by the places of both
     for place, tool in enumerate(tools):
         for new in await _read(tool, place, timeout=timeout, caller=caller):
             name = new.definition.name
             if name in offered:
-                raise ValueError(_clash(tools, offered[name], places[name], new, place))
-            offered[name], places[name] = new, place
+                clashes.setdefault((places[name], place), []).append(new)
+            else:
+                offered[name], places[name] = new, place
+    if clashes:
+        described = [_clash(tools, offered[new[0].definition.name], new, *both) for both, new in clashes.items()]
+        raise ValueError("; ".join(described))
     return offered
 
 
@@ -117,19 +124,21 @@ async def _list(client: ToolClient, place: int, timeout: float) -> list[Tool]:
     return list(valid.values())
 
 
-def _clash(tools: Sequence[LoopTool], old: OfferedTool, old_place: int, new: OfferedTool, place: int) -> str:
-    """What to do about two tools with the same name."""
+def _clash(tools: Sequence[LoopTool], old: OfferedTool, new: Sequence[OfferedTool], old_place: int, place: int) -> str:
+    """What to do about *new* tools at *place* that have the names of others at *old_place*, one of which is *old*."""
     if tools[old_place] is tools[place]:
         return f"tools[{old_place}] and tools[{place}] are the same: leave one out"
-    servers = (old.server, new.server)
+    servers = (old.server, new[0].server)
     hints = []
     if servers != (THIS_PROGRAM, THIS_PROGRAM):
         hints.append("Client(..., tools=ToolPolicy(rename=...))")
     if THIS_PROGRAM in servers:
         hints.append("FunctionTool(function, name=...)")
+    names = excerpt(", ".join([quoted(tool.definition.name) for tool in new]), NAMES_SHOWN)
+    what, which = ("name", "one") if len(new) == 1 else ("same names", "one of each")
     return (
-        f"two tools have the name {quoted(new.definition.name)}, of {_where(old.server, old_place)}"
-        f" and of {_where(new.server, place)}: rename one, with {' or '.join(hints)}"
+        f"two tools have the {what} {names}, of {_where(old.server, old_place)}"
+        f" and of {_where(new[0].server, place)}: rename {which}, with {' or '.join(hints)}"
     )
 
 

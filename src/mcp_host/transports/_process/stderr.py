@@ -1,4 +1,4 @@
-"""A server's stderr: each line goes to a callback, and the last lines are kept for error messages."""
+"""A server's stderr: each line goes to a callback, and the first and the last lines are kept for error messages."""
 
 from __future__ import annotations
 
@@ -15,16 +15,20 @@ logger = logging.getLogger(__name__)
 OnStderr: TypeAlias = Callable[[str], None]
 
 MAX_LINE = 8 * 1024  # bytes; a longer line is passed on in pieces
+HEAD_LINES = 5
+HEAD_LENGTH = 200  # characters of each of the first lines that an error message repeats
 TAIL_LINES = 20
 TAIL_LENGTH = 1000  # characters of the last lines that an error message repeats
 
 
 class Stderr:
-    """Splits stderr into lines and keeps the last ones. Output on stderr is not an error by itself."""
+    """Splits stderr into lines and keeps the first and the last ones. Output on stderr is not an error by itself."""
 
     def __init__(self, callback: OnStderr | None) -> None:
         self._callback = callback
+        self._head: list[str] = []
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self._lines = 0
         self._rest = b""
 
     def feed(self, chunk: bytes) -> Iterator[None]:
@@ -49,8 +53,20 @@ class Stderr:
         """The last lines, with control characters escaped."""
         return "\n".join(excerpt(line, TAIL_LENGTH) for line in self._tail)[-TAIL_LENGTH:]
 
+    def head_and_tail(self) -> str:
+        """The last lines, and before them the first ones: some programs say there what is wrong, and then how they are used."""
+        tail = self.tail()
+        before = self._lines - len(tail.split("\n"))
+        head = [excerpt(line, HEAD_LENGTH) for line in self._head[: max(before, 0)]]
+        if before > len(head):
+            head.append(f"… ({before - len(head)} lines)")
+        return "\n".join([*head, tail])
+
     def _take(self, line: bytes) -> None:
         text = line.decode(errors="replace").rstrip("\r")
+        self._lines += 1
+        if len(self._head) < HEAD_LINES:
+            self._head.append(text)
         self._tail.append(text)
         if self._callback is None:
             return
