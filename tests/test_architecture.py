@@ -33,24 +33,27 @@ MAY_IMPORT = {
     "terminal": {"concurrency", "errors", "server_requests"},
     "json_schema": {"errors"},
     "handlers": {"concurrency", "errors", "limits", "protocol"},
+    "slots": {"concurrency", "handlers"},
     "functions": {"concurrency", "errors", "types"},
     "server_requests": {"protocol", "types"},
     "middleware": {"errors", "handlers", "limits", "protocol", "sampling", "server_requests", "transports", "types"},
     "transports": {"concurrency", "errors", "handlers", "limits", "protocol", "version"},
     "sampling": {
         *("concurrency", "errors", "functions", "handlers", "json_schema", "limits", "protocol"),
-        *("server_requests", "terminal", "types"),
+        *("server_requests", "slots", "terminal", "types"),
     },
     "providers": {
         *("concurrency", "errors", "handlers", "json_schema", "limits", "protocol", "sampling"),
-        *("server_requests", "types"),
+        *("server_requests", "slots", "types"),
     },
     "auth": {"concurrency", "errors", "handlers", "limits", "locked_file", "terminal", "transports", "types"},
-    "elicitation": {"errors", "handlers", "json_schema", "protocol", "server_requests", "terminal", "types"},
+    "elicitation": {
+        *("errors", "handlers", "json_schema", "limits", "protocol", "server_requests", "slots", "terminal", "types"),
+    },
     "roots": {"errors", "handlers", "server_requests", "types"},
     "session": {
         *("concurrency", "elicitation", "errors", "handlers", "limits", "middleware"),
-        *("protocol", "roots", "sampling", "server_requests", "transports", "types"),
+        *("protocol", "roots", "sampling", "server_requests", "slots", "transports", "types"),
     },
     "client": {
         *("concurrency", "elicitation", "errors", "handlers", "json_schema", "limits", "locked_file"),

@@ -92,7 +92,7 @@ class HandlerScope:
     """Marks what runs inside, and the tasks started there, as code of the application that a request or a call waits for.
 
     *nesting* is the number of handlers within each other, *inputs* counts what servers ask within the calls made
-    inside, and *slot* is the one that a sampling handler runs in. All are by default those of the scope around this
+    inside, and *slot* is the one that a handler of sampling or elicitation runs in. All are by default those of the scope around this
     one. *client* is a key of the client that makes a request by itself, if its middleware runs inside.
     """
 

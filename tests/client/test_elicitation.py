@@ -6,15 +6,19 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import FrozenInstanceError
+from functools import partial
 from typing import Any
 
 import pytest
-from anyio import fail_after
+from anyio import Event, create_task_group, fail_after, to_thread, wait_all_tasks_blocked
 
 from mcp_host import OuterCall
 from mcp_host.elicitation import Elicitation, FormRequest, UrlRequest, read_elicitations
 from mcp_host.errors import InputRefused
+from mcp_host.testing import Context, Server
 from mcp_host.types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
+from tests.client.support import Era, connected
+from tests.extent import on_both
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -85,6 +89,95 @@ async def test_handlers_may_be_plain_functions() -> None:
 
     assert len(threads) == 2
     assert threading.current_thread() not in threads
+
+
+# How many at once
+
+
+def asking() -> Server:
+    """A server whose tool shows so many forms at once."""
+    server = Server("asking")
+
+    @server.tool
+    async def ask(ctx: Context, forms: int) -> None:
+        async with create_task_group() as tasks:
+            for number in range(forms):
+                tasks.start_soon(ctx.elicit, f"form {number}", {"type": "object", "properties": {}})
+
+    return server
+
+
+@on_both
+async def test_four_requests_of_one_server_are_with_the_person_at_the_same_time(era: Era) -> None:
+    async def fill_in(request: FormRequest) -> ElicitResult:
+        inside.append(request.message)
+        most.append(len(inside))
+        await opened.wait()
+        inside.remove(request.message)
+        return request.decline()
+
+    inside: list[str] = []
+    most: list[int] = []
+    opened = Event()
+    async with (
+        connected(asking(), era=era.version, elicitation=Elicitation(form=fill_in)) as client,
+        create_task_group() as tasks,
+    ):
+        tasks.start_soon(client.call_tool, "ask", {"forms": 10})
+        await wait_all_tasks_blocked()
+        assert len(inside) == 4
+        opened.set()
+
+    assert (len(most), max(most)) == (10, 4)
+
+
+@on_both
+async def test_a_form_whose_handler_awaits_a_call_does_not_count_meanwhile(era: Era) -> None:
+    async def fill_in(request: FormRequest) -> ElicitResult:
+        asked.append(request.message)
+        if len(asked) == 1:
+            await client.call_tool("ask", {"forms": 1})
+        return request.decline()
+
+    asked: list[str] = []
+    one_at_once = Elicitation(form=fill_in, at_once_per_server=1)
+    async with connected(asking(), era=era.version, elicitation=one_at_once) as client:
+        await client.call_tool("ask", {"forms": 1})
+
+    assert len(asked) == 2
+
+
+@on_both
+async def test_a_thread_that_was_left_behind_counts_until_it_returns() -> None:
+    def fill_in(request: FormRequest) -> ElicitResult:
+        began.append(request)
+        assert ends.wait(20)
+        return request.decline()
+
+    began: list[FormRequest] = []
+    ends = threading.Event()
+    elicitation = Elicitation(form=fill_in, at_once_per_server=1)
+    ask = partial(elicitation.answer, FORM, server="shop", share=elicitation.share())
+    with fail_after(20):
+        async with create_task_group() as withdrawn:
+            withdrawn.start_soon(ask)
+            while not began:
+                await to_thread.run_sync(int)
+            withdrawn.cancel_scope.cancel()
+        async with create_task_group() as tasks:
+            tasks.start_soon(ask)
+            await wait_all_tasks_blocked()
+            assert len(began) == 1
+            ends.set()
+
+    assert len(began) == 2
+
+
+def test_the_number_at_once_is_at_least_one(subtests: pytest.Subtests) -> None:
+    wrong: Any
+    for wrong, error, problem in ((0, ValueError, "at least 1, not 0"), ("4", TypeError, "a number, not '4'")):
+        with subtests.test(wrong), pytest.raises(error, match=f"^at_once_per_server must be {problem}$"):
+            Elicitation(form=FORMS, at_once_per_server=wrong)
 
 
 @pytest.mark.parametrize("mode", [{}, {"mode": "form"}, {"mode": None}], ids=["absent", "form", "null"])

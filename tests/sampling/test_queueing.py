@@ -9,7 +9,7 @@ from anyio import Event, create_task_group, fail_after, wait_all_tasks_blocked
 
 from mcp_host.sampling import Allow, Sampling, SamplingLimits, SamplingRequest, SamplingSession, always
 from mcp_host.sampling.approval import AsyncApprove
-from mcp_host.sampling.slots import Slot
+from mcp_host.slots import Slot
 from mcp_host.types import CreateMessageResult
 from tests.extent import on_both
 from tests.sampling.asking import refused, said, session, wire

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -10,10 +11,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mcp_host.errors import InputRefused, ProtocolError, UncheckableSchema, excerpt, quoted
-from mcp_host.handlers import as_async, call_handler, check_callable
+from mcp_host.handlers import HandlerScope, as_async, call_handler, check_callable
+from mcp_host.limits import check_count
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
 from mcp_host.protocol.values import count_values
 from mcp_host.server_requests import OuterCall, ProgressReporter, ReportsProgress
+from mcp_host.slots import FairSemaphore, SemaphoreShare, Slot, keep_slot_and_wait_for_thread
 from mcp_host.terminal.browser import host_of, is_web_url
 from mcp_host.types import REVISIONS, ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
 from mcp_host.types.revisions import first_unknown
@@ -183,24 +186,35 @@ class Elicitation:
     (URL mode, revision 2025-11-25). Ignore ids that you do not know.
 
     All three are async functions, or plain ones, which run in a thread. A thread cannot be
-    cancelled: if the server withdraws its request, the thread is left behind, and its answer is lost.
+    cancelled: if the server withdraws its request, the thread is left behind, its answer is lost, and it counts
+    towards *at_once_per_server* until it returns.
+
+    *at_once_per_server* is the number of requests of one connection in your handlers at the same time, 4 by default.
+    Further requests wait in order; `Limits.max_inputs` bounds them. A request whose handler awaits a call of a client
+    does not count meanwhile.
 
     Raises:
         ValueError: There is no handler: "Clients [...] MUST support at least one mode".
-        TypeError: One cannot be called; the text says which.
+        ValueError: *at_once_per_server* is less than 1.
+        TypeError: One cannot be called, or the number is none; the text says which.
     """
 
     form: FormHandler | None = None
     url: UrlHandler | None = None
     on_complete: OnElicitationComplete | None = None
+    at_once_per_server: float = 4
     _handlers: dict[str, Callable[[Any], Awaitable[ElicitResult]]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        check_count("at_once_per_server", self.at_once_per_server)
         handlers: dict[str, Callable[[Any], Awaitable[ElicitResult]]] = {}
+        before = keep_slot_and_wait_for_thread
         if self.form is not None:
-            handlers["form"] = as_async(self.form, argument="form", shape="(request: FormRequest) -> ElicitResult")
+            shape = "(request: FormRequest) -> ElicitResult"
+            handlers["form"] = as_async(self.form, argument="form", shape=shape, before_thread=before)
         if self.url is not None:
-            handlers["url"] = as_async(self.url, argument="url", shape="(request: UrlRequest) -> ElicitResult")
+            shape = "(request: UrlRequest) -> ElicitResult"
+            handlers["url"] = as_async(self.url, argument="url", shape=shape, before_thread=before)
         if not handlers:
             raise ValueError("Elicitation needs a handler: form, url or both")
         if self.on_complete is not None:
@@ -215,6 +229,10 @@ class Elicitation:
         """
         return {mode: {} for mode in self._handlers} if self.url is not None else {}
 
+    def share(self) -> SemaphoreShare:
+        """The slots of one connection, for `answer`."""
+        return SemaphoreShare(FairSemaphore(self.at_once_per_server), self.at_once_per_server, math.inf)
+
     async def answer(
         self,
         params: dict[str, Any],
@@ -223,8 +241,11 @@ class Elicitation:
         server: str,
         revision: str = REVISIONS[-1],
         reporter: ProgressReporter | None = None,
+        share: SemaphoreShare | None = None,
     ) -> ElicitResult:
         """Answer one ``elicitation/create``. *call* is our call that it belongs to.
+
+        It waits for a slot of its connection's *share*; the default is that of a connection that asks nothing else.
 
         Raises:
             InputRefused: -32602 for a mode that was not advertised, for malformed *params* and for
@@ -258,8 +279,14 @@ class Elicitation:
             request.check(result)
             return result
 
-        subject = f"elicitation for {excerpt(server)}"
-        return await call_handler(ask, subject=subject, failed="this client could not ask its user")
+        slot = Slot(self.share() if share is None else share)
+        await slot.acquire()
+        try:
+            with HandlerScope(slot=slot):
+                subject = f"elicitation for {excerpt(server)}"
+                return await call_handler(ask, subject=subject, failed="this client could not ask its user")
+        finally:
+            slot.release()
 
 
 def read_form(params: dict[str, Any]) -> ElicitRequestFormParams:

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from mcp_host.errors import ProviderError, quoted
 from mcp_host.handlers import as_async, check_plain
 from mcp_host.sampling.request import AsyncHandler, Handler, SamplingRequest, log_subject
-from mcp_host.sampling.slots import keep_slot_for_thread
+from mcp_host.slots import keep_slot_for_thread
 from mcp_host.types import CreateMessageResult, ModelPreferences, ToolResultContent, ToolUseContent
 
 MAX_CALLS = 4096  # tool calls whose model is remembered; beyond that, the oldest are forgotten

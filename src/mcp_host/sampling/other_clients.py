@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from mcp_host.errors import InputRefused
 from mcp_host.handlers import as_async
 from mcp_host.sampling.request import Handler, SamplingRequest
-from mcp_host.sampling.slots import keep_slot_for_thread
+from mcp_host.slots import keep_slot_for_thread
 from mcp_host.types import CreateMessageResult
 
 Respond: TypeAlias = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]

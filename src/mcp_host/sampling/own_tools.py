@@ -32,8 +32,8 @@ from mcp_host.handlers import InputCount, as_async, current_handler
 from mcp_host.protocol.jsonrpc import ASKED_TOO_MUCH, TOOK_TOO_LONG
 from mcp_host.sampling.limits import OwnTools
 from mcp_host.sampling.request import CallModel, SamplingRequest, log_subject
-from mcp_host.sampling.slots import Slot
 from mcp_host.sampling.stop_reasons import CUT_OFF
+from mcp_host.slots import Slot
 from mcp_host.types import CallToolResult, CreateMessageRequestParams, CreateMessageResult, TextContent, ToolUseContent
 
 if TYPE_CHECKING:

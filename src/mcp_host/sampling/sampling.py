@@ -27,9 +27,9 @@ from mcp_host.sampling.request import (
     SamplingRequest,
     log_subject,
 )
-from mcp_host.sampling.slots import FairSemaphore, QueueFull, SemaphoreShare, Slot, keep_slot_for_thread
 from mcp_host.sampling.validation import check_and_correct, check_grown, read_params
 from mcp_host.server_requests import OuterCall, ProgressReporter
+from mcp_host.slots import FairSemaphore, QueueFull, SemaphoreShare, Slot, keep_slot_for_thread
 from mcp_host.types import CreateMessageRequestParams, CreateMessageResult, SamplingMessage
 from mcp_host.types.sampling import TOOL_USE
 

@@ -159,6 +159,7 @@ class Connector:
             instructions=result.instructions,
             features=features,
             sampling=features.sampling_session(era, result.server_info.name, offers),
+            elicitation_share=features.elicitation_share(),
             middleware=self._state.middleware,
         )
 
@@ -321,6 +322,7 @@ class Connector:
             instructions=instructions if isinstance(instructions, str) else None,
             features=features,
             sampling=features.sampling_session(era, info.name, self._attempt.offers),
+            elicitation_share=features.elicitation_share(),
             middleware=self._state.middleware,
         )
 

@@ -26,7 +26,6 @@ from mcp_host.handlers import HandlerScope, current_handler
 from mcp_host.protocol.eras import CACHEABLE, Complete, InputRequired, Outcome
 from mcp_host.protocol.jsonrpc import Notification, Params, Success
 from mcp_host.protocol.negotiation import Attempt, as_connect_failure
-from mcp_host.sampling.slots import Slot
 from mcp_host.session.call import Call, CallTimeouts, OnEvent
 from mcp_host.session.connect import Connector
 from mcp_host.session.dispatcher import Dispatcher
@@ -35,6 +34,7 @@ from mcp_host.session.notifications import NotificationQueue
 from mcp_host.session.session import Session
 from mcp_host.session.state import ClientState
 from mcp_host.session.subscriptions import Subscriptions
+from mcp_host.slots import Slot
 from mcp_host.transports.base import Channel, advising
 
 CANCEL_GRACE = 1.0  # seconds for cancelled callers to leave their streams before these are closed
@@ -155,7 +155,7 @@ class Connection:
     def request(self, call: Call) -> Awaitable[Params]:
         """Make one call and return its result; in a new session if the server has lost the old one.
 
-        A sampling handler that makes it lends its slot meanwhile.
+        A handler of sampling or elicitation that makes it lends its slot meanwhile.
 
         Raises:
             ServerError: The server answered with an error.

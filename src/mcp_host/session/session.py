@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # few clients use them, and importing them takes time
     from mcp_host.sampling.own_tools import ServerTools
     from mcp_host.sampling.request import AroundModel
     from mcp_host.server_requests import OuterCall, ProgressReporter
+    from mcp_host.slots import SemaphoreShare
     from mcp_host.types import InputResponse
 
 logger = logging.getLogger(__name__)
@@ -97,6 +98,10 @@ class ClientFeatures:
             server_tools=self.server_tools,
         )
 
+    def elicitation_share(self) -> SemaphoreShare | None:
+        """The slots of a session's elicitations, if they have handlers."""
+        return None if self.elicitation is None else self.elicitation.share()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class Session:
@@ -115,6 +120,7 @@ class Session:
     instructions: str | None
     features: ClientFeatures
     sampling: SamplingSession | None
+    elicitation_share: SemaphoreShare | None
     middleware: MiddlewareStack | None = None
 
     async def answer(
@@ -174,7 +180,12 @@ class Session:
             )
         elif method == "elicitation/create" and elicitation is not None:
             answer = await elicitation.answer(
-                params, call, server=self.server_info.name, revision=self.era.version, reporter=reporter
+                params,
+                call,
+                server=self.server_info.name,
+                revision=self.era.version,
+                reporter=reporter,
+                share=self.elicitation_share,
             )
         elif method == "roots/list" and roots is not None:
             answer = await roots.answer(call, server=self.server_info.name)

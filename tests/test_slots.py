@@ -12,7 +12,7 @@ import pytest
 from anyio import CancelScope, Event, create_task_group, fail_after, to_thread, wait_all_tasks_blocked
 from anyio.abc import TaskGroup
 
-from mcp_host.sampling.slots import FairSemaphore, QueueFull, SemaphoreShare, Slot
+from mcp_host.slots import FairSemaphore, QueueFull, SemaphoreShare, Slot
 from tests.extent import on_both
 
 pytestmark = on_both

@@ -1,4 +1,4 @@
-"""A fair semaphore in front of the model: so many requests at once, in total and for each server, in order."""
+"""A fair semaphore in front of handlers, for a model or a person: so many requests at once, in total and for each server, in order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FairSemaphore:
     It can serve one event loop after another, but not two at the same time.
     """
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: float) -> None:
         self.free = total  # negative after a slot was taken although none was free
         self.new: deque[Slot] = deque()
         self.resuming: deque[Slot] = deque()  # these have begun, so they go first
@@ -72,7 +72,7 @@ class SemaphoreShare:
     """One server's share of a *semaphore*."""
 
     semaphore: FairSemaphore
-    free: int
+    free: float
     """How many more slots this share may have now."""
     queue_space: float
     """How many more new slots may wait. Negative if some waited although there was no space."""
@@ -206,6 +206,24 @@ async def keep_slot_for_thread() -> Callable[[], None]:
 
     A handler may also be called without a slot, by a tool loop of the host. Then this is `wait_for_thread`.
     """
+    slot = _current_slot()
+    return await wait_for_thread() if slot is None else slot.keep_for_thread()
+
+
+async def keep_slot_and_wait_for_thread() -> Callable[[], None]:
+    """Keep the current slot, and wait for one of `MAX_THREADS`: for handlers whose slots are not bounded in total."""
+    slot, ended = _current_slot(), await wait_for_thread()
+    assert slot is not None, "such handlers run in a slot"
+    left = slot.keep_for_thread()
+
+    def end() -> None:
+        left()
+        ended()
+
+    return end
+
+
+def _current_slot() -> Slot | None:
     scope = current_handler.get()
     slot = None if scope is None or scope.ended else scope.slot
-    return slot.keep_for_thread() if isinstance(slot, Slot) else await wait_for_thread()
+    return slot if isinstance(slot, Slot) else None
