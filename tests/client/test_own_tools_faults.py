@@ -330,9 +330,18 @@ async def test_the_model_gets_the_head_and_the_tail_of_a_long_result(era: Era) -
 @pytest.mark.parametrize(
     ("limits", "problem"),
     [
-        ({"text": 500}, "this client's limit text is 500, and a request with this answer in it would have 1003"),
-        ({"messages": 2}, "this client's limit messages is 2, and a request with this answer in it would have 3"),
-        ({"blocks": 3}, "this client's limit blocks is 3, and a request with this answer in it would have 4"),
+        (
+            {"text": 500},
+            "this client's limit text is 500, and a request with this answer in it would have 1003: its host can raise it with SamplingLimits(text=...)",
+        ),
+        (
+            {"messages": 2},
+            "this client's limit messages is 2, and a request with this answer in it would have 3: its host can raise it with SamplingLimits(messages=...)",
+        ),
+        (
+            {"blocks": 3},
+            "this client's limit blocks is 3, and a request with this answer in it would have 4: its host can raise it with SamplingLimits(blocks=...)",
+        ),
         ({"tool_calls": 0}, "this client's model gave an answer that the request does not allow"),
     ],
     ids=["text", "messages", "blocks", "calls"],

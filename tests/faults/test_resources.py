@@ -223,7 +223,7 @@ OF_THE_SERVER: dict[str, tuple[str, dict[str, Any], str]] = {
     "hints of a request for the model": (
         "sampling/createMessage",
         {**QUESTION, "modelPreferences": {"hints": [{}] * 2 * MANY}},
-        "this client's limit values is 30000, and the request has more",
+        "this client's limit values is 30000, and the request has more: its host can raise it with SamplingLimits(values=...)",
     ),
     "fields of a form": (
         "elicitation/create",

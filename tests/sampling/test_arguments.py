@@ -176,7 +176,7 @@ async def test_the_second_request_obeys_the_limits_of_the_first() -> None:
 
     refusal = await refused(session(model, limits=SamplingLimits(text=80)), wire(tools=[ADD]))
 
-    limit = "this client's limit text is 80, and a request with this answer in it would have 91"
+    limit = "this client's limit text is 80, and a request with this answer in it would have 91: its host can raise it with SamplingLimits(text=...)"
     assert said(refusal) == (-32603, limit)
     assert len(model.requests) == 1
 

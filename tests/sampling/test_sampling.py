@@ -353,7 +353,7 @@ async def test_an_answer_too_large_as_history_is_not_sent_and_the_limit_is_named
 
     refusal = await refused(session(model, limits=SamplingLimits(text=100)), wire(tools=[ADD]))
 
-    problem = "this client's limit text is 100, and a request with this answer in it would have 113"
+    problem = "this client's limit text is 100, and a request with this answer in it would have 113: its host can raise it with SamplingLimits(text=...)"
     assert said(refusal) == (-32603, problem)
     assert caplog.messages == [f"sampling for calculator: {problem}"]
 

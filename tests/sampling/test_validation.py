@@ -175,6 +175,7 @@ def test_an_answer_too_large_for_the_next_request_is_refused(subtests: pytest.Su
                 check_and_correct(given, asked, SamplingLimits(**{name: limit}), size)
 
             problem = f"limit {name} is {limit}, and a request with this answer in it would have {count}"
+            problem += f": its host can raise it with SamplingLimits({name}=...)"
             assert said(refusal.value) == (-32603, f"this client's {problem}")
 
 

@@ -109,7 +109,7 @@ def check_counts(wire: Mapping[str, object], limits: SamplingLimits, size: float
         if size > limits.blocks * SMALLEST_BLOCK:
             _check("blocks", _count_blocks(messages), limits.blocks)
     if size > limits.values * SMALLEST_VALUE and count_values(wire, limits.values) > limits.values:
-        raise LimitExceeded(f"this client's limit values is {limits.values}, and {THIS} more")
+        raise _exceeded("values", limits.values, f"{THIS} more")
     if isinstance(tools, list):
         _check("tools", len(tools), limits.tools)
         # To measure all tools together is fast, and nearly always enough.
@@ -271,7 +271,13 @@ def check_history(
 
 def _check(name: str, found: int, limit: int, *, where: str = "", found_in: str = THIS) -> None:
     if found > limit:
-        raise LimitExceeded(f"{where}this client's limit {name} is {limit}, and {found_in} {found}")
+        raise _exceeded(name, limit, f"{found_in} {found}", where)
+
+
+def _exceeded(name: str, limit: int, found: str, where: str = "") -> LimitExceeded:
+    """The error for a limit: its text is for the author of the server and, in the server's error, for the host."""
+    said = f"{where}this client's limit {name} is {limit}, and {found}"
+    return LimitExceeded(f"{said}: its host can raise it with SamplingLimits({name}=...)")
 
 
 def _blocks(params: CreateMessageRequestParams) -> int:
