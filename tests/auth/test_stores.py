@@ -600,6 +600,26 @@ async def test_a_keyring_that_cannot_be_used_says_so(ring: Path, monkeypatch: py
     assert await refusal(store) == "this machine has no keyring that can be used: FileTokens needs none"
 
 
+@pytest.mark.parametrize("new", ["n" * 300, "n" * 2000, None], ids=["short", "of several entries", "none"])
+@pytest.mark.parametrize("old", ["o" * 200, "o" * 2000], ids=["short", "of several entries"])
+async def test_a_keyring_that_does_not_keep_a_new_value_keeps_the_old_one(
+    ring: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str | None
+) -> None:
+    store, keep = KeyringTokens("my-host"), FileKeyring.set_password
+    assert await store.swap(KEY, None, old)
+
+    def cut(self: FileKeyring, service: str, username: str, password: str) -> None:
+        keep(self, service, username, password if "n" not in password else password[:250])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FileKeyring, "set_password", cut)
+        patch.setattr(FileKeyring, "delete_password", lambda *_: None)
+        with pytest.raises(TokensError, match=r"does not keep what is stored in it$"):
+            await store.swap(KEY, old, new)
+
+    assert await store.load(KEY) == old
+
+
 async def test_settings_of_keyring_that_name_none_are_an_error(ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keyring.core, "_keyring_backend", None)
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "no.such.Keyring")

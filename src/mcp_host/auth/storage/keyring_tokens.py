@@ -112,26 +112,34 @@ class KeyringTokens:
         return None
 
     def _write(self, name: str, value: str | None) -> None:
+        entry = self._get(name)
         row, pieces = "", list[str]()
         if value is None:
             self._delete(name)  # it is there: keyrings raise several errors for what is not
         elif len(value) < PART_SIZE:
             self._set(name, f"={value}")
         else:
-            row = "b" if (self._get(name) or "").startswith("a") else "a"
+            row = "b" if (entry or "").startswith("a") else "a"
             pieces = [value[start : start + PART_SIZE] for start in range(0, len(value), PART_SIZE)]
             if len(pieces) > MAX_PARTS:
                 raise TokensError(f"tokens of {len(value)} characters are too long for a keyring")
             for part, piece in zip(_parts(name, row, range(len(pieces))), pieces, strict=True):
                 self._set(part, piece)
+                if self._get(part) != piece:
+                    raise self._not_kept()
             self._set(name, f"{row}{len(pieces)}")
+        if self._read(name) != value:  # some cut what is long: what was kept before is put back
+            if entry is not None:
+                self._set(name, entry)
+            raise self._not_kept()
         for each in "ab":  # parts of the old value, and of changes whose process was killed
             first = len(pieces) if each == row else 0
             unused = list(takewhile(self._get, _parts(name, each, range(first, MAX_PARTS))))
             for part in reversed(unused):  # the first is the last: a killed process leaves no gap
                 self._delete(part)
-        if self._read(name) != value:
-            raise TokensError(f"{self._description()} does not keep what is stored in it")
+
+    def _not_kept(self) -> TokensError:
+        return TokensError(f"{self._description()} does not keep what is stored in it")
 
     def _get(self, name: str) -> str | None:
         return self._keyring.get_password(self._service, name)
