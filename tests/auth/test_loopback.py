@@ -23,7 +23,7 @@ from anyio import (
 )
 from anyio.abc import SocketAttribute, SocketListener, SocketStream
 
-from mcp_host.auth.login.loopback import LoopbackListener, LoopbackUri
+from mcp_host.auth.login.loopback import LoopbackListener, LoopbackUri, has_address
 from tests.auth.world import new_browser
 from tests.extent import on_both
 
@@ -93,6 +93,34 @@ def request(
 ) -> bytes:
     host = f"127.0.0.1:{port}" if host is None else host.replace("PORT", str(port))
     return f"{method} {target} HTTP/1.1\r\nHost: {host}\r\n{more}\r\n".encode("latin-1")
+
+
+@on_both
+async def test_a_redirect_to_localhost_is_taken_at_the_addresses_of_both_families() -> None:
+    if not has_address("::1"):
+        pytest.skip("this machine has no IPv6")
+    for address in ("127.0.0.1", "::1"):
+        with fail_after(20):
+            async with LoopbackListener.open(LoopbackUri("localhost")) as listener:
+                port = httpx.URL(listener.redirect_uri).port or 0
+                async with await connect_tcp(address, port) as stream:
+                    await stream.send(request(host="localhost:PORT", port=port))
+                    assert await listener.wait_for_redirect(STATE) == f"{listener.redirect_uri}{FINE}"
+
+
+async def test_a_port_that_another_program_has_at_one_address_of_localhost_is_refused() -> None:
+    if not has_address("::1"):
+        pytest.skip("this machine has no IPv6")
+    with socket.socket(socket.AF_INET6) as other:
+        other.bind(("::1", 0))
+        other.listen()
+        with pytest.raises(OSError, match="in use"):
+            async with LoopbackListener.open(LoopbackUri("localhost", other.getsockname()[1])):
+                """It does not get here."""
+
+
+def test_an_address_that_this_machine_does_not_have_is_known() -> None:
+    assert not has_address("2001:db8::1")  # of documentation: RFC 3849
 
 
 @on_both
@@ -312,7 +340,7 @@ async def test_connections_that_cannot_be_accepted_do_not_end_the_wait() -> None
             (real,) = listeners.listeners
             assert isinstance(real, SocketListener)
             failing = Failing(real, OSError("too many open files"), BrokenResourceError())
-            listener = LoopbackListener(failing, LoopbackUri(), 30)
+            listener = LoopbackListener([failing], LoopbackUri(), 30)
             login = Waiting(listener.redirect_uri)
             tasks.start_soon(login.end)
 
@@ -340,7 +368,7 @@ async def test_a_browser_may_leave_out_the_default_port(host: str) -> None:
                     await stream.send(request(host=host, port=port))
                     answers.append(await rest(stream))
 
-            listener = LoopbackListener(AtPort80(real), LoopbackUri(port=80), 30)
+            listener = LoopbackListener([AtPort80(real)], LoopbackUri(port=80), 30)
             tasks.start_soon(visit)
 
             assert await listener.wait_for_redirect(STATE) == f"http://127.0.0.1:80/callback{FINE}"

@@ -7,9 +7,10 @@ all but the one redirect with an error, and goes on.
 from __future__ import annotations
 
 import logging
+import socket
 from collections import deque
-from collections.abc import AsyncIterator, Set
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Sequence, Set
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from urllib.parse import urlsplit
@@ -25,7 +26,7 @@ from anyio import (
     move_on_after,
     sleep,
 )
-from anyio.abc import SocketAttribute, SocketListener, SocketStream
+from anyio.abc import SocketAttribute, SocketListener, SocketStream, TaskGroup
 
 from mcp_host.auth.login.redirects import Parameters, check_redirect_uri, read_redirect
 from mcp_host.auth.requests.urls import DEFAULT_PORTS
@@ -34,8 +35,11 @@ logger = logging.getLogger(__name__)
 
 ADDRESS = "127.0.0.1"  # "the use of localhost is NOT RECOMMENDED" (RFC 8252, section 8.3)
 PATH = "/callback"
-HOSTS = {ADDRESS: ADDRESS, "localhost": ADDRESS, "[::1]": "::1"}
-"""Where to listen, by the host of a redirect URI. Some authorization servers take only one of these hosts."""
+HOSTS = {ADDRESS: (ADDRESS,), "localhost": (ADDRESS, "::1"), "[::1]": ("::1",)}
+"""Where to listen, by the host of a redirect URI. Some authorization servers take only one of these hosts.
+
+A browser may take either address for localhost: what is not ours, another program could have.
+"""
 
 BACKLOG = 64  # connections that the system accepts for us
 MAX_CONNECTIONS = 16  # at a time; a browser opens a few, and one more closes the oldest
@@ -145,12 +149,22 @@ class LoopbackUri:
         return 0
 
 
-class LoopbackListener:
-    """Listens for redirects to *uri*, at the port of *listener*. Made by `open`."""
+def has_address(address: str) -> bool:
+    """Whether this machine has the IPv6 *address*: without IPv6, no other program can listen there either."""
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
 
-    def __init__(self, listener: SocketListener, uri: LoopbackUri, request_time: float) -> None:
-        self._listener = listener
-        self._uri = replace(uri, port=listener.extra(SocketAttribute.local_port))
+
+class LoopbackListener:
+    """Listens for redirects to *uri*, at the port of all *listeners*. Made by `open`."""
+
+    def __init__(self, listeners: Sequence[SocketListener], uri: LoopbackUri, request_time: float) -> None:
+        self._listeners = listeners
+        self._uri = replace(uri, port=listeners[0].extra(SocketAttribute.local_port))
         self._request_time = request_time
         self._open: deque[CancelScope] = deque()
         self._redirect = ""
@@ -162,26 +176,35 @@ class LoopbackListener:
         """Listen for redirects to *uri*. Connections wait until `wait_for_redirect`.
 
         Raises:
-            OSError: The port cannot be had.
+            OSError: The port cannot be had, at any of the addresses that this machine has.
         """
-        address = HOSTS[uri.host]
-        async with await create_tcp_listener(local_host=address, local_port=uri.port, backlog=BACKLOG) as listeners:
-            [listener] = listeners.listeners
-            assert isinstance(listener, SocketListener)  # which its type does not say
-            yield cls(listener, uri, request_time)
+        first, *others = HOSTS[uri.host]
+        listeners, port = list[SocketListener](), uri.port
+        async with AsyncExitStack() as stack:
+            for address in [first, *filter(has_address, others)]:
+                group = await create_tcp_listener(local_host=address, local_port=port, backlog=BACKLOG)
+                [listener] = (await stack.enter_async_context(group)).listeners
+                assert isinstance(listener, SocketListener)  # which its type does not say
+                listeners.append(listener)
+                port = listener.extra(SocketAttribute.local_port)
+            yield cls(listeners, uri, request_time)
 
     async def wait_for_redirect(self, state: str) -> str:
         """Answer requests until one is the redirect with this *state*. Returns its URL."""
         async with create_task_group() as connections:
-            while True:
-                try:
-                    stream = await self._listener.accept()
-                except (OSError, BrokenResourceError):  # too many open files, or the client has gone
-                    self._close_oldest()
-                    await sleep(ACCEPT_PAUSE)
-                else:
-                    connections.start_soon(self._serve, stream, state, connections.cancel_scope)
+            for listener in self._listeners:
+                connections.start_soon(self._accept, listener, state, connections)
         return self._redirect
+
+    async def _accept(self, listener: SocketListener, state: str, connections: TaskGroup) -> None:
+        while True:
+            try:
+                stream = await listener.accept()
+            except (OSError, BrokenResourceError):  # too many open files, or the client has gone
+                self._close_oldest()
+                await sleep(ACCEPT_PAUSE)
+            else:
+                connections.start_soon(self._serve, stream, state, connections.cancel_scope)
 
     def _close_oldest(self) -> None:
         if self._open:

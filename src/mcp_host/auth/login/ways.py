@@ -140,7 +140,7 @@ class _InBrowser:
                 except OSError as exc:
                     failure = exc
             else:
-                where = f"{f'port {port}' if port else 'a port'} of {HOSTS[self._uri.host]}"
+                where = f"{f'port {port}' if port else 'a port'} of {' and '.join(HOSTS[self._uri.host])}"
                 reason = failure.strerror or type(failure).__name__
                 raise LoginFailed(f"the login cannot listen on {where} for its answer: {reason}")
             yield _BrowserRedirection(listener, self._opener, self._timeout, self._hint)
