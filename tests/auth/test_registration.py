@@ -229,6 +229,8 @@ def test_the_client_of_a_document_is_for_servers_that_take_its_url() -> None:
     taking = server(takes_client_urls=True)
     assert cimd.client(taking, CALLBACK) == OAuthClient(url, None, "private_key_jwt", (CALLBACK,))
     assert Cimd(url).client(taking, None) == OAuthClient(url, None, "none")
+    assert Cimd(url, issuer="https://as.test").client(taking, None) == OAuthClient(url, None, "none")
+    assert Cimd(url, issuer="https://other.test").client(taking, None) is None
     assert repr(cimd) == "Cimd('https://host.test/client.json')"
 
 

@@ -116,18 +116,17 @@ class Cimd:
 
     It is used where the authorization server takes such ids. *url* is where your application publishes the
     document; it must list the redirect URI that is used. With a *key*, it must have the public one, and
-    "private_key_jwt" as its ``token_endpoint_auth_method``.
+    "private_key_jwt" as its ``token_endpoint_auth_method``. With *issuer* it is used at that authorization server only.
 
     Raises:
         ValueError: *url* is not https with a path, or has a user, a fragment or control characters.
     """
 
-    issuer = None
-
-    def __init__(self, url: str, *, key: PrivateKey | None = None) -> None:
+    def __init__(self, url: str, *, key: PrivateKey | None = None, issuer: str | None = None) -> None:
         parts = urlsplit(url)
         if parts.scheme != "https" or not is_web(url) or parts.path in ("", "/") or parts.fragment:
             raise ValueError("the URL of a Client ID Metadata Document is https with a path, and no user and fragment")
+        self.issuer = issuer
         self.key = key
         self._url = url
 
@@ -135,8 +134,8 @@ class Cimd:
         return f"Cimd({self._url!r})"
 
     def client(self, server: AuthorizationServer, redirect_uri: str | None) -> OAuthClient | None:
-        """The client at *server*. None if it takes no such ids."""
-        if not server.takes_client_urls:
+        """The client at *server*. None if it takes no such ids, or it is for another."""
+        if not server.takes_client_urls or self.issuer not in (None, server.issuer):
             return None
         return OAuthClient(self._url, None, "none" if self.key is None else "private_key_jwt", _uris(redirect_uri))
 

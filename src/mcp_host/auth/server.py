@@ -170,6 +170,6 @@ class Server:
         """The only authorization server that the client's credentials are for. None if it is not known yet, or there are others."""
         settings = self._settings
         holder = settings.machine or (settings.registrations[0] if len(settings.registrations) == 1 else None)
-        if not isinstance(holder, Machine | Registered):
-            return None
-        return holder.issuer or (None if self.authorization is None else self.authorization.place.issuer)
+        if holder is None or holder.issuer is not None or self.authorization is None:
+            return None if holder is None else holder.issuer
+        return self.authorization.place.issuer if isinstance(holder, Machine | Registered) else None
