@@ -190,7 +190,10 @@ PROBLEMS: list[tuple[Script, str]] = [
     ),
     (says(200, b" " * (1024 * 1024 + 1)), f"HTTP 200: {TOO_LARGE}"),
     (says(503, b" " * (1024 * 1024 + 1)), f"HTTP 503: {TOO_LARGE}"),
-    (says(content_encoding="br"), "HTTP 200: the body has the Content-Encoding br; asked for were gzip, deflate"),
+    (
+        says(body=b"\x1b...", content_encoding="br"),
+        "HTTP 200: the body has the Content-Encoding br; asked for were gzip, deflate",
+    ),
 ]
 
 
@@ -209,6 +212,7 @@ async def test_json_of_another_type_or_that_is_compressed_unasked_is_read(subtes
     scripts = {
         "another type": says(content_type="application/octet-stream"),
         "compressed": says(body=gzip.compress(METADATA), content_encoding="gzip"),
+        "not compressed": says(content_encoding="UTF-8"),
     }
     for name, script in scripts.items():
         with subtests.test(name):
@@ -545,7 +549,7 @@ BROKEN: list[tuple[Script, str]] = [
     *((script, "the response is not HTTP, or not complete") for script in (garbage, CUT, LONG_HEAD)),
     (DROP, "the server closed the connection without a response"),
     (reset, f"[Errno {errno.ECONNRESET}] "),
-    (says(content_encoding="gzip"), "the body's gzip compression is corrupt"),
+    (says(body=b"no gzip", content_encoding="gzip"), "the body's gzip compression is corrupt"),
 ]
 
 
@@ -714,8 +718,8 @@ async def test_this_machine_is_behind_no_proxy(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("proxy", "why"),
     [
-        ("ftp://user:secret@127.0.0.1", "not the URL of a proxy$"),
-        ("http://user:secret@[x]", "not the URL of a proxy$"),
+        ("ftp://user:secret@127.0.0.1", "not the URL of a proxy, or"),
+        ("http://user:secret@[x]", "not the URL of a proxy, or"),
         ("socks5://user:secret@127.0.0.1", ".*'socksio' package is not installed"),
     ],
 )

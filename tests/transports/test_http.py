@@ -137,6 +137,19 @@ async def test_a_body_may_be_compressed_and_come_in_any_pieces(coding: str, kind
         assert await ask(channel) == [DONE]
 
 
+NOT_COMPRESSED = ["UTF-8", "utf8, br", "none", "application/json", "br", "gzip", "deflate"]
+
+
+async def test_a_body_that_is_not_compressed_is_read_whatever_its_encoding_says(subtests: pytest.Subtests) -> None:
+    for coding in NOT_COMPRESSED:
+        for kind, body in ((JSON, DONE_JSON), (EVENTS, event(DONE_JSON)), (JSON, b"\r\n " + DONE_JSON)):
+            if coding != "deflate" or body is DONE_JSON:
+                with subtests.test(coding=coding, body=body):
+                    script = saying(response(200, {**kind, "content-encoding": coding}, body))
+                    async with serving(script) as peer, opened(peer.url) as channel:
+                        assert await ask(channel) == [DONE]
+
+
 async def test_callbacks_are_awaited_between_the_messages_of_a_stream() -> None:
     async def note() -> None:
         heard_before.append(len(handle.received))

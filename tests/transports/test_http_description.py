@@ -139,16 +139,73 @@ async def test_without_tls_no_certificate_is_read(monkeypatch: pytest.MonkeyPatc
 async def test_httpx_is_used_if_there_may_be_a_proxy(
     environment: dict[str, str], kind: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    set_proxies(monkeypatch, environment)
+
+    client = own_backend(httpx.URL("http://mcp.test/"), {}, "the server", Limits())
+    await client.aclose()
+
+    assert type(client) is kind
+
+
+def set_proxies(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]) -> None:
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
 
-    client = own_backend(httpx.URL("http://mcp.test/"), {}, "the server", Limits())
-    await client.aclose()
 
-    assert type(client) is kind
+NETWORKS = [
+    ("10.1.2.3", "a.test, 10.0.0.0/8", True),
+    ("10.1.2.3", "10.1.2.9/16", True),
+    ("11.1.2.3", "10.0.0.0/8", False),
+    ("[fd00::1]", "fd00::/8", True),
+    ("mcp.test", "10.0.0.0/8", False),
+]
+
+
+@pytest.mark.backends("asyncio")
+async def test_networks_in_no_proxy_are_obeyed(monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests) -> None:
+    """By clients of httpx, too, which an Auth needs."""
+    for host, networks, excepted in NETWORKS:
+        with subtests.test(host=host, networks=networks):
+            set_proxies(monkeypatch, {"http_proxy": "http://proxy.test", "no_proxy": networks})
+            url = httpx.URL(f"http://{host}:81/")
+
+            backend = own_backend(url, {}, "the server", Limits())
+            await backend.aclose()
+
+            assert type(backend) is (PoolBackend if excepted else HttpxBackend)
+    set_proxies(monkeypatch, {"all_proxy": "http://proxy.test", "no_proxy": "10.0.0.0/8"})
+    backend = own_backend(httpx.URL("http://10.1.2.3:81/"), {}, "the server", Limits(), auth=httpx.BasicAuth("u", "p"))
+    assert isinstance(backend, HttpxBackend)
+    assert backend._client._transport_for_url(httpx.URL("http://10.1.2.3:81/")) is backend._client._transport
+    assert backend._client._transport_for_url(httpx.URL("http://as.test/")) is not backend._client._transport
+    await backend.aclose()
+
+
+@pytest.mark.backends("asyncio")
+@pytest.mark.parametrize(
+    ("environment", "why"),
+    [
+        ({"all_proxy": "socks5://user:secret@127.0.0.1"}, "Using SOCKS proxy, but the 'socksio' package is not"),
+        ({"http_proxy": "ftp://user:secret@127.0.0.1"}, "not the URL of a proxy, or"),
+        ({"http_proxy": "http://proxy.test", "no_proxy": "fe80::/10"}, "not the URL of a proxy, or NO_PROXY has a"),
+    ],
+)
+async def test_a_proxy_that_cannot_be_used_is_an_error_of_connecting(
+    environment: dict[str, str], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_proxies(monkeypatch, environment)
+    monkeypatch.setitem(sys.modules, "socksio", None)
+
+    with pytest.raises(
+        ConnectFailed, match=rf"^the server: the proxy of the environment cannot be used: {why}"
+    ) as caught:
+        own_backend(httpx.URL("http://mcp.test/"), {}, "the server", Limits())
+
+    assert not caught.value.may_have_run
+    assert "secret" not in "".join(format_exception(caught.value))
 
 
 @libraries

@@ -55,6 +55,17 @@ def test_a_compressed_body_comes_back_in_bounded_pieces_however_it_is_chunked(co
         assert max(map(len, pieces)) <= 64 * 1024
 
 
+def test_a_gzip_file_may_have_several_members() -> None:
+    """RFC 1952, section 2.2."""
+    members, cut = [gzip.compress(TEXT), gzip.compress(b""), gzip.compress(b"tide")], gzip.compress(b"cut")[:-1]
+    whole = b"".join(members)
+    for rest in (b"", b"\x1f", b"garbage" + whole):
+        for chunks in (members + [rest] * bool(rest), [whole + rest], [bytes([each]) for each in whole + rest]):
+            assert b"".join(inflated("gzip", *chunks)) == TEXT + b"tide"
+    with pytest.raises(ConnectionClosed, match="was cut off"):
+        inflated("gzip", whole, cut)
+
+
 def test_a_bomb_inflates_one_piece_at_a_time() -> None:
     decompressor = Decompressor("gzip")
     pieces = decompressor.feed(gzip.compress(bytes(64 * 1024 * 1024)))

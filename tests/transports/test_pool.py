@@ -58,6 +58,24 @@ async def test_an_answer_is_understood(kind: Kind, subtests: pytest.Subtests) ->
             assert (response.status_code, response.content) == (status, body)
 
 
+@ours("it refuses them")
+async def test_blanks_before_the_extension_of_a_chunk_are_legal(kind: Kind) -> None:
+    """RFC 9112, section 7.1.1: `chunk-ext = *( BWS ";" BWS chunk-ext-name [ BWS "=" BWS chunk-ext-val ] )`."""
+    raw = CHUNKS + b'2 ; a = "b;c"\r\nti\r\n2\t;a\r\nde\r\n0 ;end\r\n\r\n'
+
+    async def in_pieces(wire: Wire) -> None:
+        await wire.hear()
+        for piece in raw.partition(b"; a"):
+            await wire.say(piece)
+            await anyio.wait_all_tasks_blocked()
+
+    assert (await answered(kind, raw)).content == b"tide"
+    async with serving(in_pieces) as peer, kind.client() as client:
+        assert (await client.post(peer.url)).content == b"tide"
+    with pytest.raises(httpx.RemoteProtocolError):
+        await answered(kind, CHUNKS + b"2 2;a\r\nti\r\n0\r\n\r\n")
+
+
 @both
 async def test_the_answer_to_head_has_no_body(kind: Kind) -> None:
     response = await answered(kind, OK + b"content-length: 4\r\n\r\n", method="HEAD")

@@ -36,6 +36,8 @@ from mcp_host.transports._http.backend import (
     HttpLibrary,
     HttpxBackend,
     PoolBackend,
+    in_excepted_network,
+    unusable_proxy,
 )
 from mcp_host.transports._http.response import JSON, HttpResponse
 from mcp_host.transports._http.tls import explain, make_context
@@ -219,9 +221,8 @@ class AuthClient:
             raise self._refused(url, url.host, refused)
         try:
             client = httpx.AsyncClient(proxy=proxy, verify=tls, trust_env=False, timeout=None)
-        except (ImportError, ValueError, httpx.InvalidURL) as exc:  # no socksio; no URL of a proxy, which may be secret
-            why = exc if isinstance(exc, ImportError) else "not the URL of a proxy"
-            raise ConnectionClosed(f"{name}: the proxy of the environment cannot be used: {why}") from None
+        except (ImportError, ValueError, httpx.InvalidURL) as exc:
+            raise unusable_proxy(name, exc) from None
         return HttpxBackend(url, {}, name, client, anonymous=True)
 
     async def _connect(self, url: httpx.URL, host: str, port: int) -> SocketStream:
@@ -255,7 +256,9 @@ def _environment_proxy(url: httpx.URL) -> str | None:
     """The proxy for *url*. There is none for http, which never leaves this machine."""
     proxies = getproxies()
     proxy = proxies.get("https") or proxies.get("all")
-    if url.scheme == "http" or not proxy or proxy_bypass(url.netloc.decode("ascii")):
+    if url.scheme == "http" or not proxy:
+        return None
+    if proxy_bypass(url.netloc.decode("ascii")) or in_excepted_network(url.host):
         return None
     return proxy if "://" in proxy else f"http://{proxy}"
 

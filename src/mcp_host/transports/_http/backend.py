@@ -10,6 +10,7 @@ from contextlib import nullcontext, suppress
 from functools import cache, lru_cache, partial
 from http.client import HTTPResponse
 from http.cookiejar import Cookie, CookieJar
+from ipaddress import ip_address, ip_network
 from types import ModuleType
 from typing import TYPE_CHECKING, Self, TypeAlias
 from urllib.request import Request, getproxies
@@ -522,7 +523,7 @@ def own_backend(
     An *auth* that is no `ReadyAuth` may send requests anywhere, which is what clients of its library are for.
 
     Raises:
-        ConnectFailed: The files of *verify* or *cert* cannot be read.
+        ConnectFailed: The files of *verify* or *cert* cannot be read, or the proxy of the environment cannot be used.
     """
     tls = make_context(name, verify, cert) if url.scheme == "https" else untrusting()
     if (uds is not None or not proxied(url)) and (auth is None or isinstance(auth, ReadyAuth)):
@@ -530,11 +531,15 @@ def own_backend(
     library = httpx if auth is None else library_of(auth)
     timeout = library.Timeout(None, connect=limits.connect_timeout, write=limits.stall_timeout)
     # Streams stay open for hours: a bound on connections could block endlessly.
+    bypass = {} if proxied(url) else {f"all://{url.netloc.decode('ascii')}": None}  # httpx knows no networks
     bounds = library.Limits(max_connections=None, max_keepalive_connections=MAX_IDLE, keepalive_expiry=KEEPALIVE)
     transport = None if uds is None else library.AsyncHTTPTransport(verify=tls, limits=bounds, uds=uds)
-    client = library.AsyncClient(
-        verify=tls, timeout=timeout, limits=bounds, cookies=BoundedCookieJar(), transport=transport
-    )
+    try:
+        client = library.AsyncClient(
+            verify=tls, timeout=timeout, limits=bounds, cookies=BoundedCookieJar(), transport=transport, mounts=bypass
+        )
+    except (ImportError, ValueError, library.InvalidURL) as exc:
+        raise unusable_proxy(name, exc) from None
     return HttpxBackend(url, headers, name, client, auth)
 
 
@@ -544,7 +549,26 @@ def proxied(url: httpx.URL) -> bool:
     if not (proxies.get(url.scheme) or proxies.get("all")):
         return False
     excepted = {host.strip() for host in proxies.get("no", "").split(",")}
-    return "*" not in excepted and url.host not in excepted
+    return "*" not in excepted and url.host not in excepted and not in_excepted_network(url.host)
+
+
+def in_excepted_network(host: str) -> bool:
+    """Whether *host* is an address in one of the networks of NO_PROXY, such as 10.0.0.0/8: curl reads these, too."""
+    for network in getproxies().get("no", "").split(","):
+        with suppress(ValueError):  # a name
+            if ip_address(host) in ip_network(network.strip(), strict=False):
+                return True
+    return False
+
+
+def unusable_proxy(name: str, exc: Exception) -> ConnectFailed:
+    """The error for what an httpx client raises over the proxies of the environment; *name* is the server's."""
+    why = (
+        exc
+        if isinstance(exc, ImportError)
+        else "not the URL of a proxy, or NO_PROXY has a pattern that httpx cannot read"
+    )
+    return ConnectFailed(f"{name}: the proxy of the environment cannot be used: {why}", may_have_run=False)
 
 
 def _size(cookie: Cookie) -> int:

@@ -32,6 +32,7 @@ from anyio import (
 from anyio.abc import ByteStream, SocketAttribute, SocketStream
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 from anyio.streams.tls import TLSAttribute, TLSStream
+from h11._receivebuffer import ReceiveBuffer
 
 from mcp_host.errors import ConnectFailed, ConnectionClosed, excerpt
 from mcp_host.transports._http.response import HttpResponse
@@ -286,6 +287,17 @@ class PoolResponse(HttpResponse):
                 return
 
 
+class ChunkBuffer(ReceiveBuffer):
+    """What h11 parses. It hides the blank before the extension of a chunk: RFC 9112, section 7.1.1, allows it, h11 does not."""
+
+    def maybe_extract_next_line(self) -> bytearray | None:
+        line = super().maybe_extract_next_line()  # h11 reads only the sizes of chunks by this
+        if line is None or b";" not in line:
+            return line
+        size, _, extension = line.partition(b";")
+        return size.rstrip(b" \t") + b";" + extension
+
+
 class Connection:
     """A socket, and the state of HTTP/1.1 on it. It carries one request at a time.
 
@@ -380,6 +392,10 @@ class Connection:
             self.response_begun = True
         elif self._h11.their_state is h11.SEND_RESPONSE:
             raise ConnectionClosed(f"{self._name}: the server closed the connection without a response")
+        if b" ;" in data or b"\t;" in data or data.startswith(b";"):  # hardly ever, and most of these are no chunks
+            buffer: ReceiveBuffer = ChunkBuffer()
+            buffer += bytes(self._h11._receive_buffer)
+            self._h11._receive_buffer = buffer
         self._h11.receive_data(data)
 
     async def _read_head(self) -> h11.Response:

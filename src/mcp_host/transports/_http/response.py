@@ -39,7 +39,11 @@ MAX_RETRY_AFTER = 86_400.0  # seconds; a longer one means "not today"
 MAX_CHALLENGES = 16  # WWW-Authenticate headers that are kept; a server sends one for each way to log in
 MAX_CHALLENGE = 8192  # characters of one of them; they hold a URL and some scopes
 
+PLAIN = b"[{"  # with one of these begins JSON, and text in no compression
+PLAIN_STREAM = b":deir \t\r\n"  # and with these an event stream, or blanks; raw "deflate" may begin so
+
 _GZIP = 16 + zlib.MAX_WBITS
+_GZIP_MAGIC = b"\x1f\x8b"
 _CODINGS = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": zlib.MAX_WBITS}
 
 
@@ -131,6 +135,9 @@ class HttpResponse(ABC):
                 if piece:
                     return piece
             if raw := await self.read_raw():
+                if self._decompressor is None and is_plain(raw, self._coding):
+                    self._coding = ""
+                    return raw
                 self._decompressor = self._decompressor or Decompressor(self._coding)
                 self._inflating = self._decompressor.feed(raw)
             else:
@@ -284,6 +291,11 @@ def error_without_id(messages: Sequence[Incoming]) -> ServerError | None:
     return None
 
 
+def is_plain(beginning: bytes, coding: str) -> bool:
+    """Whether a body is not compressed, whatever its Content-Encoding says: `UTF-8`, or what a proxy has undone already."""
+    return beginning[0] in PLAIN or (coding != "deflate" and beginning[0] in PLAIN_STREAM)
+
+
 class Decompressor:
     """Decompresses a body in pieces of bounded size, so that a small body cannot fill the memory.
 
@@ -299,23 +311,47 @@ class Decompressor:
             )
         self._coding = coding
         self._zlib: zlib._Decompress | None = None
+        self._between = b""
+        """What has come of the next member's beginning."""
+        self._is_over = False
+        """Whether something else than a member has followed. All that comes now is dropped."""
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """The pieces that *chunk* inflates to, at most INFLATE_SIZE bytes each; some are empty."""
-        if self._zlib is None:
-            bits = _CODINGS[self._coding]
-            if bits == zlib.MAX_WBITS and chunk[0] & 0x0F != zlib.DEFLATED:
-                bits = -zlib.MAX_WBITS  # "deflate" without the zlib wrapper that RFC 9110 requires: some servers do
-            self._zlib = zlib.decompressobj(bits)
-        while not self._zlib.eof:  # what follows the end of the compression is dropped
+        while True:
+            if self._zlib is None:
+                self._zlib = zlib.decompressobj(self._bits(chunk[0]))
+            elif self._zlib.eof and not (chunk := self._next_member(chunk)):
+                return
             try:
                 piece = self._zlib.decompress(chunk, INFLATE_SIZE)
             except zlib.error as exc:
                 raise ConnectionClosed(f"the body's {self._coding} compression is corrupt: {exc}") from exc
             yield piece
-            chunk = self._zlib.unconsumed_tail
+            chunk = self._zlib.unused_data if self._zlib.eof else self._zlib.unconsumed_tail
             if not chunk and len(piece) < INFLATE_SIZE:  # else zlib may hold output back
                 return
+
+    def _bits(self, first: int) -> int:
+        bits = _CODINGS[self._coding]
+        if bits == zlib.MAX_WBITS and first & 0x0F != zlib.DEFLATED:
+            return -zlib.MAX_WBITS  # "deflate" without the zlib wrapper that RFC 9110 requires: some servers do
+        return bits
+
+    def _next_member(self, chunk: bytes) -> bytes:
+        """Begin another member, if *chunk* does: "A gzip file consists of a series of members" (RFC 1952, section 2.2).
+
+        Returns what of the member has come; anything else is dropped.
+        """
+        chunk, self._between = self._between + chunk, b""
+        if self._is_over or _CODINGS[self._coding] != _GZIP or not _GZIP_MAGIC.startswith(chunk[:2]):
+            self._is_over = True
+            return b""
+        if len(chunk) < len(_GZIP_MAGIC):
+            self._between = chunk
+            return b""
+        self._zlib = zlib.decompressobj(_GZIP)
+        return chunk
 
     def finish(self) -> None:
         """Check, at the end of the body, that the compression ended too."""
