@@ -11,6 +11,7 @@ import pytest
 from mcp_host import Client
 from mcp_host.errors import CallerError, HttpStatusError
 from mcp_host.limits import Limits
+from mcp_host.middleware import ClientRequest, add_meta
 from mcp_host.protocol.cache import Cache
 from mcp_host.protocol.eras import Complete
 from mcp_host.protocol.jsonrpc import Notification
@@ -51,7 +52,34 @@ def test_another_request_is_never_served_with_it() -> None:
 
     assert kept.find("resources/read", {"uri": "a:2"}) is None
     assert kept.find("resources/list", {"uri": "a:1"}) is None
-    assert kept.find("resources/read", {"uri": "a:1", "_meta": {"trace": 1}}) == {"contents": [1]}
+    assert kept.find("resources/read", {"uri": "a:1", "_meta": {"user": 1}}) is None
+    assert kept.find("resources/read", {"uri": "a:1", "_meta": {"traceparent": "00-1"}}) == {"contents": [1]}
+
+
+def test_a_private_result_is_for_its_caller_and_a_public_one_for_all() -> None:
+    kept = cache()
+    for scope in ("private", "public"):
+        kept.keep("resources/read", {"uri": scope}, Complete({"cacheScope": scope}, 5.0), caller="ada")
+
+    found = {
+        (uri, caller): kept.find("resources/read", {"uri": uri}, caller=caller) is not None
+        for uri in ("private", "public")
+        for caller in ("ada", "bob", None)
+    }
+    assert [key for key, hit in found.items() if hit] == [
+        ("private", "ada"),
+        ("public", "ada"),
+        ("public", "bob"),
+        ("public", None),
+    ]
+
+
+def test_metadata_that_is_no_json_and_a_caller_that_is_no_key_keep_nothing() -> None:
+    kept = cache()
+    for params, caller in (({"_meta": {"a": object()}}, None), ({}, ["ada"])):
+        kept.keep("tools/list", params, Complete({}, 5.0), caller=caller)
+
+        assert kept.find("tools/list", params, caller=caller) is None
 
 
 def test_a_cached_result_cannot_be_changed_by_a_caller() -> None:
@@ -223,6 +251,20 @@ async def test_lists_and_reads_that_are_fresh_are_not_asked_for_again() -> None:
         assert [await request(client) for request, _ in REQUESTS.values()] == first
 
     assert methods(peer) == ["server/discover", *REQUESTS]
+
+
+async def test_what_was_read_for_one_user_is_not_what_another_gets() -> None:
+    """They are told apart by what middleware adds, or by the caller alone."""
+
+    def user(request: ClientRequest) -> dict[str, object]:
+        return {"user": request.caller}
+
+    for middleware in ([add_meta(user)], []):
+        secrets = [FRESH | {"cacheScope": "private", "contents": [{"uri": "a:1", "text": name}]} for name in "ab"]
+        async with connected(answering(STATELESS, *secrets), middleware=middleware) as client:
+            read = [(await client.read_resource("a:1", caller=caller)).to_wire() for caller in ("ann", "bob") * 2]
+
+        assert read == [*secrets, *secrets]
 
 
 async def test_each_page_is_fresh_for_as_long_as_it_says_itself() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
@@ -24,10 +25,23 @@ ENTRY_COST = (
     512  # bytes that an entry takes besides its key and body: about 350 as measured, and its share of the table
 )
 
-Key: TypeAlias = tuple[str, ...]
-"""A method, then the names and values of its parameters in turn, then those of its HTTP headers."""
+Request: TypeAlias = tuple[str, ...]
+"""A method, then the names and values of its parameters in turn, its ``_meta``, and the names and values of its HTTP headers."""
+
+TRACE_CONTEXT = frozenset({"traceparent", "tracestate"})
+"""Keys of ``_meta`` that differ in each request and say nothing of its result."""
 
 NO_HEADERS: Mapping[str, str] = {}
+
+
+class _Everyone(Enum):
+    EVERYONE = 0
+
+
+class Key(NamedTuple):
+    request: Request
+    caller: object
+    """The object that `Call.caller` is, or EVERYONE for a result whose `cacheScope` is "public"."""
 
 
 class Entry(NamedTuple):
@@ -52,16 +66,21 @@ class Cache:
         self.tool_changes = 0
         """Grows with every change after which a listing of tools may be stale."""
 
-    def find(self, method: str, params: Params, headers: Mapping[str, str] = NO_HEADERS) -> Params | None:
-        """The result of this request, if there is a fresh one. *headers* are HTTP headers that middleware has added."""
-        key = _key(method, params, headers) if self._entries else None
-        if key is None or (entry := self._entries.get(key)) is None:
-            return None
-        if self._clock() < entry.until:
-            with suppress(ValueError):  # it nests too deeply: the parser allows less than the writer
-                result: Params = from_json(entry.body)
-                return result
-        self._remove(key)
+    def find(
+        self, method: str, params: Params, headers: Mapping[str, str] = NO_HEADERS, *, caller: object = None
+    ) -> Params | None:
+        """The result of this request, if there is a fresh one. *headers* are HTTP headers that middleware has added.
+
+        One that is not "public" is for the same *caller* only.
+        """
+        for key in _keys(method, params, headers, caller) if self._entries else ():
+            if (entry := self._entries.get(key)) is None:
+                continue
+            if self._clock() < entry.until:
+                with suppress(ValueError):  # it nests too deeply: the parser allows less than the writer
+                    result: Params = from_json(entry.body)
+                    return result
+            self._remove(key)
         return None
 
     def keep(
@@ -71,6 +90,7 @@ class Cache:
         result: Complete,
         headers: Mapping[str, str] = NO_HEADERS,
         *,
+        caller: object = None,
         since: int | None = None,
     ) -> None:
         """Keep *result* while it is fresh, if it fits.
@@ -79,14 +99,18 @@ class Cache:
         """
         if result.fresh_for <= 0 or not self._limit or since not in (None, self.changes):
             return
-        if (key := _key(method, params, headers)) is None:
+        keys = _keys(method, params, headers, caller)
+        for key in keys:
+            self._remove(key)
+        if not keys:
             return
-        self._remove(key)
+        private, public = keys
+        key = public if result.value.get("cacheScope") == "public" else private
         try:
             body = to_json(result.value)
         except PydanticSerializationError:  # it nests too deeply, or cannot be encoded in UTF-8
             return
-        size = ENTRY_COST + sum(len(part.encode(errors="surrogatepass")) for part in key) + len(body)
+        size = ENTRY_COST + sum(len(part.encode(errors="surrogatepass")) for part in key.request) + len(body)
         if size > self._limit:
             return
         while self._size + size > self._limit:
@@ -100,7 +124,7 @@ class Cache:
             if isinstance(uri := notification.params.get("uri"), str):
                 self.changes += 1
                 read = ("resources/read", "uri", uri)
-                for key in [key for key in self._entries if key[:3] == read]:
+                for key in [key for key in self._entries if key.request[:3] == read]:
                     self._remove(key)
         elif notification.method in CHANGES:
             self.drop(*CHANGES[notification.method])
@@ -110,7 +134,7 @@ class Cache:
         self.changes += 1
         if not methods or "tools/list" in methods:
             self.tool_changes += 1
-        for key in [key for key in self._entries if not methods or key[0] in methods]:
+        for key in [key for key in self._entries if not methods or key.request[0] in methods]:
             self._remove(key)
 
     def _remove(self, key: Key) -> None:
@@ -118,12 +142,24 @@ class Cache:
             self._size -= entry.size
 
 
-def _key(method: str, params: Params, headers: Mapping[str, str]) -> Key | None:
-    """The key of a request. None if a parameter is not text: no cacheable request has such.
+def _keys(method: str, params: Params, headers: Mapping[str, str], caller: object) -> tuple[Key, Key] | tuple[()]:
+    """The keys of a request: that for the *caller* alone, and that for everyone.
 
-    The headers may say for which user it is.
+    None if a parameter is not text, as those of all cacheable requests are, or if *caller* cannot be a key.
+    ``_meta`` and headers may say for which user the request is.
     """
     named = {name: value for name, value in params.items() if name != "_meta"}
     if not all(isinstance(value, str) for value in named.values()):
-        return None
-    return (method, *(part for item in (*sorted(named.items()), *sorted(headers.items())) for part in item))
+        return ()
+    parts = sorted(named.items())
+    if meta := {name: value for name, value in params.get("_meta", {}).items() if name not in TRACE_CONTEXT}:
+        try:
+            parts.append(("_meta", to_json(sorted(meta.items())).decode()))
+        except PydanticSerializationError:
+            return ()
+    try:
+        hash(caller)
+    except TypeError:
+        return ()
+    request = (method, *(part for item in (*parts, *sorted(headers.items())) for part in item))
+    return Key(request, caller), Key(request, _Everyone.EVERYONE)

@@ -180,8 +180,10 @@ class Connection:
             raise CallerError(f"revision {session.era.version} has no {call.method}")
         if missing := session.era.missing(call.method, session.capabilities):
             raise NotAdvertised(f"{self._state.name} did not advertise {missing}, which {call.method} needs")
-        if call.method in CACHEABLE and (fresh := cache.find(call.method, call.params, call.headers)) is not None:
-            return fresh
+        if call.method in CACHEABLE:
+            fresh = cache.find(call.method, call.params, call.headers, caller=call.caller)
+            if fresh is not None:
+                return fresh
         changes = cache.changes
         try:
             reply = await self._send(session, call, call.params)
@@ -196,7 +198,7 @@ class Connection:
         if isinstance(outcome, InputRequired):
             outcome = await self._provide_input(session, call, outcome, reply)
         elif outcome.fresh_for:
-            cache.keep(call.method, call.params, outcome, call.headers, since=changes)
+            cache.keep(call.method, call.params, outcome, call.headers, caller=call.caller, since=changes)
         self.useful = True
         return outcome.value
 
