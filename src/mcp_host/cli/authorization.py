@@ -34,6 +34,7 @@ from mcp_host.auth.requests.urls import shown
 from mcp_host.auth.shared_work import Uncancelled
 from mcp_host.cli.arguments import NAME, Options
 from mcp_host.cli.output import Printer, UsageError, clear_status_line
+from mcp_host.cli.secret_words import VARIABLE_NAME
 from mcp_host.errors import excerpt
 
 Asking: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
@@ -118,7 +119,8 @@ def _secret(options: Options) -> str | None:
     if name is None:
         return None
     if not (secret := os.environ.get(name)):
-        raise UsageError(f"there is no environment variable {name}, which is to have the client's secret")
+        shown_name = f" {name}" if VARIABLE_NAME.fullmatch(name) else ""  # it may be the secret itself
+        raise UsageError(f"there is no environment variable{shown_name}, which is to have the client's secret")
     return secret
 
 

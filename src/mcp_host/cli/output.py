@@ -13,6 +13,7 @@ from enum import IntEnum
 from itertools import islice
 from typing import Self, TextIO
 
+from mcp_host.cli.secret_words import without_secrets
 from mcp_host.errors import (
     MARGIN,
     CallDenied,
@@ -33,7 +34,13 @@ from mcp_host.terminal.text import NARROWEST, Layout, Style, clean, has_color, s
 
 
 class UsageError(Exception):
-    """The command line is wrong, for the reason in the text: one sentence, perhaps with a list in the lines after it."""
+    """The command line is wrong, for the reason in the text: one sentence, perhaps with a list in the lines after it.
+
+    What looks like a secret in it is hidden.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(without_secrets(text))
 
 
 class ExitCode(IntEnum):
