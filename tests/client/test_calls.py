@@ -170,6 +170,25 @@ async def test_a_silent_server_times_the_call_out_and_gets_a_cancellation(era: E
     assert isinstance(RequestTimeout(""), TimeoutError)
 
 
+async def test_the_error_of_a_silent_server_names_what_was_skipped_meanwhile(era: Era) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer)
+        await peer.send_raw(b"before")
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+        await peer.receive("tools/call")
+        await peer.send_raw(b'{"jsonrpc":')
+        await peer.send_raw(b"\x1b[2JTraceback")
+
+    async with connected(ScriptedPeer(script)) as client:
+        await client.call_tool("first")
+        with pytest.raises(RequestTimeout) as caught:
+            await client.call_tool("stuck", idle_timeout=0.05)
+
+    assert "(idle_timeout); skipped meanwhile, as no message: 2, the last not JSON" in str(caught.value)
+    assert str(caught.value).endswith("Traceback")
+    assert str(caught.value).isprintable()
+
+
 @pytest.mark.fault("C10")
 async def test_progress_does_not_extend_the_timeout_of_a_call(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:

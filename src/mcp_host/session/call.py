@@ -314,6 +314,8 @@ class PendingRequest:
     on_event: OnEvent | None = None
     """Takes the notifications of a subscription, if this is one."""
     stateless: bool = False
+    skipped: str = ""
+    """What to tell, if it times out, of the server's output that was skipped meanwhile."""
     asked: bool = False
     """Whether a request of the server may have belonged to this one."""
     outcome: Response | McpError | None = None
@@ -446,7 +448,7 @@ class PendingRequest:
             case Success() as response:
                 return response
             case None:
-                text = f"{self.request.method}: {self.timeouts.overdue()}"
+                text = f"{self.request.method}: {self.timeouts.overdue()}{self.skipped}"
                 raise RequestTimeout(text, may_have_run=not self.unsent)
             case Failure() as refusal:
                 raise server_error(self.request, refusal)

@@ -109,6 +109,9 @@ class Dispatcher:
         self.heard_at = self.opened_at
         """When the last message came, if there is a `Client(ping_interval=...)`."""
         self._notes_silence = state.ping_interval is not None
+        self._skipped = 0
+        self._skipped_last = ""
+        """Why the last of them was no message."""
         self._idle = Event()
         self._success: Event | None = None
         """Set by the next request that succeeds, if a task waits for that."""
@@ -179,6 +182,7 @@ class Dispatcher:
         await self._success.wait()
 
     async def _exchange(self, pending: PendingRequest, headers: Headers) -> Success:
+        skipped = self._skipped
         try:
             if self.stream_per_request:
                 with pending.bounded():
@@ -189,6 +193,8 @@ class Dispatcher:
             pending.fail(exc)
         if pending.reports:  # they came before the answer, so they are delivered before it
             await pending.deliver_progress()
+        if more := self._skipped - skipped:  # perhaps the answer was among it
+            pending.skipped = f"; skipped meanwhile, as no message: {more}, the last {self._skipped_last}"
         return pending.result()
 
     async def request_by_itself(
@@ -310,7 +316,13 @@ class Dispatcher:
             self._settle(message.id, malformed_error(message), origin)
         elif message.oversize and message.method is None and (only := self._only_pending()) is not None:
             only.settle(malformed_error(message), by=origin)
-        elif worth_logging(count := self._counters["malformed messages"]):
+        else:
+            self._skip(message)
+
+    def _skip(self, message: Malformed) -> None:
+        self._skipped += 1
+        self._skipped_last = message.reason
+        if worth_logging(count := self._counters["malformed messages"]):
             self._warn(f"skipped something that is no message ({count} so far): {message.reason}")
 
     # The server's requests and notifications
