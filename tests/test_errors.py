@@ -31,6 +31,7 @@ from mcp_host.errors import (
     ToolChanged,
     Unauthorized,
     UnsupportedProtocolVersion,
+    UnusableCalls,
     UrlElicitationRequired,
     escaped,
     excerpt,
@@ -39,7 +40,7 @@ from mcp_host.errors import (
 from mcp_host.protocol.negotiation import WrongEra
 from mcp_host.testing import ClientError, RequestError
 from mcp_host.tool_changes import ToolChange
-from mcp_host.types import CallToolResult, ElicitRequestURLParams, TextContent, Tool
+from mcp_host.types import CallToolResult, CreateMessageResult, ElicitRequestURLParams, TextContent, Tool
 
 
 @pytest.mark.parametrize(
@@ -203,6 +204,7 @@ EXAMPLES = [  # the others take one text
     TokenRequestFailed("refused", "invalid_grant", refused=True),
     ToolChanged("changed", ToolChange("shop", "add", None, Tool(name="add", input_schema={"type": "object"}))),
     having(Unauthorized(401, "HTTP 401", body="log in"), challenges=("Bearer",)),
+    UnusableCalls("not JSON", CreateMessageResult(content=TextContent(text="So:"), model="m"), {"call_1": "cut"}),
     UnsupportedProtocolVersion(-32022, "too new", {"a": 1}, ["2025-11-25"]),
     UrlElicitationRequired(
         -32042,

@@ -33,6 +33,7 @@
     ├── InputNotGiven               a call failed because we refused the input that it needs
     ├── InputRefused                we refuse a server's request
     ├── SamplingError               a model gave no usable message
+    │   ├── UnusableCalls           it called tools in a way that cannot be read
     │   └── ProviderError           the provider of a model, or the connection to it, failed
     ├── NotDeclared                 a server needs a capability that its client did not declare
     └── EndsLoop                    a tool ends the loop that runs it
@@ -42,7 +43,7 @@ A value of the wrong Python type raises TypeError or ValueError.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Self
 
@@ -51,7 +52,7 @@ from mcp_host.base_errors import McpError, ProtocolError, excerpt, quoted
 
 if TYPE_CHECKING:
     from mcp_host.tool_changes import ToolChange
-    from mcp_host.types import CallToolResult, ElicitRequestURLParams
+    from mcp_host.types import CallToolResult, CreateMessageResult, ElicitRequestURLParams
 
 RESULT_SHOWN = 1_000  # characters of the result of a tool in an error
 
@@ -340,6 +341,19 @@ class InputRefused(McpError):
 
 class SamplingError(McpError):
     """A model gave no usable message. The text is not sent to the server."""
+
+
+class UnusableCalls(SamplingError):
+    """The model called tools in a way that cannot be read. Tool loops ask it again.
+
+    *answer* is what it said; calls whose arguments cannot be read have none there. *problems* say what is wrong with each of
+    these, by the id of the call. They are empty if the provider kept the calls to itself: then the text says what is wrong.
+    """
+
+    def __init__(self, message: str, answer: CreateMessageResult, problems: Mapping[str, str]) -> None:
+        super().__init__(message)
+        self.answer = answer
+        self.problems = problems
 
 
 class ProviderError(SamplingError):

@@ -18,7 +18,7 @@ from anyio.lowlevel import checkpoint
 from pydantic_core import from_json
 
 from mcp_host import Client, Sampling
-from mcp_host.errors import InputRefused, ProviderError, SamplingError
+from mcp_host.errors import InputRefused, ProviderError, SamplingError, UnusableCalls
 from mcp_host.middleware import AnyRequest, CallNext, ServerRequest
 from mcp_host.providers import AnthropicModel, Delta, ModelAnswer, ReasoningStore
 from mcp_host.providers.anthropic import read_reply, write_request
@@ -128,7 +128,7 @@ def test_an_image_of_the_model_is_in_the_base64_of_mcp(data: str, written: str) 
     assert answer_of(reply, prompt()).content == [ImageContent(data=written, mime_type="image/png")]
 
 
-@pytest.mark.parametrize(("required", "problem"), [(["x"], "without its arguments"), ([], None)])
+@pytest.mark.parametrize(("required", "problem"), [(["x"], "with arguments that are missing"), ([], None)])
 def test_a_call_without_arguments_is_one_only_if_its_tool_needs_none(required: list[str], problem: str | None) -> None:
     asked = request(tools=[{"name": "a/b", "inputSchema": {"type": "object", "required": required}}])
     written = Prompt(asked, "claude", names_of(asked, AnthropicModel.name_rule))
@@ -168,24 +168,54 @@ def test_calls_of_an_answer_that_was_cut_off_are_dropped_unread(stop: str) -> No
     )
 
 
-def test_broken_arguments_are_an_error_that_names_the_tool(subtests: pytest.Subtests) -> None:
-    no_json, no_object = "arguments that are not JSON", "arguments that are no JSON object"
+def test_arguments_that_cannot_be_read_are_an_error_that_says_why_and_has_the_answer(subtests: pytest.Subtests) -> None:
+    cannot = "not JSON: a number, a text or a depth that JSON cannot have"
     table: list[tuple[object, str]] = [
-        ('{"x"', no_json),
-        ("[1]", no_object),
-        ([1], no_object),
-        ('{"a": NaN}', no_json),
-        ('{"a": 1e999}', no_json),
-        ('{"a": "\ud800"}', no_json),
-        ({"a": math.inf}, no_json),
-        ({"a": "\ud800"}, no_json),
+        ('{"a": 1,}', "not JSON: trailing comma at line 1 column 9"),
+        ('{"x"', "not JSON: EOF while parsing an object at line 1 column 4"),
+        ("{'a': 1}", "not JSON: key must be a string at line 1 column 2"),
+        (
+            '{"a": "\n"}',
+            "not JSON: control character (\\u0000-\\u001F) found while parsing a string at line 2 column 0",
+        ),
+        ('{"a": 1}{"a": 2}', "not JSON: trailing characters at line 1 column 9"),
+        ('{"a": 1}{"a": true}', "not JSON: trailing characters at line 1 column 9"),
+        ('{}{"a": 1', "not JSON: trailing characters at line 1 column 3"),
+        ("", "not JSON: EOF while parsing a value at line 1 column 0"),
+        ("[1]", "no JSON object"),
+        ('"{\\"a\\": 1}"', "no JSON object"),
+        ([1], "no JSON object"),
+        ('{"a": NaN}', cannot),
+        ('{"a": 1e999}', cannot),
+        ('{"a": "\ud800"}', cannot),
+        ('{"a": "\ud800"', "not JSON: half of a character"),
+        ({"a": math.inf}, cannot),
+        ({"a": "\ud800"}, cannot),
     ]
     for arguments, problem in table:
         with subtests.test(arguments=ascii(arguments)):
-            with pytest.raises(SamplingError) as caught:
-                answer_of(Reply([Call("c1", "add", arguments)], "m", "toolUse"), prompt())
+            calls = [Call("c1", "add", {"a": 1}), Call("c1", "add", arguments)]
+            with pytest.raises(UnusableCalls) as caught:
+                answer_of(Reply(["So:", *calls], "m", "toolUse", {"turn": 1}), prompt(), keep=never_kept)
 
-            assert str(caught.value) == f"the model called 'add' with {problem}"
+            assert str(caught.value) == f"the model called 'add' with arguments that are {problem}"
+            [good, bad] = caught.value.answer.tool_uses
+            assert (good.input, bad.input, caught.value.answer.text) == ({"a": 1}, {}, "So:")
+            assert caught.value.problems == {bad.id: f"The arguments are {problem}"}
+            assert good.id != bad.id
+
+
+def never_kept(turn: object, content: object) -> Any:
+    raise AssertionError("the turn has calls that cannot be read")
+
+
+@pytest.mark.parametrize(
+    "written", ['{}{"a": 1}', ' {}\n{"a": 1} ', '{"a": 1}{"a": 1}', '{"a": 1} {"a": 1}\n{"a": 1}', '{}{"a": 1}{"a": 1}']
+)
+def test_an_empty_object_before_the_arguments_and_a_repetition_of_them_are_mended(written: str) -> None:
+    answer = answer_of(Reply([Call("c1", "add", written)], "m", "toolUse"), prompt())
+
+    assert [use.input for use in answer.tool_uses] == [{"a": 1}]
 
 
 # Asking

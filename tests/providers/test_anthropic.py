@@ -575,7 +575,7 @@ def test_the_arguments_of_a_streamed_call_are_an_object_or_stay_text_that_is_an_
     subtests: pytest.Subtests,
 ) -> None:
     """A character may be cut in two. Without its other half, it is in no JSON."""
-    no_json, no_object = "arguments that are not JSON", "arguments that are no JSON object"
+    no_json, no_object = "arguments that are not JSON: .+", "arguments that are no JSON object"
     table: list[tuple[list[str], object, object]] = [
         (['{"a": "\ud83d', '\ude00"}'], {"a": "\N{GRINNING FACE}"}, {"a": "\N{GRINNING FACE}"}),
         (['{"a": "\ud83d', '"}'], '{"a": "\ud83d"}', no_json),

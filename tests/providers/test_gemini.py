@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_host.errors import ProviderError, SamplingError
+from mcp_host.errors import ProviderError, SamplingError, UnusableCalls
 from mcp_host.providers.exchange.failures import Unfinished
 from mcp_host.providers.exchange.replies import Call, Reply, answer_of
 from mcp_host.providers.gemini import GeminiModel, _path, read_event, read_reply, with_options, write_request
@@ -436,10 +436,17 @@ def test_a_blocked_prompt_is_a_content_filter() -> None:
     assert read_reply(reply, ASKED) == Reply([], "gemini-3-pro", "content_filter", usage=usage)
 
 
+@pytest.mark.parametrize("finish", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"])
+def test_calls_that_gemini_keeps_to_itself_are_an_error_after_which_the_model_is_asked_again(finish: str) -> None:
+    reply = read_reply(reply_of({"text": "So:"}, finish=finish, finishMessage="add(a="), ASKED)
+
+    with pytest.raises(UnusableCalls, match=rf"^the model called a tool .+ \({finish}\)$") as caught:
+        answer_of(reply, ASKED)
+    assert (caught.value.answer.text, caught.value.problems) == ("So:", {})
+
+
 def test_a_reply_without_an_answer_is_an_error(subtests: pytest.Subtests) -> None:
     table: list[tuple[str, str]] = [
-        ("MALFORMED_FUNCTION_CALL", "the model called a tool in a way that cannot be read"),
-        ("UNEXPECTED_TOOL_CALL", "the model called a tool that it was not offered"),
         ("MISSING_THOUGHT_SIGNATURE", "the request has a call of a tool without its thought signature"),
         ("PUP_LIMITED_DISABLED", "the account is limited or disabled"),
     ]

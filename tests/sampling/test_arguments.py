@@ -10,11 +10,12 @@ import anyio
 import pytest
 from anyio import fail_after
 
+from mcp_host.errors import UnusableCalls
 from mcp_host.sampling import Allow, Sampling, SamplingLimits, SamplingRequest, SamplingSession, ToolCall, always
 from mcp_host.sampling.arguments import ArgumentChecker
 from mcp_host.sampling.sampling import CheckArguments
 from mcp_host.testing.model import ScriptedModel
-from mcp_host.types import CreateMessageResult, TextContent, Tool, ToolUseContent
+from mcp_host.types import CreateMessageResult, TextContent, Tool, ToolResultContent, ToolUseContent, UserMessage
 from tests.extent import on_both
 from tests.sampling import asking
 from tests.sampling.asking import Approver, Wire, refused, result, said, text, user, wire
@@ -196,6 +197,56 @@ async def test_the_second_answer_is_a_part_of_the_same_request_for_the_approver_
     assert len(approve.asked) == 1
     assert slots == [0, 0]
     assert sampling._semaphore.free == 1
+
+
+def unreadable(request: SamplingRequest) -> Any:
+    answer = request.calls(ToolCall("add"), ToolCall("add", {"a": 1}))
+    problems = {answer.tool_uses[0].id: "The arguments are not JSON: cut"}
+    raise UnusableCalls("the model called 'add' with arguments that are not JSON: cut", answer, problems)
+
+
+def lost(request: SamplingRequest) -> Any:
+    raise UnusableCalls("the model called no tool of yours", request.reply(""), {})
+
+
+async def test_a_model_whose_calls_cannot_be_read_is_asked_again_once_by_choice(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model = ScriptedModel(unreadable, ToolCall("add", {"a": 1}))
+
+    answer = await session(model).answer(wire(tools=[ADD]))
+
+    assert calls(answer) == [("add", {"a": 1})]
+    told = model.requests[1].messages[-1].content
+    assert [block.text for block in told if isinstance(block, ToolResultContent)] == [
+        "The arguments are not JSON: cut",
+        "This call was not run, because another call of the same answer was not valid. Call the tool again.",
+    ]
+    problem = "sampling for calculator: the model called 'add' with arguments that are not JSON: cut"
+    assert lines(caplog) == [("WARNING", problem)]
+
+    model = ScriptedModel(lost, "no")
+    assert (await session(model).answer(wire(tools=[ADD]))).text == "no"
+    [note] = model.requests[1].messages[1:]
+    assert note == UserMessage("Your last answer was lost: the model called no tool of yours. Answer again.")
+
+
+@pytest.mark.parametrize("second", [unreadable, lost, WRONG])
+async def test_a_model_is_not_asked_a_third_time(second: Any) -> None:
+    model = ScriptedModel(unreadable, second)
+
+    assert said(await refused(session(model), wire(tools=[ADD]))) == REFUSAL
+    assert len(model.requests) == 2
+
+
+@pytest.mark.parametrize("check_arguments", ["warn", "refuse"])
+async def test_calls_that_cannot_be_read_are_refused_otherwise(check_arguments: CheckArguments) -> None:
+    model = ScriptedModel(unreadable)
+
+    refusal = await refused(session(model, check_arguments), wire(tools=[ADD]))
+
+    assert said(refusal) == (-32603, "this client's model failed")
+    assert len(model.requests) == 1
 
 
 @on_both

@@ -20,8 +20,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from typing import Any, assert_never
 
-from pydantic_core import from_json
-
 from mcp_host.errors import ProviderError
 from mcp_host.providers.adapter import ProviderModel
 from mcp_host.providers.exchange import schemas
@@ -33,6 +31,7 @@ from mcp_host.providers.exchange.replies import (
     CountFields,
     Reply,
     ReplyBlock,
+    arguments_in,
     as_events,
     as_json,
     count_of,
@@ -55,7 +54,6 @@ from mcp_host.providers.exchange.requests import (
     result_content,
 )
 from mcp_host.providers.exchange.streams import Show, unwinding
-from mcp_host.providers.exchange.texts import paired
 from mcp_host.sampling.request import Usage
 from mcp_host.types import (
     AudioContent,
@@ -531,11 +529,8 @@ def _whole(block: JSONObject, parts: dict[str, list[Any]]) -> JSONObject:
 
 def _input(text: str) -> object:
     """The object that the text is; the text itself if it is none, which is an error unless the answer was cut off."""
-    try:
-        read: object = from_json(paired(text))
-    except (TypeError, ValueError):  # TypeError: half of a character
-        return text
-    return read if isinstance(read, dict) else text
+    read = arguments_in(text)
+    return text if read is None else read
 
 
 class AnthropicModel(ProviderModel):

@@ -92,10 +92,13 @@ STOP_REASONS = {
     ),
     **dict.fromkeys(("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"), "content_filter"),
 }
-FAILED = {
+UNUSABLE = {
     "MALFORMED_FUNCTION_CALL": "the model called a tool in a way that cannot be read",
-    "MALFORMED_RESPONSE": "the model's answer cannot be read",
     "UNEXPECTED_TOOL_CALL": "the model called a tool that it was not offered",
+}
+"""Finish reasons after which there are no calls, although the model made some: it may do better."""
+FAILED = {
+    "MALFORMED_RESPONSE": "the model's answer cannot be read",
     "TOO_MANY_TOOL_CALLS": "the model called too many tools",
     "MISSING_THOUGHT_SIGNATURE": "the request has a call of a tool without its thought signature",
     "PUP_LIMITED_DISABLED": "the account is limited or disabled",
@@ -430,18 +433,24 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
     if reason in FAILED:
         raise SamplingError(f"{FAILED[reason]} ({reason})")  # the message quotes the model
     parts: list[JSONObject] = (candidate.get("content") or {}).get("parts") or []
+    if reason in UNUSABLE:
+        said = [block for block in _read_parts(parts) if isinstance(block, str)]
+        return Reply(said, model, END_TURN, usage=usage, unusable=f"{UNUSABLE[reason]} ({reason})")
     if len(parts) > 1:
         parts = _joined(parts)
         if prompt.request.params.disable_parallel_tool_use:
             parts = _with_one_call(parts)
     content = _read_parts(parts)
-    turn = None
-    if Call in map(type, content):
-        has_more = any("thoughtSignature" in part or part.get("thought") or part.keys() & OWN_TOOLS for part in parts)
-        # Newer models always sign. What one of them did not sign, it takes back as it is, so its turn is kept, too.
-        if has_more or UNSIGNED.search(prompt.model) is None:
-            turn = {"role": "model", "parts": parts}
-    return Reply(content, model, STOP_REASONS.get(reason, reason), turn, usage)
+    return Reply(content, model, STOP_REASONS.get(reason, reason), _turn(content, parts, prompt), usage)
+
+
+def _turn(content: Sequence[ReplyBlock], parts: Sequence[JSONObject], prompt: Prompt) -> JSONObject | None:
+    """The turn, if it has to come back as it was."""
+    if Call not in map(type, content):
+        return None
+    has_more = any("thoughtSignature" in part or part.get("thought") or part.keys() & OWN_TOOLS for part in parts)
+    # Newer models always sign. What one of them did not sign, it takes back as it is, so its turn is kept, too.
+    return {"role": "model", "parts": parts} if has_more or UNSIGNED.search(prompt.model) is None else None
 
 
 def _of_index_0(candidates: Sequence[JSONObject]) -> JSONObject:

@@ -38,6 +38,7 @@ from mcp_host.providers.exchange.replies import (
     CountFields,
     Reply,
     ReplyBlock,
+    arguments_in,
     as_json,
     count_of,
     read_counts,
@@ -76,7 +77,7 @@ from mcp_host.providers.openai import (
     result_parts,
     use_of_tools,
 )
-from mcp_host.providers.openai_chat_calls import StreamedCalls, is_object
+from mcp_host.providers.openai_chat_calls import StreamedCalls
 from mcp_host.sampling.request import Usage
 from mcp_host.types import (
     AudioContent,
@@ -343,7 +344,7 @@ def _is_format(text: str, prompt: Prompt, dialect: Dialect) -> bool:
 
 def _are_whole(calls: Sequence[JSONObject]) -> bool:
     """Whether calls have all of their arguments."""
-    return all(is_object(_written(call["function"].get("arguments"))) for call in calls)
+    return all(arguments_in(_written(call["function"].get("arguments"))) is not None for call in calls)
 
 
 def _is_cut(usage: Usage, prompt: Prompt) -> bool:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from anyio import CapacityLimiter
 
-from mcp_host.errors import UncheckableSchema, quoted
+from mcp_host.errors import UncheckableSchema, UnusableCalls, quoted
 from mcp_host.json_schema.plain import conforms
-from mcp_host.types import Tool, ToolResultContent, ToolUseContent, UserMessage
+from mcp_host.types import SamplingMessage, Tool, ToolResultContent, ToolUseContent, UserMessage
 
 if TYPE_CHECKING:
     from mcp_host.json_schema.schema import Schema
@@ -25,6 +25,7 @@ MAX_STEPS = (
 )
 MAX_SCHEMAS = 64  # prepared schemas that one checker keeps, the last ones used: as many as a request may offer tools
 
+MISMATCH = "The arguments do not match the tool's inputSchema: {problem}"
 NOT_RUN = "This call was not run, because another call of the same answer was not valid. Call the tool again."
 
 
@@ -89,10 +90,21 @@ class ArgumentChecker:
 
 
 def results_for(calls: Sequence[ToolUseContent], problems: Mapping[str, str]) -> UserMessage:
-    """What the model is told about *calls*, none of which was run because some have *problems*."""
-    results = []
-    for call in calls:
-        problem = problems.get(call.id)
-        text = NOT_RUN if problem is None else f"The arguments do not match the tool's inputSchema: {problem}"
-        results.append(ToolResultContent.of(call, text, is_error=True))
-    return UserMessage(results)
+    """What the model is told about *calls*, none of which was run because some have *problems*, which are sentences."""
+    return UserMessage([ToolResultContent.of(call, problems.get(call.id, NOT_RUN), is_error=True) for call in calls])
+
+
+def turn_of(unusable: UnusableCalls) -> list[SamplingMessage]:
+    """What the conversation gets of an answer whose calls cannot be read, for the model to do better."""
+    answer = unusable.answer
+    if answer.tool_uses:
+        return [
+            SamplingMessage(role="assistant", content=answer.content),
+            results_for(answer.tool_uses, unusable.problems),
+        ]
+    return [lost_answer(unusable)]
+
+
+def lost_answer(unusable: UnusableCalls) -> UserMessage:
+    """What the model is told of calls that the provider kept to itself."""
+    return UserMessage(f"Your last answer was lost: {unusable}. Answer again.")

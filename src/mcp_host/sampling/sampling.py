@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
 import anyio
 
 from mcp_host.concurrency.deadlines import Timeout
-from mcp_host.errors import CallerError, InputRefused, McpError, ProtocolError, SamplingError
+from mcp_host.errors import CallerError, InputRefused, McpError, ProtocolError, SamplingError, UnusableCalls
 from mcp_host.handlers import HandlerScope, as_async, call_handler
 from mcp_host.protocol.eras import is_first_draft, lone_block, one_block
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, TOO_MANY_WAITING, TOOK_TOO_LONG, Success, encode
@@ -81,7 +81,8 @@ class Sampling:
     allow. The log has a warning in any case, without the values. Then "warn" sends the answer. "refuse" refuses it
     with -32603. "retry" calls the handler again, once, with the answer and what is wrong with it at the end of the
     conversation, and refuses if the second answer is wrong, too. Both calls of the handler are one request for
-    *approve* and for the limits. A schema that cannot be checked allows everything.
+    *approve* and for the limits. A schema that cannot be checked allows everything. Arguments that cannot be read, for
+    which the adapters raise `UnusableCalls`, are never sent: "retry" calls the handler again, anything else refuses.
 
     One object can serve any number of connections, and one `anyio.run` after
     another. Its limits apply to all of them together.
@@ -301,9 +302,10 @@ class SamplingSession:
                     if tools is not None and own_tools is not None:
                         answer = await self._run_own_tools(request, around_model, tools, own_tools)
                     else:
-                        answer = await self._ask(request, request, size, around_model)
-                        if answer.stop_reason == TOOL_USE:
-                            answer = await self._with_checked_arguments(answer, request, size, around_model)
+                        said = await self._ask(request, request, size, around_model)
+                        if isinstance(said, UnusableCalls) or said.stop_reason == TOOL_USE:
+                            said = await self._with_checked_arguments(said, request, size, around_model)
+                        answer = said
                 if len(answer.content) > 1 and "tools" in params and is_first_draft(params):
                     answer = self._lone_block(answer)
                 return answer
@@ -312,10 +314,58 @@ class SamplingSession:
         logger.warning("%s took longer than %s s", self._subject, limits.seconds)
         raise InputRefused(TOOK_TOO_LONG, f"this client's limit for one answer is {limits.seconds} seconds")
 
+    async def _with_checked_arguments(
+        self,
+        answer: CreateMessageResult | UnusableCalls,
+        request: SamplingRequest,
+        size: float,
+        around_model: Sequence[AroundModel],
+    ) -> CreateMessageResult:
+        """*answer*, which calls tools, or the model's second one, as `Sampling` says of *check_arguments*.
+
+        Raises:
+            InputRefused: It is refused.
+        """
+        if isinstance(answer, UnusableCalls):
+            from mcp_host.sampling.arguments import turn_of
+
+            return await self._ask_again(turn_of(answer), request, size, around_model)
+        problems = await self._problems(answer, request)
+        if not problems or self._check_arguments == "warn":
+            return answer
+        if self._check_arguments == "refuse":
+            raise self._mismatch()
+        from mcp_host.sampling.arguments import MISMATCH, results_for
+
+        told = {id: MISMATCH.format(problem=problem) for id, problem in problems.items()}
+        turn = [SamplingMessage(role="assistant", content=answer.content), results_for(answer.tool_uses, told)]
+        return await self._ask_again(turn, request, size, around_model)
+
+    async def _ask_again(
+        self,
+        turn: Sequence[SamplingMessage],
+        request: SamplingRequest,
+        size: float,
+        around_model: Sequence[AroundModel],
+    ) -> CreateMessageResult:
+        """The model's second answer, after *turn*, which says what is wrong with the first.
+
+        Raises:
+            InputRefused: Its calls are wrong, too.
+        """
+        params = request.params.model_copy(update={"messages": [*request.messages, *turn]})
+        answer = await self._ask(self._grown(request, params), request, size, around_model)
+        if isinstance(answer, UnusableCalls):
+            raise self._illegal(answer) from answer
+        if await self._problems(answer, request):
+            raise self._mismatch()
+        return answer
+
     async def _ask(
         self, asked: SamplingRequest, request: SamplingRequest, size: float, around_model: Sequence[AroundModel]
-    ) -> CreateMessageResult:
-        """The model's answer to *asked*, as it may be sent in answer to *request*, which has *size* bytes at most.
+    ) -> CreateMessageResult | UnusableCalls:
+        """The model's answer to *asked*, as it may be sent in answer to *request*, which has *size* bytes at most. Or what it
+        is told of an answer whose calls cannot be read, if it is asked twice.
 
         Raises:
             InputRefused: The handler failed, or its answer is illegal.
@@ -323,7 +373,11 @@ class SamplingSession:
         handler = partial(self._handler, asked)
         for around in reversed(around_model):
             handler = partial(around, asked, handler)
-        answer = await call_handler(handler, subject=self._subject, failed=MODEL_FAILED)
+        called = partial(_or_unusable, handler) if self._check_arguments == "retry" else handler
+        answer = await call_handler(called, subject=self._subject, failed=MODEL_FAILED)
+        if isinstance(answer, UnusableCalls):
+            logger.warning("%s: %s", self._subject, answer)
+            return answer
         try:
             return check_and_correct(answer, request, self._limits, size)
         except SamplingError as exc:
@@ -345,31 +399,13 @@ class SamplingSession:
             )
         return lone
 
-    async def _with_checked_arguments(
-        self, answer: CreateMessageResult, request: SamplingRequest, size: float, around_model: Sequence[AroundModel]
-    ) -> CreateMessageResult:
-        """*answer*, which calls tools, or the model's second one, as `Sampling` says of *check_arguments*.
-
-        Raises:
-            InputRefused: It is refused.
-        """
-        from mcp_host.sampling.arguments import ArgumentChecker, results_for  # many clients have no tools
+    async def _problems(self, answer: CreateMessageResult, request: SamplingRequest) -> dict[str, str]:
+        """What is wrong with the arguments of the calls in *answer*, by their ids."""
+        from mcp_host.sampling.arguments import ArgumentChecker  # many clients have no tools
 
         if self._checker is None:
             self._checker = ArgumentChecker(subject=self._subject)
-        calls = answer.tool_uses
-        problems = await self._checker.problems(request.tools, calls)
-        if not problems or self._check_arguments == "warn":
-            return answer
-        if self._check_arguments == "retry":
-            turn = [SamplingMessage(role="assistant", content=answer.content), results_for(calls, problems)]
-            params = request.params.model_copy(update={"messages": [*request.messages, *turn]})
-            answer = await self._ask(self._grown(request, params), request, size, around_model)
-            problems = await self._checker.problems(request.tools, answer.tool_uses)
-        if problems:
-            wrong = SamplingError("it calls tools with arguments that do not match their inputSchema")
-            raise self._illegal(wrong) from wrong
-        return answer
+        return await self._checker.problems(request.tools, answer.tool_uses)
 
     async def _run_own_tools(
         self, request: SamplingRequest, around_model: Sequence[AroundModel], tools: ServerTools, limits: OwnTools
@@ -382,8 +418,8 @@ class SamplingSession:
         async def ask(params: CreateMessageRequestParams) -> CreateMessageResult:
             asked = self._grown(request, params)
             answer = await self._ask(asked, asked, math.inf, around)
-            if answer.stop_reason == TOOL_USE:
-                answer = await self._with_checked_arguments(answer, asked, math.inf, around)
+            if isinstance(answer, UnusableCalls) or answer.stop_reason == TOOL_USE:
+                return await self._with_checked_arguments(answer, asked, math.inf, around)
             return answer
 
         return await run_own_tools(ask, request, tools, limits)
@@ -419,6 +455,22 @@ class SamplingSession:
             return {"error": error if exc.data is None else {**error, "data": exc.data}}
         return {"result": result}
 
+    def _mismatch(self) -> InputRefused:
+        wrong = SamplingError("it calls tools with arguments that do not match their inputSchema")
+        refusal = self._illegal(wrong)
+        refusal.__cause__ = wrong
+        return refusal
+
     def _illegal(self, problem: McpError) -> InputRefused:
         logger.error("%s: the handler's answer is not legal: %s", self._subject, problem)
         return InputRefused(INTERNAL_ERROR, ILLEGAL_ANSWER)
+
+
+async def _or_unusable(
+    handler: Callable[[], Awaitable[CreateMessageResult | str]],
+) -> CreateMessageResult | str | UnusableCalls:
+    """What *handler* returns, or that the calls of its model cannot be read: that is no failure if it is asked again."""
+    try:
+        return await handler()
+    except UnusableCalls as exc:
+        return exc

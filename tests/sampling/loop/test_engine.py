@@ -25,6 +25,7 @@ from mcp_host.errors import (
     SamplingError,
     ServerError,
     ToolChanged,
+    UnusableCalls,
 )
 from mcp_host.functions import BadArguments, FunctionTool, ToolError
 from mcp_host.protocol import conversation
@@ -81,7 +82,7 @@ def failed(words: str) -> CallToolResult:
 class Model:
     """Gives *answers* in order, and checks that each conversation is legal."""
 
-    def __init__(self, *answers: CreateMessageResult) -> None:
+    def __init__(self, *answers: CreateMessageResult | UnusableCalls) -> None:
         self.answers = list(answers)
         self.asked: list[CreateMessageRequestParams] = []
 
@@ -90,7 +91,10 @@ class Model:
         conversation.check_tools(params.tools or [], params.tool_choice)
         self.asked.append(params)
         await checkpoint()
-        return self.answers.pop(0)
+        answer = self.answers.pop(0)
+        if isinstance(answer, UnusableCalls):
+            raise answer
+        return answer
 
     @property
     def choices(self) -> list[str | None]:
@@ -154,6 +158,33 @@ async def test_the_model_is_asked_until_it_answers_without_a_call() -> None:
 
 
 @on_both
+async def test_a_call_that_cannot_be_read_gets_an_error_result_and_the_others_of_its_answer_run() -> None:
+    answer = says("So:", use("1", a=1), use("2", "divide"), stop="toolUse")
+    model = Model(UnusableCalls("broken", answer, {"2": "The arguments are not JSON: cut"}), says("It is 3."))
+
+    done = await loop(model)
+
+    assert (done.ended, done.text) == ("answered", "It is 3.")
+    assert results(done.steps[0]) == [text("3"), failed("The arguments are not JSON: cut")]
+
+
+async def test_calls_that_the_provider_keeps_to_itself_are_one_turn_in_which_the_model_is_told() -> None:
+    lost = UnusableCalls("the model called a tool in a way that cannot be read", says(""), {})
+    half = UnusableCalls("it called none of these", says("So:"), {})
+
+    done = await loop(Model(lost, half, says("3")))
+    assert (done.ended, done.text) == ("answered", "3")
+    assert [message.text for message in done.messages[1:]] == [
+        "Your last answer was lost: the model called a tool in a way that cannot be read. Answer again.",
+        "So:",
+        "Your last answer was lost: it called none of these. Answer again.",
+        "3",
+    ]
+
+    done = await loop(Model(lost, half), max_turns=2)
+    assert (done.ended, done.text, done.messages[-1].role) == ("max_turns", "So:", "assistant")
+
+
 async def test_the_calls_of_one_answer_run_at_once_and_their_results_are_in_order() -> None:
     begun: list[str] = []
     all_begun = Event()

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from pydantic_core import from_json
 
-from mcp_host.errors import SamplingError, quoted
+from mcp_host.errors import UnusableCalls, quoted
 from mcp_host.providers.exchange.failures import READING
 from mcp_host.providers.exchange.requests import Prompt, check_written, plain_base64
 from mcp_host.providers.exchange.texts import paired, place_of_stop
@@ -21,6 +21,9 @@ from mcp_host.sampling.stop_reasons import CUT_OFF, REFUSALS
 from mcp_host.types import AudioContent, ImageContent, JSONObject, ToolUseContent
 from mcp_host.types.sampling import STOP_SEQUENCE, TOOL_USE, SamplingMessageContentBlock
 from mcp_host.types.texts import readable
+
+SPACE = re.compile(r"[ \t\r\n]*")  # of JSON
+DECODER = json.JSONDecoder()
 
 FIRST_HALF, SECOND_HALF = re.compile("[\ud800-\udbff]"), re.compile("[\udc00-\udfff]")  # of a character in UTF-16
 
@@ -49,6 +52,8 @@ class Reply:
 
     *turn* is the assistant's turn in the provider's own JSON, if it has something that must be sent back with the
     results of its calls and that MCP has no place for: thinking, signatures, reasoning items. None if it has not.
+
+    *unusable* says why the provider has kept the calls of the model to itself, if it has: they were none of the API.
     """
 
     content: Sequence[ReplyBlock]
@@ -56,6 +61,7 @@ class Reply:
     stop_reason: str
     turn: object = None
     usage: Usage | None = None
+    unusable: str | None = None
 
 
 KeepTurn: TypeAlias = Callable[[object, Sequence[SamplingMessageContentBlock]], list[SamplingMessageContentBlock]]
@@ -74,10 +80,12 @@ def answer_of(reply: Reply, prompt: Prompt, keep: KeepTurn | None = None) -> Mod
     characters that are alone become U+FFFD: no session can send them.
 
     Raises:
-        SamplingError: The arguments of a call are no JSON object, or missing.
+        UnusableCalls: The arguments of a call are no JSON object, or missing; or the provider says that the calls cannot be
+            read (`Reply.unusable`). Reasoning is not kept then: its turn has the same calls.
         ValueError: An image or audio is not base64.
     """
     content: list[object] = []  # as JSON, which is read once, or as blocks
+    problems: dict[int, str] = {}  # by the place of a call
     has_calls = False
     cut_off = reply.stop_reason in CUT_OFF
     for block in reply.content:
@@ -89,11 +97,10 @@ def answer_of(reply: Reply, prompt: Prompt, keep: KeepTurn | None = None) -> Mod
             data = plain_base64(block.data)
             content.append(block if data is block.data else block.model_copy(update={"data": data}))
         elif not cut_off:
-            name, id = readable(prompt.names.back(block.name)), readable(block.id or "")
-            arguments = block.arguments
-            if arguments is None:
-                arguments = _no_arguments(name, prompt.request)
-            content.append({"type": "tool_use", "id": id, "name": name, "input": read_arguments(name, arguments)})
+            call, problem = _read_call(block, prompt)
+            if problem is not None:
+                problems[len(content)] = problem
+            content.append(call)
             has_calls = True
     answer = ModelAnswer.from_wire(
         {
@@ -104,6 +111,8 @@ def answer_of(reply: Reply, prompt: Prompt, keep: KeepTurn | None = None) -> Mod
             "usage": reply.usage,
         }
     )
+    if problems or reply.unusable is not None:
+        raise _unusable(reply, answer, problems, prompt.request)
     if not has_calls:
         return answer
     if keep is not None and reply.turn is not None:
@@ -111,6 +120,33 @@ def answer_of(reply: Reply, prompt: Prompt, keep: KeepTurn | None = None) -> Mod
     else:
         blocks = _with_unique_ids(answer.content, prompt.request)
     return answer.model_copy(update={"content": blocks})
+
+
+def _read_call(call: Call, prompt: Prompt) -> tuple[JSONObject, str | None]:
+    """The JSON of a call, and what is wrong with its arguments: then it has none."""
+    name, id = readable(prompt.names.back(call.name)), readable(call.id or "")
+    written: JSONObject = {"type": "tool_use", "id": id, "name": name}
+    try:
+        missing = call.arguments is None
+        arguments = _no_arguments(name, prompt.request) if missing else read_arguments(call.arguments)
+    except ValueError as exc:
+        return {**written, "input": {}}, str(exc)
+    return {**written, "input": arguments}, None
+
+
+def _unusable(
+    reply: Reply, answer: ModelAnswer, problems: Mapping[int, str], request: SamplingRequest
+) -> UnusableCalls:
+    """The error for an answer with *problems*, by the places of its calls, or without its calls."""
+    if reply.unusable is not None:
+        return UnusableCalls(reply.unusable, answer, {})
+    answer = answer.model_copy(update={"content": _with_unique_ids(answer.content, request)})
+    calls = {place: block for place, block in enumerate(answer.content) if isinstance(block, ToolUseContent)}
+    told = {calls[place].id: f"The arguments are {problem}" for place, problem in problems.items()}
+    place, problem = next(iter(problems.items()))
+    return UnusableCalls(
+        f"the model called {quoted(calls[place].name)} with arguments that are {problem}", answer, told
+    )
 
 
 def _readable_content(content: Sequence[ReplyBlock]) -> list[ReplyBlock]:
@@ -154,10 +190,10 @@ def _no_arguments(name: str, request: SamplingRequest) -> JSONObject:
     """The arguments of a call that was written without any: some APIs do so for a tool that needs none.
 
     Raises:
-        SamplingError: The tool needs some.
+        ValueError: The tool needs some.
     """
     if any(tool.name == name and tool.input_schema.get("required") for tool in request.tools):
-        raise SamplingError(f"the model called {quoted(name)} without its arguments")
+        raise ValueError("missing")
     return {}
 
 
@@ -175,28 +211,56 @@ def _with_unique_ids(
     return unique
 
 
-def read_arguments(name: str, arguments: object) -> JSONObject:
-    """The arguments of a call of the tool *name*, whose text may be broken JSON.
+def read_arguments(arguments: object) -> JSONObject:
+    """The arguments of a call, whose text may be broken JSON.
 
     Raises:
-        SamplingError: They are no JSON object.
+        ValueError: They are no JSON object. The text says why, as in "not JSON: trailing comma at line 1 column 9".
+    """
+    if isinstance(arguments, str):
+        arguments = _read_written(paired(arguments))
+    try:
+        check_written(arguments)  # a session writes it so
+    except ValueError:
+        raise ValueError("not JSON: a number, a text or a depth that JSON cannot have") from None
+    if not isinstance(arguments, dict):
+        raise ValueError("no JSON object")
+    return arguments
+
+
+def _read_written(text: str) -> object:
+    """The JSON that *text* is. Servers of open models send an empty object before the arguments, or the arguments twice.
+
+    Raises:
+        ValueError: It is none.
     """
     try:
-        if isinstance(arguments, str):
-            arguments = from_json(paired(arguments))
-        check_written(arguments)  # a session writes it so
-    except (TypeError, ValueError):  # TypeError: half of a character
-        raise SamplingError(f"the model called {quoted(name)} with arguments that are not JSON") from None
-    if not isinstance(arguments, dict):
-        raise SamplingError(f"the model called {quoted(name)} with arguments that are no JSON object")
-    return arguments
+        return from_json(text)
+    except TypeError:
+        problem = "half of a character"
+    except ValueError as exc:
+        problem = str(exc)
+    pieces: list[str] = []
+    place = SPACE.match(text).end()  # type: ignore[union-attr]  # it matches any text
+    try:
+        while place < len(text):
+            start, place = place, DECODER.raw_decode(text, place)[1]
+            pieces.append(text[start:place])
+            place = SPACE.match(text, place).end()  # type: ignore[union-attr]
+    except (ValueError, RecursionError):
+        pieces = []
+    if pieces[:1] == ["{}"]:
+        del pieces[0]
+    if len({*pieces}) != 1:
+        raise ValueError(f"not JSON: {problem}")
+    return json.loads(pieces[0])
 
 
 def arguments_in(written: object) -> JSONObject | None:
     """The arguments of a call in what a model has *written*, where that may be something else; None if it is."""
     try:
-        return read_arguments("", written)
-    except SamplingError:
+        return read_arguments(written)
+    except ValueError:
         return None
 
 

@@ -35,12 +35,14 @@ from mcp_host.errors import (
     NotDeclared,
     SamplingError,
     ServerError,
+    UnusableCalls,
     excerpt,
     quoted,
 )
 from mcp_host.functions import BadArguments, FunctionTool, Injected, ToolError, error_result, text_result
 from mcp_host.handlers import CountedWarnings, as_async, split_failure
 from mcp_host.limits import check_count, check_seconds
+from mcp_host.sampling.arguments import lost_answer
 from mcp_host.sampling.request import ModelAnswer
 from mcp_host.sampling.stop_reasons import CUT_OFF, TRUNCATED
 from mcp_host.types import (
@@ -63,7 +65,7 @@ TOOL_TIMEOUT = 30.0  # seconds for one call of a tool
 MAX_CALLS = 64  # in one answer; twice as many as `SamplingLimits` lets a model of ours make
 
 AskModel: TypeAlias = Callable[[CreateMessageRequestParams], Awaitable[CreateMessageResult]]
-"""Asks the model once. What it raises ends the loop."""
+"""Asks the model once. What it raises ends the loop, but for `UnusableCalls`: the model is told, and asked again."""
 
 RunTool: TypeAlias = Callable[[ToolUseContent], Awaitable[CallToolResult]]
 """Runs one call, in a time that it bounds itself. What it raises becomes a result for the model, see `_failure`."""
@@ -214,11 +216,11 @@ async def run_loop(
         while ended is None:
             turn += 1
             asked = loop.next_params(is_last=turn == max_turns)
-            said = await ask(asked)
+            said, problems, lost = await _ask(ask, asked)
             answer = read_answer(said, asked)
             dropped = () if answer.tool_uses else tuple(said.tool_uses)
-            ended = _ends(answer, asked, tools, is_last=turn == max_turns)
-            step = await loop.add(answer, run=ended is None, dropped=dropped)
+            ended = _ends(answer, asked, tools, is_last=turn == max_turns, is_lost=lost is not None)
+            step = await loop.add(answer, run=ended is None, dropped=dropped, problems=problems, lost=lost)
             if on_turn is not None:
                 await on_turn(step)
     last = None if ended is None else loop.steps[-1].answer
@@ -241,6 +243,16 @@ def function_runner(tool: FunctionTool, injected: Injected | None = None, *, tim
         return text_result(f"{quoted(use.name)} did not finish within {timeout:g} seconds", is_error=True)
 
     return run
+
+
+async def _ask(
+    ask: AskModel, params: CreateMessageRequestParams
+) -> tuple[CreateMessageResult, Mapping[str, str], SamplingMessage | None]:
+    """The model's answer, what is wrong with its calls, by id, and what it is told if the provider kept its calls to itself."""
+    try:
+        return await ask(params), {}, None
+    except UnusableCalls as exc:
+        return exc.answer, exc.problems, None if exc.problems else lost_answer(exc)
 
 
 # Decisions
@@ -308,9 +320,16 @@ def _as_history(
 
 
 def _ends(
-    answer: CreateMessageResult, asked: CreateMessageRequestParams, tools: Mapping[str, RunTool], *, is_last: bool
+    answer: CreateMessageResult,
+    asked: CreateMessageRequestParams,
+    tools: Mapping[str, RunTool],
+    *,
+    is_last: bool,
+    is_lost: bool,
 ) -> Ended | None:
-    """Why the loop ends with *answer*, if it does."""
+    """Why the loop ends with *answer*, if it does. One that *is_lost* is none."""
+    if is_lost:
+        return "max_turns" if is_last else None
     if uses := answer.tool_uses:
         offered = {tool.name for tool in asked.tools or ()}
         return "tool_calls" if any(use.name in offered and use.name not in tools for use in uses) else None
@@ -354,11 +373,21 @@ class _Loop:
         called = {call.use.name for step in self.steps for call in step.calls}
         return choice.tool in called if choice.tool is not None else not called.isdisjoint(self.tools)
 
-    async def add(self, answer: CreateMessageResult, *, run: bool, dropped: tuple[ToolUseContent, ...]) -> Step:
-        """Make a step of *answer*, with *run* after its calls have run. The conversation changes at once, at the end."""
+    async def add(
+        self,
+        answer: CreateMessageResult,
+        *,
+        run: bool,
+        dropped: tuple[ToolUseContent, ...],
+        problems: Mapping[str, str],
+        lost: SamplingMessage | None,
+    ) -> Step:
+        """Make a step of *answer*, with *run* after its calls have run, but for those with *problems*. The conversation
+        changes at once, at the end. *lost* ends the step, if there is one.
+        """
         if run:
             self._present, self._finished = answer, {}
-            await self._run_all(answer.tool_uses)
+            await self._run_all(answer.tool_uses, problems)
         calls = self._calls()
         messages: tuple[SamplingMessage, ...] = ()
         if calls or not (answer.tool_uses or _is_empty(answer)):  # no provider takes an empty message
@@ -366,6 +395,8 @@ class _Loop:
         if calls:
             results = [self.write_result(call.use, call.result) for call in calls]
             messages += (SamplingMessage(role="user", content=results),)
+        if run and lost is not None:
+            messages += (lost,)
         step = Step(answer, calls, messages, dropped)
         self._present, self._finished = None, {}
         self.steps.append(step)
@@ -379,24 +410,26 @@ class _Loop:
     def _calls(self) -> tuple[FinishedCall, ...]:
         return tuple(self._finished[index] for index in sorted(self._finished))
 
-    async def _run_all(self, uses: Sequence[ToolUseContent]) -> None:
+    async def _run_all(self, uses: Sequence[ToolUseContent], problems: Mapping[str, str]) -> None:
         """Decide on one call after the other, and run those that may run at once."""
         if len(uses) == 1:
-            await self._run(0, uses[0], await self._decide(uses[0]))
+            await self._run(0, uses[0], await self._decide(uses[0], problems))
             return
         try:
             async with create_task_group() as tasks:
                 for index, use in enumerate(uses):
-                    decided = await self._decide(use) if index < MAX_CALLS else _too_many()
+                    decided = await self._decide(use, problems) if index < MAX_CALLS else _too_many()
                     tasks.start_soon(self._run, index, use, decided)
         except BaseExceptionGroup as group:  # of `permit`
             raise first(group.subgroup(Exception) or group) from None
 
-    async def _decide(self, use: ToolUseContent) -> CallToolResult | None:
+    async def _decide(self, use: ToolUseContent, problems: Mapping[str, str]) -> CallToolResult | None:
         """The result of *use* if it is not to run. Meanwhile the time of the loop stands still: a person may be deciding."""
         if use.name not in self.tools:
             names = excerpt(", ".join([tool.name for tool in self.params.tools or ()]))
             return text_result(f"There is no tool {quoted(use.name)}. The tools are: {names}", is_error=True)
+        if (problem := problems.get(use.id)) is not None:
+            return text_result(problem, is_error=True)
         if self.permit is None:
             return None
         time_left, self.scope.deadline = self.scope.deadline - current_time(), math.inf
