@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar, runti
 
 from anyio import current_time, sleep
 
-from mcp_host.errors import CallDenied, ConnectionClosed, HttpStatusError, quoted
+from mcp_host.errors import CallDenied, ConnectionClosed, HttpStatusError, SessionLost, quoted
 from mcp_host.handlers import as_async, check_callable, check_plain, inspected
 from mcp_host.limits import check_count, check_seconds
 from mcp_host.protocol.backoff import Backoff
@@ -83,10 +83,15 @@ class ClientRequest:
     """Looks up a listed tool by its name."""
     find_session: Callable[[], object] = field(default=lambda: None, kw_only=True, repr=False, compare=False)
     """Looks up the `session_key`."""
+    only_session: object = field(default=None, kw_only=True, repr=False, compare=False)
+    """The `session_key` of the only session to send it in; None for any. See `in_session`."""
 
     @property
     def tool(self) -> Tool | None:
-        """The tool that this request calls, if it does and the tool has been listed. As listed: under your name for it."""
+        """The tool that this request calls, if it does and the listing has it. As listed: under your name for it.
+
+        None if the listing is out of date: the server has announced a change since, or has lost the session.
+        """
         name = self.params.get("name")
         return self.find_tool(name) if self.method == "tools/call" and isinstance(name, str) else None
 
@@ -105,6 +110,13 @@ class ClientRequest:
     def with_headers(self, headers: Mapping[str, str]) -> Self:
         """This request, with more HTTP headers."""
         return replace(self, headers={**self.headers, **headers})
+
+    def in_session(self, key: object) -> Self:
+        """This request, to be sent in the session with this `session_key` only, such as one in which it was approved.
+
+        If that is lost before the request has run, `call_next` raises `SessionLost`, whose *may_have_run* is False.
+        """
+        return replace(self, only_session=key)
 
     def with_meta(self, meta: Mapping[str, Any]) -> Self:
         """This request, with more keys in its ``_meta``.
@@ -409,8 +421,9 @@ def approve_tool_calls(approve: ApproveToolCall) -> Middleware:
     """Middleware that asks *approve* before each tool call of ours. It gets the request, with its `ClientRequest.tool`.
 
     After ``Allow("session")`` it is not asked again about this tool in this session, until the definition of the tool
-    changes; questions about it that are still open are withdrawn (cancelled). A tool that has not been listed has
-    no definition, so it is asked about each time.
+    changes; questions about it that are still open are withdrawn (cancelled). A tool that has not been listed, or
+    not since the server announced a change or lost the session, has no known definition, so it is asked about each time.
+    A call whose session is lost before it has run is asked about again before it is sent again.
     The time for the decision does not count in the *timeout* of the call.
 
     Put it last, so that it sees what other middleware has changed; then it is asked again when that repeats the call.
@@ -426,10 +439,19 @@ def approve_tool_calls(approve: ApproveToolCall) -> Middleware:
     async def middleware(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
         if not isinstance(request, ClientRequest) or request.method != "tools/call":
             return await call_next(request)
-        decision = await approvals.decide(request, request.tool, session=request.session_key)
+        try:
+            return await call_next(await approved(request))
+        except SessionLost as lost:
+            if lost.may_have_run:
+                raise
+        return await call_next(await approved(request))  # the server may be another version now
+
+    async def approved(request: ClientRequest) -> ClientRequest:
+        session = request.session_key
+        decision = await approvals.decide(request, request.tool, session=session)
         if isinstance(decision, Deny):
             name = quoted(request.params.get("name"))
             raise CallDenied(f"the call of {name} was denied: {decision.reason}", decision.reason)
-        return await call_next(request)
+        return request.in_session(session)
 
     return middleware

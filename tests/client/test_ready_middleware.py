@@ -350,6 +350,33 @@ async def test_a_tool_allowed_for_the_session_is_asked_about_again_when_its_defi
     assert asked == ["plain", "plain", "safe", "plain"]
 
 
+async def test_after_an_announced_change_every_call_is_asked_about_until_the_tools_are_listed_again() -> None:
+    asked: list[object] = []
+
+    def approve(request: ClientRequest) -> Allow:
+        asked.append(request.tool and request.tool.name)
+        return Allow("session")
+
+    async def script(peer: ScriptedPeer) -> None:
+        await HANDSHAKE.open(peer)
+        await peer.reply(await peer.receive("tools/list"), {"tools": [PLAIN]})
+        for change in (False, True, False):
+            request = await peer.receive("tools/call")
+            if change:
+                await peer.notify("notifications/tools/list_changed")
+            await peer.reply(request, EMPTY)
+        await peer.reply(await peer.receive("tools/list"), {"tools": [PLAIN]})
+        await peer.reply(await peer.receive("tools/call"), EMPTY)
+
+    async with connected(ScriptedPeer(script), middleware=[approve_tool_calls(approve)]) as client:
+        for calls in (3, 1):
+            await client.list_tools()
+            for _ in range(calls):
+                await client.call_tool("plain")
+
+    assert asked == ["plain", None]
+
+
 async def test_what_is_allowed_for_a_session_is_asked_about_again_in_another(era: Era) -> None:
     """Of another server with the same tool, which may share the middleware, and of the same client."""
     asked: list[str] = []
@@ -390,10 +417,12 @@ async def test_a_session_that_is_renewed_is_another() -> None:
             for _ in range(2):
                 await client.call_tool("plain")
             await server.expire_sessions()
-            for _ in range(3):
+            await client.call_tool("plain")  # allowed in the lost session, and asked about before it is sent again
+            await client.list_tools()
+            for _ in range(2):
                 await client.call_tool("plain")
 
-    assert asked == ["plain"] * 2
+    assert asked == ["plain"] * 3, "once for each session, and once for what was not listed in it yet"
 
 
 async def test_an_approver_that_returns_neither_or_raises_stops_the_call(subtests: pytest.Subtests) -> None:

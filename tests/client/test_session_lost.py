@@ -12,8 +12,9 @@ import anyio
 import httpx
 import pytest
 
-from mcp_host import Allow, Client, Sampling, SamplingRequest, StreamableHttp, ToolPins, ToolPolicy, always
+from mcp_host import Allow, Client, Deny, Sampling, SamplingRequest, StreamableHttp, ToolPins, ToolPolicy, always
 from mcp_host.errors import (
+    CallDenied,
     CallerError,
     ConnectTimeout,
     HttpStatusError,
@@ -23,10 +24,11 @@ from mcp_host.errors import (
     ToolChanged,
 )
 from mcp_host.limits import Limits
-from mcp_host.middleware import AnyRequest, CallNext
+from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, approve_tool_calls
 from tests.client.rounds import SAMPLE
 from tests.client.sites import refused, response, streamed
 from tests.client.support import EMPTY, INITIALIZED, HangingModel, asking_server, connected, say_paris
+from tests.clock import advance
 from tests.extent import on_both
 from tests.transports.http_peers import EVENTS
 
@@ -122,6 +124,50 @@ async def test_a_call_that_meets_a_404_is_made_again_in_a_new_session() -> None:
         ("notifications/initialized", "s2"),
         ("tools/call", "s2"),
     ]
+
+
+@pytest.mark.parametrize("policy", [None, ToolPolicy(pins=ToolPins())], ids=["no policy", "pins"])
+async def test_a_call_that_was_allowed_for_a_lost_session_is_asked_about_before_it_is_sent_in_another(
+    policy: ToolPolicy | None,
+) -> None:
+    server = Forgetful()
+    decisions: list[Allow | Deny] = [Allow("session"), Allow(), Deny("not there")]
+
+    async def approve(request: ClientRequest) -> Allow | Deny:
+        return decisions.pop(0)
+
+    async with session_with(server, tools=policy, middleware=[approve_tool_calls(approve)]) as client:
+        await client.list_tools()
+        for _ in range(2):
+            await client.call_tool("add")
+        server.known.clear()
+        await client.call_tool("add")
+        server.known.clear()
+        with pytest.raises(CallDenied, match="not there"):
+            await client.call_tool("add")
+
+    assert [session for method, session in server.heard if method == "tools/call"] == ["s1", "s1", "s1", "s2"]
+
+
+@pytest.mark.adjustable_clock
+async def test_a_call_whose_session_ends_while_it_is_decided_on_is_decided_on_again_and_the_time_does_not_count() -> (
+    None
+):
+    server, asked = Forgetful(), []
+
+    async def approve(request: ClientRequest) -> Allow:
+        asked.append(request.session_key)
+        advance(100)
+        if len(asked) == 1:
+            server.known.clear()
+            await client.ping()
+        return Allow()
+
+    async with session_with(server, within=1_000, middleware=[approve_tool_calls(approve)]) as client:
+        await client.call_tool("add", timeout=60)
+
+    assert len(set(map(id, asked))) == 2
+    assert [session for method, session in server.heard if method == "tools/call"] == ["s2"]
 
 
 async def test_a_call_that_meets_a_404_lists_pinned_tools_before_it_is_made_again() -> None:

@@ -657,7 +657,7 @@ class Client:
             if isinstance(refusal, HeaderMismatch):
                 await self._list_missing_headers(timeouts, refusal)
                 tool = self._lifetime.tools.listed.get(name)
-            elif call.epoch is None or refusal.may_have_run:
+            elif call.epoch is None or call.settled or refusal.may_have_run:
                 raise  # else the server may be another version now, and has run nothing
             if self._lifetime.filtered is not None:
                 connection, tool = await self._check_policy(call)
@@ -696,7 +696,7 @@ class Client:
     ) -> Params:
         """Pass *call* through the middleware, which may *perform* it any number of times.
 
-        The time until it does so first does not count in *timeout*. Each time it goes to the
+        The time until it does so first does not count in *timeout*, nor after a session was lost in which nothing ran. Each time it goes to the
         connection of that moment: the server may have ended meanwhile.
         """
         stack, timeouts, now = self._state.middleware, call.timeouts, connection.dispatcher.now
@@ -705,7 +705,7 @@ class Client:
         first, may_have_run = True, False
 
         async def send(request: ClientRequest) -> Params:
-            nonlocal first, may_have_run
+            nonlocal began, first, may_have_run
             if first:
                 timeouts.postpone(now() - began)
                 first = False
@@ -721,10 +721,16 @@ class Client:
             )  # its context has what middleware has set, such as the current span
             try:
                 live = await self._lifetime.reconnected(self._lifetime.require(), timeouts)
+                if request.only_session is not None:
+                    if live.session is not request.only_session:
+                        raise SessionLost(f"{self._state.name}: the session of the call has ended", may_have_run=False)
+                    attempt.epoch, attempt.settled = live.session.epoch, True
                 return await perform(live, attempt)
             except (ConnectionClosed, RequestTimeout, HeaderMismatch) as exc:
                 exc.may_have_run |= may_have_run
                 may_have_run = exc.may_have_run
+                if isinstance(exc, SessionLost) and not may_have_run:
+                    began, first = now(), True
                 raise
             except ServerError:
                 may_have_run = True
@@ -742,7 +748,10 @@ class Client:
         return await stack.run(request, send)
 
     def _listed_tool(self, name: str) -> types.Tool | None:
-        listed = self._lifetime.tools.listed.get(name)
+        tools = self._lifetime.tools
+        if self._lifetime.connection is not None and tools.as_of != self._listing_version():
+            return None
+        listed = tools.listed.get(name)
         return None if listed is None else listed.tool
 
     async def _list_tools(self, timeouts: CallTimeouts) -> list[types.Tool]:
@@ -775,7 +784,8 @@ class Client:
             as_of = filtered.as_of
             # Once for each connection: a server may announce changes without end.
             if as_of is not None and (as_of == self._listing_version() or filtered is listed):
-                call.epoch, _ = as_of
+                if not call.settled:
+                    call.epoch, _ = as_of
                 break
             with timeouts.bound("tools/call: another call lists the tools"):
                 await filtered.listing.acquire()

@@ -83,6 +83,8 @@ class Call:
     """The id of each request that was sent for it so far, if middleware wants to know."""
     epoch: int | None = None
     """The only session that it may be sent in; None for any."""
+    settled: bool = False
+    """Whether that is settled: middleware has decided on the call for this session, and it is not moved to another."""
     nesting: int = 0
     """In how many handlers the call is made; 0 outside of handlers."""
     inputs: InputCount | None = None
