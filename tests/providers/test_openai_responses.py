@@ -139,17 +139,26 @@ def test_the_tool_choice_is_written(subtests: pytest.Subtests) -> None:
             assert {name: body[name] for name in fields if name in body} == {"tools": [FUNCTION, now], **written}
 
 
-def test_a_single_forced_tool_is_the_strict_format_of_the_text_where_it_can_be(subtests: pytest.Subtests) -> None:
+def test_a_single_forced_tool_is_the_strict_format_of_the_text_where_it_can_be(
+    subtests: pytest.Subtests, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     form = {"type": "json_schema", "name": "add", "description": "Adds", "schema": STRICT, "strict": True}
     as_format = {"text": {"format": form}}
     as_function = {"tool_choice": {"type": "function", "name": "add"}}
     one = {"type": "tool", "name": "add"}
     required = {"mode": "required", "disable_parallel_tool_use": True}
-    optional = {"name": "add", "inputSchema": {**SCHEMA, "required": []}}
+    bounded = {
+        "name": "add",
+        "inputSchema": {"type": "object", "properties": {"a": {"type": "string", "maxLength": 9}}},
+    }
+    optional = {**ADD, "inputSchema": {**SCHEMA, "required": []}}
+    nullable = {**STRICT, "properties": {"a": {"anyOf": [{"type": "number"}, {"type": "null"}]}}}
     table: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         ("one of two", {"tools": [ADD, NOW], "toolChoice": one}, as_format),
         ("the only one", {"tools": [ADD], "toolChoice": required}, as_format),
-        ("not strict", {"tools": [optional], "toolChoice": one}, as_function),
+        ("optional", {"tools": [optional], "toolChoice": one}, {"text": {"format": {**form, "schema": nullable}}}),
+        ("not strict", {"tools": [bounded], "toolChoice": one}, as_function),
         ("stop sequences", {"tools": [ADD], "toolChoice": one, "stopSequences": ["}"]}, as_function),
         (
             "the host's text",
@@ -163,6 +172,7 @@ def test_a_single_forced_tool_is_the_strict_format_of_the_text_where_it_can_be(s
             body = write_request(prompt(**params))
             assert {name: body[name] for name in fields if name in body} == written
             assert ("tools" in body) == (written is as_function)
+    assert caplog.messages == ["the inputSchema of 'add' is too rich for OpenAI's strict mode: it is a function"]
 
 
 REASONING: dict[str, Any] = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "e", "status": None}
@@ -288,7 +298,7 @@ def test_an_output_with_reasoning_or_a_phase_is_kept_as_a_whole() -> None:
 def test_the_text_in_the_strict_format_is_the_call_if_it_is_whole(subtests: pytest.Subtests) -> None:
     asked = prompt(tools=[{**ADD, "name": "a/b"}], toolChoice={"mode": "required"})
     comment, final = said("I will add.", phase="commentary"), said('{"a": 1}', phase="final_answer")
-    call = Call(None, "a_b", '{"a": 1}')
+    call = Call(None, "a_b", {"a": 1})
     table: list[tuple[str, dict[str, Any], list[object], str]] = [
         ("whole", response(said('{"a": 1}')), [call], "toolUse"),
         ("after a comment", response(comment, final), ["I will add.", call], "toolUse"),

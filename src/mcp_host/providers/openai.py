@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -37,6 +38,8 @@ from mcp_host.types import (
     ToolResultContent,
 )
 from mcp_host.types.content import ContentBlock
+
+logger = logging.getLogger(__name__)
 
 PROVIDER = "openai"
 
@@ -205,10 +208,8 @@ def format_of(prompt: Prompt) -> JSONObject | None:
     """
     if prompt.request.params.tool_choice is None:  # as in most requests
         return None
-    tool = forced_tool(prompt)
-    if tool is None or prompt.request.stop_sequences:
-        return None
-    if not prompt.options.keys().isdisjoint({"text", "response_format", "tools", "tool_choice"}):
+    tool = _tool_for_format(prompt)
+    if tool is None:
         return None
     try:
         schema = schemas.strict(tool.input_schema)
@@ -222,11 +223,32 @@ def format_of(prompt: Prompt) -> JSONObject | None:
     return written
 
 
+def _tool_for_format(prompt: Prompt) -> Tool | None:
+    """The forced tool, if it may be the format of the text, should the strict mode take its schema."""
+    if prompt.request.stop_sequences:
+        return None
+    if not prompt.options.keys().isdisjoint({"text", "response_format", "tools", "tool_choice"}):
+        return None
+    return forced_tool(prompt)
+
+
 def own_call(content: Sequence[ReplyBlock], prompt: Prompt) -> Call | None:
     """The call of the forced tool, if the text of the answer is its arguments: not all models keep to the format."""
     text = "".join([block for block in content if isinstance(block, str)])
     own = format_of(prompt) if text else None
-    return None if own is None or arguments_in(text) is None else Call(None, own["name"], text)
+    if own is None or (arguments := arguments_in(text)) is None:
+        return None
+    tool = forced_tool(prompt)
+    assert tool is not None, "the format is its schema"
+    schemas.drop_absent(tool.input_schema, arguments)
+    return Call(None, own["name"], arguments)
+
+
+def tell_of_function(prompt: Prompt) -> None:
+    """Log that a forced tool is a function, whose arguments need not conform, because the strict mode cannot say its schema."""
+    tool = _tool_for_format(prompt)
+    if tool is not None:
+        logger.info("the inputSchema of %s is too rich for OpenAI's strict mode: it is a function", quoted(tool.name))
 
 
 def function_of(tool: Tool, prompt: Prompt) -> JSONObject:

@@ -75,6 +75,7 @@ from mcp_host.providers.openai import (
     pdf,
     reasons,
     result_parts,
+    tell_of_function,
     use_of_tools,
 )
 from mcp_host.providers.openai_chat_calls import StreamedCalls
@@ -194,7 +195,9 @@ def write_request(prompt: Prompt, dialect: Dialect = "openai") -> JSONObject:
 
 def _tools(prompt: Prompt, *, is_openai: bool) -> JSONObject:
     request = prompt.request
-    if not (is_openai or request.may_use_tools):
+    if is_openai:
+        tell_of_function(prompt)
+    elif not request.may_use_tools:
         return {}
     forced = forced_tool(prompt)
     tools = request.tools if forced is None else [forced]

@@ -48,6 +48,7 @@ from mcp_host.providers.openai import (
     pdf,
     reasons,
     result_parts,
+    tell_of_function,
     use_of_tools,
 )
 from mcp_host.types import (
@@ -138,6 +139,7 @@ def write_request(prompt: Prompt) -> JSONObject:
 
 def _tools(prompt: Prompt) -> JSONObject:
     request = prompt.request
+    tell_of_function(prompt)
     tools = [{"type": "function", **function_of(tool, prompt), "strict": False} for tool in request.tools]
     written = {"tools": tools, **use_of_tools(request)}
     if request.required_tool is not None:

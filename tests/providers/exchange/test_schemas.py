@@ -14,6 +14,7 @@ import pytest
 from mcp_host.providers.exchange.schemas import (
     anthropic,
     anthropic_names,
+    drop_absent,
     format_of_object,
     function,
     gemini,
@@ -26,6 +27,7 @@ from tests.providers.variants import variants
 
 TEXT = {"type": "string"}
 NUMBER = {"type": "number"}
+NULL = {"type": "null"}
 
 
 def an_object(required: list[str] | None = None, /, **properties: Any) -> dict[str, Any]:
@@ -157,6 +159,34 @@ def test_a_schema_for_the_strict_mode(subtests: pytest.Subtests) -> None:
                 "$defs": {"T": {**an_object(n={"anyOf": [{"$ref": "#/$defs/T"}, {"type": "null"}]}), **CLOSED}},
             },
         ),
+        (
+            "optional",
+            an_object(["b"], a=TEXT, b=NUMBER, c={"const": 1}, d={"anyOf": [TEXT, NUMBER]}),
+            {
+                **an_object(
+                    ["b", "a", "c", "d"],
+                    a={"anyOf": [TEXT, NULL]},
+                    b=NUMBER,
+                    c={"anyOf": [{"const": 1, "type": "integer"}, NULL]},
+                    d={"anyOf": [{"anyOf": [TEXT, NUMBER]}, NULL]},
+                ),
+                **CLOSED,
+            },
+        ),
+        (
+            "optional and nullable",
+            an_object(
+                [], a={"type": ["string", "null"]}, b={"anyOf": [TEXT, NULL], "default": None}, c={"enum": [1, None]}
+            ),
+            {
+                **an_object(
+                    a={"type": ["string", "null"]},
+                    b={"anyOf": [TEXT, NULL]},
+                    c={"enum": [1, None], "type": ["integer", "null"]},
+                ),
+                **CLOSED,
+            },
+        ),
     ]
     for case, schema, written in table:
         with subtests.test(case):
@@ -164,10 +194,35 @@ def test_a_schema_for_the_strict_mode(subtests: pytest.Subtests) -> None:
             openai_rules.check_strict(strict(schema), "t")
 
 
+def test_null_for_a_property_that_may_be_missing_is_read_as_missing(subtests: pytest.Subtests) -> None:
+    node = an_object(["v"], v=TEXT, n={"$ref": "#/$defs/T"}, m={"anyOf": [{"$ref": "#/$defs/T"}, NULL]})
+    in_list = an_object(a={"type": "array", "items": {"anyOf": [NUMBER, an_object([], b=TEXT)]}})
+    endless = {"anyOf": [{"$ref": "#/$defs/T"}, {"$ref": "#/$defs/T"}]}
+    nested: dict[str, Any] = {"v": "", "n": {"v": "", "n": None}, "m": {"v": "", "n": None, "m": None}}
+    table: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+        ("missing", an_object([], a=TEXT, b=NUMBER), {"a": None, "b": 1}, {"b": 1}),
+        ("nullable", an_object([], a={"type": ["string", "null"]}), {"a": None}, {"a": None}),
+        ("required", an_object(a=TEXT), {"a": None}, {"a": None}),
+        ("unknown", an_object(a=TEXT), {"b": None}, {"b": None}),
+        ("in a list", in_list, {"a": [1, None, {"b": None}, {"b": "x"}]}, {"a": [1, None, {}, {"b": "x"}]}),
+        (
+            "recursive",
+            {**an_object(a={"$ref": "#/$defs/T"}), "$defs": {"T": node}},
+            {"a": nested},
+            {"a": {"v": "", "n": {"v": ""}, "m": {"v": "", "m": None}}},
+        ),
+        ("endless", {**an_object([], a={"$ref": "#/$defs/T"}), "$defs": {"T": endless}}, {"a": {}}, {"a": {}}),
+    ]
+    for case, schema, written, value in table:
+        with subtests.test(case):
+            drop_absent(schema, written)
+            assert written == value
+
+
 def test_what_the_strict_mode_cannot_say_is_none(subtests: pytest.Subtests) -> None:
     table: list[dict[str, Any]] = [
-        an_object([], a=TEXT),
-        {**an_object(a=TEXT), "additionalProperties": True},
+        an_object([], a={"type": "string", "maxLength": 9}),
+        {**an_object([], a=TEXT), "additionalProperties": True},
         {**an_object(a=TEXT), "additionalProperties": TEXT},
         {"type": "array", "items": TEXT},
         {"anyOf": [an_object(a=TEXT)]},

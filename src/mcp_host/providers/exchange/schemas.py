@@ -25,7 +25,7 @@ from typing import Any
 
 from mcp_host.providers.exchange.names import NameRule, with_name
 from mcp_host.providers.exchange.repair import Schema, noted, repaired
-from mcp_host.sampling.structured.inlining import NAMED_SUBSCHEMAS, SUBSCHEMAS, inlined
+from mcp_host.sampling.structured.inlining import NAMED_SUBSCHEMAS, SUBSCHEMAS, inlined, target_of
 
 NOT_AT_ROOT = ("allOf", "anyOf", "oneOf", "not", "enum", "const", "if", "then", "else")
 """OpenAI: "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level"."""
@@ -50,6 +50,7 @@ STRICT_FORMATS = frozenset({"date", "date-time", "duration", "email", "hostname"
 NOT_FOR_MODELS = frozenset({"$comment", "$schema", "deprecated", "discriminator", "readOnly", "writeOnly"})
 DROPPED_IN_STRICT = NOT_FOR_MODELS | {"default", "examples"}  # strict mode refuses them; they restrict nothing
 # The limits of the first models with strict mode. Newer ones take more; a larger schema is sent as a function.
+NULL = {"type": "null"}
 STRICT_LEVELS = 5
 STRICT_PROPERTIES = 100
 STRICT_VALUES = 500
@@ -222,8 +223,8 @@ def _merged(several: Sequence[Schema], keyword: str) -> Schema:
 def strict(schema: Schema) -> Schema | None:
     """The schema for OpenAI's strict mode; None if strict mode cannot express it.
 
-    Objects must name and require all properties, and the result forbids others. So what conforms to the result conforms
-    to *schema*.
+    Objects must name and require all properties, and the result forbids others. A property that may be missing may be
+    null instead. So what conforms to the result conforms to *schema*, once it has been through `drop_absent`.
 
     Raises:
         ValueError: The schema is too deep, or too large.
@@ -253,7 +254,50 @@ def _strict_part(part: Schema) -> Schema:
         written["type"] = kinds[0] if len(kinds) == 1 else kinds
     if "object" in _types(written):
         written.setdefault("additionalProperties", False)
+        written |= _all_required(written.get("properties", {}), written.get("required", []))
     return written
+
+
+def _all_required(properties: Schema, required: Sequence[str]) -> Schema:
+    """OpenAI: "Although all fields must be required [...] it is possible to emulate an optional parameter by using a union
+    type with `null`"."""
+    optional = {name: part for name, part in properties.items() if name not in required}
+    if not optional:
+        return {}
+    nullable = {name: part if _takes_null(part) else {"anyOf": [part, NULL]} for name, part in optional.items()}
+    return {"properties": properties | nullable, "required": [*required, *optional]}
+
+
+def _takes_null(part: Schema) -> bool:
+    if types := _types(part):
+        return "null" in types
+    if "anyOf" in part:
+        return any(map(_takes_null, part["anyOf"]))
+    return None in part.get("enum", [part.get("const", "")])
+
+
+def drop_absent(schema: Schema, value: Any) -> None:
+    """Leave out of *value*, which conforms to `strict(schema)`, each null that stands for a property that is missing."""
+    root = inlined(repaired(schema))
+    todo: list[tuple[Any, Any]] = [(root, value)]
+    seen: set[tuple[int, int]] = set()  # alternatives may lead to themselves
+    while todo:  # a value may be nested deeper than Python can recurse
+        part, value = todo.pop()
+        if (place := (id(part), id(value))) in seen:
+            continue
+        seen.add(place)
+        if "$ref" in part:
+            part = target_of(root, part["$ref"])
+        todo += [(branch, value) for branch in part.get("anyOf", ())]
+        if isinstance(value, list) and "items" in part:
+            todo += [(part["items"], item) for item in value]
+        if isinstance(value, dict):
+            for name, inner in part.get("properties", {}).items():
+                if name in value and value[name] is None and name not in part.get("required", ()):
+                    if not _takes_null(inner):
+                        del value[name]
+                elif name in value:
+                    todo.append((inner, value[name]))
 
 
 def _is_strict(part: Schema, is_root: bool) -> bool:
