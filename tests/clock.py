@@ -11,12 +11,16 @@ from __future__ import annotations
 
 import asyncio
 import selectors
+from collections.abc import Callable, Iterable
+from itertools import count
 from time import perf_counter
 from typing import Any
 
 import trio
 from anyio.lowlevel import checkpoint
 from trio.testing import MockClock
+
+from mcp_host.transports.base import TURN_TIME
 
 
 class Pauses(list[float]):
@@ -25,6 +29,22 @@ class Pauses(list[float]):
     async def __call__(self, seconds: float) -> None:
         self.append(round(seconds, 3))
         await checkpoint()
+
+
+def stopped() -> float:
+    """A clock for turns of a reader: no time passes."""
+    return 0.0
+
+
+def stepping() -> Callable[[], float]:
+    """One that moves on by more than half a turn each time that it is read."""
+    readings = count(1)
+    return lambda: next(readings) * TURN_TIME * 0.6
+
+
+def turns_of(steps: Iterable[None]) -> int:
+    """After how many steps others have their turn."""
+    return len(list(steps))
 
 
 class _Jump(selectors.DefaultSelector):

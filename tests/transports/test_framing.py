@@ -3,13 +3,53 @@
 from __future__ import annotations
 
 import tracemalloc
+from typing import Any
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_host.protocol.jsonrpc import Raw
-from mcp_host.transports.stdio import LineBuffer, LongLine
+from mcp_host.errors import ConnectionClosed
+from mcp_host.limits import Limits
+from mcp_host.protocol.jsonrpc import Incoming, Raw
+from mcp_host.transports._process.child import OnChunk
+from mcp_host.transports._process.stderr import Stderr
+from mcp_host.transports.stdio import LineBuffer, LongLine, StdioChannel
+from tests.clock import stepping, stopped, turns_of
+from tests.transports.http_peers import NOTE_JSON
+
+
+class Pipes:
+    """A server whose stdout brings *chunk* in one read; *turns* counts after how many steps others have their turn."""
+
+    def __init__(self, chunk: bytes) -> None:
+        self.stdin = self.stdout = self.process = self
+        self.returncode, self.turns = 0, 0
+        self._chunk = chunk
+
+    async def read_all(self, on_chunk: OnChunk) -> None:
+        self.turns = turns_of(on_chunk(self._chunk) or ())
+
+    async def wait(self) -> None:
+        await anyio.sleep_forever()
+
+    async def exits_within(self, seconds: float) -> bool:
+        return True
+
+
+async def test_the_lines_of_one_read_are_read_in_turns_that_lines_and_time_bound() -> None:
+    turns: list[int] = []
+    for clock in (stopped, stepping()):
+        pipes, received = Pipes((NOTE_JSON + b"\n") * 512), list[Incoming]()
+        child: Any = pipes
+        channel = StdioChannel("server", child, Stderr(None), Limits(), clock=clock)
+        with pytest.raises(ConnectionClosed):
+            await channel.listen(received.append)
+        turns.append(pipes.turns)
+        assert len(received) == 512
+
+    assert turns == [2, 256]
 
 
 def cut(data: bytes, sizes: list[int]) -> list[bytes]:

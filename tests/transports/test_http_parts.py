@@ -6,10 +6,13 @@ import gzip
 import itertools
 import tracemalloc
 import zlib
+from collections.abc import Callable
 from datetime import UTC, datetime
 
+import anyio
 import httpx
 import pytest
+from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +21,8 @@ from mcp_host.protocol.sse import LastEvent
 from mcp_host.transports._http.backend import HttpLibrary, HttpxResponse
 from mcp_host.transports._http.response import Decompressor, HttpResponse, MessageStream, retry_after
 from mcp_host.transports._http.session import check_session_id, means_session_lost
-from tests.transports.http_peers import event
+from tests.clock import stepping, stopped
+from tests.transports.http_peers import DONE_JSON, NOTE_JSON, RecordedHandle, event
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 TEXT = b"the tide rises, the tide falls " * 10_000
@@ -200,6 +204,32 @@ async def test_only_the_beginning_of_an_invalid_event_is_kept() -> None:
     assert await stream.next() is not None
     assert await stream.next() is None
     assert stream.skipped == b"x" * 1024
+
+
+@pytest.mark.parametrize(
+    ("clock", "least", "most"), [(stopped, 0, 10), (stepping(), 45, 60)], ids=["stopped", "stepping"]
+)
+async def test_the_messages_of_one_piece_are_read_in_turns_that_time_bounds(
+    clock: Callable[[], float], least: int, most: int
+) -> None:
+    body = httpx.ByteStream(event(NOTE_JSON) * 100 + event(DONE_JSON))
+    response = HttpxResponse(httpx.Response(200, stream=body), "the server", HttpLibrary(httpx))
+    handle, turns = RecordedHandle(), 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            await checkpoint()
+            turns += 1
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(take_turns)
+        async with response:
+            await MessageStream(response, LastEvent(), 10_000, clock).read_until_done(handle)
+        tasks.cancel_scope.cancel()
+
+    assert len(handle.received) == 101
+    assert least <= turns <= most
 
 
 @pytest.mark.backends("asyncio")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mcp_host.transports._process.stderr import Stderr
+from tests.clock import stepping, stopped, turns_of
 
 
 def taken(*chunks: bytes) -> list[str]:
@@ -31,6 +32,10 @@ def taken(*chunks: bytes) -> list[str]:
 )
 def test_each_line_is_passed_on_when_it_ends(chunks: list[bytes], lines: list[str]) -> None:
     assert taken(*chunks) == lines
+
+
+def test_a_turn_is_bounded_by_time_as_well_as_by_lines() -> None:
+    assert [turns_of(Stderr(None, clock).feed(b"line\n" * 512)) for clock in (stopped, stepping())] == [2, 256]
 
 
 @pytest.mark.parametrize("end", [b"\n", b""], ids=["with a line end", "without"])

@@ -11,6 +11,8 @@ from mcp_host.errors import MARGIN, ConnectionClosed, McpError
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Failure, Incoming, Notification, Request, Success
 
+TURN_TIME = 0.002  # seconds that a reader goes on before other tasks run: a flood must not delay another connection
+
 Headers: TypeAlias = Mapping[str, str]
 Receive: TypeAlias = Callable[[Incoming], None]
 """Takes a message of the server. Returns at once, and raises nothing: a reader never waits for a handler."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from time import perf_counter
 from typing import NamedTuple, TypeAlias
 
 from anyio import CancelScope, Event, WouldBlock, create_task_group, current_time, move_on_after
@@ -34,7 +35,7 @@ from mcp_host.protocol.jsonrpc import (
 from mcp_host.transports._process.child import LINES_PER_TICK, PIPE_ERRORS, Child, ChildStdin
 from mcp_host.transports._process.start import start
 from mcp_host.transports._process.stderr import OnStderr, Stderr
-from mcp_host.transports.base import Headers, Receive, RequestHandle, quoting
+from mcp_host.transports.base import TURN_TIME, Headers, Receive, RequestHandle, quoting
 
 COMMAND = 'it must be a list of a program and its arguments, like ["uvx", "some-server"]'
 LSP = b"Content-Length:"  # how each message of the Language Server Protocol begins
@@ -165,7 +166,9 @@ class StdioChannel:
         *,
         output_grace: float = OUTPUT_GRACE,
         exit_grace: float = EXIT_GRACE,
+        clock: Callable[[], float] = perf_counter,
     ) -> None:
+        self._clock = clock
         self._name = name
         self._child = child
         self._stderr = stderr
@@ -273,6 +276,7 @@ class StdioChannel:
     def _read(self, buffer: LineBuffer, receive: Receive, chunk: bytes) -> Iterator[None]:
         """Decode the lines that *chunk* completes, in steps."""
         self._output_started.set()
+        turn_ends = self._clock() + TURN_TIME
         for number, line in enumerate(buffer.feed(chunk), 1):
             if isinstance(line, LongLine):
                 report = too_large(line.head, line.tail, self._max_message)
@@ -288,8 +292,9 @@ class StdioChannel:
                     elif message.id is None:
                         self._keep_noise(line)
                     receive(message)
-            if not number % LINES_PER_TICK:
+            if not number % LINES_PER_TICK or self._clock() >= turn_ends:
                 yield
+                turn_ends = self._clock() + TURN_TIME
 
     def _keep_noise(self, line: Raw) -> None:
         self._noise_lines += 1

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from time import perf_counter
 from types import TracebackType
 from typing import Self
 
@@ -25,7 +26,7 @@ from mcp_host.errors import (
 )
 from mcp_host.protocol.jsonrpc import Failure, Incoming, Malformed, decode
 from mcp_host.protocol.sse import Event, EventDecoder, LastEvent
-from mcp_host.transports.base import RequestHandle
+from mcp_host.transports.base import TURN_TIME, RequestHandle
 
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream"
@@ -220,7 +221,11 @@ class HttpResponse(ABC):
 class MessageStream:
     """The messages of an event stream. *last_event* is updated; *limit* bounds an event, in bytes."""
 
-    def __init__(self, response: HttpResponse, last_event: LastEvent, limit: int) -> None:
+    def __init__(
+        self, response: HttpResponse, last_event: LastEvent, limit: int, clock: Callable[[], float] = perf_counter
+    ) -> None:
+        self._clock = clock
+        self._turn_ends = 0.0
         self.on_life: Callable[[], None] = lambda: None
         """Called before it waits for more, if there were lines since the last time: events, or comments as signs of life."""
         self.begun = False
@@ -247,6 +252,13 @@ class MessageStream:
             if handle.done:
                 return
             self.error = self.error or error_without_id(messages)
+            await self.take_turns()
+
+    async def take_turns(self) -> None:
+        """Call it between the messages of one piece: other tasks run if they have taken long."""
+        if self._clock() >= self._turn_ends:
+            await checkpoint()
+            self._turn_ends = self._clock() + TURN_TIME
 
     async def next(self) -> Sequence[Incoming] | None:
         """The messages of the next event of the type "message", or None at the end.
@@ -276,6 +288,7 @@ class MessageStream:
             except ConnectionClosed as exc:
                 self.failure, piece = exc, b""
                 await self._response.close()
+            self._turn_ends = self._clock() + TURN_TIME
             if piece:
                 self._events = self._decoder.feed(piece)
             else:

@@ -269,6 +269,7 @@ class LegacySession:
                 while (messages := await stream.next()) is not None:
                     for message in messages:
                         receive(message)
+                    await stream.take_turns()
         except ProtocolError as exc:
             logger.warning("%s: the stream for server messages: %s", self._backend.name, exc)
             last_event.id = ""  # a replay from there would fail again

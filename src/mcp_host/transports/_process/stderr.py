@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
+from time import perf_counter
 from typing import TypeAlias
 
 from mcp_host.errors import excerpt
 from mcp_host.transports._process.child import LINES_PER_TICK
+from mcp_host.transports.base import TURN_TIME
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +26,8 @@ TAIL_LENGTH = 1000  # characters of the last lines that an error message repeats
 class Stderr:
     """Splits stderr into lines and keeps the first and the last ones. Output on stderr is not an error by itself."""
 
-    def __init__(self, callback: OnStderr | None) -> None:
+    def __init__(self, callback: OnStderr | None, clock: Callable[[], float] = perf_counter) -> None:
+        self._clock = clock
         self._callback = callback
         self._head: list[str] = []
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
@@ -37,11 +40,13 @@ class Stderr:
         if len(self._rest) >= MAX_LINE:
             lines.append(self._rest)
             self._rest = b""
+        turn_ends = self._clock() + TURN_TIME
         for number, line in enumerate(lines, 1):
             for start in range(0, len(line) or 1, MAX_LINE):
                 self._take(line[start : start + MAX_LINE])
-            if not number % LINES_PER_TICK:
+            if not number % LINES_PER_TICK or self._clock() >= turn_ends:
                 yield
+                turn_ends = self._clock() + TURN_TIME
 
     def end(self) -> None:
         """The stream has ended: a last line needs no line end."""
