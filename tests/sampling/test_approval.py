@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import logging
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, replace
+from enum import StrEnum
 from itertools import product
 
 import anyio
@@ -281,6 +283,39 @@ async def test_a_callback_uses_the_call_that_the_other_client_passes() -> None:
         assert "result" in await respond(wire(tools=[ADD]), each)
 
     assert len(person.asked) == 2
+
+
+class Role(StrEnum):
+    USER = "user"
+
+
+@pytest.mark.parametrize("role", ["user", Role.USER])
+async def test_what_another_client_changes_while_a_person_decides_does_not_reach_the_model(role: str) -> None:
+    params = wire({"role": role, "content": [text()]}, tools=[with_default(1)], metadata={"a": {}})
+    expected = request(tools=[with_default(1)], metadata={"a": {}}).params
+
+    async def approve(request: SamplingRequest) -> Allow:
+        params["tools"][0]["inputSchema"]["properties"]["a"]["default"] = 2
+        params["metadata"]["a"]["b"] = 3
+        return Allow()
+
+    model = ScriptedModel("1")
+    assert "result" in await Sampling(with_tools=model, approve=approve).callback(server="calculator")(params)
+
+    assert [asked.params for asked in model.requests] == [expected]
+
+
+async def test_parameters_that_cannot_be_copied_are_refused() -> None:
+    deep: Wire = {}
+    for _ in range(100_000):
+        deep = {"a": deep}
+    respond = Sampling(with_tools=ScriptedModel(), approve=always).callback(server="calculator")
+
+    errors = [(await respond(wire(metadata=metadata)))["error"] for metadata in (deep, {"a": threading.Lock()})]
+    assert errors == [
+        {"code": -32602, "message": f"the parameters cannot be copied: {problem}"}
+        for problem in ("RecursionError", "TypeError")
+    ]
 
 
 @on_both

@@ -43,7 +43,7 @@ class Allow:
     *scope* says for how long: for this "request", for the whole "call" that it belongs
     to (`SamplingRequest.outer`), or for the "session", which is this connection to the server. Further
     requests are then allowed without asking, if they offer the same tools or fewer. A new tool, or one
-    with another definition, needs a new approval. Messages, prompt, tokens and model preferences
+    with another definition, needs a new approval; ``_meta`` is no part of it, as for `ToolPins`, in either scope. Messages, prompt, tokens and model preferences
     may differ within `SamplingLimits`.
 
     If the call is not known, "call" means the request alone. After a reconnect, or after an expired

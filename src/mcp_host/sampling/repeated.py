@@ -1,12 +1,14 @@
-"""Tools that a server repeats in each request of a loop: read once, for handlers that only read them."""
+"""What a request shares with others: tools that a server repeats, read once, and copies for code that may change them."""
 
 from __future__ import annotations
 
 import marshal
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from mcp_host.errors import ProtocolError
 from mcp_host.sampling.request import SamplingRequest
 from mcp_host.types import CreateMessageRequestParams, Tool
 
@@ -35,6 +37,22 @@ def for_others(request: SamplingRequest) -> SamplingRequest:
     if not isinstance(tools, ReadOnlyTools):
         return request
     return replace(request, params=request.params.model_copy(update={"tools": tools.copied()}))
+
+
+def copied(params: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of a request of another client, which may change its own while a person decides on them.
+
+    Raises:
+        ProtocolError: They are no JSON, or nest too deeply.
+    """
+    try:
+        read: dict[str, Any] = marshal.loads(marshal.dumps(params))
+    except ValueError:  # a text that is an enum, for example, or more levels than JSON may have
+        try:
+            return deepcopy(params)
+        except Exception as exc:  # of any type that the client has put there
+            raise ProtocolError(f"the parameters cannot be copied: {type(exc).__name__}") from exc
+    return read
 
 
 def reads_only(call: CallT) -> CallT:

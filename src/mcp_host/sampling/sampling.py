@@ -18,7 +18,7 @@ from mcp_host.protocol.eras import is_first_draft, lone_block, one_block
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, TOO_MANY_WAITING, TOOK_TOO_LONG, Success, encode
 from mcp_host.sampling.approval import Approvals, Approve, AsyncApprove, always
 from mcp_host.sampling.limits import LimitExceeded, SamplingLimits
-from mcp_host.sampling.repeated import RepeatedTools, is_read_only
+from mcp_host.sampling.repeated import RepeatedTools, copied, is_read_only
 from mcp_host.sampling.request import (
     AroundModel,
     AsyncHandler,
@@ -152,7 +152,7 @@ class Sampling:
     ) -> SamplingCallback:
         """A sampling callback for a host with another client: wire parameters in, wire result or error out.
 
-        Make one for each connection. The other client has to advertise `capability()`; set
+        Make one for each connection. It copies the parameters first: what is approved is what the model gets. The other client has to advertise `capability()`; set
         *knows_tools* to False if it does not advertise ``tools``. Then requests for context are
         accepted, too: the revision may be too old to declare it.
 
@@ -441,9 +441,13 @@ class SamplingSession:
         """Answer as on the wire: ``{"result": …}`` or ``{"error": {"code": …, "message": …}}``, with data if there is any.
 
         Several texts that answer a request without tools are joined: before 2025-11-25 there was room for one
-        block, and many servers still expect one.
+        block, and many servers still expect one. What is changed in *params* meanwhile does not count.
         """
         try:
+            try:
+                params = copied(params)
+            except ProtocolError as exc:
+                raise InputRefused(INVALID_PARAMS, str(exc)) from exc
             answer = await self.answer(params, call)
             result = (answer if params.get("tools") else one_block(answer)).to_wire()
             try:
