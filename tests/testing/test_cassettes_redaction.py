@@ -323,3 +323,136 @@ def test_a_long_variable_takes_linear_time() -> None:
     redaction = Redaction((), {"CERTIFICATE": "A" * 300_000})
 
     assert redaction.text("A=B") == "A=B"
+
+
+BASE64_OF = base64.b64encode(b"ada:QZXJ-0123").decode()
+SECRET_TEXTS: dict[str, tuple[str, str]] = {
+    "a header": ("curl -H 'Authorization: Bearer @' https://a/", "QZXJVKWY-a"),
+    "a header without a scheme": ("authorization: @\nAccept: */*", "QZXJVKWY-a"),
+    "a header in the text of JSON": ('{"a": "X-Api-Key: @\\nB: c"}', "QZXJVKWY0"),
+    "a scheme alone": ("sent as Bearer @, refused", "QZXJVKWY.a~b"),
+    "basic authorization": ("Authorization: Basic @", BASE64_OF),
+    "a parameter of a URL": ("see https://a/b?n=1&access_token=@&m=2 for more", "QZXJ"),
+    "a signature of a URL": ("[file](https://a/b?X-Amz-Signature=@)", "QZXJ"),
+    "a user of a URL": ("git clone https://@@github.test/a", "QZXJVKWY0"),
+    "a user without a password": ("https://@:@api.test/v1", "QZXJVKWY0"),
+    "a dump of an environment": ("PATH=/bin\nexport GH_TOKEN=@\nHOME=/root", "short one"),
+    "a quoted variable": ("DB_PASS='@'\n", "Hello World"),
+    "a variable in a command": ("docker run -e OPENAI_KEY=@ image", "QZXJVKWY0"),
+    "a line of YAML": ("user: ada\npassword: @\n", "QZXJVKWY0"),
+    "a connection string": ("Server=db;AccountKey=@;Encrypt=yes", "QZXJVKWY0=="),
+    "a private key": ("-----BEGIN RSA PRIVATE KEY-----\n@\n-----END RSA PRIVATE KEY-----", "QZXJVKWYQZXJVKWY01\nQZ=="),
+    "an encrypted key": (
+        "-----BEGIN PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\n@\n-----END",
+        "QZXJVKWYQZXJVKWY01\nQZ==",
+    ),
+    "a key in the text of JSON": (r'{"a": "-----BEGIN PRIVATE KEY-----\n@\n-----E"}', r"QZXJVKWYQZXJVKWY01\nQZ=="),
+    **{
+        f"a key: {key[:8]}": ("it is @, they say", key)
+        for key in (
+            *(
+                "sk-ant-api03-QZXJVKWYQZXJVKWY0",
+                "sk-proj-QZXJVKWY0QZXJVKWY",
+                "AIzaSyQZXJVKWY0QZXJVKWY0QZXJVKWY0QZXJVKWY",
+            ),
+            *(
+                "GOCSPX-QZXJVKWYQZXJVKWYQZXJ",
+                "ya29.QZXJVKWYQZXJVKWYQZXJ",
+                "hf_QZXJVKWYQZXJVKWYQZXJ",
+                "gsk_QZXJVKWYQZXJVKWYQZXJ",
+            ),
+            *(
+                "xai-QZXJVKWYQZXJVKWYQZXJ",
+                "ghp_QZXJVKWYQZXJVKWYQZXJ",
+                "github_pat_QZXJVKWYQZXJVKWYQZXJ",
+                "glpat-QZXJVKWYQZXJVKWY",
+            ),
+            *(
+                "xoxb-1234567890-QZXJ",
+                "xapp-1-QZXJVKWYQZ",
+                "AKIAIOSFODNN7EXAMPLE",
+                "sk_live_QZXJVKWY01",
+                "npm_QZXJVKWYQZXJVKWYQZXJVKWYQZXJVK",
+            ),
+            *("pypi-AgEIcHlwaS5vcmcQZXJVKWYQZXJVKWYQZXJ", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.QZXJ-_VKWY"),
+            *("SG.QZXJVKWYQZXJVKWY.QZXJVKWYQZXJVKWY", "hvs.QZXJVKWYQZXJVKWYQZXJ", "whsec_QZXJVKWYQZXJVKWY"),
+        )
+    },
+}
+
+
+def test_a_secret_is_found_by_its_form_and_marked_elsewhere_too(subtests: pytest.Subtests) -> None:
+    for case, (text, secret) in SECRET_TEXTS.items():
+        with subtests.test(case):
+            written = text.replace("@", secret, 1)
+            redaction = Redaction((), {})
+
+            marked = redaction.json([written, f"again {secret}", {"in": "pieces"}])
+            assert isinstance(marked, list)
+            assert secret not in str(marked[0])
+            assert (marked[1] == f"again {REDACTED}") == (len(secret) >= 8)
+            assert redaction.json(marked) == marked
+
+            streamed = redaction.stream([{"text": written[:20]}, {"text": written[20:]}])
+            assert secret not in "".join(str(piece["text"]) for piece in streamed if isinstance(piece, dict))
+
+
+def test_the_password_of_basic_authorization_is_decoded(subtests: pytest.Subtests) -> None:
+    for case, (credentials, echoed, marked) in {
+        "a password": (b"ada:QZXJ-0123", "for ada: QZXJ-0123", f"for ada: {REDACTED}"),
+        "a user without one": (b"QZXJ-0123:", "QZXJ-0123 is refused", f"{REDACTED} is refused"),
+        "no text": (b"\xff\xfe:\xff", "QZXJ-0123", "QZXJ-0123"),
+    }.items():
+        with subtests.test(case):
+            header = f"Basic {base64.b64encode(credentials).decode()}"
+            sent, said = Redaction((), {}), Redaction((), {})
+            sent.headers([("Authorization", header)])
+
+            assert sent.text(echoed) == marked
+            assert said.json([f"authorization: {header}", echoed]) == [f"authorization: {REDACTED}", marked]
+
+
+OBJECTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"name": "API_KEY", "value": "QZXJ"}, {"name": "API_KEY", "value": REDACTED}),
+    ({"Name": "DB_PASS", "Value": "QZXJ"}, {"Name": "DB_PASS", "Value": REDACTED}),
+    ({"key": "Authorization", "value": ["QZ"]}, {"key": "Authorization", "value": [REDACTED]}),
+    ({"GH_TOKEN": "QZ", "DEPLOY_KEY": "XJ"}, {"GH_TOKEN": REDACTED, "DEPLOY_KEY": REDACTED}),
+]
+NO_SECRETS: list[Any] = [
+    {"name": "primary_key", "value": "id"},
+    {"name": 5, "value": "QZXJ"},
+    {"value": "QZXJ", "KEY": "a column", "PWD": "/home/ada"},
+    *("ssh://git@github.test/a", "max_tokens=1234567890", "f(token=get_token(), api_key=os.environ['X'])"),
+    *("api_key: Optional[str]", "PWD=/home/ada", "Bearer authentication is required", "a task-sk-learn-something-long"),
+    *("Authorization: required", "-----BEGIN PRIVATE KEY----- of a service_account", "https://a/?page=2&q=token"),
+]
+
+
+def test_a_value_with_a_secret_name_beside_it_is_marked_and_what_only_looks_like_one_is_not(
+    subtests: pytest.Subtests,
+) -> None:
+    for value, marked in [*OBJECTS, *[(value, value) for value in NO_SECRETS]]:
+        with subtests.test(value=value):
+            assert Redaction((), {}).json(value) == marked
+
+
+def test_forms_of_secrets_are_looked_for_in_linear_time() -> None:
+    """Quadratic time would be minutes."""
+    redaction = Redaction((), {})
+    key = "-----BEGIN PRIVATE KEY-----\n"
+    for part in (
+        key,
+        f"{key}A",
+        "A=B ",
+        "A: ",
+        "eyJ",
+        "://",
+        "?a=",
+        "sk-",
+        "xoxb-",
+        "Bearer ",
+        "A:\\n",
+        "export ",
+        " ",
+    ):
+        redaction.json([part * (200_000 // len(part)), key + "A" * 16 + "\nA" * 50_000])

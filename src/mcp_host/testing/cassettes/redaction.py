@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 import os
 import re
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import accumulate
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, unquote_plus, urlencode, urlsplit, urlunsplit
 
-from mcp_host.testing.cassettes.secret_names import is_secret_member, is_secret_name, is_secret_parameter
+from mcp_host.testing.cassettes.secret_names import (
+    FOLDERS,
+    is_secret_member,
+    is_secret_name,
+    is_secret_parameter,
+    secret_members,
+)
+from mcp_host.testing.cassettes.secret_texts import SHORTEST, could_be_secret, find_secrets
 from mcp_host.testing.cassettes.texts import texts_by_place, with_texts
 from mcp_host.types.base import JSONValue
 
@@ -28,6 +35,8 @@ KEPT_HEADERS = frozenset(
 )
 """What replaying needs, and the versions of APIs. Other headers differ from run to run."""
 
+LONGEST = 8192  # characters of a secret that is found by its form and marked elsewhere, too: a private key has 3,000
+
 NOT_ASCII = re.compile(r"[^\x20-\x7e]")  # in a header, which libraries decode in several ways
 PASSWORD_IN_URL = re.compile(r"""://[^\s/@:"'<>]*:([^\s/"'<>]+)@""")
 PAIR = re.compile(r"(?<![\w.-])([\w.-]+)=([^\s;&,]+)")  # in a longer text, such as a connection string
@@ -40,8 +49,6 @@ MEMBER = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)(?:"\s*:\s*"([^"\\]*(?:\\.[^"\\]*
 """A string in the text of JSON and, if it names a string, that string. The text may be cut within either."""
 
 ORGANIZATION = re.compile(r"\borg-[A-Za-z0-9]{8,}\b")
-SHORTEST = 8  # characters of a secret that is marked everywhere: shorter ones would be found in ordinary text
-PLAIN_WORD = re.compile("(?=.{1,16}$)[a-z]+(_[a-z]+)*")  # "password", "created_at": a name in any schema, and no key
 
 
 class Redaction:
@@ -53,7 +60,7 @@ class Redaction:
         for secret in named:
             if not secret:
                 raise ValueError("redact has an empty text, which would be marked everywhere: leave it out")
-            self._add(secret, shortest=1)
+            self._add(secret, named=True)
         for name, value in environment.items():
             self.learn(name, value)
 
@@ -65,7 +72,7 @@ class Redaction:
         They are the whole value if its *name* says so, members of JSON, headers, passwords in URLs, and ``password=…``
         and the like.
         """
-        if is_secret_name(name) and name != "PWD":  # a folder
+        if is_secret_name(name) and name not in FOLDERS:
             self._learn_secret(value)
         self.learn_members(value)
         self._learn_pairs(value)
@@ -86,24 +93,32 @@ class Redaction:
     def learn_members(self, value: JSONValue, *, secret: bool = False) -> None:
         """Find the secrets in the members of JSON, also of JSON in a text, such as OpenAI's arguments of a call.
 
-        A *secret* text is one, and so are those in a *secret* list. Any text may have a URL with a password.
+        A *secret* text is one, and so are those in a *secret* list. Any text may have what `find_secrets` finds, and
+        a URL with a password.
         """
         match value:
             case str():
                 if secret:
                     self._learn_secret(value)
-                for password in PASSWORD_IN_URL.findall(value):
-                    self._learn_secret(password)
-                    self._learn_secret(unquote(password))
-                for written in [value] if JSON.match(value) else DATA.findall(value):
-                    with suppress(ValueError, RecursionError):  # it is no JSON
-                        self.learn_members(json.loads(written))
+                self._learn_text(value)
             case dict():
+                secrets = secret_members(value)
                 for name, inner in value.items():
-                    self.learn_members(inner, secret=is_secret_member(name))
+                    self.learn_members(inner, secret=name in secrets)
             case list():
                 for inner in value:
                     self.learn_members(inner, secret=secret)
+
+    def _learn_text(self, value: str) -> None:
+        for start, end, scheme in find_secrets(value):
+            if end - start <= LONGEST:
+                self._learn_secret(f"{scheme} {value[start:end]}".lstrip())
+        for password in PASSWORD_IN_URL.findall(value):
+            self._learn_secret(password)
+            self._learn_secret(unquote(password))
+        for written in [value] if JSON.match(value) else DATA.findall(value):
+            with suppress(ValueError, RecursionError):  # it is no JSON
+                self.learn_members(json.loads(written))
 
     def learn_stream(self, events: list[JSONValue]) -> None:
         """Find the secrets in the members of JSON whose text comes in pieces, such as the arguments of a call."""
@@ -119,6 +134,17 @@ class Redaction:
             if not part.startswith("-----"):  # the first or the last line of a key
                 self._add(part)
                 self._add(SCHEME.sub("", part, count=1))
+                self._learn_basic(part)
+
+    def _learn_basic(self, value: str) -> None:
+        """Find the password in ``Basic …``, or the user, if there is none."""
+        scheme, _, encoded = value.partition(" ")
+        if scheme.lower() == "basic":
+            with suppress(ValueError):  # it is no base64, or no text
+                decoded = b64decode(encoded.strip()).decode()
+                user, _, password = decoded.partition(":")
+                self._add(decoded)
+                self._add(password or user)
 
     def _learn_pairs(self, value: str) -> None:
         """Find ``password=…`` and the like."""
@@ -135,8 +161,8 @@ class Redaction:
             self._learn_secret(value)
             self._learn_pairs(value)  # "AWS4-HMAC-SHA256 Credential=…, SignedHeaders=…, Signature=…"
 
-    def _add(self, secret: str, shortest: int = SHORTEST) -> None:
-        if len(secret) >= shortest and (shortest == 1 or not PLAIN_WORD.fullmatch(secret)):
+    def _add(self, secret: str, *, named: bool = False) -> None:
+        if named or could_be_secret(secret):
             self._forms |= set(encodings(secret))
             self._pattern = None
 
@@ -194,6 +220,7 @@ class Redaction:
         if self._pattern is None:
             self._pattern = re.compile("|".join([REDACTED, *self._escaped_forms(), ORGANIZATION.pattern]))
         found = [match.span() for match in self._pattern.finditer(text)]
+        found += [(start, end) for start, end, _ in find_secrets(text)]
         found += [match.span(1) for match in PASSWORD_IN_URL.finditer(text)]
         if JSON.match(text) or DATA.search(text):
             found += [match.span(2) for match in MEMBER.finditer(text) if match[2] and is_secret_member(match[1])]
@@ -231,8 +258,9 @@ class Redaction:
             case str():
                 return self.text(value) if in_texts else value
             case dict():
+                secrets = secret_members(value)
                 return {
-                    self.text(name): self._marked(inner, in_texts=in_texts, secret=is_secret_member(name))
+                    self.text(name): self._marked(inner, in_texts=in_texts, secret=name in secrets)
                     for name, inner in value.items()
                 }
             case list():

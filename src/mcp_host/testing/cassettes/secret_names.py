@@ -7,8 +7,10 @@ A name is judged by its last two words. Words are split at separators, digits an
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+
+from mcp_host.types.base import JSONValue
 
 WORD = re.compile(r"[A-Z]+s?(?![a-z])|[A-Z]?[a-z]+")  # "APIKeys" has "API" and "Keys"; "APIKEYs" is one word
 
@@ -64,6 +66,9 @@ HARMLESS_TOKENS = frozenset(
 )
 """Words before ``token`` that make it a place in a list, a progress token of MCP, or a piece of text."""
 
+FOLDERS = frozenset({"PWD", "OLDPWD"})
+"""Variables that end like a password."""
+
 ORGANIZATION = frozenset({"organization", "organisation"})
 
 
@@ -80,6 +85,25 @@ def is_secret_name(name: str) -> bool:
 def is_secret_parameter(name: str) -> bool:
     """Whether a parameter of a URL or a form holds a secret. OAuth sends a ``code``; in JSON, that is one of an error."""
     return is_secret_name(name) or name.lower() in ("code", "assertion")
+
+
+def is_secret_variable(name: str) -> bool:
+    """Whether a *name* in a text is that of a secret: a member of JSON, or in capitals, a variable. ``PWD`` is a folder."""
+    return name not in FOLDERS and (is_secret_member(name) or (name.isupper() and is_secret_name(name)))
+
+
+def secret_members(value: Mapping[str, JSONValue]) -> set[str]:
+    """The names of those members of an object that hold secrets: also of variables such as ``GH_TOKEN``.
+
+    Its ``value`` is one if its ``name`` or ``key`` says so: ``{"name": "API_KEY", "value": …}``.
+    """
+    names = {name for name in value if is_secret_variable(name) and ("_" in name or is_secret_member(name))}
+    by_case = {name.lower(): name for name in value}
+    if "value" in by_case:
+        called = [value[by_case[name]] for name in ("name", "key") if name in by_case]
+        if any(isinstance(name, str) and is_secret_variable(name) for name in called):
+            names.add(by_case["value"])
+    return names
 
 
 @lru_cache(maxsize=NAMES)
