@@ -43,16 +43,17 @@ def test_arguments_are_options_or_an_error_or_help(argv: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "tokens"), [("1", 1), ("99", 99), ("0", None), ("-1", None), ("1.5", None), ("x", None)]
+    ("text", "number"), [("1", 1), ("99", 99), ("0", None), ("-1", None), ("1.5", None), ("x", None)]
 )
-def test_a_number_of_tokens_is_one_at_least(text: str, tokens: int | None) -> None:
-    argv = ["chat", "http://x", "--model", "arithmetic", f"--max-tokens={text}"]
+def test_a_number_of_tokens_or_tools_is_one_at_least(text: str, number: int | None) -> None:
+    for of in ("tokens", "tools"):
+        argv = ["chat", "http://x", "--model", "arithmetic", f"--max-{of}={text}"]
 
-    if tokens is None:
-        with pytest.raises(UsageError, match=f"^argument --max-tokens: '{text}' is not a number of tokens"):
-            parse(argv)
-    else:
-        assert parse(argv).max_tokens == tokens
+        if number is None:
+            with pytest.raises(UsageError, match=f"^argument --max-{of}: '{text}' is not a number of {of}"):
+                parse(argv)
+        else:
+            assert getattr(parse(argv), f"max_{of}") == number
 
 
 def test_all_commands_that_have_a_model_take_a_yes_for_it() -> None:

@@ -306,9 +306,21 @@ def test_what_the_api_does_not_take_is_refused() -> None:
         ("messages[1]: this model takes no audio in an assistant's message", prompt(USER, said("assistant", WAV))),
         ("temperature: this model takes 0 to 2, not -1", prompt(temperature=-1)),
         ("metadata: this model takes none unless the host stores the answers (store)", prompt(metadata={"k": "v"})),
+        ("tools: this model takes 128 at most, not 129", prompt(tools=[{**ADD, "name": f"t{number}"} for number in range(129)])),
     ]  # fmt: skip  # one case on each line
 
     assert [refusal(write_request, asked) for _, asked in refused] == [sentence for sentence, _ in refused]
+    assert len(write_request(refused[-1][1], "compatible")["tools"]) == 129
+
+
+def test_a_description_is_as_long_as_openai_takes_it_and_says_what_it_lacks() -> None:
+    for length in (1024, 1025):
+        asked = prompt(tools=[{**ADD, "description": "x" * length}])
+        [openai], [compatible] = (write_request(asked, dialect)["tools"] for dialect in ("openai", "compatible"))
+
+        assert compatible["function"]["description"] == "x" * length
+        note = "" if length == 1024 else "\n[cut: the description has 1025 characters]"
+        assert openai["function"]["description"] == "x" * (1024 - len(note)) + note
 
 
 # Replies

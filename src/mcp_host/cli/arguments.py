@@ -20,6 +20,7 @@ from mcp_host.errors import quoted
 from mcp_host.limits import Limits
 from mcp_host.protocol.negotiation import VERSIONS
 from mcp_host.sampling.loop.host import MAX_TOKENS
+from mcp_host.sampling.loop.tools import MAX_TOOLS
 from mcp_host.version import __version__
 
 NAME = "mcp-host"
@@ -184,6 +185,7 @@ PARAMETER_HELP = "added to the URL that you log in at, such as audience=https://
 ALIAS_HELP = "log in at this issuer where the server has another name for it, such as one with a slash more"
 SHARED_HELP = "let all servers that name this resource share one login: only if they have one owner"
 
+MAX_TOOLS_HELP = f"the most tools that a server may have: each costs tokens in every answer (default: {MAX_TOOLS})"
 MAX_TOKENS_HELP = f"the most tokens that one answer may have (default: {MAX_TOKENS:,})"
 
 PINS_HELP = "block tools that are not as pinned in FILE; the first use of a server pins its tools there"
@@ -215,6 +217,7 @@ class Options(argparse.Namespace):
     model: str | None
     system: str | None
     max_tokens: int
+    max_tools: int
     unchecked: bool
     output: Path | None
     pins: Path | None
@@ -470,6 +473,7 @@ def _add_model_options(parser: _Parser, verb: str) -> None:
             add(required=True, help=f"the model to talk to: {MODEL_NAMES}")
             parser.add_argument("--system", metavar="TEXT", help="the system prompt")
             parser.add_argument("--max-tokens", type=_tokens, default=MAX_TOKENS, metavar="N", help=MAX_TOKENS_HELP)
+            parser.add_argument("--max-tools", type=_tools, default=MAX_TOOLS, metavar="N", help=MAX_TOOLS_HELP)
             allow(help="call tools, and let the server use the model, without asking you")
         case _:
             use = "let the server use this model, and ask you each time; by default it gets none"
@@ -495,8 +499,16 @@ def _seconds(text: str) -> float:
 
 
 def _tokens(text: str) -> int:
+    return _number(text, "tokens")
+
+
+def _tools(text: str) -> int:
+    return _number(text, "tools")
+
+
+def _number(text: str, of: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of tokens")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of {of}")
     return int(text)
 
 

@@ -242,6 +242,7 @@ class Chat:
                     system_prompt=self._options.system,
                     max_tokens=self._options.max_tokens,
                     approve=self._approve_call,
+                    max_tools=self._options.max_tools,
                     max_turns=MAX_TURNS,
                     timeout=math.inf,
                     tool_timeout=self._options.timeout or Limits().timeout,

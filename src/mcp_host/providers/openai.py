@@ -58,6 +58,9 @@ NOT_REASONING = re.compile(r"(ft:)?(gpt-3|gpt-4|chatgpt-|gpt-5[.\d]*-chat)")
 STATUS = re.compile("[45][0-9]{2}")
 
 MAX_ID = 40  # characters of a call's id at Chat Completions of some models; 64 elsewhere
+MAX_DESCRIPTION = (
+    1024  # of a function, at OpenAI and Azure: "string too long. Expected a string with maximum length 1024"
+)
 MAX_METADATA = (16, 64, 512)  # pairs, and characters of a key and of a value
 
 FAILED = "The tool failed:"  # neither API has a field for it
@@ -258,6 +261,14 @@ def function_of(tool: Tool, prompt: Prompt) -> JSONObject:
     if description := prompt.names.description(tool):
         written["description"] = description
     return written
+
+
+def cut_description(written: JSONObject) -> None:
+    """Cut the description of a function, with a note, to what OpenAI's Chat Completions take."""
+    description = written.get("description", "")
+    if len(description) > MAX_DESCRIPTION:
+        note = f"\n[cut: the description has {len(description)} characters]"
+        written["description"] = f"{description[: MAX_DESCRIPTION - len(note)]}{note}"
 
 
 def use_of_tools(request: SamplingRequest) -> JSONObject:

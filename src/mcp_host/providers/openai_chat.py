@@ -64,6 +64,7 @@ from mcp_host.providers.openai import (
     audio,
     call_id,
     content_of,
+    cut_description,
     data_url,
     fields,
     forced_tool,
@@ -96,6 +97,7 @@ Dialect: TypeAlias = Literal["openai", "compatible"]
 
 OPENAI_HOSTS = (".openai.com", ".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com")
 
+MAX_TOOLS = 128  # "A max of 128 functions are supported": https://platform.openai.com/docs/api-reference/chat/create
 MAX_STOPS = 4  # "Up to 4 sequences where the API will stop": more are applied to the answer
 
 FINISH_REASONS = {  # in lower case
@@ -201,8 +203,13 @@ def _tools(prompt: Prompt, *, is_openai: bool) -> JSONObject:
         return {}
     forced = forced_tool(prompt)
     tools = request.tools if forced is None else [forced]
-    functions = [{"type": "function", "function": function_of(tool, prompt)} for tool in tools]
-    return {"tools": functions, **use_of_tools(request)}
+    if is_openai and len(tools) > MAX_TOOLS:
+        raise refused("tools", f"{MAX_TOOLS} at most, not {len(tools)}")
+    functions = [function_of(tool, prompt) for tool in tools]
+    if is_openai:
+        for function in functions:
+            cut_description(function)
+    return {"tools": [{"type": "function", "function": function} for function in functions], **use_of_tools(request)}
 
 
 def _messages(prompt: Prompt, *, is_openai: bool) -> list[JSONObject]:

@@ -42,7 +42,7 @@ from mcp_host.providers.exchange.requests import (
     result_content,
     written_blocks,
 )
-from mcp_host.providers.openai import call_id, function_of
+from mcp_host.providers.openai import call_id, cut_description, function_of
 from mcp_host.sampling.repeated import reads_only
 from mcp_host.sampling.request import SamplingRequest, Usage
 from mcp_host.types import (
@@ -81,6 +81,8 @@ OF_RESPONSES = ("kind", "parts", "model_name", "provider_name", "provider_url", 
 
 EMULATED = frozenset({"stop_sequences", "parallel_tool_calls"})
 """Settings that `read_reply` stands in for: it cuts the answer at a stop sequence, and keeps the first call."""
+
+CHAT_COMPLETIONS = "OpenAIChatModel"  # the class of models whose provider may be OpenAI or Azure
 
 THINKING = "anthropic_thinking"  # the setting with which Claude thinks
 
@@ -457,7 +459,10 @@ class PydanticAIModel(ProviderModel):
         settings = {name: value for name, value in body.items() if name not in not_settings}
         tools = body.get("tools", ())
         if self._defined[0] is not tools:  # `Prompt.written_tools` has the same while a server repeats them
-            self._defined = (tools, [sdk.ToolDefinition(**tool) for tool in tools])
+            written = [{**tool} for tool in tools]
+            for tool in written if type(self._client).__name__ == CHAT_COMPLETIONS else ():
+                cut_description(tool)
+            self._defined = (tools, [sdk.ToolDefinition(**tool) for tool in written])
         return {
             "messages": sdk.ModelMessagesTypeAdapter.validate_python(body["messages"]),
             "model_settings": settings,

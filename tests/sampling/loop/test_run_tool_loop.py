@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import math
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -358,11 +361,28 @@ WRONG_ARGUMENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"on_turn": 3}, TypeError, "on_turn has to be a function"),
     ({"cut": 3}, TypeError, "cut has to be a plain function"),
     ({"cut": late_cut}, TypeError, "cut must be a plain function: it is not awaited"),
+    (
+        {"tools": [refuse, FunctionTool(refuse, name="other")], "max_tools": 1},
+        ValueError,
+        r"^there are 2 tools, 2 of 'this program', and max_tools is 1: .*ToolPolicy\(allow=.*, or raise max_tools",
+    ),
+    ({"max_tools": -1}, ValueError, "max_tools must be at least 0"),
     ({"max_turns": 0}, ValueError, "max_turns must be at least 1"),
     ({"timeout": 0}, ValueError, "timeout must be more than 0"),
     ({"tool_timeout": 0}, ValueError, "tool_timeout must be more than 0"),
     ({"max_result_bytes": 0}, ValueError, "max_result_bytes must be at least 1"),
 ]
+
+
+async def test_the_log_has_the_size_of_the_tools(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    await run_tool_loop(ScriptedModel("done"), "hello", tools=[refuse], max_tools=math.inf)
+
+    [line] = [message for message in caplog.messages if message.startswith("tool loop: ")]
+    assert re.fullmatch(
+        r"tool loop: 1 tools are offered, in \d\d+ bytes of JSON: about \d\d+ tokens in each turn", line
+    )
 
 
 async def test_wrong_arguments_are_refused_before_the_model_is_asked(subtests: pytest.Subtests) -> None:

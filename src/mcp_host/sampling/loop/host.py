@@ -16,7 +16,7 @@ from mcp_host.sampling.approval import Allow, CallApprovals, Deny
 from mcp_host.sampling.arguments import ArgumentChecker
 from mcp_host.sampling.loop.engine import MAX_TURNS, TIMEOUT, TOOL_TIMEOUT, LoopResult, Step, run_loop
 from mcp_host.sampling.loop.results import MAX_RESULT_BYTES, Cut, for_model, head_and_tail
-from mcp_host.sampling.loop.tools import THIS_PROGRAM, LoopTool, OfferedTool, read_tools
+from mcp_host.sampling.loop.tools import MAX_TOOLS, THIS_PROGRAM, LoopTool, OfferedTool, read_tools
 from mcp_host.sampling.request import AsyncHandler, Handler, SamplingRequest
 from mcp_host.sampling.structured.prompts import Choice, Message, read_conversation
 from mcp_host.types import (
@@ -75,6 +75,7 @@ async def run_tool_loop(
     stop_sequences: Sequence[str] | None = None,
     metadata: JSONObject | None = None,
     approve: ApproveProposal | None = None,
+    max_tools: float = MAX_TOOLS,
     max_turns: int = MAX_TURNS,
     timeout: float = TIMEOUT,
     tool_timeout: float = TOOL_TIMEOUT,
@@ -90,7 +91,7 @@ async def run_tool_loop(
     the shape of MCP or of OpenAI's chat completions. `LoopResult.messages` is what to go on with.
 
     *tools* are connected clients, with every tool that they list now, and typed functions or `FunctionTool`s. Plain
-    functions run in a thread. *tool_choice* is "auto", "required", "none" or the name of a tool that the
+    functions run in a thread. All together are *max_tools* at most; `math.inf` is no limit. *tool_choice* is "auto", "required", "none" or the name of a tool that the
     model is asked to call; "required" and a name hold until the model has obeyed once. The loop does not enforce them: a
     model that answers without a call ends it, and one that calls another tool gets its result and is asked again.
 
@@ -115,13 +116,15 @@ async def run_tool_loop(
     it returns is lost.
 
     Raises:
-        TypeError, ValueError: An argument is wrong, or two tools have the same name. The model was not asked.
+        TypeError, ValueError: An argument is wrong, two tools have the same name, or there are too many. The model was not
+            asked.
         McpError: A client could not list its tools; the model was not asked.
         SamplingError: The model returned no answer.
         Exception: The model, *approve*, *cut* or *on_turn* raised it. So is a TypeError if *cut* returns no result.
     """
     check_seconds("tool_timeout", tool_timeout, zero=False)
     check_count("max_result_bytes", max_result_bytes)
+    check_count("max_tools", max_tools, least=0)
     check_plain(cut, argument="cut", shape=None)
     if not isinstance(check_arguments, bool):
         raise TypeError(f"check_arguments is True or False, not {type(check_arguments).__name__}")
@@ -136,7 +139,7 @@ async def run_tool_loop(
         approvals = CallApprovals(as_async(approve, argument="approve", shape=shape))
     checker = ArgumentChecker(subject="tool loop") if check_arguments else None
     turn = None if on_turn is None else as_async(on_turn, argument="on_turn", shape="(step: Step) -> None")
-    offered = await read_tools(tools, timeout=tool_timeout, caller=caller)
+    offered = await read_tools(tools, timeout=tool_timeout, caller=caller, most=max_tools)
     if isinstance(stop_sequences, str):
         raise TypeError("stop_sequences must be a list of str, not a str")
     definitions, choice = [tool.definition for tool in offered.values()], _choice(tool_choice)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from pydantic_core import to_json
 
 from mcp_host.errors import McpError, NotAdvertised, ServerError, excerpt, quoted
 from mcp_host.functions import AnyFunction, FunctionTool
@@ -18,7 +21,9 @@ from mcp_host.types import CallToolResult, Tool, ToolUseContent
 
 logger = logging.getLogger(__name__)
 
-NAMES_SHOWN = 2_000  # characters of the names that two tools have
+MAX_TOOLS = 128  # as many as OpenAI takes; each costs some hundred tokens in every turn
+NAMES_SHOWN = 2_000  # characters of names in an error
+BYTES_PER_TOKEN = 4
 
 THIS_PROGRAM = "this program"  # in place of a server's name, for functions
 
@@ -58,14 +63,16 @@ class OfferedTool:
     run: RunTool
 
 
-async def read_tools(tools: Sequence[LoopTool], *, timeout: float, caller: object) -> dict[str, OfferedTool]:
-    """The tools by their names. Clients are asked for theirs. Listing and each call may take *timeout* seconds.
+async def read_tools(
+    tools: Sequence[LoopTool], *, timeout: float, caller: object, most: float
+) -> dict[str, OfferedTool]:
+    """The tools by their names, *most* at most. Clients are asked for theirs. Listing and each call may take *timeout* seconds.
 
     A server without tools adds none. A tool of a server whose name no model could call is left out, with a warning.
 
     Raises:
         TypeError: One is something else, or a function that cannot be called with JSON.
-        ValueError: Two tools have the same name; the text has all such names.
+        ValueError: Two tools have the same name; the text has all such names. Or there are too many.
         McpError: A client could not list its tools; the text names it.
     """
     if callable(tools) or isinstance(tools, ToolClient) or not isinstance(tools, Sequence):
@@ -83,7 +90,27 @@ async def read_tools(tools: Sequence[LoopTool], *, timeout: float, caller: objec
     if clashes:
         described = [_clash(tools, offered[new[0].definition.name], new, *both) for both, new in clashes.items()]
         raise ValueError("; ".join(described))
+    if len(offered) > most:
+        raise ValueError(_too_many(offered, most))
+    if logger.isEnabledFor(logging.INFO):
+        terms = [
+            (tool.definition.name, tool.definition.description, tool.definition.input_schema)
+            for tool in offered.values()
+        ]
+        size = len(to_json(terms))
+        text = "tool loop: %d tools are offered, in %d bytes of JSON: about %d tokens in each turn"
+        logger.info(text, len(offered), size, size // BYTES_PER_TOKEN)
     return offered
+
+
+def _too_many(offered: Mapping[str, OfferedTool], most: float) -> str:
+    """What to do about more than *most* tools."""
+    counted = Counter(tool.server for tool in offered.values()).most_common()
+    of_servers = excerpt(", ".join([f"{number} of {quoted(server)}" for server, number in counted]), NAMES_SHOWN)
+    return (
+        f"there are {len(offered)} tools, {of_servers}, and max_tools is {most}: choose those that the model needs, with"
+        " Client(..., tools=ToolPolicy(allow={...})), or raise max_tools, if the model takes more (OpenAI's take 128)"
+    )
 
 
 async def _read(tool: LoopTool, place: int, *, timeout: float, caller: object) -> list[OfferedTool]:

@@ -392,7 +392,8 @@ async def test_schemas_are_cleaned_to_what_the_provider_takes(
         model = make()
         for name, schema in SCHEMAS.items():
             with subtests.test(name):
-                await ask(model, tools=[{"name": "find", "inputSchema": schema}], toolChoice=choice)
+                tool = {"name": "find", "description": "Finds. " * 300, "inputSchema": schema}
+                await ask(model, tools=[tool], toolChoice=choice)
                 assert "city" not in schema.get("properties", {}) or "'city'" in str(server.last)
 
 

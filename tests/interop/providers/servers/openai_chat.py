@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -41,6 +42,8 @@ class OpenAIChatServer(ModelServer):
 
     An answer has no thinking: OpenAI keeps it to itself in this API.
     """
+
+    longest_description: ClassVar[float] = 1024  # https://github.com/getsentry/sentry-mcp/issues/106
 
     compatible: ClassVar[bool] = False
 
@@ -91,6 +94,9 @@ class OpenAIChatServer(ModelServer):
         functions = [tool["function"] for tool in tools]
         for index, function in enumerate(functions):
             rules.check_name(function["name"], f"tools[{index}].function.name", LONGEST_NAME)
+            if len(function.get("description", "")) > self.longest_description:
+                where = f"tools[{index}].function.description"
+                raise Refusal(f"Invalid '{where}': string too long. Expected a string with maximum length 1024.")
             if "parameters" in function:
                 strict = function.get("strict") is True
                 rules.check_parameters(function["parameters"], function["name"], strict=strict)
@@ -244,6 +250,8 @@ class CompatibleChatServer(OpenAIChatServer):
 
     https://api-docs.deepseek.com/guides/thinking_mode, "Tool Calls".
     """
+
+    longest_description = math.inf
 
     compatible = True
 
