@@ -12,7 +12,7 @@ from mcp_host import Elicitation, FormRequest, SamplingRequest
 from mcp_host.limits import Limits
 from mcp_host.session.session import Session
 from mcp_host.testing import ScriptedPeer
-from mcp_host.types import CreateMessageResult, ElicitResult, ToolUseContent
+from mcp_host.types import AudioContent, CreateMessageResult, ElicitResult, ToolUseContent
 from tests.client.support import (
     ADD,
     EMPTY,
@@ -124,13 +124,24 @@ async def test_a_wish_for_context_that_was_not_declared_is_refused_where_it_can_
         assert (answer, seen) == ({"error": {"code": -32602, "message": reason}}, [])
 
 
-async def test_before_tools_existed_several_texts_are_joined_into_the_one_block_there_was() -> None:
+@pytest.mark.parametrize(
+    ("version", "params"),
+    [("2025-06-18", QUESTION), ("2025-11-25", QUESTION), ("2025-11-25", {**QUESTION, "tools": []})],
+    ids=["2025-06-18", "2025-11-25", "an empty list of tools"],
+)
+async def test_without_tools_several_texts_are_joined_into_the_one_block_that_servers_take(
+    version: str, params: dict[str, Any]
+) -> None:
+    """The official SDKs refuse a list, although 2025-11-25 has one."""
+
     async def model(request: SamplingRequest) -> CreateMessageResult:
         return CreateMessageResult(content=[text("Paris."), text("In France.")], model="m")
 
-    answer = await asked(version="2025-06-18", sampling=sampling(with_tools=model))
+    answer = await asked(params=params, version=version, sampling=sampling(with_tools=model))
 
     assert answer["result"]["content"] == {"type": "text", "text": "Paris.\n\nIn France."}
+    answer = await asked(params={**QUESTION, "tools": [ADD]}, sampling=sampling(with_tools=model))
+    assert len(answer["result"]["content"]) == 2
 
 
 async def test_a_ping_is_answered_at_any_time() -> None:
@@ -283,9 +294,15 @@ FAILURES: list[tuple[CreateMessageResult | Exception, dict[str, Any], str, str]]
     (RuntimeError("secret sk-123"), {}, "this client's model failed", "sk-123"),
     (
         CreateMessageResult(content=[text("a"), IMAGE], model="m"),
-        {"version": "2025-06-18"},
+        {},
+        "this client's model gave an answer that the request does not allow",
+        "it holds several blocks, and the server expects one",
+    ),
+    (
+        CreateMessageResult(content=AudioContent(data="aGk=", mime_type="audio/wav"), model="m"),
+        {"version": "2024-11-05"},
         "this client's answer does not fit this protocol revision",
-        "2025-11-25",
+        "2025-03-26",
     ),
     (
         CreateMessageResult(content=[NOT_A_NUMBER], model="m", stop_reason="toolUse"),

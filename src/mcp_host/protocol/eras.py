@@ -264,7 +264,9 @@ def is_first_draft(params: Params) -> bool:
 
 
 def lone_block(answer: CreateMessageResult) -> CreateMessageResult:
-    """The answer to a request of the first draft: the first of its tool calls, or else its texts, joined.
+    """The answer to a request of the first draft, or without tools: the first of its tool calls, or else its texts, joined.
+
+    The official SDKs for Python and TypeScript refuse a list in answer to a request without tools, in 2025-11-25, too.
 
     Raises:
         SamplingError: It has several blocks, and not only texts.

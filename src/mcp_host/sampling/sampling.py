@@ -14,7 +14,7 @@ import anyio
 from mcp_host.concurrency.deadlines import Timeout
 from mcp_host.errors import CallerError, InputRefused, McpError, ProtocolError, SamplingError, UnusableCalls
 from mcp_host.handlers import HandlerScope, as_async, call_handler
-from mcp_host.protocol.eras import is_first_draft, lone_block, one_block
+from mcp_host.protocol.eras import is_first_draft, lone_block
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, TOO_MANY_WAITING, TOOK_TOO_LONG, Success, encode
 from mcp_host.sampling.approval import Approvals, Approve, AsyncApprove, always
 from mcp_host.sampling.limits import LimitExceeded, SamplingLimits
@@ -306,7 +306,7 @@ class SamplingSession:
                         if isinstance(said, UnusableCalls) or said.stop_reason == TOOL_USE:
                             said = await self._with_checked_arguments(said, request, size, around_model)
                         answer = said
-                if len(answer.content) > 1 and "tools" in params and is_first_draft(params):
+                if len(answer.content) > 1 and (not request.tools or is_first_draft(params)):
                     answer = self._lone_block(answer)
                 return answer
             finally:
@@ -384,7 +384,7 @@ class SamplingSession:
             raise self._illegal(exc) from exc
 
     def _lone_block(self, answer: CreateMessageResult) -> CreateMessageResult:
-        """The answer in the form of the first draft.
+        """The answer as one block: the first draft has no more, and many servers take no more for a request without tools.
 
         Raises:
             InputRefused: It does not fit.
@@ -440,8 +440,7 @@ class SamplingSession:
     async def respond(self, params: dict[str, Any], call: OuterCall | None = None) -> dict[str, Any]:
         """Answer as on the wire: ``{"result": …}`` or ``{"error": {"code": …, "message": …}}``, with data if there is any.
 
-        Several texts that answer a request without tools are joined: before 2025-11-25 there was room for one
-        block, and many servers still expect one. What is changed in *params* meanwhile does not count.
+        What is changed in *params* meanwhile does not count.
         """
         try:
             try:
@@ -449,7 +448,7 @@ class SamplingSession:
             except ProtocolError as exc:
                 raise InputRefused(INVALID_PARAMS, str(exc)) from exc
             answer = await self.answer(params, call)
-            result = (answer if params.get("tools") else one_block(answer)).to_wire()
+            result = answer.to_wire()
             try:
                 encode(Success(0, result))  # raises here, rather than in the other client, for what JSON cannot hold
             except CallerError as exc:
