@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator
-from traceback import format_exception
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from traceback import TracebackException, format_exception
 from typing import Any
 from urllib.parse import urlencode
 
 import anyio
 import httpx
 import pytest
+from anyio import create_tcp_listener
+from anyio.abc import SocketAttribute, SocketStream
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from mcp_host import Client, McpError, StreamableHttp
-from mcp_host.auth import OAuth, TokenRequestFailed
+from mcp_host.auth import MemoryTokens, OAuth, TokenRequestFailed
 from mcp_host.testing import Server
 from tests.auth.authorization_server import Protected, parameters, protected
 from tests.auth.world import CALLBACK
@@ -117,3 +119,69 @@ async def test_a_login_and_a_refresh_leave_no_secret_in_log_or_repr(
     told = ours + repr(auth) + repr(auth.steps) + auth.explain()
     assert len(site.server.secrets) >= 6
     assert [secret for secret in site.server.secrets if secret in told] == []
+
+
+def variables(error: TracebackException) -> Iterator[tuple[str, str]]:
+    """Where each variable of a frame of *error* and of its causes is, and its repr: as reports of errors have them."""
+    for frame in error.stack:
+        if "/tests/" not in frame.filename:
+            for name, value in (frame.locals or {}).items():
+                yield f"{frame.filename}:{frame.lineno} {name}", value
+    for cause in (error.__cause__, error.__context__, *(error.exceptions or ())):
+        if cause is not None:
+            yield from variables(cause)
+
+
+async def shown_by(url: str, auth: OAuth | None, secrets: Iterable[str], **options: Any) -> list[str]:
+    """Which variables of the frames of a connect that fails show one of the *secrets*."""
+    with pytest.raises(McpError) as raised:
+        await Client(StreamableHttp(url, auth=auth, **options)).connect()
+    error = TracebackException.from_exception(raised.value, capture_locals=True)
+    return [where for where, value in variables(error) if any(secret in value for secret in secrets)]
+
+
+async def breaking_off(stream: SocketStream) -> None:
+    async with stream:
+        await stream.receive()
+
+
+@fault("O21")
+@pytest.mark.parametrize("method", ["none", "client_secret_basic", "client_secret_post"])
+@pytest.mark.parametrize("problem", ["HTTP 503", "HTTP 400", "its token_type is not Bearer", "broken", "closed"])
+async def test_no_variable_of_a_frame_shows_a_token_a_code_or_a_verifier(
+    site: Protected, method: str, problem: str
+) -> None:
+    site.server.methods = [method]
+    store, browser = MemoryTokens(), Browser()
+    await call(site, oauth(tokens=store))
+    site.server.tokens.clear()  # the next request needs a refresh
+    if problem in NO_TOKENS:
+        site.server.answers["token"] = answering(NO_TOKENS[problem])
+    async with await create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, breaking_off)
+        if problem not in NO_TOKENS:
+            port = listener.extra(SocketAttribute.local_port) if problem == "broken" else 1
+            site.server.metadata["token_endpoint"] = f"http://127.0.0.1:{port}/token"
+            store._tokens = {
+                key: text.replace(f"{site.server.issuer}/token", f"http://127.0.0.1:{port}/token")
+                for key, text in store._tokens.items()
+            }
+
+        shown = await shown_by(site.url, oauth(tokens=store), site.server.secrets)
+        shown += await shown_by(site.url, oauth(browser), site.server.secrets)
+        tasks.cancel_scope.cancel()
+
+    assert shown == []
+
+
+@fault("O21")
+async def test_no_variable_of_a_frame_shows_a_header_of_a_request_that_breaks_off() -> None:
+    given = {"Authorization": "Bearer hidden-a", "X-Api-Key": "hidden-b"}
+    async with await create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, breaking_off)
+        url = f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}/mcp"
+
+        shown = await shown_by(url, None, ["hidden-"], headers=given)
+        tasks.cancel_scope.cancel()
+
+    assert shown == []

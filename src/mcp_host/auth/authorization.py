@@ -33,6 +33,7 @@ from mcp_host.auth.storage.pending import NEEDED_TIME, PendingLogin, PendingLogi
 from mcp_host.auth.storage.saved import Place, Saved, Wanted
 from mcp_host.concurrency.asking import asking_person, is_unattended
 from mcp_host.errors import excerpt
+from mcp_host.transports._http.secret import Secret
 
 EARLY_WAIT = 2.0  # seconds that a request with a good token waits for its refresh; the `GRACE` of `shared_work` follows
 
@@ -263,7 +264,9 @@ class Authorization:
             saved, request = await self._asking(wanted, redirection.redirect_uri)
             try:
                 with asking_person():
-                    redirected = await redirection.authorize(request.url, request.state, server=shown(wanted.url))
+                    redirected = Secret(
+                        await redirection.authorize(request.url, request.state, server=shown(wanted.url))
+                    )
             except BaseException:  # no answer: the page may have said that it does not know the client
                 if saved.client == known:
                     with CancelScope(shield=True):

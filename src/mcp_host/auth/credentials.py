@@ -18,6 +18,7 @@ from mcp_host.auth.requests.steps import Steps
 from mcp_host.auth.settings import Settings
 from mcp_host.auth.storage.entry import Entry
 from mcp_host.auth.storage.saved import SAVED, Place, Saved
+from mcp_host.transports._http.secret import Secret
 
 NEW_TIME = 60.0  # seconds after a login in which a server that refuses its token gets no other
 
@@ -95,8 +96,9 @@ class Credentials:
             return {}
         proofs = self._proofs(self.key)
         if proofs is None:
-            return {"Authorization": f"Bearer {token.access_token}"}
-        return {"Authorization": f"DPoP {token.access_token}", **proofs.header(method, url, token.access_token)}
+            return {"Authorization": Secret(f"Bearer {token.access_token}")}
+        authorization = Secret(f"DPoP {token.access_token}")
+        return {"Authorization": authorization, **proofs.header(method, url, token.access_token)}
 
     def heard(self, url: str, headers: Mapping[str, str]) -> bool:
         """Look for a nonce in the headers of a response. Returns whether there is a new one."""

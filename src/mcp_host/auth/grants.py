@@ -17,6 +17,7 @@ from mcp_host.auth.requests.error_codes import INVALID_REQUEST
 from mcp_host.auth.requests.metadata import AuthorizationServer
 from mcp_host.auth.requests.steps import Steps
 from mcp_host.auth.requests.urls import shown
+from mcp_host.transports._http.secret import Secret, SecretText, as_secret
 
 if TYPE_CHECKING:
     from mcp_host.auth.requests.client import Answer, AuthClient
@@ -36,9 +37,9 @@ MAX_SECONDS = 10 * 365 * 24 * 3600.0  # a later expiry is none
 class Token:
     """An access token. *expires_at* is in seconds since 1970; None if the server did not say."""
 
-    access_token: str = field(repr=False)
+    access_token: SecretText = field(repr=False)
     expires_at: float | None = None
-    refresh_token: str | None = field(default=None, repr=False)
+    refresh_token: SecretText | None = field(default=None, repr=False)
     scopes: tuple[str, ...] = ()
     """What it was asked for, or what the server said that it has instead."""
     refresh_at: float | None = None
@@ -152,8 +153,9 @@ def authenticated(
     match client.method:
         case "client_secret_basic":
             pair = f"{quote(client.id, safe='')}:{quote(client.secret or '', safe='')}"  # a space as %20: all read that
+            basic = Secret(f"Basic {b64encode(pair.encode()).decode()}")
             # Servers of the official SDK find the client by the field.
-            return {**fields, "client_id": client.id}, {"Authorization": f"Basic {b64encode(pair.encode()).decode()}"}
+            return {**fields, "client_id": client.id}, {"Authorization": basic}
         case "client_secret_post":
             return {**fields, "client_id": client.id, "client_secret": client.secret or ""}, {}
         case "private_key_jwt":
@@ -161,7 +163,7 @@ def authenticated(
                 raise TokenRequestFailed(
                     "the client was registered with a key, which is not passed any more", refused=True
                 )
-            assertion = key.assertion(client.id, audience)
+            assertion = Secret(key.assertion(client.id, audience))
             return {**fields, "client_assertion_type": ASSERTION_TYPE, "client_assertion": assertion}, {}
         case "none":
             return {**fields, "client_id": client.id}, {}
@@ -181,7 +183,7 @@ def read_token(answer: Answer, scopes: Sequence[str], *, bound: bool = False) ->
         refused = (has_error or 400 <= answer.status < 500) and not answer.is_busy and code not in BUSY_CODES
         problem = f"{answer.problem} with an error" if has_error and answer.status == 200 else answer.problem
         raise TokenRequestFailed(f"{problem}{f' ({code})' if code else ''}", code, refused=refused)
-    token, kind = document.get("access_token"), document.get("token_type")
+    token, kind = as_secret(document.get("access_token")), document.get("token_type")
     if kind is None:
         kind = "bearer"
     if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable() or " " in token:
@@ -189,7 +191,7 @@ def read_token(answer: Answer, scopes: Sequence[str], *, bound: bool = False) ->
     wanted = "DPoP" if bound else "Bearer"
     if not isinstance(kind, str) or kind.lower() != wanted.lower():
         raise TokenRequestFailed(f"its token_type is not {wanted}")
-    refresh, scope = document.get("refresh_token"), document.get("scope")
+    refresh, scope = as_secret(document.get("refresh_token")), document.get("scope")
     if not isinstance(refresh, str) or not refresh:
         refresh = None
     if isinstance(scope, str) and scope.strip():

@@ -13,6 +13,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
+from mcp_host.transports._http.secret import SecretValues
+
 if TYPE_CHECKING:
     from joserfc.jwk import ECKey, Key
 
@@ -63,7 +65,7 @@ def new_key() -> dict[str, Any]:
     Raises:
         ImportError: joserfc is not installed.
     """
-    return dict(_ec_key().generate_key("P-256", private=True).as_dict(private=True))
+    return SecretValues(_ec_key().generate_key("P-256", private=True).as_dict(private=True))
 
 
 class Proofs:

@@ -16,6 +16,7 @@ from mcp_host.auth.keys import PrivateKey
 from mcp_host.auth.registration import OAuthClient, TokenAuthMethod, checked_text, method_with_secret
 from mcp_host.auth.requests.metadata import AuthorizationServer
 from mcp_host.handlers import as_async
+from mcp_host.transports._http.secret import Secret, as_secret
 
 CLIENT_CREDENTIALS = "client_credentials"
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
@@ -68,7 +69,7 @@ class ClientSecret(Machine):
     ) -> None:
         self._chooses = method is None
         self.client = OAuthClient(
-            checked_text("id", id), checked_text("secret", secret), method or "client_secret_basic"
+            checked_text("id", id), Secret(checked_text("secret", secret)), method or "client_secret_basic"
         )
         self.issuer = issuer
 
@@ -134,9 +135,10 @@ class EnterpriseManaged(Machine):
         idp_client_secret: str | None = None,
         issuer: str | None = None,
     ) -> None:
-        self.client = OAuthClient(checked_text("id", id), checked_text("secret", secret), "client_secret_basic")
+        self.client = OAuthClient(checked_text("id", id), Secret(checked_text("secret", secret)), "client_secret_basic")
         method: TokenAuthMethod = "client_secret_post" if idp_client_secret else "none"
-        self._idp_client = OAuthClient(checked_text("idp_client_id", idp_client_id), idp_client_secret, method)
+        idp_secret = None if idp_client_secret is None else Secret(idp_client_secret)
+        self._idp_client = OAuthClient(checked_text("idp_client_id", idp_client_id), idp_secret, method)
         self._idp_token_endpoint = idp_token_endpoint
         self._get_id_token = as_async(get_id_token, argument="get_id_token", shape="(audience: str) -> str")
         self.issuer = issuer
@@ -165,7 +167,7 @@ class EnterpriseManaged(Machine):
         answer = await endpoint.http.post_form(url, fields, headers)
         assertion = None
         if answer.json is not None and answer.status == 200 and answer.json.get("issued_token_type") == ID_JAG:
-            assertion = answer.json.get("access_token")
+            assertion = as_secret(answer.json.get("access_token"))
         if not isinstance(assertion, str) or not assertion:
             raise endpoint.failed("token exchange", url, answer, "no assertion")
         endpoint.steps.add("token exchange", url, "an assertion")
@@ -175,4 +177,4 @@ class EnterpriseManaged(Machine):
 def _text(jwt: object, function: str) -> str:
     if not isinstance(jwt, str):
         raise TypeError(f"{function} returns a JWT as text, not {type(jwt).__name__}")
-    return jwt
+    return Secret(jwt)

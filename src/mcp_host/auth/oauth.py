@@ -30,6 +30,7 @@ from mcp_host.auth.storage.stores import MemoryTokens, TokenStore
 from mcp_host.handlers import check_callable
 from mcp_host.transports._http.authorization import REQUESTED_URL
 from mcp_host.transports._http.backend import AnyClient
+from mcp_host.transports._http.secret import Secret
 
 try:
     from httpx2 import Auth as Httpx2Auth
@@ -221,6 +222,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
             LoginFailed: There is no such login, or it was denied.
             TokenRequestFailed: There is no token.
         """
+        state, redirected = Secret(state), Secret(redirected)
         pending = await take_login(self._settings.store, state, redirected, self._settings.clock)
         server = self._server(pending.url)
         await server.load(server.url)

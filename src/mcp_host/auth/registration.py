@@ -17,6 +17,7 @@ from mcp_host.auth.requests.error_codes import INVALID_REQUEST
 from mcp_host.auth.requests.metadata import AuthorizationServer
 from mcp_host.auth.requests.steps import Steps
 from mcp_host.auth.requests.urls import LOOPBACK, is_web, shown
+from mcp_host.transports._http.secret import Secret, SecretText
 
 if TYPE_CHECKING:
     from mcp_host.auth.requests.client import AuthClient
@@ -48,7 +49,7 @@ class OAuthClient:
     """
 
     id: str
-    secret: str | None = field(default=None, repr=False)
+    secret: SecretText | None = field(default=None, repr=False)
     method: TokenAuthMethod = "none"
     redirect_uris: tuple[str, ...] = ()
     expires_at: float | None = None
@@ -98,7 +99,7 @@ class Registered:
             raise ValueError(f"method={method!r} needs something else than what was passed")
         self.issuer = issuer
         self.key = key
-        self._client = OAuthClient(id, secret, method)
+        self._client = OAuthClient(id, None if secret is None else Secret(secret), method)
 
     def __repr__(self) -> str:
         return f"Registered({self._client.id!r}, issuer={self.issuer!r})"
@@ -270,6 +271,7 @@ def _read(
         ValueError: It has none that can be used.
     """
     id, secret = _text(answer, "client_id"), _text(answer, "client_secret")
+    secret = secret and Secret(secret)
     if id is None:
         raise ValueError("the answer has no client_id")
     method = answer.get("token_endpoint_auth_method")

@@ -150,11 +150,12 @@ class StreamableHttp:
     async def _open(self, limits: Limits, timing: Timing | None = None) -> AsyncIterator[HttpChannel]:
         from mcp_host.transports._http.backend import HttpxBackend, own_backend
         from mcp_host.transports._http.channel import open_channel
+        from mcp_host.transports._http.secret import Secret
         from mcp_host.transports._http.session import Timing
         from mcp_host.transports._http.url import ALWAYS
 
         url, name, client = self._parsed, self._name, self.client
-        headers = {**(self.headers or {}), **ALWAYS}
+        headers = {each: Secret(value) for each, value in (self.headers or {}).items()} | ALWAYS
         if self.verify is False and url.scheme == "https":
             logger.warning("%s: verify=False: any server is trusted that answers at this address", name)
         if client is None:

@@ -15,6 +15,7 @@ from mcp_host.auth.registration import OAuthClient
 from mcp_host.auth.requests.error_codes import ACCESS_DENIED, plain_code
 from mcp_host.auth.requests.metadata import S256, AuthorizationServer
 from mcp_host.errors import excerpt
+from mcp_host.transports._http.secret import Secret, SecretText, SecretValues
 
 OFFLINE_ACCESS = "offline_access"
 RESERVED_PARAMS = frozenset(
@@ -31,9 +32,9 @@ RESERVED_PARAMS = frozenset(
 class AuthorizationRequest:
     """What a person visits, and what its answer is checked against. Kept until the answer comes."""
 
-    url: str = field(repr=False)
-    state: str = field(repr=False)
-    verifier: str = field(repr=False)
+    url: SecretText = field(repr=False)
+    state: SecretText = field(repr=False)
+    verifier: SecretText = field(repr=False)
     redirect_uri: str
     issuer: str
     sends_issuer: bool
@@ -62,7 +63,7 @@ class AuthorizationRequest:
             raise DiscoveryFailed(
                 f"{excerpt(server.issuer)} does not offer PKCE with S256, without which no code is safe"
             )
-        verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(24)
+        verifier, state = Secret(secrets.token_urlsafe(48)), Secret(secrets.token_urlsafe(24))
         fields = {
             "response_type": "code",
             "client_id": client.id,
@@ -81,8 +82,8 @@ class AuthorizationRequest:
         parts = urlsplit(endpoint)
         # "Request and response parameters MUST NOT be included more than once" (RFC 6749, section 3.1).
         of_endpoint = [pair for pair in parse_qsl(parts.query, keep_blank_values=True) if pair[0] not in fields]
-        query = urlencode([*of_endpoint, *fields.items()])
-        url = urlunsplit((parts.scheme, parts.netloc, parts.path, query, ""))
+        query = Secret(urlencode([*of_endpoint, *fields.items()]))
+        url = Secret(urlunsplit((parts.scheme, parts.netloc, parts.path, query, "")))
         return cls(url, state, verifier, redirect_uri, server.issuer, server.sends_issuer)
 
     def answer_in(self, redirected: str) -> dict[str, str]:
@@ -98,7 +99,7 @@ class AuthorizationRequest:
             raise LoginFailed(f"{where} {exc}") from None
         if any(len(values) > 1 for values in parameters.values()):
             raise LoginFailed(f"{where} has a parameter twice")
-        return {name: value for name, [value] in parameters.items()}
+        return SecretValues({name: value for name, [value] in parameters.items()})
 
     def code_in(self, redirected: str) -> str:
         """The code in the URL that the authorization server redirected to.
@@ -120,7 +121,7 @@ class AuthorizationRequest:
             raise LoginFailed(f"{where} is an error{f': {code}' if code else ''}", code)
         if not (code := answer.get("code")):
             raise LoginFailed(f"{where} has no code")
-        return code
+        return Secret(code)
 
     @property
     def _answer_name(self) -> str:

@@ -22,6 +22,7 @@ from mcp_host.handlers import as_async
 from mcp_host.terminal.browser import host_of
 from mcp_host.terminal.device import NoTerminal, open_terminal
 from mcp_host.terminal.text import Layout
+from mcp_host.transports._http.secret import Secret
 
 CODES = ("device_code", "user_code")
 MAX_CODE = 64  # characters that a person compares or types; RFC 8628 suggests eight
@@ -134,7 +135,7 @@ class OnDevice:
         is_complete = isinstance(complete, str) and is_web(complete) and host_of(complete) == host_of(page)
         interval = _seconds(document.get("interval"), INTERVAL, MAX_INTERVAL)
         lifetime = _seconds(document.get("expires_in"), MAX_SECONDS, MAX_SECONDS)
-        device_code, user_code = codes
+        device_code, user_code = map(Secret, codes)
         code = DeviceCode(page, user_code, str(complete) if is_complete else None, server)
         return code, device_code, interval, lifetime
 

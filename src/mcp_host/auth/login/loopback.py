@@ -30,6 +30,7 @@ from anyio.abc import SocketAttribute, SocketListener, SocketStream, TaskGroup
 
 from mcp_host.auth.login.redirects import Parameters, check_redirect_uri, read_redirect
 from mcp_host.auth.requests.urls import DEFAULT_PORTS
+from mcp_host.transports._http.secret import Secret
 
 logger = logging.getLogger(__name__)
 
@@ -259,7 +260,7 @@ class LoopbackListener:
             return NO_HOST  # another name that leads here: DNS rebinding
         if request.method != b"GET":
             return NO_METHOD
-        target = request.target.decode("ascii")
+        target = Secret(request.target.decode("ascii"))
         if target.partition("?")[0] != (self._uri.path or "/"):
             return NO_PAGE
         parameters: Parameters | None = None
@@ -268,5 +269,5 @@ class LoopbackListener:
         if parameters is None or self._redirect:
             logger.warning("a request for %s was refused: it is not the answer to this login", self.redirect_uri)
             return NOT_OURS
-        self._redirect = f"http://{self._uri.authority}{target}"
+        self._redirect = Secret(f"http://{self._uri.authority}{target}")
         return AUTHORIZED if "code" in parameters and "error" not in parameters else REFUSED

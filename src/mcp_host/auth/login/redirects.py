@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
+from mcp_host.transports._http.secret import Secret, SecretValues
+
 MAX_FIELDS = 64  # of a query
 NO_APPS = frozenset({"about", "blob", "data", "file", "ftp", "javascript", "mailto", "vbscript", "ws", "wss"})
 """Schemes that no native app can have registered as its own (RFC 8252, section 7.1)."""
@@ -40,10 +42,11 @@ def read_redirect(url: str, state: str, *, max_fields: int | None = MAX_FIELDS) 
         ValueError: It is not. The text says what *url* is or has, and quotes nothing of it.
     """
     try:
-        parameters = parse_qs(urlsplit(url).query, keep_blank_values=True, max_num_fields=max_fields)
+        found = parse_qs(urlsplit(url).query, keep_blank_values=True, max_num_fields=max_fields)
     except ValueError:  # its text may have the code in it
         raise ValueError("is no URL") from None
-    given, *more = parameters.get("state", [""])
+    parameters = SecretValues(found)
+    given, *more = map(Secret, parameters.get("state", [""]))
     if more:  # "parameters MUST NOT be included more than once" (RFC 6749, section 3.1)
         raise ValueError("has a parameter twice")
     if not hmac.compare_digest(_bytes(given), _bytes(state)):

@@ -40,6 +40,7 @@ from mcp_host.transports._http.backend import (
     unusable_proxy,
 )
 from mcp_host.transports._http.response import JSON, HttpResponse
+from mcp_host.transports._http.secret import SecretBytes, SecretValues
 from mcp_host.transports._http.tls import explain, make_context
 from mcp_host.transports._http.url import display_url, parse_url
 from mcp_host.types import JSONObject
@@ -148,7 +149,7 @@ class AuthClient:
             TokenRequestFailed: No response, or none within the time.
         """
         headers = {"Content-Type": FORM, **(headers or {})}
-        return await self._exchange(TokenRequestFailed, "POST", url, headers, urlencode(fields).encode())
+        return await self._exchange(TokenRequestFailed, "POST", url, headers, SecretBytes(urlencode(fields).encode()))
 
     async def post_json(self, url: str, body: JSONObject) -> Answer:
         """POST *body* to a registration endpoint. Redirects are answers like any other.
@@ -285,4 +286,4 @@ def _json_object(body: bytes) -> JSONObject | None:
         value = from_json(body, allow_inf_nan=False)
     except ValueError:
         return None
-    return value if isinstance(value, dict) else None
+    return SecretValues(value) if isinstance(value, dict) else None

@@ -20,6 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from mcp_host.auth.errors import TokensError
 from mcp_host.auth.storage.stores import TokenStore
+from mcp_host.transports._http.secret import Secret
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ class Entry(Generic[T]):
         Raises:
             TokensError: The store cannot be written.
         """
-        text = None if value is None else self._type.dump_json(value).decode()
+        text = None if value is None else Secret(self._type.dump_json(value).decode())
         if await self._store.swap(self._key, self._text, text):
             self._text, self.value, self._unsaved, self._refused = text, value, None, 0
             return True
@@ -110,7 +111,7 @@ class Entry(Generic[T]):
         return self.value
 
     def _read(self, text: str | None) -> None:
-        self._text, self.value, self._is_read = text, self._parsed(text), True
+        self._text, self.value, self._is_read = text and Secret(text), self._parsed(text), True
 
     def _parsed(self, text: str | None) -> T | None:
         if text is None:

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from mcp_host.auth.errors import TokensError
 from mcp_host.auth.storage.turns import Turns
 from mcp_host.locked_file import LOCK_WAIT, LockedFile, LockTimeout
+from mcp_host.transports._http.secret import Secret, SecretBytes, SecretValues
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +84,7 @@ class FileTokens:
 
     def _read(self) -> FileContent:
         """What the file contains, with what another version of this program may have added."""
-        written = self._file.read()
+        written = SecretBytes(self._file.read() or b"")
         if self._file.exposed and not self._warned:
             self._warned = True
             logger.warning(
@@ -100,20 +101,20 @@ class FileTokens:
             raise self._unusable(f"it does not say that its version is {VERSION}")
         if not isinstance(content.get("tokens"), dict):
             raise self._unusable("'tokens' is not a JSON object")
-        return content
+        return SecretValues(content)
 
     def _value(self, content: FileContent, key: str) -> str | None:
         value = content["tokens"].get(key)
         if not isinstance(value, str | None):
             raise self._unusable("a value is not a text")
-        return value
+        return value and Secret(value)
 
     def _write(self, content: FileContent, key: str, value: str | None) -> None:
         if value is None:
             del content["tokens"][key]
         else:
             content["tokens"][key] = value
-        self._file.write(json.dumps(content, indent=2).encode() + b"\n")
+        self._file.write(SecretBytes(json.dumps(content, indent=2).encode() + b"\n"))
 
     def _unusable(self, reason: str) -> TokensError:
         return TokensError(f"{self._file.path} is no file of tokens that this program reads ({reason}): {RESTORE}")

@@ -17,6 +17,7 @@ from mcp_host.auth.storage.turns import Turns
 from mcp_host.concurrency.asking import asking_person
 from mcp_host.errors import excerpt
 from mcp_host.locked_file import LockTimeout, create_private_folder, file_lock
+from mcp_host.transports._http.secret import Secret
 
 logger = logging.getLogger(__name__)
 
@@ -102,12 +103,12 @@ class KeyringTokens:
         """The value of *name*. What lacks a part is lost, and counts as none."""
         entry = self._get(name)
         if entry is None or entry.startswith("="):
-            return entry and entry[1:]
+            return entry and Secret(entry[1:])
         if (where := re.fullmatch(r"([ab])(\d{1,4})", entry)) is not None:
             parts = [self._get(part) for part in _parts(name, where[1], range(int(where[2])))]
             whole = [part for part in parts if part is not None]
             if len(whole) == len(parts):
-                return "".join(whole)
+                return Secret("".join(whole))
         logger.warning("tokens of %r in the keyring are damaged, and are not used", self._service)
         return None
 
@@ -117,10 +118,10 @@ class KeyringTokens:
         if value is None:
             self._delete(name)  # it is there: keyrings raise several errors for what is not
         elif len(value) < PART_SIZE:
-            self._set(name, f"={value}")
+            self._set(name, Secret(f"={value}"))
         else:
             row = "b" if (entry or "").startswith("a") else "a"
-            pieces = [value[start : start + PART_SIZE] for start in range(0, len(value), PART_SIZE)]
+            pieces = [Secret(value[start : start + PART_SIZE]) for start in range(0, len(value), PART_SIZE)]
             if len(pieces) > MAX_PARTS:
                 raise TokensError(f"tokens of {len(value)} characters are too long for a keyring")
             for part, piece in zip(_parts(name, row, range(len(pieces))), pieces, strict=True):
@@ -142,7 +143,8 @@ class KeyringTokens:
         return TokensError(f"{self._description()} does not keep what is stored in it")
 
     def _get(self, name: str) -> str | None:
-        return self._keyring.get_password(self._service, name)
+        value: str | None = self._keyring.get_password(self._service, name)
+        return value and Secret(value)
 
     def _set(self, name: str, value: str) -> None:
         self._keyring.set_password(self._service, name, value)

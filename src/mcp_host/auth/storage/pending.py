@@ -12,6 +12,7 @@ from mcp_host.auth.login.authorization_request import AuthorizationRequest
 from mcp_host.auth.storage.entry import Entry
 from mcp_host.auth.storage.saved import Place, Saved
 from mcp_host.auth.storage.stores import TokenStore
+from mcp_host.transports._http.secret import Secret, SecretText
 
 NEEDED_TIME = 600.0  # seconds in which a person may visit a URL; RFC 6749 recommends as many for a code
 
@@ -32,7 +33,7 @@ class PendingLogin:
 class ListedLogin:
     """A `PendingLogin` in the list of its authorization."""
 
-    state: str = field(repr=False)
+    state: SecretText = field(repr=False)
     until: float
 
 
@@ -124,4 +125,4 @@ async def take_login(store: TokenStore, state: str, redirected: str, clock: Call
 
 
 def _entry(store: TokenStore, state: str) -> Entry[PendingLogin]:
-    return Entry(store, f"login {state}", PENDING_LOGIN)
+    return Entry(store, Secret(f"login {state}"), PENDING_LOGIN)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from pydantic import TypeAdapter
 
 from mcp_host.auth.grants import Token
 from mcp_host.auth.registration import OAuthClient
 from mcp_host.auth.requests.metadata import AuthorizationServer, Resource
+from mcp_host.transports._http.secret import PrivateJwk
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Saved:
     token: Token | None = None
     scopes: tuple[str, ...] = ()
     """All that were asked for."""
-    key: dict[str, Any] | None = field(default=None, repr=False)
+    key: PrivateJwk | None = field(default=None, repr=False)
     """The private key that the token is bound to, if it is (a JWK)."""
     refreshing_until: float | None = None
     """A process refreshes the token until then, in seconds since 1970."""
@@ -37,7 +37,7 @@ class Wanted:
     resource: Resource
     server: AuthorizationServer
     scopes: tuple[str, ...]
-    key: dict[str, Any] | None = field(repr=False)
+    key: PrivateJwk | None = field(repr=False)
     """The private key that the token is to be bound to, if it is (a JWK)."""
 
     def by(self, client: OAuthClient) -> Saved:

@@ -26,6 +26,7 @@ from mcp_host.protocol.headers import may_hold_credential
 from mcp_host.transports._http.authorization import Auth, Authorizing, Pausing, ReadyAuth, library_of, send_authorized
 from mcp_host.transports._http.pool import KEEPALIVE, MAX_IDLE, Connect, Pool, PoolResponse
 from mcp_host.transports._http.response import DRAIN_TIME, HttpResponse
+from mcp_host.transports._http.secret import SecretBytes
 from mcp_host.transports._http.tls import (
     ClientCertificate,
     Verify,
@@ -481,7 +482,7 @@ def checked(headers: tuple[tuple[str, str], ...]) -> list[tuple[bytes, bytes, by
     """
     last = {name.lower(): (name.encode("ascii"), value.encode("ascii")) for name, value in headers}
     request = h11.Request(method="POST", target="/", headers=list(last.values()))
-    return [(name, name.lower(), value) for name, value in request.headers.raw_items()]
+    return [(name, name.lower(), SecretBytes(value)) for name, value in request.headers.raw_items()]
 
 
 class BoundedCookieJar(CookieJar):

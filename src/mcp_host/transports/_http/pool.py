@@ -36,6 +36,7 @@ from h11._receivebuffer import ReceiveBuffer
 
 from mcp_host.errors import ConnectFailed, ConnectionClosed, excerpt
 from mcp_host.transports._http.response import HttpResponse
+from mcp_host.transports._http.secret import SecretBytes
 from mcp_host.transports._http.tls import check_protocol, explain, rejects_client
 
 KEEPALIVE = 4.0  # seconds; uvicorn and Node close idle connections after 5, and a race with that loses requests
@@ -371,9 +372,11 @@ class Connection:
         if len(body) <= WRITE_SIZE:
             if body:
                 data += self._h11.send(h11.Data(data=body))
-            await self._write(data + self._h11.send(_END), write_timeout)
+            data = SecretBytes(data + self._h11.send(_END))
+            await self._write(data, write_timeout)
             self._request_written = True
         else:
+            data = SecretBytes(data)
             early = await self._upload(data, body, write_timeout)
         return early or await self._read_head()
 
@@ -425,7 +428,7 @@ class Connection:
                     written = 0
                 if written == len(data):
                     return
-                data = data[written:]
+                data = SecretBytes(data[written:])
             with CancelScope(deadline=math.inf if timeout is None else current_time() + timeout) as scope:
                 await self._stream.send(data)
         except _SOCKET_ERRORS as exc:

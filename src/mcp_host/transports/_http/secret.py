@@ -1,0 +1,50 @@
+"""Secrets in the variables of a frame: what reports of errors show of them, as Sentry does, is their repr, which hides them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+from pydantic import AfterValidator
+
+HIDDEN = "'**********'"
+
+T = TypeVar("T")
+
+
+class Secret(str):
+    """A text that is a secret. It is sent like any other; what is made of it is a plain text, so that is wrapped again."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+
+class SecretBytes(bytes):
+    """The bytes of a body that has secrets in it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+
+class SecretValues(dict[str, T]):
+    """A mapping whose values are secrets, also those inside them. Its repr has the names."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{{{', '.join(f'{name!r}: {HIDDEN}' for name in self)}}}"
+
+
+SecretText: TypeAlias = Annotated[str, AfterValidator(Secret)]
+"""The type of a field that is a `Secret`, also when it has been read from a store."""
+
+PrivateJwk: TypeAlias = Annotated[dict[str, Any], AfterValidator(SecretValues)]
+"""The type of a field that is a private key (a JWK)."""
+
+
+def as_secret(value: object) -> object:
+    """*value*, as a `Secret` if it is a text."""
+    return Secret(value) if isinstance(value, str) else value
