@@ -38,10 +38,12 @@ def client_of(body: str, **options: Any) -> Client:
 
 @pytest.mark.parametrize("leader", ["read()", "time.sleep(60)", "os._exit(0)"], ids=["polite", "stubborn", "gone"])
 @pytest.mark.parametrize("child", ["", "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"], ids=["mild", "tough"])
+@pytest.mark.parametrize("group", [None, 0], ids=["same group", "own group"])
 @fault("P12", "P13")
-async def test_the_descendants_of_a_server_end_with_it(leader: str, child: str) -> None:
+async def test_the_descendants_of_a_server_end_with_it(leader: str, child: str, group: int | None) -> None:
+    """Those in a process group of their own, too, as the jobs of an interactive shell are."""
     body = f"""
-    pid = child_that({child + "time.sleep(60)"!r})
+    pid = child_that({child + "time.sleep(60)"!r}, process_group={group})
     reply(read(), text(str(pid)))
     {leader}
     """

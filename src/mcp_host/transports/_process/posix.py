@@ -1,4 +1,4 @@
-"""A child process on POSIX, in its own process group, and our ends of its pipes.
+"""A child process on POSIX, in its own session, and our ends of its pipes.
 
 We hold the file descriptors ourselves instead of using the event loop's subprocess
 streams. A line that fits is written without a task or a buffer, on both backends;
@@ -30,44 +30,60 @@ assert sys.platform != "win32"  # so that type checkers skip this module on Wind
 PIPE_SIZE = 1024 * 1024  # bytes, where the system lets us choose (Linux: 64 KiB by default)
 READ_SIZE = 64 * 1024  # bytes read at once; for a buffer of four times that malloc asks the system each time: 30 µs
 LARGE_READ_SIZE = 1024 * 1024  # bytes read at once after a read that left more behind
-POLL_INTERVAL = 0.02  # seconds, for what no event tells: a process group has ended, a pipe has been read
+POLL_INTERVAL = 0.02  # seconds, for what no event tells: a session has ended, a pipe has been read
 
 FINISHED = object()
 
 
 @dataclass(frozen=True, slots=True)
 class PosixChild(Child):
-    """A running server in its own process group."""
+    """A running server in its own session."""
 
     async def stop(self, limit: float) -> None:
         """End the server and its descendants in the specification's order, within *limit* seconds.
 
-        Close its input and wait; terminate and wait; kill. The group is signalled even when
+        Close its input and wait; terminate and wait; kill. Its whole session is signalled even when
         its leader has exited: a wrapper like npx may leave the real server behind.
         """
         grace = min(GRACE, limit / 3)
         with CancelScope(shield=True):
             await self.stdin.aclose()
             await self.exits_within(grace)
-            if self._group_lives():
-                self._signal_group(signal.SIGTERM)
+            if self._lives():
+                self._signal(signal.SIGTERM)
                 end = current_time() + grace
                 await self.exits_within(grace)
-                while self._group_lives() and current_time() < end:  # noqa: ASYNC110  # see POLL_INTERVAL
+                while self._lives() and current_time() < end:  # noqa: ASYNC110  # see POLL_INTERVAL
                     await sleep(POLL_INTERVAL)
-            if self._group_lives():
-                self._signal_group(signal.SIGKILL)
+            if self._lives():
+                self._signal(signal.SIGKILL)
                 await self.exits_within(grace)
 
-    def _group_lives(self) -> bool:
-        return self.process.returncode is None or self._signal_group(0)
+    def _lives(self) -> bool:
+        return self.process.returncode is None or self._signal(0)
 
-    def _signal_group(self, number: int) -> bool:
-        """Signal every process of the group; returns whether there was one. The group's id is the leader's."""
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, number)
-            return True
-        return False
+    def _signal(self, number: int) -> bool:
+        """Signal every process of the session; returns whether there was one. The session's id is the leader's."""
+        signalled = False
+        for group in groups_of_session(self.process.pid):
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, number)
+                signalled = True
+        return signalled
+
+
+def groups_of_session(session: int) -> set[int]:
+    """The process groups of *session*: a descendant may have made its own, as the jobs of an interactive shell have.
+
+    Only Linux lists all processes in /proc. Elsewhere only the leader's group is known, which has the session's id.
+    """
+    groups = {session}
+    with suppress(FileNotFoundError):
+        for name in os.listdir("/proc"):
+            with suppress(ValueError, OSError):  # no process, or it has ended meanwhile
+                if os.getsid(int(name)) == session:
+                    groups.add(os.getpgid(int(name)))
+    return groups
 
 
 class WriteEnd(FileIO):
@@ -141,7 +157,7 @@ def open_pipe() -> tuple[int, int]:
 
 
 async def start_child(command: Sequence[str], env: Mapping[str, str], cwd: str | Path | None) -> Child:
-    """Start *command* in its own process group."""
+    """Start *command* in its own session."""
     with ExitStack() as theirs, ExitStack() as ours:
         pipes = []
         for our_end in (1, 0, 0):  # we write to the first pipe, and read from the others
