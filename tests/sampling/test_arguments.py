@@ -184,7 +184,7 @@ async def test_the_second_request_obeys_the_limits_of_the_first() -> None:
 
 async def test_the_second_answer_is_a_part_of_the_same_request_for_the_approver_and_the_limits() -> None:
     approve = Approver(Allow())
-    slots: list[int] = []
+    slots: list[float] = []
 
     async def model(request: SamplingRequest) -> CreateMessageResult:
         slots.append(sampling._semaphore.free)

@@ -220,7 +220,6 @@ def test_arguments_that_are_not_json_are_illegal_rather_than_converted(subtests:
 ILLEGAL: dict[str, tuple[SamplingRequest, object, str]] = {
     "another type": (PLAIN, b"text", "its type is bytes, not CreateMessageResult or str"),
     "nothing": (PLAIN, None, "its type is NoneType, not CreateMessageResult or str"),
-    "the user's role": (PLAIN, CreateMessageResult(content=WORDS, model="m", role="user"), "its role is not assistant"),
     "a tool result": (TOOLS, answer(ToolResultContent(tool_use_id="1", content=[])), "it holds a tool_result; only the server has those"),
     "a tool result of a subclass": (TOOLS, answer(TimedResult(tool_use_id="1", content=[])), "it holds a tool_result; only the server has those"),
     "an unknown tool in a subclass": (TOOLS, answer(TimedCall(id="1", name="rm", input={})), "it calls 'rm', which the request does not offer"),

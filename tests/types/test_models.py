@@ -237,6 +237,7 @@ MALFORMED: list[tuple[type[Model], object, str]] = [
     (SamplingMessage, {"role": "user", "content": "hi"}, "content: Input should be a valid dictionary or object"),
     (SamplingMessage, {"role": "system", "content": []}, "role: Input should be 'user' or 'assistant'"),
     (UserMessage, {"content": {"type": "text", "text": "hi"}}, "role: Field required"),
+    (CreateMessageResult, {"role": "user", "content": {"type": "text", "text": "hi"}, "model": "m"}, "role: Input should be 'assistant'"),
     (AssistantMessage, {"content": {"type": "text", "text": "hi"}}, "role: Field required"),
     (ElicitResult, {"action": "accept", "content": {"a": {}}}, "content.a: Input should be a valid string"),
     (ElicitRequest, {"method": "elicitation/create", "params": {"mode": "song", "message": "m", "requestedSchema": {}}}, "params.mode: Input should be 'form'"),

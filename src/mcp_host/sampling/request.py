@@ -22,7 +22,6 @@ from mcp_host.types import (
     ToolChoice,
     ToolUseContent,
 )
-from mcp_host.types.content import Role
 from mcp_host.types.sampling import END_TURN, TOOL_USE, SamplingMessageContentBlock
 
 CallModel: TypeAlias = Callable[[], Awaitable[CreateMessageResult | str]]
@@ -211,7 +210,7 @@ class ModelAnswer(CreateMessageResult):
             content: SamplingMessageContentBlock | Sequence[SamplingMessageContentBlock],
             model: str,
             stop_reason: str | None = None,
-            role: Role = "assistant",
+            role: Literal["assistant"] = "assistant",
             meta: dict[str, object] | None = None,
             usage: Usage | None = None,
         ) -> None: ...

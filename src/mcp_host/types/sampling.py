@@ -389,7 +389,7 @@ class CreateMessageResult(_HasBlocks):
     ``maxTokens`` and ``toolUse``.
     """
 
-    role: Role = "assistant"
+    role: Literal["assistant"] = "assistant"
     model: str
     stop_reason: str | None = None
     meta: Meta = None
@@ -401,7 +401,7 @@ class CreateMessageResult(_HasBlocks):
             *,
             content: SamplingMessageContentBlock | Sequence[SamplingMessageContentBlock],
             model: str,
-            role: Role = "assistant",
+            role: Literal["assistant"] = "assistant",
             stop_reason: str | None = None,
             meta: Meta = None,
         ) -> None: ...

@@ -544,14 +544,9 @@ async def test_what_the_model_raises_is_raised_as_it_is_and_on_turn_has_the_step
     conversation.check([QUESTION, *steps[0].messages])
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [says("hello", role="user"), says(ToolResultContent.of(use("1"), "3"))],
-    ids=["another role", "a tool result"],
-)
-async def test_an_answer_that_no_assistant_gives_ends_the_loop(answer: CreateMessageResult) -> None:
+async def test_an_answer_that_no_assistant_gives_ends_the_loop() -> None:
     with pytest.raises(SamplingError, match="no message of an assistant"):
-        await loop(Model(answer))
+        await loop(Model(says(ToolResultContent.of(use("1"), "3"))))
 
 
 @pytest.mark.parametrize("content", [(), ("",)], ids=["no block", "an empty text"])

@@ -267,8 +267,8 @@ def read_answer(answer: CreateMessageResult, asked: CreateMessageRequestParams) 
     Raises:
         SamplingError: It is no message of an assistant.
     """
-    if answer.role != "assistant" or any(isinstance(block, ToolResultContent) for block in answer.content):
-        raise SamplingError("the model's answer is no message of an assistant: it has another role, or a tool_result")
+    if any(isinstance(block, ToolResultContent) for block in answer.content):
+        raise SamplingError("the model's answer is no message of an assistant: it has a tool_result")
     content, stop_reason = answer.content, answer.stop_reason
     uses = answer.tool_uses
     if content and not uses:
