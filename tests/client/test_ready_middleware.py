@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from mcp_host import Allow, Client, Deny, StreamableHttp
-from mcp_host.errors import CallDenied, ConnectionClosed, HttpStatusError, ServerError
+from mcp_host.errors import CallDenied, ConnectionClosed, HttpStatusError, ServerError, SessionLost
 from mcp_host.middleware import (
     AnyRequest,
     CallNext,
@@ -375,6 +375,21 @@ async def test_after_an_announced_change_every_call_is_asked_about_until_the_too
                 await client.call_tool("plain")
 
     assert asked == ["plain", None]
+
+
+async def test_a_call_that_may_have_run_in_a_lost_session_is_not_asked_about_again(era: Era) -> None:
+    asked: list[object] = []
+
+    async def approve(request: ClientRequest) -> Allow:
+        asked.append(request.params["name"])
+        return Allow()
+
+    lost = Failing(SessionLost("lost", may_have_run=True))
+    async with connected(answering(era), middleware=[approve_tool_calls(approve), lost]) as client:
+        with pytest.raises(SessionLost):
+            await client.call_tool("plain")
+
+    assert (asked, lost.calls) == (["plain"], ["tools/call"])
 
 
 async def test_what_is_allowed_for_a_session_is_asked_about_again_in_another(era: Era) -> None:
