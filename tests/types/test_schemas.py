@@ -39,12 +39,22 @@ def drawn(data: st.DataObject, revision: str, names: list[str]) -> tuple[str, ty
     name = data.draw(st.sampled_from(names))
     kind = model(name)
     assert kind is not None
-    value = data.draw(instances(revision, name))
+    value = by_the_model(data.draw(instances(revision, name)))
     if issubclass(kind, TypedRequest):
         value = {"jsonrpc": "2.0", "id": 1, **value}
     if issubclass(kind, TypedNotification):
         value = {"jsonrpc": "2.0", **value}
     return name, kind, value
+
+
+def by_the_model(value: Any) -> Any:
+    """The schema allows an answer of the user, which our types refuse: only a model answers."""
+    if isinstance(value, list):
+        return [by_the_model(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    role = {"role": "assistant"} if {"content", "model", "role"} <= value.keys() else {}
+    return {key: by_the_model(item) for key, item in value.items()} | role
 
 
 def model(name: str) -> type[Model] | None:
