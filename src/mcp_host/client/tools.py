@@ -18,6 +18,7 @@ from mcp_host.errors import (
     UnsupportedPattern,
     quoted,
 )
+from mcp_host.protocol import conversation
 from mcp_host.protocol.headers import ANNOTATION, ParameterHeader, parameter_headers
 from mcp_host.session.call import Call, CallTimeouts
 from mcp_host.types import CallToolResult, Tool
@@ -125,7 +126,7 @@ class ListedTool:
     @property
     def runs_only_as_task(self) -> bool:
         """Whether it cannot be called, because this client declares no tasks."""
-        return self.tool.execution is not None and self.tool.execution.task_support == "required"
+        return conversation.runs_only_as_task(self.tool)
 
     def prepare(self, call: Call) -> Call:
         """*call*, a `tools/call`, with the server's name, and the headers and hints of this listing.

@@ -133,6 +133,11 @@ def check_tools(tools: Sequence[Tool], choice: ToolChoice | None) -> None:
         )
 
 
+def runs_only_as_task(tool: Tool) -> bool:
+    """Whether a *tool* cannot be called, because this client declares no tasks."""
+    return tool.execution is not None and tool.execution.task_support == "required"
+
+
 def name_problem(name: str) -> str | None:
     """Why *name* is not one that a tool may have; None if it is."""
     return None if name and name.isprintable() else "it is empty or cannot be printed"

@@ -311,6 +311,7 @@ async def test_a_server_that_cannot_list_its_tools_is_named() -> None:
         ("", "'' is left out: it is empty or cannot be printed"),
         ("line\nbreak", "'line\\nbreak' is left out: it is empty or cannot be printed"),
         ("echo", "'echo' is left out: another tool of that name stands before it"),
+        ("a task", "'a task' is left out: it runs only as a task, and this client has none"),
     ],
 )
 async def test_one_bad_tool_of_a_server_is_left_out_with_a_warning(
@@ -512,7 +513,9 @@ class RecordingClient:
         self.timeouts.append(timeout)
         if self.error is not None:
             raise self.error
-        return [Tool(name=name, input_schema={"type": "object"}) for name in self.names]
+        support = {"a task": "required", "echo": "optional"}
+        wires = [{"name": name, "execution": {"taskSupport": support.get(name, "forbidden")}} for name in self.names]
+        return [Tool.from_wire({**wire, "inputSchema": {"type": "object"}}) for wire in wires]
 
     async def call_tool(self, name: str, arguments: object, *, timeout: float | None, caller: object) -> CallToolResult:
         self.timeouts.append(timeout)

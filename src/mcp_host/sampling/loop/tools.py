@@ -68,7 +68,8 @@ async def read_tools(
 ) -> dict[str, OfferedTool]:
     """The tools by their names, *most* at most. Clients are asked for theirs. Listing and each call may take *timeout* seconds.
 
-    A server without tools adds none. A tool of a server whose name no model could call is left out, with a warning.
+    A server without tools adds none. A tool of a server that no model could call is left out, with a warning:
+    because of its name, or because it runs only as a task.
 
     Raises:
         TypeError: One is something else, or a function that cannot be called with JSON.
@@ -144,6 +145,8 @@ async def _list(client: ToolClient, place: int, timeout: float) -> list[Tool]:
         problem = conversation.name_problem(tool.name)
         if problem is None and tool.name in valid:
             problem = "another tool of that name stands before it"
+        if problem is None and conversation.runs_only_as_task(tool):
+            problem = "it runs only as a task, and this client has none"
         if problem is None:
             valid[tool.name] = tool
         else:

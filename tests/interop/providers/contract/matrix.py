@@ -31,6 +31,10 @@ NAMED = Cell("named")
 
 AS_TEXT = Cell("emulated", "its JSON, as text")
 AFTER_RESULTS = Cell("emulated", "in a user's message after the results, which have text only")
+OF_GEMINI_3 = Cell(
+    "mapped",
+    "since Gemini 3; otherwise, and where the call is a text, in a user's turn after the results, with a text in its place",
+)
 NOT_TOLD = Cell("left out", "the API does not tell")
 
 FEATURES: dict[str, str] = {
@@ -131,6 +135,14 @@ MATRIX: dict[str, dict[str, Cell]] = {
     },
     "gemini": dict.fromkeys(FEATURES, MAPPED)
     | {
+        "result.image": OF_GEMINI_3,
+        "result.audio": Cell("emulated", "in a user's turn after the results, which have a text in its place"),
+        "result.image resource": OF_GEMINI_3,
+        "result.PDF resource": OF_GEMINI_3,
+        "result.failure": Cell(
+            "mapped", "or in a text, where the call is one: without its signature, it is in the present turn"
+        ),
+        "result.picture of a failure": OF_GEMINI_3,
         "result.text resource": Cell("emulated", "as text, with its URI"),
         "result.link": AS_TEXT,
         "result.structured": AS_TEXT,
