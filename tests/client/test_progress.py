@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import threading
+from collections import deque
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any
 
 import anyio
@@ -34,6 +37,7 @@ from tests.client.rounds import DONE, SAMPLE, answering, wants
 from tests.client.sites import MIRRORED, Site, handshake, streamed
 from tests.client.support import EMPTY, PARIS, QUESTION, Era, connected, methods, report_progress, sampling
 from tests.extent import on_both
+from tests.transports.http_peers import event
 
 
 def reporting(era: Era, *, answered: bool) -> ScriptedPeer:
@@ -55,6 +59,89 @@ async def test_a_progress_callback_may_be_a_plain_function(era: Era) -> None:
     seen: list[float] = []
     async with connected(reporting(era, answered=True), within=30) as client:
         await client.call_tool("x", on_progress=lambda report: seen.append(report.progress))
+
+    assert seen == [1, 2]
+
+
+ENTERED: ContextVar[bool] = ContextVar("ENTERED", default=False)  # a thread has a copy of its caller's variables
+
+
+class PlainCallback:
+    """A plain callback that waits for *go*, and counts the threads that are begun for it."""
+
+    def __init__(self) -> None:
+        self.seen: list[float] = []
+        self.threads = 0
+        self.go = threading.Event()
+
+    def __call__(self, report: ProgressNotificationParams) -> None:
+        self.threads += not ENTERED.get()
+        ENTERED.set(True)
+        assert self.go.wait(20)
+        self.seen.append(report.progress)
+
+
+@on_both
+async def test_a_plain_progress_callback_gets_all_that_has_arrived_in_one_thread(era: Era) -> None:
+    """A thread takes a hundred times as long as the callback, so a flood would delay the answer."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer)
+        call = await peer.receive("tools/call")
+        await report_progress(peer, call, *range(500))
+        await peer.reply(call, EMPTY)
+        await anyio.wait_all_tasks_blocked()
+        callback.go.set()
+
+    callback = PlainCallback()
+    async with connected(ScriptedPeer(script), within=20) as client:
+        await client.call_tool("x", on_progress=callback)
+
+    assert callback.seen == [*range(500)]
+    assert callback.threads <= 2  # of what had arrived when it began, and of the rest
+
+
+@on_both
+async def test_over_http_a_plain_callback_gets_the_progress_of_one_piece_in_one_thread() -> None:
+    def answer(message: dict[str, Any]) -> httpx.Response:
+        token = message["params"]["_meta"]["progressToken"]
+        said = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%d,"progress":%d}}'
+        reports = b"".join([event(said % (token, step)) for step in range(500)])
+        return streamed(reports, {"id": message["id"], "result": DONE})
+
+    callback = PlainCallback()
+    callback.go.set()
+    with anyio.fail_after(20):
+        async with Site(tools_call=answer).client() as client:
+            await client.call_tool("x", on_progress=callback)
+
+    assert callback.seen == [*range(500)]
+    assert callback.threads == 1
+
+
+@on_both
+async def test_a_thread_that_a_timeout_has_left_behind_calls_no_more_of_its_callback(era: Era) -> None:
+    callback = PlainCallback()
+    async with connected(reporting(era, answered=False), within=20) as client:
+        with pytest.raises(RequestTimeout):
+            await client.call_tool("x", on_progress=callback, timeout=0.1)
+        callback.go.set()
+        while not callback.seen:
+            await anyio.to_thread.run_sync(int)
+        await anyio.to_thread.run_sync(int)
+
+    assert callback.seen == [1]
+
+
+@on_both
+async def test_a_lambda_that_calls_an_async_function_is_awaited_for_one_report_after_the_other(era: Era) -> None:
+    async def note(report: ProgressNotificationParams) -> None:
+        await anyio.lowlevel.checkpoint()
+        seen.append(report.progress)
+
+    seen: list[float] = []
+    async with connected(reporting(era, answered=True), within=20) as client:
+        await client.call_tool("x", on_progress=lambda report: note(report))
 
     assert seen == [1, 2]
 
@@ -121,18 +208,18 @@ async def test_no_callback_runs_or_begins_after_the_timeout(era: Era, closed: bo
     assert seen == [1]
 
 
-def pending(idle_timeout: float, note: Callable[[dict[str, Any]], Awaitable[None]]) -> PendingRequest:
+def pending(idle_timeout: float, note: Callable[[deque[dict[str, Any]]], Awaitable[None]]) -> PendingRequest:
     """A tool call with the id 1 that waits for its answer, and whose progress *note* gets."""
     timeouts = CallTimeouts(timeout=100, idle_timeout=idle_timeout)
-    call = Call(method="tools/call", params={}, timeouts=timeouts, on_report=note)
+    call = Call(method="tools/call", params={}, timeouts=timeouts, on_reports=note)
     request, alarm = Request(1, "tools/call", {}), Alarm(Loop.running())
     return PendingRequest(request, timeouts, lambda message, origin: None, alarm, call)
 
 
 @on_both
 async def test_progress_that_came_with_the_answer_is_delivered_after_the_timeout() -> None:
-    async def note(params: dict[str, Any]) -> None:
-        seen.append(params["progress"])
+    async def note(reports: deque[dict[str, Any]]) -> None:
+        seen.append(reports.popleft()["progress"])
 
     seen: list[int] = []
     handle = pending(10, note)
@@ -147,7 +234,7 @@ async def test_progress_that_came_with_the_answer_is_delivered_after_the_timeout
 
 @pytest.mark.fake_clock
 async def test_progress_on_another_stream_is_a_sign_of_life() -> None:
-    async def note(params: dict[str, Any]) -> None:
+    async def note(reports: deque[dict[str, Any]]) -> None:
         raise AssertionError("not yet")
 
     handle = pending(10, note)

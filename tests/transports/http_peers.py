@@ -104,8 +104,8 @@ class RecordedHandle:
         pass
 
     async def deliver_progress(self) -> None:
-        self.progressed += 1
-        if self.on_progress is not None:
+        arrived, self.progressed = len(self.received) - self.progressed, len(self.received)
+        if arrived and self.on_progress is not None:
             await self.on_progress()
 
     def queued(self) -> AbstractContextManager[None]:

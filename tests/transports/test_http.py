@@ -20,6 +20,7 @@ from mcp_host.errors import (
 )
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Failure, Malformed, Notification, Request, Success
+from tests.client.sites import EventStream
 from tests.transports.http_peers import (
     CALL,
     CHUNKED,
@@ -150,16 +151,17 @@ async def test_a_body_that_is_not_compressed_is_read_whatever_its_encoding_says(
                         assert await ask(channel) == [DONE]
 
 
-async def test_callbacks_are_awaited_between_the_messages_of_a_stream() -> None:
+async def test_callbacks_are_awaited_for_all_that_has_arrived_before_more_is_read() -> None:
     async def note() -> None:
         heard_before.append(len(handle.received))
 
     heard_before: list[int] = []
     handle = RecordedHandle(on_progress=note)
-    async with mocked(answering(200, EVENTS, event(NOTE_JSON) * 2 + event(DONE_JSON))) as channel:
+    body = EventStream(event(NOTE_JSON), event(NOTE_JSON) * 2, event(NOTE_JSON) + event(DONE_JSON))
+    async with mocked(lambda request: httpx.Response(200, headers=EVENTS, stream=body)) as channel:
         await channel.request(CALL, VERSION, handle)
 
-    assert heard_before == [1, 2, 3]
+    assert heard_before == [1, 3, 5]
 
 
 async def test_an_exception_of_a_callback_is_raised_and_the_channel_stays_open() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from inspect import isawaitable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeAlias, TypeVar, get_args
 from weakref import WeakMethod
@@ -32,7 +33,7 @@ from mcp_host.protocol.eras import DISCOVER, INITIALIZE, INITIALIZED, LISTEN, NA
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
 from mcp_host.protocol.negotiation import AllowedVersions, EraCache
 from mcp_host.protocol.values import portions
-from mcp_host.session.call import Call, CallbackRaised, CallTimeouts, OnReport
+from mcp_host.session.call import Call, CallbackRaised, CallTimeouts, OnReports
 from mcp_host.session.connection import Connection
 from mcp_host.session.session import ClientFeatures
 from mcp_host.session.state import ClientState, OnChange, OnLog, OnNotification
@@ -330,8 +331,8 @@ class Client:
         if meta is not None:
             params["_meta"] = dict(_mapping(meta, "meta"))
         connection, timeouts = await self._lifetime.live(timeout, idle_timeout)
-        on_report = None if on_progress is None else _report(on_progress)
-        call = Call(method="tools/call", params=params, timeouts=timeouts, on_report=on_report, caller=caller)
+        on_reports = None if on_progress is None else _reporting(on_progress)
+        call = Call(method="tools/call", params=params, timeouts=timeouts, on_reports=on_reports, caller=caller)
         try:
             if self._state.middleware is None:
                 return (await self._call_tool(connection, call))[1]
@@ -618,8 +619,8 @@ class Client:
         caller: object = None,
     ) -> Params:
         connection, timeouts = await self._lifetime.live(timeout, idle_timeout)
-        on_report = None if on_progress is None else _report(on_progress)
-        call = Call(method=method, params=params, timeouts=timeouts, on_report=on_report, caller=caller)
+        on_reports = None if on_progress is None else _reporting(on_progress)
+        call = Call(method=method, params=params, timeouts=timeouts, on_reports=on_reports, caller=caller)
         return await self._send(connection, call)
 
     async def _send(self, connection: Connection, call: Call) -> Params:
@@ -713,7 +714,7 @@ class Client:
                 method=request.method,
                 params=dict(request.params),
                 timeouts=timeouts,
-                on_report=call.on_report,
+                on_reports=call.on_reports,
                 headers=request.headers,
                 caller=call.caller,
                 call_id=call.call_id,
@@ -915,17 +916,51 @@ def _mapping(value: object, name: str) -> Mapping[str, Any]:
     return value or {}
 
 
-def _report(on_progress: OnProgress) -> OnReport:
-    callback = as_async(on_progress, argument="on_progress", shape="(progress: ProgressNotificationParams) -> None")
+def _reporting(on_progress: OnProgress) -> OnReports:
+    """Calls *on_progress* for reports: in the event loop, or in a thread for all that have arrived."""
+    shape = "(progress: ProgressNotificationParams) -> None"
+    callback = as_async(on_progress, argument="on_progress", shape=shape)
+    if callback is not on_progress:
+        return _in_one_thread(on_progress)
 
-    async def report(params: Params) -> None:
-        try:
-            progress = types.ProgressNotificationParams.from_wire(params)
-        except ProtocolError:
-            return  # "Receivers of invalid [notifications] SHOULD ignore them"
-        await callback(progress)
+    async def report(reports: deque[Params]) -> None:
+        if (progress := _read_progress(reports.popleft())) is not None:
+            await callback(progress)
 
     return report
+
+
+def _in_one_thread(on_progress: OnProgress) -> OnReports:
+    def call(reports: deque[Params]) -> Awaitable[None] | None:
+        """Call it for one after the other, until it returns an awaitable."""
+        while True:
+            try:
+                params = reports.popleft()
+            except IndexError:  # also if the call has ended meanwhile, and left this thread behind
+                return None
+            progress = _read_progress(params)
+            if progress is not None and isawaitable(returned := on_progress(progress)):
+                return returned
+
+    call_in_thread = as_async(call, argument="on_progress")
+
+    async def report(reports: deque[Params]) -> None:
+        arrived = deque(reports)
+        reports.clear()
+        try:
+            while arrived:
+                await call_in_thread(arrived)
+        finally:
+            arrived.clear()
+
+    return report
+
+
+def _read_progress(params: Params) -> types.ProgressNotificationParams | None:
+    try:
+        return types.ProgressNotificationParams.from_wire(params)
+    except ProtocolError:
+        return None  # "Receivers of invalid [notifications] SHOULD ignore them"
 
 
 async def _read_items(

@@ -53,7 +53,8 @@ if TYPE_CHECKING:
 
 MAX_REPORTS = 1024  # progress reports kept for a slow callback; after that a new one replaces the last
 
-OnReport: TypeAlias = Callable[[Params], Awaitable[None]]
+OnReports: TypeAlias = Callable[[deque[Params]], Awaitable[None]]
+"""Delivers progress reports in order. It takes each from the left before it delivers it, the first at least."""
 OnEvent: TypeAlias = Callable[[Notification], None]
 Route: TypeAlias = "Callable[[Incoming, PendingRequest], None]"
 
@@ -68,7 +69,7 @@ class Call:
     method: str
     params: Params
     timeouts: CallTimeouts
-    on_report: OnReport | None = None
+    on_reports: OnReports | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     """HTTP headers: those of middleware, and parameters that are repeated there (`x-mcp-header`)."""
     idempotent: bool = False
@@ -393,7 +394,7 @@ class PendingRequest:
         Raises:
             CallbackRaised: The callback raised.
         """
-        if not self.reports or self.call is None or self.call.on_report is None:
+        if not self.reports or self.call is None or self.call.on_reports is None:
             return
         if self.done and (self.outcome is None or self.alarm.loop.time() >= self.timeouts.end):
             return  # reports that came with an answer in time are delivered
@@ -403,7 +404,7 @@ class PendingRequest:
         try:
             with HandlerScope(), CancelScope() as self._scope:
                 while self.reports:
-                    await self.call.on_report(self.reports.popleft())
+                    await self.call.on_reports(self.reports)
         except Exception as exc:
             raise CallbackRaised(exc) from None
         finally:
@@ -414,7 +415,7 @@ class PendingRequest:
 
     def report(self, params: Params) -> bool:
         """The server has reported progress. False if that was not asked for, or is malformed."""
-        if self.call is None or self.call.on_report is None or not isinstance(params.get("progress"), int | float):
+        if self.call is None or self.call.on_reports is None or not isinstance(params.get("progress"), int | float):
             return False
         if self.outcome is not None:
             return True

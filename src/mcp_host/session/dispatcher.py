@@ -151,7 +151,7 @@ class Dispatcher:
         id = next(self._ids)
         if sent_ids is not None:
             sent_ids.append(id)
-        if call is not None and call.on_report is not None:
+        if call is not None and call.on_reports is not None:
             params = params | {"_meta": {**params.get("_meta", {}), "progressToken": id}}
         request = Request(id, method, params)
         pending = PendingRequest(request, timeouts, self.route, self.alarm, call, on_event, stateless)

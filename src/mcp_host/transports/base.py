@@ -88,7 +88,7 @@ class RequestHandle(Protocol):
         ...
 
     async def deliver_progress(self) -> None:
-        """Await the caller's progress callback for what has arrived. Call it between messages; then look at `done`."""
+        """Await the caller's progress callback for what has arrived. Call it before you wait for more; then look at `done`."""
         ...
 
     async def wait(self) -> None:

@@ -226,8 +226,7 @@ class MessageStream:
     ) -> None:
         self._clock = clock
         self._turn_ends = 0.0
-        self.on_life: Callable[[], None] = lambda: None
-        """Called before it waits for more, if there were lines since the last time: events, or comments as signs of life."""
+        self._handle: RequestHandle | None = None
         self.begun = False
         """Whether an event of the type "message" has arrived."""
         self.failure: ConnectionClosed | None = None
@@ -243,16 +242,19 @@ class MessageStream:
         self._lines = 0
 
     async def read_until_done(self, handle: RequestHandle) -> None:
-        """Pass the messages on to *handle*, until it is done or the stream ends. Raises as `next`."""
-        self.on_life = handle.restart_idle
+        """Pass the messages on to *handle*, until it is done or the stream ends. Raises as `next`.
+
+        Progress is delivered once for all that has arrived: a plain callback needs a thread each time.
+        """
+        self._handle = handle
         while (messages := await self.next()) is not None:
             for message in messages:
                 handle.receive(message)
-            await handle.deliver_progress()
             if handle.done:
-                return
+                break
             self.error = self.error or error_without_id(messages)
             await self.take_turns()
+        await handle.deliver_progress()
 
     async def take_turns(self) -> None:
         """Call it between the messages of one piece: other tasks run if they have taken long."""
@@ -261,7 +263,7 @@ class MessageStream:
             self._turn_ends = self._clock() + TURN_TIME
 
     async def next(self) -> Sequence[Incoming] | None:
-        """The messages of the next event of the type "message", or None at the end.
+        """The messages of the next event of the type "message". None at the end, and if the handle is done.
 
         Raises:
             MessageTooLarge: An event is past the limit.
@@ -278,22 +280,21 @@ class MessageStream:
                         return None
                 self.begun = True
                 return messages
-            if self._ended:
+            if (handle := self._handle) is not None:
+                await handle.deliver_progress()
+            if self._ended or (handle is not None and handle.done):
                 return None
-            if self._lines != self._decoder.lines:
+            if handle is not None and self._lines != self._decoder.lines:  # events, or comments as signs of life
                 self._lines = self._decoder.lines
-                self.on_life()
+                handle.restart_idle()
             try:
                 piece = await self._response.read()
             except ConnectionClosed as exc:
                 self.failure, piece = exc, b""
                 await self._response.close()
             self._turn_ends = self._clock() + TURN_TIME
-            if piece:
-                self._events = self._decoder.feed(piece)
-            else:
-                self._ended = True
-                self._events = self._decoder.end()
+            self._ended = not piece
+            self._events = self._decoder.feed(piece) if piece else self._decoder.end()
 
 
 def error_without_id(messages: Sequence[Incoming]) -> ServerError | None:
