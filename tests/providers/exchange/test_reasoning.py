@@ -110,7 +110,7 @@ WRITTEN: dict[str, Callable[[list[Wire]], list[Wire]]] = {
     "other ids": lambda sent: [assistant(*with_other_ids(sent))],
     "without empty texts": lambda sent: [assistant(sent[0], *sent[2:])],
     "text in a message before": lambda sent: [assistant(sent[0]), assistant(*sent[2:])],
-    "JSON in another order": lambda sent: [assistant({**sent[2], "input": {"b": [2.0], "a": 1.0}}, sent[0], sent[3])],
+    "JSON in another order": lambda sent: [assistant({**sent[2], "input": {"b": [2], "a": 1}}, sent[0], sent[3])],
 }
 
 
@@ -141,6 +141,8 @@ def test_an_altered_turn_is_not_restored(subtests: pytest.Subtests) -> None:
         ("no text", lambda sent: sent[1:]),
         ("more text", lambda sent: [text("More."), *sent]),
         ("input", lambda sent: [*sent[:2], {**sent[2], "input": {"a": 2, "b": [2]}}, sent[3]]),
+        ("1.0 for 1", lambda sent: [*sent[:2], {**sent[2], "input": {"a": 1.0, "b": [2]}}, sent[3]]),
+        ("True for 1", lambda sent: [*sent[:2], {**sent[2], "input": {"a": True, "b": [2]}}, sent[3]]),
         ("name", lambda sent: [*sent[:2], {**sent[2], "name": "sub"}, sent[3]]),
         ("fewer calls", lambda sent: sent[:3]),
         ("other order", lambda sent: [*sent[:2], sent[3], sent[2]]),

@@ -7,7 +7,8 @@ when they come back with their results:
 the key                128 random bits: in the ``_meta`` of each tool use ("These fields are preserved to enable
                        caching", the schema), and in its id, for servers that drop ``_meta``
 who gets the turn      the connection, the server, the caller and the model that it was made for, once in a request
-what may differ        the ids, empty texts, and how the turn is split over messages; not its texts, calls and images
+what may differ        the ids, empty texts, and how the turn is split over messages; not its texts, calls and images;
+                       1, 1.0 and true are three inputs, members may be in any order
 when it is forgotten   when the call that it belongs to ends, where that is known; after *max_age* without use; and the
                        least recently used first, beyond *max_bytes* or *max_turns*, or a quarter for a connection
 =====================  ================================================================================
@@ -78,8 +79,10 @@ class _Visible:
     """What the server saw of a turn, without ids and empty texts."""
 
     text: str
-    others: list[object]
-    """Calls with their inputs, and images and audio."""
+    others: str
+    """Calls with their inputs, and images and audio, as JSON: 1, 1.0 and True are equal in Python, and three inputs."""
+    blocks: int
+    """The number of *others*."""
 
     @classmethod
     def of(cls, content: Sequence[SamplingMessageContentBlock]) -> _Visible:
@@ -93,7 +96,7 @@ class _Visible:
                 case _:
                     others.append([block.mime_type, block.data])
         text = "".join([block.text for block in content if isinstance(block, TextContent)])
-        return cls(text, others)
+        return cls(text, json.dumps(others, sort_keys=True), len(others))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -211,8 +214,8 @@ class ReasoningStore:
             owner=_Owner.of(request, belongs_to),
             call=None if outer is None else weakref.ref(outer.weak_key, lambda _: self._end_call(key)),
             text=seen.text,
-            others=json.dumps(seen.others),
-            blocks=len(seen.others),
+            others=seen.others,
+            blocks=seen.blocks,
             turn=readable(json.dumps(turn, ensure_ascii=False)),
             names={name: names.provider.get(name, name) for name in called},
             ids=ids,
@@ -361,7 +364,7 @@ def _check_unmarked(
     if not unmarked:  # the usual case: no turn has to be read
         return
     found = {key for of_message in keys for key in of_message}
-    calls = [json.loads(kept.others) for key, kept in turns.items() if key not in found]
+    calls = {kept.others for key, kept in turns.items() if key not in found}
     for index in unmarked:
         if _Visible.of(messages[index].content).others in calls:
             raise InputRefused(INVALID_PARAMS, f"messages[{index}]: {UNMARKED}")
@@ -371,14 +374,14 @@ def _start_of_turn(kept: _Kept, message: SamplingMessage, before: Sequence[Sampl
     """The index in *before* of the first message of a turn: texts and images may be in messages before its calls."""
     first = len(before)
     seen = _Visible.of(message.content)
-    text, blocks = len(seen.text), len(seen.others)
+    text, blocks = len(seen.text), seen.blocks
     while first and (text < len(kept.text) or blocks < kept.blocks):
         part = before[first - 1]
         if part.role != "assistant" or part.tool_uses:
             break
         first -= 1
         seen = _Visible.of(part.content)
-        text, blocks = text + len(seen.text), blocks + len(seen.others)
+        text, blocks = text + len(seen.text), blocks + seen.blocks
     return first
 
 
@@ -387,7 +390,7 @@ def _is_unaltered(kept: _Kept, content: Sequence[SamplingMessageContentBlock], n
     return (
         seen.text == kept.text
         and all(names.provider.get(name) == written for name, written in kept.names.items())
-        and seen.others == json.loads(kept.others)
+        and seen.others == kept.others
     )
 
 
