@@ -43,9 +43,9 @@ def test_progress_is_one_line_that_is_gone_when_the_call_ends(
         "",
         "1 of 3 reading\\x1b[2J",
         longer if columns == 80 else "2 of 3 a message that is longer than a",
-        "",
+        "    ",
     ]
-    assert screen.rows == ["counted"]
+    assert screen.rows == ["    counted"]
 
 
 def test_log_messages_are_lines_above_the_progress(
@@ -58,7 +58,7 @@ def test_log_messages_are_lines_above_the_progress(
 
     assert sit(person, "call", url, "count", "--verbose") == 0
 
-    assert screen.rows == ["  | info: half\\x1b[2J", "  | way", "counted"]
+    assert screen.rows == ["  | info: half\\x1b[2J", "  | way", "    counted"]
 
 
 def test_a_tool_that_asks_gets_the_form_of_the_terminal(url: str, screen: Screen, sit: Sitting) -> None:

@@ -60,11 +60,14 @@ async def test_with_on_change_the_client_subscribes_to_the_lists_that_the_server
     async def script(peer: ScriptedPeer) -> None:
         listen = await open_listening(peer, {"tools": {"listChanged": True}, "prompts": {}, "resources": {}})
         await peer.notify_subscription(listen, "notifications/tools/list_changed")
+        await first.wait()
         meta = {"io.modelcontextprotocol/subscriptionId": listen["id"], "example.com/cause": "a deploy"}
         await peer.notify("notifications/tools/list_changed", {"_meta": meta})
 
-    peer, heard = ScriptedPeer(script), Heard()
+    peer, heard, first = ScriptedPeer(script), Heard(), anyio.Event()
     async with connected(peer, on_change=heard):
+        await heard.count(1)
+        first.set()
         plain, deployed = await heard.count(2)
 
     assert plain == ToolListChangedNotification()

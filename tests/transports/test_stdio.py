@@ -13,9 +13,9 @@ import pytest
 from mcp_host import Client, Stdio
 from mcp_host.errors import ConnectionClosed, RequestTimeout
 from mcp_host.limits import Limits
-from mcp_host.protocol.jsonrpc import Incoming, Notification
+from mcp_host.protocol.jsonrpc import Notification
 from mcp_host.transports._process.stderr import Stderr
-from mcp_host.transports.stdio import LineBuffer, StdioChannel
+from mcp_host.transports.stdio import StdioChannel
 from tests.transports.children import python, running
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX processes")
@@ -73,15 +73,6 @@ async def test_a_server_can_write_much_while_shutting_down_after_a_cancellation(
             scope.cancel()
 
     assert (tmp_path / "has shut down").exists()
-
-
-async def test_other_tasks_run_after_each_256_lines_of_one_read() -> None:
-    received: list[Incoming] = []
-    async with Stdio(python("read()")).open(QUICK) as channel:
-        steps = channel._read(LineBuffer(1000), received.append, b'{"jsonrpc":"2.0","method":"tide"}\n' * 600)
-        counts = [len(received) for _ in steps]
-
-    assert (counts, len(received)) == ([256, 512], 600)
 
 
 async def test_a_call_that_was_never_written_says_that_it_has_not_run() -> None:

@@ -89,4 +89,6 @@ PARTS = {
 
 def test_the_parts_and_finish_reasons_of_gemini_are_known() -> None:
     assert {*Part.model_fields} <= PARTS
-    assert {reason.name for reason in FinishReason} <= gemini.STOP_REASONS.keys() | gemini.FAILED.keys() | PASSED_ON
+    assert {reason.name for reason in FinishReason} <= (
+        gemini.STOP_REASONS.keys() | gemini.FAILED.keys() | gemini.UNUSABLE.keys() | PASSED_ON
+    )
