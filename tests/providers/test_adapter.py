@@ -953,6 +953,16 @@ def test_a_schema_that_is_too_deep_for_the_stack_of_its_caller_is_refused() -> N
         write(sys.getrecursionlimit() - len(inspect.stack(0)) - 80)  # frames are left, for 45 levels
 
 
+async def test_the_bytes_of_a_file_are_in_the_base64_that_providers_take() -> None:
+    file = {"type": "resource", "resource": {"uri": "file:///a", "mimeType": "image/png", "blob": "-_8="}}
+    client = Answering()
+
+    await AnthropicModel(client, MODEL)(request(user(text()), assistant(use("c1")), user(result("c1", file))))
+
+    [sent] = client.bodies[0]["messages"][2]["content"][0]["content"]
+    assert sent["source"]["data"] == "+/8="
+
+
 async def test_an_empty_text_file_is_one_whose_bytes_are_none() -> None:
     file = {"type": "resource", "resource": {"uri": "file:///a", "mimeType": "text/plain", "blob": ""}}
     client = Answering()

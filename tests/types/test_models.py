@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import subprocess
 import sys
 from collections.abc import Callable
@@ -289,9 +290,13 @@ def test_what_is_optional_and_malformed_is_mended_or_left_out_with_a_warning(
     for kind, sent, read, path in REPAIRED:
         with subtests.test(kind.__name__, path=path):
             caplog.clear()
+            caplog.set_level(logging.DEBUG)
             assert kind.from_wire(sent).to_wire() == read
             [message] = caplog.messages
             assert f"malformed {kind.__name__}: {path}: " in message
+            assert caplog.records[0].levelno == (
+                logging.DEBUG if kind is ProgressNotificationParams else logging.WARNING
+            )
 
 
 def test_a_repaired_object_is_equal_to_one_that_was_made() -> None:
@@ -334,6 +339,8 @@ def test_a_list_with_a_malformed_item_is_rejected(second: object) -> None:
     assert Tool.list_from_wire([first, first]) == [Tool(name="a", input_schema={})] * 2
     with pytest.raises(ProtocolError, match=r"malformed Tool: 1(\.inputSchema)?: "):
         Tool.list_from_wire([first, second])
+    with pytest.raises(ProtocolError, match=r"^malformed TextContent: 0"):
+        TextContent.list_from_wire([second])
 
 
 @pytest.mark.parametrize("value", [None, 7, "tool_choice", ["tool_choice"]], ids=["null", "number", "text", "list"])

@@ -924,8 +924,7 @@ def _reporting(on_progress: OnProgress) -> OnReports:
         return _in_one_thread(on_progress)
 
     async def report(reports: deque[Params]) -> None:
-        if (progress := _read_progress(reports.popleft())) is not None:
-            await callback(progress)
+        await callback(types.ProgressNotificationParams.from_wire(reports.popleft()))
 
     return report
 
@@ -938,8 +937,7 @@ def _in_one_thread(on_progress: OnProgress) -> OnReports:
                 params = reports.popleft()
             except IndexError:  # also if the call has ended meanwhile, and left this thread behind
                 return None
-            progress = _read_progress(params)
-            if progress is not None and isawaitable(returned := on_progress(progress)):
+            if isawaitable(returned := on_progress(types.ProgressNotificationParams.from_wire(params))):
                 return returned
 
     call_in_thread = as_async(call, argument="on_progress")
@@ -954,13 +952,6 @@ def _in_one_thread(on_progress: OnProgress) -> OnReports:
             arrived.clear()
 
     return report
-
-
-def _read_progress(params: Params) -> types.ProgressNotificationParams | None:
-    try:
-        return types.ProgressNotificationParams.from_wire(params)
-    except ProtocolError:
-        return None  # "Receivers of invalid [notifications] SHOULD ignore them"
 
 
 async def _read_items(

@@ -84,6 +84,8 @@ class Model(BaseModel):
 
     since: ClassVar[str] = REVISIONS[0]
     tolerant: ClassVar[bool] = False
+    _level: ClassVar[int] = logging.WARNING
+    """Of the line that says what was malformed."""
     _constants: ClassVar[dict[str, object]] = {}
 
     def __init__(self, /, **data: object) -> None:
@@ -132,7 +134,7 @@ class Model(BaseModel):
             except ValidationError as exc:
                 problem = _first_problem(cls, exc, value)
             else:
-                logger.warning(REPAIRED, problem)
+                logger.log(cls._level, REPAIRED, problem)
                 return read
         raise ProtocolError(problem)
 
@@ -160,7 +162,7 @@ class Model(BaseModel):
             except ValidationError as exc:
                 problem = _first_problem(cls, exc, values)
             else:
-                logger.warning(REPAIRED, problem)
+                logger.log(cls._level, REPAIRED, problem)
                 return read
         raise ProtocolError(problem)
 

@@ -1,6 +1,7 @@
 """What requests, notifications and results have in common, and the result of `initialize`."""
 
-from typing import Annotated, TypeAlias
+import logging
+from typing import Annotated, ClassVar, TypeAlias
 
 from mcp_host.types.base import DECIDES, JSONObject, Meta, Model, Number
 from mcp_host.types.content import BaseMetadata, Icons
@@ -34,6 +35,7 @@ EmptyResult: TypeAlias = Result
 class NotificationParams(Model, tolerant=True):
     """What every notification may have."""
 
+    _level: ClassVar[int] = logging.DEBUG  # a server may send any number
     meta: Meta = None
 
 
