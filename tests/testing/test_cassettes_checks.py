@@ -219,6 +219,13 @@ def test_a_mark_stands_for_any_text(subtests: pytest.Subtests) -> None:
             assert Ids().match(recorded, live) is matches
 
 
+def test_a_placeholder_that_a_text_looks_like_is_not_given_out() -> None:
+    ids = Ids()
+
+    assert ids.escaped({"arguments": "call__1"}) == {"arguments": "call__~1"}
+    assert [ids.new("call"), ids.new("call"), ids.new("file")] == ["call__2", "call__3", "file__1"]
+
+
 # Properties
 
 
