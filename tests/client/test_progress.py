@@ -36,6 +36,7 @@ from mcp_host.types import CreateMessageResult, ElicitResult, ProgressNotificati
 from tests.client.rounds import DONE, SAMPLE, answering, wants
 from tests.client.sites import MIRRORED, Site, handshake, streamed
 from tests.client.support import EMPTY, PARIS, QUESTION, Era, connected, methods, report_progress, sampling
+from tests.clock import advance
 from tests.extent import on_both
 from tests.transports.http_peers import event
 
@@ -119,12 +120,20 @@ async def test_over_http_a_plain_callback_gets_the_progress_of_one_piece_in_one_
     assert callback.threads == 1
 
 
+@pytest.mark.adjustable_clock
 @on_both
 async def test_a_thread_that_a_timeout_has_left_behind_calls_no_more_of_its_callback(era: Era) -> None:
+    async def let_the_call_time_out() -> None:
+        while not callback.threads:
+            await anyio.to_thread.run_sync(int)
+        advance(300)
+
     callback = PlainCallback()
-    async with connected(reporting(era, answered=False), within=20) as client:
-        with pytest.raises(RequestTimeout):
-            await client.call_tool("x", on_progress=callback, timeout=0.1)
+    async with connected(reporting(era, answered=False), within=600) as client:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(let_the_call_time_out)
+            with pytest.raises(RequestTimeout):
+                await client.call_tool("x", on_progress=callback, timeout=300)
         callback.go.set()
         while not callback.seen:
             await anyio.to_thread.run_sync(int)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from anyio import create_task_group, fail_after
+from anyio.lowlevel import checkpoint
 
 from mcp_host.errors import ConnectionClosed
 from tests.extent import on_both
@@ -26,6 +27,8 @@ async def test_a_server_may_write_more_to_stderr_than_a_pipe_holds_before_it_ans
 
     async with client_of(body, on_stderr=lines.append) as client:
         assert await says(client) == "ok"
+        while len(lines) <= 20_000:  # closing would not wait longer for them than `OUTPUT_GRACE`
+            await checkpoint()
 
     assert lines == ["ERROR: FATAL: panic", *(f"line {n} " + "x" * 100 for n in range(20_000))]
     assert client.warnings == []
@@ -74,6 +77,8 @@ async def test_an_endless_line_of_stderr_is_passed_on_in_pieces_and_not_kept(
     with peak() as most:
         async with client_of(body, on_stderr=on_stderr) as client:
             assert await says(client) == "ok"
+            while total < whole:
+                await checkpoint()
             with pytest.raises(ConnectionClosed) as failure:
                 await says(client)
 
@@ -92,6 +97,8 @@ async def test_a_stderr_callback_that_raises_is_logged_and_called_again(caplog: 
     body = 'print("one\\ntwo", file=sys.stderr, flush=True); reply(read(), text("ok"))'
     async with client_of(body, on_stderr=on_stderr) as client:
         assert await says(client) == "ok"
+        while len(lines) < 2:
+            await checkpoint()
 
     assert lines == ["one", "two"]
     assert caplog.text.count("the stderr callback failed") == 2
