@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 
 import anyio
@@ -15,7 +15,8 @@ from anyio import wait_all_tasks_blocked
 from mcp_host.auth import AuthError
 from mcp_host.auth.shared_work import GRACE, SharedWork
 from mcp_host.concurrency import backends
-from mcp_host.errors import CallerError
+from mcp_host.concurrency.owners import WorkOwner, owned_by
+from mcp_host.errors import CallerError, ConnectTimeout
 from tests.auth.world import SOON, soon
 from tests.clock import with_fake_clock
 from tests.extent import on_both
@@ -129,10 +130,8 @@ async def test_without_a_caller_the_work_is_cancelled_and_the_next_caller_begins
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-@pytest.mark.parametrize(("takes", "waited"), [(2.0, 1.0), (3600.0, GRACE)])
-def test_what_is_uncancelled_goes_on_and_its_last_caller_waits_a_little(
-    backend: str, takes: float, waited: float
-) -> None:
+@pytest.mark.parametrize("takes", [GRACE - 0.5, 3600.0])
+def test_what_is_uncancelled_goes_on_and_its_last_caller_waits_a_little(backend: str, takes: float) -> None:
     async def main() -> None:
         shared, results, times = SharedWork(), list[int](), dict[str, float]()
 
@@ -151,11 +150,70 @@ def test_what_is_uncancelled_goes_on_and_its_last_caller_waits_a_little(
         await ask(shared, Counted.done, results)
 
         assert results == [7]
-        assert times["left"] - times["reached"] == pytest.approx(waited + 1)
+        assert times["left"] - times["reached"] == pytest.approx(min(takes, GRACE))
         assert times["ended"] - times["reached"] == pytest.approx(takes)
 
     name, options = with_fake_clock(backend)
     anyio.run(main, backend=name, backend_options=options)
+
+
+async def leave_after(seconds: float, shared: SharedWork, work: Callable[[], Awaitable[int]]) -> None:
+    """Ask for the *work*, and be cancelled after so many *seconds*, no later."""
+    begun = anyio.current_time()
+    with anyio.move_on_after(seconds):
+        await ask(shared, work, [])
+    assert anyio.current_time() == begun + seconds
+
+
+async def seconds_to_leave(owner: WorkOwner, error: Exception | None = None) -> float:
+    begun = anyio.current_time()
+    with suppress(OSError):
+        async with owner:
+            if error is not None:
+                raise error
+    return anyio.current_time() - begun
+
+
+@pytest.mark.fake_clock
+@pytest.mark.parametrize("is_nested", [False, True])
+async def test_what_is_uncancelled_goes_on_until_all_owners_have_left(is_nested: bool) -> None:
+    inner, (first, second) = SharedWork(), (WorkOwner(), WorkOwner())
+    work, outer = Counted(hangs_in=inner), SharedWork()
+    shared, asked = (outer, partial(inner.do, "inner", work)) if is_nested else (inner, work)
+
+    async with soon() as tasks:
+        with owned_by({first}):
+            tasks.start_soon(leave_after, 1, shared, asked)
+        await work.reached.wait()
+        with owned_by({second}):
+            tasks.start_soon(leave_after, 4, shared, asked)
+        await anyio.sleep(2)
+
+        assert await seconds_to_leave(first) == 0
+        await anyio.sleep(8)
+        assert inner.is_busy
+        assert await seconds_to_leave(second) == 0
+        await wait_all_tasks_blocked()
+
+    assert (work.cancelled, inner.is_busy, outer.is_busy) == (1, False, False)
+
+
+@pytest.mark.fake_clock
+async def test_an_owner_that_leaves_waits_a_little_unless_its_time_is_up(subtests: pytest.Subtests) -> None:
+    for error, waited in ((None, GRACE - 1), (OSError("lost"), GRACE - 1), (ConnectTimeout("too long"), 0)):
+        with subtests.test(repr(error)):
+            shared, owner = SharedWork(), WorkOwner()
+            work, results = Counted(hangs_in=shared), list[int]()
+            with owned_by({owner}):
+                await leave_after(1, shared, work)
+
+            assert await seconds_to_leave(owner, error) == waited
+            async with soon() as tasks:
+                tasks.start_soon(ask, shared, work, results)  # the answer may come after all
+                await wait_all_tasks_blocked()
+                await anyio.sleep(GRACE)
+                work.may_end.set()
+            assert (work.begun, work.cancelled, results) == ((2, 1, [2]) if waited else (2, 0, [2]))
 
 
 @pytest.mark.backends("asyncio")

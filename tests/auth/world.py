@@ -93,11 +93,16 @@ class Gate:
         self._answer = server.answers.get(name, server.endpoints[name])
         self.is_open = Event()
         self.reached = Event()
+        self.waiting = 0
         server.answers[name] = self
 
     async def __call__(self, request: Request) -> Response:
         self.reached.set()
-        await self.is_open.wait()
+        self.waiting += 1
+        try:
+            await self.is_open.wait()
+        finally:
+            self.waiting -= 1
         return await self._answer(request)
 
 

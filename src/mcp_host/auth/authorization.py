@@ -35,7 +35,7 @@ from mcp_host.concurrency.asking import asking_person, is_unattended
 from mcp_host.errors import excerpt
 from mcp_host.transports._http.secret import Secret
 
-EARLY_WAIT = 2.0  # seconds that a request with a good token waits for its refresh; the `GRACE` of `shared_work` follows
+EARLY_WAIT = 2.0  # seconds that a request with a good token waits for its refresh
 
 
 @dataclass(frozen=True, slots=True)

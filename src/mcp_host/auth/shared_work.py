@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import partial
+from math import inf
 from types import TracebackType
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from anyio import CancelScope, get_cancelled_exc_class, move_on_after
+from anyio import CancelScope, current_time, get_cancelled_exc_class, move_on_after
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from mcp_host.auth.errors import AuthError
 from mcp_host.concurrency.asking import JobEnd
 from mcp_host.concurrency.backends import Loop, cancels_current_task
+from mcp_host.concurrency.owners import WorkOwner, current_owners, owned_by
 from mcp_host.concurrency.tasks import spawn
 from mcp_host.errors import CallerError
 
@@ -23,7 +25,7 @@ Uncancelled: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
 """`SharedWork.uncancelled`, of the work that is under way."""
 
 END_TIME = 5.0  # seconds for work that is `uncancelled` to end, once other work is to be done instead
-GRACE = 2.0  # seconds that the last caller, when it is cancelled, waits for work that goes on
+GRACE = 2.0  # seconds from its start for what is `uncancelled`, once all have left; most endpoints take less
 
 
 class SharedWork:
@@ -56,11 +58,13 @@ class SharedWork:
         """The result of *function*, or of the work with the same *key* that is under way.
 
         It waits for the end of work with another key. A failure is raised to all who wait. If a caller is cancelled,
-        the work goes on for the others; without any, it is cancelled, unless it is `uncancelled`. The last caller
-        waits for its end, but not for long: an endpoint that hangs must not hold up a host that closes.
+        the work goes on for the others; without any, it is cancelled, unless it is `uncancelled`. That goes on for the
+        owners of the callers (`concurrency.owners`). Once they have all left it has `GRACE`: an endpoint that hangs must
+        not outlive a client that is closed. Where there is no owner, the last caller waits for so long.
         """
         while (work := self._current) is not None and (work.key != key or work.is_abandoned):
-            await work.ended.wait()
+            with work.needed():
+                await work.ended.wait()
         if work is None:
             work = self._work = _Work[T](key)
             spawn(partial(self._run, work, function), at_end=partial(self._end, work))
@@ -74,7 +78,7 @@ class SharedWork:
         while (work := self._current) is not None and work.key != key:
             work.failure = failure
             work.abandon()
-            with move_on_after(END_TIME) as wait:
+            with work.needed(), move_on_after(END_TIME) as wait:
                 await work.ended.wait()
             if wait.cancelled_caught:
                 work.scope.cancel()
@@ -83,21 +87,21 @@ class SharedWork:
 
     @asynccontextmanager
     async def uncancelled(self) -> AsyncIterator[None]:
-        """For a part of the work: it goes on without a caller, until the event loop ends."""
+        """For a part of the work: it goes on without a caller, while an owner is there, until the event loop ends."""
         work = self._current
         assert work is not None
         await checkpoint_if_cancelled()
-        work.is_held = True
+        work.held_since = current_time()
         try:
             yield
         finally:
-            work.is_held = False
+            work.held_since = None
             if work.is_abandoned:
                 work.scope.cancel()  # at its next `await`: what the part has brought can be stored under a shield
 
     async def _run(self, work: _Work[T], function: Callable[[], Awaitable[T]]) -> None:
         try:
-            with work.scope, work.ended.of_job():
+            with work.scope, work.ended.of_job(), owned_by(work.owners):
                 work.value = await function()
                 if not work.is_abandoned:
                     work.failure = None
@@ -115,42 +119,90 @@ class SharedWork:
     def _end(self, work: _Work[Any]) -> None:
         if self._work is work:
             self._work = None
-        work.ended.set()
+        work.end()
 
 
 class _Work(Generic[T]):
-    """One piece of work, and those who wait for it."""
+    """One piece of work, and those who need it."""
 
     def __init__(self, key: object) -> None:
         self.key = key
         self.loop = Loop.running()
         self.scope = CancelScope()
-        self.is_held = False
+        self.held_since: float | None = None
+        """When what is `uncancelled` began. None if nothing is."""
         self.is_abandoned = False
         self.ended = JobEnd()
+        self.owners: set[WorkOwner] = set()
         self.failure: BaseException | None = AuthError("the event loop ended before there was a token")
         self.value: T  # only if there is no failure
         self.traceback: TracebackType | None = None
         self._callers = 0
+        self._needs = 0
 
     def abandon(self) -> None:
         """Cancel it, at the end of what is `uncancelled`."""
         self.is_abandoned = True
-        if not self.is_held:
+        if self.held_since is None:
             self.scope.cancel()
 
     async def result(self) -> T:
-        self._callers += 1
-        try:
-            await self.ended.wait()
-        except get_cancelled_exc_class():
-            if self._callers == 1:
-                self.abandon()
-                with move_on_after(GRACE, shield=True):
-                    await self.ended.wait()
-            raise
-        finally:
-            self._callers -= 1
+        with self.needed():
+            self._callers += 1
+            try:
+                await self.ended.wait()
+            except get_cancelled_exc_class():
+                self._own()  # the caller may be work itself, which has more owners by now
+                if self._callers == 1:
+                    self.abandon()
+                    await self.wait_briefly()
+                raise
+            finally:
+                self._callers -= 1
         if self.failure is not None:
             raise self.failure.with_traceback(self.traceback)  # otherwise each caller would add its frames to it
         return self.value
+
+    @contextmanager
+    def needed(self) -> Iterator[None]:
+        """Someone waits inside for its end, be it for other work. Their owners are those of the work, too."""
+        self._needs += 1
+        self._own()
+        self._bound()
+        try:
+            yield
+        finally:
+            self._needs -= 1
+            self._bound()
+
+    def owner_left(self) -> None:
+        self._bound()
+
+    async def wait_briefly(self) -> None:
+        if self._is_left:
+            with CancelScope(deadline=self._grace_end, shield=True):
+                await self.ended.wait()
+
+    def end(self) -> None:
+        self.ended.set()
+        for owner in self.owners:
+            owner.work.discard(self)
+
+    def _own(self) -> None:
+        for owner in current_owners() - self.owners:
+            self.owners.add(owner)
+            owner.work.add(self)
+
+    def _bound(self) -> None:
+        """Bound it by `GRACE`, if no one needs it and its owners have left. Without owners no one says when that is."""
+        is_bounded = not self._needs and self.owners and self._is_left
+        self.scope.deadline = self._grace_end if is_bounded else inf
+
+    @property
+    def _is_left(self) -> bool:
+        """Whether no owner is there."""
+        return all(owner.has_left for owner in self.owners)
+
+    @property
+    def _grace_end(self) -> float:
+        return (current_time() if self.held_since is None else self.held_since) + GRACE

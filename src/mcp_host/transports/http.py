@@ -165,7 +165,6 @@ class StreamableHttp:
             )
         else:
             backend = HttpxBackend(url, headers, name, client, self.auth)
-        async with open_channel(
-            backend, self.max_connections, limits, owned=client is None, timing=timing or Timing()
-        ) as channel:
+        opened = open_channel(backend, self.max_connections, limits, owned=client is None, timing=timing or Timing())
+        async with backend.owner, opened as channel:
             yield channel

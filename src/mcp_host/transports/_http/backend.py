@@ -5,8 +5,8 @@ from __future__ import annotations
 import ssl
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import nullcontext, suppress
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache, lru_cache, partial
 from http.client import HTTPResponse
 from http.cookiejar import Cookie, CookieJar
@@ -20,6 +20,7 @@ import httpx
 from anyio import CancelScope, connect_tcp, move_on_after
 from anyio.abc import TaskGroup
 
+from mcp_host.concurrency.owners import WorkOwner, owned_by
 from mcp_host.errors import ConnectFailed, ConnectionClosed, HttpStatusError, excerpt
 from mcp_host.limits import Limits
 from mcp_host.protocol.headers import may_hold_credential
@@ -142,6 +143,8 @@ class HttpBackend(ABC):
         self._text = str(self._url)
         self._headers = headers
         self._auth = auth
+        self.owner = WorkOwner()
+        """Of what an Auth does for requests, until they are all over."""
 
     async def send(
         self,
@@ -171,7 +174,8 @@ class HttpBackend(ABC):
                 response = await self._send(method, url, sent, content, repeatable, authorizing)
             else:
                 send = partial(self._send, method, url, content=content, repeatable=repeatable, authorizing=authorizing)
-                response = await send_authorized(self._auth, method, text, sent, send, authorizing, self._text)
+                owning = partial(self._owning, authorizing)
+                response = await send_authorized(self._auth, method, text, sent, send, owning, self._text)
             response.drain_soon = self._drain_soon
             if response.status not in REDIRECTS or not redirects:
                 return response
@@ -202,6 +206,11 @@ class HttpBackend(ABC):
 
     @abstractmethod
     async def aclose(self) -> None: ...
+
+    @contextmanager
+    def _owning(self, authorizing: Authorizing) -> Iterator[None]:
+        with owned_by({self.owner}), authorizing():
+            yield
 
     def _redirected(self, url: httpx.URL, response: HttpResponse) -> httpx.URL:
         location = response.header(b"location")
