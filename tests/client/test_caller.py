@@ -172,6 +172,7 @@ async def test_with_two_calls_in_flight_over_a_pipe_no_caller_is_guessed() -> No
                 tasks.start_soon(call, "bob")
 
     assert seen.outers == [None] * 3
+    assert [each.unknown_caller for each in seen.requests if isinstance(each, SamplingRequest)] == [True]
     assert seen.users == ["the one who connects"] * 3
 
 

@@ -9,6 +9,7 @@ import math
 import sys
 import traceback
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Self
 
 import anyio
@@ -573,6 +574,54 @@ async def test_a_loop_goes_on_without_thinking_that_was_forgotten() -> None:
 
     assert client.bodies[2]["thinking"] == {"type": "disabled"}
     assert "thought" not in str(client.bodies[2]["messages"])
+
+
+@on_both
+@pytest.mark.parametrize(
+    ("callers", "one_user", "swapped", "is_kept"),
+    [
+        ((None, None), None, False, True),
+        ((None, None), None, True, False),
+        (("ann", "bob"), None, False, False),
+        (("ann", "bob"), True, False, True),
+    ],
+    ids=["one user", "one user, whose turns the server swaps", "two users", "two, by choice"],
+)
+async def test_with_two_calls_in_flight_over_a_pipe_a_turn_goes_back_to_its_conversation_and_to_no_other_user(
+    callers: tuple[str | None, ...], one_user: bool | None, swapped: bool, is_kept: bool
+) -> None:
+    called = {"type": "tool_use", "id": "c1", "name": "add", "input": {}}
+    thought = {"content": [{"type": "thinking", "thinking": "secret", "signature": "s"}, called], "model": MODEL}
+    said = {"content": [{"type": "text", "text": "ok"}], "model": MODEL, "stop_reason": "end_turn"}
+    sdk = Answering(*[{**thought, "stop_reason": "tool_use"}] * 2, said, said)
+    answers: dict[int, dict[str, Any]] = {}
+    asking: list[int] = []
+    both, answered = anyio.Event(), anyio.Event()
+    server = Server("asking")
+
+    @server.tool
+    async def ask(number: int, ctx: Context) -> str:
+        asking.append(number)
+        if len(asking) == 2:
+            both.set()
+        await both.wait()
+        params: dict[str, Any] = {**wire(user(text(f"For {number}"))), "tools": [ADD]}
+        answers[number] = await ctx.request("sampling/createMessage", params)
+        if len(answers) == 2:
+            answered.set()
+        await answered.wait()
+        use = answers[1 - number if swapped else number]["content"]
+        history = [*params["messages"], assistant(use), user(result(use["id"], text("3")))]
+        return str(await ctx.request("sampling/createMessage", {**params, "messages": history}))
+
+    model = AnthropicModel(sdk, MODEL, reasoning=ReasoningStore(one_user=one_user))
+    sampling = Sampling(with_tools=model, approve=always)
+    with fail_after(20):
+        async with Client(server, era="legacy", sampling=sampling) as client, create_task_group() as tasks:
+            for number, caller in enumerate(callers):
+                tasks.start_soon(partial(client.call_tool, "ask", {"number": number}, caller=caller))
+
+    assert ["secret" in str(body) for body in sdk.bodies] == [False] * 2 + [is_kept] * 2
 
 
 # Usage

@@ -58,11 +58,13 @@ def request(
     outer: OuterCall | None = None,
     mode: SamplingMode = "with_tools",
     session: object = None,
+    unknown_caller: bool = False,
     **fields: object,
 ) -> SamplingRequest:
     """What a handler would be given for `wire(*messages, **fields)`."""
     params = CreateMessageRequestParams.from_wire(wire(*messages, **fields))
-    return SamplingRequest(params=params, server=server, outer=outer, mode=mode, session=session)
+    given: dict[str, Any] = {"mode": mode, "session": session, "unknown_caller": unknown_caller}
+    return SamplingRequest(params=params, server=server, outer=outer, **given)
 
 
 class Approver:

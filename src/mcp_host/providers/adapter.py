@@ -36,7 +36,7 @@ from mcp_host.providers.exchange.failures import (
     provider_error,
 )
 from mcp_host.providers.exchange.names import NO_TOOLS, NameRule
-from mcp_host.providers.exchange.reasoning import AlteredHistory, ReasoningStore
+from mcp_host.providers.exchange.reasoning import AlteredHistory, Conversation, ReasoningStore
 from mcp_host.providers.exchange.replies import Reply, answer_of
 from mcp_host.providers.exchange.requests import (
     Offer,
@@ -286,11 +286,14 @@ class ProviderModel(ABC):
         notes: list[str] = []
         request = checked(request, blocks, notes)
         names = names.and_called(request, self.name_rule)
-        restored = self._reasoning.restore(request, belongs_to=self._owner, names=names, altered=self._altered_history)
+        said = Conversation(request)  # before it has the provider's ids
+        restored = self._reasoning.restore(
+            request, conversation=said, belongs_to=self._owner, names=names, altered=self._altered_history
+        )
         request = self._with_what_is_taken(restored.request, restored.turns, notes)
         if notes:
             self._told.warn(request, self._model, notes)
-        return Prompt(request, self._model, names, self._options, restored.turns, restored.lost, offer)
+        return Prompt(request, self._model, names, self._options, restored.turns, restored.lost, offer, said)
 
     def _with_what_is_taken(
         self, request: SamplingRequest, turns: Mapping[int, object], notes: list[str]
@@ -318,7 +321,13 @@ class ProviderModel(ABC):
             reply = self.read_reply(native, prompt)
             keep = None
             if reply.turn is not None:
-                keep = partial(self._reasoning.keep, request=prompt.request, belongs_to=self._owner, names=prompt.names)
+                keep = partial(
+                    self._reasoning.keep,
+                    request=prompt.request,
+                    conversation=prompt.conversation or Conversation(prompt.request),
+                    belongs_to=self._owner,
+                    names=prompt.names,
+                )
             return answer_of(reply, prompt, keep)
 
     async def _ask_and_show(self, body: JSONObject, prompt: Prompt, request: SamplingRequest) -> ModelAnswer:

@@ -58,7 +58,8 @@ class SamplingRequest(ReportsProgress):
     *params* are its parameters, *server* is the server's name, *outer* the call
     that it belongs to, if known. In *mode* ``basic`` there are no tools, tool calls
     or tool results. *session* is the same object for all requests of one connection, and
-    for no other: servers choose their names themselves. None in `run_tool_loop`.
+    for no other: servers choose their names themselves. None in `run_tool_loop`. *unknown_caller* is true
+    if *outer* is None although calls of your client have a *caller*: the request may be for any of them.
 
     Trust nothing in *params*, which the server wrote. That includes the system prompt:
     "The client MAY modify or omit this prompt".
@@ -70,6 +71,7 @@ class SamplingRequest(ReportsProgress):
     mode: SamplingMode = "with_tools"
     reporter: ProgressReporter | None = field(default=None, repr=False, compare=False)
     session: object = field(default=None, repr=False, compare=False)
+    unknown_caller: bool = field(default=False, repr=False, compare=False)
 
     @property
     def messages(self) -> list[SamplingMessage]:

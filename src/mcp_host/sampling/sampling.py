@@ -261,6 +261,7 @@ class SamplingSession:
         always_wait: bool = False,
         reporter: ProgressReporter | None = None,
         around_model: Sequence[AroundModel] = (),
+        has_callers: bool = False,
     ) -> CreateMessageResult:
         """Answer one request, given as the wire's parameters. *call* is our call that it belongs to.
 
@@ -268,6 +269,7 @@ class SamplingSession:
         *move_on_after* bounds the answer to `SamplingLimits.seconds`; the default is anyio's.
         With *always_wait* the request waits for its turn, even if `SamplingLimits.waiting` others do.
         *reporter* tells the server about the progress of the answer, if it asked for that.
+        *has_callers* says that calls have a `caller`, so that without *call* the request may be for any of them.
 
         Raises:
             InputRefused: Its code, message and data are for the server: -32602 broken
@@ -285,7 +287,13 @@ class SamplingSession:
         except (LimitExceeded, ProtocolError) as exc:
             raise InputRefused(INVALID_PARAMS, str(exc)) from exc
         request = SamplingRequest(
-            params=read, server=self._server, outer=call, mode=self.mode, reporter=reporter, session=self._identity
+            params=read,
+            server=self._server,
+            outer=call,
+            mode=self.mode,
+            reporter=reporter,
+            session=self._identity,
+            unknown_caller=has_callers and call is None,
         )
         own_tools = None if tools is None or tools.limits is None else tools.admit(request, tools.limits)
         with (move_on_after or anyio.move_on_after)(limits.seconds):

@@ -226,6 +226,8 @@ class Connection:
         `ClientState.retry_delays`: "A broken response stream loses the in-flight request" (2026-07-28, changelog).
         """
         era, dispatcher = session.era, self.dispatcher
+        if call.caller is not None:
+            session.features.has_callers = True
         headers = {**call.headers, **era.headers(call.method, params)} if dispatcher.stream_per_request else {}
         wire = era.prepare_params(params, self._state.log_level or self._state.default_log_level)
         delays = iter(self._state.retry_delays)

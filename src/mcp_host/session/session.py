@@ -56,6 +56,8 @@ class ClientFeatures:
         self.roots = roots
         self.server_tools = server_tools
         """Runs tools of the server inside its sampling requests."""
+        self.has_callers = False
+        """Whether a call had a `caller`: the application may have several users."""
 
     def offers(self, version: str) -> list[Offers]:
         """The offers to try, the largest first; *version* is the newest that may begin with a handshake."""
@@ -177,6 +179,7 @@ class Session:
                 always_wait=always_wait,
                 reporter=reporter,
                 around_model=around_model,
+                has_callers=self.features.has_callers,
             )
         elif method == "elicitation/create" and elicitation is not None:
             answer = await elicitation.answer(

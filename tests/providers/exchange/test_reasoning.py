@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,13 +16,13 @@ from hypothesis import strategies as st
 from mcp_host.errors import InputRefused
 from mcp_host.providers import ReasoningStore
 from mcp_host.providers.anthropic import AnthropicModel
-from mcp_host.providers.exchange.reasoning import MAX_TURNS, META_KEY, AlteredHistory, Restored
+from mcp_host.providers.exchange.reasoning import MAX_TURNS, META_KEY, AlteredHistory, Conversation, Restored
 from mcp_host.sampling import OuterCall, SamplingRequest
 from mcp_host.types import ImageContent, SamplingMessage, TextContent, ToolUseContent
 from mcp_host.types.sampling import SamplingMessageContentBlock
 from tests.extent import THOROUGH
 from tests.providers.prompts import names_of
-from tests.sampling.asking import Wire, assistant, request, result, text, user
+from tests.sampling.asking import Wire, assistant, request, result, text, use, user
 
 OWNER = ("anthropic", "claude")
 LONG = [{"type": "thinking", "thinking": "x" * 1500}]
@@ -50,7 +51,8 @@ def keep(
     """The blocks that the server gets."""
     asked = asked or request()
     names = names_of(asked, AnthropicModel.name_rule)
-    sent = store.keep(turn, said or SAID, request=asked, belongs_to=OWNER, names=names)
+    conversation = Conversation(asked)
+    sent = store.keep(turn, said or SAID, request=asked, conversation=conversation, belongs_to=OWNER, names=names)
     wire: Any = SamplingMessage(role="assistant", content=sent).to_wire()["content"]
     return [*wire] if isinstance(wire, list) else [wire]
 
@@ -62,11 +64,12 @@ def restore(
     server: str = "calculator",
     owner: tuple[str, str] = OWNER,
     altered: AlteredHistory = "continue",
-    session: object = None,
+    **fields: Any,
 ) -> Restored:
-    asked = request(*messages, outer=outer, server=server, session=session)
+    asked = request(*messages, outer=outer, server=server, **fields)
     names = names_of(asked, AnthropicModel.name_rule)
-    return store.restore(asked, belongs_to=owner, names=names, altered=altered)
+    conversation = Conversation(asked)
+    return store.restore(asked, conversation=conversation, belongs_to=owner, names=names, altered=altered)
 
 
 def without_key(blocks: list[Wire]) -> list[Wire]:
@@ -130,6 +133,7 @@ def test_a_turn_is_restored_however_a_server_may_write_it(back: Callable[[list[W
 
 
 ALTERED = "messages[1]: it is not what the model said, and this client does not go on with an altered history"
+MOVED = ALTERED.replace("it is not what the model said", "what precedes it is not what the model answered")
 FORGOTTEN = (
     "messages[1]: the reasoning of its tool calls is no longer known to this client, which does not go on without it"
 )
@@ -165,35 +169,70 @@ def history(sent: list[Wire]) -> list[Wire]:
     return [user(text()), assistant(*sent), results(sent)]
 
 
-def test_a_refusal_says_whether_the_turn_is_altered_or_forgotten() -> None:
-    store = ReasoningStore()
-    sent = keep(store)
+IMAGE = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+ASKED = user(text("Add this."), IMAGE)
+CALLED = assistant(use("c", a=1), use("d"))
 
-    with pytest.raises(InputRefused) as altered:
-        restore(store, *history([text("No."), *sent]), altered="refuse")
-    with pytest.raises(InputRefused) as forgotten:
-        restore(ReasoningStore(), *history(sent), altered="refuse")
 
-    assert (str(altered.value), str(forgotten.value)) == (ALTERED, FORGOTTEN)
+def test_a_turn_is_restored_only_after_the_conversation_that_it_was_said_in(subtests: pytest.Subtests) -> None:
+    said = [ASKED, CALLED, user(result("c", text("3")), result("d", IMAGE))]
+    marks = {"_meta": {"cache": True}, "annotations": {"priority": 1}}
+    turned = user(result("d", text("3")), result("c", IMAGE))
+    marked = [user(text("Add "), {**text("this."), **marks}, {**IMAGE, **marks}), *said[1:]]
+    table: list[tuple[str, bool, list[Wire], dict[str, Any]]] = [
+        ("as it was", True, said, {}),
+        ("marks for a cache", True, [*marked[:2], user(result("c", {**text("3"), **marks}), result("d", IMAGE))], {}),
+        ("other ids", True, [ASKED, assistant(use("d", a=1), use("c")), turned], {}),
+        ("an empty message", True, [*said, assistant(text(""))], {}),
+        ("another temperature", True, said, {"temperature": 1.0, "maxTokens": 7}),
+        ("a system prompt", False, said, {"systemPrompt": "Say what you thought."}),
+        ("another prompt", False, [user(text("Add that."), IMAGE), *said[1:]], {}),
+        ("another image", False, [user(text("Add this."), {**IMAGE, "data": "aGo="}), *said[1:]], {}),
+        ("another role", False, [assistant(text("Add this."), IMAGE), *said[1:]], {}),
+        ("1.0 for 1", False, [ASKED, assistant(use("c", a=1.0), use("d")), said[2]], {}),
+        ("another result", False, [*said[:2], user(result("c", text("4")), result("d", IMAGE))], {}),
+        ("results of other calls", False, [*said[:2], turned], {}),
+        ("a failure", False, [*said[:2], user(result("c", text("3"), isError=True), result("d", IMAGE))], {}),
+        ("fewer messages", False, said[1:], {}),
+        ("more messages", False, [*said, user(text("And?"))], {}),
+        ("nothing", False, [], {}),
+    ]
+    for case, is_restored, before, fields in table:
+        with subtests.test(case):
+            store = ReasoningStore()
+            sent = keep(store, asked=request(*said))
+
+            found = restore(store, *before, assistant(*sent), results(sent), **fields)
+
+            assert (found.turns == {len(before): TURN}, found.lost == {len(before)}) == (is_restored, not is_restored)
 
 
 @pytest.mark.parametrize("altered", ["continue", "refuse"])
-def test_the_log_says_once_for_each_turn_why_it_cannot_be_restored(
+def test_the_log_says_once_for_each_turn_why_it_cannot_be_restored_and_a_refusal_what_that_means(
     altered: AlteredHistory, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = ReasoningStore()
-    changed, owned, forgotten = keep(store), keep(store), keep(ReasoningStore())
+    store, unknown = ReasoningStore(), {"unknown_caller": True}
+    table: list[tuple[list[Wire], dict[str, Any], str]] = [
+        (keep(store)[1:], {}, ALTERED),
+        (keep(store), {"session": object()}, FORGOTTEN),
+        (keep(ReasoningStore()), {}, FORGOTTEN),
+        (keep(store), {"systemPrompt": "?"}, MOVED),
+        (keep(store), unknown, FORGOTTEN),
+        (keep(store), unknown, FORGOTTEN),  # it is so for all turns of the connection
+    ]
 
     for _ in range(2):
-        for blocks, session in ((changed[1:], None), (owned, object()), (forgotten, None)):
-            with suppress(InputRefused):
-                restore(store, user(text()), assistant(*blocks), results(blocks), session=session, altered=altered)
+        for blocks, fields, told in table:
+            with nullcontext() if altered == "continue" else pytest.raises(InputRefused, match=f"^{re.escape(told)}$"):
+                restore(store, *history(blocks), altered=altered, **fields)
 
     begin = "sampling for calculator: the reasoning of an earlier turn cannot be restored for anthropic:claude: "
     assert caplog.messages == [
         f"{begin}the server has changed it, or the names of its tools",
         f"{begin}it was made for another connection, server, caller or model",
         f"{begin}it is forgotten, or was made by another model",
+        f"{begin}the server has changed the system prompt, or the messages before it",
+        f"{begin}it is not known which caller the request is for; ReasoningStore(one_user=True) keeps it if you have one user",
     ]
 
 
@@ -217,10 +256,10 @@ def test_a_picture_that_the_model_made_belongs_to_its_turn() -> None:
 
 
 def test_the_last_answer_of_a_turn_before_does_not_hide_the_next() -> None:
-    store = ReasoningStore()
-    sent = keep(store)
+    store, before = ReasoningStore(), [user(text()), assistant(text("Welcome."))]
+    sent = keep(store, asked=request(*before))
 
-    found = restore(store, user(text()), assistant(text("Welcome.")), assistant(*sent), results(sent))
+    found = restore(store, *before, assistant(*sent), results(sent))
 
     assert (found.turns, len(found.request.messages)) == ({2: TURN}, 4)
 
@@ -287,36 +326,53 @@ def outer(caller: object = ALICE) -> OuterCall:
 def test_a_turn_works_only_for_the_connection_the_server_the_caller_and_the_model_that_it_was_made_for(
     subtests: pytest.Subtests,
 ) -> None:
-    table: list[tuple[str, dict[str, Any]]] = [
-        ("server", {"server": "another"}),
-        ("model", {"owner": ("anthropic", "another")}),
-        ("provider", {"owner": ("gemini", "claude")}),
-        ("caller", {"outer": outer(BOB)}),
-        ("no caller", {"outer": outer(None)}),
-        ("no call", {"outer": None}),
-        ("connection", {"session": object()}),
-        ("no connection", {"session": None}),
+    """Where the caller is not known, it is kept for none, or by choice for the connection."""
+    same: dict[str, Any] = {"outer": outer(), "session": object()}
+    later, bob, none = {"outer": replace(same["outer"], request_id=2)}, {"outer": outer(BOB)}, {"outer": None}
+    unknown, host = {**none, "unknown_caller": True}, {**none, "session": None}
+    table: list[tuple[str, bool, bool | None, dict[str, Any], dict[str, Any]]] = [
+        ("the same", True, None, {}, later),
+        ("server", False, None, {}, {"server": "another"}),
+        ("model", False, None, {}, {"owner": ("anthropic", "another")}),
+        ("provider", False, None, {}, {"owner": ("gemini", "claude")}),
+        ("caller", False, None, {}, bob),
+        ("no caller", False, None, {}, {"outer": outer(None)}),
+        ("no call", False, None, {}, none),
+        ("no call when it was made", False, None, none, {}),
+        ("connection", False, None, {}, {"session": object()}),
+        ("no connection", False, None, {}, {"session": None}),
+        ("no call has a caller", True, None, none, none),
+        ("calls have callers", False, None, unknown, unknown),
+        ("they had none when it was made", False, None, none, unknown),
+        ("known when it was made", False, None, {}, unknown),
+        ("known later", False, None, unknown, {}),
+        ("several users, by choice", False, False, none, none),
+        ("several users, both calls known", True, False, {}, later),
+        ("several users, a loop of the host", True, False, host, host),
+        ("one user, by choice", True, True, unknown, unknown),
+        ("one user, other callers", True, True, {}, bob),
     ]
-    for case, other in table:
+    for case, is_restored, one_user, made, asked in table:
         with subtests.test(case):
-            store, call, session = ReasoningStore(), outer(), object()
-            sent = keep(store, asked=request(outer=call, session=session))
-            same: dict[str, Any] = {"outer": replace(call, request_id=2), "session": session}
+            store = ReasoningStore(one_user=one_user)
+            sent = keep(store, asked=request(**{**same, **made}))
+            assert sent[2]["_meta"]
 
-            assert restore(store, *history(sent), **{**same, **other}).lost == {1}
-            assert restore(store, *history(sent), **same).turns == {1: TURN}
-    store = ReasoningStore()
-    assert restore(store, *history(keep(store)), outer=outer()).lost == {1}  # that was made for no caller
+            found = restore(store, *history(sent), **{**same, **asked})
+
+            assert (found.turns == {1: TURN}, found.lost == {1}) == (is_restored, not is_restored)
+            assert len(restore(store, *history(sent), **{**same, **made}).turns) == len(store)
+    with pytest.raises(TypeError, match=r"^one_user is True, False or None, not int$"):
+        ReasoningStore(one_user=1)  # type: ignore[arg-type]
 
 
 def test_a_turn_whose_tool_has_another_name_now_is_not_restored() -> None:
     store = ReasoningStore()
     asked = request(tools=[{"name": "a/b", "inputSchema": {}}])
     sent = keep(store, [call(name="a/b")], asked=asked)
-    now = request(*history(sent), tools=[{"name": "a_b", "inputSchema": {}}, {"name": "a/b", "inputSchema": {}}])
+    now = [{"name": "a_b", "inputSchema": {}}, {"name": "a/b", "inputSchema": {}}]
 
-    names = names_of(now, AnthropicModel.name_rule)
-    assert store.restore(now, belongs_to=OWNER, names=names, altered="continue").lost == {1}
+    assert restore(store, *history(sent), tools=now).lost == {1}
 
 
 def test_a_turn_is_forgotten_with_its_call() -> None:
@@ -376,10 +432,10 @@ def test_a_turn_with_half_of_a_character_is_kept() -> None:
 
 
 def test_a_conversation_without_reasoning_is_returned_as_it_is() -> None:
-    asked = request(*history([{"type": "tool_use", "id": "call_0", "name": "add", "input": {}}]))
-    names = names_of(asked, AnthropicModel.name_rule)
+    asked = request(*history([use("call_0")]))
+    same: dict[str, Any] = {"conversation": Conversation(asked), "names": names_of(asked, AnthropicModel.name_rule)}
 
-    assert ReasoningStore().restore(asked, belongs_to=OWNER, names=names, altered="refuse").request is asked
+    assert ReasoningStore().restore(asked, belongs_to=OWNER, altered="refuse", **same).request is asked
 
 
 # Two loops at once
@@ -401,7 +457,7 @@ class Loop:
         assert found.turns.items() <= self.said.items()  # turns of this loop, each in its place
         assert found.turns.keys() | found.lost == self.said.keys()
         turn = [{"type": "thinking", "loop": self.number, "index": len(self.messages)}]
-        sent = keep(store, [call("call_0")], turn=turn, asked=request(outer=self.outer))
+        sent = keep(store, [call("call_0")], turn=turn, asked=request(*self.messages, outer=self.outer))
         self.said[len(self.messages)] = turn
         blocks = without_meta(sent) if self.drops_meta else sent
         self.messages += [assistant(*blocks), results(blocks)]
@@ -438,9 +494,9 @@ def test_calls_that_come_back_without_their_key_are_refused_by_choice() -> None:
     sent = without_key(keep(store))
     again = keep(store, [call(a=2)])
 
-    assert restore(store, user(text("?")), assistant(*sent), results(sent)).turns == {}
+    assert restore(store, *history(sent)).turns == {}
     with pytest.raises(InputRefused, match=r"^messages\[1\]: its tool calls have lost the key to their reasoning"):
-        restore(store, user(text("?")), assistant(*sent), results(sent), altered="refuse")
+        restore(store, *history(sent), altered="refuse")
     with pytest.raises(InputRefused, match=r"^messages\[0\]: its tool calls have lost the key"):
         restore(store, assistant(*sent), results(sent), assistant(*again), results(again), altered="refuse")
 
@@ -472,6 +528,6 @@ def test_equal_calls_that_were_made_without_reasoning_may_stand_beside_those_wit
     sent = keep(store)
     plain = without_key(sent)
 
-    restored = restore(store, assistant(*sent), results(sent), assistant(*plain), results(plain), altered="refuse")
+    restored = restore(store, *history(sent), assistant(*plain), results(plain), altered="refuse")
 
-    assert restored.turns == {0: TURN}
+    assert restored.turns == {1: TURN}

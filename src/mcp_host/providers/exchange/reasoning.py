@@ -6,9 +6,11 @@ when they come back with their results:
 =====================  ================================================================================
 the key                128 random bits: in the ``_meta`` of each tool use ("These fields are preserved to enable
                        caching", the schema), and in its id, for servers that drop ``_meta``
-who gets the turn      the connection, the server, the caller and the model that it was made for, once in a request
+who gets the turn      the connection, the server, the caller and the model that it was made for, once in a request;
+                       none, where the caller is not known
+where                  after the conversation that it was said in, so that no server moves it into another prompt
 what may differ        the ids, empty texts, and how the turn is split over messages; not its texts, calls and images;
-                       1, 1.0 and true are three inputs, members may be in any order
+                       1, 1.0 and true are three inputs, members may be in any order. After the turn, everything
 when it is forgotten   when the call that it belongs to ends, where that is known; after *max_age* without use; and the
                        least recently used first, beyond *max_bytes* or *max_turns*, or a quarter for a connection
 =====================  ================================================================================
@@ -26,6 +28,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Any, Literal, TypeAlias
 
 from mcp_host.errors import InputRefused
@@ -33,7 +36,15 @@ from mcp_host.limits import check_count, check_seconds
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
 from mcp_host.providers.exchange.names import ToolNames
 from mcp_host.sampling.request import SamplingRequest, log_subject
-from mcp_host.types import SamplingMessage, TextContent, ToolResultContent, ToolUseContent
+from mcp_host.types import (
+    AudioContent,
+    ContentBlock,
+    ImageContent,
+    SamplingMessage,
+    TextContent,
+    ToolResultContent,
+    ToolUseContent,
+)
 from mcp_host.types.sampling import SamplingMessageContentBlock
 from mcp_host.types.texts import readable
 
@@ -50,10 +61,17 @@ SHARES = 4  # one connection may fill a quarter, so that it cannot push out the 
 FORGOTTEN = "the reasoning of its tool calls is no longer known to this client, which does not go on without it"
 UNMARKED = "its tool calls have lost the key to their reasoning, and this client does not go on without it"
 ALTERED = "it is not what the model said, and this client does not go on with an altered history"
+MOVED = "what precedes it is not what the model answered, and this client does not go on with an altered history"
 
 NOT_KNOWN = "it is forgotten, or was made by another model"
 NOT_OWNED = "it was made for another connection, server, caller or model"
+OF_ANY_CALLER = (
+    "it is not known which caller the request is for; ReasoningStore(one_user=True) keeps it if you have one user"
+)
 CHANGED = "the server has changed it, or the names of its tools"
+ELSEWHERE = "the server has changed the system prompt, or the messages before it"
+
+REFUSALS = {NOT_KNOWN: FORGOTTEN, NOT_OWNED: FORGOTTEN, OF_ANY_CALLER: FORGOTTEN, CHANGED: ALTERED, ELSEWHERE: MOVED}
 
 logger = logging.getLogger(__name__)
 
@@ -76,11 +94,11 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class _Visible:
-    """What the server saw of a turn, without ids and empty texts."""
+    """What a turn or a message says, without ids and empty texts."""
 
     text: str
     others: str
-    """Calls with their inputs, and images and audio, as JSON: 1, 1.0 and True are equal in Python, and three inputs."""
+    """Calls with their inputs, results, images and audio, as JSON: 1, 1.0 and True are equal in Python, and three inputs."""
     blocks: int
     """The number of *others*."""
 
@@ -91,12 +109,53 @@ class _Visible:
             match block:
                 case ToolUseContent():
                     others.append([block.name, block.input])
-                case TextContent() | ToolResultContent():
+                case ToolResultContent():
+                    others.append([[*map(_plain, block.content)], block.structured_content, bool(block.is_error)])
+                case TextContent():
                     pass
                 case _:
-                    others.append([block.mime_type, block.data])
+                    others.append(_plain(block))
         text = "".join([block.text for block in content if isinstance(block, TextContent)])
         return cls(text, json.dumps(others, sort_keys=True), len(others))
+
+
+def _plain(block: ContentBlock) -> dict[str, object]:
+    """What a block says, an image or audio as its digest. Servers may mark the last blocks for a cache, and later others."""
+    wire = {name: value for name, value in block.to_wire().items() if name not in ("_meta", "annotations")}
+    if isinstance(block, ImageContent | AudioContent):
+        wire["data"] = sha256(block.data.encode()).hexdigest()  # short: JSON of a long text takes four times as long
+    return wire
+
+
+class Conversation:
+    """The digests of how a conversation begins: of its system prompt, and so many of its messages.
+
+    Each message is read once, so ask for the shorter beginnings first. Those that say nothing do not count.
+    """
+
+    def __init__(self, request: SamplingRequest) -> None:
+        self._messages = request.messages
+        self._hash = sha256(json.dumps(request.system_prompt or "").encode())
+        self._read = 0
+        self._places: dict[str, int] = {}  # of the latest calls, in their message, by id
+
+    def digest(self, messages: int | None = None) -> bytes:
+        """The digest of the first *messages*, or of all."""
+        for message in self._messages[self._read : messages]:
+            self._add(message)
+        self._read = len(self._messages) if messages is None else messages
+        return self._hash.digest()
+
+    def _add(self, message: SamplingMessage) -> None:
+        seen = _Visible.of(message.content)
+        if not (seen.text or seen.blocks):
+            return
+        if uses := message.tool_uses:
+            self._places = {use.id: place for place, use in enumerate(uses)}
+        results = [block for block in message.content if isinstance(block, ToolResultContent)]
+        places = [self._places.get(block.tool_use_id) for block in results]
+        self._hash.update(json.dumps([message.role, seen.text, places]).encode())
+        self._hash.update(seen.others.encode())  # JSON, too: two lists one after the other have one meaning
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,11 +167,6 @@ class _Owner:
     names: tuple[str, str, str]
     """The server, the provider and the model."""
 
-    @classmethod
-    def of(cls, request: SamplingRequest, belongs_to: tuple[str, str]) -> _Owner:
-        caller = None if request.outer is None else request.outer.caller
-        return cls(request.session, caller, (request.server, *belongs_to))
-
     def is_same(self, other: _Owner) -> bool:
         return self.session is other.session and self.caller is other.caller and self.names == other.names
 
@@ -122,6 +176,8 @@ class _Kept:
     """One turn. What others may change is kept as JSON."""
 
     owner: _Owner
+    before: bytes
+    """The digest of the conversation that it was said in."""
     call: weakref.ref[Any] | None
     text: str
     others: str
@@ -149,8 +205,12 @@ class ReasoningStore:
     A turn is restored only for the connection that it was made for (`SamplingRequest.session`), and once in a request.
     After a client has reconnected, a server can continue its conversation, but without the earlier reasoning.
 
+    Where it is not known which of your calls a request belongs to (`SamplingRequest.outer` is None), it may be for any
+    user. *one_user* says whether a connection has one user only. By default it has, as long as no call has a *caller*.
+    True keeps turns for the connection, whichever caller their call has. False keeps none where the call is not known.
+
     Raises:
-        TypeError, ValueError: A limit is not a positive number.
+        TypeError, ValueError: A limit is not a positive number, or *one_user* is no bool.
     """
 
     def __init__(
@@ -159,14 +219,18 @@ class ReasoningStore:
         max_age: float = MAX_AGE,
         max_bytes: int = MAX_BYTES,
         max_turns: int = MAX_TURNS,
+        one_user: bool | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        if one_user is not None and not isinstance(one_user, bool):
+            raise TypeError(f"one_user is True, False or None, not {type(one_user).__name__}")
         check_seconds("max_age", max_age, zero=False)
         check_count("max_bytes", max_bytes)
         check_count("max_turns", max_turns)
         self._max_age = max_age
         self._max_bytes = max_bytes
         self._max_turns = max_turns
+        self._one_user = one_user
         self._clock = clock
         self._turns: dict[str, _Kept] = {}  # the least recently used first
         self._bytes = 0
@@ -189,16 +253,16 @@ class ReasoningStore:
         content: Sequence[SamplingMessageContentBlock],
         *,
         request: SamplingRequest,
+        conversation: Conversation,
         belongs_to: tuple[str, str],
         names: ToolNames,
     ) -> list[SamplingMessageContentBlock]:
         """Keep *turn*, the provider's JSON of *content*. Returns the content with the ids and ``_meta`` to send.
 
-        The ids of the tool uses in *content* are the provider's; "" stands for none. *belongs_to* is the provider and
-        the model.
+        The ids of the tool uses in *content* are the provider's; "" stands for none. *conversation* is what the turn
+        answers, as `restore` got it. *belongs_to* is the provider and the model.
         """
         key = secrets.token_hex(16)
-        seen = _Visible.of(content)
         sent: list[SamplingMessageContentBlock] = []
         ids: list[str | None] = []
         for block in content:
@@ -208,10 +272,15 @@ class ReasoningStore:
                 sent.append(block.model_copy(update=fresh))
             else:
                 sent.append(block)
+        owner = self._owner(request, belongs_to)
+        if owner is None:
+            return sent  # with the key, so that `restore` says what is lost
+        seen = _Visible.of(content)
         called = [block.name for block in content if isinstance(block, ToolUseContent)]
         outer = request.outer
         kept = _Kept(
-            owner=_Owner.of(request, belongs_to),
+            owner=owner,
+            before=conversation.digest(),
             call=None if outer is None else weakref.ref(outer.weak_key, lambda _: self._end_call(key)),
             text=seen.text,
             others=seen.others,
@@ -229,17 +298,23 @@ class ReasoningStore:
         return sent
 
     def restore(
-        self, request: SamplingRequest, *, belongs_to: tuple[str, str], names: ToolNames, altered: AlteredHistory
+        self,
+        request: SamplingRequest,
+        *,
+        conversation: Conversation,
+        belongs_to: tuple[str, str],
+        names: ToolNames,
+        altered: AlteredHistory,
     ) -> Restored:
-        """*request* with its turns restored, and with the provider's ids.
+        """*request*, which has *conversation*, with its turns restored, and with the provider's ids.
 
         Raises:
             InputRefused: A turn is forgotten, altered, or has lost its key, and *altered* is "refuse".
         """
         messages = request.messages
         keys = [_keys(message) for message in messages]
-        owner = _Owner.of(request, belongs_to)
-        if altered == "refuse":
+        owner = self._owner(request, belongs_to)
+        if altered == "refuse" and owner is not None:
             all_turns = list(self._turns.items())  # a copy: a call may end meanwhile
             _check_unmarked(messages, keys, {key: kept for key, kept in all_turns if kept.owner.is_same(owner)})
         if not any(keys):
@@ -258,17 +333,16 @@ class ReasoningStore:
                 continue
             [key, *others] = keys[index]
             # The model never wrote the calls of several turns into one message, or the same turn twice.
-            is_one_turn = not others and key not in used
-            kept = self._find(key, owner) if is_one_turn else None
-            first = len(written) if kept is None else _start_of_turn(kept, message, written)
-            content = [block for part in (*written[first:], message) for block in part.content]
-            if kept is None or not _is_unaltered(kept, content, names):
-                is_missing = is_one_turn and kept is None
-                problems[key] = (NOT_OWNED if key in self._turns else NOT_KNOWN) if is_missing else CHANGED
+            kept = CHANGED if others or key in used else self._find(key, owner)
+            if isinstance(kept, _Kept):
+                first = _start_of_turn(kept, message, written)
+                content = [block for part in (*written[first:], message) for block in part.content]
+                kept = _unaltered(kept, content, conversation.digest(index - len(written) + first), names)
+            if isinstance(kept, str):
+                problems[key] = kept
                 if altered == "refuse":
                     self._log_lost(request, belongs_to, problems)
-                    problem = FORGOTTEN if is_missing else ALTERED
-                    raise InputRefused(INVALID_PARAMS, f"messages[{index}]: {problem}")
+                    raise InputRefused(INVALID_PARAMS, f"messages[{index}]: {REFUSALS[kept]}")
                 lost.add(len(written))
                 written.append(message)
                 continue
@@ -288,9 +362,11 @@ class ReasoningStore:
     def _log_lost(self, request: SamplingRequest, belongs_to: tuple[str, str], problems: Mapping[str, str]) -> None:
         """Log why turns cannot be restored: once for each turn, although its server repeats it in every request.
 
-        Servers may make up keys: a request has one line at most for each problem.
+        Servers may make up keys: a request has one line at most for each problem. That callers are not known is so for
+        all turns of a connection.
         """
-        hashes = {hash(key): problem for key, problem in problems.items()}
+        causes = [(request.session if problem == OF_ANY_CALLER else key, problem) for key, problem in problems.items()]
+        hashes = {hash(cause): problem for cause, problem in causes}
         for problem in sorted({hashes[key] for key in hashes.keys() - self._logged.keys()}):
             text = "%s: the reasoning of an earlier turn cannot be restored for %s: %s"
             logger.warning(text, log_subject(request.server), ":".join(belongs_to), problem)
@@ -298,10 +374,24 @@ class ReasoningStore:
         while len(self._logged) > MAX_TURNS:
             del self._logged[next(iter(self._logged))]
 
-    def _find(self, key: str, owner: _Owner) -> _Kept | None:
-        kept = self._turns.get(key)
-        if kept is None or not kept.owner.is_same(owner):
-            return None
+    def _owner(self, request: SamplingRequest, belongs_to: tuple[str, str]) -> _Owner | None:
+        """What a turn of *request* is kept for; None if that may be any of several users."""
+        caller = None
+        if not self._one_user:
+            if request.outer is not None:
+                caller = request.outer.caller
+            elif request.unknown_caller or (self._one_user is False and request.session is not None):
+                return None
+        return _Owner(request.session, caller, (request.server, *belongs_to))
+
+    def _find(self, key: str, owner: _Owner | None) -> _Kept | str:
+        """The turn, or why it cannot be restored."""
+        if owner is None:
+            return OF_ANY_CALLER
+        if (kept := self._turns.get(key)) is None:
+            return NOT_KNOWN
+        if not kept.owner.is_same(owner):
+            return NOT_OWNED
         with suppress(KeyError):  # its call has ended meanwhile
             self._turns[key] = self._turns.pop(key)  # now the most recently used
         kept.used_at = self._clock()
@@ -385,13 +475,15 @@ def _start_of_turn(kept: _Kept, message: SamplingMessage, before: Sequence[Sampl
     return first
 
 
-def _is_unaltered(kept: _Kept, content: Sequence[SamplingMessageContentBlock], names: ToolNames) -> bool:
+def _unaltered(
+    kept: _Kept, content: Sequence[SamplingMessageContentBlock], before: bytes, names: ToolNames
+) -> _Kept | str:
+    """*kept*, if *content* is what the server saw of it, and *before* is the digest of its conversation; or what differs."""
     seen = _Visible.of(content)
-    return (
-        seen.text == kept.text
-        and all(names.provider.get(name) == written for name, written in kept.names.items())
-        and seen.others == kept.others
-    )
+    has_its_names = all(names.provider.get(name) == written for name, written in kept.names.items())
+    if (seen.text, seen.others) != (kept.text, kept.others) or not has_its_names:
+        return CHANGED
+    return kept if before == kept.before else ELSEWHERE
 
 
 def _native_ids(uses: Sequence[str], ids: Sequence[str | None], taken: set[str]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from pydantic_core import from_json, to_json
 from mcp_host.errors import InputRefused, excerpt, quoted
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
 from mcp_host.providers.exchange.names import NameRule, ToolNames
+from mcp_host.providers.exchange.reasoning import Conversation
 from mcp_host.sampling.loop.results import texts_repeat
 from mcp_host.sampling.repeated import ReadOnlyTools
 from mcp_host.sampling.request import SamplingRequest, log_subject
@@ -166,6 +167,8 @@ class Prompt:
     lost: frozenset[int] = frozenset()
     offer: Offer | None = None
     """None without tools."""
+    conversation: Conversation | None = None
+    """What it was before turns were restored; None if none was looked for."""
 
     @property
     def has_lost_turn(self) -> bool:
