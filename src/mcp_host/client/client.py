@@ -911,7 +911,7 @@ def _texts(value: object, name: str) -> dict[str, str]:
 
 
 def _mapping(value: object, name: str) -> Mapping[str, Any]:
-    if value is not None and not isinstance(value, Mapping):
+    if value is not None and not isinstance(value, dict | Mapping):  # a dict is told at once
         raise TypeError(f"{name} must be a mapping, not {type(value).__name__}")
     return value or {}
 

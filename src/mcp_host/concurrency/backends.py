@@ -8,10 +8,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from contextlib import suppress
 from contextvars import Context, copy_context
-from functools import partial
+from functools import cached_property, partial
+from time import monotonic
 from typing import Any, Protocol, TypeAlias
 
-from anyio import get_cancelled_exc_class
+from anyio import CancelScope, get_cancelled_exc_class
 from anyio.abc import TaskGroup
 
 Job: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
@@ -28,6 +29,11 @@ class Loop(ABC):
 
     time: Callable[[], float]
     """The time in seconds, like `anyio.current_time`."""
+
+    @cached_property
+    def new_scope(self) -> type[CancelScope]:
+        """Makes a cancel scope of this backend."""
+        return type(CancelScope())
 
     @staticmethod
     def running() -> Loop:
@@ -91,7 +97,8 @@ class _AsyncioLoop(Loop):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._readers: dict[int, asyncio.Future[None]] = {}
-        self.time = loop.time
+        own_clock = type(loop).time is not asyncio.BaseEventLoop.time
+        self.time = loop.time if own_clock else monotonic  # which is all that asyncio's function calls
         self.signal = loop.create_future
 
     def is_running(self) -> bool:

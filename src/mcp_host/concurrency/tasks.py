@@ -34,7 +34,6 @@ class HandlerTasks:
     def __init__(self, tasks: TaskGroup) -> None:
         self._tasks = tasks
         self._loop = Loop.running()
-        self._new_scope = type(CancelScope())  # the class of this backend, which anyio would look up each time
         self._context = copy_context()
         self._started: dict[CancelScope, Any] = {}
         self._cancelled = False
@@ -56,7 +55,7 @@ class HandlerTasks:
 
         It runs in a copy of *context*, by default of the context in which `open` was entered.
         """
-        scope = self._new_scope()
+        scope = self._loop.new_scope()
         if self._cancelled:
             scope.cancel()
 

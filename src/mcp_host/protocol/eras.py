@@ -145,7 +145,7 @@ class Legacy:
             return None  # the capability is newer than this revision
         at: object = capabilities
         for key in path:
-            at = at.get(key) if isinstance(at, Mapping) else None
+            at = at.get(key) if isinstance(at, dict) else None
             if at is None or at is False:
                 return ".".join(path)
         return None

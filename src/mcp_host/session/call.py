@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Literal, NoReturn, Self, TypeAlias
+from typing import Literal, NoReturn, Self, TypeAlias
 
 from anyio import CancelScope, current_time
 
@@ -47,9 +47,7 @@ from mcp_host.protocol.jsonrpc import (
     Response,
     Success,
 )
-
-if TYPE_CHECKING:
-    from mcp_host.server_requests import OuterCall
+from mcp_host.server_requests import OuterCall
 
 MAX_REPORTS = 1024  # progress reports kept for a slow callback; after that a new one replaces the last
 
@@ -93,8 +91,6 @@ class Call:
 
     def outer(self, request_id: Id, *, inferred: bool) -> OuterCall:
         """This call as handlers see it; *request_id* is that of its current request."""
-        from mcp_host.server_requests import OuterCall  # few clients need it
-
         return OuterCall(
             self.method,
             self.params.get(NAME_PARAMETER.get(self.method, "")),
@@ -304,8 +300,8 @@ class PendingRequest:
     "queued" and "reporting": then it is not the server that is slow. A request that belongs to no call has none:
     connecting is bounded as a whole, a subscription is not.
 
-    While the task waits in `wait`, `_wake` is set. While it waits anywhere else in `bounded`, such as for a stream or
-    in the callback, `_scope` is.
+    While the task waits in `wait`, `_wake` is set. `_scope` ends its wait anywhere else in `bounded`, such as for a stream
+    or in the callback; once that is left, cancelling it does nothing.
     """
 
     request: Request
@@ -378,15 +374,11 @@ class PendingRequest:
             yield
         self.unsent = False
 
-    @contextmanager
-    def bounded(self) -> Iterator[None]:
-        try:
-            with CancelScope() as self._scope:
-                if self.done:
-                    self._scope.cancel()
-                yield
-        finally:
-            self._scope = None
+    def bounded(self) -> AbstractContextManager[object]:
+        self._scope = self.alarm.loop.new_scope()
+        if self.done:
+            self._scope.cancel()
+        return self._scope
 
     async def deliver_progress(self) -> None:
         """Await the caller's callback for each report so far, in order. *idle_timeout* is paused meanwhile.

@@ -168,7 +168,8 @@ class InboundRequests:
             return origin
         if self._stream_per_request or len(candidates) != 1:
             return None
-        self._forget_old_abandoned()
+        if self.abandoned:
+            self._forget_old_abandoned()
         return None if self.abandoned else candidates[0]
 
     def _count(self, method: str, candidates: list[PendingRequest]) -> InputCount | str:
@@ -177,20 +178,22 @@ class InboundRequests:
         It counts for every call that it may belong to; for a call and those that handlers make within it only once.
         """
         now = self._alarm.loop.time()
-        counts = dict[InputCount, None]()
+        counts: list[InputCount] = []
         for pending in candidates:
             if (call := pending.call) is not None:
                 call.inputs = call.inputs or InputCount()
-                counts[call.inputs] = None
-        self._unprompted.forget_until(now - UNPROMPTED_PERIOD)
-        exceeded = {count: count.take([method], self._limits, now) for count in counts or [self._unprompted]}
-        for count, limit in exceeded.items():
+                if call.inputs not in counts:
+                    counts.append(call.inputs)
+        counts = counts or [self._unprompted]
+        if self._unprompted in counts:
+            self._unprompted.forget_until(now - UNPROMPTED_PERIOD)
+        exceeded = [count.take((method,), self._limits, now) for count in counts]
+        for count, limit in zip(counts, exceeded, strict=True):
             if limit is None:
                 return count
-        limit = next(filter(None, exceeded.values()))
-        where = (
-            f"in {UNPROMPTED_PERIOD:g} seconds without a call" if [*exceeded] == [self._unprompted] else "for one call"
-        )
+        limit = exceeded[0]
+        assert limit is not None, "each count exceeds one"
+        where = f"in {UNPROMPTED_PERIOD:g} seconds without a call" if counts == [self._unprompted] else "for one call"
         return f"{limit} is {getattr(self._limits, limit)} {where}"
 
     def _nesting(self, candidates: list[PendingRequest]) -> int:
@@ -200,6 +203,8 @@ class InboundRequests:
         handled; or else the innermost. An example: you call *a*, and the handler of a request for *a* calls *b*.
         The next request counts for *b*, because one for *a* is being handled; so does the one after it.
         """
+        if len(candidates) == 1 and (call := candidates[0].call) is not None:  # nearly always
+            return call.nesting
         nestings = sorted([each.call.nesting for each in candidates if each.call is not None])
         if not nestings or nestings[0] == nestings[-1]:
             return nestings[0] if nestings else 0

@@ -58,14 +58,16 @@ def _fields_to_check(model: type[Model], revision: str) -> Mapping[str, Sequence
         shapes = [mark for mark in newer if isinstance(mark, ShapeSince)]
         # If the field itself is newer, its value is not checked: to the older revision it is an unknown field,
         # as `icons` of a tool is to 2025-06-18, and unknown fields may hold anything.
-        if len(shapes) == len(newer) and (shapes or _holds_models(model.model_fields[name].annotation)):
+        if len(shapes) == len(newer) and (shapes or _may_hold_newer(model.model_fields[name].annotation, revision)):
             fields[name] = shapes
     return fields
 
 
-def _holds_models(annotation: object) -> bool:
-    members = get_args(annotation)
-    return any(map(_holds_models, members)) if members else isinstance(annotation, type(Model))
+def _may_hold_newer(annotation: object, revision: str) -> bool:
+    """Whether a model is among the types, and it or what is in it may be newer than *revision*."""
+    if isinstance(annotation, type) and issubclass(annotation, Model):
+        return annotation.since > revision or bool(_fields_to_check(annotation, revision))
+    return any(_may_hold_newer(member, revision) for member in get_args(annotation))
 
 
 def first_unknown(message: Model, revision: str) -> str | None:
