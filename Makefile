@@ -89,7 +89,7 @@ $(FUZZ)/.ready: fuzz/requirements.txt pyproject.toml
 	@$(FUZZ)/bin/python -m pip install --quiet --disable-pip-version-check --editable . --requirement fuzz/requirements.txt
 	@touch $@
 
-mutants: $(VENV)/test  ## changes of the source that the tests should notice (hours; it goes on where it was stopped)
+mutants: $(VENV)/test  ## changes of the source that the tests should notice (about half an hour; it goes on where it was stopped)
 	@$(BIN)/python -m mutants.run
 
 soak: $(VENV)/test  ## thousands of calls and connections: memory must not grow (about 10 minutes)
