@@ -612,12 +612,15 @@ def test_a_model_that_calls_without_end_is_stopped(url: str, run: Run, provider:
     assert done.err.splitlines()[-2:] == [note, "(550 tokens in, 350 out)"]
 
 
-def test_an_empty_stdin_is_an_error_of_usage(url: str, run: Run) -> None:
-    assert run(*CHAT, url, prompt=" \n") == (
-        2,
-        "",
-        "mcp-host: stdin is empty: pipe the prompt to it, or run the command at a terminal\n",
+def test_an_empty_stdin_and_too_many_tools_are_errors_of_usage(url: str, run: Run, provider: Provider) -> None:
+    empty = run(*CHAT, url, prompt=" \n")
+    too_many = run(*CHAT, "--max-tools", "2", url, prompt="Add.")
+
+    sentences = (
+        "stdin is empty: pipe the prompt to it, or run the command at a terminal",
+        f"there are 7 tools, 7 of '{url}', and --max-tools is 2: raise it, if the model takes more (OpenAI's take 128)",
     )
+    assert [empty, too_many] == [(2, "", f"mcp-host: {sentence}\n") for sentence in sentences]
 
 
 # Other commands that have a model

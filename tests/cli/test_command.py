@@ -16,11 +16,13 @@ from typing import Any
 
 import pytest
 from anyio.from_thread import start_blocking_portal
+from starlette.responses import Response
 
 from mcp_host import errors
 from mcp_host.cli.commands import COMMANDS, progress_line
 from mcp_host.cli.output import ExitCode
 from mcp_host.types import ProgressNotificationParams
+from tests.asgi import serving
 from tests.cli import everything, scripted_child
 from tests.cli.bounded import IN_TIME, main
 from tests.cli.conftest import Run
@@ -315,6 +317,8 @@ ERRORS: list[tuple[list[str], int, str]] = [
     (["tools", "wJalrXUtnFEMI7K7MDENGbPxRfiCY9"], 2, "'***' is no http(s) URL"),
     (["call", URL, "add", "a=1", "b=ghp_abcdefghij"], 2, "b: '***' is not of type 'integer'"),
     (["login", "http://x", "--client-id", "a", "--client-secret-env", "hunter2"], 2, "there is no environment variable, which is to have the client's secret"),
+    (["tools", "http://x", "--client-id", "a\nb"], 2, "--client-id has control characters, such as the end of a line"),
+    (["login", "http://x", "--redirect-uri", "x"], 2, "--redirect-uri has to be a URL without a fragment"),
     (["tools", "http://x", "-e", "A=b"], 2, "--env is for a command; a URL takes --header"),
     (["tools", "-H", "A=b", *NO_SERVER], 2, "headers are for a URL; a command takes --env"),
     (["tools", "--timeout", "soon", *NO_SERVER], 2, "argument --timeout: 'soon' is not a number of seconds"),
@@ -364,6 +368,14 @@ def test_each_error_has_an_exit_code_and_one_sentence(url: str, run: Run, subtes
             assert first.startswith(f"mcp-host: {sentence}")
             assert all(line.startswith("  | ") for line in rest)
             assert all(char.isprintable() or char == "\n" for char in err)
+
+
+def test_the_error_of_a_gateway_names_the_option_that_may_help(run: Run) -> None:
+    with serving(Response(status_code=503)) as origin:
+        done = run("tools", f"{origin}/mcp")
+
+    text = f"HTTP 503 Service Unavailable from {origin}/mcp; with --era legacy no server/discover is sent"
+    assert (done.code, done.err) == (5, f"mcp-host: {text}\n")
 
 
 EXIT_CODES = """

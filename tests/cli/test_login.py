@@ -486,7 +486,7 @@ def test_parameters_are_added_to_the_url_of_the_login(site: Protected, run: Run)
     assert (done.code, done.err) == (0, "")
     assert site.server.count("authorize", audience="https://api.example/?a=b", prompt="login") == 1
     assert (refused.code, other_way.code) == (2, 2)
-    assert "authorization_params cannot have 'state': OAuth sets it" in refused.err
+    assert "--authorization-param cannot have 'state': OAuth sets it" in refused.err
     assert "--use-device-code has no URL that takes it" in other_way.err
 
 

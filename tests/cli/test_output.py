@@ -7,7 +7,10 @@ from io import StringIO
 
 import pytest
 
-from mcp_host.cli.output import Printer, print_aside, print_error
+from mcp_host.cli.output import Printer, print_aside, print_error, text_of
+from mcp_host.errors import RequestTimeout, ServerError
+from mcp_host.providers.exchange.requests import refused
+from mcp_host.session.call import CallTimeouts
 from mcp_host.terminal.text import NARROWEST, Style
 from tests.cli.terminals import Terminal
 
@@ -110,6 +113,18 @@ def test_in_a_file_an_error_is_one_line() -> None:
         print_error(f"the server says {TEXT}\n{TEXT}")
 
     assert stream.getvalue() == f"mcp-host: the server says {TEXT}\n  | {TEXT}\n"
+
+
+def test_an_error_names_the_options_of_the_command_and_leaves_a_servers_words(subtests: pytest.Subtests) -> None:
+    slow, silent = (CallTimeouts(timeout=a, idle_timeout=b, clock=lambda: 0.0).overdue() for a, b in ((0, 9), (9, 0)))
+    for error, text in (
+        (RequestTimeout(f"{slow}; skipped: (timeout)"), "took longer than 0 s (--timeout); skipped: (timeout)"),
+        (RequestTimeout(silent), "the server was silent for 0 s (--timeout)"),
+        (ServerError(-32000, "it took 5 s (timeout)"), "it took 5 s (timeout) (-32000)"),
+        (refused("maxTokens", "at least 16, not 3"), "--max-tokens: this model takes at least 16, not 3"),
+    ):
+        with subtests.test(text):
+            assert text_of(error) == text
 
 
 @pytest.mark.parametrize(("style", "code"), [("bold", 1), ("dim", 2), ("green", 32), ("cyan", 36)])

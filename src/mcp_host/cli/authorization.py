@@ -49,6 +49,14 @@ OPTIONS = {
 }
 """What the command has for what its errors say to do with `OAuth`."""
 
+ARGUMENTS = {
+    "authorization_params": "--authorization-param",
+    "redirect_uri": "--redirect-uri",
+    "id": "--client-id",
+    "secret": "the secret of --client-secret-env",
+}
+"""The options for arguments of `OAuth`, with which the errors about them begin."""
+
 ELSEWHERE = "If your browser is on another machine, log in with --use-device-code or --paste."
 
 
@@ -58,10 +66,9 @@ def authorization(options: Options, asking: Asking = nullcontext) -> OAuth:
     Raises:
         UsageError: The secret of a client is missing, or an option cannot be used.
     """
-    client = None
-    if options.client_id:
-        client = Registered(options.client_id, _secret(options), issuer=options.issuer)
+    secret = _secret(options) if options.client_id else None
     try:
+        client = Registered(options.client_id, secret, issuer=options.issuer) if options.client_id else None
         return OAuth(
             tokens=FileTokens(tokens_file()),
             registration=Dynamic(NAME) if client is None else client,
@@ -72,7 +79,8 @@ def authorization(options: Options, asking: Asking = nullcontext) -> OAuth:
             scopes=asked_scopes(options),
         )
     except ValueError as exc:
-        raise UsageError(str(exc)) from exc
+        argument, *rest = str(exc).split(" ", 1)
+        raise UsageError(" ".join([ARGUMENTS.get(argument, argument), *rest])) from exc
 
 
 def asked_scopes(options: Options) -> list[str]:

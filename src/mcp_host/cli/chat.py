@@ -27,7 +27,7 @@ from mcp_host.cli.arguments import Options
 from mcp_host.cli.arithmetic import Model
 from mcp_host.cli.connection import connected
 from mcp_host.cli.models import approver, make_model
-from mcp_host.cli.output import ExitCode, Printer, UsageError, print_aside, print_error
+from mcp_host.cli.output import ExitCode, Printer, UsageError, print_aside, print_error, text_of
 from mcp_host.cli.transcript import Transcript
 from mcp_host.client.client import Client
 from mcp_host.elicitation import Elicitation
@@ -37,6 +37,7 @@ from mcp_host.limits import Limits
 from mcp_host.providers.exchange.streams import Delta
 from mcp_host.sampling import LoopResult, ProposedCall, Sampling, SamplingRequest, Step, run_tool_loop
 from mcp_host.sampling.approval import Allow, CallApprovals, Deny
+from mcp_host.sampling.loop.tools import TooManyTools
 from mcp_host.sampling.terminal import ask_in_terminal
 from mcp_host.types import (
     AssistantMessage,
@@ -248,6 +249,10 @@ class Chat:
                     tool_timeout=self._options.timeout or Limits().timeout,
                     on_turn=partial(self._add, steps),
                 )
+            except TooManyTools as exc:
+                failure = UsageError(
+                    f"{exc.counted}, and --max-tools is {exc.most}: raise it, if the model takes more (OpenAI's take 128)"
+                )
             except (McpError, ValueError) as exc:  # ValueError: the server's tools cannot be offered
                 failure = exc
         self._turn_scope = None
@@ -258,7 +263,7 @@ class Chat:
         elif failure is not None:
             if steps or self._said:
                 self._keep_unfinished(user_message, steps, "This answer failed.")
-            self._transcript.aside(partial(print_error, str(failure)))
+            self._transcript.aside(partial(print_error, text_of(failure)))
             code = ExitCode.of(failure)
         else:
             self._keep_unfinished(user_message, steps, "The user stopped this answer.")

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from enum import IntEnum
@@ -21,8 +21,10 @@ from mcp_host.errors import (
     ConnectionClosed,
     InputNotGiven,
     InputRefused,
+    McpError,
     McpTimeout,
     ProtocolError,
+    RequestTimeout,
     RoundsExceeded,
     SamplingError,
     ServerError,
@@ -99,6 +101,14 @@ CODES: Mapping[type[BaseException], ExitCode] = {
     KeyboardInterrupt: ExitCode.INTERRUPTED,
     Exception: ExitCode.INTERNAL_ERROR,
 }
+
+NAMED_OPTIONS: Sequence[tuple[type[BaseException], str, str]] = (
+    (RequestTimeout, "(timeout)", "(--timeout)"),
+    (RequestTimeout, "(idle_timeout)", "(--timeout)"),
+    (McpError, 'with Client(era="legacy")', "with --era legacy"),
+    (InputRefused, "maxTokens: ", "--max-tokens: "),
+)
+"""What errors of a kind name, and the option that sets it."""
 
 MAX_WIDTH = 100  # columns; longer lines are hard to read
 INDENT = "    "  # of labels
@@ -212,9 +222,15 @@ def _rows(line: str, lead: str) -> Iterator[str]:
 
 
 def text_of(error: BaseException) -> str:
-    """What a person reads of an error."""
+    """What a person reads of an error: with the options of the command in the place of the library's arguments."""
     failure = _failure_of_model(error)
-    return str(error) if failure is None else f"the model that answers the server failed: {failure}"
+    if failure is not None:
+        return f"the model that answers the server failed: {failure}"
+    text = str(error)
+    for kind, argument, option in NAMED_OPTIONS:
+        if isinstance(error, kind):
+            text = text.replace(argument, option, 1)  # further ones may be a server's words
+    return text
 
 
 def _failure_of_model(error: BaseException) -> SamplingError | None:

@@ -28,6 +28,18 @@ BYTES_PER_TOKEN = 4
 THIS_PROGRAM = "this program"  # in place of a server's name, for functions
 
 
+class TooManyTools(ValueError):
+    """The tools, which *counted* describes with their servers, are more than the *most* that a loop may offer."""
+
+    def __init__(self, counted: str, most: float) -> None:
+        super().__init__(
+            f"{counted}, and max_tools is {most}: choose those that the model needs, with"
+            " Client(..., tools=ToolPolicy(allow={...})), or raise max_tools, if the model takes more (OpenAI's take 128)"
+        )
+        self.counted = counted
+        self.most = most
+
+
 @runtime_checkable
 class ToolClient(Protocol):
     """What a loop needs of a `mcp_host.Client`."""
@@ -73,7 +85,8 @@ async def read_tools(
 
     Raises:
         TypeError: One is something else, or a function that cannot be called with JSON.
-        ValueError: Two tools have the same name; the text has all such names. Or there are too many.
+        TooManyTools: They are more than *most*.
+        ValueError: Two tools have the same name; the text has all such names.
         McpError: A client could not list its tools; the text names it.
     """
     if callable(tools) or isinstance(tools, ToolClient) or not isinstance(tools, Sequence):
@@ -92,7 +105,7 @@ async def read_tools(
         described = [_clash(tools, offered[new[0].definition.name], new, *both) for both, new in clashes.items()]
         raise ValueError("; ".join(described))
     if len(offered) > most:
-        raise ValueError(_too_many(offered, most))
+        raise TooManyTools(_counted(offered), most)
     if logger.isEnabledFor(logging.INFO):
         terms = [
             (tool.definition.name, tool.definition.description, tool.definition.input_schema)
@@ -104,14 +117,10 @@ async def read_tools(
     return offered
 
 
-def _too_many(offered: Mapping[str, OfferedTool], most: float) -> str:
-    """What to do about more than *most* tools."""
+def _counted(offered: Mapping[str, OfferedTool]) -> str:
     counted = Counter(tool.server for tool in offered.values()).most_common()
     of_servers = excerpt(", ".join([f"{number} of {quoted(server)}" for server, number in counted]), NAMES_SHOWN)
-    return (
-        f"there are {len(offered)} tools, {of_servers}, and max_tools is {most}: choose those that the model needs, with"
-        " Client(..., tools=ToolPolicy(allow={...})), or raise max_tools, if the model takes more (OpenAI's take 128)"
-    )
+    return f"there are {len(offered)} tools, {of_servers}"
 
 
 async def _read(tool: LoopTool, place: int, *, timeout: float, caller: object) -> list[OfferedTool]:
