@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from mcp_host.limits import LARGEST
@@ -38,35 +38,31 @@ from mcp_host.sampling.structured.inlining import (
 
 Schema: TypeAlias = dict[str, Any]
 
-MAX_MORE = (
-    2_000  # subschemas beyond twice those of the schema: a part that many references lead into is written for each
-)
+MAX_MORE = 2_000  # subschemas beyond twice those of the schema: what many references lead into is written for each
 MAX_PATTERNS = 4_096  # characters of all patterns of a schema: compiling them takes some milliseconds
 
 REFERENCES = ("$recursiveRef", "$dynamicRef", "$ref")
+"""Keywords that become ``$ref``; of several, the last."""
 NOT_WRITTEN = frozenset(
     {*ADDRESSES, *DEFINITIONS, "$schema", "$vocabulary", "additionalItems", "dependencies", "divisibleBy"}
 )
 """Keywords that others replace."""
-BY_NAME = frozenset({"dependentSchemas", "patternProperties", "properties"})
-ALTERNATIVES = frozenset({"allOf", "anyOf", "oneOf"})
-OPEN = ("additionalProperties", "unevaluatedItems", "unevaluatedProperties")
+OPEN = frozenset({"additionalProperties", "unevaluatedItems", "unevaluatedProperties"})
 """Keywords in which all providers take true and false."""
-
 EXCLUSIVE = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
+"""Keywords that say in draft 4 whether another one is exclusive."""
 
 ANY_TYPE = frozenset({"", "*", "any", "mixed", "unknown"})
-NAMES = ("array", "boolean", "integer", "null", "number", "object", "string")
-TYPES = {
-    **dict(zip(NAMES, NAMES, strict=True)),
-    **dict.fromkeys(("bool",), "boolean"),
-    **dict.fromkeys(("dict", "map"), "object"),
-    **dict.fromkeys(("double", "float"), "number"),
-    **dict.fromkeys(("int", "long"), "integer"),
-    **dict.fromkeys(("list",), "array"),
-    **dict.fromkeys(("nil", "none"), "null"),
-    **dict.fromkeys(("str",), "string"),
+SPELLINGS = {
+    "array": ("list",),
+    "boolean": ("bool",),
+    "integer": ("int", "long"),
+    "null": ("nil", "none"),
+    "number": ("double", "float"),
+    "object": ("dict", "map"),
+    "string": ("str",),
 }
+TYPES = {spelling: name for name, others in SPELLINGS.items() for spelling in (name, *others)}
 """The types by the names that servers write, in lower case."""
 
 # Patterns are those of ECMA-262, and Anthropic compiles them with Python's `re`: these are of Python only.
@@ -83,7 +79,7 @@ def repaired(schema: Schema) -> Schema:
     Raises:
         ValueError: It is nested too deep, or its references lead to much more than it has itself.
     """
-    return _Repair(schema).root()
+    return _Repair(schema).root(schema)
 
 
 def noted(part: Schema, words: str, told: object) -> str:
@@ -93,33 +89,29 @@ def noted(part: Schema, words: str, told: object) -> str:
 
 
 class _Repair:
-    """Writes one schema."""
+    """Writes one schema, within its bounds."""
 
     def __init__(self, schema: Schema) -> None:
-        self._schema = schema
-        self._addresses, size = _addresses(schema)
-        self._room = MAX_MORE + 2 * size
+        objects = list(_objects(schema))
+        self._definitions = _Definitions(_addresses(schema, objects))
+        self._room = MAX_MORE + 2 * (len(objects) + len(str(schema)) // WEIGHED)
         self._pattern_room = MAX_PATTERNS
-        self._names: dict[int, str] = {}  # of definitions, by the id of what references lead to
-        self._numbers: dict[str, int] = {}  # the last one of equal names, so that a thousand of them take linear time
-        self._pending: list[tuple[str, object]] = []
 
-    def root(self) -> Schema:
-        written = self._write(self._schema, 0)
-        definitions: Schema = {}
-        while self._pending:
-            name, target = self._pending.pop()
-            definitions[name] = self._write(target, 0)
+    def root(self, schema: Schema) -> Schema:
+        written = self._subschema(schema, 0)
+        definitions = {name: self._subschema(target, 0) for name, target in self._definitions.pending()}
         return {**written, "$defs": definitions} if definitions else written
 
-    def _write(self, part: object, level: int) -> Schema:
-        """One subschema.
+    def _subschema(self, part: object, level: int) -> Schema:
+        """One subschema, in so many others.
 
         Raises:
             _Unusable: It is none.
         """
+        if isinstance(part, bool):
+            return {} if part else {"not": {}}
         if not isinstance(part, dict):
-            return {"type": _type(part)} if not isinstance(part, bool) else {} if part else {"not": {}}
+            return {"type": _type(part)}
         self._room -= weight(part)
         if level > MAX_LEVELS:
             raise ValueError("it is nested too deep")
@@ -129,80 +121,104 @@ class _Repair:
         told: Schema = {}
         for name, value in _modern(part).items():
             try:
-                written[name] = self._value(name, value, level)
+                written[name] = self._value(name, value, level + 1)
             except _Unusable:
                 if _says_something(name, value):
                     told[name] = value
-        if isinstance(patterns := written.get("patternProperties"), dict):
-            written["patternProperties"], other = self._compiled(patterns)
-            told |= other
+        if "patternProperties" in written:
+            told |= self._without_patterns(written["patternProperties"])
         if told:
             written["description"] = noted(written, "The server's schema also says", told)
         return written
 
     def _value(self, name: str, value: object, level: int) -> object:
-        """The value of a keyword.
+        """The value of a keyword, with its subschemas at this *level*.
 
         Raises:
             _Unusable: It cannot be read.
         """
-        if name == "$ref":
-            return f"#/$defs/{self._definition(value)}"
-        if name == "pattern":
-            return self._pattern(value)
-        if name in BY_NAME:
-            return {key: self._member(child, level) for key, child in _object(value).items()}
-        if name == "prefixItems":
-            return [self._member(child, level) for child in _filled(value)]
-        if name in ALTERNATIVES:
-            listed = [value] if isinstance(value, dict) else _filled(value)
-            return _filled([self._write(child, level + 1) for child in listed if isinstance(child, dict | bool | str)])
+        match name:
+            case "$ref":
+                return f"#/$defs/{self._definitions.name_of(_text(value))}"
+            case "pattern":
+                return self._pattern(_text(value))
+            case "prefixItems":
+                return [self._member(part, level) for part in _filled(value)]
+            case "dependentSchemas" | "patternProperties" | "properties":
+                return {key: self._member(part, level) for key, part in _object(value).items()}
+            case "allOf" | "anyOf" | "oneOf":
+                return self._alternatives(value, level)
         if name in OPEN and (flag := _flag_of(value)) is not None:
             return flag
         if name in SUBSCHEMAS:
-            return self._write(value, level + 1)
+            return self._subschema(value, level)
         read: Callable[[Any], object] = VALUES.get(name, _json)
         return read(value)
 
     def _member(self, part: object, level: int) -> Schema:
         """A subschema whose place stays, even if it is none."""
         try:
-            return self._write(part, level + 1)
+            return self._subschema(part, level)
         except _Unusable:
             return {"description": noted({}, "The server's schema", part)} if _says_something("", part) else {}
 
-    def _pattern(self, value: object) -> str:
-        source = _text(value)
-        self._pattern_room -= len(source)
-        if self._pattern_room < 0 or not _compiles(source):
+    def _alternatives(self, value: object, level: int) -> list[Schema]:
+        listed = [value] if isinstance(value, dict) else _filled(value)
+        return _filled([self._subschema(part, level) for part in listed if isinstance(part, dict | bool | str)])
+
+    def _pattern(self, source: str) -> str:
+        if not self._is_usable(source):
             raise _Unusable
         return source
 
-    def _compiled(self, patterns: Schema) -> tuple[Schema, Schema]:
-        """The properties whose patterns compile, and the keyword with the others."""
-        good: Schema = {}
-        other: Schema = {}
-        for source, part in patterns.items():
-            try:
-                good[self._pattern(source)] = part
-            except _Unusable:
-                other[source] = part
-        return good, {"patternProperties": other} if other else {}
+    def _without_patterns(self, properties: Schema) -> Schema:
+        """Take those of *properties* out whose patterns cannot be used. Returns the keyword with them, if there are some."""
+        unusable = {source: properties.pop(source) for source in [*properties] if not self._is_usable(source)}
+        return {"patternProperties": unusable} if unusable else {}
 
-    def _definition(self, reference: object) -> str:
-        """The name of the definition that *reference* leads to."""
-        target = self._target(_text(reference))
+    def _is_usable(self, source: str) -> bool:
+        self._pattern_room -= len(source)
+        return self._pattern_room >= 0 and _compiles(source)
+
+
+class _Definitions:
+    """What references lead to, each once, under a name of its own.
+
+    *addresses* are the schemas that references may begin at.
+    """
+
+    def __init__(self, addresses: Mapping[str, Schema]) -> None:
+        self._addresses = addresses
+        self._names: dict[int, str] = {}  # by the id of what references lead to
+        self._numbers: dict[str, int] = {}  # the last one of equal names, so that a thousand of them take linear time
+        self._pending: list[tuple[str, object]] = []
+
+    def name_of(self, reference: str) -> str:
+        """The name of what *reference* leads to.
+
+        Raises:
+            _Unusable: It leads nowhere, or to another document.
+        """
+        target = self._target(reference)
         if (name := self._names.get(id(target))) is None:
-            last = re.split("[/#]", str(reference))[-1]
-            name = re.sub("[^A-Za-z0-9_.-]", "_", last)[:64] or "root"
-            number = self._numbers[name] = self._numbers.get(name, 0) + 1
-            while number > 1 and f"{name}_{number}" in self._numbers:
-                number = self._numbers[name] = number + 1
-            name = name if number == 1 else f"{name}_{number}"
-            self._numbers.setdefault(name, 1)
-            self._names[id(target)] = name
+            last = re.split("[/#]", reference)[-1]
+            name = self._names[id(target)] = self._free(re.sub("[^A-Za-z0-9_.-]", "_", last)[:64] or "root")
             self._pending.append((name, target))
         return name
+
+    def pending(self) -> Iterator[tuple[str, object]]:
+        """What has to be written still, until nothing is left: writing one may lead to others."""
+        while self._pending:
+            yield self._pending.pop()
+
+    def _free(self, name: str) -> str:
+        """*name*, or if it is taken, with the next number."""
+        free, number = name, self._numbers.get(name, 1)
+        while free in self._numbers:
+            number += 1
+            free = f"{name}_{number}"
+        self._numbers |= {free: 1, name: number}
+        return free
 
     def _target(self, reference: str) -> object:
         if (found := self._addresses.get(reference)) is not None:
@@ -216,26 +232,33 @@ class _Repair:
             raise _Unusable from None
 
 
-def _addresses(schema: Schema) -> tuple[dict[str, Schema], int]:
-    """The schemas that have an address, such as ``#anchor``, and the `weight` of all objects in *schema* together."""
-    found = {"": schema}
+def _objects(schema: Schema) -> Iterator[Schema]:
+    """All objects in *schema*, be they subschemas or not."""
     todo: list[object] = [schema]
-    size = len(str(schema)) // WEIGHED
     while todo:
         part = todo.pop()
         if isinstance(part, dict):
-            size += 1
-            for keyword, mark in (("$id", ""), ("$anchor", "#"), ("$dynamicAnchor", "#")):
-                if isinstance(name := part.get(keyword), str):
-                    found.setdefault(f"{mark}{name.removesuffix('#')}", part)
+            yield part
             todo += part.values()
         elif isinstance(part, list):
             todo += part
-    return found, size
+
+
+def _addresses(schema: Schema, objects: Iterable[Schema]) -> dict[str, Schema]:
+    """Those of the *objects* in *schema* that have an address, such as ``#anchor``: of several with the same, the first."""
+    found = {"": schema}
+    for part in objects:
+        for keyword, mark in (("$id", ""), ("$anchor", "#"), ("$dynamicAnchor", "#")):
+            if isinstance(name := part.get(keyword), str):
+                found.setdefault(f"{mark}{name.removesuffix('#')}", part)
+    return found
+
+
+# Keywords of older dialects. Their values are not checked
 
 
 def _modern(part: Schema) -> Schema:
-    """The keywords of a subschema in the spelling of 2020-12. Their values are not checked."""
+    """The keywords of a subschema in the spelling of 2020-12."""
     written = {name: value for name, value in part.items() if name not in NOT_WRITTEN}
     for keyword in REFERENCES:
         if keyword in part:
@@ -246,27 +269,39 @@ def _modern(part: Schema) -> Schema:
             written["items"] = part["additionalItems"]
     if "divisibleBy" in part:
         written.setdefault("multipleOf", part["divisibleBy"])
+    _move_limits(written)
+    _add_dependencies(written, _object_of(part.get("dependencies")))
+    _add_required(written)
+    return written
+
+
+def _move_limits(written: Schema) -> None:
+    """Limits that are exclusive by a flag, as in draft 4."""
     for exclusive, limit in EXCLUSIVE.items():
-        if exclusive in part and (is_exclusive := _flag_of(part[exclusive])) is not None:
+        if (flag := _flag_of(written.get(exclusive))) is not None:
             del written[exclusive]
-            if is_exclusive and limit in written:
+            if flag and limit in written:
                 written[exclusive] = written.pop(limit)
-    for name, needed in _object_of(part.get("dependencies")).items():
-        keyword = "dependentRequired" if isinstance(needed, list | str) else "dependentSchemas"
-        written[keyword] = {**_object_of(written.get(keyword)), name: needed}
-    return _with_required(written)
 
 
-def _with_required(part: Schema) -> Schema:
-    """*part* with the names of the properties that are ``required: true``, as in draft 3."""
-    required = part.get("required")
-    members = _object_of(part.get("properties"))
+def _add_dependencies(written: Schema, dependencies: Schema) -> None:
+    """The two keywords for *dependencies*, the names of properties and schemas."""
+    names = {name: needed for name, needed in dependencies.items() if isinstance(needed, list | str)}
+    schemas = {name: needed for name, needed in dependencies.items() if name not in names}
+    for keyword, needed in (("dependentRequired", names), ("dependentSchemas", schemas)):
+        if needed:
+            written[keyword] = _object_of(written.get(keyword)) | needed
+
+
+def _add_required(written: Schema) -> None:
+    """The names of the properties that are ``required: true``, as in draft 3."""
+    required = written.get("required")
+    members = _object_of(written.get("properties"))
     needed = [name for name, child in members.items() if _object_of(child).get("required") is True]
     if needed:
-        return part | {"required": [*(required if isinstance(required, list) else ()), *needed]}
-    if isinstance(required, bool):
-        return {name: value for name, value in part.items() if name != "required"}
-    return part
+        written["required"] = [*(required if isinstance(required, list) else ()), *needed]
+    elif isinstance(required, bool):
+        del written["required"]
 
 
 def _object_of(value: object) -> Schema:
@@ -274,6 +309,7 @@ def _object_of(value: object) -> Schema:
 
 
 def _says_something(name: str, value: object) -> bool:
+    """Whether a value that cannot be read is worth telling."""
     if name == "type" and isinstance(value, str) and value.strip().lower() in ANY_TYPE:
         return False
     return value not in (None, "", [], {})
@@ -361,7 +397,8 @@ def _texts(value: object) -> list[str]:
     """Names, each once."""
     if not isinstance(value, str | list):
         raise _Unusable
-    return [*dict.fromkeys(name for name in ([value] if isinstance(value, str) else value) if isinstance(name, str))]
+    listed = [value] if isinstance(value, str) else value
+    return [*dict.fromkeys(name for name in listed if isinstance(name, str))]
 
 
 def _texts_by_name(value: object) -> dict[str, list[str]]:
@@ -384,7 +421,10 @@ def _json(value: Any) -> Any:
         part = todo.pop()
         if isinstance(part, int) and not -LARGEST <= part <= LARGEST:
             raise _Unusable
-        todo += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+        if isinstance(part, dict):
+            todo += part.values()
+        elif isinstance(part, list):
+            todo += part
     return value
 
 
