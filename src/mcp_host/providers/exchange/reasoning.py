@@ -34,6 +34,7 @@ from typing import Any, Literal, TypeAlias
 from mcp_host.errors import InputRefused
 from mcp_host.limits import check_count, check_seconds
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
+from mcp_host.providers.exchange.logged import Logged
 from mcp_host.providers.exchange.names import ToolNames
 from mcp_host.sampling.request import SamplingRequest, log_subject
 from mcp_host.types import (
@@ -237,8 +238,7 @@ class ReasoningStore:
         # A call may end in any thread and at any point. Its turns are then removed in one step each; their sizes are
         # put here, and subtracted later.
         self._freed: deque[int] = deque()
-        # Hashes of keys that the log has: servers may make keys up, of any length. The oldest come first.
-        self._logged: dict[int, None] = {}
+        self._logged = Logged(MAX_TURNS)
 
     def __len__(self) -> int:
         """The number of turns that are kept now."""
@@ -365,14 +365,10 @@ class ReasoningStore:
         Servers may make up keys: a request has one line at most for each problem. That callers are not known is so for
         all turns of a connection.
         """
-        causes = [(request.session if problem == OF_ANY_CALLER else key, problem) for key, problem in problems.items()]
-        hashes = {hash(cause): problem for cause, problem in causes}
-        for problem in sorted({hashes[key] for key in hashes.keys() - self._logged.keys()}):
+        causes = {request.session if problem == OF_ANY_CALLER else key: problem for key, problem in problems.items()}
+        for problem in sorted({causes[cause] for cause in self._logged.new(causes)}):
             text = "%s: the reasoning of an earlier turn cannot be restored for %s: %s"
             logger.warning(text, log_subject(request.server), ":".join(belongs_to), problem)
-        self._logged.update(dict.fromkeys(hashes))
-        while len(self._logged) > MAX_TURNS:
-            del self._logged[next(iter(self._logged))]
 
     def _owner(self, request: SamplingRequest, belongs_to: tuple[str, str]) -> _Owner | None:
         """What a turn of *request* is kept for; None if that may be any of several users."""

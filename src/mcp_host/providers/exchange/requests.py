@@ -16,6 +16,7 @@ from pydantic_core import from_json, to_json
 
 from mcp_host.errors import InputRefused, excerpt, quoted
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
+from mcp_host.providers.exchange.logged import Logged
 from mcp_host.providers.exchange.names import NameRule, ToolNames
 from mcp_host.providers.exchange.reasoning import Conversation
 from mcp_host.sampling.loop.results import texts_repeat
@@ -178,7 +179,7 @@ class Prompt:
             for index, message in enumerate(self.request.messages)
             if message.role == "user" and not any(isinstance(block, ToolResultContent) for block in message.content)
         ]
-        return any(index > max(asked, default=-1) for index in self.lost)
+        return max(self.lost, default=-1) > max(asked, default=-1)
 
     def written_tools(self, write: Callable[[Self], JSONObject]) -> JSONObject:
         """The fields that *write* makes of the tools on offer and their use, and of nothing else but the adapter's own settings."""
@@ -320,20 +321,16 @@ class Told:
     """Warns of what a model gets only the name of: once, although a conversation repeats it in each request."""
 
     def __init__(self) -> None:
-        self._told: dict[int, None] = {}  # hashes: servers choose the texts. The oldest come first
+        self._logged = Logged(MAX_TOLD)
 
     def warn(self, request: SamplingRequest, model: str, notes: Sequence[str]) -> None:
         """One line at most, for what is new among *notes*."""
-        new = {hash((request.session, note)): note for note in notes}
-        untold = [note for key, note in new.items() if key not in self._told]
-        if not untold:
+        new = self._logged.new((request.session, note) for note in notes)
+        if not new:
             return
-        more = f" (and {len(untold) - 1} more)" if untold[1:] else ""
+        more = f" (and {len(new) - 1} more)" if new[1:] else ""
         text = "%s: %s gets a text in the place of what it cannot take: %s%s"
-        logger.warning(text, log_subject(request.server), model, untold[0], more)
-        self._told.update(dict.fromkeys(new))
-        while len(self._told) > MAX_TOLD:
-            del self._told[next(iter(self._told))]
+        logger.warning(text, log_subject(request.server), model, new[0][1], more)
 
 
 def _check_json(value: object, where: str) -> None:
