@@ -98,10 +98,15 @@ DEVIATIONS: dict[str, tuple[dict[str, object], object]] = {
     "null-params": ({"id": 1, "method": "ping", "params": None}, Request(1, "ping", {})),
     "note": ({"method": "x", "params": {"a": 1}}, Notification("x", {"a": 1})),
     "result-and-error": ({"id": 1, "result": {}, "error": {"code": 5, "message": "m"}}, Failure(1, 5, "m")),
+    "result-and-null": ({"id": 1, "result": {}, "error": None}, Success(1, {})),
+    "all-members": ({"id": 1, "method": None, "params": None, "result": {}, "error": None}, Success(1, {})),
     "null-and-error": ({"id": 1, "result": None, "error": {"code": 5, "message": "m"}}, Failure(1, 5, "m")),
+    "note-with-null": (
+        {"id": None, "method": "notifications/x", "params": None, "result": None, "error": None}, Notification("notifications/x", {}),
+    ),
     "no-id": ({"error": {"code": 5, "message": "m", "data": [1]}}, Failure(None, 5, "m", [1])),
     "null-id": ({"id": None, "error": {"code": 5, "message": "m"}}, Failure(None, 5, "m")),
-}
+}  # fmt: skip
 
 
 @pytest.mark.fault("J03", "J09")
@@ -119,7 +124,7 @@ INVALID: list[tuple[object, Malformed]] = [
     ({"jsonrpc": "2.0", "id": 7, "result": [1]}, Malformed("result is not an object", 7)),
     ({"jsonrpc": "2.0", "id": 7, "result": None}, Malformed("result is not an object", 7)),
     ({"jsonrpc": "2.0", "id": 7, "error": "no"}, Malformed("error is not an error object", 7)),
-    ({"jsonrpc": "2.0", "id": 7, "error": None}, Malformed("error is not an error object", 7)),
+    ({"jsonrpc": "2.0", "id": 7, "error": None}, Malformed("neither result nor error", 7)),
     ({"jsonrpc": "2.0", "id": 7, "error": {"code": 1}}, Malformed("error is not an error object", 7)),
     ({"jsonrpc": "2.0", "id": 7, "error": {"code": "1", "message": "m"}}, Malformed("error is not an error object", 7)),
     ({"jsonrpc": "2.0", "id": 7, "error": {"code": True, "message": "m"}}, Malformed("error is not an error object", 7)),

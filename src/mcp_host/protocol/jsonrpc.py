@@ -309,7 +309,7 @@ def _read(body: Any, size: int) -> Incoming:
         params = {}
     elif not isinstance(params, dict):
         return Malformed("params is not an object", id, method)
-    if "id" not in body:
+    if "id" not in body or (body["id"] is None and method.startswith("notifications/")):  # JSON-RPC 1.0 writes the null
         return Notification(method, params, size)
     return Malformed("an unusable request id", None, method) if id is None else Request(id, method, params, size)
 
@@ -317,10 +317,10 @@ def _read(body: Any, size: int) -> Incoming:
 def _read_response(body: dict[str, Any], id: Id | None, size: int) -> Incoming:
     if body.get("jsonrpc") != "2.0":
         return Malformed(NOT_JSONRPC, id)
-    if "error" in body:
+    if (error := body.get("error")) is not None:  # a serializer may write all members, those that are missing as null
         if id is None and body.get("id") is not None:
             return Malformed("an error response without a usable id")
-        match body["error"]:
+        match error:
             case {"code": int(code), "message": str(message), **rest} if not isinstance(code, bool):
                 return Failure(id, code, message, rest.get("data"))
         return Malformed("error is not an error object", id)
