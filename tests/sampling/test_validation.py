@@ -14,12 +14,13 @@ from mcp_host.protocol import conversation
 from mcp_host.sampling import SamplingLimits, SamplingRequest
 from mcp_host.sampling.validation import check_and_correct
 from mcp_host.types import (
+    AssistantMessage,
     CreateMessageResult,
     ImageContent,
-    SamplingMessage,
     TextContent,
     ToolResultContent,
     ToolUseContent,
+    UserMessage,
 )
 from tests.sampling.asking import ADD, MULTIPLY, assistant, request, result, said, text, use, user
 
@@ -37,16 +38,12 @@ class TimedCall(ToolUseContent):
     """A block of an application that adds something of its own."""
 
 
-class TimedResult(ToolResultContent):
-    """Another one."""
-
-
 def call(id: str = "2", name: str = "add") -> ToolUseContent:
     return ToolUseContent(id=id, name=name, input={})
 
 
 def answer(
-    *content: TextContent | ImageContent | ToolUseContent | ToolResultContent, stop_reason: str | None = None
+    *content: TextContent | ImageContent | ToolUseContent, stop_reason: str | None = None
 ) -> CreateMessageResult:
     return CreateMessageResult(content=list(content), model="m", stop_reason=stop_reason)
 
@@ -220,8 +217,6 @@ def test_arguments_that_are_not_json_are_illegal_rather_than_converted(subtests:
 ILLEGAL: dict[str, tuple[SamplingRequest, object, str]] = {
     "another type": (PLAIN, b"text", "its type is bytes, not CreateMessageResult or str"),
     "nothing": (PLAIN, None, "its type is NoneType, not CreateMessageResult or str"),
-    "a tool result": (TOOLS, answer(ToolResultContent(tool_use_id="1", content=[])), "it holds a tool_result; only the server has those"),
-    "a tool result of a subclass": (TOOLS, answer(TimedResult(tool_use_id="1", content=[])), "it holds a tool_result; only the server has those"),
     "an unknown tool in a subclass": (TOOLS, answer(TimedCall(id="1", name="rm", input={})), "it calls 'rm', which the request does not offer"),
     "no tools": (PLAIN, answer(call()), "it calls 'add', but the request allows no tools"),
     "forbidden": (FORBIDDEN, answer(call()), "it calls 'add', but the request allows no tools"),
@@ -255,7 +250,7 @@ def test_an_answer_that_passes_is_legal_in_the_next_request() -> None:
     conversation.check(
         [
             *LATER.messages,
-            SamplingMessage(role=checked.role, content=checked.content),
-            SamplingMessage(role="user", content=results),
+            AssistantMessage(checked.content),
+            UserMessage(results),
         ]
     )

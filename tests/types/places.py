@@ -12,6 +12,7 @@ from tests import spec
 # Objects that have no name in any schema have one here, for people to write.
 OTHER_PLACES = {
     "Annotations": ["Annotated.annotations"],
+    "AssistantMessage": ["SamplingMessage"],
     "Completion": ["CompleteResult.completion"],
     "CompletionArgument": ["CompleteRequestParams.argument", "CompleteRequest.params.argument"],
     "CompletionContext": ["CompleteRequestParams.context", "CompleteRequest.params.context"],
@@ -40,6 +41,7 @@ OTHER_PLACES = {
     "URLElicitationRequired": ["URLElicitationRequiredError.error"],
     "UnsupportedProtocolVersion": ["UnsupportedProtocolVersionError.error"],
     "UntitledItems": ["UntitledMultiSelectEnumSchema.items"],
+    "UserMessage": ["SamplingMessage"],
     "VersionsOffered": ["UnsupportedProtocolVersionError.error.data"],
 }
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import copy
 import logging
+import pickle
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any, get_args
 
@@ -124,8 +127,6 @@ def test_a_single_sampling_block_is_written_without_a_list() -> None:
     bare = {"type": "text", "text": "hi"}
 
     assert SamplingMessage(role="user", content=[text]).to_wire() == {"role": "user", "content": bare}
-    assert SamplingMessage(role="user", content=text).content == [text]
-    assert SamplingMessage(role="user", content=(text,)).content == [text]
     assert CreateMessageResult(content=[text, use], model="m", stop_reason="toolUse").to_wire() == {
         "role": "assistant",
         "content": [bare, {"type": "tool_use", "id": "1", "name": "add", "input": {"a": 1}}],
@@ -227,7 +228,7 @@ MALFORMED: list[tuple[type[Model], object, str]] = [
         SamplingMessage,
         {"role": "user", "content": {"type": "resource_link"}},
         "content: Input tag 'resource_link' found using 'type' does not match any of the expected tags: "
-        "'text', 'image', 'audio', 'tool_use', 'tool_result'",
+        "'text', 'image', 'audio', 'tool_result', 'tool_use'",
     ),
     (
         ToolResultContent,
@@ -235,8 +236,9 @@ MALFORMED: list[tuple[type[Model], object, str]] = [
         "content.0: Input tag 'hologram' found using 'type' does not match any of the expected tags: "
         "'text', 'image', 'audio', 'resource_link', 'resource'",
     ),
-    (SamplingMessage, {"role": "user", "content": "hi"}, "content: Input should be a valid dictionary or object"),
-    (SamplingMessage, {"role": "system", "content": []}, "role: Input should be 'user' or 'assistant'"),
+    (SamplingMessage, {"role": "user", "content": "hi"}, "content: Input should be a block or a list of blocks"),
+    (SamplingMessage, {"role": "system", "content": []}, "its role should be 'user' or 'assistant'"),
+    (SamplingMessage, {"content": []}, "its role should be 'user' or 'assistant'"),
     (UserMessage, {"content": {"type": "text", "text": "hi"}}, "role: Field required"),
     (CreateMessageResult, {"role": "user", "content": {"type": "text", "text": "hi"}, "model": "m"}, "role: Input should be 'assistant'"),
     (AssistantMessage, {"content": {"type": "text", "text": "hi"}}, "role: Field required"),
@@ -384,6 +386,8 @@ def test_a_wrong_argument_in_python_is_a_value_error_with_the_same_sentence() ->
         CreateMessageRequestParams(messages=[], max_tokens="5")  # type: ignore[arg-type]  # the mistake in question
 
     assert not isinstance(caught.value, ValidationError)
+    with pytest.raises(ValueError, match=r"^malformed CreateMessageResult: content: Field required$"):
+        CreateMessageResult(model="m")  # type: ignore[call-arg]  # the mistake in question
 
 
 # --- being a value ----------------------------------------------------------------
@@ -529,66 +533,69 @@ def test_a_tool_result_may_be_an_error() -> None:
 # The two sides of a conversation
 
 
-@pytest.mark.parametrize(
-    ("turn", "message"),
-    [
-        (UserMessage("hi"), SamplingMessage(role="user", content=TextContent(text="hi"))),
-        (
-            UserMessage([TextContent(text="a"), TextContent(text="b")], meta={"k": 1}),
-            SamplingMessage(role="user", content=[TextContent(text="a"), TextContent(text="b")], meta={"k": 1}),
-        ),
-        (
-            UserMessage(ToolResultContent.of(USE, "3")),
-            SamplingMessage(role="user", content=[ToolResultContent.of(USE, "3")]),
-        ),
-        (AssistantMessage("hi"), SamplingMessage(role="assistant", content=TextContent(text="hi"))),
-        (AssistantMessage([USE, USE]), SamplingMessage(role="assistant", content=[USE, USE])),
-    ],
-    ids=["user", "several with meta", "result", "assistant", "uses"],
-)
-def test_a_user_or_assistant_message_equals_the_sampling_message_with_the_same_fields(
-    turn: UserMessage | AssistantMessage, message: SamplingMessage
-) -> None:
-    assert (turn, turn.to_wire()) == (message, message.to_wire())
-    assert message == turn
-    assert type(turn).from_wire(message.to_wire()) == turn
+RESULT = ToolResultContent.of(USE, "3")
+TURNS: list[tuple[UserMessage | AssistantMessage, SamplingMessage]] = [
+    (UserMessage("hi"), SamplingMessage(role="user", content=TextContent(text="hi"))),
+    (UserMessage([RESULT, RESULT], meta={"k": 1}), SamplingMessage(role="user", content=[RESULT, RESULT], meta={"k": 1})),
+    (AssistantMessage("hi"), SamplingMessage(role="assistant", content=(TextContent(text="hi"),))),
+    (AssistantMessage([USE, USE]), SamplingMessage(role="assistant", content=deque([USE, USE]))),
+]  # fmt: skip
+
+
+def test_a_message_has_the_class_of_its_role(subtests: pytest.Subtests) -> None:
+    """Whether it was received, made by its role, or made by its class."""
+    for turn, message in TURNS:
+        with subtests.test(repr(turn)):
+            asked = {"messages": [turn.to_wire()], "maxTokens": 1}
+
+            for same in (message, SamplingMessage.from_wire(turn.to_wire()), type(turn).from_wire(turn.to_wire())):
+                assert (type(same), same, same.to_wire()) == (type(turn), turn, turn.to_wire())
+            assert list(map(type, CreateMessageRequestParams.from_wire(asked).messages)) == [type(turn)]
+            assert pickle.loads(pickle.dumps(message)) == message
 
 
 def test_different_messages_are_not_equal() -> None:
-    assert UserMessage("hi") != AssistantMessage("hi")
-    assert UserMessage("hi") != SamplingMessage(role="user", content=TextContent(text="ho"))
-    assert UserMessage("hi") != "hi"
+    messages: list[SamplingMessage] = [UserMessage("hi"), UserMessage("ho"), AssistantMessage("hi")]
+
+    assert [messages.index(message) for message in messages] == [0, 1, 2]
 
 
-@pytest.mark.parametrize(
-    ("kind", "content", "problem"),
-    [
-        (UserMessage, USE, "malformed UserMessage: content: only the assistant uses tools"),
-        (
-            UserMessage,
-            [ToolResultContent.of(USE, "3"), TextContent(text="3")],
-            "malformed UserMessage: content: tool results stand alone",
-        ),
-        (
-            AssistantMessage,
-            ToolResultContent.of(USE, "3"),
-            "malformed AssistantMessage: content: only the user has results of tools",
-        ),
-        (
-            AssistantMessage,
-            5,
-            "malformed AssistantMessage: content: Input should be a valid dictionary or object to extract fields from",
-        ),
-    ],
-    ids=["the user's tool use", "mixed", "the assistant's result", "no block"],
-)
-def test_a_block_in_the_wrong_role_is_rejected(
-    kind: Callable[[Any], SamplingMessage], content: object, problem: str
-) -> None:
-    with pytest.raises(ValueError, match="malformed") as mistake:
-        kind(content)
+class TimedResult(ToolResultContent):
+    """Of a host, for example."""
 
-    assert str(mistake.value) == problem
+
+BY_USER = "it is a tool_use in a user message; only the assistant asks for tools"
+BY_ASSISTANT = "it is a tool_result in an assistant message; results come from the user"
+MIXED = "tool results are mixed with other content; a message with tool results holds nothing else"
+MISPLACED: list[tuple[type[Model], list[Model], str]] = [
+    (UserMessage, [TextContent(text="3"), USE], f"content.1: {BY_USER}"),
+    (UserMessage, [RESULT, TextContent(text="3")], f"content: {MIXED}"),
+    (UserMessage, [TimedResult(**dict(RESULT)), TextContent(text="3")], f"content: {MIXED}"),
+    (AssistantMessage, [RESULT], f"content.0: {BY_ASSISTANT}"),
+    (CreateMessageResult, [TimedResult(**dict(RESULT))], f"content.0: {BY_ASSISTANT}"),
+]
+
+
+@pytest.mark.fault("S03", "S05")
+def test_a_message_holds_no_block_of_the_other_role(subtests: pytest.Subtests) -> None:
+    for kind, blocks, problem in MISPLACED:
+        with subtests.test(kind.__name__, problem=problem):
+            role = "user" if kind is UserMessage else "assistant"
+            wire = {"role": role, "content": [block.to_wire() for block in blocks], "model": "m"}
+            more = {"model": "m"} if kind is CreateMessageResult else {}
+            asked = {"messages": [wire], "maxTokens": 1}
+
+            made: list[tuple[str, Callable[[], object]]] = [
+                (kind.__name__, partial(kind, content=blocks, **more)),
+                ("SamplingMessage", partial(SamplingMessage, role=role, content=blocks)),
+                (kind.__name__, partial(kind.from_wire, wire)),
+                ("SamplingMessage", partial(SamplingMessage.from_wire, wire)),
+                ("CreateMessageRequestParams: messages.0", partial(CreateMessageRequestParams.from_wire, asked)),
+            ]
+            for name, make in made:
+                with pytest.raises((ValueError, ProtocolError)) as refused:
+                    make()
+                assert str(refused.value) == f"malformed {name}{'.' if 'messages' in name else ': '}{problem}"
 
 
 def test_user_and_assistant_messages_make_a_request() -> None:

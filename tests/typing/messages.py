@@ -9,6 +9,7 @@ from mcp_host.types import (
     AudioContent,
     CallToolResult,
     CreateMessageRequestParams,
+    CreateMessageResult,
     ImageContent,
     SamplingMessage,
     TextContent,
@@ -51,7 +52,19 @@ def what_the_user_may_not_say() -> None:
 
 def each_side_has_its_role() -> None:
     UserMessage("a text", role="assistant")  # type: ignore[call-arg]
-    SamplingMessage(role="system", content=TEXT)  # type: ignore[arg-type]
+    SamplingMessage(role="system", content=TEXT)  # type: ignore[call-overload]
+    SamplingMessage(role="user", content=[TEXT])
+    SamplingMessage(role="user", content=USE)  # type: ignore[call-overload]
+    SamplingMessage(role="assistant", content=RESULT)  # type: ignore[call-overload]
+    CreateMessageResult(content=RESULT, model="m")  # type: ignore[arg-type]
+
+
+def a_received_message_has_the_blocks_of_its_role(received: CreateMessageRequestParams) -> None:
+    for message in received.messages:
+        if isinstance(message, UserMessage):
+            assert_type(message.content, list[TextContent | ImageContent | AudioContent | ToolResultContent])
+        elif isinstance(message, AssistantMessage):
+            assert_type(message.content, list[TextContent | ImageContent | AudioContent | ToolUseContent])
 
 
 def both_sides_make_a_request() -> CreateMessageRequestParams:

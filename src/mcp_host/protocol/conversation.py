@@ -4,15 +4,15 @@ They are the "Message Content Constraints" of client/sampling (revision 2025-11-
 the common rules of the providers' APIs. A broken conversation costs no tokens, and its author
 learns which message is wrong:
 
-    tool use        in assistant messages only, each with a unique id
-    tool results    in user messages only, without other content
+    tool use        each with a unique id
     balance         "every assistant message containing ToolUseContent blocks MUST be
                     followed by a user message that consists entirely of
                     ToolResultContent blocks", each tool use answered exactly once
     content         at least one message, and no empty ones
     tools           unique names; at least one tool where tool use is required
 
-Roles need not alternate: the specification does not demand it.
+Roles need not alternate: the specification does not demand it. That a tool use is the assistant's, and that
+tool results are the user's and stand alone, are rules of the types: see `UserMessage` and `AssistantMessage`.
 
 SEP-1577's first draft had one block per message, and servers written against it spread parallel
 calls over several messages. `check_and_merge` merges those into one.
@@ -66,7 +66,7 @@ def check(messages: Sequence[SamplingMessage]) -> None:
             continue  # the usual case: a message without tools
         uses = [block.id for block in content if isinstance(block, ToolUseContent)]
         results = [block.tool_use_id for block in content if isinstance(block, ToolResultContent)]
-        problem = _misplaced(message, uses, results)
+        problem = None if content else "it has no content"
         if problem is None and results != asked:
             problem = _unbalanced(results, asked, before=f"messages[{index - 1}]")
         for use in uses:
@@ -141,18 +141,6 @@ def runs_only_as_task(tool: Tool) -> bool:
 def name_problem(name: str) -> str | None:
     """Why *name* is not one that a tool may have; None if it is."""
     return None if name and name.isprintable() else "it is empty or cannot be printed"
-
-
-def _misplaced(message: SamplingMessage, uses: list[str], results: list[str]) -> str | None:
-    if not message.content:
-        return "it has no content"
-    if uses and message.role != "assistant":
-        return f"tool_use {quoted(uses[0])} is in a user message; only the assistant asks for tools"
-    if results and message.role != "user":
-        return f"tool_result {quoted(results[0])} is in an assistant message; results come from the user"
-    if results and len(results) < len(message.content):
-        return "tool results are mixed with other content; a message with tool results holds nothing else"
-    return None
 
 
 def _unbalanced(results: list[str], asked: list[str], *, before: str) -> str | None:

@@ -89,6 +89,7 @@ from mcp_host.types import (
     TextContent,
     ToolResultContent,
     ToolUseContent,
+    UserMessage,
 )
 from mcp_host.types.content import ContentBlock
 from mcp_host.types.sampling import END_TURN, MAX_TOKENS, STOP_SEQUENCE, TOOL_USE
@@ -220,7 +221,7 @@ def _messages(prompt: Prompt, *, is_openai: bool) -> list[JSONObject]:
     if params.system_prompt:
         messages.append({"role": "system", "content": params.system_prompt})
     for index, message in enumerate(params.messages):
-        if message.role != "assistant":
+        if isinstance(message, UserMessage):
             messages += _user(message, index, ids)
             continue
         ids |= {use.id: _id(use, next(numbers), prompt) for use in message.tool_uses}
@@ -249,7 +250,7 @@ def _assistant(message: SamplingMessage, index: int, prompt: Prompt, ids: Mappin
     return written | {"tool_calls": calls} if calls else written
 
 
-def _user(message: SamplingMessage, index: int, ids: Mapping[str, str]) -> list[JSONObject]:
+def _user(message: UserMessage, index: int, ids: Mapping[str, str]) -> list[JSONObject]:
     """A user's message, or one for each result, and one with what these cannot have: "tool" messages have text only."""
     messages: list[JSONObject] = []
     parts: list[Part] = []
@@ -265,7 +266,6 @@ def _user(message: SamplingMessage, index: int, ids: Mapping[str, str]) -> list[
                 parts += [files_of(id), *others]
             messages.append({"role": "tool", "tool_call_id": id, "content": "\n".join(texts)})
         else:
-            assert not isinstance(block, ToolUseContent), "conversation.check refuses calls in a user's message"
             parts.append(part_of(block, place_of(index)))
     if parts:
         messages.append({"role": "user", "content": content_of(parts, _part, index)})

@@ -60,6 +60,7 @@ from mcp_host.types import (
     TextContent,
     ToolResultContent,
     ToolUseContent,
+    UserMessage,
 )
 from mcp_host.types.content import ContentBlock
 from mcp_host.types.sampling import END_TURN, MAX_TOKENS, TOOL_USE
@@ -150,7 +151,7 @@ def _tools(prompt: Prompt) -> JSONObject:
 def _input(prompt: Prompt) -> list[JSONObject]:
     items: list[JSONObject] = []
     for index, message in enumerate(prompt.request.params.messages):
-        if message.role != "assistant":
+        if isinstance(message, UserMessage):
             items += _user(message, index)
         elif isinstance(turn := prompt.turns.get(index), list):
             items += _again(turn, message, index, prompt)
@@ -168,7 +169,7 @@ def _again(turn: Sequence[JSONObject], message: SamplingMessage, index: int, pro
         yield from _assistant(message.model_copy(update={"content": message.tool_uses}), index, prompt)
 
 
-def _user(message: SamplingMessage, index: int) -> list[JSONObject]:
+def _user(message: UserMessage, index: int) -> list[JSONObject]:
     items: list[JSONObject] = []
     parts: list[Part] = []
     for block in message.content:
@@ -178,7 +179,6 @@ def _user(message: SamplingMessage, index: int) -> list[JSONObject]:
             output = content_of(result_parts(block, place_of(index)), _part, index)
             items.append({"type": "function_call_output", "call_id": call_id(block.tool_use_id), "output": output})
         else:
-            assert not isinstance(block, ToolUseContent), "conversation.check refuses calls in a user's message"
             parts.append(part_of(block, place_of(index)))
     if parts:
         items.append({"role": "user", "content": content_of(parts, _part, index)})

@@ -58,6 +58,7 @@ from mcp_host.types import (
     Tool,
     ToolResultContent,
     ToolUseContent,
+    UserMessage,
 )
 from mcp_host.types.content import ContentBlock
 from mcp_host.types.sampling import END_TURN, MAX_TOKENS, STOP_SEQUENCE, TOOL_USE, SamplingMessageContentBlock
@@ -183,11 +184,11 @@ def _messages(prompt: Prompt) -> list[JSONObject]:
         turn = prompt.turns.get(index)
         if isinstance(turn, dict):
             messages.append(turn | {"parts": list(_turn_parts(turn["parts"], message))})
-        elif message.role == "assistant":
-            if parts := [part for block in message.content for part in _said(block, where, prompt)]:
-                messages.append({"kind": "response", "parts": parts})
-        elif parts := _asked(message, where, prompt, called):
-            messages.append({"kind": "request", "parts": parts})
+        elif isinstance(message, UserMessage):
+            if parts := _asked(message, where, prompt, called):
+                messages.append({"kind": "request", "parts": parts})
+        elif parts := [part for block in message.content for part in _said(block, where, prompt)]:
+            messages.append({"kind": "response", "parts": parts})
     if not messages:
         raise refused("messages", "no empty text, and there is nothing else")
     if params.system_prompt:
@@ -217,7 +218,7 @@ def _said(block: SamplingMessageContentBlock, where: str, prompt: Prompt) -> lis
     assert_never(block)
 
 
-def _asked(message: SamplingMessage, where: str, prompt: Prompt, called: dict[str, str]) -> list[JSONObject]:
+def _asked(message: UserMessage, where: str, prompt: Prompt, called: dict[str, str]) -> list[JSONObject]:
     """A user's message, as parts of a request: tool results, or one prompt."""
     parts: list[JSONObject] = []
     content: list[str | JSONObject] = []
@@ -229,7 +230,6 @@ def _asked(message: SamplingMessage, where: str, prompt: Prompt, called: dict[st
                 result = _plain(_content(result_content(block), where))
                 parts.append({**written, "content": result, "outcome": "failed" if block.is_error else "success"})
             case _:
-                assert not isinstance(block, ToolUseContent), "conversation.check refuses calls in a user's message"
                 content += _content([block], where)
     if content:
         parts.append({"part_kind": "user-prompt", "content": _plain(content)})

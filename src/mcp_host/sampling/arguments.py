@@ -13,7 +13,7 @@ from anyio import CapacityLimiter
 
 from mcp_host.errors import UncheckableSchema, UnusableCalls, quoted
 from mcp_host.json_schema.plain import conforms
-from mcp_host.types import SamplingMessage, Tool, ToolResultContent, ToolUseContent, UserMessage
+from mcp_host.types import AssistantMessage, SamplingMessage, Tool, ToolResultContent, ToolUseContent, UserMessage
 
 if TYPE_CHECKING:
     from mcp_host.json_schema.schema import Schema
@@ -98,10 +98,7 @@ def turn_of(unusable: UnusableCalls) -> list[SamplingMessage]:
     """What the conversation gets of an answer whose calls cannot be read, for the model to do better."""
     answer = unusable.answer
     if answer.tool_uses:
-        return [
-            SamplingMessage(role="assistant", content=answer.content),
-            results_for(answer.tool_uses, unusable.problems),
-        ]
+        return [AssistantMessage(answer.content), results_for(answer.tool_uses, unusable.problems)]
     return [lost_answer(unusable)]
 
 

@@ -22,7 +22,7 @@ from mcp_host.types import (
     ToolChoice,
     ToolUseContent,
 )
-from mcp_host.types.sampling import END_TURN, TOOL_USE, SamplingMessageContentBlock
+from mcp_host.types.sampling import END_TURN, TOOL_USE, AssistantContentBlock
 
 CallModel: TypeAlias = Callable[[], Awaitable[CreateMessageResult | str]]
 AroundModel: TypeAlias = "Callable[[SamplingRequest, CallModel], Awaitable[CreateMessageResult | str]]"
@@ -209,7 +209,7 @@ class ModelAnswer(CreateMessageResult):
         def __init__(
             self,
             *,
-            content: SamplingMessageContentBlock | Sequence[SamplingMessageContentBlock],
+            content: AssistantContentBlock | Sequence[AssistantContentBlock],
             model: str,
             stop_reason: str | None = None,
             role: Literal["assistant"] = "assistant",

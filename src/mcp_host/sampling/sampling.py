@@ -30,7 +30,7 @@ from mcp_host.sampling.request import (
 from mcp_host.sampling.validation import check_and_correct, check_grown, read_params
 from mcp_host.server_requests import OuterCall, ProgressReporter
 from mcp_host.slots import FairSemaphore, QueueFull, SemaphoreShare, Slot, keep_slot_for_thread
-from mcp_host.types import CreateMessageRequestParams, CreateMessageResult, SamplingMessage
+from mcp_host.types import AssistantMessage, CreateMessageRequestParams, CreateMessageResult, SamplingMessage
 from mcp_host.types.sampling import TOOL_USE
 
 if TYPE_CHECKING:
@@ -346,7 +346,7 @@ class SamplingSession:
         from mcp_host.sampling.arguments import MISMATCH, results_for
 
         told = {id: MISMATCH.format(problem=problem) for id, problem in problems.items()}
-        turn = [SamplingMessage(role="assistant", content=answer.content), results_for(answer.tool_uses, told)]
+        turn = [AssistantMessage(answer.content), results_for(answer.tool_uses, told)]
         return await self._ask_again(turn, request, size, around_model)
 
     async def _ask_again(

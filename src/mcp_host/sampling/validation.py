@@ -170,8 +170,6 @@ def check_and_correct(
     has_uses = any(map(isinstance, answer.content, repeat(ToolUseContent)))
     if has_uses or not answer.content:
         answer = _corrected(answer, request)
-    if any(map(isinstance, answer.content, repeat(ToolResultContent))):
-        raise SamplingError("it holds a tool_result; only the server has those")
     if has_uses and (uses := answer.tool_uses):
         _check_calls(uses, request, limits)
     elif answer.stop_reason == TOOL_USE:

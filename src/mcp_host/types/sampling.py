@@ -22,25 +22,24 @@ understood when reading, and never written:
 A server of the first draft gets answers of one block: see `mcp_host.protocol.eras.lone_block`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, TypeAlias, get_args, overload
 
 from pydantic import (
     BeforeValidator,
     Field,
+    GetCoreSchemaHandler,
     SerializerFunctionWrapHandler,
     TypeAdapter,
     ValidationError,
-    WrapSerializer,
-    field_validator,
     model_validator,
 )
-from pydantic_core import PydanticCustomError, to_json
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema, to_json
 
 from mcp_host.base_errors import quoted
-from mcp_host.types.base import FIRST_ERROR_ONLY, Array, JSONObject, Meta, Model, Number
+from mcp_host.types.base import Array, Item, JSONObject, Meta, Model, Number
 from mcp_host.types.content import (
     AudioContent,
     ContentBlock,
@@ -57,9 +56,10 @@ from mcp_host.types.tools import CallToolResult, Tool
 
 # fmt: off
 __all__ = [
-    "END_TURN", "MAX_TOKENS", "STOP_SEQUENCE", "TOOL_USE", "AssistantMessage", "CreateMessageRequestParams",
-    "CreateMessageResult", "ModelHint", "ModelPreferences", "SamplingMessage", "SamplingMessageContentBlock",
-    "ToolChoice", "ToolResultContent", "ToolUseContent", "UserMessage",
+    "END_TURN", "MAX_TOKENS", "STOP_SEQUENCE", "TOOL_USE", "AssistantContentBlock", "AssistantMessage",
+    "CreateMessageRequestParams", "CreateMessageResult", "ModelHint", "ModelPreferences", "SamplingMessage",
+    "SamplingMessageContentBlock", "ToolChoice", "ToolResultContent", "ToolUseContent", "UserContentBlock",
+    "UserMessage",
 ]
 # fmt: on
 
@@ -128,9 +128,9 @@ class ToolResultContent(Model, since="2025-11-25"):
     @classmethod
     def _read_draft(cls, value: object) -> object:
         """SEP-1577 had ``content: object`` until October 2025; some servers send a string or nothing."""
-        if not isinstance(value, dict):
+        if not isinstance(value, dict) or isinstance(given := value.get("content"), list):
             return value
-        match value.get("content"):
+        match given:
             case None:
                 return {**value, "content": []}
             case str(text):
@@ -151,20 +151,40 @@ def _content_block() -> TypeAdapter[ContentBlock]:
     return TypeAdapter(ContentBlock)
 
 
+class _ByType(NamedTuple):
+    """Marks the blocks of one role, which are told apart by their ``type``.
+
+    A block of the type *misplaced* belongs to the other role, and gets *problem* as its error.
+    """
+
+    misplaced: str
+    problem: str
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        blocks = {kind: block for block in get_args(source) for kind in get_args(block.model_fields["type"].annotation)}
+        choices = {kind: handler.generate_schema(block) for kind, block in blocks.items()}
+        choices[self.misplaced] = core_schema.custom_error_schema(
+            core_schema.none_schema(), custom_error_type="misplaced", custom_error_message=self.problem
+        )
+        return core_schema.tagged_union_schema(choices, discriminator="type")
+
+
+UserContentBlock: TypeAlias = Annotated[
+    TextContent | ImageContent | AudioContent | ToolResultContent,
+    _ByType("tool_use", "it is a tool_use in a user message; only the assistant asks for tools"),
+]
+"""The blocks of a `UserMessage`."""
+
+AssistantContentBlock: TypeAlias = Annotated[
+    TextContent | ImageContent | AudioContent | ToolUseContent,
+    _ByType("tool_result", "it is a tool_result in an assistant message; results come from the user"),
+]
+"""The blocks of an `AssistantMessage`, and of a model's answer."""
+
 SamplingMessageContentBlock: TypeAlias = Annotated[
     TextContent | ImageContent | AudioContent | ToolUseContent | ToolResultContent, Field(discriminator="type")
 ]
 """The blocks of a sampling message. Unknown ones are rejected, because the model would miss a part."""
-
-
-BasicBlock: TypeAlias = TextContent | ImageContent | AudioContent
-"""The blocks that both roles may have, with or without tools."""
-
-
-def _as_list(content: object) -> object:
-    if isinstance(content, list):
-        return content
-    return list(content) if isinstance(content, tuple) else [content]
 
 
 def _bare_if_alone(blocks: list[Model], write: SerializerFunctionWrapHandler) -> object:
@@ -172,22 +192,45 @@ def _bare_if_alone(blocks: list[Model], write: SerializerFunctionWrapHandler) ->
     return wire[0] if len(wire) == 1 else wire
 
 
-# In Python always a list. A single block is written without the list, because revisions before
-# 2025-11-25 do not have the list.
-OneOrMore: TypeAlias = Annotated[
-    list[SamplingMessageContentBlock],
-    FIRST_ERROR_ONLY,
-    BeforeValidator(_as_list),
-    WrapSerializer(_bare_if_alone),
-    ShapeSince("2025-11-25", "a list of blocks", lambda blocks: isinstance(blocks, list) and len(blocks) != 1),
-]
+class _Blocks(NamedTuple):
+    """Marks a list of blocks: a block alone is read as a list of one.
+
+    A list of one is written as the block, because revisions before 2025-11-25 do not have lists. *check* validates the
+    blocks of a list. The two are told apart by `type` itself: a function in Python would take longer than the rest.
+    """
+
+    check: Callable[[list[Any]], list[Any]] | None = None
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        blocks: Any = {**handler(source), "fail_fast": True}
+        after = core_schema.no_info_after_validator_function
+        alone = after(lambda block: [block], blocks["items_schema"])
+        return core_schema.tagged_union_schema(
+            {list: after(self.check, blocks) if self.check else blocks, dict: alone},
+            discriminator=type,
+            custom_error_type="blocks",
+            custom_error_message="Input should be a block or a list of blocks",
+            serialization=core_schema.wrap_serializer_function_ser_schema(_bare_if_alone, schema=blocks),
+        )
+
+
+LISTS_SINCE = ShapeSince("2025-11-25", "a list of blocks", lambda blocks: isinstance(blocks, list) and len(blocks) != 1)
+OneOrMore: TypeAlias = Annotated[list[Item], _Blocks(), LISTS_SINCE]
 
 
 class _HasBlocks(Model):
     """What messages and answers have in common."""
 
     role: Role
-    content: OneOrMore
+    content: OneOrMore[SamplingMessageContentBlock]
+
+    def __init__(self, /, **data: object) -> None:
+        if "content" in data:
+            content = data["content"]
+            data["content"] = list(content) if isinstance(content, Sequence) else [content]
+        super().__init__(**data)
+
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # as `Model.__init__`
 
     @property
     def text(self) -> str:
@@ -201,86 +244,99 @@ class _HasBlocks(Model):
 
 
 class SamplingMessage(_HasBlocks):
-    """One message of a sampling conversation; a single block may be given without a list."""
+    """One message of a sampling conversation: a `UserMessage` if its *role* is "user", else an `AssistantMessage`.
+
+    So is a message that was received. A single block may be given without a list.
+
+    Raises:
+        ValueError: It has a block that a message of its role cannot have.
+    """
 
     meta: Annotated[Meta, SINCE_2025_11_25] = None
 
     if TYPE_CHECKING:
 
+        @overload
         def __init__(
             self,
             *,
-            role: Role,
-            content: SamplingMessageContentBlock | Sequence[SamplingMessageContentBlock],
+            role: Literal["user"],
+            content: UserContentBlock | Sequence[UserContentBlock],
             meta: Meta = None,
         ) -> None: ...
+        @overload
+        def __init__(
+            self,
+            *,
+            role: Literal["assistant"],
+            content: AssistantContentBlock | Sequence[AssistantContentBlock],
+            meta: Meta = None,
+        ) -> None: ...
+        def __init__(self, **data: object) -> None: ...
 
-    def __eq__(self, other: object) -> bool:
-        """A `UserMessage` is equal to a `SamplingMessage` with the same fields."""
-        if not isinstance(other, SamplingMessage):
-            return NotImplemented
-        return (self.__dict__, self.model_extra) == (other.__dict__, other.model_extra)
+    else:
+
+        def __init__(self, /, **data: object) -> None:
+            super().__init__(**data)
+            if type(self) is SamplingMessage:  # pydantic would call a `__new__` for each message that it reads, too
+                object.__setattr__(self, "__class__", UserMessage if self.role == "user" else AssistantMessage)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema = handler(source)
+        if cls is not SamplingMessage:
+            return schema
+        both = {"user": UserMessage, "assistant": AssistantMessage}
+        own: Any = handler.resolve_ref_schema(schema)  # to write both: that takes less time than to look for the role
+        return core_schema.tagged_union_schema(
+            {role: handler.generate_schema(message) for role, message in both.items()},
+            discriminator="role",
+            custom_error_type="role",
+            custom_error_message="its role should be 'user' or 'assistant'",
+            serialization=own,
+        )
+
+
+def _unmixed(blocks: list[UserContentBlock]) -> list[UserContentBlock]:
+    if len(blocks) > 1 and len({isinstance(block, ToolResultContent) for block in blocks}) > 1:
+        raise PydanticCustomError(
+            "mixed", "tool results are mixed with other content; a message with tool results holds nothing else"
+        )
+    return blocks
 
 
 class UserMessage(SamplingMessage):
-    """A message of the user, for writing conversations: text, images and audio, or tool results.
-
-    Text may be given as a `str`. Messages from servers are read as `SamplingMessage`.
+    """A message of the user: text, images and audio, or tool results. Text may be given as a `str`.
 
     Raises:
         ValueError: It has a tool use, or tool results mixed with other content.
     """
 
     role: Literal["user"] = "user"
+    content: Annotated[list[UserContentBlock], _Blocks(_unmixed), LISTS_SINCE]  # type: ignore[assignment]  # nobody adds to it
 
-    def __init__(
-        self,
-        content: str | BasicBlock | ToolResultContent | Sequence[BasicBlock | ToolResultContent],
-        *,
-        meta: Meta = None,
-    ) -> None:
+    def __init__(self, content: str | UserContentBlock | Sequence[UserContentBlock], *, meta: Meta = None) -> None:
         super().__init__(role="user", **_fields(content, meta))
 
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # as `Model.__init__`
 
-    @field_validator("content")
-    @classmethod
-    def _check(cls, blocks: list[SamplingMessageContentBlock]) -> list[SamplingMessageContentBlock]:
-        kinds = set(map(type, blocks))
-        if ToolUseContent in kinds:
-            raise PydanticCustomError("content", "only the assistant uses tools")
-        if ToolResultContent in kinds and len(kinds) > 1:
-            raise PydanticCustomError("content", "tool results stand alone")
-        return blocks
-
 
 class AssistantMessage(SamplingMessage):
-    """A message of the model, for writing conversations: text, images, audio and tool uses.
-
-    Text may be given as a `str`. Messages from servers are read as `SamplingMessage`.
+    """A message of the model: text, images, audio and tool uses. Text may be given as a `str`.
 
     Raises:
         ValueError: It has a tool result.
     """
 
     role: Literal["assistant"] = "assistant"
+    content: OneOrMore[AssistantContentBlock]  # type: ignore[assignment]  # nobody adds to it
 
     def __init__(
-        self,
-        content: str | BasicBlock | ToolUseContent | Sequence[BasicBlock | ToolUseContent],
-        *,
-        meta: Meta = None,
+        self, content: str | AssistantContentBlock | Sequence[AssistantContentBlock], *, meta: Meta = None
     ) -> None:
         super().__init__(role="assistant", **_fields(content, meta))
 
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # as `Model.__init__`
-
-    @field_validator("content")
-    @classmethod
-    def _check(cls, blocks: list[SamplingMessageContentBlock]) -> list[SamplingMessageContentBlock]:
-        if ToolResultContent in map(type, blocks):
-            raise PydanticCustomError("content", "only the user has results of tools")
-        return blocks
 
 
 def _fields(content: object, meta: Meta) -> dict[str, Any]:
@@ -299,7 +355,7 @@ def _whole(number: object) -> object:
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
-Integer: TypeAlias = Annotated[int, BeforeValidator(_whole)]
+Integer: TypeAlias = Annotated[int | Annotated[int, BeforeValidator(_whole)], Field(union_mode="left_to_right")]
 
 
 class ModelHint(Model):
@@ -390,6 +446,7 @@ class CreateMessageResult(_HasBlocks):
     """
 
     role: Literal["assistant"] = "assistant"
+    content: OneOrMore[AssistantContentBlock]  # type: ignore[assignment]  # nobody adds to it
     model: str
     stop_reason: str | None = None
     meta: Meta = None
@@ -399,7 +456,7 @@ class CreateMessageResult(_HasBlocks):
         def __init__(
             self,
             *,
-            content: SamplingMessageContentBlock | Sequence[SamplingMessageContentBlock],
+            content: AssistantContentBlock | Sequence[AssistantContentBlock],
             model: str,
             role: Literal["assistant"] = "assistant",
             stop_reason: str | None = None,

@@ -26,7 +26,7 @@ from mcp_host.providers.openai_responses import OpenAIModel
 from mcp_host.sampling import SamplingRequest
 from mcp_host.testing import Context, Server
 from mcp_host.types import ToolUseContent
-from mcp_host.types.sampling import SamplingMessageContentBlock
+from mcp_host.types.sampling import AssistantContentBlock
 from tests.extent import THOROUGH, on_both
 from tests.interop.providers.scripted import Called, Said
 from tests.interop.providers.serve import Serve
@@ -218,7 +218,7 @@ async def test_loops_at_once_get_their_own_reasoning(serve: Serve, api: Api, ver
 class Forgetful(ReasoningStore):
     """Keeps nothing, and does not know that it has lost something."""
 
-    def keep(self, turn: object, content: Any, **fields: Any) -> list[SamplingMessageContentBlock]:
+    def keep(self, turn: object, content: Any, **fields: Any) -> list[AssistantContentBlock]:
         """The ids are the provider's, if it has some."""
         return [
             block.model_copy(update={"id": block.id or uuid4().hex}) if isinstance(block, ToolUseContent) else block

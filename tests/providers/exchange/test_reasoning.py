@@ -18,8 +18,7 @@ from mcp_host.providers import ReasoningStore
 from mcp_host.providers.anthropic import AnthropicModel
 from mcp_host.providers.exchange.reasoning import MAX_TURNS, META_KEY, AlteredHistory, Conversation, Restored
 from mcp_host.sampling import OuterCall, SamplingRequest
-from mcp_host.types import ImageContent, SamplingMessage, TextContent, ToolUseContent
-from mcp_host.types.sampling import SamplingMessageContentBlock
+from mcp_host.types import AssistantContentBlock, AssistantMessage, ImageContent, TextContent, ToolUseContent
 from tests.extent import THOROUGH
 from tests.providers.prompts import names_of
 from tests.sampling.asking import Wire, assistant, request, result, text, use, user
@@ -33,7 +32,7 @@ def call(id: str = "call_0", name: str = "add", **input: object) -> ToolUseConte
     return ToolUseContent(id=id, name=name, input=input)
 
 
-SAID: list[SamplingMessageContentBlock] = [
+SAID: list[AssistantContentBlock] = [
     TextContent(text="So:"),
     TextContent(text=""),
     call(a=1, b=[2]),
@@ -43,7 +42,7 @@ SAID: list[SamplingMessageContentBlock] = [
 
 def keep(
     store: ReasoningStore,
-    said: list[SamplingMessageContentBlock] | None = None,
+    said: list[AssistantContentBlock] | None = None,
     *,
     turn: object = TURN,
     asked: SamplingRequest | None = None,
@@ -53,7 +52,7 @@ def keep(
     names = names_of(asked, AnthropicModel.name_rule)
     conversation = Conversation(asked)
     sent = store.keep(turn, said or SAID, request=asked, conversation=conversation, belongs_to=OWNER, names=names)
-    wire: Any = SamplingMessage(role="assistant", content=sent).to_wire()["content"]
+    wire: Any = AssistantMessage(sent).to_wire()["content"]
     return [*wire] if isinstance(wire, list) else [wire]
 
 
@@ -309,7 +308,7 @@ def test_a_turn_that_is_larger_than_a_share_is_kept_alone() -> None:
 
 def test_the_size_of_a_turn_is_in_bytes() -> None:
     store = ReasoningStore(max_bytes=2500)
-    said: list[SamplingMessageContentBlock] = [TextContent(text="日" * 500), call()]  # 1,500 bytes
+    said: list[AssistantContentBlock] = [TextContent(text="日" * 500), call()]  # 1,500 bytes
 
     sent = [keep(store, said) for _ in range(2)]
 

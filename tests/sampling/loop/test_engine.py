@@ -64,9 +64,7 @@ def use(id: str = "1", name: str = "add", **arguments: object) -> ToolUseContent
     return ToolUseContent(id=id, name=name, input=arguments)
 
 
-def says(
-    *content: str | ToolUseContent | ToolResultContent, stop: str | None = None, **more: Any
-) -> CreateMessageResult:
+def says(*content: str | ToolUseContent, stop: str | None = None, **more: Any) -> CreateMessageResult:
     blocks = [TextContent(text=block) if isinstance(block, str) else block for block in content]
     return CreateMessageResult(content=blocks, model="m", stop_reason=stop, **more)
 
@@ -542,11 +540,6 @@ async def test_what_the_model_raises_is_raised_as_it_is_and_on_turn_has_the_step
 
     assert [step.answer for step in steps] == [says(use("1"), stop="toolUse")]
     conversation.check([QUESTION, *steps[0].messages])
-
-
-async def test_an_answer_that_no_assistant_gives_ends_the_loop() -> None:
-    with pytest.raises(SamplingError, match="no message of an assistant"):
-        await loop(Model(says(ToolResultContent.of(use("1"), "3"))))
 
 
 @pytest.mark.parametrize("content", [(), ("",)], ids=["no block", "an empty text"])

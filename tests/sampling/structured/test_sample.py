@@ -700,7 +700,7 @@ async def test_an_answer_that_is_none_of_an_assistant_raises_with_any_number_of_
 ) -> None:
     sampling, requests = with_tools(answer)
 
-    no_answer = "role: Input should be 'assistant'$|no message of an assistant"
+    no_answer = "role: Input should be 'assistant'$|it is a tool_result in an assistant message"
     with pytest.raises((ProtocolError, SamplingError), match=no_answer):
         await sampling.sample("?", schema=Move, retries=retries)
 

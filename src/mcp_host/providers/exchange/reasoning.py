@@ -46,7 +46,7 @@ from mcp_host.types import (
     ToolResultContent,
     ToolUseContent,
 )
-from mcp_host.types.sampling import SamplingMessageContentBlock
+from mcp_host.types.sampling import AssistantContentBlock, SamplingMessageContentBlock
 from mcp_host.types.texts import readable
 
 META_KEY = "mcp-host/reasoning"
@@ -250,20 +250,20 @@ class ReasoningStore:
     def keep(
         self,
         turn: object,
-        content: Sequence[SamplingMessageContentBlock],
+        content: Sequence[AssistantContentBlock],
         *,
         request: SamplingRequest,
         conversation: Conversation,
         belongs_to: tuple[str, str],
         names: ToolNames,
-    ) -> list[SamplingMessageContentBlock]:
+    ) -> list[AssistantContentBlock]:
         """Keep *turn*, the provider's JSON of *content*. Returns the content with the ids and ``_meta`` to send.
 
         The ids of the tool uses in *content* are the provider's; "" stands for none. *conversation* is what the turn
         answers, as `restore` got it. *belongs_to* is the provider and the model.
         """
         key = secrets.token_hex(16)
-        sent: list[SamplingMessageContentBlock] = []
+        sent: list[AssistantContentBlock] = []
         ids: list[str | None] = []
         for block in content:
             if isinstance(block, ToolUseContent):

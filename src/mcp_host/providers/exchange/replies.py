@@ -19,7 +19,7 @@ from mcp_host.providers.exchange.texts import paired, place_of_stop
 from mcp_host.sampling.request import ModelAnswer, SamplingRequest, Usage
 from mcp_host.sampling.stop_reasons import CUT_OFF, REFUSALS
 from mcp_host.types import AudioContent, ImageContent, JSONObject, ToolUseContent
-from mcp_host.types.sampling import STOP_SEQUENCE, TOOL_USE, SamplingMessageContentBlock
+from mcp_host.types.sampling import STOP_SEQUENCE, TOOL_USE, AssistantContentBlock
 from mcp_host.types.texts import readable
 
 SPACE = re.compile(r"[ \t\r\n]*")  # of JSON
@@ -64,7 +64,7 @@ class Reply:
     unusable: str | None = None
 
 
-KeepTurn: TypeAlias = Callable[[object, Sequence[SamplingMessageContentBlock]], list[SamplingMessageContentBlock]]
+KeepTurn: TypeAlias = Callable[[object, Sequence[AssistantContentBlock]], list[AssistantContentBlock]]
 """Keeps a turn with reasoning. Returns the content with the ids to send."""
 
 
@@ -197,11 +197,9 @@ def _no_arguments(name: str, request: SamplingRequest) -> JSONObject:
     return {}
 
 
-def _with_unique_ids(
-    content: Sequence[SamplingMessageContentBlock], request: SamplingRequest
-) -> list[SamplingMessageContentBlock]:
+def _with_unique_ids(content: Sequence[AssistantContentBlock], request: SamplingRequest) -> list[AssistantContentBlock]:
     used = {use.id for message in request.messages for use in message.tool_uses} | {""}
-    unique: list[SamplingMessageContentBlock] = []
+    unique: list[AssistantContentBlock] = []
     for block in content:
         if isinstance(block, ToolUseContent):
             if block.id in used:

@@ -33,7 +33,6 @@ from mcp_host.errors import (
     McpTimeout,
     NotConnected,
     NotDeclared,
-    SamplingError,
     ServerError,
     UnusableCalls,
     excerpt,
@@ -46,6 +45,7 @@ from mcp_host.sampling.arguments import lost_answer
 from mcp_host.sampling.request import ModelAnswer
 from mcp_host.sampling.stop_reasons import CUT_OFF, TRUNCATED
 from mcp_host.types import (
+    AssistantMessage,
     CallToolResult,
     CreateMessageRequestParams,
     CreateMessageResult,
@@ -54,8 +54,9 @@ from mcp_host.types import (
     ToolChoice,
     ToolResultContent,
     ToolUseContent,
+    UserMessage,
 )
-from mcp_host.types.sampling import END_TURN, MAX_TOKENS, TOOL_USE, SamplingMessageContentBlock
+from mcp_host.types.sampling import END_TURN, MAX_TOKENS, TOOL_USE, AssistantContentBlock
 
 logger = logging.getLogger(__name__)
 
@@ -263,12 +264,7 @@ def read_answer(answer: CreateMessageResult, asked: CreateMessageRequestParams) 
 
     Its calls have ids that the conversation does not have yet, and the stop reason ``toolUse``. Calls that the tool
     choice forbids are dropped, and so are those of an answer that is not complete.
-
-    Raises:
-        SamplingError: It is no message of an assistant.
     """
-    if any(isinstance(block, ToolResultContent) for block in answer.content):
-        raise SamplingError("the model's answer is no message of an assistant: it has a tool_result")
     content, stop_reason = answer.content, answer.stop_reason
     uses = answer.tool_uses
     if content and not uses:
@@ -302,10 +298,10 @@ def _why_no_calls(asked: CreateMessageRequestParams, stop_reason: str | None) ->
 
 
 def _as_history(
-    content: Sequence[SamplingMessageContentBlock], messages: Sequence[SamplingMessage]
-) -> list[SamplingMessageContentBlock]:
+    content: Sequence[AssistantContentBlock], messages: Sequence[SamplingMessage]
+) -> list[AssistantContentBlock]:
     used = {use.id for message in messages for use in message.tool_uses} | {""}
-    fresh: list[SamplingMessageContentBlock] = []
+    fresh: list[AssistantContentBlock] = []
     for block in content:
         if isinstance(block, TextContent) and not block.text:
             continue  # no provider takes an empty text
@@ -391,10 +387,10 @@ class _Loop:
         calls = self._calls()
         messages: tuple[SamplingMessage, ...] = ()
         if calls or not (answer.tool_uses or _is_empty(answer)):  # no provider takes an empty message
-            messages = (SamplingMessage(role="assistant", content=answer.content),)
+            messages = (AssistantMessage(answer.content),)
         if calls:
             results = [self.write_result(call.use, call.result) for call in calls]
-            messages += (SamplingMessage(role="user", content=results),)
+            messages += (UserMessage(results),)
         if run and lost is not None:
             messages += (lost,)
         step = Step(answer, calls, messages, dropped)

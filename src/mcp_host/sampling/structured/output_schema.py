@@ -17,6 +17,7 @@ from mcp_host.functions import PlainSchema, described, read_json
 from mcp_host.sampling.stop_reasons import REFUSALS, TRUNCATED
 from mcp_host.sampling.structured.inlining import inlined
 from mcp_host.types import (
+    AssistantMessage,
     CreateMessageRequestParams,
     CreateMessageResult,
     SamplingMessage,
@@ -217,7 +218,7 @@ def continued(conversation: list[SamplingMessage], answer: CreateMessageResult) 
     """The conversation with the answer, unless that is empty: models take no empty messages."""
     if all(isinstance(block, TextContent) and not block.text for block in answer.content):
         return conversation
-    return [*conversation, SamplingMessage(role="assistant", content=answer.content)]
+    return [*conversation, AssistantMessage(answer.content)]
 
 
 def corrected(
@@ -234,7 +235,7 @@ def corrected(
 def _told(params: CreateMessageRequestParams, words: str) -> CreateMessageRequestParams:
     """The request with *words* of the user at its end: in the last message, if that is just a text of the user."""
     match params.messages[-1]:
-        case SamplingMessage(role="user", content=[TextContent(text=text)]):
+        case UserMessage(content=[TextContent(text=text)]):
             messages = [*params.messages[:-1], UserMessage(f"{text}\n\n{words}")]
         case _:
             messages = [*params.messages, UserMessage(words)]

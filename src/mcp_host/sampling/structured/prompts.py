@@ -92,7 +92,7 @@ def _read_messages(messages: Sequence[object]) -> tuple[list[SamplingMessage], s
             continue
         one = _read_dict(message, where) if isinstance(message, Mapping) else message
         if role == "tool" and in_results:  # OpenAI has a message for each result, MCP has one for all
-            read[-1] = SamplingMessage(role="user", content=[*read[-1].content, *one.content])
+            read[-1] = read[-1].model_copy(update={"content": [*read[-1].content, *one.content]})
         else:
             read.append(one)
             indexes.append(index)

@@ -20,9 +20,10 @@ from mcp_host.types import (
     SamplingMessage,
     ToolResultContent,
     ToolUseContent,
+    UserMessage,
 )
 from mcp_host.types.content import CONTENT_BLOCKS
-from mcp_host.types.sampling import SamplingMessageContentBlock
+from mcp_host.types.sampling import AssistantContentBlock
 
 T = TypeVar("T")
 
@@ -67,7 +68,7 @@ class SamplingResult:
         return self.answer.text
 
     @property
-    def content(self) -> list[SamplingMessageContentBlock]:
+    def content(self) -> list[AssistantContentBlock]:
         """The blocks of the answer."""
         return self.answer.content
 
@@ -131,7 +132,7 @@ class ToolCallsResult(SamplingResult):
         if not self.tool_calls:
             return self.messages
         blocks = [_answer(call, results[call]) for call in self.tool_calls]
-        return [*self.messages, SamplingMessage(role="user", content=blocks)]
+        return [*self.messages, UserMessage(blocks)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
