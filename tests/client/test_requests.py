@@ -30,7 +30,6 @@ from mcp_host.types import (
     Resource,
     ResourceTemplate,
     ResourceTemplateReference,
-    TextContent,
     Tool,
 )
 from tests.client.support import HANDSHAKE, Era, answering, connected
@@ -166,6 +165,15 @@ async def test_a_list_that_leads_nowhere_ends_with_what_was_read(era: Era) -> No
     assert await listed("x", "x") == (["t0", "t1"], nowhere.format("'x'"))
     assert await listed(7) == (["t0"], nowhere.format("7"))
     assert await listed("1", "2", "3", "4") == (["t0", "t1", "t2"], "more than 3 pages (Limits.max_pages)")
+
+
+async def test_a_list_that_is_null_is_empty_with_a_warning() -> None:
+    """As Go writes a list that nothing was put into."""
+    async with connected(
+        answering(HANDSHAKE, {"tools": None, "nextCursor": "1"}, {"tools": [{"name": "t", "inputSchema": {}}]})
+    ) as client:
+        assert [tool.name for tool in await client.list_tools()] == ["t"]
+        assert client.warnings == ["the peer: the result of tools/list has null for the list 'tools'"]
 
 
 async def test_a_page_without_its_list_is_a_protocol_error() -> None:
@@ -379,15 +387,6 @@ async def test_a_server_that_does_not_know_ping_is_alive_and_another_refusal_is_
 
     assert type(failure.value) is ServerError
     assert (failure.value.code, failure.value.data) == (-32600, None)
-
-
-async def test_an_unknown_content_block_is_kept_as_it_came() -> None:
-    block = {"type": "hologram", "depth": 3}
-    async with connected(answering(HANDSHAKE, {"content": [block, {"type": "text", "text": "t"}]})) as client:
-        result = await client.call_tool("x")
-
-    assert result.to_wire() == {"content": [block, {"type": "text", "text": "t"}]}
-    assert result.content[1] == TextContent(text="t")
 
 
 async def test_roots_may_change_and_the_server_is_notified() -> None:

@@ -24,6 +24,7 @@ from mcp_host.types import (
     CallToolRequestParams,
     CallToolResult,
     CallToolResultResponse,
+    CompleteResult,
     CreateMessageRequestParams,
     CreateMessageResult,
     ElicitationForm,
@@ -217,6 +218,8 @@ MALFORMED: list[tuple[type[Model], object, str]] = [
     (CallToolResult, {"content": [{"type": "text", "text": 5, "annotations": {"text": 1, "audience": 1}}]}, "content.0.text: Input"),
     (EmbeddedResource, {"type": "resource", "resource": {"uri": "a", "text": 5}}, "resource.text: Input should be a valid string"),
     (CallToolResult, {"content": [{"type": "resource", "resource": {"uri": 5, "text": ""}}]}, "content.0.resource.uri: Input should be a valid string"),
+    (CallToolResult, {"content": [{"type": "text"}, {"type": "text", "text": 5}]}, "content.0.text: Field required"),
+    (GetPromptResult, {"messages": [{"role": "user", "content": {"type": "text"}}]}, "messages.0.content.text: Field required"),
     (PromptMessage, {"role": "user", "content": {"type": "image"}}, "content.data: Field required"),
     (ListToolsResult, {"tools": [{"name": "a"}]}, "tools.0.inputSchema: Field required"),
     (ListToolsResult, {"tools": [], "nextCursor": 1}, "nextCursor: Input should be a valid string"),
@@ -266,6 +269,8 @@ def with_hints(**annotations: object) -> dict[str, object]:
     return {"content": [{"type": "text", "text": "text", "annotations": annotations}]}
 
 
+HI, IMAGE = {"type": "text", "text": "hi"}, {"type": "image", "data": "AA=="}
+
 REPAIRED: list[tuple[type[Model], dict[str, object], dict[str, object], str]] = [
     (CallToolResult, with_hints(audience="user"), with_hints(), "content.0.annotations.audience"),
     (CallToolResult, with_hints(audience=["user", "robot"]), with_hints(), "content.0.annotations.audience.1"),
@@ -279,6 +284,12 @@ REPAIRED: list[tuple[type[Model], dict[str, object], dict[str, object], str]] = 
     (Tool, {"name": "a", "inputSchema": [], "annotations": {"readOnlyHint": "true", "more": 1}}, {"name": "a", "inputSchema": {}, "annotations": {"readOnlyHint": True, "more": 1}}, "inputSchema"),
     (Tool, {"name": "a", "inputSchema": {}, "outputSchema": "none", "description": 5}, {"name": "a", "inputSchema": {}}, "description"),
     (ListToolsResult, {"tools": [], "ttlMs": 1.0}, {"tools": [], "ttlMs": 1}, "ttlMs"),
+    (ListToolsResult, {"tools": None}, {"tools": []}, "tools"),
+    (CallToolResult, {"content": None, "structuredContent": 5}, {"content": [], "structuredContent": 5}, "content"),
+    (CompleteResult, {"completion": {"values": None}}, {"completion": {"values": []}}, "completion.values"),
+    (CallToolResult, {"content": [IMAGE, HI]}, {"content": [IMAGE, HI]}, "content.0.mimeType"),
+    (CallToolResult, {"content": [IMAGE], "structuredContent": 5}, {"content": [IMAGE], "structuredContent": 5}, "content.0.mimeType"),
+    (GetPromptResult, {"messages": [{"role": "user", "content": each} for each in (IMAGE, HI)]}, {"messages": [{"role": "user", "content": each} for each in (IMAGE, HI)]}, "messages.0.content.mimeType"),
     (ServerCapabilities, {"tools": [], "logging": []}, {"tools": {}, "logging": {}}, "logging"),
     (Implementation, {"name": "a", "version": "1", "websiteUrl": False}, {"name": "a", "version": "1"}, "websiteUrl"),
     (ProgressNotificationParams, {"progressToken": 1, "progress": 1, "total": "2"}, {"progressToken": 1, "progress": 1, "total": 2}, "total"),
@@ -286,7 +297,7 @@ REPAIRED: list[tuple[type[Model], dict[str, object], dict[str, object], str]] = 
 """What servers send, what is read, and the path to the first thing that was malformed."""
 
 
-def test_what_is_optional_and_malformed_is_mended_or_left_out_with_a_warning(
+def test_what_is_malformed_is_mended_or_kept_unread_or_left_out_with_a_warning(
     subtests: pytest.Subtests, caplog: pytest.LogCaptureFixture
 ) -> None:
     for kind, sent, read, path in REPAIRED:
@@ -511,9 +522,15 @@ RETURNED: dict[str, tuple[ToolOutput, dict[str, Any]]] = {
         CallToolResult(content=[TextContent(text="no")], is_error=True),
         {"content": [{"type": "text", "text": "no"}], "isError": True},
     ),
-    "a result with a block that no model could be shown": (
-        CallToolResult(content=[UnknownContent.from_wire({"type": "video", "data": "AA=="})]),
-        {"content": [{"type": "text", "text": "[video, which this version does not know]"}]},
+    "a result with blocks that no model could be shown": (
+        CallToolResult.from_wire({"content": [{"type": "video", "data": "AA=="}, IMAGE, HI]}),
+        {
+            "content": [
+                {"type": "text", "text": "[video, which this version does not know]"},
+                {"type": "text", "text": "[image, malformed]"},
+                HI,
+            ]
+        },
     ),
 }
 

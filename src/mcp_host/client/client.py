@@ -963,6 +963,9 @@ async def _read_items(
         ProtocolError: The page has no list.
     """
     wire = page.get(key)
+    if wire is None and key in page:  # as Go writes an empty slice
+        warn(f"the result of {method} has null for the list {key!r}")
+        return []
     if not isinstance(wire, list):
         raise ProtocolError(f"the result of {method} has no list {key!r}")
     items: list[ModelT] = []

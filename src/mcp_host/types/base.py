@@ -1,7 +1,7 @@
 """The base of all types: reading and writing JSON."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
 
@@ -22,7 +22,7 @@ REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28
 
 logger = logging.getLogger(__name__)
 
-REPAIRED = "read without what is optional and malformed; the first: %s"
+REPAIRED = "read without what is malformed; the first: %s"
 
 Item = TypeVar("Item")
 ModelT = TypeVar("ModelT", bound="Model")
@@ -52,6 +52,15 @@ class Decides(NamedTuple):
 DECIDES = Decides()
 
 
+class Strictly(NamedTuple):
+    """A check of a value that is made at the strict reading only, not where a tolerant class is read once more."""
+
+    check: Callable[[Any], Any]
+
+    def __call__(self, value: object) -> object:
+        return self.check(value)
+
+
 def wire_name(name: str) -> str:
     """The schema's spelling of a Python field name: ``max_tokens`` is ``maxTokens``, ``meta`` is ``_meta``."""
     if name == "meta":
@@ -69,7 +78,7 @@ class Model(BaseModel):
     are optional in Python, always written, and required when reading.
 
     *since* is the first revision whose schema has the class. A *tolerant* class, and what is in it, is read without
-    optional fields that are malformed, but those that are marked with `DECIDES`.
+    optional fields that are malformed, but those that are marked with `DECIDES`, and with null as an empty list.
     """
 
     model_config = ConfigDict(
@@ -134,14 +143,19 @@ class Model(BaseModel):
             except ValidationError as exc:
                 problem = _first_problem(cls, exc, value)
             else:
-                logger.log(cls._level, REPAIRED, problem)
-                return read
+                if not read._is_unread():
+                    logger.log(cls._level, REPAIRED, problem)
+                    return read
         raise ProtocolError(problem)
 
     @classmethod
     def _mended(cls, value: object) -> object:
         """What a tolerant class reads in place of a malformed value."""
         return value
+
+    def _is_unread(self) -> bool:
+        """Whether nothing could be read of what matters: then the whole is malformed."""
+        return False
 
     @classmethod
     def list_from_wire(cls, values: list[object]) -> list[Self]:
@@ -183,7 +197,7 @@ def given(**fields: object) -> dict[str, Any]:
 def _tolerant_reader(cls: type[Model], *, many: bool = False) -> SchemaValidator:
     """Reads what `from_wire` does, and numbers and booleans that are written as texts.
 
-    ``[]`` for ``{}``, which PHP writes for an empty array.
+    ``[]`` for ``{}``, which PHP writes for an empty array. ``null`` for ``[]``, which Go writes for an empty slice.
     """
     cls.model_rebuild()  # does nothing if it is built
     schema = _tolerant(cls.__pydantic_core_schema__)
@@ -206,6 +220,10 @@ def _tolerant(schema: Any, strict: Iterable[str] = ()) -> Any:
             return core_schema.no_info_after_validator_function(read, inner, ref=schema.get("ref"))
         case {"type": "dict"}:
             return core_schema.no_info_before_validator_function(_object, schema)
+        case {"type": "list", "items_schema": items}:
+            return core_schema.no_info_before_validator_function(_list, {**schema, "items_schema": _tolerant(items)})
+        case {"type": "function-after", "function": {"function": Strictly()}, "schema": unchecked}:
+            return _tolerant(unchecked)
         case {"type": "model-fields", "fields": fields}:
             return {**schema, "fields": {name: _field(name, field, strict) for name, field in fields.items()}}
         case dict():
@@ -223,6 +241,10 @@ def _field(name: str, field: Any, strict: Iterable[str]) -> Any:
 
 def _object(value: object) -> object:
     return {} if value == [] else value
+
+
+def _list(value: object) -> object:
+    return [] if value is None else value
 
 
 def _made(cls: type[ModelT], read: tuple[dict[str, Any], dict[str, Any], set[str]]) -> ModelT:

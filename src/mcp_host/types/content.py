@@ -1,11 +1,11 @@
 """Content blocks of messages, prompts and tool results."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal, TypeAlias, assert_never, get_args
 
 from pydantic import AfterValidator, Field
 
-from mcp_host.types.base import Array, JSONObject, Meta, Model, Number
+from mcp_host.types.base import Array, JSONObject, Meta, Model, Number, Strictly
 from mcp_host.types.revisions import SINCE_2025_06_18, SINCE_2025_11_25
 
 # fmt: off
@@ -159,13 +159,26 @@ def _refuse_known(block_type: str) -> str:
 
 
 class UnknownContent(Model):
-    """A block of a type that no supported revision has. All its fields are kept (``model_extra``)."""
+    """A block of a type that no supported revision has. All its fields are kept (``model_extra``).
 
-    type: Annotated[str, AfterValidator(_refuse_known)]
+    Or a malformed block of a known type, in a result of which something else could be read.
+    """
+
+    type: Annotated[str, AfterValidator(Strictly(_refuse_known))]
 
 
 ReceivedContent: TypeAlias = Annotated[ContentBlock | UnknownContent, Field(union_mode="left_to_right")]
-"""Content from a server: the schema's blocks, or one that is newer than this library."""
+"""Content from a server: the schema's blocks, or one that is newer than this library, or malformed."""
+
+
+def is_malformed(block: ReceivedContent) -> bool:
+    """Whether it is a block of a known type that could not be read."""
+    return isinstance(block, UnknownContent) and block.type in KNOWN_TYPES
+
+
+def all_malformed(blocks: Sequence[ReceivedContent]) -> bool:
+    """Whether there are blocks, and none of them could be read."""
+    return bool(blocks) and all(map(is_malformed, blocks))
 
 
 def as_text(block: ReceivedContent) -> str:
@@ -182,5 +195,7 @@ def as_text(block: ReceivedContent) -> str:
         case ResourceLink(uri=uri):
             return f"[link to {uri}]"
         case UnknownContent(type=kind):
+            if is_malformed(block):
+                return f"[{kind}, malformed]"
             return f"[{kind}, which this version does not know]"
     assert_never(block)

@@ -6,7 +6,16 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 from pydantic import BeforeValidator
 
 from mcp_host.types.base import DECIDES, Array, Meta, Model
-from mcp_host.types.content import Annotations, BaseMetadata, Icons, ReceivedContent, Resource, Role, TextOrBlob
+from mcp_host.types.content import (
+    Annotations,
+    BaseMetadata,
+    Icons,
+    ReceivedContent,
+    Resource,
+    Role,
+    TextOrBlob,
+    all_malformed,
+)
 from mcp_host.types.messages import Cursor, NotificationParams, Result
 from mcp_host.types.revisions import SINCE_2025_06_18, SINCE_2026_07_28
 from mcp_host.types.tools import Tool
@@ -175,6 +184,9 @@ class GetPromptResult(Result):
 
     description: str | None = None
     messages: Array[PromptMessage]
+
+    def _is_unread(self) -> bool:
+        return all_malformed([message.content for message in self.messages])
 
 
 class PromptReference(BaseMetadata):

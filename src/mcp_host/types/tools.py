@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import Annotated, Literal
 
 from mcp_host.types.base import DECIDES, Array, JSONObject, Meta, Model, wire_name
-from mcp_host.types.content import BaseMetadata, Icons, ReceivedContent, joined_text
+from mcp_host.types.content import BaseMetadata, Icons, ReceivedContent, all_malformed, joined_text
 from mcp_host.types.messages import Result
 from mcp_host.types.revisions import NOT_AN_OBJECT, SINCE_2025_03_26, SINCE_2025_06_18, SINCE_2025_11_25
 
@@ -97,6 +97,9 @@ class CallToolResult(Result):
         if isinstance(value, dict) and "content" not in value and "structuredContent" in value:
             return {**value, "content": []}
         return value
+
+    def _is_unread(self) -> bool:
+        return self.structured_content is None and all_malformed(self.content)
 
     @property
     def text(self) -> str:
