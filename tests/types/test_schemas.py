@@ -39,7 +39,7 @@ def drawn(data: st.DataObject, revision: str, names: list[str]) -> tuple[str, ty
     name = data.draw(st.sampled_from(names))
     kind = model(name)
     assert kind is not None
-    value = by_the_model(data.draw(instances(revision, name)))
+    value = by_its_role(data.draw(instances(revision, name)))
     if issubclass(kind, TypedRequest):
         value = {"jsonrpc": "2.0", "id": 1, **value}
     if issubclass(kind, TypedNotification):
@@ -47,14 +47,23 @@ def drawn(data: st.DataObject, revision: str, names: list[str]) -> tuple[str, ty
     return name, kind, value
 
 
-def by_the_model(value: Any) -> Any:
-    """The schema allows an answer of the user, which our types refuse: only a model answers."""
+def by_its_role(value: Any) -> Any:
+    """The schema allows what its specification forbids, and our types refuse: an answer of the user, and blocks of the
+    other role or beside tool results."""
     if isinstance(value, list):
-        return [by_the_model(item) for item in value]
+        return [by_its_role(item) for item in value]
     if not isinstance(value, dict):
         return value
-    role = {"role": "assistant"} if {"content", "model", "role"} <= value.keys() else {}
-    return {key: by_the_model(item) for key, item in value.items()} | role
+    value = {key: by_its_role(item) for key, item in value.items()}
+    if {"content", "model", "role"} <= value.keys():
+        value["role"] = "assistant"
+    if {"content", "role"} <= value.keys():
+        blocks = value["content"] if isinstance(value["content"], list) else [value["content"]]
+        other = "tool_result" if value["role"] == "assistant" else "tool_use"
+        own = [block for block in blocks if block["type"] != other]
+        own = [block for block in own if block["type"] == "tool_result"] or own
+        return value if own == blocks else {**value, "content": own}
+    return value
 
 
 def model(name: str) -> type[Model] | None:
