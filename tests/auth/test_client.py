@@ -719,6 +719,7 @@ async def test_this_machine_is_behind_no_proxy(monkeypatch: pytest.MonkeyPatch) 
     ("proxy", "why"),
     [
         ("ftp://user:secret@127.0.0.1", "not the URL of a proxy, or"),
+        ("http://user:secret@127.0.0.1:99999", "not the URL of a proxy, or"),
         ("http://user:secret@[x]", "not the URL of a proxy, or"),
         ("socks5://user:secret@127.0.0.1", ".*'socksio' package is not installed"),
     ],
@@ -742,7 +743,8 @@ async def test_a_proxy_that_refuses_is_an_error_of_the_step(monkeypatch: pytest.
         with anyio.fail_after(SOON), pytest.raises(DiscoveryFailed) as caught:
             await client(PUBLIC).get_json("https://as.test/x")
 
-    assert str(caught.value).startswith("GET https://as.test/x: 403 ")
+    proxy = peer.url.removesuffix("/mcp")
+    assert str(caught.value).startswith(f"GET https://as.test/x: the proxy {proxy}: 403 ")
     assert "secret" not in texts(caught.value)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 import subprocess
 import sys
+from re import fullmatch
 from traceback import format_exception
 from typing import Any
 
@@ -14,13 +15,14 @@ import httpx2
 import pytest
 from anyio import to_thread
 
-from mcp_host.errors import ConnectFailed, ConnectionClosed
+from mcp_host.errors import ConnectFailed, ConnectionClosed, HttpStatusError
 from mcp_host.limits import Limits
 from mcp_host.transports._http import tls
 from mcp_host.transports._http.backend import HttpxBackend, PoolBackend, own_backend
 from mcp_host.transports.http import StreamableHttp
+from tests.faults.http_server import SOON
 from tests.transports.http_contract import libraries
-from tests.transports.http_peers import DONE, DONE_JSON, JSON, ask, opened
+from tests.transports.http_peers import DONE, DONE_JSON, JSON, ask, opened, saying, serving
 
 SECRET = "https://user:hunter2@mcp.test:8443/a/b?token=hunter2#hunter2"
 
@@ -190,6 +192,8 @@ async def test_networks_in_no_proxy_are_obeyed(monkeypatch: pytest.MonkeyPatch, 
     [
         ({"all_proxy": "socks5://user:secret@127.0.0.1"}, "Using SOCKS proxy, but the 'socksio' package is not"),
         ({"http_proxy": "ftp://user:secret@127.0.0.1"}, "not the URL of a proxy, or"),
+        ({"http_proxy": "http://user:secret@127.0.0.1:99999"}, "not the URL of a proxy, or"),
+        ({"http_proxy": "http://user:secret@a..b"}, "not the URL of a proxy, or"),
         ({"http_proxy": "http://proxy.test", "no_proxy": "fe80::/10"}, "not the URL of a proxy, or NO_PROXY has a"),
     ],
 )
@@ -206,6 +210,30 @@ async def test_a_proxy_that_cannot_be_used_is_an_error_of_connecting(
 
     assert not caught.value.may_have_run
     assert "secret" not in "".join(format_exception(caught.value))
+
+
+NO = b"HTTP/1.1 407 No\r\ncontent-length: 0\r\n\r\n"
+
+
+async def test_errors_of_a_proxy_name_the_proxy(monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests) -> None:
+    for answer, url, error, text in [
+        (b"", "http://mcp.test/", ConnectFailed, "http://mcp.test/: the proxy @: .+ failed"),
+        (b"", "https://mcp.test/", ConnectFailed, "https://mcp.test/: the proxy @: .+ failed"),
+        (NO, "https://mcp.test/", ConnectFailed, "https://mcp.test/: the proxy @: 407 No"),
+        (NO, "http://mcp.test/", HttpStatusError,
+         "HTTP 407 Proxy Authentication Required from the proxy @ for http://mcp.test/"),
+        (b"\r\n", "http://mcp.test/", ConnectionClosed, "http://mcp.test/: over the proxy @: .*(response|received).*"),
+    ]:  # fmt: skip
+        with subtests.test(url, answer=answer):
+            async with serving(saying(answer)) as peer:
+                place = "127.0.0.1:1" if not answer else peer.url.split("/")[2]
+                set_proxies(monkeypatch, {"all_proxy": f"http://user:secret@{place}"})
+                async with opened(url) as channel:
+                    with anyio.fail_after(SOON), pytest.raises(error) as caught:
+                        await ask(channel)
+
+            assert fullmatch(text.replace("@", f"http://{place}"), str(caught.value))
+            assert "secret" not in "".join(format_exception(caught.value))
 
 
 @libraries

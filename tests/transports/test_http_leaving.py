@@ -291,7 +291,7 @@ async def test_no_exception_of_the_http_library_gets_out(library: Any) -> None:
         raise left.pop(0)("boo\x1b[2J", request=request)
 
     outcomes: list[tuple[type[McpError], bool]] = []
-    complaint = r"http://server.test/mcp: (boo\\x1b\[2J|LocalProtocolError)"
+    complaint = r"http://server.test/mcp: (the proxy of the client: )?(boo\\x1b\[2J|LocalProtocolError)"
     async with mocked(answer, library=library) as channel:
         while left:
             with pytest.raises(ConnectionClosed, match=complaint) as caught:

@@ -16,7 +16,6 @@ from ipaddress import ip_address
 from math import inf
 from typing import TypeAlias
 from urllib.parse import urlencode
-from urllib.request import getproxies, proxy_bypass
 
 import httpx
 from anyio import connect_tcp, getaddrinfo, move_on_after
@@ -36,7 +35,8 @@ from mcp_host.transports._http.backend import (
     HttpLibrary,
     HttpxBackend,
     PoolBackend,
-    in_excepted_network,
+    display_proxy,
+    environment_proxy,
     unusable_proxy,
 )
 from mcp_host.transports._http.response import JSON, HttpResponse
@@ -215,16 +215,17 @@ class AuthClient:
         if self._client is not None:
             return HttpxBackend(url, {}, name, self._client, anonymous=True)
         tls = make_context(name, verify=True, cert=None)
-        proxy = _environment_proxy(url)
+        proxy = environment_proxy(url) if url.scheme == "https" else None  # http never leaves this machine
         if proxy is None:
             return PoolBackend(url, {}, name, UNBOUNDED, tls, connect=partial(self._connect, url))
         if refused := kinds_of_host(url.host) - self._allowed:
             raise self._refused(url, url.host, refused)
         try:
+            through = display_proxy(proxy)
             client = httpx.AsyncClient(proxy=proxy, verify=tls, trust_env=False, timeout=None)
         except (ImportError, ValueError, httpx.InvalidURL) as exc:
             raise unusable_proxy(name, exc) from None
-        return HttpxBackend(url, {}, name, client, anonymous=True)
+        return HttpxBackend(url, {}, name, client, anonymous=True, proxy=through)
 
     async def _connect(self, url: httpx.URL, host: str, port: int) -> SocketStream:
         """Connect to an address of *host* that is allowed; the connection is to what has been checked."""
@@ -251,17 +252,6 @@ class AuthClient:
 
 def _name(url: httpx.URL) -> str:
     return excerpt(display_url(url))
-
-
-def _environment_proxy(url: httpx.URL) -> str | None:
-    """The proxy for *url*. There is none for http, which never leaves this machine."""
-    proxies = getproxies()
-    proxy = proxies.get("https") or proxies.get("all")
-    if url.scheme == "http" or not proxy:
-        return None
-    if proxy_bypass(url.netloc.decode("ascii")) or in_excepted_network(url.host):
-        return None
-    return proxy if "://" in proxy else f"http://{proxy}"
 
 
 async def _read(response: HttpResponse, sent: float) -> Answer:

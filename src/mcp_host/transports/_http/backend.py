@@ -13,7 +13,7 @@ from http.cookiejar import Cookie, CookieJar
 from ipaddress import ip_address, ip_network
 from types import ModuleType
 from typing import TYPE_CHECKING, Self, TypeAlias
-from urllib.request import Request, getproxies
+from urllib.request import Request, getproxies, proxy_bypass
 
 import h11
 import httpx
@@ -32,11 +32,12 @@ from mcp_host.transports._http.tls import (
     ClientCertificate,
     Verify,
     explain,
+    is_of_tls,
     make_context,
     rejects_client,
     untrusting,
 )
-from mcp_host.transports._http.url import display_url
+from mcp_host.transports._http.url import can_be_connected_to, display_url
 from mcp_host.version import __version__
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ MAX_COOKIES_SIZE = 8 * 1024  # bytes of all of them: more in one header is refus
 MAX_CHECKED = 64  # sets of headers that are kept: one for each method of a session, or for each tool
 MAX_REDIRECTS = 5  # curl allows 50 and browsers 20; within one origin, even two are odd
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
+PROXY_AUTHENTICATION = 407
 
 Headers: TypeAlias = Mapping[str, str]
 
@@ -97,13 +99,21 @@ class HttpLibrary:
                 return _library(module), client
         raise TypeError(f"client is an httpx.AsyncClient or an httpx2.AsyncClient, not {type(client).__name__}")
 
-    def error(self, exc: Exception, name: str) -> ConnectionClosed:
-        """The error of ours for one of `errors`."""
+    def error(self, exc: Exception, name: str, proxy: str | None = None) -> ConnectionClosed:
+        """The error of ours for one of `errors`. *proxy* is for messages, like *name*; None if it is not known."""
         text = explain(exc) or (excerpt(str(exc)) if self.shown(exc) is not None else "")
-        message = f"{name}: {text or type(exc).__name__}"
+        message = f"{name}: {self._about_proxy(exc, proxy)}{text or type(exc).__name__}"
         if isinstance(exc, self._never_sent):
             return ConnectFailed(message, may_have_run=False)
         return ConnectionClosed(message)
+
+    def _about_proxy(self, exc: Exception, proxy: str | None) -> str:
+        if type(exc) is self.module.TransportError:  # of a request of a hook or an Auth
+            return ""
+        if proxy is None:
+            return "the proxy of the client: " if isinstance(exc, self.module.ProxyError) else ""
+        is_proxys = isinstance(exc, (self.module.ConnectError, self.module.ProxyError)) and not is_of_tls(exc)
+        return f"the proxy {proxy}: " if is_proxys else f"over the proxy {proxy}: "
 
     async def _shorten(self, response: httpx.Response) -> None:
         """Keep only the beginning of a body."""
@@ -242,7 +252,8 @@ class HttpxBackend(HttpBackend):
     """A client of httpx or httpx2, used as it is: with its hooks, its authentication, its cookies.
 
     *auth* is used in the place of the client's authentication, which comes before the user in the URL. An *anonymous*
-    backend sends neither that nor an Authorization header that the client adds.
+    backend sends neither that nor an Authorization header that the client adds. *proxy* is that of the client, for
+    error messages.
     """
 
     def __init__(
@@ -254,12 +265,14 @@ class HttpxBackend(HttpBackend):
         auth: Auth | None = None,
         *,
         anonymous: bool = False,
+        proxy: str | None = None,
     ) -> None:
         if auth is None and not anonymous and isinstance(client.auth, ReadyAuth):
             auth = client.auth  # inside the client it could neither pause timeouts nor know of redirects
         super().__init__(url, headers, name, auth if isinstance(auth, ReadyAuth) else None)
         self._flow = auth if self._auth is None else None
         self._anonymous = anonymous
+        self._proxy = proxy
         self._library, self._client = HttpLibrary.of(client)
         self._basic = self._library.module.BasicAuth(url.username, url.password) if url.userinfo else None
         self.not_retried = self._library.not_retried
@@ -295,9 +308,12 @@ class HttpxBackend(HttpBackend):
                 request.headers.pop("authorization", None)
             if content is not None:
                 request.stream = self._library.request_body(content)
-            return HttpxResponse(await self._send_twice(request, auth, repeatable), self.name, self._library)
+            response = await self._send_twice(request, auth, repeatable)
+            refused_by_proxy = response.status_code == PROXY_AUTHENTICATION and self._proxy is not None
+            name = f"the proxy {self._proxy} for {self.name}" if refused_by_proxy else self.name
+            return HttpxResponse(response, name, self._library)
         except self._library.errors as exc:
-            error = self._library.error(exc, self.name)
+            error = self._library.error(exc, self.name, self._proxy)
             if rejects_client(exc):
                 error = ConnectFailed(str(error), may_have_run=False)
             raise error from self._library.shown(exc)
@@ -545,12 +561,14 @@ def own_backend(
     bounds = library.Limits(max_connections=None, max_keepalive_connections=MAX_IDLE, keepalive_expiry=KEEPALIVE)
     transport = None if uds is None else library.AsyncHTTPTransport(verify=tls, limits=bounds, uds=uds)
     try:
+        proxy = environment_proxy(url)
+        through = None if uds is not None or proxy is None else display_proxy(proxy)
         client = library.AsyncClient(
             verify=tls, timeout=timeout, limits=bounds, cookies=BoundedCookieJar(), transport=transport, mounts=bypass
         )
-    except (ImportError, ValueError, library.InvalidURL) as exc:
+    except (ImportError, ValueError, httpx.InvalidURL, library.InvalidURL) as exc:
         raise unusable_proxy(name, exc) from None
-    return HttpxBackend(url, headers, name, client, auth)
+    return HttpxBackend(url, headers, name, client, auth, proxy=through)
 
 
 def proxied(url: httpx.URL) -> bool:
@@ -560,6 +578,27 @@ def proxied(url: httpx.URL) -> bool:
         return False
     excepted = {host.strip() for host in proxies.get("no", "").split(",")}
     return "*" not in excepted and url.host not in excepted and not in_excepted_network(url.host)
+
+
+def environment_proxy(url: httpx.URL) -> str | None:
+    """The proxy of the environment for *url*, as urllib reads NO_PROXY, and with its networks."""
+    proxies = getproxies()
+    proxy = proxies.get(url.scheme) or proxies.get("all")
+    if not proxy or proxy_bypass(url.netloc.decode("ascii")) or in_excepted_network(url.host):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def display_proxy(proxy: str) -> str:
+    """The origin of a proxy, for messages.
+
+    Raises:
+        ValueError, httpx.InvalidURL: Nothing can be connected to there.
+    """
+    url = httpx.URL(proxy)
+    if not can_be_connected_to(url):
+        raise ValueError("it has no host, or a port that does not exist")
+    return excerpt(f"{url.scheme}://{url.netloc.decode('ascii')}")
 
 
 def in_excepted_network(host: str) -> bool:

@@ -203,6 +203,11 @@ def rejects_client(exc: BaseException) -> bool:
     return error is not None and _alert(error) in {_REQUIRED, *_REJECTED}
 
 
+def is_of_tls(exc: BaseException) -> bool:
+    """Whether *exc* was caused by an `ssl.SSLError`."""
+    return _ssl_error(exc) is not None
+
+
 def _alert(error: ssl.SSLError) -> str:
     """The name of the alert that the server has sent. OpenSSL's prefix depends on its version."""
     return (error.reason or "").partition("_ALERT_")[2]

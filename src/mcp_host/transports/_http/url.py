@@ -20,12 +20,22 @@ def parse_url(url: str) -> httpx.URL:
         raise ValueError("the URL has space around it: url.strip() removes it")
     try:
         parsed = httpx.URL(url)
-        parsed.raw_host.decode().encode("idna")  # as the resolver will: it fails for labels of 0 or 64 letters
+        has_address = can_be_connected_to(parsed)
     except (httpx.InvalidURL, UnicodeError):
         raise ValueError("not a URL") from None
-    if parsed.scheme not in ("http", "https") or not parsed.host or not 0 < (parsed.port or 80) < 65536:
+    if parsed.scheme not in ("http", "https") or not has_address:
         raise ValueError("not the URL of an HTTP server: it must look like https://host/path")
     return parsed.copy_with(fragment=None)
+
+
+def can_be_connected_to(url: httpx.URL) -> bool:
+    """Whether *url* has a host, and a port that exists.
+
+    Raises:
+        UnicodeError: No resolver takes its host.
+    """
+    url.raw_host.decode().encode("idna")  # as the resolver will: it fails for labels of 0 or 64 letters
+    return bool(url.host) and (url.port is None or 0 < url.port < 65536)
 
 
 def display_url(url: httpx.URL) -> str:
