@@ -23,7 +23,7 @@ from tests.terminal.screens import Screen
 SERVER = "https://mcp.example/mcp"
 STATE = "st4te-of-this-login"
 URL = f"https://login.example:8443/authorize?client_id=me&state={STATE}"
-ANNOUNCED = "https://mcp.example/mcp asks you to log in at login.example: see your browser"
+ANNOUNCED = ["https://mcp.example/mcp asks you to log in at", "  | login.example", "See your browser."]
 PASTE = "The URL that you were sent to: "
 
 
@@ -90,7 +90,7 @@ async def test_the_browser_opens_and_the_redirect_comes_back(screen: Screen) -> 
     assert [page.status_code for page in browser.pages] == [200]
     assert is_closed(browser.redirect_uri)
     screen.rest()
-    assert screen.rows == [ANNOUNCED]
+    assert screen.rows == ANNOUNCED
 
 
 async def test_an_opener_that_returns_when_its_window_closes_is_not_waited_for(screen: Screen) -> None:
@@ -122,7 +122,7 @@ async def test_without_a_browser_the_url_is_shown_and_the_wait_goes_on(
         await screen.shows(f"{URL}\r\n")
         await browser.visit()
 
-    assert screen.rows == [ANNOUNCED, "No browser opened. Open this URL in a browser of this machine:", URL]
+    assert screen.rows == [*ANNOUNCED, "No browser opened. Open this URL in a browser of this machine:", f"  {URL}"]
     assert STATE not in caplog.text
 
 
@@ -139,10 +139,12 @@ async def test_a_url_with_letters_of_other_alphabets_is_pointed_out(screen: Scre
         await browser.visit()
 
     assert screen.rows == [
-        "\\x1b[2Jevil asks you to log in at xn--pple-43d.example: see your browser",
+        "\\x1b[2Jevil asks you to log in at",
+        "  | xn--pple-43d.example",
+        "See your browser.",
         "This host has letters that may look like others: is it the one that you know?",
         "No browser opened. Open this URL in a browser of this machine:",
-        url,
+        f"  {url}",
     ]
 
 
@@ -401,9 +403,10 @@ async def test_the_url_is_shown_and_the_redirect_is_pasted(screen: Screen, caplo
     assert outcome.redirect == PASTED
     assert screen.rows == [
         "",
-        "https://mcp.example/mcp asks you to log in at login.example",
+        "https://mcp.example/mcp asks you to log in at",
+        "  | login.example",
         "Open this URL in a browser, on any machine:",
-        URL,
+        f"  {URL}",
         "When you have logged in, the browser goes to a URL that begins as follows, and",
         "may say that it cannot connect. Copy the whole URL from its address bar, and",
         "paste it here. Ctrl-D gives up.",

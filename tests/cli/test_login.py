@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterator
@@ -89,7 +90,9 @@ async def test_a_command_logs_in_where_a_person_is_there_and_later_ones_need_no_
     screen.rest()
 
     assert screen.rows == [
-        f"{site.url} asks you to log in at 127.0.0.1: see your browser",
+        f"{site.url} asks you to log in at",
+        "  | 127.0.0.1",
+        "See your browser.",
         TOOLS,
         "    Add.",
         TOOLS,
@@ -264,13 +267,13 @@ CHAT = ("chat", "--model", "arithmetic")
 def test_a_conversation_begins_with_the_login(site: Protected, screen: Screen, sit: Sitting) -> None:
     async def person() -> None:
         shown = await screen.asks(PROMPT)
-        assert f"{site.url} asks you to log in at 127.0.0.1: see your browser" in shown
+        assert f"{site.url} asks you to log in at\r\n  | 127.0.0.1\r\nSee your browser." in shown
         screen.press(CTRL_D)
 
     assert sit(person, *CHAT, site.url) == 0
 
 
-@pytest.mark.parametrize(("argv", "asked"), [([], "see your browser"), (["--paste"], PASTE)], ids=["browser", "paste"])
+@pytest.mark.parametrize(("argv", "asked"), [([], "See your browser"), (["--paste"], PASTE)], ids=["browser", "paste"])
 def test_ctrl_c_gives_up_the_login_that_a_conversation_begins_with(
     argv: list[str], asked: str, site: Protected, screen: Screen, sit: Sitting, browser: Browser
 ) -> None:
@@ -285,7 +288,7 @@ def test_ctrl_c_gives_up_the_login_that_a_conversation_begins_with(
     assert "Traceback" not in screen.rest()
 
 
-@pytest.mark.parametrize(("argv", "asked"), [([], "see your browser"), (["--paste"], PASTE)], ids=["browser", "paste"])
+@pytest.mark.parametrize(("argv", "asked"), [([], "See your browser"), (["--paste"], PASTE)], ids=["browser", "paste"])
 def test_a_login_that_the_connection_needs_waits_while_a_prompt_is_typed_and_ctrl_c_stops_it(
     argv: list[str],
     asked: str,
@@ -493,20 +496,21 @@ def test_parameters_are_added_to_the_url_of_the_login(site: Protected, run: Run)
 def test_on_a_machine_without_a_browser_the_url_is_pasted(site: Protected, screen: Screen, sit: Sitting) -> None:
     async def visit() -> None:
         shown = await screen.asks(PASTE)
-        url = next(line for line in shown.splitlines() if line.startswith(f"{site.server.issuer}/authorize?"))
+        start = shown.index(f"{site.server.issuer}/authorize?")
+        url = re.sub(r"\r\n +", "", shown[start : shown.index("\r\nWhen")])  # as browsers paste it
         screen.press(f"{await person(url)}\n")
         await screen.shows(TOOLS)
 
     assert sit(visit, "tools", site.url, "--paste") == 0
 
 
-def test_a_long_url_of_a_login_on_another_device_is_not_wrapped(site: Protected, run: Run) -> None:
+def test_a_long_url_of_a_login_on_another_device_is_not_wrapped_in_a_pipe(site: Protected, run: Run) -> None:
     page = f"https://login.example/{'x' * 200}"
     site.server.metadata["device_authorization_endpoint"] = f"{site.server.issuer}/device"
     site.server.change("device", lambda codes: codes | {"verification_uri_complete": None, "verification_uri": page})
     site.server.polls[:], site.server.interval = [""], 0.01
 
-    assert page in run("login", site.url, "--use-device-code").err.splitlines()
+    assert f"  {page}" in run("login", site.url, "--use-device-code").err.splitlines()
 
 
 def test_without_a_browser_and_a_terminal_the_person_logs_in_on_another_device(site: Protected, run: Run) -> None:
@@ -518,9 +522,10 @@ def test_without_a_browser_and_a_terminal_the_person_logs_in_on_another_device(s
 
     assert done.err.splitlines() == [
         "",
-        f"{site.url} asks you to log in at 127.0.0.1",
+        f"{site.url} asks you to log in at",
+        "  | 127.0.0.1",
         "Open this URL on any device:",
-        f"{site.server.issuer}/device-page?user_code=WDJB",
+        f"  {site.server.issuer}/device-page?user_code=WDJB",
         "and compare this code, or type it there:",
         "  | WDJB-MJHT",
     ]
@@ -551,9 +556,10 @@ def test_where_no_browser_opens_the_person_is_told_what_to_do(
 
     assert sit(person, "login", site.url) == 130
 
-    *_, opened, url = rows
-    assert opened == "No browser opened. Open this URL in a browser of this machine:"
-    assert url.startswith(f"{site.server.issuer}/authorize?")
+    opened = rows.index("No browser opened. Open this URL in a browser of this machine:")
+    url, *rest = rows[opened + 1 :]
+    assert url.startswith(f"  {site.server.issuer}/authorize?")
+    assert all(row.startswith("    ") for row in rest)
 
 
 def test_where_no_browser_opens_and_there_is_no_terminal_the_error_says_what_to_do(

@@ -473,9 +473,11 @@ async def test_a_url_is_not_opened_without_a_yes(keys: list[str], action: str, s
     [("m\n", True), ("y\n", False), ("y\n", OSError("no browser"))],
     ids=["wanted", "no browser", "an error"],
 )
-async def test_a_url_to_open_oneself_is_shown_on_one_line_to_copy(key: str, works: object, screen: Screen) -> None:
+async def test_a_url_to_open_oneself_is_shown_after_a_blank_margin_to_copy(
+    key: str, works: object, screen: Screen
+) -> None:
     assert await visited(screen, Browser(works), URL, key) == ElicitResult(action="accept")
-    assert screen.rows[-2:] == ["Open this in your browser:", URL["url"]]
+    assert screen.rows[-2:] == ["Open this in your browser:", f"  {URL['url']}"]
 
 
 async def test_the_message_of_a_url_is_cut_until_it_is_viewed(screen: Screen) -> None:

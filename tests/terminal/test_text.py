@@ -153,10 +153,15 @@ def test_rows_that_are_cut_are_counted() -> None:
 
 @pytest.mark.parametrize("columns", [NARROWEST, 17, 39])
 def test_in_a_narrow_terminal_a_servers_rows_keep_their_margin(columns: int) -> None:
-    rows = [*Layout(columns).theirs("May your client " + "\u6f22\U0001f1e6" * 30 + "delete it? [y/N]")]
+    layout, text = Layout(columns), "May your client " + "\u6f22\U0001f1e6" * 30 + "delete it? [y/N]"
+    rows = [
+        *(row for blanks in range(9) for row in layout.theirs(text, indent=blanks, hang=4)),
+        *layout.cut(layout.theirs(text), 1),
+    ]
 
     assert {row[: len(MARGIN)] for row in rows} == {MARGIN}
     assert max(map(wcswidth, rows)) <= columns
+    assert {(row[:2], len(row) <= columns) for row in layout.url("https://a.example/" + "b" * 99)} == {("  ", True)}
 
 
 def streamed(*pieces: str, columns: float = 10, indent: str = "") -> str:

@@ -162,8 +162,8 @@ class Printer:
 
     @property
     def layout(self) -> Layout:
-        """For rows that other terminals show, too."""
-        return Layout(self._width, self._color)
+        """For rows that other terminals show, too. Where there is none, they are not wrapped."""
+        return Layout(self._width if self._stream.isatty() else sys.maxsize, self._color)
 
     def rows(self, rows: Iterable[str]) -> None:
         """Print rows of a `Layout`, as they are."""

@@ -300,11 +300,16 @@ async def _visit(request: UrlRequest, terminal: Terminal, opener: Callable[[str]
     match step:
         case "open" | "myself":
             if step == "myself" or not await is_opened(request.url, opener):
-                await terminal.show([*terminal.layout.ours("Open this in your browser:"), request.url])
+                await terminal.show(_address(request.url, terminal.layout))
             return request.accept()
         case "decline":
             return request.decline()
     return request.cancel()
+
+
+def _address(url: str, layout: Layout) -> Iterator[str]:
+    yield from layout.ours("Open this in your browser:")
+    yield from layout.url(url)
 
 
 def _invitation(request: UrlRequest, layout: Layout, *, whole: bool) -> Iterator[str]:

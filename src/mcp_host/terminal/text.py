@@ -22,6 +22,7 @@ SGR: Mapping[Style, str] = {"bold": "1", "dim": "2", "green": "32", "cyan": "36"
 NAME_SHOWN = 60  # characters of a name
 NARROWEST = 10  # columns: room for a margin and a wide character
 TAB = "    "
+URL_INDENT = "  "  # of a URL to open; twice as much before its further rows
 MAX_COUNTED = 1000  # rows that are only counted; a server may send 500,000
 
 SPACES = re.compile(" +")
@@ -269,11 +270,12 @@ class Layout:
     ) -> Iterator[str]:
         """The rows of a server's text, which may have several lines. *lead* is bold and begins the first row.
 
-        All rows have an *indent*, and those of a wrapped line *hang* by more columns.
+        All rows have an *indent*, and those of a wrapped line *hang* by more columns: both by fewer if they would leave
+        less than half of the row.
         """
         margin = self.styled(MARGIN, "dim")
         columns = self.columns - len(MARGIN)
-        first, rest = " " * indent, " " * (indent + hang)
+        first, rest = (" " * min(columns // 2, blanks) for blanks in (indent, indent + hang))
         shown = clean(lead)
         for line in text.replace("\r\n", "\n").split("\n"):
             for row in wrapped(shown + clean(line), columns, first=first, rest=rest):
@@ -291,7 +293,15 @@ class Layout:
         hidden = sum(1 for _ in islice(rows, MAX_COUNTED))
         if hidden:
             count = f"at least {hidden}" if hidden == MAX_COUNTED else f"{hidden}"
-            yield self.styled(f"{MARGIN}... and {count} more line{'s' * (hidden > 1)}", "dim")
+            yield from self.theirs(f"... and {count} more line{'s' * (hidden > 1)}", style="dim")
+
+    def url(self, url: str) -> Iterator[str]:
+        """The rows of a URL to open, which a server wrote.
+
+        The margin is blank, so that it can be copied: browsers drop line breaks of what is pasted as an address, with the
+        spaces around them.
+        """
+        yield from wrapped(url, self.columns, first=URL_INDENT, rest=URL_INDENT * 2)
 
     def who_asks(self, server: str, outer: OuterCall | None) -> Iterator[str]:
         """The rows that say which server asks, and within which call of ours."""

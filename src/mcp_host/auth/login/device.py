@@ -147,10 +147,10 @@ def _seconds(value: object, default: float, most: float) -> float:
 
 
 def code_rows(code: DeviceCode, layout: Layout) -> Iterator[str]:
-    """The rows that show *code*. The URL is in one row, however long: so it can be copied."""
+    """The rows that show *code*."""
     yield from invitation(code.server, code.host, layout)
     yield from layout.ours("Open this URL on any device:")
-    yield code.complete_url or code.url
+    yield from layout.url(code.complete_url or code.url)
     yield from layout.ours("and compare this code, or type it there:")
     yield from layout.theirs(code.code, style="bold")
 

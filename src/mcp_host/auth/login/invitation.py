@@ -9,13 +9,21 @@ from mcp_host.terminal.browser import lookalike_rows
 from mcp_host.terminal.text import Layout, clean
 
 
-def asks(server: str, host: str) -> str:
-    """Who asks, and where the login is."""
-    return f"{clean(excerpt(server))} asks you to log in at {host}"
+def asks(server: str) -> str:
+    """Who asks for a login."""
+    return f"{clean(excerpt(server))} asks you to log in at"
 
 
 def invitation(server: str, host: str, layout: Layout) -> Iterator[str]:
     """The rows above a URL to open."""
     yield ""
-    yield from layout.ours(asks(server, host), "bold")
+    yield from layout.ours(asks(server), "bold")
+    yield from layout.theirs("", lead=host)
     yield from lookalike_rows(host, layout)
+
+
+def announcement(server: str, host: str, layout: Layout) -> Iterator[str]:
+    """The rows about a page that a browser opens."""
+    yield from layout.ours(asks(server))
+    yield from layout.theirs(host)
+    yield from layout.ours("See your browser.")

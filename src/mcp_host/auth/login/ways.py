@@ -6,13 +6,14 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol, TypeAlias
 
 from anyio import Lock, create_task_group, move_on_after
 from anyio.lowlevel import RunVar
 
 from mcp_host.auth.errors import AddressRefused, LoginFailed
-from mcp_host.auth.login.invitation import asks, invitation
+from mcp_host.auth.login.invitation import announcement, asks, invitation
 from mcp_host.auth.login.loopback import HOSTS, LoopbackListener, LoopbackUri
 from mcp_host.auth.login.redirects import check_redirect_uri, read_redirect
 from mcp_host.auth.requests.addresses import Kind, kinds_of_host
@@ -198,13 +199,13 @@ class _BrowserRedirection:
         """Send the person to *url*. Returns whether they learn of it."""
 
         async def announce() -> None:
-            if not await _shown(lambda layout: layout.ours(f"{asks(server, host)}: see your browser")):
-                logger.info("%s: a browser shows the page", asks(server, host))
+            if not await _shown(partial(announcement, server, host)):
+                logger.info("%s %s: a browser shows the page", asks(server), host)
 
         def address(layout: Layout) -> Iterator[str]:
             yield from lookalike_rows(host, layout)
             yield from layout.ours("No browser opened. Open this URL in a browser of this machine:")
-            yield url
+            yield from layout.url(url)
             if self._hint is not None:
                 yield from layout.ours(self._hint)
 
@@ -254,7 +255,7 @@ class _PastedRedirection:
     def _instructions(self, url: str, server: str, host: str, layout: Layout) -> Iterator[str]:
         yield from invitation(server, host, layout)
         yield from layout.ours("Open this URL in a browser, on any machine:")
-        yield url
+        yield from layout.url(url)
         yield from layout.ours(
             "When you have logged in, the browser goes to a URL that begins as follows, and may say that it cannot "
             "connect. Copy the whole URL from its address bar, and paste it here. Ctrl-D gives up."
