@@ -924,9 +924,11 @@ async def test_what_the_model_cannot_be_sent_of_a_tools_result_is_named_and_the_
     for _ in range(260):
         deep = {"a": deep}
     tiff = ImageContent(data="aGk=", mime_type="image/tiff").to_wire()
+    jpeg = ImageContent(data="aGk=", mime_type="image/JPG").to_wire()
     file = {"type": "resource", "resource": {"uri": "file:///a", "blob": "aGk="}}
     table = [
         (result("c1", tiff, tiff), "[image/tiff, 2 bytes: this model takes no image/tiff]"),
+        (result("c1", jpeg), "[image/JPG, 2 bytes: this model takes no image/jpeg that does not begin like one]"),
         (result("c1", file), "[a file, 2 bytes, file:///a: this model takes no files of an unknown type]"),
         (result("c1", structuredContent={"a": math.inf}), "[structured content: this model takes no numbers and no"),
         (
@@ -1003,13 +1005,13 @@ def test_a_schema_that_is_too_deep_for_the_stack_of_its_caller_is_refused() -> N
 
 
 async def test_the_bytes_of_a_file_are_in_the_base64_that_providers_take() -> None:
-    file = {"type": "resource", "resource": {"uri": "file:///a", "mimeType": "image/png", "blob": "-_8="}}
+    file = {"type": "resource", "resource": {"uri": "file:///a", "mimeType": "image/png", "blob": "iVBORw0KGgr7_w=="}}
     client = Answering()
 
     await AnthropicModel(client, MODEL)(request(user(text()), assistant(use("c1")), user(result("c1", file))))
 
     [sent] = client.bodies[0]["messages"][2]["content"][0]["content"]
-    assert sent["source"]["data"] == "+/8="
+    assert sent["source"]["data"] == "iVBORw0KGgr7/w=="
 
 
 async def test_an_empty_text_file_is_one_whose_bytes_are_none() -> None:

@@ -49,6 +49,7 @@ def test_what_a_tool_result_has_is_written(subtests: pytest.Subtests) -> None:
     link = {"type": "resource_link", "uri": "file:///b", "name": "b", "description": "B"}
     json_file, csv_file = document("text", "text/plain", "{}"), document("text", "text/plain", "hi")
     pdf = resource(blob="JVBERi0=", mimeType="application/pdf")
+    untitled = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "aGk="}}
     structured: dict[str, Any] = {"structuredContent": {"a": 1}}
     table: list[tuple[str, dict[str, Any], object]] = [
         ("text", result(text("3")), [text("3")]),
@@ -60,7 +61,9 @@ def test_what_a_tool_result_has_is_written(subtests: pytest.Subtests) -> None:
             [document("text", "text/plain", "words")],
         ),
         ("empty file", result(resource(text="")), [text("[file:///a is empty]")]),
+        ("empty file without a URI", result(resource(uri="", text="")), [text("[a resource is empty]")]),
         ("pdf", result(pdf), [document("base64", "application/pdf", "JVBERi0=")]),
+        ("pdf as an image", result({**PNG, "mimeType": "application/pdf"}), [untitled]),
         ("text blob", result(resource(blob="aGk=", mimeType="text/csv; charset=utf-8")), [csv_file]),
         ("JSON blob", result(resource(blob="e30=", mimeType="application/json")), [json_file]),
         ("image blob", result(resource(blob="aGk=", mimeType="image/png")), [PNG_BLOCK]),

@@ -141,8 +141,8 @@ def test_what_a_tool_result_has_is_written(subtests: pytest.Subtests) -> None:
         ),
         ("image", [text("see"), PNG], {}, {"response": {"output": "see"}, "parts": [file("image/png")]}),
         ("pdf", [blob("application/pdf")], {}, {"response": {"output": ""}, "parts": [file("application/pdf")]}),
-        ("resource", [resource(text="words")], {}, {"response": {"output": "file:///a:\nwords"}}),
-        ("file of JSON", [blob("application/json")], {}, {"response": {"output": "file:///a:\nhi"}}),
+        ("resource", [resource(text="words")], {}, {"response": {"output": "Contents of file:///a:\nwords"}}),
+        ("file of JSON", [blob("application/json")], {}, {"response": {"output": "Contents of file:///a:\nhi"}}),
         (
             "link",
             [{"type": "resource_link", "uri": "file:///b", "name": "b", "description": "B"}],

@@ -103,10 +103,10 @@ def test_what_a_tool_result_has_is_written(subtests: pytest.Subtests) -> None:
         ("nothing", result("c1"), ""),
         ("structured once", result("c1", text('{"a": 1}'), **structured), '{"a": 1}'),
         ("structured", result("c1", text("see"), **structured), 'see\n{"a":1}'),
-        ("resource", result("c1", resource(text="words")), "file:///a:\nwords"),
+        ("resource", result("c1", resource(text="words")), "Contents of file:///a:\nwords"),
         ("link", result("c1", link), '{"name":"b","uri":"file:///b","type":"resource_link"}'),
-        ("file of text", result("c1", blob("text/csv; charset=utf-8", "w7w7MQ==")), "file:///a:\nü;1"),
-        ("file of JSON", result("c1", blob("application/json", "eyJhIjoxfQ==")), 'file:///a:\n{"a":1}'),
+        ("file of text", result("c1", blob("text/csv; charset=utf-8", "w7w7MQ==")), "Contents of file:///a:\nü;1"),
+        ("file of JSON", result("c1", blob("application/json", "eyJhIjoxfQ==")), 'Contents of file:///a:\n{"a":1}'),
     ]
     for case, block, written in table:
         with subtests.test(case):

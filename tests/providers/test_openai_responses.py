@@ -82,6 +82,7 @@ def test_what_a_tool_result_has_is_written(subtests: pytest.Subtests) -> None:
         ("image", result(text("3"), PNG), [{"type": "input_text", "text": "3"}, IMAGE]),
         ("jpg", result({**PNG, "mimeType": "image/JPG"}), [{**IMAGE, "image_url": "data:image/jpeg;base64,aGk="}]),
         ("resource", result(resource(text="words")), "Contents of file:///a/b%20c:\nwords"),
+        ("resource without a URI", result(resource(text="words", uri="")), "words"),
         ("text blob", result(csv), "Contents of file:///a/b%20c:\nhi"),
         ("image blob", result(resource(blob="aGk=", mimeType="image/png")), [IMAGE]),
         ("pdf", result(resource(blob="JVBERi0=", mimeType="application/pdf")), [pdf]),

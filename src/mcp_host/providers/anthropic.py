@@ -40,6 +40,7 @@ from mcp_host.providers.exchange.replies import (
 )
 from mcp_host.providers.exchange.requests import (
     Prompt,
+    file_as_text,
     file_text,
     files_elsewhere,
     files_of,
@@ -237,26 +238,24 @@ def _block(block: ContentBlock, where: str) -> list[JSONObject]:
     match block:
         case TextContent(text=text):
             return _text(text)
-        case ImageContent(data=data, mime_type=kind):
-            return [_image(data, media_type(kind), where)]
+        case ImageContent(data=data, mime_type=kind) | AudioContent(data=data, mime_type=kind):
+            return [_file(data, media_type(kind), "", where)]
         case ResourceLink():
             return _text(link_text(block))
         case EmbeddedResource(resource=resource):
-            kind = media_type(resource.mime_type)
             if not isinstance(resource, BlobResourceContents):
                 return _document(resource.text, resource.uri)
-            if kind == PDF:
-                source = {"type": "base64", "media_type": PDF, "data": resource.blob}
-                return [{"type": "document", "source": source, **_title(resource.uri)}]
             if (read := file_text(resource, where)) is not None:
                 return _document(read, resource.uri)
-            return [_image(resource.blob, kind, where)]
-        case AudioContent():
-            raise refused(where, "no audio")
+            return [_file(resource.blob, media_type(resource.mime_type), resource.uri, where)]
     assert_never(block)
 
 
-def _image(data: str, kind: str, where: str) -> JSONObject:
+def _file(data: str, kind: str, uri: str, where: str) -> JSONObject:
+    if kind == PDF:
+        return {"type": "document", "source": {"type": "base64", "media_type": PDF, "data": data}, **_title(uri)}
+    if kind.startswith("audio/"):
+        raise refused(where, "no audio")
     if kind not in IMAGES:
         raise no_file(kind, where)
     return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
@@ -264,7 +263,7 @@ def _image(data: str, kind: str, where: str) -> JSONObject:
 
 def _document(text: str, uri: str) -> list[JSONObject]:
     if not text or text.isspace():
-        return _text(f"[{uri} is empty]")
+        return _text(f"[{uri or 'a resource'} is empty]")
     source = {"type": "text", "media_type": "text/plain", "data": text}
     return [{"type": "document", "source": source, **_title(uri)}]
 
@@ -295,7 +294,7 @@ def _as_text(block: JSONObject) -> JSONObject:
     """A document of text as a text, and anything else as it is."""
     match block:
         case {"type": "document", "source": {"type": "text", "data": text}}:
-            [written] = _text(f"Contents of {block['title']}:\n{text}" if "title" in block else text)
+            [written] = _text(file_as_text(block.get("title", ""), text))
             return written
     return block
 

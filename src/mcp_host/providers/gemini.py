@@ -51,6 +51,7 @@ from mcp_host.providers.exchange.replies import (
 )
 from mcp_host.providers.exchange.requests import (
     Prompt,
+    file_as_text,
     file_text,
     link_text,
     media_type,
@@ -391,9 +392,9 @@ def _read_block(block: ContentBlock, where: str) -> str | JSONObject:
             return _file(kind, data, where)
         case EmbeddedResource(resource=resource):
             if not isinstance(resource, BlobResourceContents):
-                return f"{resource.uri}:\n{resource.text}"
+                return file_as_text(resource.uri, resource.text)
             if (read := file_text(resource, where)) is not None:
-                return f"{resource.uri}:\n{read}"
+                return file_as_text(resource.uri, read)
             return _file(resource.mime_type or "", resource.blob, where)
     assert_never(block)
 

@@ -38,6 +38,7 @@ from mcp_host.providers.exchange.replies import (
 )
 from mcp_host.providers.exchange.requests import (
     Prompt,
+    file_as_text,
     file_text,
     input_schema,
     link_text,
@@ -249,10 +250,10 @@ def _text(block: AudioContent | ResourceLink | EmbeddedResource | ToolResultCont
             return link_text(block)
         case EmbeddedResource(resource=resource):
             if not isinstance(resource, BlobResourceContents):
-                return f"{resource.uri}:\n{resource.text}"
+                return file_as_text(resource.uri, resource.text)
             if (read := file_text(resource, where)) is None:
                 raise no_file(media_type(resource.mime_type), where)
-            return f"{resource.uri}:\n{read}"
+            return file_as_text(resource.uri, read)
     assert_never(block)
 
 

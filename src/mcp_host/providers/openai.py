@@ -16,6 +16,7 @@ from mcp_host.providers.exchange.names import NameRule
 from mcp_host.providers.exchange.replies import Call, ReplyBlock, arguments_in
 from mcp_host.providers.exchange.requests import (
     Prompt,
+    file_as_text,
     file_text,
     link_text,
     media_type,
@@ -80,38 +81,27 @@ def part_of(block: ContentBlock, where: str) -> Part:
     match block:
         case TextContent(text=text):
             return text
-        case ImageContent(data=data, mime_type=kind):
-            return _image(data, kind, where)
-        case AudioContent():
-            return block
+        case ImageContent(data=data, mime_type=kind) | AudioContent(data=data, mime_type=kind):
+            return _file(data, media_type(kind), "", where)
         case ResourceLink():
             return link_text(block)
         case EmbeddedResource(resource=resource):
-            if isinstance(resource, BlobResourceContents):
-                return _file(resource, where)
-            return _document(resource.uri, resource.text)
+            if not isinstance(resource, BlobResourceContents):
+                return file_as_text(resource.uri, resource.text)
+            if (read := file_text(resource, where)) is not None:
+                return file_as_text(resource.uri, read)
+            return _file(resource.blob, media_type(resource.mime_type), resource.uri, where)
     assert_never(block)
 
 
-def _file(resource: BlobResourceContents, where: str) -> Part:
-    kind = media_type(resource.mime_type)
+def _file(data: str, kind: str, uri: str, where: str) -> Part:
     if kind == PDF:
-        return resource
+        return BlobResourceContents(uri=uri, mime_type=kind, blob=data)
     if kind.startswith("audio/"):
-        return AudioContent(data=resource.blob, mime_type=kind)
-    text = file_text(resource, where)
-    return _image(resource.blob, kind, where) if text is None else _document(resource.uri, text)
-
-
-def _document(uri: str, text: str) -> str:
-    return f"Contents of {uri}:\n{text}"
-
-
-def _image(data: str, kind: str, where: str) -> ImageContent:
-    written = media_type(kind)
-    if written not in IMAGES:
-        raise no_file(written, where)
-    return ImageContent(data=data, mime_type=written)
+        return AudioContent(data=data, mime_type=kind)
+    if kind not in IMAGES:
+        raise no_file(kind, where)
+    return ImageContent(data=data, mime_type=kind)
 
 
 def result_parts(result: ToolResultContent, where: str) -> list[Part]:

@@ -32,6 +32,7 @@ from mcp_host.providers.exchange.replies import (
 from mcp_host.providers.exchange.requests import (
     Prompt,
     blocks_but_texts,
+    file_as_text,
     link_text,
     media_type,
     merged,
@@ -250,7 +251,7 @@ def _content(blocks: Sequence[ContentBlock], where: str) -> list[str | JSONObjec
                 written.append(_binary(data, kind, where))
             case EmbeddedResource(resource=resource):
                 assert not isinstance(resource, BlobResourceContents), "matched above"
-                written.append(f"{resource.uri}:\n{resource.text}")
+                written.append(file_as_text(resource.uri, resource.text))
             case _:
                 assert_never(block)
     return written

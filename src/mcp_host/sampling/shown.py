@@ -59,12 +59,12 @@ def texts_of(block: SamplingMessageContentBlock | ContentBlock, *, whole: bool) 
             yield _file(kind, kind, data, whole)
             shown = ("type", "data", "mimeType")
         case EmbeddedResource(resource=BlobResourceContents(uri=uri, mime_type=kind, blob=data) as resource):
-            yield _file(f"contents of {uri}" if kind is None else f"contents of {uri}, {kind}", kind, data, whole)
+            yield _file(", ".join(filter(None, [f"contents of {uri or 'a resource'}", kind])), kind, data, whole)
             yield from _rest(resource, ("uri", "mimeType", "blob"), whole)
             shown = ("type", "resource")
         case EmbeddedResource(resource=resource):
             assert not isinstance(resource, BlobResourceContents), "matched above"
-            yield f"[contents of {resource.uri}]\n{resource.text}"
+            yield f"[contents of {resource.uri or 'a resource'}]\n{resource.text}"
             yield from _rest(resource, ("uri", "text"), whole)
             shown = ("type", "resource")
         case ResourceLink():

@@ -191,7 +191,7 @@ def as_text(block: ReceivedContent) -> str:
         case EmbeddedResource(resource=contents):
             if isinstance(contents, TextResourceContents):
                 return contents.text
-            return f"[contents of {contents.uri}, {len(contents.blob)} characters of base64]"
+            return f"[contents of {contents.uri or 'a resource'}, {len(contents.blob)} characters of base64]"
         case ResourceLink(uri=uri):
             return f"[link to {uri}]"
         case UnknownContent(type=kind):

@@ -51,9 +51,10 @@ from tests.interop.providers.servers.openai_responses import OpenAIResponsesServ
 from tests.providers.prompts import names_of
 from tests.sampling.asking import ADD, MULTIPLY, Wire, assistant, request, result, text, use, user, wire
 
-IMAGE = {"type": "image", "data": "aGVsbG8=", "mimeType": "image/png"}
-AUDIO = {"type": "audio", "data": "aGVsbG8=", "mimeType": "audio/wav"}
-BINARY = {"kind": "binary", "data": "aGVsbG8=", "media_type": "image/png"}
+IMAGE = {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}
+AUDIO = {"type": "audio", "data": "UklGRgAAAABXQVZF", "mimeType": "audio/wav"}
+BINARY = {"kind": "binary", "data": "iVBORw0KGgo=", "media_type": "image/png"}
+SOUND = {"kind": "binary", "data": AUDIO["data"], "media_type": "audio/wav"}
 
 
 PLAIN: Wire = {"type": "object", "properties": {}}  # what all providers take
@@ -93,7 +94,7 @@ CALLED = {
         ([text("hello")], "hello"),
         ([text("hello"), text(""), text("there")], "hello\nthere"),
         ([text("look"), IMAGE], ["look", BINARY]),
-        ([AUDIO], [{**BINARY, "media_type": "audio/wav"}]),
+        ([AUDIO], [SOUND]),
     ],
     ids=["text", "texts", "image", "audio"],
 )
@@ -107,10 +108,10 @@ def test_what_a_user_says_is_one_prompt(content: list[Wire], written: object) ->
         ([text("3")], "3"),
         ([], ""),
         ([text("3"), IMAGE], ["3", BINARY]),
-        ([AUDIO], [{**BINARY, "media_type": "audio/wav"}]),
-        ([{"type": "resource", "resource": {"uri": "file:///a", "text": "notes"}}], "file:///a:\nnotes"),
+        ([AUDIO], [SOUND]),
+        ([{"type": "resource", "resource": {"uri": "file:///a", "text": "notes"}}], "Contents of file:///a:\nnotes"),
         (
-            [{"type": "resource", "resource": {"uri": "a:", "blob": "aGVsbG8=", "mimeType": "application/pdf"}}],
+            [{"type": "resource", "resource": {"uri": "a:", "blob": BINARY["data"], "mimeType": "application/pdf"}}],
             [{**BINARY, "media_type": "application/pdf"}],
         ),
         (
@@ -311,11 +312,11 @@ def test_of_parallel_calls_that_are_not_allowed_the_first_is_kept_in_the_answer_
 
 def test_images_and_audio_of_the_model_are_read() -> None:
     file = {"part_kind": "file", "content": BINARY}
-    sound = {"part_kind": "file", "content": {**BINARY, "media_type": "audio/wav"}}
+    sound = {"part_kind": "file", "content": SOUND}
 
     assert read_reply(response(file, sound), prompt()).content == [
-        ImageContent(data="aGVsbG8=", mime_type="image/png"),
-        AudioContent(data="aGVsbG8=", mime_type="audio/wav"),
+        ImageContent(data=BINARY["data"], mime_type="image/png"),
+        AudioContent(data=SOUND["data"], mime_type="audio/wav"),
     ]
 
 
@@ -678,7 +679,7 @@ async def test_a_file_that_only_the_real_model_knows_it_cannot_take_is_refused_o
         await PydanticAIModel(model)(request(*after, tools=[ADD]))
 
     assert (refusal.value.code, str(refusal.value)) == (-32602, "messages[2]: this model takes no audio/wav")
-    for named in ("audio/wav, 5 bytes: this", "video/mp4, 4 bytes, file:///a.mp4: this"):
+    for named in ("audio/wav, 12 bytes: this", "video/mp4, 4 bytes, file:///a.mp4: this"):
         assert f"[{named} model takes no {named.partition(',')[0]}]" in str(server.last)
 
 

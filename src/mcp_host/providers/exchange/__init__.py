@@ -2,6 +2,7 @@
 
 ============  =======================================================================
 `requests`    the `Prompt`, from which an adapter writes its request
+`file_types`  the types of files, by their first bytes
 `names`       names of tools, as a provider takes them, and back
 `repair`      what servers call JSON Schemas, as valid ones
 `schemas`     JSON Schemas of tools, as a provider takes them

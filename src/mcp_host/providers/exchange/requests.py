@@ -16,6 +16,7 @@ from pydantic_core import from_json, to_json
 
 from mcp_host.errors import InputRefused, excerpt, quoted
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
+from mcp_host.providers.exchange.file_types import type_by_bytes
 from mcp_host.providers.exchange.logged import Logged
 from mcp_host.providers.exchange.names import NameRule, ToolNames
 from mcp_host.providers.exchange.reasoning import Conversation
@@ -229,11 +230,12 @@ def blocks_but_texts(request: SamplingRequest) -> list[tuple[int, SamplingMessag
 def checked(
     request: SamplingRequest, blocks: Sequence[tuple[int, SamplingMessageContentBlock]], notes: list[str]
 ) -> SamplingRequest:
-    """*request* with files in the base64 that each provider takes, and without structured content that is no JSON.
+    """*request* with files in the base64 that each provider takes, under the types that their bytes tell, and without structured
+    content that is no JSON.
     *blocks* are those of `blocks_but_texts`, *notes* what `written_blocks` adds to.
 
     Raises:
-        InputRefused: A file of the host's user is not base64, or a call has values that JSON does not have.
+        InputRefused: A file of the host's user is not base64, or not of its type; or a call has values that JSON does not have.
     """
     changed: dict[int, Block] = {}
     for index, block in blocks:
@@ -365,28 +367,38 @@ def _inside(value: object) -> Iterable[object]:
 
 
 def _with_plain_data(block: ContentBlock, index: int) -> ContentBlock:
-    """*block* with the base64 that each provider takes, if it is a file."""
+    """*block* with the base64 that each provider takes, and with the type that its first bytes tell, if it is a file."""
     where = place_of(index)
     match block:
-        case ImageContent(data=data) | AudioContent(data=data):
-            plain = _plain(data, block.type, where)
-            return block if plain is data else block.model_copy(update={"data": plain})
-        case EmbeddedResource(resource=BlobResourceContents(blob=data) as resource):
-            if not data and TEXT_FILES.fullmatch(media_type(resource.mime_type)):
+        case ImageContent(data=data, mime_type=label) | AudioContent(data=data, mime_type=label):
+            plain, kind = _plain(data, label, block.type, where)
+            if plain is not data or kind is not label:
+                return block.model_copy(update={"data": plain, "mime_type": kind})
+        case EmbeddedResource(resource=BlobResourceContents(blob=data, mime_type=label) as resource):
+            if not data and TEXT_FILES.fullmatch(media_type(label)):
                 return block  # an empty text
-            plain = _plain(data, block.type, where)
-            if plain is not data:
-                return block.model_copy(update={"resource": resource.model_copy(update={"blob": plain})})
+            plain, kind = _plain(data, label, block.type, where)
+            if plain is not data or kind is not label:
+                update = {"blob": plain, "mime_type": kind}
+                return block.model_copy(update={"resource": resource.model_copy(update=update)})
     return block
 
 
-def _plain(data: str, kind: str, where: str) -> str:
+def _plain(data: str, label: str | None, what: str, where: str) -> tuple[str, str | None]:
+    """*data* as plain base64, and its type: *label*, unless the first bytes tell another."""
     if not data:
-        raise refused(where, f"no empty {kind}")
+        raise refused(where, f"no empty {what}")
     try:
-        return plain_base64(data)
+        plain = plain_base64(data)
     except ValueError:
-        raise refused(where, f"no {kind} that is not base64") from None
+        raise refused(where, f"no {what} that is not base64") from None
+    labelled = media_type(label)
+    if TEXT_FILES.fullmatch(labelled):
+        return plain, label
+    kind = type_by_bytes(labelled, plain)
+    if kind is None:
+        raise refused(where, f"no {labelled} that does not begin like one")
+    return plain, label if kind == labelled else kind
 
 
 def plain_base64(data: str) -> str:
@@ -502,6 +514,11 @@ def file_text(file: BlobResourceContents, where: str) -> str | None:
         return b64decode(file.blob, validate=True).decode()
     except ValueError:
         raise refused(where, f"no {excerpt(kind)} that is not UTF-8") from None
+
+
+def file_as_text(uri: str, text: str) -> str:
+    """What a model reads of a file of text, which may have no URI."""
+    return f"Contents of {uri}:\n{text}" if uri else text
 
 
 def files_elsewhere(number: int, place: str) -> str:

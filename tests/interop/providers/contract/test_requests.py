@@ -43,6 +43,7 @@ WAV = encoded(b"RIFFxxxxWAVEmarker")
 PDF = encoded(b"%PDF-1.4 marker")
 TEXT: Wire = {"type": "text", "text": "marker-text"}
 IMAGE: Wire = {"type": "image", "data": PNG, "mimeType": "image/png"}
+SVG: Wire = {"type": "image", "data": encoded(b"<svg/>"), "mimeType": "image/svg+xml"}
 AUDIO: Wire = {"type": "audio", "data": WAV, "mimeType": "audio/wav"}
 
 
@@ -96,15 +97,19 @@ async def test_what_the_user_says_reaches_the_model_or_is_refused(adapter: Adapt
     await check(adapter, serve, f"user.{kind}", [user("Look:", block)], marker)
 
 
-@pytest.mark.parametrize("kind", ["IMAGE/PNG", "image/png; q=1"])
-async def test_the_type_of_an_image_is_written_as_it_is_registered(adapter: Adapter, serve: Serve, kind: str) -> None:
+@pytest.mark.parametrize("label", ["IMAGE/PNG", "image/png; q=1", "image/jpeg", "image/svg+xml", "audio/mpeg"])
+async def test_the_type_of_an_image_is_that_of_its_bytes(adapter: Adapter, serve: Serve, label: str) -> None:
     """Ollama's API has no types."""
-    server = serve(adapter.server, Said(text="ok"))
+    server = serve(adapter.server, Said(text="ok"), Said(text="ok"))
+    image = {**IMAGE, "mimeType": label}
     async with adapter.open(server.url, server.key) as make:
-        await ask(make(), user({**IMAGE, "mimeType": kind}))
+        for messages in ([user(image)], after(image, resource(blob=PNG, mimeType=label), resource(blob=PNG))):
+            await ask(make(), *messages, tools=[ADD])
 
-    assert reached(server, PNG)
-    assert reached(server, "image/png") is (adapter.name != "ollama")
+            written = str(server.last)
+            assert written.count(PNG) == (1 if len(messages) == 1 else 3)
+            assert label not in written
+            assert written.count("image/png") == (0 if adapter.name == "ollama" else written.count(PNG))
 
 
 async def test_an_image_of_the_assistant_reaches_the_model_or_is_refused(adapter: Adapter, serve: Serve) -> None:
@@ -425,9 +430,10 @@ async def test_what_is_not_base64_is_refused_from_the_user_and_named_from_a_tool
 
 
 NOT_TAKEN: dict[str, tuple[Wire, str]] = {  # with the beginning of the text that is in its place
-    "SVG": ({**IMAGE, "mimeType": "image/svg+xml"}, "[image/svg+xml, 14 bytes"),
+    "SVG": (SVG, "[image/svg+xml, 6 bytes"),
+    "no PNG": ({**IMAGE, "data": SVG["data"]}, "[image/png, 6 bytes"),
     "zip": (resource(blob="UEsDBA==", mimeType="application/zip"), "[application/zip, 4 bytes, file:///marker.txt"),
-    "sound": ({**AUDIO, "mimeType": "audio/x-tune"}, "[audio/x-tune, 18 bytes"),
+    "sound": ({**AUDIO, "data": SVG["data"], "mimeType": "audio/x-tune"}, "[audio/x-tune, 6 bytes"),
     "no padding": ({**IMAGE, "data": PNG.rstrip("=")}, "[image/png, 14 bytes"),
     "URL": ({**IMAGE, "data": f"data:image/png;base64,{PNG}"}, "[image/png, "),
 }
@@ -457,16 +463,12 @@ async def test_what_a_server_sends_is_named_where_the_same_of_the_user_is_refuse
     adapter: Adapter, serve: Serve
 ) -> None:
     server = serve(adapter.server, Said(text="ok"))
-    image = {**IMAGE, "mimeType": "image/svg+xml"}
     async with adapter.open(server.url, server.key) as make:
         with refused(server, "messages[0]: this model takes no image/svg+xml"):
-            await ask(make(), user(image))
-        answer = await make()(replace(request(user(image), assistant("It is red."), user("Is it?")), session=object()))
+            await ask(make(), user(SVG))
+        answer = await make()(replace(request(user(SVG), assistant("It is red."), user("Is it?")), session=object()))
 
-    assert (answer.text, reached(server, "[image/svg+xml, 14 bytes: this model takes no image/svg+xml]")) == (
-        "ok",
-        True,
-    )
+    assert (answer.text, reached(server, "[image/svg+xml, 6 bytes: this model takes no image/svg+xml]")) == ("ok", True)
 
 
 @pytest.mark.parametrize("data", [f"{PNG[:8]}\r\n{PNG[8:]}\n", PNG.translate(str.maketrans("+/", "-_"))])
