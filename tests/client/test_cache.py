@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import Any
+from uuid import UUID
 
 import anyio
 import pytest
@@ -74,12 +75,48 @@ def test_a_private_result_is_for_its_caller_and_a_public_one_for_all() -> None:
     ]
 
 
-def test_metadata_that_is_no_json_and_a_caller_that_is_no_key_keep_nothing() -> None:
-    kept = cache()
-    for params, caller in (({"_meta": {"a": object()}}, None), ({}, ["ada"])):
-        kept.keep("tools/list", params, Complete({}, 5.0), caller=caller)
+class Equal:
+    """Equal to everything."""
 
-        assert kept.find("tools/list", params, caller=caller) is None
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 0
+
+
+ANN, UNHASHABLE = Equal(), ["ann"]
+CALLERS: list[tuple[object, object, bool]] = [
+    ("ann", "".join(["an", "n"]), True),
+    (("home", 1000), ("home", 500 + 500), True),
+    (UUID(int=1), UUID(int=1), True),
+    (ANN, ANN, True),
+    (UNHASHABLE, UNHASHABLE, True),
+    ("ann", b"ann", False),
+    (1, True, False),
+    (1, 1.0, False),
+    (0, None, False),
+    ((1,), (True,), False),
+    (ANN, Equal(), False),
+    ((ANN,), (Equal(),), False),
+    (UNHASHABLE, ["ann"], False),
+]
+
+
+def test_callers_are_the_same_if_they_are_one_object_or_equal_plain_values(subtests: pytest.Subtests) -> None:
+    for one, other, same in CALLERS:
+        with subtests.test(one=one, other=other):
+            kept = cache()
+            kept.keep("tools/list", {}, Complete({}, 5.0), caller=one)
+
+            assert (kept.find("tools/list", {}, caller=other) is not None) is same
+
+
+def test_metadata_that_is_no_json_keeps_nothing() -> None:
+    kept, params = cache(), {"_meta": {"a": object()}}
+    kept.keep("tools/list", params, Complete({}, 5.0))
+
+    assert kept.find("tools/list", params) is None
 
 
 def test_a_cached_result_cannot_be_changed_by_a_caller() -> None:

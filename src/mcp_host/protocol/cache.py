@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from mcp_host.protocol.callers import caller_key
 from mcp_host.protocol.eras import Complete
 from mcp_host.protocol.jsonrpc import Notification, Params
 
@@ -40,8 +41,8 @@ class _Everyone(Enum):
 
 class Key(NamedTuple):
     request: Request
-    caller: object
-    """The object that `Call.caller` is, or EVERYONE for a result whose `cacheScope` is "public"."""
+    caller: Hashable
+    """The `caller_key` of `Call.caller`, or EVERYONE for a result whose `cacheScope` is "public"."""
 
 
 class Entry(NamedTuple):
@@ -145,7 +146,7 @@ class Cache:
 def _keys(method: str, params: Params, headers: Mapping[str, str], caller: object) -> tuple[Key, Key] | tuple[()]:
     """The keys of a request: that for the *caller* alone, and that for everyone.
 
-    None if a parameter is not text, as those of all cacheable requests are, or if *caller* cannot be a key.
+    None if a parameter is not text, as those of all cacheable requests are.
     ``_meta`` and headers may say for which user the request is.
     """
     named = {name: value for name, value in params.items() if name != "_meta"}
@@ -157,9 +158,5 @@ def _keys(method: str, params: Params, headers: Mapping[str, str], caller: objec
             parts.append(("_meta", to_json(sorted(meta.items())).decode()))
         except PydanticSerializationError:
             return ()
-    try:
-        hash(caller)
-    except TypeError:
-        return ()
     request = (method, *(part for item in (*parts, *sorted(headers.items())) for part in item))
-    return Key(request, caller), Key(request, _Everyone.EVERYONE)
+    return Key(request, caller_key(caller)), Key(request, _Everyone.EVERYONE)

@@ -335,6 +335,8 @@ def test_a_turn_works_only_for_the_connection_the_server_the_caller_and_the_mode
         ("model", False, None, {}, {"owner": ("anthropic", "another")}),
         ("provider", False, None, {}, {"owner": ("gemini", "claude")}),
         ("caller", False, None, {}, bob),
+        ("an equal name of the caller", True, None, {"outer": outer("ann")}, {"outer": outer("".join(["an", "n"]))}),
+        ("a number that is equal", False, None, {"outer": outer(1)}, {"outer": outer(True)}),
         ("no caller", False, None, {}, {"outer": outer(None)}),
         ("no call", False, None, {}, none),
         ("no call when it was made", False, None, none, {}),

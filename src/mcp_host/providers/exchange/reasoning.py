@@ -25,7 +25,7 @@ import secrets
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -33,6 +33,7 @@ from typing import Any, Literal, TypeAlias
 
 from mcp_host.errors import InputRefused
 from mcp_host.limits import check_count, check_seconds
+from mcp_host.protocol.callers import caller_key
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
 from mcp_host.providers.exchange.logged import Logged
 from mcp_host.providers.exchange.names import ToolNames
@@ -164,12 +165,13 @@ class _Owner:
     """What a turn is kept for: no other connection, server, caller or model gets it."""
 
     session: object
-    caller: object
+    caller: Hashable
+    """Its `caller_key`."""
     names: tuple[str, str, str]
     """The server, the provider and the model."""
 
     def is_same(self, other: _Owner) -> bool:
-        return self.session is other.session and self.caller is other.caller and self.names == other.names
+        return self.session is other.session and self.caller == other.caller and self.names == other.names
 
 
 @dataclass(slots=True)
@@ -378,7 +380,7 @@ class ReasoningStore:
                 caller = request.outer.caller
             elif request.unknown_caller or (self._one_user is False and request.session is not None):
                 return None
-        return _Owner(request.session, caller, (request.server, *belongs_to))
+        return _Owner(request.session, caller_key(caller), (request.server, *belongs_to))
 
     def _find(self, key: str, owner: _Owner | None) -> _Kept | str:
         """The turn, or why it cannot be restored."""
