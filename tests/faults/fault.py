@@ -19,6 +19,7 @@ from tests.faults.catalogue import ROWS
 
 P = ParamSpec("P")
 SETTLING = 3.0  # seconds for the event loop to let go of what a test has closed
+COMPUTING = 200.0  # seconds for a test that computes for some: beside a load, and measured, it takes ten times as long
 
 
 class Held(NamedTuple):
