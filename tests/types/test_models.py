@@ -223,6 +223,7 @@ MALFORMED: list[tuple[type[Model], object, str]] = [
     (PromptMessage, {"role": "user", "content": {"type": "image"}}, "content.data: Field required"),
     (ListToolsResult, {"tools": [{"name": "a"}]}, "tools.0.inputSchema: Field required"),
     (ListToolsResult, {"tools": [], "nextCursor": 1}, "nextCursor: Input should be a valid string"),
+    (InputRequiredResult, {"resultType": "input_required", "inputRequests": {"a": {"method": "roots/lost"}}}, "inputRequests.a: Input tag 'roots/lost'"),
     (CreateMessageRequestParams, {"messages": [], "max_tokens": 5}, "maxTokens: Field required"),
     (CreateMessageRequestParams, {"messages": [], "maxTokens": "5"}, "maxTokens: Input should be a valid integer"),
     (CreateMessageRequestParams, {"messages": [], "maxTokens": True}, "maxTokens: Input should be a valid integer"),

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field
 
-from mcp_host.types.base import Array, JSONObject, Model, wire_name
+from mcp_host.types.base import DECIDES, Array, JSONObject, Model, wire_name
 from mcp_host.types.elicitation import ElicitRequestParams, ElicitRequestURLParams, ElicitResult
 from mcp_host.types.features import (
     CacheableResult,
@@ -349,8 +349,8 @@ class InputRequiredResult(Result, since="2026-07-28"):
     """
 
     result_type: Annotated[Literal["input_required"], SINCE_2026_07_28] = "input_required"
-    input_requests: InputRequests | None = None
-    request_state: str | None = None
+    input_requests: Annotated[InputRequests | None, DECIDES] = None
+    request_state: Annotated[str | None, DECIDES] = None
 
 
 class InputResponseRequestParams(RequestParams, since="2026-07-28"):

@@ -96,7 +96,7 @@ class CallToolResult(Result):
         """Some servers send *structured_content* without *content*, which is empty then."""
         if isinstance(value, dict) and "content" not in value and "structuredContent" in value:
             return {**value, "content": []}
-        return value
+        return super()._mended(value)
 
     def _is_unread(self) -> bool:
         return self.structured_content is None and all_malformed(self.content)
