@@ -106,7 +106,7 @@ class Model(BaseModel):
     # Without this attribute pydantic calls __init__ for every model that it reads, which is slower.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # a function's own attribute
 
-    def __init_subclass__(cls, *, since: str = REVISIONS[0], tolerant: bool = False, **config: object) -> None:
+    def __init_subclass__(cls, *, since: str = REVISIONS[0], tolerant: bool = False) -> None:
         super().__init_subclass__()
         cls.since = since
         cls.tolerant = cls.tolerant or tolerant
@@ -120,7 +120,7 @@ class Model(BaseModel):
         """
         cls._constants = dict(cls._constants)
         for name, field in cls.model_fields.items():
-            if field.default is not None and field.default is not PydanticUndefined:
+            if field.default not in (None, PydanticUndefined):
                 cls._constants[name] = field.default
                 field.default = PydanticUndefined
 
@@ -136,26 +136,8 @@ class Model(BaseModel):
             return cls.__pydantic_validator__.validate_python(value, by_alias=True, by_name=False)  # type: ignore[no-any-return]
         except ValidationError as exc:
             problem = _first_problem(cls, exc, value)
-        if cls.tolerant:
-            try:
-                mended = cls._mended(value)
-                read: Self = _tolerant_reader(cls).validate_python(mended, by_alias=True, by_name=False)
-            except ValidationError as exc:
-                problem = _first_problem(cls, exc, value)
-            else:
-                if not read._is_unread():
-                    logger.log(cls._level, REPAIRED, problem)
-                    return read
-        raise ProtocolError(problem)
-
-    @classmethod
-    def _mended(cls, value: object) -> object:
-        """What a tolerant class reads in place of a malformed value."""
-        return value
-
-    def _is_unread(self) -> bool:
-        """Whether nothing could be read of what matters: then the whole is malformed."""
-        return False
+        read: Self = cls._repaired(value, problem)
+        return read
 
     @classmethod
     def list_from_wire(cls, values: list[object]) -> list[Self]:
@@ -168,17 +150,31 @@ class Model(BaseModel):
             return _reader_of_lists(cls).validate_python(values, by_alias=True, by_name=False)
         except ValidationError as exc:
             problem = _first_problem(cls, exc, values)
+        read: list[Self] = cls._repaired(values, problem, many=True)
+        return read
+
+    @classmethod
+    def _repaired(cls, value: object, problem: str, *, many: bool = False) -> Any:
+        """Read a *value* or many, with a *problem*, once more, if the class is tolerant."""
         if cls.tolerant:
             try:
-                read: list[Self] = _tolerant_reader(cls, many=True).validate_python(
-                    values, by_alias=True, by_name=False
-                )
+                read = _tolerant_reader(cls, many=many).validate_python(value, by_alias=True, by_name=False)
             except ValidationError as exc:
-                problem = _first_problem(cls, exc, values)
+                problem = _first_problem(cls, exc, value)
             else:
-                logger.log(cls._level, REPAIRED, problem)
-                return read
+                if not any(item._is_unread() for item in (read if many else [read])):
+                    logger.log(cls._level, REPAIRED, problem)
+                    return read
         raise ProtocolError(problem)
+
+    @classmethod
+    def _mended(cls, value: object) -> object:
+        """What is read in place of *value* in a tolerant class."""
+        return {} if value == [] else value
+
+    def _is_unread(self) -> bool:
+        """Whether nothing could be read of what matters: then the whole is malformed."""
+        return False
 
     def to_wire(self) -> dict[str, object]:
         """The JSON object to send, without fields that were not given."""
@@ -212,14 +208,13 @@ def _tolerant(schema: Any, strict: Iterable[str] = ()) -> Any:
         case list():
             return [_tolerant(part, strict) for part in schema]
         case {"type": "model", "cls": cls}:
-            fields = cls.model_fields.items()
-            deciding = {name for name, field in fields if any(isinstance(mark, Decides) for mark in field.metadata)}
+            deciding = {name for name, field in cls.model_fields.items() if DECIDES in field.metadata}
             # Not a schema of a model: pydantic-core would take the strict validator that the class has already.
             read = partial(_made, cls)
-            inner = core_schema.no_info_before_validator_function(_object, _tolerant(schema["schema"], deciding))
+            inner = core_schema.no_info_before_validator_function(cls._mended, _tolerant(schema["schema"], deciding))
             return core_schema.no_info_after_validator_function(read, inner, ref=schema.get("ref"))
         case {"type": "dict"}:
-            return core_schema.no_info_before_validator_function(_object, schema)
+            return core_schema.no_info_before_validator_function(Model._mended, schema)
         case {"type": "list", "items_schema": items}:
             return core_schema.no_info_before_validator_function(_list, {**schema, "items_schema": _tolerant(items)})
         case {"type": "function-after", "function": {"function": Strictly()}, "schema": unchecked}:
@@ -237,10 +232,6 @@ def _field(name: str, field: Any, strict: Iterable[str]) -> Any:
     if tolerant["schema"]["type"] == "default" and name not in strict:
         tolerant["schema"]["on_error"] = "default"
     return tolerant
-
-
-def _object(value: object) -> object:
-    return {} if value == [] else value
 
 
 def _list(value: object) -> object:
@@ -275,10 +266,10 @@ def _first_problem(cls: type[Model], exc: ValidationError, value: object) -> str
 
 def _path(error: ErrorDetails, value: object) -> list[str]:
     """The keys and indexes that lead to the error, without the names of union members."""
-    *steps, last = error["loc"] or ("",)
+    steps = error["loc"]
     if error["type"] == "missing":
-        return [*_followed(steps, value), str(last)]
-    return _followed(error["loc"], value)
+        return [*_followed(steps[:-1], value), str(steps[-1])]
+    return _followed(steps, value)
 
 
 def _followed(steps: Sequence[str | int], value: object) -> list[str]:
