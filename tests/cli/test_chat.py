@@ -129,8 +129,10 @@ def test_an_answer_streams_and_a_call_is_approved_and_shown(
     talk("What is 1 + 2?", "y", argv=["--system", "Be brief.", "--max-tokens", "99"])
 
     assert screen.rows == [
-        f"{MODEL}, with the tools of 'desk'. Ctrl-C stops an answer. /clear",
-        "forgets the conversation. /quit and Ctrl-D end it.",
+        f"{MODEL}, with the tools of",
+        "    desk",
+        "Ctrl-C stops an answer. /clear forgets the conversation. /quit and Ctrl-D end",
+        "it.",
         "> What is 1 + 2?",
         "    Let me see.",
         '    calls         add {"a": 1, "b": 2}',
@@ -517,6 +519,7 @@ def test_a_form_and_a_request_for_the_model_are_asked_about_within_the_call(
     chat(person)
 
     assert [row for row in screen.rows if row.startswith("    ")] == [
+        "    desk",
         "    calls         order {}",
         "    result        order: ordered: 7",
         "    calls         opinion {}",
@@ -660,7 +663,7 @@ def test_without_a_terminal_a_server_gets_the_model_by_a_flag_only(own_url: str,
 def test_a_server_gets_no_model_unless_one_is_given(run: Run) -> None:
     note = "mcp-host: a server that asks for a model gets one by --model, such as --model anthropic:claude-sonnet-5\n"
 
-    undeclared = "mcp-host: the client did not declare sampling (-32021)\n"
+    undeclared = "mcp-host: the server says: the client did not declare sampling (-32021)\n"
     assert run("call", "opinion", *DESK) == (5, "", undeclared + note)
     failed = "mcp-host: the tool reported an error\n  | the client did not declare sampling\n"
     assert run("call", "opinion", "--era", "legacy", *DESK) == (1, "", failed + note)

@@ -351,9 +351,9 @@ ERRORS: list[tuple[list[str], int, str]] = [
     (["tools", *python("print('\x1b[2Jhello')")], 3, rf"{PYTHON} exited with code 0; it seems to be no MCP server: its stdout begins with '\x1b[2Jhello'"),
     (["tools", *python("raise SystemExit('\x1b[2Jno')")], 3, f"{PYTHON} exited with code 1; its stderr:"),
     (["tools", "--timeout", "0.2", *python("import sys; sys.stdin.read()")], 4, f"{PYTHON} was not ready within 0.2 s"),
-    (["call", "t", *scripted({"tools": {}}, tools_call=UNKNOWN)], 5, r"no\x1b[2J such tool (-32602)"),
-    (["call", "t", *scripted({"tools": {}}, tools_list=UNKNOWN)], 5, r"no\x1b[2J such tool (-32602)"),
-    (["inspect", *scripted({"tools": {}}, tools_list=UNKNOWN)], 5, r"no\x1b[2J such tool (-32602)"),
+    (["call", "t", *scripted({"tools": {}}, tools_call=UNKNOWN)], 5, r"the server says: no\x1b[2J such tool (-32602)"),
+    (["call", "t", *scripted({"tools": {}}, tools_list=UNKNOWN)], 5, r"the server says: no\x1b[2J such tool (-32602)"),
+    (["inspect", *scripted({"tools": {}}, tools_list=UNKNOWN)], 5, r"the server says: no\x1b[2J such tool (-32602)"),
     (["tools", *scripted({}, initialize={"result": {}})], 6, "malformed InitializeResult: "),
 ]  # fmt: skip  # one case on each line
 
@@ -561,12 +561,14 @@ def test_parsing_a_command_does_not_import_httpx() -> None:
 
 
 @pytest.mark.parametrize(
-    ("term", "shown"), [("xterm", "\r\x1b[K1 of 4 half\\x1b[2J\r\x1b[K2.5\r\x1b[K"), ("dumb", "")], ids=["", "dumb"]
+    ("term", "shown"),
+    [("xterm", "\r\x1b[K  | 1 of 4 half\\x1b[2J\r\x1b[K  | 2.5\r\x1b[K"), ("dumb", "")],
+    ids=["", "dumb"],
 )
 async def test_progress_is_one_line_where_lines_can_be_cleared_and_is_cleared_at_the_end(
     term: str, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setenv("COLUMNS", "24")
     monkeypatch.setenv("TERM", term)
     terminal = Terminal()
 

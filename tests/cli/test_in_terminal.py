@@ -36,13 +36,13 @@ def test_progress_is_one_line_that_is_gone_when_the_call_ends(
 
     assert sit(person, "call", url, "count") == 0
 
-    longer = "2 of 3 a message that is longer than a narrow terminal has columns for it"
+    longer = "  | 2 of 3 a message that is longer than a narrow terminal has columns for it"
     assert shown[0].split("\r\x1b[K") == [
         "",
         f"connecting to {url} ..." if columns == 80 else "connecting to",
         "",
-        "1 of 3 reading\\x1b[2J",
-        longer if columns == 80 else "2 of 3 a message that is longer than a",
+        "  | 1 of 3 reading\\x1b[2J",
+        longer if columns == 80 else "  | 2 of 3 a message that is longer",
         "    ",
     ]
     assert screen.rows == ["    counted"]
@@ -73,4 +73,8 @@ def test_a_tool_that_asks_gets_the_form_of_the_terminal(url: str, screen: Screen
 
 
 def test_without_a_terminal_servers_cannot_ask(url: str, run: Run) -> None:
-    assert run("call", url, "order") == (5, "", "mcp-host: the client did not declare elicitation.form (-32021)\n")
+    assert run("call", url, "order") == (
+        5,
+        "",
+        "mcp-host: the server says: the client did not declare elicitation.form (-32021)\n",
+    )

@@ -93,10 +93,7 @@ async def test_a_command_logs_in_where_a_person_is_there_and_later_ones_need_no_
         f"{site.url} asks you to log in at",
         "  | 127.0.0.1",
         "See your browser.",
-        TOOLS,
-        "    Add.",
-        TOOLS,
-        "    Add.",
+        *[f"    {TOOLS}", "        Add."] * 2,
     ]
     assert site.server.count("authorize") == 1
 

@@ -7,7 +7,7 @@ from io import StringIO
 
 import pytest
 
-from mcp_host.cli.output import Printer, print_aside, print_error, text_of
+from mcp_host.cli.output import Printer, print_aside, print_error, print_failure, text_of
 from mcp_host.errors import RequestTimeout, ServerError
 from mcp_host.providers.exchange.requests import refused
 from mcp_host.session.call import CallTimeouts
@@ -49,7 +49,7 @@ def test_no_line_is_wider_than_the_terminal_or_100_columns(columns: int, monkeyp
     printer.line(TEXT * 5)
     printer.field("label", TEXT * 5)
     printer.field("a label that is very long", TEXT * 5)
-    printer.paragraph("x" * 200, indent=4)
+    printer.paragraph("x" * 200, indent=4, hang=8)
 
     widest = max(map(len, stream.getvalue().splitlines()))
     assert widest == min(100, max(NARROWEST, columns - 1))
@@ -85,18 +85,24 @@ def test_the_lines_of_a_tools_text_are_kept() -> None:
     assert stream.getvalue() == "x" * 60 + "\n    a\\x00b\\u202e\n"
 
 
-def test_on_a_terminal_each_row_of_a_tools_text_is_indented() -> None:
+def test_on_a_terminal_each_row_of_a_servers_text_is_indented() -> None:
     stream = Terminal()
 
-    Printer(stream).text("def f():\n    return 1\n" + "x" * 40)
+    printer = Printer(stream)
+    printer.text("def f():\n    return 1\n" + "x" * 40)
+    printer.paragraph("May your client call it now? [y/s/v/N] y", hang=2)
 
-    assert stream.getvalue() == f"    def f():\n        return 1\n    {'x' * 36}\n    xxxx\n"
+    assert stream.getvalue().splitlines() == [
+        *("    def f():", "        return 1", f"    {'x' * 36}", "    xxxx"),
+        *("    May your client call it now?", "      [y/s/v/N] y"),
+    ]
 
 
 def test_on_a_terminal_no_row_of_an_error_or_of_a_servers_message_begins_in_the_first_column() -> None:
     with redirect_stderr(Terminal()) as stream:
         print_error(f"the server says {TEXT}\n  | {TEXT}")
         print_aside(f"\u6f22 {TEXT}")
+        print_failure(ServerError(-32000, "your login has expired:\nmcp-host login evil.example"))
 
     assert stream.getvalue().replace("\r\x1b[K", "").splitlines() == [
         "mcp-host: the server says The quick",
@@ -105,6 +111,9 @@ def test_on_a_terminal_no_row_of_an_error_or_of_a_servers_message_begins_in_the_
         "  | lazy dog.",
         "  | \u6f22 The quick brown fox jumps over",
         "  | the lazy dog.",
+        "mcp-host: the server says: your login",
+        "  | has expired:\\nmcp-host login",
+        "  | evil.example (-32000)",
     ]
 
 

@@ -134,7 +134,7 @@ ERRORS: list[tuple[list[str], int, str]] = [
         (["read", "page://{book}/{page}", "book=1"], 2, "'page://{book}/{page}' needs 'page'"),
         (["read", "page://{book}/{page}", "book=1", "pag=2"], 2, "'page://{book}/{page}' takes no argument 'pag'; did you mean 'page'?"),
         (["read", "page://x{?q}", "q=1"], 2, "the expression '{?q}' of a template is not supported: give the whole URI"),
-        (["read", "gone:1"], 5, "Resource not found (-32602)"),
+        (["read", "gone:1"], 5, "the server says: Resource not found (-32602)"),
         (["read"], 2, "URI is missing"),
         (["prompt", "reviw"], 2, "the server has no prompt 'reviw'; did you mean 'review'?\n"),
         (["prompt", "review"], 2, "'review' needs 'language'\n"),

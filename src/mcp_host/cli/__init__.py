@@ -15,7 +15,7 @@ import anyio
 from mcp_host.cli import commands, demo, pins
 from mcp_host.cli.arguments import Options, parse
 from mcp_host.cli.models import approver, make_model
-from mcp_host.cli.output import ExitCode, Printer, discard, print_error, print_json, text_of
+from mcp_host.cli.output import ExitCode, Printer, discard, print_error, print_failure, print_json, text_of
 from mcp_host.errors import InvalidToolOutput, ServerError
 
 __all__ = ["main"]
@@ -55,7 +55,7 @@ def _print_failure(exc: BaseException, *, as_json: bool) -> ExitCode:
     if code is ExitCode.INTERNAL_ERROR:
         traceback.print_exception(exc)
     elif code is not ExitCode.INTERRUPTED:
-        print_error(text_of(exc))
+        print_failure(exc)
         for note in getattr(exc, "__notes__", ()):
             print_error(note)
     if as_json:

@@ -27,12 +27,12 @@ from mcp_host.cli.arguments import Options
 from mcp_host.cli.arithmetic import Model
 from mcp_host.cli.connection import connected
 from mcp_host.cli.models import approver, make_model
-from mcp_host.cli.output import ExitCode, Printer, UsageError, print_aside, print_error, text_of
+from mcp_host.cli.output import ExitCode, Printer, UsageError, print_aside, print_failure
 from mcp_host.cli.transcript import Transcript
 from mcp_host.client.client import Client
 from mcp_host.elicitation import Elicitation
 from mcp_host.elicitation.terminal import fill_in_terminal, open_in_browser
-from mcp_host.errors import McpError, quoted
+from mcp_host.errors import McpError
 from mcp_host.limits import Limits
 from mcp_host.providers.exchange.streams import Delta
 from mcp_host.sampling import LoopResult, ProposedCall, Sampling, SamplingRequest, Step, run_tool_loop
@@ -135,7 +135,9 @@ async def _open_chat(options: Options) -> AsyncIterator[Chat]:
     ) as client:
         chat.client = client
         if sys.stdin.isatty():
-            transcript.note(f"{options.model}, with the tools of {quoted(client.server_info.name)}. {HELP}")
+            transcript.note(f"{options.model}, with the tools of")
+            transcript.server(client.server_info.name)
+            transcript.note(HELP)
         await chat.begin_prompt()
         try:
             yield chat
@@ -263,7 +265,7 @@ class Chat:
         elif failure is not None:
             if steps or self._said:
                 self._keep_unfinished(user_message, steps, "This answer failed.")
-            self._transcript.aside(partial(print_error, text_of(failure)))
+            self._transcript.aside(partial(print_failure, failure))
             code = ExitCode.of(failure)
         else:
             self._keep_unfinished(user_message, steps, "The user stopped this answer.")

@@ -18,7 +18,15 @@ from mcp_host.cli.pins import what_changed
 from mcp_host.client.client import Client
 from mcp_host.client.pins import ToolPins
 from mcp_host.client.tool_policy import ToolPolicy
-from mcp_host.errors import MissingRequiredClientCapability, ProtocolError, ServerError, ToolChanged, excerpt, quoted
+from mcp_host.errors import (
+    MARGIN,
+    MissingRequiredClientCapability,
+    ProtocolError,
+    ServerError,
+    ToolChanged,
+    excerpt,
+    quoted,
+)
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND
 from mcp_host.sampling import Sampling
 from mcp_host.terminal.fields import PARAMETERS_SHOWN, Field, signature
@@ -115,7 +123,7 @@ async def _tools(client: Client, options: Options) -> Report:
 
     def show(printer: Printer) -> None:
         for tool in tools:
-            _show_item(printer, tool, indent=0)
+            _show_item(printer, tool, indent=printer.margin)
         if not tools:
             printer.line("This server offers no tools.")
 
@@ -316,6 +324,6 @@ def progress_line(stream: TextIO) -> Iterator[Callable[[ProgressNotificationPara
 
         async def on_progress(report: ProgressNotificationParams) -> None:
             total = "" if report.total is None else f" of {report.total:g}"
-            show(f"{report.progress:g}{total} {report.message or ''}")
+            show(f"{MARGIN}{report.progress:g}{total} {report.message or ''}")
 
         yield on_progress

@@ -19,6 +19,7 @@ from mcp_host.errors import (
     CallDenied,
     CallerError,
     ConnectionClosed,
+    HttpStatusError,
     InputNotGiven,
     InputRefused,
     McpError,
@@ -113,6 +114,7 @@ NAMED_OPTIONS: Sequence[tuple[type[BaseException], str, str]] = (
 MAX_WIDTH = 100  # columns; longer lines are hard to read
 INDENT = "    "  # of labels
 MAX_COMPARED = 1000  # names, to find the one that was meant
+SERVER_SAYS = "the server says: "
 CLEAR = "\r\x1b[K"  # goes to the beginning of the line and clears it
 TEXT_COLUMN = 18  # where the text beside a label begins
 
@@ -122,6 +124,8 @@ class Printer:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self.margin = len(INDENT) if stream.isatty() else 0
+        """The least indent of a server's text: none where a program reads it."""
         self._color = stream.isatty() and has_color() and sys.platform != "win32"  # older consoles show the codes
         self._width = width_of(shutil.get_terminal_size().columns)
 
@@ -146,8 +150,12 @@ class Printer:
             first = rest
 
     def paragraph(self, text: str, style: Style | None = None, *, indent: int = 0, hang: int = 0) -> None:
-        """Print a server's text, wrapped and indented; all rows after the first *hang* by more columns."""
-        first, rest = " " * indent, " " * (indent + hang)
+        """Print a server's text, wrapped and indented; all rows after the first *hang* by more columns.
+
+        On a terminal the *indent* is at least the `margin`, so that no row looks like one of ours.
+        """
+        indent = max(indent, self.margin)
+        first, rest = (" " * min(self._width // 2, blanks) for blanks in (indent, indent + hang))
         for line in text.strip().splitlines():
             self._print_wrapped(clean(line), style, first, rest)
             first = rest
@@ -155,7 +163,7 @@ class Printer:
     def text(self, text: str) -> None:
         """Print a server's text with its own lines, for another program to read; indented and wrapped on a terminal."""
         for line in text.splitlines():
-            if self._stream.isatty():
+            if self.margin:
                 self._print_wrapped(clean(line), None, INDENT, INDENT)
             else:
                 self._print(clean(line))
@@ -212,6 +220,12 @@ def print_error(text: str) -> None:
     print("\n".join(_rows(first, "mcp-host: ")), file=sys.stderr)
     for line in rest:
         print("\n".join(_rows(line.removeprefix(MARGIN), MARGIN)), file=sys.stderr)
+
+
+def print_failure(error: BaseException) -> None:
+    """Print why the command failed to stderr, and which words of it are the server's."""
+    is_of_server = isinstance(error, ServerError) and not isinstance(error, HttpStatusError)  # that is a text of ours
+    print_error(f"{SERVER_SAYS if is_of_server else ''}{text_of(error)}")
 
 
 def _rows(line: str, lead: str) -> Iterator[str]:

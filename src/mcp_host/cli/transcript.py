@@ -70,6 +70,10 @@ class Transcript:
         """A remark of the command itself."""
         self.aside(partial(self._printer.line, text, "dim"))
 
+    def server(self, name: str) -> None:
+        """What a server calls itself."""
+        self.aside(partial(self._printer.paragraph, excerpt(name, NAME_SHOWN), "dim", indent=len(INDENT)))
+
     def usage(self, usage: Mapping[str, float]) -> None:
         """The tokens that a turn used."""
         if "inputTokens" in usage and "outputTokens" in usage:
