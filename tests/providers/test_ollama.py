@@ -312,6 +312,12 @@ def test_a_call_without_arguments_is_one_of_a_tool_that_needs_none(arguments: ob
     assert read_reply(reply_of(tool_calls=[call]), ASKED).content == [Call(None, "now", None)]
 
 
+def test_what_is_no_call_is_one_that_names_no_tool() -> None:
+    reply = reply_of(tool_calls=[None, *CALLS[:1], {"function": None}])
+
+    assert [call.name for call in read_reply(reply, ASKED).content if isinstance(call, Call)] == [None, "add", None]
+
+
 @pytest.mark.parametrize("arguments", [[], 0, [1]])
 def test_arguments_that_are_no_object_are_an_error_that_names_the_tool(arguments: object) -> None:
     call = {"function": {"name": "add", "arguments": arguments}}

@@ -338,6 +338,7 @@ def completion(
 
 
 ONE = Call("c1", "add", "{}")
+NONE = Call(None, None, None)
 
 
 def test_a_reply_is_read(subtests: pytest.Subtests) -> None:
@@ -368,6 +369,7 @@ def test_a_reply_is_read(subtests: pytest.Subtests) -> None:
         ("calls and no reason", {**completion("", tool_calls=[call()]), "usage": {"completion_tokens": 1}}, [ONE], "toolUse"),
         ("cut off and no reason", {**completion(None, content="a"), "usage": {"completion_tokens": 100}}, ["a"], "maxTokens"),
         ("an empty call", completion(content="a", function_call={"name": "", "arguments": ""}), ["a"], "endTurn"),
+        ("what is no call", completion(tool_calls=[None, call(), {"function": None}]), [NONE, ONE, NONE], "toolUse"),
         ("audio without words", completion(audio={"data": "aGk="}), [AudioContent(data="aGk=", mime_type="audio/wav")], "endTurn"),
         ("empty audio", completion(content="a", audio={"id": "", "data": "", "transcript": ""}), ["a"], "endTurn"),
     ]  # fmt: skip  # one case on each line
@@ -486,7 +488,7 @@ def folded(*events: dict[str, Any]) -> dict[str, Any]:
     return reply
 
 
-def calls_of(*deltas: dict[str, Any]) -> list[tuple[object, str, object]]:
+def calls_of(*deltas: dict[str, Any]) -> list[tuple[object, object, object]]:
     reply = folded(*[chunk({"tool_calls": [delta]}) for delta in deltas], chunk(finish="tool_calls"))
     found = read_reply(reply, prompt()).content
     return [(block.id, block.name, block.arguments) for block in found if isinstance(block, Call)]
@@ -497,7 +499,7 @@ def piece(arguments: object = None, name: str | None = None, **fields: Any) -> d
 
 
 def test_deltas_of_calls_go_to_their_call(subtests: pytest.Subtests) -> None:
-    table: list[tuple[str, list[dict[str, Any]], list[tuple[object, str, object]]]] = [
+    table: list[tuple[str, list[dict[str, Any]], list[tuple[object, object, object]]]] = [
         (
             "interleaved",
             [

@@ -392,10 +392,10 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
                 else:
                     content.append(text)
             case "tool_use":
-                arguments = block["input"]
-                if isinstance(arguments, dict):
-                    arguments = _arguments(prompt.names.back(block["name"]), arguments, prompt, back=True)
-                content.append(Call(block["id"], block["name"], arguments))
+                name, arguments = block.get("name"), block.get("input")
+                if isinstance(arguments, dict) and isinstance(name, str):
+                    arguments = _arguments(prompt.names.back(name), arguments, prompt, back=True)
+                content.append(Call(block.get("id"), name, arguments))
             case _:  # thinking, and what the tools that Anthropic runs have left
                 has_hidden = True
         turn.append(block)

@@ -527,7 +527,7 @@ def _read_part(part: JSONObject) -> Call | AudioContent | ImageContent | None:
 def _read_call(call: JSONObject) -> Call:
     if "partialArgs" in call or call.get("willContinue"):
         raise SamplingError(IN_PIECES)
-    return Call(call.get("id"), call["name"], call.get("args"))
+    return Call(call.get("id"), call.get("name"), call.get("args"))
 
 
 def _usage(metadata: object) -> Usage | None:

@@ -34,6 +34,7 @@ from mcp_host.providers.exchange.replies import (
     ReplyBlock,
     arguments_in,
     count_of,
+    object_in,
     text_arguments,
 )
 from mcp_host.providers.exchange.requests import (
@@ -291,8 +292,8 @@ def read_reply(reply: JSONObject, prompt: Prompt, *, starts_with_reasoning: bool
         message["tool_calls"] = calls = calls[:1]
     content: list[ReplyBlock] = [text] if text else []
     for call in calls:
-        function = call["function"]
-        content.append(Call(None, function["name"], text_arguments(function.get("arguments"))))
+        function = object_in(object_in(call).get("function"))
+        content.append(Call(None, function.get("name"), text_arguments(function.get("arguments"))))
     return Reply(
         content,
         reply.get("model") or prompt.model,

@@ -41,6 +41,7 @@ from mcp_host.providers.exchange.replies import (
     arguments_in,
     as_json,
     count_of,
+    object_in,
     read_counts,
     stopped,
     text_arguments,
@@ -318,7 +319,7 @@ def read_reply(
     if OPEN not in reply and not choice:
         raise Unfinished
     message: JSONObject = _whole(reply[OPEN]) if OPEN in reply else choice["message"]
-    calls = _calls(message)
+    calls = [_with_function(call) for call in _calls(message)]
     written = _text(message.get("content"))
     text = without_thinking(written, has_begun=starts_with_reasoning and not _is_format(written, prompt, dialect))
     content = _read_message(text, message, calls, prompt)
@@ -390,7 +391,7 @@ def _read_message(text: str, message: JSONObject, calls: Sequence[JSONObject], p
         if call.get("type") == "custom":
             raise SamplingError("the model called a custom tool, which only the host's options can have offered")
         function = call["function"]
-        content.append(Call(call.get("id"), function["name"], text_arguments(function.get("arguments"))))
+        content.append(Call(call.get("id"), function.get("name"), text_arguments(function.get("arguments"))))
     return content
 
 
@@ -458,6 +459,12 @@ def _calls(message: JSONObject) -> Sequence[JSONObject]:
     if not calls and (function := message.get("function_call")) and any(function.values()):
         return [{"function": function}]
     return calls
+
+
+def _with_function(call: object) -> JSONObject:
+    """A call of some open models may be null, or have no function."""
+    call = object_in(call)
+    return call if isinstance(call.get("function"), dict) else {**call, "function": {}}
 
 
 def _written(arguments: object) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from pydantic_core import from_json
 
-from mcp_host.providers.exchange.replies import text_arguments
+from mcp_host.providers.exchange.replies import object_in, text_arguments
 from mcp_host.types import JSONObject
 
 
@@ -73,8 +73,11 @@ class StreamedCalls:
 
     def add(self, delta: JSONObject) -> None:
         """Add a delta to its call, or begin another."""
-        function = delta.get("function") or {}
+        delta = object_in(delta)
+        function = object_in(delta.get("function"))
         id, name, piece = delta.get("id"), function.get("name"), function.get("arguments")
+        if not isinstance(name, str):
+            name = None
         if piece is not None and not isinstance(piece, str):
             piece = json.dumps(piece)
         call = self._call_of(delta, name)

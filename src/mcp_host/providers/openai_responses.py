@@ -266,7 +266,7 @@ def _read_output(output: Sequence[JSONObject]) -> tuple[list[ReplyBlock], bool]:
                     if text := part.get("refusal" if is_refusal else "text"):
                         content.append(text)
             case "function_call":
-                content.append(Call(item.get("call_id"), item["name"], text_arguments(item.get("arguments"))))
+                content.append(Call(item.get("call_id"), item.get("name"), text_arguments(item.get("arguments"))))
             case "image_generation_call" if item.get("result"):
                 kind = f"image/{item.get('output_format') or 'png'}"
                 content.append(ImageContent(data=item["result"], mime_type=kind))

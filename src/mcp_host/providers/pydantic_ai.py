@@ -342,7 +342,7 @@ def _read_part(part: JSONObject) -> ReplyBlock | None:
         case "text":
             return part["content"] or None
         case "tool-call":
-            return Call(part["tool_call_id"], part["tool_name"], text_arguments(part["args"]))
+            return Call(part["tool_call_id"], part.get("tool_name"), text_arguments(part["args"]))
         case "file":
             return _read_file(part["content"])
         case "speech":

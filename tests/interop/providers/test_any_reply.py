@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 from json import dumps, loads
+from operator import getitem
 from random import Random
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -18,7 +19,7 @@ import pytest
 from anyio import fail_after
 from pydantic_core import from_json, to_json
 
-from mcp_host.errors import ProviderError, SamplingError
+from mcp_host.errors import ProviderError, SamplingError, UnusableCalls
 from mcp_host.providers import ModelAnswer
 from mcp_host.providers.adapter import ProviderModel
 from mcp_host.providers.anthropic import AnthropicModel
@@ -30,7 +31,7 @@ from mcp_host.providers.openai_responses import OpenAIModel
 from mcp_host.providers.pydantic_ai import PydanticAIModel
 from mcp_host.types import CreateMessageResult, TextContent
 from tests.extent import THOROUGH
-from tests.providers.variants import EDITS, OTHERS, changed, deep, paths, put, variants
+from tests.providers.variants import EDITS, OTHERS, Edit, changed, deep, paths, put, remove, variants
 from tests.sampling.asking import Wire, request
 
 STREAMS = 20_000 if THOROUGH else 400
@@ -418,6 +419,35 @@ async def test_beside_a_wrong_count_the_others_are_told(subtests: pytest.Subtest
             assert counts is not None
             assert "inputTokens" not in counts
             assert counts["outputTokens"] == 7
+
+
+NAMES = ("x", "[" * 3000)
+NAMELESS: Sequence[Edit] = [
+    *[partial(put, make) for make in OTHERS if make is not deep and make() not in NAMES],
+    remove,
+]
+
+
+@pytest.mark.parametrize("name", COUNTED)
+async def test_a_call_that_names_no_tool_is_in_the_error_with_the_answer(subtests: pytest.Subtests, name: str) -> None:
+    recorded = RECORDED[name]
+    whole, streamed = recorded.make(stream=False), recorded.make(stream=True)
+    for number, edit in enumerate(NAMELESS):
+        whole.reply, events = [
+            changed(said, *[(path, edit) for path in paths(said) if reduce(getitem, path, said) == "add"])
+            for said in (recorded.reply, recorded.events)
+        ]
+        assert isinstance(events, list)
+        streamed.events = events
+        for model in (whole, streamed):
+            with subtests.test(number=number, stream=model is streamed):
+                with pytest.raises(UnusableCalls, match=r"^the model made a call that names no tool$") as unusable:
+                    await model(request(tools=[ADD]))
+
+                [use] = unusable.value.answer.tool_uses
+                assert (use.name, use.input) == ("", {"a": 1})
+                assert unusable.value.answer.text.startswith("So:")
+                assert unusable.value.problems == {use.id: "The call names no tool"}
 
 
 @pytest.mark.parametrize("name", RECORDED)

@@ -31,11 +31,11 @@ FIRST_HALF, SECOND_HALF = re.compile("[\ud800-\udbff]"), re.compile("[\udc00-\ud
 @dataclass(frozen=True, slots=True)
 class Call:
     """A tool call as the provider wrote it. *arguments* are an object, or the text of one; None if there are none. *id* is
-    None if the API has none.
+    None if the API has none. A broken call may have anything in each place.
     """
 
-    id: str | None
-    name: str
+    id: object
+    name: object
     arguments: object
 
 
@@ -80,12 +80,12 @@ def answer_of(reply: Reply, prompt: Prompt, keep: KeepTurn | None = None) -> Mod
     characters that are alone become U+FFFD: no session can send them.
 
     Raises:
-        UnusableCalls: The arguments of a call are no JSON object, or missing; or the provider says that the calls cannot be
-            read (`Reply.unusable`). Reasoning is not kept then: its turn has the same calls.
+        UnusableCalls: A call names no tool; its arguments are no JSON object, or missing; or the provider says that the calls
+            cannot be read (`Reply.unusable`). Reasoning is not kept then: its turn has the same calls.
         ValueError: An image or audio is not base64.
     """
     content: list[object] = []  # as JSON, which is read once, or as blocks
-    problems: dict[int, str] = {}  # by the place of a call
+    problems: dict[int, _Problem] = {}  # by the place of a call
     has_calls = False
     cut_off = reply.stop_reason in CUT_OFF
     for block in reply.content:
@@ -122,31 +122,43 @@ def answer_of(reply: Reply, prompt: Prompt, keep: KeepTurn | None = None) -> Mod
     return answer.model_copy(update={"content": blocks})
 
 
-def _read_call(call: Call, prompt: Prompt) -> tuple[JSONObject, str | None]:
-    """The JSON of a call, and what is wrong with its arguments: then it has none."""
-    name, id = readable(prompt.names.back(call.name)), readable(call.id or "")
-    written: JSONObject = {"type": "tool_use", "id": id, "name": name}
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """What is wrong with a call: as the model is told, and as the error says."""
+
+    told: str
+    said: str
+
+
+NAMES_NO_TOOL = _Problem("The call names no tool", "the model made a call that names no tool")
+
+
+def _read_call(call: Call, prompt: Prompt) -> tuple[JSONObject, _Problem | None]:
+    """The JSON of a call, and what is wrong with it: then it has no name, or no arguments."""
+    id = readable(call.id) if isinstance(call.id, str) else ""
+    written: JSONObject = {"type": "tool_use", "id": id, "name": ""}
+    if not isinstance(call.name, str) or not call.name:
+        return {**written, "input": arguments_in(call.arguments) or {}}, NAMES_NO_TOOL
+    written["name"] = name = readable(prompt.names.back(call.name))
     try:
         missing = call.arguments is None
         arguments = _no_arguments(name, prompt.request) if missing else read_arguments(call.arguments)
     except ValueError as exc:
-        return {**written, "input": {}}, str(exc)
+        said = f"the model called {quoted(name)} with arguments that are {exc}"
+        return {**written, "input": {}}, _Problem(f"The arguments are {exc}", said)
     return {**written, "input": arguments}, None
 
 
 def _unusable(
-    reply: Reply, answer: ModelAnswer, problems: Mapping[int, str], request: SamplingRequest
+    reply: Reply, answer: ModelAnswer, problems: Mapping[int, _Problem], request: SamplingRequest
 ) -> UnusableCalls:
     """The error for an answer with *problems*, by the places of its calls, or without its calls."""
     if reply.unusable is not None:
         return UnusableCalls(reply.unusable, answer, {})
     answer = answer.model_copy(update={"content": _with_unique_ids(answer.content, request)})
     calls = {place: block for place, block in enumerate(answer.content) if isinstance(block, ToolUseContent)}
-    told = {calls[place].id: f"The arguments are {problem}" for place, problem in problems.items()}
-    place, problem = next(iter(problems.items()))
-    return UnusableCalls(
-        f"the model called {quoted(calls[place].name)} with arguments that are {problem}", answer, told
-    )
+    told = {calls[place].id: problem.told for place, problem in problems.items()}
+    return UnusableCalls(next(iter(problems.values())).said, answer, told)
 
 
 def _readable_content(content: Sequence[ReplyBlock]) -> list[ReplyBlock]:
