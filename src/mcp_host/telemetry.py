@@ -15,6 +15,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import Any, TypeAlias, assert_never
 from urllib.parse import urlsplit
 
@@ -24,7 +25,16 @@ from mcp_host.concurrency.backends import is_cancellation
 from mcp_host.errors import HttpStatusError, InputRefused, ServerError, excerpt
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, EndedSession, ServerRequest
 from mcp_host.protocol.eras import INITIALIZE, LISTEN
-from mcp_host.protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, RESOURCE_NOT_FOUND
+from mcp_host.protocol.jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    RESOURCE_NOT_FOUND,
+    USER_REJECTED,
+)
+from mcp_host.protocol.negotiation import VERSIONS
 from mcp_host.sampling.request import CallModel, SamplingRequest
 from mcp_host.session.call import CallbackRaised
 from mcp_host.transports.base import Transport
@@ -66,6 +76,10 @@ MAX_TRACE_STATE = 512  # characters: "Vendors SHOULD propagate at least 512 char
 
 FAULTS_OF_THE_SERVER = frozenset({PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, RESOURCE_NOT_FOUND})
 """Codes by which we refuse what the server should not have asked: no errors of ours (mcp.md, `rpc.response.status_code`)."""
+
+OTHER = "_OTHER"  # the conventions' value for an error that has none of the known ones
+CODES = frozenset(map(str, {*range(-32099, -31999), *FAULTS_OF_THE_SERVER, INTERNAL_ERROR, USER_REJECTED, *HTTPStatus}))
+"""JSON-RPC's codes, with those that it leaves to implementations, MCP's and ours; and the statuses of HTTP."""
 
 NAMED = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
 """Our methods with a `name`, and its attribute."""
@@ -131,7 +145,7 @@ class OpenTelemetry:
             **_address(session.transport),
         }
         if session.error is not None:
-            attributes["error.type"] = _error_type(session.error)
+            attributes |= _few({"error.type": _error_type(session.error)})
         self._sessions.record(session.seconds, attributes)
 
     # Requests of ours
@@ -145,10 +159,10 @@ class OpenTelemetry:
             try:
                 result = await call_next(_with_trace_context(request))
             except BaseException as exc:
-                attributes |= self._fail(span, exc)
+                attributes |= _few(self._fail(span, exc))
                 raise
             else:
-                attributes |= self._succeed(span, request, result)
+                attributes |= _few(self._succeed(span, request, result))
                 return result
             finally:
                 if request.sent_ids:
@@ -269,6 +283,17 @@ def _attributes(request: ClientRequest) -> Attributes:
     if request.method in NAMED and isinstance(name := request.params.get("name"), str):
         found[NAMED[request.method]] = excerpt(name, SHOWN)
     return found
+
+
+def _few(found: Attributes) -> Attributes:
+    """*found* for a metric. What a server can make up is `OTHER` there, because each value makes a series."""
+    return {name: value if _is_known(name, str(value)) else OTHER for name, value in found.items()}
+
+
+def _is_known(name: str, value: str) -> bool:
+    if name == "mcp.protocol.version":
+        return value in VERSIONS
+    return value in CODES or not value.removeprefix("-").isdecimal()
 
 
 def _connection(request: AnyRequest) -> Attributes:

@@ -212,6 +212,7 @@ async def test_any_other_request_is_an_error_and_the_wait_goes_on(
 
     assert STATE not in caplog.text
     assert "c0de" not in caplog.text
+    assert len(caplog.records) == (4 if status == 400 else 0), "the first, second, fourth and eighth refused redirect"
 
 
 async def test_a_person_with_the_page_of_an_earlier_login_is_told_so() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import anyio
@@ -81,14 +82,21 @@ async def test_changes_come_typed_and_in_order_and_one_that_waits_already_is_not
     assert client.counters == {"coalesced notifications": 2}
 
 
-async def test_log_messages_come_in_order_and_a_malformed_one_is_skipped(era: Era) -> None:
-    peer = telling(era, log(1), ("notifications/message", {"level": 5}), log(2))
+async def test_log_messages_come_in_order_and_malformed_ones_are_skipped(
+    era: Era, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of those, the first, the second, the fourth and so on are in the log."""
+    caplog.set_level(logging.DEBUG, "mcp_host.session.notifications")
+    peer = telling(era, log(1), *[("notifications/message", {"level": 5})] * 9, log(2))
     seen = Recorder()
     async with connected(peer, on_log=seen) as client:
         await anyio.wait_all_tasks_blocked()
 
     assert [message.data for message in seen] == [1, 2]
-    assert client.counters == {"malformed notifications": 1}
+    assert client.counters == {"malformed notifications": 9}
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        f"ignored a malformed notification ({count} so far)" for count in (1, 2, 4, 8)
+    ]
 
 
 @on_both

@@ -56,6 +56,25 @@ async def test_the_durations_of_requests_have_few_series(recorder: Recorder) -> 
     ]
 
 
+async def test_codes_that_a_server_makes_up_add_one_series(recorder: Recorder) -> None:
+    """The spans say what they were."""
+    codes = [-32601, -32050, 7, 8, -40000]
+
+    async def script(peer: ScriptedPeer) -> None:
+        await HANDSHAKE.open(peer)
+        for code in codes:
+            await peer.reply_error(await peer.receive("tools/call"), code, "no")
+
+    async with recorded(recorder, script, era="legacy") as client:
+        for _ in codes:
+            with pytest.raises(ServerError):
+                await client.call_tool("t")
+
+    series = [(found["error.type"], found["rpc.response.status_code"]) for found, _ in recorder.series(OPERATION)[1:]]
+    assert series == [("-32601", "-32601"), ("-32050", "-32050"), ("_OTHER", "_OTHER")]
+    assert [span.attributes["error.type"] for span in recorder.spans()] == list(map(str, codes))
+
+
 @on_both
 @in_both_eras
 async def test_a_session_that_the_client_closes_ends_without_an_error(

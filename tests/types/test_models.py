@@ -58,6 +58,7 @@ from mcp_host.types import (
     UntitledMultiSelectEnumSchema,
     UntitledSingleSelectEnumSchema,
     UserMessage,
+    base,
     content,
 )
 from mcp_host.types.base import Model
@@ -301,6 +302,8 @@ REPAIRED: list[tuple[type[Model], dict[str, object], dict[str, object], str]] = 
 def test_what_is_malformed_is_mended_or_kept_unread_or_left_out_with_a_warning(
     subtests: pytest.Subtests, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """A server may send any number of notifications: what is malformed in one is logged once, at DEBUG."""
+    base._log_once.cache_clear()
     for kind, sent, read, path in REPAIRED:
         with subtests.test(kind.__name__, path=path):
             caplog.clear()
@@ -311,6 +314,8 @@ def test_what_is_malformed_is_mended_or_kept_unread_or_left_out_with_a_warning(
             assert caplog.records[0].levelno == (
                 logging.DEBUG if kind is ProgressNotificationParams else logging.WARNING
             )
+            kind.from_wire(sent)
+            assert len(caplog.messages) == (1 if kind is ProgressNotificationParams else 2)
 
 
 def test_a_repaired_object_is_equal_to_one_that_was_made() -> None:

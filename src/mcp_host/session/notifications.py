@@ -13,7 +13,7 @@ from anyio import Event
 
 from mcp_host import types
 from mcp_host.errors import ProtocolError
-from mcp_host.handlers import call_callback
+from mcp_host.handlers import call_callback, worth_logging
 from mcp_host.protocol.cache import CHANGES
 from mcp_host.protocol.eras import ACKNOWLEDGED
 from mcp_host.protocol.jsonrpc import Notification
@@ -111,6 +111,7 @@ class NotificationQueue:
             callback = prepare(wire)
         except ProtocolError as exc:
             self._counters["malformed notifications"] += 1
-            logger.debug("ignored: %s", exc)
+            if worth_logging(count := self._counters["malformed notifications"]):
+                logger.debug("ignored a malformed notification (%d so far): %s", count, exc)
         else:
             await call_callback(callback, subject=f"the callback for {notification.method}")

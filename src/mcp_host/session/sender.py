@@ -12,6 +12,7 @@ from anyio.abc import TaskGroup
 
 from mcp_host.concurrency.asking import unattended
 from mcp_host.errors import CallerError, ConnectionClosed, HttpStatusError, McpError, SessionLost
+from mcp_host.handlers import worth_logging
 from mcp_host.protocol.backoff import RETRY_DELAYS
 from mcp_host.protocol.eras import Era
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Failure, Notification, Success
@@ -128,4 +129,5 @@ class BackgroundSender:
 
     def _undelivered(self, reason: object) -> None:
         self._counters["undelivered messages"] += 1
-        logger.debug("not delivered: %s", reason)
+        if worth_logging(count := self._counters["undelivered messages"]):
+            logger.debug("not delivered: %s (%d messages so far)", reason, count)

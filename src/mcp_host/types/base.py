@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, TypeAdapter, ValidationError
@@ -93,8 +93,8 @@ class Model(BaseModel):
 
     since: ClassVar[str] = REVISIONS[0]
     tolerant: ClassVar[bool] = False
-    _level: ClassVar[int] = logging.WARNING
-    """Of the line that says what was malformed."""
+    _is_frequent: ClassVar[bool] = False
+    """Whether a server may send any number: what was malformed is then no warning, and logged once in a process."""
     _constants: ClassVar[dict[str, object]] = {}
 
     def __init__(self, /, **data: object) -> None:
@@ -163,7 +163,10 @@ class Model(BaseModel):
                 problem = _first_problem(cls, exc, value)
             else:
                 if not any(item._is_unread() for item in (read if many else [read])):
-                    logger.log(cls._level, REPAIRED, problem)
+                    if cls._is_frequent:
+                        _log_once(problem)
+                    else:
+                        logger.warning(REPAIRED, problem)
                     return read
         raise ProtocolError(problem)
 
@@ -182,6 +185,11 @@ class Model(BaseModel):
             self, by_alias=True, exclude_unset=True, warnings=False
         )
         return wire
+
+
+@lru_cache(maxsize=256)
+def _log_once(problem: str) -> None:
+    logger.debug(REPAIRED, problem)
 
 
 def given(**fields: object) -> dict[str, Any]:

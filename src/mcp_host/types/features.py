@@ -1,6 +1,5 @@
 """Lists, resources, prompts, completion and logging of servers, with their notifications; roots of clients."""
 
-import logging
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import BeforeValidator
@@ -36,7 +35,7 @@ __all__ = [
 class TypedNotification(Model, tolerant=True):
     """The envelope of every notification; subclasses narrow the method and the params."""
 
-    _level: ClassVar[int] = logging.DEBUG
+    _is_frequent: ClassVar[bool] = True
     jsonrpc: Literal["2.0"] = "2.0"
     method: str
     params: NotificationParams | None = None

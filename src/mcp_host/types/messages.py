@@ -1,6 +1,5 @@
 """What requests, notifications and results have in common, and the result of `initialize`."""
 
-import logging
 from typing import Annotated, ClassVar, TypeAlias
 
 from mcp_host.types.base import DECIDES, JSONObject, Meta, Model, Number
@@ -35,7 +34,7 @@ EmptyResult: TypeAlias = Result
 class NotificationParams(Model, tolerant=True):
     """What every notification may have."""
 
-    _level: ClassVar[int] = logging.DEBUG  # a server may send any number
+    _is_frequent: ClassVar[bool] = True
     meta: Meta = None
 
 

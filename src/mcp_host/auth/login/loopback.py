@@ -30,6 +30,7 @@ from anyio.abc import SocketAttribute, SocketListener, SocketStream, TaskGroup
 
 from mcp_host.auth.login.redirects import Parameters, check_redirect_uri, read_redirect
 from mcp_host.auth.requests.urls import DEFAULT_PORTS
+from mcp_host.handlers import CountedWarnings
 from mcp_host.transports._http.secret import Secret
 
 logger = logging.getLogger(__name__)
@@ -169,6 +170,7 @@ class LoopbackListener:
         self._request_time = request_time
         self._open: deque[CancelScope] = deque()
         self._redirect = ""
+        self._warnings = CountedWarnings()  # any page in the browser can send requests
         self.redirect_uri = str(self._uri)
 
     @classmethod
@@ -267,7 +269,8 @@ class LoopbackListener:
         with suppress(ValueError):  # it is refused
             parameters = read_redirect(target, state)
         if parameters is None or self._redirect:
-            logger.warning("a request for %s was refused: it is not the answer to this login", self.redirect_uri)
+            text = f"a request for {self.redirect_uri} was refused: it is not the answer to this login"
+            self._warnings.log(logger, (NOT_OURS.title, ""), text)
             return NOT_OURS
         self._redirect = Secret(f"http://{self._uri.authority}{target}")
         return AUTHORIZED if "code" in parameters and "error" not in parameters else REFUSED
