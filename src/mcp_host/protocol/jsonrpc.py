@@ -226,8 +226,19 @@ def too_complex(raw: Raw, most: int) -> bool:
 
 def _keep_only(raw: Raw, kept: bytes) -> Raw:
     """JSON reduced to the bytes in *kept* and the quotes around its strings."""
-    others = bytes(set(range(256)) - {*kept, ord('"')})
-    return raw.replace(rb"\\", b"").replace(rb"\"", b"").translate(None, others)
+    return _without_escaped_quotes(raw).translate(None, bytes(set(range(256)) - {*kept, ord('"')}))
+
+
+def _without_escaped_quotes(raw: Raw) -> Raw:
+    """JSON in which each quote is one of the two around a string.
+
+    What takes the place of the others is as long, which saves a pass over large messages.
+    """
+    if b"\\" not in raw:
+        return raw
+    if raw.rfind(rb"\\") >= 0:  # three times as fast as from the left
+        raw = raw.replace(rb"\\", b"  ")
+    return raw.replace(rb"\"", b"  ")
 
 
 def _outside_of_few_strings(raw: Raw) -> list[Raw] | None:
@@ -247,6 +258,7 @@ def _outside_of_few_strings(raw: Raw) -> list[Raw] | None:
 
 
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
+_LONG_NUMBER = b"0" * (MAX_DIGITS + 1)
 
 
 def has_long_number(raw: Raw) -> bool:
@@ -254,9 +266,11 @@ def has_long_number(raw: Raw) -> bool:
     stride = MAX_DIGITS // 6
     if not re.search(rb"[0-9]{6}", raw[::stride]):  # nearly always
         return False
-    plain = raw.replace(rb"\\", b"").replace(rb"\"", b"") if b"\\" in raw else raw
-    outside = plain.split(b'"')[::2]  # of strings
-    return any(b"0" * (MAX_DIGITS + 1) in piece.translate(_DIGITS) for piece in outside)
+    plain = raw.translate(_DIGITS)
+    if _LONG_NUMBER not in plain:
+        return False
+    outside = _without_escaped_quotes(plain).split(b'"')[::2]  # of strings
+    return any(_LONG_NUMBER in piece for piece in outside)
 
 
 _SURROGATE = rb"\\u[dD][89a-fA-F]"
