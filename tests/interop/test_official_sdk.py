@@ -21,6 +21,7 @@ from mcp_host import (
 )
 from mcp_host.testing import ScriptedModel
 from mcp_host.types import (
+    CreateMessageResult,
     ProgressNotificationParams,
     SamplingMessage,
     TextContent,
@@ -112,6 +113,20 @@ async def test_a_request_on_the_connections_own_stream_is_answered(server: AnyTr
     # Over HTTP that stream names no call; over a pipe there is but one stream, and one call in flight.
     assert (request.outer is not None and request.outer.inferred) is isinstance(server, Stdio)
     assert (request.outer is None) is not isinstance(server, Stdio)
+
+
+async def test_several_texts_of_an_answer_arrive_as_one_since_the_sdk_takes_no_list_without_tools(
+    server: AnyTransport,
+) -> None:
+    def answer(request: SamplingRequest) -> CreateMessageResult:
+        return CreateMessageResult(content=[TextContent(text="Yes."), TextContent(text="Really.")], model="a-model")
+
+    with fail_after(IN_TIME):
+        async with Client(server, era="legacy", sampling=Sampling(with_tools=answer, approve=always)) as client:
+            told = reported(await client.call_tool("unprompted", {"question": "really?"}))
+
+    assert isinstance(told, dict)
+    assert told["content"] == {"type": "text", "text": "Yes.\n\nReally."}
 
 
 async def test_tools_for_a_basic_handler_are_refused_and_never_stripped(server: AnyTransport) -> None:
