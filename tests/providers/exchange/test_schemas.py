@@ -71,6 +71,14 @@ def test_a_function_has_an_object_at_its_root(subtests: pytest.Subtests) -> None
             {"type": "object", "properties": {"a": TEXT}, "additionalProperties": False},
             {"type": "object", "properties": {"a": TEXT}, "additionalProperties": False},
         ),
+        (
+            "required and not defined",
+            an_object(["a", "b"], a={"anyOf": [{"required": ["c"]}, TEXT]}),
+            {
+                **an_object(["a"], a={"anyOf": [{"required": ["c"]}, TEXT]}),
+                "description": 'This JSON Schema applies, too: {"required": ["b"]}',
+            },
+        ),
         ("all", {"allOf": [an_object(a=TEXT), {"properties": {"b": NUMBER}}]}, an_object(["a"], a=TEXT, b=NUMBER)),
         (
             "all of one name",
@@ -249,6 +257,7 @@ def test_what_the_strict_mode_cannot_say_is_none(subtests: pytest.Subtests) -> N
 def test_gemini_gets_the_keywords_that_it_reads_and_the_others_in_words(subtests: pytest.Subtests) -> None:
     described = {"type": "integer", "minimum": 0, "description": "D"}
     in_words = 'D\nThis JSON Schema applies, too: {"exclusiveMaximum": 5, "default": 1}'
+    needed = 'This JSON Schema applies, too: {"required": ["%s"]}'
     referring = {**an_object(a={"$ref": "#/$defs/T", "description": "d"}), "$defs": {"T": TEXT}}
     to_itself = an_object(a={"$ref": "#/$defs/root"})
     table: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
@@ -278,6 +287,14 @@ def test_gemini_gets_the_keywords_that_it_reads_and_the_others_in_words(subtests
             "other keywords",
             an_object(a={**described, "exclusiveMaximum": 5, "default": 1}),
             an_object(a={**described, "description": in_words}),
+        ),
+        (
+            "required and not defined",
+            an_object(["a", "b"], a={"anyOf": [{"required": ["c"]}, TEXT]}),
+            {
+                **an_object(["a"], a={"anyOf": [{"required": [], "description": needed % "c"}, TEXT]}),
+                "description": needed % "b",
+            },
         ),
         ("reference", referring, an_object(a={**TEXT, "description": "d"})),
         (

@@ -65,6 +65,8 @@ GEMINI_KEYWORDS = frozenset(
     }
 )
 
+APPLIES_TOO = "This JSON Schema applies, too"  # before what a provider does not take
+
 TYPE_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 
 
@@ -76,7 +78,7 @@ def function(schema: Schema) -> Schema:
     Raises:
         ValueError: The schema is too deep, or too large.
     """
-    return _with_plain_root(repaired(schema))
+    return _each(_with_plain_root(repaired(schema)), _with_defined_names)
 
 
 def _with_plain_root(schema: Schema) -> Schema:
@@ -174,9 +176,28 @@ def _read_by_gemini(part: Schema) -> Schema:
         else:
             told[keyword] = part[keyword]
             written.pop(keyword, None)
+    if undefined := _undefined(part):
+        told["required"] = undefined
+        written["required"] = [name for name in part["required"] if name in part.get("properties", ())]
     if told:
-        written["description"] = noted(part, "This JSON Schema applies, too", told)
+        written["description"] = noted(part, APPLIES_TOO, told)
     return written
+
+
+def _undefined(part: Schema) -> list[str]:
+    """The names that are required and are no properties. Gemini refuses them: "property is not defined"."""
+    properties = part.get("properties", ())
+    return [name for name in part.get("required", ()) if name not in properties]
+
+
+def _with_defined_names(part: Schema) -> Schema:
+    """A subschema of a function, which may be for Gemini behind another API, without the names that are `_undefined`. Where no
+    properties are defined, as in an alternative, OpenAI takes such names.
+    """
+    if "properties" not in part or not (undefined := _undefined(part)):
+        return part
+    required = [name for name in part["required"] if name in part["properties"]]
+    return part | {"required": required, "description": noted(part, APPLIES_TOO, {"required": undefined})}
 
 
 def _with_items(part: Schema) -> Schema:

@@ -200,6 +200,7 @@ def check_schema(schema: Any, where: str) -> None:
         problem := problem_of(schema)
     ) is not None:  # [messages]: "JSON schema" of https://json-schema.org/draft/2020-12
         raise Refusal(f"{where}: {problem}")
+    # [seen] aws-solutions-library-samples/accelerated-intelligent-document-processing-on-aws#709: at the top level only
     for name in schema.get("properties") or {}:
         matches(name, PROPERTY, f"{where}.properties")
 

@@ -180,6 +180,8 @@ def check_json_schema(schema: Any, where: str) -> None:
     for part in subschemas(schema):
         if unknown := part.keys() - JSON_SCHEMA:
             raise Refusal(f"{where}: the keywords {sorted(unknown)} are not supported")
+        if set(part.get("required", ())) - set(part.get("properties", ())):  # [seen] probelabs/probe#569
+            raise Refusal(f"{where}.required: property is not defined")
         for choice in part.get("enum", ()):
             if isinstance(choice, bool) or not isinstance(
                 choice, str | int | float

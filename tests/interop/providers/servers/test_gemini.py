@@ -125,6 +125,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         declared(parameters={"type": "OBJECT"}, parametersJsonSchema={"type": "object"}),
         "only one of parameters and parameters_json_schema may be set",
     ),
+    "a JSON Schema that requires what it has not": (
+        declared(parametersJsonSchema={"type": "object", "required": ["a"]}),
+        "required: property is not defined",
+    ),
     "a JSON Schema of no object": (declared(parametersJsonSchema={"type": "string"}), "schema at top-level must be"),
     "a $ref with more": (
         config(responseMimeType="application/json", responseJsonSchema={"items": {"$ref": "#/$defs/a", "title": "A"}}),
