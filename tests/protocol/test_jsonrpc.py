@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mcp_host.errors import CallerError, MessageTooLarge, ProtocolError
 from mcp_host.protocol.jsonrpc import (
-    MAX_NESTED,
+    MAX_READ_TWICE,
     Failure,
     Incoming,
     Malformed,
@@ -23,6 +23,7 @@ from mcp_host.protocol.jsonrpc import (
     Params,
     Request,
     Success,
+    _warn_of_halves,
     decode,
     depth,
     encode,
@@ -152,10 +153,6 @@ UNDECODABLE: dict[str, tuple[bytes, object, object]] = {
     "NaN": (b'{"id":5,"jsonrpc":"2.0","result":{"n":NaN}}', 5, None),
     "NaN beside a method": (b'{"jsonrpc":"2.0","id":5,"result":{"method":"m","n":NaN}}', 5, None),
     "a huge integer": (b'{"jsonrpc":"2.0","id":5,"result":{"n":' + b"9" * 20_000 + b"}}", 5, None),
-    "half a pair": (b'{"jsonrpc":"2.0","id":5,"result":{"n":"\\ud800"}}', 5, None),
-    "half a pair, and deep": (
-        b'{"jsonrpc":"2.0","id":5,"result":{"n":["\\ud800",' + b"[" * 300 + b"]" * 300 + b"]}}", 5, None,
-    ),
     "a request": (b'{"jsonrpc":"2.0","id":5,"method":"ping","params":{"n":NaN}}', 5, "ping"),
     "a request, the id last": (b'{"method":"ping","params":{"n":NaN},"jsonrpc":"2.0","id":5}', 5, "ping"),
     "a notification": (b'{"jsonrpc": "2.0", "method": "note", "params": {"n": NaN}}', None, "note"),
@@ -169,6 +166,47 @@ def test_the_id_and_the_method_of_an_undecodable_message_are_recovered(subtests:
 
             assert isinstance(message, Malformed)
             assert (message.id, message.method) == (id, method)
+
+
+HALVES = {
+    rb"\ud83d": "\ufffd",
+    rb"cut \uD83D": "cut \ufffd",
+    rb"\ud83d\ude00": "😀",
+    rb"\ude00\ud83d": "\ufffd\ufffd",
+    rb"\ud83d\ud83d\uDE00\ude00": "\ufffd😀\ufffd",
+    rb"\\ud83d \\\ud83d\n": "\\ud83d \\\ufffd\n",
+    rb"\ud83d\\ude00": "\ufffd\\ude00",
+    rb"\\ud83d\ude00": "\\ud83d\ufffd",
+    rb"\ud83d\u0041\ud7ff\ue000": "\ufffdA\ud7ff\ue000",
+}
+
+
+@pytest.mark.fault("J17")
+def test_half_a_character_is_read_as_the_replacement_character(
+    subtests: pytest.Subtests, caplog: pytest.LogCaptureFixture
+) -> None:
+    """JavaScript writes it for a text that was cut inside of an emoji: that costs one character, not the whole result."""
+    _warn_of_halves.cache_clear()
+    for (escaped, text), beside in product(HALVES.items(), (b"1", b"[" * 300 + b"]" * 300)):
+        with subtests.test(escaped=escaped, beside=beside):
+            (read,) = decode(
+                b'{"jsonrpc":"2.0","id":5,"result":{"%b":"%b","a":%b,"":"\\ud83d"}}' % (escaped, escaped, beside)
+            )
+
+            assert read == Success(5, {text: text, "a": json.loads(beside), "": "\ufffd"})
+    assert len(caplog.messages) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"\\ud83d\0", b"x" * MAX_READ_TWICE + b"\\ud83d", b"\\ud83d\xed\xa0\x80", b"\\ud8"],
+    ids=["NUL", "long", "bytes", "cut"],
+)
+def test_half_a_character_saves_nothing_else(text: bytes) -> None:
+    for beside in (b"1", b"[" * 300 + b"]" * 300):
+        (message,) = decode(b'{"jsonrpc":"2.0","id":5,"result":{"a":%b,"b":"%b"}}' % (beside, text))
+
+        assert isinstance(message, Malformed)
 
 
 NEAR_THE_ENDS: dict[str, tuple[bytes, object]] = {
@@ -292,12 +330,12 @@ def test_a_message_of_more_than_4_mib_may_nest_200_levels_deep_only() -> None:
         deep = b"[" * levels + b"]" * levels
         return decode(b'{"jsonrpc":"2.0","id":5,"result":{"x":%b,"y":"%b"}}' % (deep, b"x" * beside))[0]
 
-    assert isinstance(nested(190, MAX_NESTED), Success)
-    assert isinstance(nested(300, MAX_NESTED - 700), Success)
-    refused = nested(300, MAX_NESTED)
+    assert isinstance(nested(190, MAX_READ_TWICE), Success)
+    assert isinstance(nested(300, MAX_READ_TWICE - 700), Success)
+    refused = nested(300, MAX_READ_TWICE)
     assert isinstance(refused, Malformed)
     assert refused.id == 5
-    assert refused.reason.startswith(f"not JSON (it nests too deeply for its {MAX_NESTED + 647:,} bytes): ")
+    assert refused.reason.startswith(f"not JSON (it nests too deeply for its {MAX_READ_TWICE + 647:,} bytes): ")
 
 
 def test_both_values_of_a_duplicate_key_count() -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import accumulate
 from typing import Any, NoReturn, TypeAlias, assert_never
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from mcp_host.errors import CallerError, MessageTooLarge, ProtocolError, excerpt, quoted
+
+logger = logging.getLogger(__name__)
 
 Raw: TypeAlias = bytes | bytearray  # the latter if it arrived in several chunks, to save a copy
 
@@ -44,7 +48,7 @@ NOT_JSONRPC = 'jsonrpc is not "2.0"'
 MAX_BATCH = 5_000  # messages: all of them are handled in one step of the event loop
 MAX_MARKS = 2**20  # opening brackets, colons and commas in one message, outside of strings
 MAX_DIGITS = 309  # of a number in a message of more than 1 MiB; a float has no more before its point
-MAX_NESTED = 2**22  # bytes of a message of more than 200 levels: those are read twice and looked through
+MAX_READ_TWICE = 2**22  # bytes of a message with more than 200 levels or a lone surrogate
 MAX_DEPTH = 640  # nested arrays and objects: each takes one of the 1,000 frames of a stack in Python 3.11
 
 Id: TypeAlias = int | str
@@ -124,11 +128,7 @@ def decode(raw: Raw) -> Sequence[Incoming]:
         try:
             body = from_json(raw, allow_inf_nan=False)
         except ValueError as exc:
-            if "recursion limit" not in str(exc):
-                raise
-            if len(raw) > MAX_NESTED:
-                raise ValueError(f"it nests too deeply for its {len(raw):,} bytes") from None
-            body = _parse_nested(raw)
+            body = _parse_in_python(raw, exc)
     except ValueError as exc:
         return (unreadable(f"not JSON ({exc}): {excerpt(raw[:100].decode(errors='replace'), 80)}", raw, raw),)
     if isinstance(body, list):
@@ -273,21 +273,49 @@ def has_long_number(raw: Raw) -> bool:
     return any(_LONG_NUMBER in piece for piece in outside)
 
 
-_SURROGATE = rb"\\u[dD][89a-fA-F]"
+_HALF = rb"""(?x) \\u[dD] (?:
+    [89abAB][0-9a-fA-F]{2} (?! \\u[dD][c-fC-F][0-9a-fA-F]{2})
+  | [c-fC-F][0-9a-fA-F]{2} (?<! \\u[dD][89abAB][0-9a-fA-F]{2} \\u[dD][c-fC-F][0-9a-fA-F]{2})
+)"""
+"""The escape of a surrogate without the other of its pair. JavaScript writes it for a text that was cut inside of an emoji."""
 
 
-def _parse_nested(raw: Raw) -> Any:
-    """Parse more than the 200 levels at which pydantic's parser stops: one schema in a long list may reach that.
+def _without_halves(raw: Raw) -> Raw:
+    """JSON with the escape of U+FFFD in the place of each lone surrogate; *raw* itself if there is none."""
+    stand_in = b"\0\0"  # for an escaped backslash: no JSON has it
+    whole, halves = re.subn(_HALF, rb"\\ufffd", raw.replace(rb"\\", stand_in))
+    if not halves or b"\0" in raw:
+        return raw
+    _warn_of_halves()
+    return whole.replace(stand_in, rb"\\")
+
+
+@cache
+def _warn_of_halves() -> None:
+    """Once in a process: a server may send any number."""
+    logger.warning(
+        "half of a character (a lone surrogate) in a server's message is read as U+FFFD; this is logged once"
+    )
+
+
+def _parse_in_python(raw: Raw, error: ValueError) -> Any:
+    """Parse what pydantic's parser stops at: more than 200 levels, as one schema in a long list may have, or a lone surrogate.
 
     How far Python's parser goes depends on the interpreter and the stack, so the depth is measured.
+
+    Raises:
+        ValueError: The *error* of pydantic's parser has another reason, or the message is too large, or nests too deeply.
     """
     too_deep = f"it nests too deeply ({MAX_DEPTH} levels at most)"
+    if "recursion limit" in str(error):
+        if len(raw) > MAX_READ_TWICE:
+            raise ValueError(f"it nests too deeply for its {len(raw):,} bytes") from None
+    elif "hex escape" not in str(error) or len(raw) > MAX_READ_TWICE:
+        raise error
     try:
-        body = json.loads(raw, parse_constant=_refuse)
+        body = json.loads(_without_halves(raw).decode(), parse_constant=_refuse)
         if depth(raw) > MAX_DEPTH:
             raise ValueError(too_deep)
-        if re.search(_SURROGATE, raw):
-            json.dumps(body, ensure_ascii=False).encode()  # raises for a lone surrogate, as pydantic does
     except RecursionError:
         raise ValueError(too_deep) from None
     return body
