@@ -22,6 +22,9 @@ from mcp_host.testing import Server
 from tests.auth.authorization_server import Protected, parameters, protected
 from tests.auth.world import CALLBACK
 from tests.faults.fault import fault
+from tests.transports.http_peers import Wire, serving
+
+PROOF = "eyJ0eXAiOiJkcG9wK2p3dCI"  # how each proof of DPoP begins
 
 
 class Browser:
@@ -132,12 +135,12 @@ def variables(error: TracebackException) -> Iterator[tuple[str, str]]:
             yield from variables(cause)
 
 
-async def shown_by(url: str, auth: OAuth | None, secrets: Iterable[str], **options: Any) -> list[str]:
-    """Which variables of the frames of a connect that fails show one of the *secrets*."""
+async def shown_by(url: str, auth: OAuth | None, secrets: Callable[[], Iterable[str]], **options: Any) -> list[str]:
+    """Which variables of the frames of a connect that fails show one of the *secrets* that there are afterwards."""
     with pytest.raises(McpError) as raised:
         await Client(StreamableHttp(url, auth=auth, **options)).connect()
     error = TracebackException.from_exception(raised.value, capture_locals=True)
-    return [where for where, value in variables(error) if any(secret in value for secret in secrets)]
+    return [where for where, value in variables(error) if any(secret in value for secret in secrets())]
 
 
 async def breaking_off(stream: SocketStream) -> None:
@@ -167,21 +170,47 @@ async def test_no_variable_of_a_frame_shows_a_token_a_code_or_a_verifier(
                 for key, text in store._tokens.items()
             }
 
-        shown = await shown_by(site.url, oauth(tokens=store), site.server.secrets)
-        shown += await shown_by(site.url, oauth(browser), site.server.secrets)
+        shown = await shown_by(site.url, oauth(tokens=store), lambda: site.server.secrets)
+        shown += await shown_by(site.url, oauth(browser), lambda: site.server.secrets)
         tasks.cancel_scope.cancel()
 
     assert shown == []
 
 
 @fault("O21")
+@pytest.mark.parametrize("dpop", [False, True])
+async def test_no_variable_of_a_frame_shows_the_token_of_the_first_request_after_a_login(
+    site: Protected, dpop: bool
+) -> None:
+    async def script(wire: Wire) -> None:
+        if "authorization" not in (await wire.hear()).headers:
+            metadata = f"{site.origin}/.well-known/oauth-protected-resource/mcp"
+            await wire.reply(401, {"www-authenticate": f'Bearer resource_metadata="{metadata}"'})
+
+    site.server.metadata["dpop_signing_alg_values_supported"] = ["ES256"] if dpop else []
+    async with serving(script) as peer:
+        site.resource["resource"] = peer.url
+        shown = await shown_by(peer.url, oauth(dpop=dpop), lambda: {*site.server.secrets, PROOF})
+
+    assert "authorization" in peer.heard[-1].headers
+    assert shown == []
+
+
+@fault("O21")
+async def test_no_variable_of_a_frame_shows_what_came_back_with_another_state(site: Protected) -> None:
+    shown = await shown_by(site.url, oauth(Browser(state="another")), lambda: site.server.secrets)
+
+    assert shown == []
+
+
+@fault("O21")
 async def test_no_variable_of_a_frame_shows_a_header_of_a_request_that_breaks_off() -> None:
-    given = {"Authorization": "Bearer hidden-a", "X-Api-Key": "hidden-b"}
+    given = {"X-Api-Key": "hidden-b"}
     async with await create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, breaking_off)
-        url = f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}/mcp"
+        url = f"http://:hidden-a@127.0.0.1:{listener.extra(SocketAttribute.local_port)}/mcp"
 
-        shown = await shown_by(url, None, ["hidden-"], headers=given)
+        shown = await shown_by(url, None, lambda: ["hidden-", "OmhpZGRlbi1h"], headers=given)
         tasks.cancel_scope.cancel()
 
     assert shown == []

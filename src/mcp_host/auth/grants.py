@@ -186,14 +186,12 @@ def read_token(answer: Answer, scopes: Sequence[str], *, bound: bool = False) ->
     token, kind = as_secret(document.get("access_token")), document.get("token_type")
     if kind is None:
         kind = "bearer"
-    if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable() or " " in token:
+    if token is None or not token.isascii() or not token.isprintable() or " " in token:
         raise TokenRequestFailed("the answer has no access_token that can be sent")
     wanted = "DPoP" if bound else "Bearer"
     if not isinstance(kind, str) or kind.lower() != wanted.lower():
         raise TokenRequestFailed(f"its token_type is not {wanted}")
     refresh, scope = as_secret(document.get("refresh_token")), document.get("scope")
-    if not isinstance(refresh, str) or not refresh:
-        refresh = None
     if isinstance(scope, str) and scope.strip():
         scopes = _split(scope, scopes)
     lifetime = _lifetime(document.get("expires_in"))

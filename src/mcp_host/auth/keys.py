@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
-from mcp_host.transports._http.secret import SecretValues
+from mcp_host.transports._http.secret import Secret, SecretValues
 
 if TYPE_CHECKING:
     from joserfc.jwk import ECKey, Key
@@ -90,7 +90,7 @@ class Proofs:
             claims["ath"] = urlsafe_b64encode(sha256(token.encode()).digest()).rstrip(b"=").decode()
         if (nonce := self._nonces.get(netloc)) is not None:
             claims["nonce"] = nonce
-        return {"DPoP": _signed({"typ": "dpop+jwt", "alg": ES256, "jwk": self._public}, claims, self._key)}
+        return {"DPoP": Secret(_signed({"typ": "dpop+jwt", "alg": ES256, "jwk": self._public}, claims, self._key))}
 
     def heard(self, url: str, headers: Mapping[str, str]) -> bool:
         """Take the nonce of a response for the next requests to its server. Returns whether it is a new one."""

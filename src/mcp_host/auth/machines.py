@@ -165,10 +165,10 @@ class EnterpriseManaged(Machine):
         url = self._idp_token_endpoint
         fields, headers = authenticated(self._idp_client, fields, url)
         answer = await endpoint.http.post_form(url, fields, headers)
-        assertion = None
+        assertion: str | None = None
         if answer.json is not None and answer.status == 200 and answer.json.get("issued_token_type") == ID_JAG:
             assertion = as_secret(answer.json.get("access_token"))
-        if not isinstance(assertion, str) or not assertion:
+        if assertion is None:
             raise endpoint.failed("token exchange", url, answer, "no assertion")
         endpoint.steps.add("token exchange", url, "an assertion")
         return assertion

@@ -42,10 +42,9 @@ def read_redirect(url: str, state: str, *, max_fields: int | None = MAX_FIELDS) 
         ValueError: It is not. The text says what *url* is or has, and quotes nothing of it.
     """
     try:
-        found = parse_qs(urlsplit(url).query, keep_blank_values=True, max_num_fields=max_fields)
+        parameters = SecretValues(parse_qs(urlsplit(url).query, keep_blank_values=True, max_num_fields=max_fields))
     except ValueError:  # its text may have the code in it
         raise ValueError("is no URL") from None
-    parameters = SecretValues(found)
     given, *more = map(Secret, parameters.get("state", [""]))
     if more:  # "parameters MUST NOT be included more than once" (RFC 6749, section 3.1)
         raise ValueError("has a parameter twice")

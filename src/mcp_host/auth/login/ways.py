@@ -25,6 +25,7 @@ from mcp_host.limits import check_seconds
 from mcp_host.terminal.browser import host_of, is_opened, is_web_url, lookalike_rows, open_default
 from mcp_host.terminal.device import NoTerminal, checked_line, open_terminal
 from mcp_host.terminal.text import Layout, clean
+from mcp_host.transports._http.secret import Secret
 
 logger = logging.getLogger(__name__)
 
@@ -245,7 +246,8 @@ class _PastedRedirection:
                 await terminal.show(self._instructions(url, server, host, terminal.layout))
                 while (line := await terminal.ask("The URL that you were sent to: ")) is not None:
                     try:
-                        return self._check(checked_line(line), url, state)
+                        line = Secret(line)
+                        return self._check(Secret(checked_line(line)), url, state)
                     except ValueError as exc:
                         await terminal.show(terminal.layout.ours(str(exc), "yellow"))
         except NoTerminal as exc:
@@ -302,6 +304,7 @@ class _ByFunction:
             raise
         if not isinstance(redirect, str):
             raise TypeError(f"a login function returns a URL as text, not {type(redirect).__name__}")
+        redirect = Secret(redirect)
         try:
             read_redirect(redirect, state)
         except ValueError:

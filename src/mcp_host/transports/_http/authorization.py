@@ -15,6 +15,7 @@ import httpx
 
 from mcp_host.concurrency.asking import asking_person
 from mcp_host.transports._http.response import HttpResponse
+from mcp_host.transports._http.secret import Secret
 
 REFUSED = frozenset({401, 403})
 REQUESTED_URL = "requested_url"
@@ -117,7 +118,7 @@ async def send_authorized(
         async with aclosing(auth.async_auth_flow(request)) as flow:
             asked = await _next(flow, None, authorizing)
             while asked is not None:
-                added = {name: value for name, value in asked.headers.items() if name not in own}
+                added = {name: Secret(value) for name, value in asked.headers.items() if name not in own}
                 if response is not None and ready is not None and added != lowered(ready):
                     await response.drain()  # it refuses what was ready, and the flow has something better by now
                     response = None

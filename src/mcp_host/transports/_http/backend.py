@@ -27,7 +27,7 @@ from mcp_host.protocol.headers import may_hold_credential
 from mcp_host.transports._http.authorization import Auth, Authorizing, Pausing, ReadyAuth, library_of, send_authorized
 from mcp_host.transports._http.pool import KEEPALIVE, MAX_IDLE, Connect, Pool, PoolResponse
 from mcp_host.transports._http.response import DRAIN_TIME, HttpResponse
-from mcp_host.transports._http.secret import SecretBytes
+from mcp_host.transports._http.secret import Secret, SecretBytes
 from mcp_host.transports._http.tls import (
     ClientCertificate,
     Verify,
@@ -455,7 +455,8 @@ class PoolBackend(HttpBackend):
         defaults = {"host": url.netloc.decode("ascii"), "user-agent": USER_AGENT}
         if url.userinfo and auth is None:
             basic = httpx.BasicAuth(url.username, url.password)
-            defaults["Authorization"] = next(basic.auth_flow(httpx.Request("GET", url))).headers["Authorization"]
+            [request] = basic.auth_flow(httpx.Request("GET", url))
+            defaults["Authorization"] = Secret(request.headers["Authorization"])
             headers = {name: value for name, value in headers.items() if name.lower() != "authorization"}
         given = {name.lower() for name in headers}
         defaults = {name: value for name, value in defaults.items() if name not in given}
@@ -477,7 +478,7 @@ class PoolBackend(HttpBackend):
             request = httpx.Request("GET", url)
             self._cookies.set_cookie_header(request)
             if cookie := request.headers.get("cookie"):
-                headers = {**headers, "cookie": cookie}
+                headers = {**headers, "cookie": Secret(cookie)}
         try:
             fields = self._check(tuple(headers.items()))
             if content is not None:

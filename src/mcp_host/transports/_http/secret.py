@@ -45,6 +45,6 @@ PrivateJwk: TypeAlias = Annotated[dict[str, Any], AfterValidator(SecretValues)]
 """The type of a field that is a private key (a JWK)."""
 
 
-def as_secret(value: object) -> object:
-    """*value*, as a `Secret` if it is a text."""
-    return Secret(value) if isinstance(value, str) else value
+def as_secret(value: object) -> str | None:
+    """*value* as a `Secret`; None if it is no text, or an empty one."""
+    return Secret(value) if isinstance(value, str) and value else None
