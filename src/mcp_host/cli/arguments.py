@@ -254,8 +254,8 @@ def parse(argv: Sequence[str]) -> Options:
     cut = rest.index("--") if "--" in rest else len(rest)
     parser = _parser(verb)
     options = parser.parse_intermixed_args(rest[:cut], Options(verb=verb, command=rest[cut + 1 :]))
-    if cut < len(rest) and not (options.command and command.server):
-        parser.error("there is no command after --" if command.server else "no server takes part in this")
+    if cut < len(rest):
+        _check_command(options.command, command, parser)
     operands: list[str] = options.operands
     if command.server:
         options.url = None if options.command else _take_url(operands, command, parser)
@@ -274,6 +274,16 @@ def parse(argv: Sequence[str]) -> Options:
         more = "; a command for the server comes after --" if command.server else ""
         parser.error(f"unexpected argument {operands[0]!r}{more}")
     return options
+
+
+def _check_command(words: Sequence[str], command: Command, parser: _Parser) -> None:
+    """Check what comes after ``--``."""
+    if not command.server:
+        parser.error("no server takes part in this")
+    if not words:
+        parser.error("there is no command after --")
+    if URL.match(words[0]):
+        parser.error(f"{words[0]!r} is a URL, which goes without --: a command comes after that")
 
 
 def _check_options(options: Options, parser: _Parser) -> None:
