@@ -28,6 +28,8 @@ DRAFT_REQUESTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "type auto": ({"toolChoice": {"type": "auto"}}, {"toolChoice": {"mode": "auto"}}),
     "type required": ({"toolChoice": {"type": "required"}}, {"toolChoice": {"mode": "required"}}),
     "snake, type none": ({"tool_choice": {"type": "none"}}, {"toolChoice": {"mode": "none"}}),
+    "type any": ({"toolChoice": {"type": "any"}}, {"toolChoice": {"mode": "required"}}),
+    "snake, mode any": ({"tool_choice": {"mode": "any"}}, {"toolChoice": {"mode": "required"}}),
     "type tool": ({"toolChoice": {"type": "tool", "name": "add"}}, {"toolChoice": {"mode": "required", "name": "add"}}),
     "mode tool": ({"toolChoice": {"mode": "tool", "name": "add"}}, {"toolChoice": {"mode": "required", "name": "add"}}),
     "mode and type": (
@@ -68,13 +70,13 @@ def test_a_tool_choice_names_the_single_tool_that_is_required(choice: ToolChoice
 
 NAMELESS = "toolChoice: a single tool is required, and the name is missing"
 REFUSED: list[tuple[type[Model], object, str]] = [
-    (CreateMessageRequestParams, {"toolChoice": {"type": "any"}}, "toolChoice: type is 'any', and must be auto, required, none or tool"),
-    (CreateMessageRequestParams, {"toolChoice": {"type": ["auto"]}}, "toolChoice: type is ['auto'], and must be auto, required, none or tool"),
+    (CreateMessageRequestParams, {"toolChoice": {"type": "all"}}, "toolChoice: type is 'all', and must be auto, required, none, any or tool"),
+    (CreateMessageRequestParams, {"toolChoice": {"type": ["auto"]}}, "toolChoice: type is ['auto'], and must be auto, required, none, any or tool"),
     (CreateMessageRequestParams, {"toolChoice": {"type": "tool"}}, NAMELESS),
     (CreateMessageRequestParams, {"toolChoice": {"type": "tool", "name": 5}}, NAMELESS),
     (CreateMessageRequestParams, {"toolChoice": {"mode": "tool"}}, NAMELESS),
-    (CreateMessageRequestParams, {"toolChoice": {"mode": "any"}}, "toolChoice.mode: Input should be 'auto', 'required' or 'none'"),
-    (CreateMessageRequestParams, {"tool_choice": {"mode": "any"}}, "Input should be 'auto', 'required' or 'none'"),
+    (CreateMessageRequestParams, {"toolChoice": {"mode": "all"}}, "toolChoice.mode: Input should be 'auto', 'required' or 'none'"),
+    (CreateMessageRequestParams, {"tool_choice": {"mode": "all"}}, "Input should be 'auto', 'required' or 'none'"),
     (CreateMessageRequestParams, {"maxTokens": 1000.5}, "maxTokens: Input should be a valid integer"),
     (CreateMessageRequestParams, {"maxTokens": float("inf")}, "maxTokens: Input should be a valid integer"),
     (ToolChoice, "auto", "Input should be a valid dictionary or instance of ToolChoice"),

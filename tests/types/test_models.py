@@ -228,7 +228,7 @@ MALFORMED: list[tuple[type[Model], object, str]] = [
     (CreateMessageRequestParams, {"messages": [], "max_tokens": 5}, "maxTokens: Field required"),
     (CreateMessageRequestParams, {"messages": [], "maxTokens": "5"}, "maxTokens: Input should be a valid integer"),
     (CreateMessageRequestParams, {"messages": [], "maxTokens": True}, "maxTokens: Input should be a valid integer"),
-    (CreateMessageRequestParams, {"messages": [], "maxTokens": 5, "temperature": "hot"}, "temperature: Input should be a valid integer"),
+    (CreateMessageRequestParams, {"messages": [], "maxTokens": 5, "temperature": "hot"}, "temperature: Input should be a valid integer or a valid number"),
     (
         SamplingMessage,
         {"role": "user", "content": {"type": "resource_link"}},

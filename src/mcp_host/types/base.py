@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 REPAIRED = "read without what is malformed; the first: %s"
 
+SHOULD_BE = "Input should be "  # how most errors of pydantic begin
+
 Item = TypeVar("Item")
 ModelT = TypeVar("ModelT", bound="Model")
 
@@ -265,11 +267,17 @@ def _reader_of_lists(model: type[ModelT]) -> TypeAdapter[list[ModelT]]:
 
 
 def _first_problem(cls: type[Model], exc: ValidationError, value: object) -> str:
-    error = exc.errors(include_url=False, include_input=False)[0]
-    path = excerpt(".".join(_path(error, value)), QUOTED)
+    error, *more = exc.errors(include_url=False, include_input=False)
+    path = _path(error, value)
     tag = str(error.get("ctx", {}).get("tag", ""))
     reason = error["msg"].replace(tag, excerpt(tag, QUOTED)) if tag else error["msg"]
-    return ": ".join([f"malformed {cls.__name__}", *filter(None, [path]), reason])
+    if reason.startswith(SHOULD_BE):  # also what else it may be, in a union
+        same = [
+            other["msg"] for other in more if other["loc"][:-1] == error["loc"][:-1] and _path(other, value) == path
+        ]
+        shapes = [message.removeprefix(SHOULD_BE) for message in (reason, *same) if message.startswith(SHOULD_BE)]
+        reason = SHOULD_BE + " or ".join(dict.fromkeys(shapes))
+    return ": ".join([f"malformed {cls.__name__}", *filter(None, [excerpt(".".join(path), QUOTED)]), reason])
 
 
 def _path(error: ErrorDetails, value: object) -> list[str]:

@@ -387,15 +387,19 @@ class ToolChoice(Model, since="2025-11-25"):
     @model_validator(mode="before")
     @classmethod
     def _read_draft(cls, value: object) -> object:
-        """Early SDKs have ``type`` for ``mode``, and a fourth mode: ``{"type": "tool", "name": "add"}``."""
+        """Early SDKs have ``type`` for ``mode``, and a fourth mode: ``{"type": "tool", "name": "add"}``. Anthropic's "any" is
+        "required".
+        """
         if not isinstance(value, dict):
             return value
         if value.get("mode") is None and value.get("type") is not None:
             kind = value["type"]
-            if kind not in ("auto", "required", "none", "tool"):
-                raise _no_choice(f"type is {quoted(kind)}, and must be auto, required, none or tool")
+            if kind not in ("auto", "required", "none", "any", "tool"):
+                raise _no_choice(f"type is {quoted(kind)}, and must be auto, required, none, any or tool")
             rest = {key: field for key, field in value.items() if key != "type"}
             value = {**rest, "mode": kind}
+        if value.get("mode") == "any":
+            return {**value, "mode": "required"}
         if value.get("mode") != "tool":
             return value
         if not isinstance(value.get("name"), str):
