@@ -34,7 +34,7 @@ INVALID = {"type": "string", "x-mcp-header": "no name"}
 # Pages
 
 
-def page(name: str, cursor: str | None = None, **more: Any) -> Params:
+def page(name: str, cursor: object = None, **more: Any) -> Params:
     following = {} if cursor is None else {"nextCursor": cursor}
     return {"tools": [{"name": name, "inputSchema": {}}], **following, **more}
 
@@ -131,6 +131,18 @@ async def test_a_server_that_answers_an_empty_cursor_with_its_first_page_again_l
     async with connected(peer) as client:
         assert await names(client) == ["only"]
         assert client.warnings == ["the peer: tools/list ends early: the cursor '' leads nowhere new"]
+
+
+async def test_a_cursor_that_is_a_number_is_sent_as_text_and_where_that_is_refused_the_list_ends() -> None:
+    """The schema has texts only, and what has been read is not lost."""
+    peer = refusing_stale_cursors(HANDSHAKE, page("first", 2), page("second", 3), INVALID_PARAMS)
+
+    async with connected(peer) as client:
+        assert (await names(client), cursors(peer)) == (["first", "second"], [None, "2", "3"])
+        assert client.warnings == [
+            "the scripted peer: tools/list ends early: the cursor '3' came as a number, and is refused as text: "
+            "Invalid cursor (-32602)"
+        ]
 
 
 # Annotations

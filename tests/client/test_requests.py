@@ -163,7 +163,8 @@ async def test_a_list_that_leads_nowhere_ends_with_what_was_read(era: Era) -> No
 
     nowhere = "the cursor {} leads nowhere new"
     assert await listed("x", "x") == (["t0", "t1"], nowhere.format("'x'"))
-    assert await listed(7) == (["t0"], nowhere.format("7"))
+    assert await listed(7, 7) == (["t0", "t1"], nowhere.format("'7'"))
+    assert await listed(False) == (["t0"], "the cursor False is not text")
     assert await listed("1", "2", "3", "4") == (["t0", "t1", "t2"], "more than 3 pages (Limits.max_pages)")
 
 

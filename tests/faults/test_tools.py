@@ -71,9 +71,10 @@ async def good(client: Client) -> bool:
         ("'again'", 2, "tools/list ends early: the cursor 'again' leads nowhere new"),
         ("'b' if cursor == 'a' else 'a'", 3, "tools/list ends early: the cursor 'a' leads nowhere new"),
         ("str(next(pages))", 20, "tools/list ends early: more than 20 pages (Limits.max_pages)"),
-        ("7", 1, "tools/list ends early: the cursor 7 leads nowhere new"),
+        ("7", 2, "tools/list ends early: the cursor '7' leads nowhere new"),
+        ("[7]", 1, "tools/list ends early: the cursor [7] is not text"),
     ],
-    ids=["the same cursor", "cursors in turn", "fresh cursors", "no cursor"],
+    ids=["the same cursor", "cursors in turn", "fresh cursors", "a number", "no cursor"],
 )
 @fault("T01")
 async def test_an_endless_list_ends(cursor: str, listed: int, warning: str) -> None:

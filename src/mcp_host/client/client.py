@@ -845,7 +845,7 @@ class Client:
         items: list[ModelT] = []
         cursors: set[str] = set()
         params: Params = {}
-        kept = False
+        kept = is_number = False
         last: Params | None = None
         warn, max_pages = self._state.warn_about_server, self._state.limits.max_pages
         while len(cursors) < max_pages:
@@ -853,8 +853,12 @@ class Client:
             try:
                 page = await self._send(connection, Call(method=method, params=params, timeouts=timeouts))
             except ServerError as exc:
-                if not (again and kept) or exc.code is None:  # an HTTP status alone is not about the cursor
+                if exc.code is None or not (is_number or (again and kept)):  # an HTTP status is not about the cursor
                     raise
+                if is_number:
+                    refused = quoted(params["cursor"])
+                    warn(f"{method} ends early: the cursor {refused} came as a number, and is refused as text: {exc}")
+                    return items
                 self._state.cache.drop(method)
                 return await self._pages(method, key, model, timeouts, again=False)
             if page != last:  # else the server takes its cursor for none: this is its first page again
@@ -865,7 +869,12 @@ class Client:
             cursor = page.get("nextCursor")
             if cursor is None or (cursor == "" and connection.session.era.empty_cursor_ends):
                 return items
-            if not isinstance(cursor, str) or cursor in cursors:
+            if is_number := type(cursor) is int:
+                cursor = str(cursor)  # "Cursor: string", in the schema of each revision
+            if not isinstance(cursor, str):
+                warn(f"{method} ends early: the cursor {quoted(cursor)} is not text")
+                return items
+            if cursor in cursors:
                 warn(f"{method} ends early: the cursor {quoted(cursor)} leads nowhere new")
                 return items
             cursors.add(cursor)
