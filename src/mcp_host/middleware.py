@@ -26,6 +26,7 @@ from mcp_host.protocol.eras import IDEMPOTENT
 from mcp_host.protocol.headers import check_headers
 from mcp_host.protocol.jsonrpc import Id
 from mcp_host.server_requests import OuterCall
+from mcp_host.transports._http.secret import Secret, SecretValues
 from mcp_host.transports.base import Transport
 from mcp_host.types import Tool
 
@@ -236,6 +237,8 @@ class MiddlewareStack:
                 raise TypeError(f"the params of a request are a mapping, not {type(request.params).__name__}")
             if isinstance(request, ClientRequest):
                 check_headers(request.headers)
+                if request.headers:
+                    request = request.with_headers({name: Secret(value) for name, value in request.headers.items()})
             return await send(request)
         kind = type(request)
 
@@ -299,19 +302,27 @@ def _adding(
     *,
     argument: str,
 ) -> Middleware:
-    if not isinstance(given, Mapping):
+    if isinstance(given, Mapping):
+        function = _returning(given)  # the mapping itself would be a variable of the frame below
+    else:
         check_callable(given, argument=argument, shape="(request: ClientRequest) -> Mapping")
+        function = given
 
     async def middleware(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
         if isinstance(request, ClientRequest):
-            added = given if isinstance(given, Mapping) else given(request)
+            added = function(request)
             added = await added if isawaitable(added) else added
             if not isinstance(added, Mapping):
                 raise TypeError(f"the function for {argument} has to return a mapping, not {type(added).__name__}")
+            added = SecretValues(added)  # also while the request is sent
             request = add(request, added)
         return await call_next(request)
 
     return middleware
+
+
+def _returning(mapping: Mapping[str, Any]) -> Callable[[ClientRequest], Added]:
+    return lambda request: mapping
 
 
 def retry(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from traceback import TracebackException, format_exception
 from typing import Any
 from urllib.parse import urlencode
@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from mcp_host import Client, McpError, StreamableHttp
 from mcp_host.auth import MemoryTokens, OAuth, TokenRequestFailed
+from mcp_host.middleware import Middleware, add_headers
 from mcp_host.testing import Server
 from tests.auth.authorization_server import Protected, parameters, protected
 from tests.auth.world import CALLBACK
@@ -135,10 +136,16 @@ def variables(error: TracebackException) -> Iterator[tuple[str, str]]:
             yield from variables(cause)
 
 
-async def shown_by(url: str, auth: OAuth | None, secrets: Callable[[], Iterable[str]], **options: Any) -> list[str]:
+async def shown_by(
+    url: str,
+    auth: OAuth | None,
+    secrets: Callable[[], Iterable[str]],
+    middleware: Sequence[Middleware] = (),
+    **options: Any,
+) -> list[str]:
     """Which variables of the frames of a connect that fails show one of the *secrets* that there are afterwards."""
     with pytest.raises(McpError) as raised:
-        await Client(StreamableHttp(url, auth=auth, **options)).connect()
+        await Client(StreamableHttp(url, auth=auth, **options), middleware=middleware).connect()
     error = TracebackException.from_exception(raised.value, capture_locals=True)
     return [where for where, value in variables(error) if any(secret in value for secret in secrets())]
 
@@ -206,11 +213,12 @@ async def test_no_variable_of_a_frame_shows_what_came_back_with_another_state(si
 @fault("O21")
 async def test_no_variable_of_a_frame_shows_a_header_of_a_request_that_breaks_off() -> None:
     given = {"X-Api-Key": "hidden-b"}
+    added = [add_headers({"X-Team": "hidden-c"}), add_headers(lambda request: {"X-User": "hidden-d"})]
     async with await create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, breaking_off)
         url = f"http://:hidden-a@127.0.0.1:{listener.extra(SocketAttribute.local_port)}/mcp"
 
-        shown = await shown_by(url, None, lambda: ["hidden-", "OmhpZGRlbi1h"], headers=given)
+        shown = await shown_by(url, None, lambda: ["hidden-", "OmhpZGRlbi1h"], added, headers=given)
         tasks.cancel_scope.cancel()
 
     assert shown == []
