@@ -17,9 +17,11 @@ from mcp_host.errors import (
     MessageTooLarge,
     ProtocolError,
     ServerError,
+    excerpt,
 )
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Failure, Malformed, Notification, Request, Success
+from mcp_host.protocol.sse import ODD_SIZE
 from tests.client.sites import EventStream
 from tests.transports.http_peers import (
     CALL,
@@ -97,6 +99,8 @@ RESPONSES: dict[str, tuple[int, str, bytes, list[Any]]] = {
     "an error response is a response": (200, BODY, REFUSAL, [Failure(7, -32602, "no such tool", {"name": "tides"})]),
     "an event": (200, STREAM, event(DONE_JSON), [DONE]),
     "a stream with parameters": (200, "text/event-stream;charset=utf-8", event(DONE_JSON), [DONE]),
+    "JSON by itself on a stream": (200, STREAM, DONE_JSON, [DONE]),
+    "JSON in several lines on a stream": (200, STREAM, json.dumps(json.loads(DONE_JSON), indent=1).encode() + b"\n", [DONE]),
     "an event that is a batch": (200, STREAM, event(b"[%s,%s]" % (NOTE_JSON, DONE_JSON)), [NOTE, DONE]),
     "an event without a blank line": (200, STREAM, b"data: " + DONE_JSON, [DONE]),
     "an event and a field without a blank line": (200, STREAM, b"data: " + DONE_JSON + b"\nid: e-1", [DONE]),
@@ -123,10 +127,10 @@ async def test_a_response_is_found_in_every_shape_it_may_have(subtests: pytest.S
 
 
 @pytest.mark.parametrize("kind", [JSON, EVENTS], ids=["json", "stream"])
-@pytest.mark.parametrize("coding", ["gzip", "identity"])
+@pytest.mark.parametrize("coding", ["gzip", "identity", "gzip, Identity", "identity,gzip"])
 async def test_a_body_may_be_compressed_and_come_in_any_pieces(coding: str, kind: dict[str, str]) -> None:
     plain = event(DONE_JSON) if kind is EVENTS else DONE_JSON
-    body = gzip.compress(plain) if coding == "gzip" else plain
+    body = plain if coding == "identity" else gzip.compress(plain)
 
     async def script(wire: Wire) -> None:
         await wire.hear()
@@ -233,28 +237,34 @@ async def test_an_error_that_names_no_request_is_about_the_one_whose_answer_it_i
 
 
 CUT_STREAMS = {
-    "empty": b"",
-    "blank lines": b"\n\n\n",
-    "a comment": b": hello\n\n",
-    "a retry": b"retry: 10\n\n",
-    "a type alone": b"event: message\n\n",
-    "a note": event(NOTE_JSON),
-    "another's response": event(WRONG_ID),
-    "an id but no session": event(b"", id="1"),
-    "cut inside the event": event(DONE_JSON)[:-9],
-    "cut after an event of another type": b"event: ping\ndata: {}",
-}
+    "empty": (b"", ""),
+    "blank lines": (b"\n\n\n", ""),
+    "a comment": (b": hello\n\n", ""),
+    "a retry": (b"retry: 10\n\n", ""),
+    "a type alone": (b"event: message\n\n", ""),
+    "a note": (event(NOTE_JSON), ""),
+    "another's response": (event(WRONG_ID), ""),
+    "an id but no session": (event(b"", id="1"), ""),
+    "cut inside the event": (event(DONE_JSON)[:-9], ""),
+    "cut after an event of another type": (b"event: ping\ndata: {}", "; it had an event of the type ping: {}"),
+    "an error": (b"event: error\ndata: no \x1bupstream\n\n", r"; it had an event of the type error: no \x1bupstream"),
+    "a page": (b"<html>\n502 Bad Gateway</html>" + b"x" * 5000, "; it had the line <html>"),
+    "a long line": (b"x" * 5000, "; it had the line " + excerpt("x" * ODD_SIZE)),
+    "no message": (event(b"'x'") + b"<html>", "; it had no message but not JSON (expected value at line 1 column 1): 'x'"),
+}  # fmt: skip
 
 
 @in_memory
 @pytest.mark.fault("E01", "E02", "E16", "E19")
-async def test_a_stream_that_ends_without_the_response_fails_the_request_alone(subtests: pytest.Subtests) -> None:
-    for name, body in CUT_STREAMS.items():
+async def test_a_stream_that_ends_without_the_response_fails_the_request_alone_and_quotes_what_came(
+    subtests: pytest.Subtests,
+) -> None:
+    for name, (body, odd) in CUT_STREAMS.items():
         with subtests.test(name):
             error = await error_of(answering(200, EVENTS, body))
             assert type(error) is ConnectionClosed
             assert error.may_have_run
-            assert str(error) == "http://server.test/mcp: the stream ended before the response"
+            assert str(error) == f"http://server.test/mcp: the stream ended before the response{odd}"
 
 
 # Sizes

@@ -5,6 +5,8 @@ digits in `retry`, keeps a BOM and drops a last event without a blank line. It a
 wraps each stream in four async generators, which have to be closed when a stream
 is left early.
 
+JSON without `data:` is read, too: some servers label a plain body as an event stream. No field begins like it.
+
 The rules: https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation
 """
 
@@ -19,6 +21,9 @@ from mcp_host.protocol.jsonrpc import BOM, Raw
 
 FIELD_ROOM = 64  # bytes of a line beside the data: the field's name, a colon, a space
 MAX_ID = 4096  # an id is sent back in a request header, and servers accept at least 8 KiB of headers
+
+FIELDS = frozenset({b"data", b"event", b"id", b"retry"})
+ODD_SIZE = 1024  # bytes of a line that is no field, kept for error messages
 
 _DIGITS = re.compile(rb"[0-9]+")
 _HEADER_VALUE = re.compile("[!-~]([ -~]*[!-~])?")  # HTTP libraries disagree on how to send anything else
@@ -60,6 +65,9 @@ class EventDecoder:
         self._line = bytearray()  # an incomplete line
         self._after_cr = False
         self._at_start = True
+        self.odd = b""
+        """The beginning of the first line that is neither a field nor JSON: a page instead of a stream may begin so."""
+        self._is_bare = False
         self._type: Raw = b""
         self._data: Raw | None = None
         self._id: str | None = None
@@ -82,7 +90,9 @@ class EventDecoder:
                     continue
                 part, self._line = self._line, bytearray()
             self.lines += 1
-            if (event := self._read(part)) is not None:
+            if part:
+                self._read(part)
+            elif (event := self._dispatch()) is not None:
                 yield event
 
     def end(self) -> Iterator[Event]:
@@ -94,19 +104,19 @@ class EventDecoder:
         if self._line:
             self._read(self._line)
         self._id = None
-        if (event := self._read(b"")) is not None:
+        if (event := self._dispatch()) is not None:
             yield event
 
-    def _read(self, line: Raw) -> Event | None:
-        """Take one line; return the event that an empty line ends."""
+    def _read(self, line: Raw) -> None:
+        """Take one line that is not empty."""
         if self._at_start:
             self._at_start = False
             line = line[len(BOM) :] if line.startswith(BOM) else line
-        if not line:
-            return self._dispatch()
         colon = line.find(b":")
         name = bytes(line[:colon]) if colon >= 0 else bytes(line)
         start = len(name) + (2 if line[len(name) + 1 : len(name) + 2] == b" " else 1)
+        if name not in FIELDS:
+            return self._read_odd(name, line)
         if isinstance(line, bytes):
             value: Raw = line[start:]
         else:
@@ -130,6 +140,14 @@ class EventDecoder:
                 self._last_event.retry = float(value) / 1000  # too many digits become infinity
         return None
 
+    def _read_odd(self, name: bytes, line: Raw) -> None:
+        """Take a comment, or a line that is no field. JSON without ``data:`` is read as if it had it, up to an empty line."""
+        self._is_bare = self._is_bare or (self._data is None and line[:1] in (b"{", b"["))
+        if self._is_bare:
+            self._read(b"data: " + line)
+        elif name:
+            self.odd = self.odd or bytes(line[:ODD_SIZE])
+
     def _read_id(self, id: str) -> None:
         if not id or (len(id) <= MAX_ID and _HEADER_VALUE.fullmatch(id)):  # which U+FFFD is not
             self._id = id
@@ -138,7 +156,7 @@ class EventDecoder:
         if self._id is not None:
             self._last_event.id = self._id
         type, data = self._type.decode(errors="replace"), self._data
-        self._type, self._data, self._id = b"", None, None
+        self._type, self._data, self._id, self._is_bare, self._at_start = b"", None, None, False, False
         return Event(type or "message", data) if data else None
 
     def _too_large(self) -> MessageTooLarge:

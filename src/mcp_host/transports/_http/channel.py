@@ -256,7 +256,10 @@ class HttpChannel:
             raise stream.error
         self._check_session(stream.skipped, session)
         if session is None or not last_event.id:
-            raise ConnectionClosed(f"{self._backend.name}: the stream ended before the response") from stream.failure
+            odd = stream.odd and f"; it had {stream.odd}"
+            raise ConnectionClosed(
+                f"{self._backend.name}: the stream ended before the response{odd}"
+            ) from stream.failure
         await session.resume(last_event, headers, handle)
 
     def _check_session(self, body: bytes, session: LegacySession | None) -> None:

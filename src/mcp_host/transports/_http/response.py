@@ -75,8 +75,8 @@ class HttpResponse(ABC):
         self._inflating: Iterator[bytes] = iter(())
         self.content_type = (self.header(b"content-type") or "").partition(";")[0].strip().lower()
         """In lower case and without parameters; "" if there is none."""
-        coding = (self.header(b"content-encoding") or "").strip().lower()
-        self._coding = "" if coding == "identity" else coding
+        coding = self.header(b"content-encoding")
+        self._coding = "" if coding is None else _without_identity(coding)
 
     @abstractmethod
     async def read_raw(self) -> bytes:
@@ -235,6 +235,7 @@ class MessageStream:
         """The first error without an id that `read_until_done` has read."""
         self.skipped = b""
         """The beginning of the last event that was no message."""
+        self._odd = ""
         self._response = response
         self._decoder = EventDecoder(limit, last_event)
         self._events: Iterator[Event] = iter(())
@@ -256,6 +257,13 @@ class MessageStream:
             await self.take_turns()
         await handle.deliver_progress()
 
+    @property
+    def odd(self) -> str:
+        """The last thing on the stream that was no message, or the first line that was nothing at all; "" if there was none."""
+        if self._odd or not self._decoder.odd:
+            return self._odd
+        return f"the line {excerpt(self._decoder.odd.decode(errors='replace'))}"
+
     async def take_turns(self) -> None:
         """Call it between the messages of one piece: other tasks run if they have taken long."""
         if self._clock() >= self._turn_ends:
@@ -272,12 +280,15 @@ class MessageStream:
         while True:
             for event in self._events:
                 if event.type != "message":
+                    beginning = bytes(event.data[:EXCERPT_SIZE]).decode(errors="replace")
+                    self._odd = f"an event of the type {excerpt(event.type)}: {excerpt(beginning)}"
                     continue
                 messages = decode(event.data)
                 if Malformed in map(type, messages):
                     self.skipped = bytes(event.data[:EXCERPT_SIZE])
                     if self._ended:  # inside of the event: then only complete JSON is a message
                         return None
+                    self._odd = next(f"no message but {odd.reason}" for odd in messages if isinstance(odd, Malformed))
                 self.begun = True
                 return messages
             if (handle := self._handle) is not None:
@@ -303,6 +314,12 @@ def error_without_id(messages: Sequence[Incoming]) -> ServerError | None:
         if isinstance(message, Failure) and message.id is None:
             return ServerError(message.code, message.message, message.data)
     return None
+
+
+def _without_identity(codings: str) -> str:
+    """A Content-Encoding in lower case, without what changes nothing."""
+    names = [name.strip() for name in codings.lower().split(",")]
+    return ", ".join(name for name in names if name not in ("", "identity"))
 
 
 def is_plain(beginning: bytes, coding: str) -> bool:
