@@ -140,6 +140,8 @@ def test_a_value_conforms_or_the_error_has_the_path_of_the_first_problem(subtest
             assert place == (problem if problem is None else (re.match(r"(\$\S+): ", problem) or ["", "$"])[1])
 
 
+PETS = [{"properties": {"kind": {"const": kind}}} for kind in ("cat", "dog")]
+NO_PET = "$[0]: fits no alternative: $[0].kind: %s; $[0].kind: %s"
 DESCRIBED: list[tuple[dict[str, Any], object, str]] = [
     ({"type": "integer"}, {"a": 1}, "an object of 1 members is not of type 'integer'"),
     ({"type": "object"}, [1], "an array of 1 items is not of type 'object'"),
@@ -157,6 +159,9 @@ DESCRIBED: list[tuple[dict[str, Any], object, str]] = [
             {"kind": "a"},
             "$.kind: 'a' is not 'b'",
         ),
+    ({"anyOf": [{"type": "integer"}, {"type": ["null", "array"]}]}, "3", "'3' is not of type 'integer', 'null', 'array'"),
+    ({"items": {"oneOf": PETS}}, [{"kind": "cow"}], NO_PET % ("'cow' is not 'cat'", "'cow' is not 'dog'")),
+    ({"anyOf": [{"type": "null"}, {"minLength": 2}, {"type": "null"}]}, "a", "fits no alternative: not of type 'null'; 'a' is too short"),
 ]  # fmt: skip
 
 
@@ -164,6 +169,18 @@ def test_a_problem_is_described_briefly(subtests: pytest.Subtests) -> None:
     for schema, value, problem in DESCRIBED:
         with subtests.test(schema=schema):
             assert mismatch(schema, value) == problem
+
+
+def test_alternatives_are_described_without_values(subtests: pytest.Subtests) -> None:
+    table: list[tuple[dict[str, Any], object, str]] = [
+        ({"properties": {"n": {"anyOf": [{"type": "integer"}, {"type": "null"}]}}}, {"n": "3"}, "$.n: not of type 'integer', 'null'"),
+        ({"items": {"oneOf": PETS}}, [{"kind": "cow"}], NO_PET % ("not 'cat'", "not 'dog'")),
+        ({"anyOf": [{"enum": ["a", "b"]}, {"type": "null"}]}, 3, "fits no alternative: not of type 'null'; not one of: 'a', 'b'"),
+        ({"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, {}, "fits no alternative: 'a' is a required property; 'b' is a required property"),
+    ]  # fmt: skip  # one case on each line
+    for schema, value, problem in table:
+        with subtests.test(schema=schema):
+            assert Schema(schema).mismatch(value, show_values=False) == problem
 
 
 def test_the_schema_is_read_once_and_later_changes_have_no_effect() -> None:

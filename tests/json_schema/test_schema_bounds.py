@@ -175,7 +175,7 @@ def test_a_subschema_without_keywords_costs_a_step_wherever_it_is_applied(part: 
 def test_a_large_value_that_no_message_repeats_costs_nothing() -> None:
     problem = Schema({"anyOf": [{"type": "integer"}] * 20}, max_steps=5_000).mismatch("x" * 5_000_000)
 
-    assert problem == f"'{'x' * 60}… (5000000 characters)' is not valid under any of the given schemas"
+    assert problem == f"'{'x' * 60}… (5000000 characters)' is not of type 'integer'"
 
 
 @pytest.mark.parametrize(

@@ -483,9 +483,32 @@ def _first_problem(validator: Any, value: object, show_values: bool = True) -> s
         nearest, message = error, _VIOLATIONS["enum"].format(_listed(choices))
     else:
         nearest = best_match([error]) or error  # in the most likely alternative of "anyOf"
-        message = nearest.message if show_values else _without_values(nearest)
+        message = _of_alternatives(nearest, show_values) if nearest.context else _said(nearest, show_values)
     path = excerpt(nearest.json_path, PATH_SHOWN)
     return excerpt(message if path == "$" else f"{path}: {message}", MAX_PROBLEM)
+
+
+def _of_alternatives(error: ValidationError, show_values: bool) -> str:
+    """What is wrong with a value by each alternative, where none of them is the most likely."""
+    firsts: dict[str | int, ValidationError] = {}
+    for each in error.context or ():
+        firsts.setdefault(each.relative_schema_path[0], each)
+    kinds: list[object] = []
+    said: list[str] = []
+    for each in firsts.values():
+        if each.validator == "type" and not each.relative_path:
+            kinds += each.validator_value if isinstance(each.validator_value, list) else [each.validator_value]
+        else:
+            message = _said(each, show_values)
+            said.append(f"{excerpt(each.json_path, PATH_SHOWN)}: {message}" if each.relative_path else message)
+    of_types = _VIOLATIONS["type"].format(_listed([*dict.fromkeys(kinds)]))
+    if not said:
+        return f"{error.instance!r} is {of_types}" if show_values else of_types
+    return f"fits no alternative: {'; '.join([of_types] * bool(kinds) + [*dict.fromkeys(said)][:LISTED])}"
+
+
+def _said(error: ValidationError, show_values: bool) -> str:
+    return error.message if show_values else _without_values(error)
 
 
 def _without_values(error: ValidationError) -> str:
