@@ -8,6 +8,7 @@ import functools
 import gc
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar, copy_context
 
@@ -157,7 +158,7 @@ async def test_a_cancelled_handler_leaves_no_cycle_that_would_keep_its_variables
         with anyio.fail_after(5):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(cancelled, lambda: call_handler(handler, subject="it", failed="no"))
-                tasks.start_soon(cancelled, lambda: call_callback(handler, subject="it"))
+                tasks.start_soon(cancelled, lambda: call_callback(handler, subject="it", failures=Counter()))
                 tasks.start_soon(cancelled, in_another_context)
     finally:
         gc.enable()
@@ -171,7 +172,7 @@ async def test_a_handler_or_callback_that_exits_does_not_end_the_host(caplog: py
 
     with pytest.raises(InputRefused, match="no"):
         await call_handler(leave, subject="the handler", failed="no")
-    await call_callback(leave, subject="the callback")
+    await call_callback(leave, subject="the callback", failures=Counter())
 
     assert "the handler: no" in caplog.text
     assert "the callback failed" in caplog.text

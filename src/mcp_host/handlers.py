@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import suppress
 from contextvars import Context, ContextVar, Token
@@ -34,6 +34,10 @@ BeforeThread: TypeAlias = Callable[[], Awaitable[Callable[[], None]]]
 MAX_THREADS = 256  # in one event loop, for all plain functions but those of sampling; most of them wait for a person
 
 logger = logging.getLogger(__name__)
+
+
+Failures: TypeAlias = Counter[tuple[str, type[BaseException]]]
+"""How often there was each kind of error in each callback."""
 
 
 def worth_logging(times: int) -> bool:
@@ -336,8 +340,11 @@ async def call_handler(handler: Callable[[], Awaitable[T]], *, subject: str, fai
             del error, other  # their tracebacks refer to this frame, which must not refer to them
 
 
-async def call_callback(callback: Callable[[], Awaitable[None]], *, subject: str) -> None:
-    """Await a callback in place. What it raises is logged here, and goes nowhere else."""
+async def call_callback(callback: Callable[[], Awaitable[None]], *, subject: str, failures: Failures) -> None:
+    """Await a callback in place. What it raises is logged here, and goes nowhere else.
+
+    *failures* count the equal ones, of which those are logged that are `worth_logging`: a server decides how many there are.
+    """
     cancelled = cancellations()
     try:
         await callback()
@@ -346,7 +353,9 @@ async def call_callback(callback: Callable[[], Awaitable[None]], *, subject: str
         try:
             if error is None:
                 raise
-            logger.error("%s failed", subject, exc_info=error)
+            failures[subject, type(error)] += 1
+            if worth_logging(failures[subject, type(error)]):
+                logger.error("%s failed", subject, exc_info=error)
             if other is not None:
                 raise other from None
         finally:

@@ -143,18 +143,18 @@ async def test_a_callback_that_fails_is_logged_and_the_next_message_comes(
         raise LookupError("no")
 
     seen, custom = list[object](), list[str]()
-    peer = telling(era, log(1), ("acme/one", {}), log(2), ("acme/two", {}))
+    peer = telling(era, log(1), ("acme/one", {}), log(2), ("acme/two", {}), ("acme/three", {}))
     async with connected(peer, on_log=on_log, on_notification=on_notification) as client:
         await anyio.wait_all_tasks_blocked()
         await client.call_tool("x")
 
-    assert (seen, custom) == ([1, 2], ["acme/one", "acme/two"])
+    assert (seen, custom) == ([1, 2], ["acme/one", "acme/two", "acme/three"])
     assert client.counters == {}
     failed = [(record.getMessage(), record.exc_info) for record in caplog.records if record.levelname == "ERROR"]
     assert [text for text, _ in failed] == [
         "the callback for notifications/message failed",
         "on_notification failed",
-    ] * 2
+    ] * 2, "the third is no more worth logging"
     assert [exc_info[1] for _, exc_info in failed[::2] if exc_info] == problems
 
 

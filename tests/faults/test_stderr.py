@@ -94,13 +94,13 @@ async def test_a_stderr_callback_that_raises_is_logged_and_called_again(caplog: 
         lines.append(line)
         raise RuntimeError("bug")
 
-    body = 'print("one\\ntwo", file=sys.stderr, flush=True); reply(read(), text("ok"))'
+    body = 'print("one\\ntwo\\nthree", file=sys.stderr, flush=True); reply(read(), text("ok"))'
     async with client_of(body, on_stderr=on_stderr) as client:
         assert await says(client) == "ok"
-        while len(lines) < 2:
+        while len(lines) < 3:
             await checkpoint()
 
-    assert lines == ["one", "two"]
+    assert lines == ["one", "two", "three"]
     assert caplog.text.count("the stderr callback failed") == 2
 
 

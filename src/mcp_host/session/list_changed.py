@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -11,7 +12,7 @@ from anyio import Event, sleep
 
 from mcp_host.concurrency.tasks import HandlerTasks
 from mcp_host.errors import NotAdvertised
-from mcp_host.handlers import as_async, call_callback
+from mcp_host.handlers import Failures, as_async, call_callback
 from mcp_host.limits import check_seconds
 from mcp_host.protocol.jsonrpc import Notification
 from mcp_host.types import Prompt, Resource, ResourceTemplate, Tool
@@ -82,6 +83,7 @@ class ListWatcher:
         self._lists = lists
         self._warn = warn
         self._connected = False
+        self._failures: Failures = Counter()
         self._changed = {name: Event() for name in wanted.callbacks}
 
     def start(self, handlers: HandlerTasks) -> None:
@@ -127,4 +129,5 @@ class ListWatcher:
         except Exception as exc:  # of middleware, too
             self._warn(f"the {name.replace('_', ' ')} have changed, and could not be listed: {exc}")
             return
-        await call_callback(partial(self._wanted.callbacks[name], items), subject=f"ListChanged.{name}")
+        callback = partial(self._wanted.callbacks[name], items)
+        await call_callback(callback, subject=f"ListChanged.{name}", failures=self._failures)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeAlias
@@ -13,7 +13,7 @@ from anyio import Event
 
 from mcp_host import types
 from mcp_host.errors import ProtocolError
-from mcp_host.handlers import call_callback, worth_logging
+from mcp_host.handlers import Failures, call_callback, worth_logging
 from mcp_host.protocol.cache import CHANGES
 from mcp_host.protocol.eras import ACKNOWLEDGED
 from mcp_host.protocol.jsonrpc import Notification
@@ -44,6 +44,7 @@ class NotificationQueue:
     def __init__(self, state: ClientState) -> None:
         self._limit = state.limits.max_notifications
         self._counters = state.counters
+        self._failures: Failures = Counter()
         self._queue: OrderedDict[Key, Notification] = OrderedDict()
         self._numbers = itertools.count()
         self._expendable: deque[Key] = deque()
@@ -103,7 +104,8 @@ class NotificationQueue:
     async def _deliver(self, notification: Notification) -> None:
         if (prepare := self._prepare.get(notification.method)) is None:
             assert self._on_other is not None, "`offer` has looked"
-            await call_callback(partial(self._on_other, notification), subject="on_notification")
+            other = partial(self._on_other, notification)
+            await call_callback(other, subject="on_notification", failures=self._failures)
             return
         params = {"params": notification.params} if notification.params else {}
         wire = {"jsonrpc": "2.0", "method": notification.method} | params
@@ -114,4 +116,5 @@ class NotificationQueue:
             if worth_logging(count := self._counters["malformed notifications"]):
                 logger.debug("ignored a malformed notification (%d so far): %s", count, exc)
         else:
-            await call_callback(callback, subject=f"the callback for {notification.method}")
+            subject = f"the callback for {notification.method}"
+            await call_callback(callback, subject=subject, failures=self._failures)

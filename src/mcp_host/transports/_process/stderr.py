@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import TypeAlias
 
 from mcp_host.errors import excerpt
+from mcp_host.handlers import worth_logging
 from mcp_host.transports._process.child import LINES_PER_TICK
 from mcp_host.transports.base import TURN_TIME
 
@@ -33,6 +34,7 @@ class Stderr:
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._lines = 0
         self._rest = b""
+        self._failures = 0
 
     def feed(self, chunk: bytes) -> Iterator[None]:
         """Take a chunk of any size, in steps."""
@@ -78,4 +80,6 @@ class Stderr:
         try:
             self._callback(text)
         except Exception:  # the application's bug must not end the connection
-            logger.exception("the stderr callback failed")
+            self._failures += 1
+            if worth_logging(self._failures):
+                logger.exception("the stderr callback failed")
