@@ -189,7 +189,7 @@ async def test_errors_in_a_group_are_logged_and_the_rest_of_the_group_is_raised(
 
     calls = [
         (call_handler(fail, subject="it", failed="no"), "it: no"),
-        (call_callback(fail, subject="it"), "it failed"),
+        (call_callback(fail, subject="it", failures=Counter()), "it failed"),
     ]
     for call, words in calls:
         caplog.clear()
