@@ -5,14 +5,16 @@ from __future__ import annotations
 import base64
 import re
 import unicodedata
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from mcp_host.sampling import OuterCall, SamplingRequest
-from mcp_host.sampling.display import Seen, SeenBefore, describe
+from mcp_host.sampling.display import Seen, SeenBefore, describe, digests_of
 from mcp_host.terminal.text import Layout
 from tests.sampling.asking import ADD, MULTIPLY, Wire, assistant, request, result, text, use, user
+from tests.terminal.test_text import calls_in
 
 
 def resource(uri: str, **more: object) -> Wire:
@@ -20,7 +22,8 @@ def resource(uri: str, **more: object) -> Wire:
 
 
 def shown(asked: SamplingRequest, columns: int = 80, *, seen: Seen | None = None, whole: bool = False) -> str:
-    return "\n".join(describe(asked, Layout(columns), seen=seen or Seen(), whole=whole))
+    rows = describe(asked, Layout(columns), seen=seen or Seen(), whole=whole)
+    return "\n".join([row for row in rows if row is not None])
 
 
 def test_a_request_is_shown_from_the_asking_server_to_the_last_message() -> None:
@@ -220,16 +223,42 @@ def test_tools_and_system_prompt_that_were_seen_are_only_named() -> None:
     assert "  | multiply()\n" in shown(asked, seen=Seen(system_prompt=True, tools=True), whole=True)
 
 
-def test_the_oldest_are_forgotten() -> None:
+async def test_the_oldest_are_forgotten() -> None:
     before = SeenBefore(most=6)
-    first, second = request(user(text("first"))), request(user(text("second")), tools=[ADD])
+    asked = (
+        request(user(text("first"))),
+        request(user(text("second")), tools=[ADD]),
+        request(server="another"),
+    )
+    first, second, another = [await digests_of(each) for each in asked]
 
     before.add(first)
     assert before.seen(first) == Seen(1, True, True)
     before.add(second)
     assert before.seen(first) == Seen(1, True, True)
-    before.add(request(server="another"))
+    before.add(another)
     assert before.seen(first) == Seen(0, True, False)
+
+
+ANSWERS = [
+    [result("1")],
+    [result("1", text("a"))],
+    [result("1", text("\ud800"))],
+    [result("1", text("a"), isError=True)],
+    [{**result("1", text("a")), "x": 1}],
+    [result("1", text("a")), result("2")],
+    [result("1"), result("2", text("a"))],
+]
+
+
+async def test_each_difference_between_two_requests_is_one_of_their_digests() -> None:
+    """Also one of the place of a block, and with half of a surrogate pair."""
+    asked = [request(assistant(*map(use, "12"[: len(blocks)])), user(*blocks)) for blocks in ANSWERS]
+    asked += [request(systemPrompt="\ud800"), request(tools=[ADD]), request(tools=[ADD, MULTIPLY])]
+
+    digests = [tuple(await digests_of(each)) for each in asked]
+
+    assert len(set(digests)) == len(asked)
 
 
 SEARCH = {
@@ -434,6 +463,38 @@ def test_only_the_beginning_of_a_long_text_in_base64_is_decoded_for_the_short_vi
     file["data"] = "\n".join(encoded("x" * 57) for _ in range(100))
     rows = shown(request(user(file)), 10_000).split("\n")
     assert rows[4:] == ["  | " + "x" * 888, "  | ... and 6499 more characters of base64"]
+
+    file |= {"data": encoded("x" + "\u00e9" * 1000), "mimeType": "image/png"}  # a character is cut
+    rows = shown(request(user(file)), 10_000).split("\n")
+    assert rows[4:] == ["  | x" + "\u00e9" * 449, "  | ... and 1468 more characters of base64"]
+
+
+def steps(rows: Iterator[str | None]) -> Iterator[int]:
+    """How many functions are called for each row, or pause."""
+    last: list[str | None] = [None]
+    while last != ["the end"]:
+        yield calls_in(lambda: last.__setitem__(0, next(rows, "the end")))
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["short", "whole"])
+def test_no_step_of_a_page_does_more_than_a_portion_of_the_work(whole: bool, subtests: pytest.Subtests) -> None:
+    """Between two rows, or places where other tasks can run, whatever a server sends within the limits."""
+    wide: Wire = {f"p{number}": {"enum": [*range(9)], "description": "x"} for number in range(800)}
+    numbers: Wire = {"a": [{"b": 1}] * 20_000}
+    call, schema = use("1", a=[1] * 40_000), {"type": "object", "x": [[]] * 10_000}
+    file = {"type": "image", "mimeType": "image/png", "data": encoded("\u00e9" * 150_000)}
+    for case, asked in {
+        "parameters": request(tools=[{"name": f"t{n}", "inputSchema": {"properties": wide}} for n in range(3)]),
+        "schemas": request(tools=[{"name": f"t{n}", "inputSchema": schema} for n in range(4)]),
+        "arguments": request(assistant(call), user(result("1"))),
+        "structured content": request(assistant(use("1")), user(result("1", structuredContent=numbers))),
+        "marks": request(user(text("a\u0301\u0301\u200b" * 8000))),
+        "lines": request(user(text("a\u0301\n" * 2000))),
+        "a file": request(user(file)),
+        "metadata": request(metadata={f"k{number}": 1 for number in range(20_000)}),
+    }.items():
+        with subtests.test(case):
+            assert max(steps(describe(asked, Layout(80), whole=whole))) < 50_000
 
 
 def test_structured_content_that_the_text_repeats_is_shown_once() -> None:

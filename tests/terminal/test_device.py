@@ -8,14 +8,16 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from anyio import CancelScope, Event, create_task_group, fail_after, wait_all_tasks_blocked, wait_readable
 from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
 
 from mcp_host.terminal.device import NoTerminal, open_terminal
-from mcp_host.terminal.text import NARROWEST, Layout
+from mcp_host.terminal.text import NARROWEST, Layout, Rows
 from tests.clock import advance
 from tests.extent import on_both
 from tests.terminal.screens import Screen
@@ -136,6 +138,32 @@ async def test_a_question_that_never_began_writes_and_reads_nothing(screen: Scre
         await Person().ask("> ")
 
     assert screen.rest() == ""
+
+
+async def test_other_tasks_run_while_rows_are_laid_out(screen: Screen) -> None:
+    """Where a page pauses, and after so many rows or characters."""
+    turns, seen = 0, list[int]()
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await checkpoint()
+
+    def page() -> Rows:
+        for portion in ([None] * 9, ["a"] * 1000, ["x" * 20_000] * 9):
+            seen.append(turns)
+            yield from portion
+        seen.append(turns)
+
+    async with open_terminal() as terminal, create_task_group() as tasks:
+        tasks.start_soon(take_turns)
+        tasks.start_soon(screen.shows, "the end")
+        await terminal.show(page())
+        await terminal.show(["the end"])
+        tasks.cancel_scope.cancel()
+
+    assert min(after - before for before, after in pairwise(seen)) >= 4
 
 
 async def test_a_stopped_terminal_does_not_block_the_event_loop(screen: Screen) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 
 import pytest
@@ -14,7 +14,7 @@ from wcwidth import wcswidth, wcwidth
 from wcwidth.table_overrides import NARROW_OVERRIDES
 
 from mcp_host.errors import MARGIN
-from mcp_host.terminal.text import NARROWEST, Layout, StreamedText, clean, has_color, width, wrapped
+from mcp_host.terminal.text import NARROWEST, Layout, Rows, StreamedText, clean, has_color, width, wrapped
 
 ROWS: list[tuple[str, list[str]]] = [
     ("hello world foo bar", ["hello", "world foo", "bar"]),
@@ -127,7 +127,7 @@ def test_colors_are_used_where_the_terminal_has_them_and_the_user_wants_them(
 def test_every_row_of_a_servers_text_has_a_margin(subtests: pytest.Subtests) -> None:
     question = "May I?\n" + " " * 40 + "May I? [y/N]"
     bold = "\x1b[2m  | \x1b[0m  \x1b[1madd\x1b[0m: adds"
-    table: list[tuple[str, Iterator[str], list[str]]] = [
+    table: list[tuple[str, Rows, list[str]]] = [
         (
             "with spaces",
             Layout(40).theirs(question, indent=2, hang=2),
@@ -148,16 +148,15 @@ def test_rows_that_are_cut_are_counted() -> None:
     assert [*layout.cut(iter("ab"), 2)] == ["a", "b"]
     assert [*layout.cut(iter("abc"), 2)] == ["a", "b", "  | ... and 1 more line"]
     assert [*layout.cut(iter("abcde"), 2)] == ["a", "b", "  | ... and 3 more lines"]
-    assert [*layout.cut(iter("x" * 10**6), 0)] == ["  | ... and at least 1000 more lines"]
+    *steps, row = layout.cut(iter("x" * 10**6), 0)
+    assert (row, {*steps}, len(steps)) == ("  | ... and at least 1000 more lines", {None}, 19)
 
 
 @pytest.mark.parametrize("columns", [NARROWEST, 17, 39])
 def test_in_a_narrow_terminal_a_servers_rows_keep_their_margin(columns: int) -> None:
     layout, text = Layout(columns), "May your client " + "\u6f22\U0001f1e6" * 30 + "delete it? [y/N]"
-    rows = [
-        *(row for blanks in range(9) for row in layout.theirs(text, indent=blanks, hang=4)),
-        *layout.cut(layout.theirs(text), 1),
-    ]
+    pages = [*(layout.theirs(text, indent=blanks, hang=4) for blanks in range(9)), layout.cut(layout.theirs(text), 1)]
+    rows = [row or "" for page in pages for row in page]
 
     assert {row[: len(MARGIN)] for row in rows} == {MARGIN}
     assert max(map(wcswidth, rows)) <= columns
@@ -266,7 +265,7 @@ def test_a_streamed_text_for_a_file_keeps_its_lines_and_spaces() -> None:
 @pytest.mark.parametrize("text", ["the quick brown fox " * 5000, "x" * 100_000], ids=["words", "one long word"])
 def test_plain_text_costs_a_few_calls_for_each_row_and_none_for_each_character(text: str) -> None:
     """A person views a request of megabytes without a wait."""
-    rows: list[str] = []
+    rows: list[str | None] = []
 
     calls = calls_in(lambda: rows.extend(Layout(80).theirs(text)))
 

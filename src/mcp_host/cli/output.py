@@ -33,7 +33,7 @@ from mcp_host.errors import (
     ToolPinsError,
     quoted,
 )
-from mcp_host.terminal.text import NARROWEST, Layout, Style, clean, has_color, styled, wrapped
+from mcp_host.terminal.text import NARROWEST, Layout, Rows, Style, clean, has_color, styled, wrapped
 
 
 class UsageError(Exception):
@@ -173,9 +173,9 @@ class Printer:
         """For rows that other terminals show, too. Where there is none, they are not wrapped."""
         return Layout(self._width if self._stream.isatty() else sys.maxsize, self._color)
 
-    def rows(self, rows: Iterable[str]) -> None:
+    def rows(self, rows: Rows) -> None:
         """Print rows of a `Layout`, as they are."""
-        for row in rows:
+        for row in [row for row in rows if row is not None]:
             self._print(row)
 
     def _print_wrapped(self, text: str, style: Style | None, first: str = "", rest: str = "") -> None:

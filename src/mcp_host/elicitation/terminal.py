@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
 from mcp_host.elicitation.elicitation import FormRequest, UrlRequest, field_problem
@@ -13,7 +13,7 @@ from mcp_host.handlers import as_async
 from mcp_host.terminal.browser import is_opened, lookalike_rows, open_default
 from mcp_host.terminal.device import NoTerminal, Terminal, checked_line, open_terminal
 from mcp_host.terminal.fields import Choice, Field, read_fields
-from mcp_host.terminal.text import NAME_SHOWN, Layout
+from mcp_host.terminal.text import NAME_SHOWN, Layout, Rows
 from mcp_host.types import ElicitResult
 
 logger = logging.getLogger(__name__)
@@ -194,7 +194,7 @@ class FormDialog:
         await self._say("This does not fit the form:")
         await self._terminal.show(self._terminal.layout.theirs(problem))
 
-    def _introduction(self, layout: Layout, *, whole: bool = False) -> Iterator[str]:
+    def _introduction(self, layout: Layout, *, whole: bool = False) -> Rows:
         count = len(self._fields)
         yield ""
         yield from layout.ours("A server asks you to fill in a form, and gets what you enter", "bold")
@@ -208,7 +208,7 @@ class FormDialog:
             yield from layout.ours("Type no passwords or keys: a server must not ask for them here.")
             yield from layout.ours(f"Commands: {COMMANDS}", "dim")
 
-    def _question(self, index: int, layout: Layout, *, whole: bool = False) -> Iterator[str]:
+    def _question(self, index: int, layout: Layout, *, whole: bool = False) -> Rows:
         field = self._fields[index]
         most = None if whole else ROWS_SHOWN
         optional = "" if field.required else ", optional"
@@ -223,7 +223,7 @@ class FormDialog:
             yield from layout.ours("Enter keeps" if field.name in self._answers else "Enter takes", "cyan")
             yield from layout.cut(layout.theirs(display(field, suggestion)), most)
 
-    def _summary(self, layout: Layout, *, whole: bool) -> Iterator[str]:
+    def _summary(self, layout: Layout, *, whole: bool) -> Rows:
         if whole:
             yield from self._introduction(layout, whole=True)
         yield ""
@@ -239,7 +239,7 @@ class FormDialog:
         yield from layout.ours("n: decline: you refuse to answer")
         yield from layout.ours("c: cancel: you do not decide now")
 
-    def _answer_rows(self, layout: Layout, most: int | None) -> Iterator[str]:
+    def _answer_rows(self, layout: Layout, most: int | None) -> Rows:
         yield from layout.ours("Your answers", "bold")
         for number, field in enumerate(self._fields, start=1):
             lead = f"{number}  {excerpt(field.title, NAME_SHOWN)}: "
@@ -251,7 +251,7 @@ class FormDialog:
         yield from layout.theirs(excerpt(self._request.server, NAME_SHOWN))
 
 
-def _choices(choices: Sequence[Choice], layout: Layout, *, whole: bool) -> Iterator[str]:
+def _choices(choices: Sequence[Choice], layout: Layout, *, whole: bool) -> Rows:
     """A row for each choice. Numbers, which the person types as they are, are side by side."""
     numbered = are_numbered(choices)
     titles = [choice.title if whole else excerpt(choice.title, TITLE_SHOWN) for choice in choices]
@@ -265,7 +265,7 @@ def _choices(choices: Sequence[Choice], layout: Layout, *, whole: bool) -> Itera
         yield from layout.theirs(f"... and {len(titles) - len(shown)} more: /view shows them", style="dim")
 
 
-def _message(request: FormRequest | UrlRequest, layout: Layout, *, whole: bool) -> Iterator[str]:
+def _message(request: FormRequest | UrlRequest, layout: Layout, *, whole: bool) -> Rows:
     """The server, the call and the message."""
     yield from layout.who_asks(request.server, request.outer)
     yield from layout.ours("message", "cyan")
@@ -307,12 +307,12 @@ async def _visit(request: UrlRequest, terminal: Terminal, opener: Callable[[str]
     return request.cancel()
 
 
-def _address(url: str, layout: Layout) -> Iterator[str]:
+def _address(url: str, layout: Layout) -> Rows:
     yield from layout.ours("Open this in your browser:")
     yield from layout.url(url)
 
 
-def _invitation(request: UrlRequest, layout: Layout, *, whole: bool) -> Iterator[str]:
+def _invitation(request: UrlRequest, layout: Layout, *, whole: bool) -> Rows:
     yield ""
     yield from layout.ours("A server asks you to visit a page in your browser", "bold")
     yield from _message(request, layout, whole=whole)

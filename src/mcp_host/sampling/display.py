@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Protocol
 
+from anyio.lowlevel import checkpoint
 from pydantic_core import PydanticSerializationError, to_json
 
 from mcp_host.errors import excerpt
 from mcp_host.sampling.request import SamplingRequest
 from mcp_host.sampling.shown import as_json, rest_of, texts_of, unseen
-from mcp_host.terminal.fields import read_fields, signature
-from mcp_host.terminal.text import NAME_SHOWN, Layout
+from mcp_host.terminal.fields import Field, each_field, signature
+from mcp_host.terminal.text import NAME_SHOWN, Layout, Rows
 from mcp_host.types import (
     JSONObject,
     SamplingMessage,
     Tool,
+    ToolResultContent,
 )
+from mcp_host.types.base import Model
+from mcp_host.types.sampling import SamplingMessageContentBlock
 
 # Few enough to read all of it before saying yes.
 MESSAGES_SHOWN = 6
@@ -32,6 +36,7 @@ SIGNATURE_SHOWN = 480  # characters of one tool's name and parameters
 PARAMETERS_SHOWN = 8  # of one tool, with what they are for
 DESCRIPTION_SHOWN = 160  # characters of what a tool or a parameter is for
 TEXT_SHOWN = 4000  # characters of one block or argument, before rows are counted
+FIELDS_AT_ONCE = 16  # of a schema, before other tasks run: the first may lead to hundreds of alternatives
 ARGUMENT_ROWS_SHOWN = 60  # of all arguments
 
 OWN_PLACE = ("messages", "systemPrompt", "maxTokens", "tools", "toolChoice")  # in the page
@@ -68,43 +73,58 @@ class SeenBefore:
         self._most = most
         self._digests: OrderedDict[bytes, None] = OrderedDict()
 
-    def seen(self, request: SamplingRequest) -> Seen:
-        """What of *request* was shown before."""
-        *messages, system_prompt, tools = [digest in self._digests for digest in _digests(request)]
+    def seen(self, digests: Sequence[bytes]) -> Seen:
+        """What of the request with these *digests* was shown before."""
+        *messages, system_prompt, tools = [digest in self._digests for digest in digests]
         count = next((index for index, seen in enumerate(messages) if not seen), len(messages))
         return Seen(count, system_prompt, tools)
 
-    def add(self, request: SamplingRequest) -> None:
-        """The request was shown."""
-        for digest in _digests(request):
+    def add(self, digests: Sequence[bytes]) -> None:
+        """The request with these *digests* was shown."""
+        for digest in digests:
             self._digests[digest] = None
             self._digests.move_to_end(digest)
         while len(self._digests) > self._most:
             self._digests.popitem(last=False)
 
 
-def _digests(request: SamplingRequest) -> Iterator[bytes]:
-    """One for the conversation up to each message, one for the system prompt and one for the tools."""
+async def digests_of(request: SamplingRequest) -> list[bytes]:
+    """One for the conversation up to each message, one for the system prompt and one for the tools.
+
+    Other tasks can run after each block and each tool.
+    """
     call = None if request.outer is None else request.outer.call_id
     start = sha256(json.dumps([request.server, call]).encode())
-    conversation = start.copy()
+    conversation, system_prompt, tools = start.copy(), start.copy(), start.copy()
+    digests: list[bytes] = []
     for message in request.messages:
-        conversation.update(_digest(message.to_wire()))
-        yield conversation.digest()
-    for name, part in (
-        ("system prompt", request.system_prompt),
-        ("tools", [tool.to_wire() for tool in request.tools]),
-    ):
-        rest = start.copy()
-        rest.update(name.encode() + _digest(part))
-        yield rest.digest()
+        for part in _parts(message):
+            conversation.update(_written(part))
+            await checkpoint()
+        digests.append(conversation.digest())
+    system_prompt.update(f"system prompt {request.system_prompt!r}".encode())
+    tools.update(b"tools")
+    for tool in request.tools:
+        tools.update(_written(tool))
+        await checkpoint()
+    return [*digests, system_prompt.digest(), tools.digest()]
 
 
-def _digest(part: object) -> bytes:
-    return sha256(json.dumps(part).encode()).digest()
+def _parts(message: SamplingMessage) -> Iterator[Model]:
+    """A message and its blocks, each without the next."""
+    yield message
+    for block in message.content:
+        yield block
+        if isinstance(block, ToolResultContent):
+            yield from block.content
 
 
-def describe(request: SamplingRequest, layout: Layout, *, seen: Seen = NOTHING, whole: bool = False) -> Iterator[str]:
+def _written(part: Model) -> bytes:
+    """What makes the difference between parts: ten times as fast as their JSON, and half of a surrogate pair is no error."""
+    return repr([{**vars(part), "content": len(getattr(part, "content", ()))}, part.model_extra]).encode()
+
+
+def describe(request: SamplingRequest, layout: Layout, *, seen: Seen = NOTHING, whole: bool = False) -> Rows:
     """The request in rows: who asks, the prompt, the tools, the messages.
 
     Without *whole*, what was *seen* before is only counted, and long parts are cut.
@@ -116,7 +136,7 @@ def describe(request: SamplingRequest, layout: Layout, *, seen: Seen = NOTHING, 
     return _SamplingPage(layout, whole, request, seen).rows()
 
 
-def describe_call(request: ToolCallRequest, layout: Layout, *, whole: bool = False) -> Iterator[str]:
+def describe_call(request: ToolCallRequest, layout: Layout, *, whole: bool = False) -> Rows:
     """The tool call in rows, as `describe` does it: the server, the tool as it is listed, the arguments as they are sent."""
     return _CallPage(layout, whole, request).rows()
 
@@ -126,8 +146,12 @@ class _Page:
     layout: Layout
     whole: bool
 
-    def tool(self, tool: Tool) -> Iterator[str]:
-        fields = read_fields(tool.input_schema)
+    def tool(self, tool: Tool) -> Rows:
+        fields = list[Field]()
+        for field in each_field(tool.input_schema):
+            if len(fields) % FIELDS_AT_ONCE == 0:
+                yield None
+            fields.append(field)
         described = [field for field in fields if field.description]
         name, call = excerpt(tool.name, NAME_SHOWN), signature(tool.name, fields)
         call = call if self.whole else excerpt(call, SIGNATURE_SHOWN)
@@ -136,7 +160,7 @@ class _Page:
             lead = excerpt(field.name, NAME_SHOWN)
             yield from self.layout.theirs(self.about(field.description), lead=lead, indent=4, hang=4)
         if self.whole:
-            rest = as_json(rest_of(tool, ("name", "description") if name == tool.name else ("description",)))
+            rest = yield from as_json(rest_of(tool, ("name", "description") if name == tool.name else ("description",)))
             yield from self.layout.theirs(f"with {rest}", indent=4, hang=4)
             return
         seen = [call, *(self.about(field.description) for field in described[:PARAMETERS_SHOWN])]
@@ -149,12 +173,12 @@ class _Page:
             return ""
         return f": {description if self.whole else excerpt(' '.join(description.split()), DESCRIPTION_SHOWN)}"
 
-    def text(self, text: str, *, lead: str = "", hang: int = 0) -> Iterator[str]:
+    def text(self, text: str, *, lead: str = "", hang: int = 0) -> Rows:
         yield from self.layout.theirs(text[: self.most(TEXT_SHOWN)], lead=lead, hang=hang)
         if not self.whole and len(text) > TEXT_SHOWN:
             yield from self.layout.theirs(f"... of {len(text)} characters", style="dim")
 
-    def heading(self, text: str) -> Iterator[str]:
+    def heading(self, text: str) -> Rows:
         return self.layout.ours(text, "cyan")
 
     def most(self, shown: int) -> int | None:
@@ -167,7 +191,7 @@ class _SamplingPage(_Page):
     request: SamplingRequest
     seen: Seen
 
-    def rows(self) -> Iterator[str]:
+    def rows(self) -> Rows:
         request = self.request
         yield from self.layout.ours(f"A server asks to use your model, for up to {request.max_tokens} tokens", "bold")
         yield from self.layout.who_asks(request.server, request.outer)
@@ -193,18 +217,19 @@ class _SamplingPage(_Page):
             settings["toolChoice"] = choice
         return settings
 
-    def setting(self, name: str, value: object) -> Iterator[str]:
+    def setting(self, name: str, value: object) -> Rows:
         lead = name if self.whole else excerpt(name, NAME_SHOWN)
-        return self.layout.cut(self.text(f": {as_json(value)}", lead=lead, hang=4), self.most(SETTING_ROWS_SHOWN))
+        written = yield from as_json(value)
+        yield from self.layout.cut(self.text(f": {written}", lead=lead, hang=4), self.most(SETTING_ROWS_SHOWN))
 
-    def system_prompt(self, prompt: str) -> Iterator[str]:
+    def system_prompt(self, prompt: str) -> Rows:
         if self.seen.system_prompt and not self.whole:
             yield from self.layout.ours("(system prompt, as before)", "dim")
             return
         yield from self.heading("system prompt")
         yield from self.layout.cut(self.text(prompt), self.most(ROWS_SHOWN))
 
-    def tools(self) -> Iterator[str]:
+    def tools(self) -> Rows:
         choice = self.request.tool_choice
         mode = choice.mode if choice is not None else None
         tools = self.request.tools
@@ -218,7 +243,7 @@ class _SamplingPage(_Page):
         if len(shown) < len(tools):
             yield from self.layout.theirs(f"... and {len(tools) - len(shown)} more tools", style="dim")
 
-    def messages(self) -> Iterator[str]:
+    def messages(self) -> Rows:
         messages = self.request.messages
         first = 0 if self.whole else max(min(self.seen.messages, len(messages) - 1), len(messages) - MESSAGES_SHOWN, 0)
         if first:
@@ -231,19 +256,27 @@ class _SamplingPage(_Page):
         some = f", {new} of them new" if self.seen.messages and new > 0 else ""
         return f"({hidden} earlier message{'s' * (hidden > 1)}{some}: v shows all)"
 
-    def message(self, message: SamplingMessage) -> Iterator[str]:
+    def message(self, message: SamplingMessage) -> Rows:
         yield from self.heading(message.role)
-        texts = (text for block in message.content for text in texts_of(block, whole=self.whole))
-        yield from self.layout.cut((row for text in texts for row in self.text(text)), self.most(ROWS_SHOWN))
+        yield from self.layout.cut(self.blocks(message.content), self.most(ROWS_SHOWN))
         if self.whole and (rest := rest_of(message, ("role", "content"))):
-            yield from self.text(f"with {as_json(rest)}")
+            written = yield from as_json(rest)
+            yield from self.text(f"with {written}")
+
+    def blocks(self, blocks: Sequence[SamplingMessageContentBlock]) -> Rows:
+        for block in blocks:
+            for text in texts_of(block, whole=self.whole):
+                if text is None:
+                    yield None
+                else:
+                    yield from self.text(text)
 
 
 @dataclass(frozen=True, slots=True)
 class _CallPage(_Page):
     request: ToolCallRequest
 
-    def rows(self) -> Iterator[str]:
+    def rows(self) -> Rows:
         yield from self.layout.ours("Your client wants to call a tool of", "bold")
         yield from self.layout.who_asks(self.request.server, None)
         tool = self.request.tool
@@ -256,7 +289,7 @@ class _CallPage(_Page):
         yield from self.heading("arguments")
         yield from self.layout.cut(self.arguments(self.request.params.get("arguments")), self.most(ARGUMENT_ROWS_SHOWN))
 
-    def arguments(self, arguments: object) -> Iterator[str]:
+    def arguments(self, arguments: object) -> Rows:
         """One after the other, so that a long one does not hide the next."""
         if not isinstance(arguments, Mapping) or not arguments:
             yield from self.text(_json(arguments))

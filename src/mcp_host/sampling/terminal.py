@@ -9,10 +9,10 @@ from itertools import chain
 from typing import Literal
 
 from mcp_host.sampling.approval import Allow, Deny
-from mcp_host.sampling.display import SeenBefore, ToolCallRequest, describe, describe_call
+from mcp_host.sampling.display import SeenBefore, ToolCallRequest, describe, describe_call, digests_of
 from mcp_host.sampling.request import SamplingRequest
 from mcp_host.terminal.device import NoTerminal, Terminal, open_terminal
-from mcp_host.terminal.text import Layout
+from mcp_host.terminal.text import Layout, Rows
 
 ALLOW = {
     **dict.fromkeys(("y", "yes"), Allow()),
@@ -62,8 +62,9 @@ async def ask_in_terminal(request: SamplingRequest | ToolCallRequest, /) -> Allo
 async def ask(request: SamplingRequest | ToolCallRequest, terminal: Terminal) -> Allow | Deny:
     """Ask in an open terminal."""
     if isinstance(request, SamplingRequest):
-        await terminal.show(chain([""], describe(request, terminal.layout, seen=_seen_before.seen(request))))
-        _seen_before.add(request)
+        digests = await digests_of(request)
+        await terminal.show(chain([""], describe(request, terminal.layout, seen=_seen_before.seen(digests))))
+        _seen_before.add(digests)
         return await _decide(_about_model(request), partial(describe, request, whole=True), terminal)
     await terminal.show(chain([""], describe_call(request, terminal.layout)))
     return await _decide(_about_tool(request), partial(describe_call, request, whole=True), terminal)
@@ -100,7 +101,7 @@ def _about_tool(request: ToolCallRequest) -> _Question:
     return _Question("May your client call it?", keys, note, Deny(CALL_REFUSED))
 
 
-async def _decide(question: _Question, whole: Callable[[Layout], Iterator[str]], terminal: Terminal) -> Allow | Deny:
+async def _decide(question: _Question, whole: Callable[[Layout], Rows], terminal: Terminal) -> Allow | Deny:
     allow = {word: decision for word, decision in ALLOW.items() if word[0] in question.keys}
     answers: dict[str, Allow | Deny | Literal["view"]] = {**allow, **dict.fromkeys(DENY, question.deny), **VIEW}
     while True:

@@ -7,11 +7,10 @@ import os
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
-from itertools import islice
 from typing import TypeVar
 
 from anyio import Lock, move_on_after, wait_readable, wait_writable
-from anyio.lowlevel import RunVar
+from anyio.lowlevel import RunVar, checkpoint
 
 from mcp_host.terminal.text import NARROWEST, Layout, has_color
 
@@ -26,7 +25,8 @@ WITHDRAWN = b"\n(the question was withdrawn)\n"
 DROPPED = "(Lines that were typed or pasted before this question do not count.)"
 
 MAX_UNCLEAR = 3  # answers to one question that are none of those it has
-ROWS_AT_ONCE = 200  # are laid out before other tasks run
+ROWS_AT_ONCE = 200  # are laid out before other tasks run,
+CHARACTERS_AT_ONCE = 20_000  # or fewer, of so many characters: eight may combine with another
 LONGEST_LINE = 4096  # bytes with the line end: Linux drops what is typed beyond that
 QUIET = 0.05  # seconds without input after which a paste has ended; terminals send the next piece at once
 
@@ -55,11 +55,19 @@ class Terminal:
             raise NoTerminal(TOO_NARROW)
         return Layout(columns, self._color)
 
-    async def show(self, rows: Iterable[str]) -> None:
-        """Write rows while they are laid out. A stopped or slow terminal does not block the event loop."""
-        rows = iter(rows)
-        while batch := list(islice(rows, ROWS_AT_ONCE)):
-            await self._write("".join([f"{row}\n" for row in batch]))
+    async def show(self, rows: Iterable[str | None]) -> None:
+        """Write `Rows` while they are laid out. Neither many of them nor a stopped terminal block the event loop."""
+        batch, size = list[str](), 0
+        for row in rows:
+            if row is None:
+                await checkpoint()
+                continue
+            batch.append(f"{row}\n")
+            size += len(row)
+            if len(batch) == ROWS_AT_ONCE or size >= CHARACTERS_AT_ONCE:
+                await self._write("".join(batch))
+                batch, size = [], 0
+        await self._write("".join(batch))
 
     async def ask(self, prompt: str) -> str | None:
         """Ask for one line, and return it without the spaces around it; None for Ctrl-D.

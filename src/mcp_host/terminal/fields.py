@@ -26,10 +26,15 @@ FIELDS_INLINED = 64  # of one schema: more than a tool has; a hostile one may ha
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A value that a field may have, and the title to show for it."""
+    """A value that a field may have, and the *name* that the schema gives it."""
 
     value: object
-    title: str
+    name: object = None
+
+    @property
+    def title(self) -> str:
+        """What to show for it."""
+        return _text(self.name) or (self.value if isinstance(self.value, str) else compact(self.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +80,17 @@ class Field:
 
 def read_fields(schema: object) -> list[Field]:
     """The properties of the schema of an object, in order."""
+    return list(each_field(schema))
+
+
+def each_field(schema: object) -> Iterator[Field]:
+    """As `read_fields`, one by one."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     required = schema.get("required") if isinstance(schema, dict) else None
     names = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
-    return [
-        Field(name, field, name in names, _kinds(field), _choices(field))
-        for index, (name, part) in enumerate(properties.items() if isinstance(properties, dict) else ())
-        for field in [_inlined(part, schema, MAX_DEPTH if index < FIELDS_INLINED else 0)]
-    ]
+    for index, (name, part) in enumerate(properties.items() if isinstance(properties, dict) else ()):
+        field = _inlined(part, schema, MAX_DEPTH if index < FIELDS_INLINED else 0)
+        yield Field(name, field, name in names, _kinds(field), _choices(field))
 
 
 def _inlined(schema: object, root: object, depth: int) -> Mapping[str, Any]:
@@ -160,11 +168,11 @@ def _choices(schema: Mapping[str, Any]) -> list[Choice] | None:
     values, titles = schema.get("enum"), schema.get("enumNames")
     if isinstance(values, list):
         named = titles if isinstance(titles, list) and len(titles) == len(values) else values
-        return [_choice(value, title) for value, title in zip(values, named, strict=True)]
+        return list(map(Choice, values, named))
     parts = list(_alternatives(schema))
     if parts and all(isinstance(part, dict) and "const" in part for part in parts):
-        return [_choice(part["const"], part.get("title")) for part in parts]
-    return [_choice(schema["const"], None)] if "const" in schema else None
+        return [Choice(part["const"], part.get("title")) for part in parts]
+    return [Choice(schema["const"])] if "const" in schema else None
 
 
 def _alternatives(schema: Mapping[str, Any]) -> Iterator[Any]:
@@ -172,7 +180,3 @@ def _alternatives(schema: Mapping[str, Any]) -> Iterator[Any]:
         parts = schema.get(keyword)
         if isinstance(parts, list):
             yield from parts
-
-
-def _choice(value: object, title: object) -> Choice:
-    return Choice(value, _text(title) or (value if isinstance(value, str) else compact(value)))

@@ -6,16 +6,18 @@ import math
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
 from typing import Literal, TypeAlias
 
 from mcp_host.errors import MARGIN, escaped, excerpt
 from mcp_host.server_requests import OuterCall
 
 Style: TypeAlias = Literal["bold", "dim", "green", "cyan", "yellow"]
+
+Rows: TypeAlias = Iterator[str | None]
+"""Rows of a terminal while they are laid out. None is no row: there, other tasks can run."""
 
 SGR: Mapping[Style, str] = {"bold": "1", "dim": "2", "green": "32", "cyan": "36", "yellow": "33"}
 
@@ -24,6 +26,8 @@ NARROWEST = 10  # columns: room for a margin and a wide character
 TAB = "    "
 URL_INDENT = "  "  # of a URL to open; twice as much before its further rows
 MAX_COUNTED = 1000  # rows that are only counted; a server may send 500,000
+COUNTED_AT_ONCE = 50  # of them, before other tasks run
+CLEANED_AT_ONCE = 8192  # characters of a line, likewise; a server may send a line of a million
 
 SPACES = re.compile(" +")
 MAX_MARKS = 8  # on one character; scripts need four or five, and rows would have no end
@@ -73,6 +77,17 @@ class _Cleaner:
         if self._marks > MAX_MARKS or INVISIBLE.match(char):
             return char.encode("unicode_escape").decode()
         return char
+
+
+def _cleaned(line: str) -> Generator[None, None, str]:
+    """`clean` in pieces, between which other tasks can run."""
+    if len(line) <= CLEANED_AT_ONCE:
+        return clean(line)
+    cleaner, pieces = _Cleaner(), list[str]()
+    for start in range(0, len(line), CLEANED_AT_ONCE):
+        yield
+        pieces.append(cleaner.clean(line[start : start + CLEANED_AT_ONCE]))
+    return "".join(pieces)
 
 
 def has_color(environment: Mapping[str, str] = os.environ) -> bool:
@@ -265,9 +280,7 @@ class Layout:
         for row in wrapped(text, self.columns):
             yield self.styled(row, style)
 
-    def theirs(
-        self, text: str, *, style: Style | None = None, lead: str = "", indent: int = 0, hang: int = 0
-    ) -> Iterator[str]:
+    def theirs(self, text: str, *, style: Style | None = None, lead: str = "", indent: int = 0, hang: int = 0) -> Rows:
         """The rows of a server's text, which may have several lines. *lead* is bold and begins the first row.
 
         All rows have an *indent*, and those of a wrapped line *hang* by more columns: both by fewer if they would leave
@@ -278,7 +291,8 @@ class Layout:
         first, rest = (" " * min(columns // 2, blanks) for blanks in (indent, indent + hang))
         shown = clean(lead)
         for line in text.replace("\r\n", "\n").split("\n"):
-            for row in wrapped(shown + clean(line), columns, first=first, rest=rest):
+            cleaned = yield from _cleaned(line)
+            for row in wrapped(shown + cleaned, columns, first=first, rest=rest):
                 if shown and row.startswith(first + shown):
                     start = len(first + shown)
                     yield f"{margin}{first}{self.styled(shown, 'bold')}{self.styled(row[start:], style)}"
@@ -286,11 +300,19 @@ class Layout:
                     yield margin + self.styled(row, style)
                 shown = ""
 
-    def cut(self, rows: Iterable[str], most: int | None) -> Iterator[str]:
+    def cut(self, rows: Rows, most: int | None) -> Rows:
         """The first rows of a server's text, and how many more there are. All of them if *most* is None."""
-        rows = iter(rows)
-        yield from islice(rows, most)
-        hidden = sum(1 for _ in islice(rows, MAX_COUNTED))
+        found = hidden = 0
+        for row in rows:
+            found += row is not None
+            if row is None or most is None or found <= most:
+                yield row
+                continue
+            hidden += 1
+            if hidden == MAX_COUNTED:
+                break
+            if hidden % COUNTED_AT_ONCE == 0:
+                yield None
         if hidden:
             count = f"at least {hidden}" if hidden == MAX_COUNTED else f"{hidden}"
             yield from self.theirs(f"... and {count} more line{'s' * (hidden > 1)}", style="dim")
@@ -303,7 +325,7 @@ class Layout:
         """
         yield from wrapped(url, self.columns, first=URL_INDENT, rest=URL_INDENT * 2)
 
-    def who_asks(self, server: str, outer: OuterCall | None) -> Iterator[str]:
+    def who_asks(self, server: str, outer: OuterCall | None) -> Rows:
         """The rows that say which server asks, and within which call of ours."""
         yield from self.theirs(excerpt(server, NAME_SHOWN))
         if outer is not None:

@@ -5,7 +5,7 @@ It is no part of the specification of MCP. Servers that offer it have a ``device
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from anyio import current_time, sleep
@@ -21,7 +21,7 @@ from mcp_host.errors import excerpt
 from mcp_host.handlers import as_async
 from mcp_host.terminal.browser import host_of
 from mcp_host.terminal.device import NoTerminal, open_terminal
-from mcp_host.terminal.text import Layout
+from mcp_host.terminal.text import Layout, Rows
 from mcp_host.transports._http.secret import Secret
 
 CODES = ("device_code", "user_code")
@@ -146,7 +146,7 @@ def _seconds(value: object, default: float, most: float) -> float:
     return float(min(value, most))  # in this order: an integer of a JSON text may be too large for a float
 
 
-def code_rows(code: DeviceCode, layout: Layout) -> Iterator[str]:
+def code_rows(code: DeviceCode, layout: Layout) -> Rows:
     """The rows that show *code*."""
     yield from invitation(code.server, code.host, layout)
     yield from layout.ours("Open this URL on any device:")

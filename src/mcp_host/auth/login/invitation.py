@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from mcp_host.errors import excerpt
 from mcp_host.terminal.browser import lookalike_rows
-from mcp_host.terminal.text import Layout, clean
+from mcp_host.terminal.text import Layout, Rows, clean
 
 
 def asks(server: str) -> str:
@@ -14,7 +12,7 @@ def asks(server: str) -> str:
     return f"{clean(excerpt(server))} asks you to log in at"
 
 
-def invitation(server: str, host: str, layout: Layout) -> Iterator[str]:
+def invitation(server: str, host: str, layout: Layout) -> Rows:
     """The rows above a URL to open."""
     yield ""
     yield from layout.ours(asks(server), "bold")
@@ -22,7 +20,7 @@ def invitation(server: str, host: str, layout: Layout) -> Iterator[str]:
     yield from lookalike_rows(host, layout)
 
 
-def announcement(server: str, host: str, layout: Layout) -> Iterator[str]:
+def announcement(server: str, host: str, layout: Layout) -> Rows:
     """The rows about a page that a browser opens."""
     yield from layout.ours(asks(server))
     yield from layout.theirs(host)

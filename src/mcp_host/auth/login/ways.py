@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,7 +24,7 @@ from mcp_host.handlers import as_async
 from mcp_host.limits import check_seconds
 from mcp_host.terminal.browser import host_of, is_opened, is_web_url, lookalike_rows, open_default
 from mcp_host.terminal.device import NoTerminal, checked_line, open_terminal
-from mcp_host.terminal.text import Layout, clean
+from mcp_host.terminal.text import Layout, Rows, clean
 from mcp_host.transports._http.secret import Secret
 
 logger = logging.getLogger(__name__)
@@ -203,7 +203,7 @@ class _BrowserRedirection:
             if not await _shown(partial(announcement, server, host)):
                 logger.info("%s %s: a browser shows the page", asks(server), host)
 
-        def address(layout: Layout) -> Iterator[str]:
+        def address(layout: Layout) -> Rows:
             yield from lookalike_rows(host, layout)
             yield from layout.ours("No browser opened. Open this URL in a browser of this machine:")
             yield from layout.url(url)
@@ -216,7 +216,7 @@ class _BrowserRedirection:
         return opened or await _shown(address)
 
 
-async def _shown(rows: Callable[[Layout], Iterable[str]]) -> bool:
+async def _shown(rows: Callable[[Layout], Rows]) -> bool:
     """Show *rows* in the terminal. Returns whether there is one."""
     try:
         async with open_terminal() as terminal:
@@ -254,7 +254,7 @@ class _PastedRedirection:
             raise LoginFailed(f"the URL of the login at {host} cannot be pasted: {exc}") from exc
         raise LoginFailed(f"the login at {host} was given up: no URL was pasted", ACCESS_DENIED)
 
-    def _instructions(self, url: str, server: str, host: str, layout: Layout) -> Iterator[str]:
+    def _instructions(self, url: str, server: str, host: str, layout: Layout) -> Rows:
         yield from invitation(server, host, layout)
         yield from layout.ours("Open this URL in a browser, on any machine:")
         yield from layout.url(url)

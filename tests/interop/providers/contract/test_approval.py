@@ -111,7 +111,7 @@ async def check(adapter: Adapter, *messages: Wire, **params: Any) -> bool:
             written = model.write_request(Prompt(asked, "gpt-5", names_of(asked, model.name_rule)))
         except InputRefused:
             return True  # the model gets nothing
-    shown = "\n".join(describe(asked, Layout(10**6), whole=True))
+    shown = "\n".join([row or "" for row in describe(asked, Layout(10**6), whole=True)])
 
     reached = set(MARKER.findall(texts(written)))
 
@@ -150,4 +150,4 @@ async def test_metadata_for_the_provider_are_shown_at_once(adapter: Adapter) -> 
     assert await check(adapter, metadata=adapter.metadata)
     asked = request(metadata=adapter.metadata)
 
-    assert "  | metadata: {" in "\n".join(describe(asked, Layout()))
+    assert "  | metadata: {" in "\n".join([row or "" for row in describe(asked, Layout())])
