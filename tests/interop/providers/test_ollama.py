@@ -30,12 +30,12 @@ async def test_the_data_of_an_image_is_never_taken_for_the_path_of_a_file(
 ) -> None:
     """The SDK's own ``chat`` reads a file that has the name, and the server of MCP wrote it."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "aGkK").write_text("secret")
+    (tmp_path / "iVBORw0KGgoA").write_text("secret")
     server = serve(OllamaServer, Said(text="ok"))
     async with model_of(server) as model:
-        await model(prompt(said("user", {**PNG, "data": "aGkK"})).request)
+        await model(prompt(said("user", {**PNG, "data": "iVBORw0KGgoA"})).request)
 
-    assert server.last["messages"] == [{"role": "user", "content": "", "images": ["aGkK"]}]
+    assert server.last["messages"] == [{"role": "user", "content": "", "images": ["iVBORw0KGgoA"]}]
 
 
 async def test_the_json_of_a_required_call_is_no_text_for_the_host(serve: Serve) -> None:
