@@ -59,7 +59,7 @@ def test_a_line_without_an_end_waits_for_it_up_to_8_kib() -> None:
 
 def test_many_lines_are_taken_in_steps() -> None:
     lines: list[str] = []
-    stderr = Stderr(lines.append)
+    stderr = Stderr(lines.append, stopped)
 
     counts = [len(lines) for _ in stderr.feed(b"\n" * 600)]
 
