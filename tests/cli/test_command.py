@@ -302,6 +302,7 @@ ERRORS: list[tuple[list[str], int, str]] = [
     (["tools"], 2, "there is no server: give its URL, or the command that starts it after --"),
     (["tools", "python"], 2, "'python' is no http(s) URL; a command that starts a server comes after --"),
     (["tools", "--"], 2, "there is no command after --"),
+    (["demo", "--", "python"], 2, "no server takes part in this"),
     (["tools", "--", "http://me:hunter2@x/mcp"], 2, "'http://***@x/mcp' is a URL, which goes without --: a command comes after that"),
     (["tools", "--", "python server.py"], 2, "command[0] has a space in it, and there is no such program. "),
     (["tools", "http://x", "y"], 2, "unexpected argument 'y'; a command for the server comes after --"),
