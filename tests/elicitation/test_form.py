@@ -56,6 +56,9 @@ def test_a_person_is_told_what_to_enter(subtests: pytest.Subtests) -> None:
             assert expected(field(schema)) == words
 
 
+SAME_TITLES = {"oneOf": [{"const": id, "title": "Ada Smith"} for id in ("4711", "4712")]}
+
+
 READ: list[tuple[object, str, object]] = [
     ({"type": "string"}, "Ann", "Ann"),
     ({}, "5", "5"),
@@ -80,6 +83,10 @@ READ: list[tuple[object, str, object]] = [
     (TITLED, "1", "r"),
     (LEGACY, "green", "g"),
     (SIZES, "1", "1"),
+    (SAME_TITLES, "2", "4712"),
+    (SAME_TITLES, "4711", "4711"),
+    ({"oneOf": [{"const": "No", "title": "Share all"}, {"const": "x", "title": "No"}]}, "No", "x"),
+    ({"enum": ["\u2461", "a"]}, "2", "a"),
     ({"enum": [1, 2, True]}, "2", 2),
     ({"const": "yes"}, "yes", "yes"),
     (SEVERAL, "red", ["r"]),
@@ -122,6 +129,8 @@ MISTAKES: list[tuple[object, str, str]] = [
     (COLORS, "0" * 9 + "1", "Enter a number or a text from the list."),
     (COLORS, "1" * 20, "Enter a number or a text from the list."),
     (SIZES, "4", "Enter one from the list."),
+    (SAME_TITLES, "ada smith", "Several are called that. Enter a number."),
+    ({"oneOf": [{"const": c, "title": "7"} for c in "ab"]}, "7", "Several are called that. Enter the value of one."),
     (SEVERAL, "red, black", "Enter a number or a text from the list."),
 ]
 

@@ -131,7 +131,7 @@ FAILURES = [
     ConnectionClosed("reset"),
     rejected(401),
     rejected(403),
-    *(HttpStatusError(status, "later", retry_after=3.0) for status in (502, 503, 504)),
+    *(HttpStatusError(status, "later", retry_after=3.0) for status in (408, 425, 429, 502, 503, 504)),
 ]
 
 

@@ -100,18 +100,25 @@ def _read_number(line: str, *, whole: bool) -> float:
 
 
 def are_numbered(choices: Sequence[Choice]) -> bool:
-    """Whether choices can be named by their number: not if some of them look like one."""
-    return not any(choice.title.isdigit() or str(choice.value).isdigit() for choice in choices)
+    """Whether choices can be named by their number: not if one of them is shown as a number."""
+    return not any(choice.title.isdecimal() for choice in choices)
 
 
 def _read_choice(choices: Sequence[Choice], line: str) -> object:
-    for same in (str, str.lower):
-        for choice in choices:
-            if same(line) in (same(choice.title), same(str(choice.value))):
-                return choice.value
+    """What is shown counts before what is not: a server may hide a value that looks like the title of another choice."""
     numbered = are_numbered(choices)
+    for same in (str, str.lower):
+        named = [choice.value for choice in choices if same(choice.title) == same(line)]
+        if any(value != named[0] for value in named):
+            raise ValueError(f"Several are called that. Enter {'a number' if numbered else 'the value of one'}.")
+        if named:
+            return named[0]
     if numbered and line.isdecimal() and len(line) < 10 and 1 <= int(line) <= len(choices):
         return choices[int(line) - 1].value
+    for same in (str, str.lower):
+        for choice in choices:
+            if same(str(choice.value)) == same(line):
+                return choice.value
     raise ValueError("Enter a number or a text from the list." if numbered else "Enter one from the list.")
 
 

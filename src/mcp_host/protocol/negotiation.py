@@ -38,8 +38,8 @@ VERSIONS = MODERN_VERSIONS + LEGACY_VERSIONS
 MODERN_ERRORS = frozenset({HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION})
 """Error codes that only a modern server sends."""
 
-GATEWAY_STATUSES = frozenset({502, 503, 504})
-"""HTTP statuses of a gateway that cannot reach the server."""
+PASSING_STATUSES = frozenset({408, 425, 429, 502, 503, 504})
+"""HTTP statuses that tell nothing about a server: of a limit of requests, or of a gateway that cannot reach it."""
 
 CAPABILITY_REJECTED_STATUSES = frozenset({400, 422, 500})  # how strict servers answer an unknown field over HTTP
 RETRY_SHARE = 1 / 3  # of `connect_timeout`, added after silence: a server that is only slow has used all of it by then
@@ -137,9 +137,9 @@ class UseLegacy(NamedTuple):
 
     @property
     def is_guess(self) -> bool:
-        """Whether the failure tells nothing about the era: a gateway may refuse what only the probe requests."""
+        """Whether the failure tells nothing about the era: a gateway may refuse what only the probe requests, or for now."""
         return isinstance(self.failure, Unauthorized) or (
-            isinstance(self.failure, HttpStatusError) and self.failure.status in GATEWAY_STATUSES
+            isinstance(self.failure, HttpStatusError) and self.failure.status in PASSING_STATUSES
         )
 
 
@@ -151,7 +151,7 @@ def choose_era(reply: Success | McpError, allowed_versions: AllowedVersions) -> 
 
     "The fallback MUST NOT be keyed to one specific error code" (2026-07-28, basic/transports/stdio),
     so every reply that is not recognizably modern means legacy. A connection that broke during the
-    probe and a 5xx do, too: "Anything else identifies a legacy server" (2026-07-28, basic/versioning).
+    probe, a 5xx and a 429 do, too: "Anything else identifies a legacy server" (2026-07-28, basic/versioning).
     So do 401 and 403 if a credential was sent: some gateways let only known methods pass.
 
     Raises:
@@ -171,7 +171,7 @@ def choose_era(reply: Success | McpError, allowed_versions: AllowedVersions) -> 
             return _choose_version(_supported(reply), allowed_versions, None)
         case ServerError(code=code) if code in MODERN_ERRORS:
             return UseModern(allowed_versions.modern[0])
-        case HttpStatusError(status=status) if status < 500 and not isinstance(reply, Unauthorized):
+        case HttpStatusError(transient=False) if not isinstance(reply, Unauthorized):
             return UseLegacy(str(reply))
         case ConnectionClosed() | HttpStatusError():
             if not allowed_versions.legacy:
