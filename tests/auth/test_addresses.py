@@ -104,6 +104,9 @@ def test_a_resource_covers_its_path_and_what_is_below() -> None:
     others += ["http://h/mcp", "https://h/mcp#f", "https://h:x/mcp", "https://[h/mcp", ""]
 
     assert [each for each in (*covering, *others) if covers(each, "https://h/mcp")] == covering
+    below = ["x", "a..b/%2e", "x;..", "x%2fy"]
+    elsewhere = ["../b", "%2e%2E/b", "x/.%2e/%2e./b", "..%2f..%2fb", r"..\..\b", "..;/b", "%252e%252e/b"]
+    assert [path for path in (*below, *elsewhere) if covers("https://h/mcp", f"https://h/mcp/{path}")] == below
 
 
 def test_the_identifier_of_a_server_without_one_is_its_url() -> None:

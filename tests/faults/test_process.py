@@ -32,6 +32,8 @@ def what_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("plain").write_text("#!/bin/sh\n", encoding="ascii")
     Path("garbage").write_bytes(b"\x7fELF?")
     Path("garbage").chmod(0o755)
+    Path("lost").write_text("#!/no/such/interpreter\n", encoding="ascii")
+    Path("lost").chmod(0o755)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +44,7 @@ def what_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["-c;hunter2"], {}, "No such file"),
         (["./plain"], {}, "Permission denied"),
         (["./garbage"], {}, "Exec format error"),
+        (["./lost"], {}, "the file is there, but not the interpreter that its first line names"),
         (["."], {}, "Permission denied"),
         ([sys.executable], {"cwd": "nowhere"}, "No such file or directory: 'nowhere'"),
         ([sys.executable, "--key=hunter2\0"], {}, "embedded null byte"),
@@ -51,7 +54,16 @@ def what_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ([sys.executable, "hunter2" * 2**18], {}, "Argument list too long"),
     ],
     ids=[
-        *("not there", "an option", "a command line", "not executable", "no program", "a folder", "no such folder"),
+        *(
+            "not there",
+            "an option",
+            "a command line",
+            "not executable",
+            "no program",
+            "no interpreter",
+            "a folder",
+            "no such folder",
+        ),
         *("NUL", "only NUL", "NUL in a variable", "no name of a variable", "too long"),
     ],
 )

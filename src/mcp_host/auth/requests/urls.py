@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from urllib.parse import SplitResult, urlsplit, urlunsplit
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from mcp_host.errors import excerpt
 from mcp_host.terminal.browser import host_of, is_web_url
@@ -39,7 +39,8 @@ def canonical(url: str) -> str:
 def covers(identifier: str, url: str) -> bool:
     """Whether a token for the resource *identifier* is one for *url*: the same origin, and the same path or one below.
 
-    A slash at the end makes no difference. An *identifier* with a user, a fragment, blanks or control characters is none.
+    A slash at the end makes no difference. A path that leads up again, as any server may decode it, is not one below.
+    An *identifier* with a user, a fragment, blanks or control characters is none.
     """
     try:
         resource, target = urlsplit(identifier), urlsplit(url)
@@ -48,7 +49,13 @@ def covers(identifier: str, url: str) -> bool:
         return False
     above, below = resource.path.rstrip("/") + "/", target.path.rstrip("/") + "/"
     is_identifier = is_web_url(identifier) and not resource.fragment and not has_user(identifier)
-    return is_same_origin and is_identifier and below.startswith(above)
+    return is_same_origin and is_identifier and below.startswith(above) and not _leads_up(below.removeprefix(above))
+
+
+def _leads_up(path: str) -> bool:
+    """Whether a segment is ``..``: also one that is encoded, twice at most, after a backslash, or with a parameter."""
+    decoded = unquote(unquote(path)).replace("\\", "/")
+    return any(segment.partition(";")[0] == ".." for segment in decoded.split("/"))
 
 
 def is_shared(identifier: str, shared: Iterable[str]) -> bool:

@@ -38,4 +38,7 @@ async def start(command: Sequence[str], env: Mapping[str, str] | None, cwd: str 
     try:
         return await start_child(command, safe | dict(env or {}), cwd)
     except (OSError, ValueError, subprocess.SubprocessError) as exc:
-        raise ConnectFailed(f"cannot start {command[0]!r}: {exc}", may_have_run=False) from exc
+        reason = f"{exc}"
+        if isinstance(exc, FileNotFoundError) and os.path.isfile(os.path.join(cwd or "", command[0])):
+            reason = "the file is there, but not the interpreter that its first line names"
+        raise ConnectFailed(f"cannot start {command[0]!r}: {reason}", may_have_run=False) from exc
