@@ -38,7 +38,10 @@ async def start(command: Sequence[str], env: Mapping[str, str] | None, cwd: str 
     try:
         return await start_child(command, safe | dict(env or {}), cwd)
     except (OSError, ValueError, subprocess.SubprocessError) as exc:
-        reason = f"{exc}"
-        if isinstance(exc, FileNotFoundError) and os.path.isfile(os.path.join(cwd or "", command[0])):
-            reason = "the file is there, but not the interpreter that its first line names"
-        raise ConnectFailed(f"cannot start {command[0]!r}: {reason}", may_have_run=False) from exc
+        raise ConnectFailed(f"cannot start {command[0]!r}: {_reason(exc, cwd)}", may_have_run=False) from exc
+
+
+def _reason(exc: Exception, cwd: str | Path | None) -> str:
+    if isinstance(exc, FileNotFoundError) and exc.filename != cwd and os.path.isfile(Path(cwd or "", exc.filename)):
+        return "the file is there, but not the interpreter that its first line names"
+    return str(exc)
