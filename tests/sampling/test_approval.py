@@ -9,16 +9,21 @@ import threading
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, replace
 from enum import StrEnum
+from functools import partial
 from itertools import product
+from types import ModuleType
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
+from pydantic_core import to_json
 
 from mcp_host.errors import InputRefused
-from mcp_host.sampling import Allow, Deny, OuterCall, Sampling, SamplingRequest, always
+from mcp_host.sampling import Allow, Deny, OuterCall, Sampling, SamplingRequest, always, approval, sampling, validation
 from mcp_host.sampling.approval import Approvals, AsyncApprove, Scope
 from mcp_host.testing.model import ScriptedModel
 from tests.extent import on_both
+from tests.sampling import asking
 from tests.sampling.asking import ADD, MULTIPLY, Approver, Wire, request, said, text, user, wire
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
@@ -184,6 +189,54 @@ async def test_comparing_tools_takes_the_same_number_of_python_steps_for_large_t
 
     await steps(1)
     assert await steps(30_000) == await steps(1)
+
+
+async def test_large_tools_are_compared_in_portions_and_small_ones_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor are they in the step that measures them: other tasks run after it. Of each step, the bytes are counted."""
+    steps = [{approval: 0, validation: 0}]
+    questions: list[SamplingRequest] = []
+    both = anyio.Event()
+
+    def counted(module: ModuleType, value: object) -> bytes:
+        written = to_json(value)
+        steps[-1][module] += len(written)
+        return written
+
+    async def pause() -> None:
+        steps.append({approval: 0, validation: 0})
+        await checkpoint()
+
+    async def approve(request: SamplingRequest) -> Allow:
+        questions.append(request)
+        if len(questions) == 1:
+            tasks.start_soon(ask)
+            await both.wait()
+            return Allow("session")
+        both.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async def model(request: SamplingRequest) -> str:
+        return "1"
+
+    for module in (approval, validation):
+        monkeypatch.setattr(module, "to_json", partial(counted, module))
+    for module in (approval, sampling):
+        monkeypatch.setattr(module, "checkpoint", pause)
+    tools = [{**with_default("x" * 60_000), "name": f"t{number}"} for number in range(64)]
+    connection = asking.session(model, approve=approve)
+    ask = partial(connection.answer, wire(tools=tools), size=4_000_000)
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            await ask()
+            await pause()
+            await ask()
+            assert max(step[approval] for step in steps) < 400_000
+            assert not any(step[approval] and step[validation] for step in steps)
+            assert (len(questions), sum(step[approval] for step in steps) // 3_840_000) == (2, 3)
+            count = len(steps)
+            await connection.answer(wire(tools=tools[:1]))
+            assert len(steps) == count
 
 
 async def test_an_approver_that_changes_a_tool_allows_the_changed_one() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -12,11 +12,13 @@ from typing import Generic, Literal, TypeAlias, TypeVar, get_args
 from weakref import WeakKeyDictionary
 
 from anyio import CancelScope
+from anyio.lowlevel import checkpoint
 from pydantic_core import to_json
 
 from mcp_host.errors import InputRefused
 from mcp_host.handlers import call_handler
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, USER_REJECTED
+from mcp_host.sampling.limits import KiB
 from mcp_host.sampling.repeated import ReadOnlyTools, for_others
 from mcp_host.sampling.request import REJECTION, SamplingRequest
 from mcp_host.types import Tool
@@ -26,6 +28,7 @@ logger = logging.getLogger(__name__)
 APPROVAL_FAILED = "this client failed to ask for approval"  # all that the server is told
 
 MAX_GRANTS = 64  # sets of tools allowed for one call or one connection; beyond that, the oldest is forgotten
+COMPARED_AT_ONCE = 256 * KiB  # of tools, before other tasks run: about 4 ms
 
 Scope: TypeAlias = Literal["request", "call", "session"]
 SCOPES = frozenset(get_args(Scope))
@@ -108,7 +111,7 @@ class Approvals:
         Raises:
             InputRefused: The approver denied the request, failed, or returned neither `Allow` nor `Deny`.
         """
-        if self._is_granted(request):
+        if await self._is_granted(request):
             return
         decision: object = None
         with CancelScope() as scope:
@@ -123,7 +126,7 @@ class Approvals:
             return
         match decision:
             case Allow():
-                self._grant(decision.scope, request)
+                await self._grant(decision.scope, request)
             case Deny(reason=reason):
                 raise InputRefused(USER_REJECTED, reason)
             case _:  # such as True, which is no approval
@@ -131,29 +134,33 @@ class Approvals:
                 logger.error("%s: the approver returned %s, no Allow or Deny", self._subject, kind)
                 raise InputRefused(INTERNAL_ERROR, APPROVAL_FAILED)
 
-    def _is_granted(self, request: SamplingRequest) -> bool:
-        owners: list[object] = [self] if request.outer is None else [self, request.outer.weak_key]
-        granted = [tools for owner in owners for tools in self._grants.get(owner, ())]
-        if not granted:
+    async def _is_granted(self, request: SamplingRequest) -> bool:
+        if not self._granted(request):
             return False
-        asked = self._digests(request)
-        return any(asked <= tools for tools in granted)
+        asked = await self._digests(request)
+        return any(asked <= tools for tools in self._granted(request))  # there may be a new one meanwhile
 
-    def _grant(self, scope: Scope, request: SamplingRequest) -> None:
+    def _granted(self, request: SamplingRequest) -> list[ToolDigests]:
+        owners: list[object] = [self] if request.outer is None else [self, request.outer.weak_key]
+        return [tools for owner in owners for tools in self._grants.get(owner, ())]
+
+    async def _grant(self, scope: Scope, request: SamplingRequest) -> None:
         owners: dict[str, object] = {"session": self, "call": request.outer and request.outer.weak_key}
         if (owner := owners.get(scope)) is None:
             return
-        self._grants.setdefault(owner, deque(maxlen=MAX_GRANTS)).append(self._digests(request))
-        for asking, other in self._asking.items():
-            if self._is_granted(other):
-                asking.cancel()
+        allowed = await self._digests(request)  # made now: the approver may have changed the tools
+        self._grants.setdefault(owner, deque(maxlen=MAX_GRANTS)).append(allowed)
+        for asking, other in list(self._asking.items()):
+            await checkpoint()  # both may have large tools
+            if await self._is_granted(other):
+                asking.cancel()  # which does nothing if it was answered meanwhile
 
-    def _digests(self, request: SamplingRequest) -> ToolDigests:
+    async def _digests(self, request: SamplingRequest) -> ToolDigests:
         """One digest of each tool that *request* offers."""
         tools = request.tools
         if self._last is not None and self._last[0] is tools:
             return self._last[1]
-        digests = frozenset(map(_digest, tools))
+        digests = await _digests_of(tools)
         if isinstance(tools, ReadOnlyTools):
             self._last = (tools, digests)
         return digests
@@ -203,10 +210,23 @@ class CallApprovals(Generic[CallT]):
                 question.cancel()
 
 
-def _digest(tool: Tool) -> str:
-    """Like `Tool.fingerprint`, but a hundred times as fast; the order of keys matters."""
+async def _digests_of(tools: Sequence[Tool]) -> ToolDigests:
+    """Other tasks can run between large tools."""
+    digests: set[str] = set()
+    size = 0
+    for tool in tools:
+        if size > COMPARED_AT_ONCE:
+            await checkpoint()
+            size = 0
+        written = _written(tool)
+        size += len(written)
+        digests.add(sha256(written).hexdigest())
+    return frozenset(digests)
+
+
+def _written(tool: Tool) -> bytes:
+    """The definition. A digest of it is made a hundred times as fast as `Tool.fingerprint`; the order of keys matters."""
     try:
-        definition = to_json([{**vars(tool), "meta": None}, tool.model_extra])
+        return to_json([{**vars(tool), "meta": None}, tool.model_extra])
     except ValueError:  # half of a surrogate pair; only small requests get this far with one
-        return tool.fingerprint
-    return sha256(definition).hexdigest()
+        return tool.fingerprint.encode()

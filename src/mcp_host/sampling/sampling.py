@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from mcp_host.concurrency.deadlines import Timeout
 from mcp_host.errors import CallerError, InputRefused, McpError, ProtocolError, SamplingError, UnusableCalls
@@ -17,7 +18,7 @@ from mcp_host.handlers import HandlerScope, as_async, call_handler
 from mcp_host.protocol.eras import is_first_draft, lone_block
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, TOO_MANY_WAITING, TOOK_TOO_LONG, Success, encode
 from mcp_host.sampling.approval import Approvals, Approve, AsyncApprove, always
-from mcp_host.sampling.limits import LimitExceeded, SamplingLimits
+from mcp_host.sampling.limits import KiB, LimitExceeded, SamplingLimits
 from mcp_host.sampling.repeated import RepeatedTools, copied, is_read_only
 from mcp_host.sampling.request import (
     AroundModel,
@@ -42,6 +43,7 @@ logger = logging.getLogger(__name__)
 
 MODEL_FAILED = "this client's model failed"  # all that the server is told
 ILLEGAL_ANSWER = "this client's model gave an answer that the request does not allow"
+READ_AT_ONCE = 256 * KiB  # of a request, before other tasks run: approval and model take time of their own
 
 CheckArguments: TypeAlias = Literal["warn", "refuse", "retry"]
 """What happens to an answer whose tool calls have arguments that the `inputSchema` does not allow: see `Sampling`."""
@@ -304,6 +306,8 @@ class SamplingSession:
                 problem = f"this client's limit waiting is {limits.waiting} requests"
                 raise InputRefused(TOO_MANY_WAITING, problem) from None
             try:
+                if READ_AT_ONCE < size < math.inf:  # where nobody knows the size, few are large
+                    await checkpoint()
                 with HandlerScope(slot=slot):
                     if self._approvals is not None:
                         await self._approvals.require(request)
