@@ -492,7 +492,7 @@ def _of_alternatives(error: ValidationError, show_values: bool) -> str:
     """What is wrong with a value by each alternative, where none of them is the most likely."""
     firsts: dict[str | int, ValidationError] = {}
     for each in error.context or ():
-        firsts.setdefault(each.relative_schema_path[0], each)
+        firsts.setdefault(next(iter(each.relative_schema_path), ""), each)  # an alternative that is False has no path
     kinds: list[object] = []
     said: list[str] = []
     for each in firsts.values():
