@@ -19,6 +19,7 @@ from mcp_host.transports.base import Transport
 from tests.client.support import connected, ended_by_closing
 from tests.clock import advance
 from tests.extent import on_both
+from tests.faults.processes import ended
 from tests.transports.children import counted, python
 
 LIVES_FOR_ONE_CALL = "discovered()\nreply(read(), text(str(start)))\nsys.exit(1)"
@@ -75,14 +76,16 @@ async def test_with_restart_true_a_handshake_server_is_restarted_with_its_subscr
 @on_both
 @pytest.mark.adjustable_clock
 async def test_a_process_that_answers_no_ping_is_ended_and_another_is_started(tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
     script = f"""
 from pathlib import Path
-starts = Path({str(tmp_path / "starts")!r})
-with starts.open("a") as file:
-    file.write("x")
+starts = Path({str(starts)!r})
+first = not starts.exists()
+starts.write_text(str(os.getpid()))
+shake_hands()
 while True:
     request = read()
-    if request["method"] == "ping" and starts.stat().st_size == 1:
+    if request["method"] == "ping" and first:
         time.sleep(1000)
     reply(request, text("again") if request["method"] == "tools/call" else {{}})
 """
@@ -93,7 +96,7 @@ while True:
             pinged.set()
         return await call_next(request)
 
-    server, limits = Stdio(python(script), restart=True), Limits(close_timeout=0.1)
+    server, limits = Stdio(python(script, hands=False), restart=True), Limits(close_timeout=0.1)
     async with connected(
         server, ping_interval=60, era="legacy", middleware=[note_ping], limits=limits, within=1000
     ) as client:
@@ -103,6 +106,7 @@ while True:
         await anyio.wait_all_tasks_blocked()
         advance(120)
         await until_dead(client)
+        await ended(int(starts.read_text()))
 
         assert (await client.call_tool("x")).text == "again"
 

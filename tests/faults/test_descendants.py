@@ -36,9 +36,15 @@ def client_of(body: str, **options: Any) -> Client:
     return processes.client_of(body, output_grace=0.1, **options)
 
 
+CHILDREN = pytest.mark.parametrize(
+    "child", ["", "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"], ids=["mild", "tough"]
+)
+GROUPS = pytest.mark.parametrize("group", [None, 0], ids=["same group", "own group"])
+
+
 @pytest.mark.parametrize("leader", ["read()", "time.sleep(60)", "os._exit(0)"], ids=["polite", "stubborn", "gone"])
-@pytest.mark.parametrize("child", ["", "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"], ids=["mild", "tough"])
-@pytest.mark.parametrize("group", [None, 0], ids=["same group", "own group"])
+@CHILDREN
+@GROUPS
 @fault("P12", "P13")
 async def test_the_descendants_of_a_server_end_with_it(leader: str, child: str, group: int | None) -> None:
     """Those in a process group of their own, too, as the jobs of an interactive shell are."""
@@ -53,6 +59,25 @@ async def test_the_descendants_of_a_server_end_with_it(leader: str, child: str, 
 
     with fail_after(SOON):
         await ended(pid)
+
+
+@CHILDREN
+@GROUPS
+@fault("P12")
+async def test_the_descendants_of_a_server_that_crashes_end_while_the_client_stays_open(
+    child: str, group: int | None
+) -> None:
+    body = f"""
+    reply(read(), text(str(child_that({child + "time.sleep(60)"!r}, process_group={group}))))
+    read()
+    os._exit(1)
+    """
+    async with client_of(CHILD + dedent(body)) as client:
+        pid = int(await says(client))
+        with fail_after(SOON):
+            with pytest.raises(ConnectionClosed):
+                await says(client)
+            await ended(pid)
 
 
 @fault("P12")

@@ -18,7 +18,7 @@ from mcp_host.types import LoggingMessageNotificationParams
 from tests.clock import advance
 from tests.extent import on_both
 from tests.faults.fault import children, fault
-from tests.faults.processes import SOON, client_of, says
+from tests.faults.processes import SOON, client_of, ended, says
 from tests.transports.children import running
 
 pytestmark = on_both
@@ -325,9 +325,12 @@ async def test_a_server_that_closes_its_stdout_ends_the_connection_and_is_ended(
     pids: list[str] = []
 
     async with client_of(body, on_stderr=pids.append) as client:
-        with fail_after(SOON), pytest.raises(ConnectionClosed, match="has closed its end of the connection"):
-            await says(client)
-        assert not client.connected
+        with fail_after(SOON):
+            with pytest.raises(ConnectionClosed, match="has closed its end of the connection"):
+                await says(client)
+            assert not client.connected
+            for pid in pids:
+                await ended(int(pid))
 
     assert [running(int(pid)) for pid in pids] == [False]
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from weakref import ReferenceType
 
-from anyio import create_task_group, move_on_after, sleep
+from anyio import CancelScope, create_task_group, move_on_after, sleep
 from anyio.abc import TaskGroup
 
 from mcp_host.concurrency.single_flight import SingleFlight
@@ -56,6 +56,7 @@ class Connection:
         self.useful = False
         """Whether any request of the application has had a result."""
         self._connected = False
+        self._listening = CancelScope()
         self._on_lost = on_lost
         self._state = state
         self._connector = Connector(dispatcher, state, attempt)
@@ -82,8 +83,9 @@ class Connection:
                 watcher.notify(notification)
 
         async def listen() -> None:
-            if (reason := await dispatcher.listen()) is not None:
-                connection._lose(reason)
+            with connection._listening:
+                if (reason := await dispatcher.listen()) is not None:
+                    connection._lose(reason)
 
         async with (
             HandlerTasks.open() as handlers,
@@ -127,6 +129,7 @@ class Connection:
     def _lose(self, reason: ConnectionClosed) -> None:
         """The server has ended the connection, or is dead."""
         self.dispatcher.close(self._advise(reason) if self._connected else reason)
+        self._listening.cancel()  # which tells the channel that this is the end
         if (lost := self._on_lost()) is not None:
             lost()
 

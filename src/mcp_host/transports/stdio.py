@@ -13,7 +13,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple, TypeAlias
 
-from anyio import CancelScope, Event, WouldBlock, create_task_group, current_time, move_on_after
+from anyio import CancelScope, Event, Lock, WouldBlock, create_task_group, current_time, move_on_after
 
 from mcp_host.errors import ConnectionClosed, quoted
 from mcp_host.handlers import check_callable, is_async
@@ -140,14 +140,11 @@ class Stdio:
             )
             tasks.start_soon(channel.write_queued)
             tasks.start_soon(channel.read_stderr)
+            tasks.start_soon(channel.end_when_closed, limits.close_timeout)
             try:
                 yield channel
             finally:
-                tasks.start_soon(channel.discard_output)  # a server that cannot write cannot shut down
-                await child.stop(limits.close_timeout)
-                with move_on_after(output_grace, shield=True):
-                    await channel.stderr_ended.wait()
-                await child.close()
+                await channel.end(limits.close_timeout)
                 tasks.cancel_scope.cancel()
 
 
@@ -184,9 +181,11 @@ class StdioChannel:
         """Until then, the beginning of its stdout: lines that are no messages."""
         self._noise_lines = 0
         self._reading = CancelScope()
-        self.stderr_ended = Event()
         self._output_started = Event()
-        self._output_ended = Event()
+        self._listened = Event()
+        self._stderr_ended = Event()
+        self._ending = Lock()
+        self._ended = False
 
     async def wait_until_started(self) -> None:
         """Wait until the server has written anything, or read what was written to it."""
@@ -248,6 +247,13 @@ class StdioChannel:
         return self._stderr.tail() if self._spoke else self._stderr.head_and_tail()
 
     async def listen(self, receive: Receive) -> None:
+        try:
+            raise await self._read_to_end(receive)
+        finally:  # no await from here until the session knows that the connection is closed
+            self._listened.set()
+
+    async def _read_to_end(self, receive: Receive) -> ConnectionClosed:
+        """Pass on what the server says; returns why it says no more."""
         buffer = LineBuffer(self._max_message)
 
         def receive_whole(message: Incoming) -> None:
@@ -269,9 +275,7 @@ class StdioChannel:
                 await self._child.stop(self._exit_grace)
             tasks.cancel_scope.cancel()
         list(self._read(buffer, receive_whole, b"\n"))  # the last line needs no line end
-        closed = self._closed(exited=await self._child.exits_within(self._exit_grace))
-        self._output_ended.set()  # no await from here until the session knows that the connection is closed
-        raise closed
+        return self._closed(exited=await self._child.exits_within(self._exit_grace))
 
     def _read(self, buffer: LineBuffer, receive: Receive, chunk: bytes) -> Iterator[None]:
         """Decode the lines that *chunk* completes, in steps."""
@@ -316,18 +320,36 @@ class StdioChannel:
         with CancelScope(shield=True):  # it ends with the process, or when our end is closed
             await self._child.stderr.read_all(self._stderr.feed)
         self._stderr.end()
-        self.stderr_ended.set()
+        self._stderr_ended.set()
 
-    async def discard_output(self) -> None:
-        with CancelScope(shield=True):  # as above
-            await self._child.stdout.read_all(lambda chunk: None)
+    async def end_when_closed(self, limit: float) -> None:
+        """End the process and its descendants as soon as the connection has ended, though the client may stay open."""
+        await self._listened.wait()
+        await self.end(limit)
+
+    async def end(self, limit: float) -> None:
+        """End the process and its descendants within *limit* seconds, unless that is done; even when cancelled."""
+        with CancelScope(shield=True):
+            async with self._ending, create_task_group() as tasks:
+                if self._ended:
+                    return  # another process may have its id by now
+                tasks.start_soon(self._discard_output)
+                await self._child.stop(limit)
+                with move_on_after(self._output_grace):
+                    await self._stderr_ended.wait()
+                await self._child.close()
+                self._ended = True
+
+    async def _discard_output(self) -> None:
+        """A server that cannot write cannot shut down."""
+        await self._child.stdout.read_all(lambda chunk: None)
 
     async def _write_failed(self, failure: ConnectionClosed) -> ConnectionClosed:
         """The error for a line that was not written: that of the process, which explains the broken pipe."""
         exited = await self._child.exits_within(self._exit_grace)
         if exited:  # the session must know before its caller does
             with move_on_after(self._output_grace):
-                await self._output_ended.wait()
+                await self._listened.wait()
         closed = self._closed(exited=exited)
         closed.may_have_run = failure.may_have_run
         return closed
