@@ -31,7 +31,6 @@ from pydantic import (
     BeforeValidator,
     Field,
     GetCoreSchemaHandler,
-    SerializerFunctionWrapHandler,
     TypeAdapter,
     ValidationError,
     model_validator,
@@ -187,9 +186,8 @@ SamplingMessageContentBlock: TypeAlias = Annotated[
 """The blocks of a sampling message. Unknown ones are rejected, because the model would miss a part."""
 
 
-def _bare_if_alone(blocks: list[Model], write: SerializerFunctionWrapHandler) -> object:
-    wire = write(blocks)
-    return wire[0] if len(wire) == 1 else wire
+def _bare_if_alone(blocks: list[Model]) -> object:
+    return blocks[0] if len(blocks) == 1 else blocks
 
 
 class _Blocks(NamedTuple):
@@ -210,7 +208,7 @@ class _Blocks(NamedTuple):
             discriminator=type,
             custom_error_type="blocks",
             custom_error_message="Input should be a block or a list of blocks",
-            serialization=core_schema.wrap_serializer_function_ser_schema(_bare_if_alone, schema=blocks),
+            serialization=core_schema.plain_serializer_function_ser_schema(_bare_if_alone),
         )
 
 
