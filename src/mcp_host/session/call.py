@@ -326,6 +326,7 @@ class PendingRequest:
     _phase: Literal["queued", "waiting", "reporting"] = "waiting"
     _wake: Awaitable[None] | None = None
     _scope: CancelScope | None = None
+    _outer: OuterCall | None = None
 
     def __post_init__(self) -> None:
         self.timeouts.observers.append(self.restart_idle)
@@ -404,6 +405,12 @@ class PendingRequest:
             self.restart_idle()
 
     # For the dispatcher
+
+    def outer(self, *, inferred: bool) -> OuterCall | None:
+        """The call that this belongs to as handlers see it, the same for each request of the server: all of them are *inferred* or none."""
+        if self._outer is None and self.call is not None:
+            self._outer = self.call.outer(self.request.id, inferred=inferred)
+        return self._outer
 
     def report(self, params: Params) -> bool:
         """The server has reported progress. False if that was not asked for, or is malformed."""

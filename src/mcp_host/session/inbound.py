@@ -149,7 +149,7 @@ class InboundRequests:
             pending.timeouts.pause()
         owner = self._owner(inbound.candidates, origin)
         call = None if owner is None else owner.call
-        outer = None if owner is None or call is None else call.outer(owner.request.id, inferred=origin is None)
+        outer = None if owner is None else owner.outer(inferred=origin is None)
         run = partial(self._run, inbound, request, session, outer)
         self._current[inbound.key] = inbound
         inbound.scope = self._handlers.start(run, None if call is None else call.context)
