@@ -151,7 +151,7 @@ class SamplingRequest(ReportsProgress):
 
     def reply(self, text: str, *, model: str = UNKNOWN_MODEL, stop_reason: str = END_TURN) -> CreateMessageResult:
         """Answer with text. *model* is the name of the model that wrote it."""
-        return CreateMessageResult(content=TextContent(text=text), model=model, stop_reason=stop_reason)
+        return CreateMessageResult(content=[TextContent(text=text)], model=model, stop_reason=stop_reason)
 
     def call(
         self, tool: str, arguments: Mapping[str, object] | None = None, *, model: str = UNKNOWN_MODEL

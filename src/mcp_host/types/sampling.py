@@ -223,8 +223,7 @@ class _HasBlocks(Model):
     content: OneOrMore[SamplingMessageContentBlock]
 
     def __init__(self, /, **data: object) -> None:
-        if "content" in data:
-            content = data["content"]
+        if "content" in data and type(content := data["content"]) is not list:
             data["content"] = list(content) if isinstance(content, Sequence) else [content]
         super().__init__(**data)
 
