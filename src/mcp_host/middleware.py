@@ -24,7 +24,7 @@ from mcp_host.limits import check_count, check_seconds
 from mcp_host.protocol.backoff import Backoff
 from mcp_host.protocol.eras import IDEMPOTENT
 from mcp_host.protocol.headers import check_headers
-from mcp_host.protocol.jsonrpc import Id
+from mcp_host.protocol.jsonrpc import Id, as_sent, snapshot
 from mcp_host.server_requests import OuterCall
 from mcp_host.transports._http.secret import Secret, SecretValues
 from mcp_host.transports.base import Transport
@@ -431,9 +431,12 @@ ApproveToolCall: TypeAlias = "Callable[[ClientRequest], Awaitable[Allow | Deny] 
 def approve_tool_calls(approve: ApproveToolCall) -> Middleware:
     """Middleware that asks *approve* before each tool call of ours. It gets the request, with its `ClientRequest.tool`.
 
-    After ``Allow("session")`` it is not asked again about this tool in this session, until the definition of the tool
-    changes; questions about it that are still open are withdrawn (cancelled). A tool that has not been listed, or
-    not since the server announced a change or lost the session, has no known definition, so it is asked about each time.
+    It gets a copy of the arguments, as they are sent; what the application changes in its own meanwhile is not sent.
+
+    After ``Allow("session")`` it is not asked again about this tool in this session, for the same *caller*, until the
+    definition of the tool changes; such questions that are still open are withdrawn (cancelled). A tool that has not
+    been listed, or not since the server announced a change or lost the session, has no known definition, so it is
+    asked about each time.
     A call whose session is lost before it has run is asked about again before it is sent again.
     The time for the decision does not count in the *timeout* of the call.
 
@@ -445,7 +448,13 @@ def approve_tool_calls(approve: ApproveToolCall) -> Middleware:
     """
     from mcp_host.sampling.approval import CallApprovals, Deny  # here, because the rest does without
 
-    approvals = CallApprovals(as_async(approve, argument="approve", shape="(request: ClientRequest) -> Allow | Deny"))
+    ask: Callable[[ClientRequest], Awaitable[Allow | Deny]]
+    ask = as_async(approve, argument="approve", shape="(request: ClientRequest) -> Allow | Deny")
+
+    async def ask_with_copy(request: ClientRequest) -> Allow | Deny:
+        return await ask(replace(request, params=snapshot(request.params)))  # which it may change, and keep
+
+    approvals = CallApprovals(ask_with_copy)
 
     async def middleware(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
         if not isinstance(request, ClientRequest) or request.method != "tools/call":
@@ -459,6 +468,7 @@ def approve_tool_calls(approve: ApproveToolCall) -> Middleware:
 
     async def approved(request: ClientRequest) -> ClientRequest:
         session = request.session_key
+        request = replace(request, params=as_sent(request.params))  # the application may change its own meanwhile
         decision = await approvals.decide(request, request.tool, session=session)
         if isinstance(decision, Deny):
             name = quoted(request.params.get("name"))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import gc
 import itertools
 import logging
+from copy import deepcopy
+from datetime import date
 from typing import Any
 
 import anyio
 import pytest
 
 from mcp_host import Allow, Client, Deny, StreamableHttp
-from mcp_host.errors import CallDenied, ConnectionClosed, HttpStatusError, ServerError, SessionLost
+from mcp_host.errors import CallDenied, CallerError, ConnectionClosed, HttpStatusError, ServerError, SessionLost
 from mcp_host.middleware import (
     AnyRequest,
     CallNext,
@@ -327,6 +329,55 @@ async def test_an_approver_gets_the_call_and_its_denial_reaches_the_caller_with_
     ]
     assert (str(caught.value), caught.value.reason) == ("the call of 'safe' was denied: not this one", "not this one")
     assert [said["method"] for said in era.said_to(peer)] == ["tools/list", "tools/call", "tools/call"]
+
+
+async def test_what_an_approver_sees_is_what_is_sent(era: Era) -> None:
+    """The application may use its objects again while a person decides, and the approver may change what it got."""
+    shown: list[object] = []
+    arguments: dict[Any, Any] = {1: date(2026, 1, 2), "1": "the last of equal keys"}
+
+    async def approve(request: ClientRequest) -> Allow:
+        shown.append(deepcopy(request.params["arguments"]))
+        request.params["arguments"]["to"].append("eve")
+        arguments["to"][0]["name"] = "mallory"
+        return Allow()
+
+    peer = answering(era, EMPTY)
+    async with connected(peer, middleware=[approve_tool_calls(approve)]) as client:
+        for call in (
+            lambda: client.call_tool("pay", arguments),
+            lambda: client.request("tools/call", {"name": "pay", "arguments": arguments}),
+        ):
+            arguments["to"] = [{"name": "bob"}]
+            await call()
+        for impossible in (object(), 10**5000):
+            with pytest.raises(CallerError, match="not expressible in JSON"):
+                await client.call_tool("pay", {"to": impossible})
+
+    assert shown == [{"to": [{"name": "bob"}], "1": "the last of equal keys"}] * 2
+    assert [said["params"]["arguments"] for said in era.said_to(peer)] == shown
+
+
+async def test_middleware_that_waits_sends_what_it_has_seen() -> None:
+    seen: list[object] = []
+    arguments: Wire = {"to": [{"name": "bob"}]}
+    deep: Wire = {}
+    for _ in range(2_000):
+        deep = {"a": deep}
+
+    async def wait(request: AnyRequest, call_next: CallNext) -> Wire:
+        if request.method == "tools/call":
+            seen.append(deepcopy(request.params["arguments"]))
+            arguments["to"][0]["name"] = "mallory"
+        return await call_next(request)
+
+    peer = answering(HANDSHAKE, EMPTY)
+    async with connected(peer, middleware=[wait]) as client:
+        await client.call_tool("pay", arguments)
+        with pytest.raises(CallerError, match="not expressible in JSON"):
+            await client.request("acme/x", deep)
+
+    assert [said["params"]["arguments"] for said in HANDSHAKE.said_to(peer)] == seen == [{"to": [{"name": "bob"}]}]
 
 
 async def test_a_tool_allowed_for_the_session_is_asked_about_again_when_its_definition_changes() -> None:

@@ -30,7 +30,7 @@ from mcp_host.handlers import as_async
 from mcp_host.limits import Limits
 from mcp_host.protocol.cache import Cache
 from mcp_host.protocol.eras import DISCOVER, INITIALIZE, INITIALIZED, LISTEN, NAME_PARAMETER, ROOTS_CHANGED
-from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params
+from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params, snapshot
 from mcp_host.protocol.negotiation import AllowedVersions, EraCache
 from mcp_host.protocol.values import portions
 from mcp_host.session.call import Call, CallbackRaised, CallTimeouts, OnReports
@@ -739,7 +739,7 @@ class Client:
 
         request = stack.client_request(
             call.method,
-            call.params,
+            snapshot(call.params),  # middleware looks at it and may wait: what it has seen is sent
             protocol_version=connection.session.era.version,
             caller=call.caller,
             call_id=call.call_id,

@@ -6,7 +6,7 @@ import json
 import logging
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import accumulate
@@ -171,6 +171,39 @@ def encode(message: Message) -> bytes:
     except (PydanticSerializationError, ValueError) as exc:
         raise CallerError(f"not expressible in JSON: {excerpt(str(exc))}") from exc
     return raw
+
+
+def as_sent(params: Mapping[str, Any]) -> Params:
+    """A copy of *params* as the server will read them: of equal keys the last, a text for a date.
+
+    Raises:
+        CallerError: They contain something that JSON cannot express.
+    """
+    raw = encode(Notification("", dict(params)))
+    try:
+        read: Params = json.loads(raw)["params"]
+    except ValueError as exc:  # a number of thousands of digits
+        raise CallerError(f"not expressible in JSON: {exc}") from exc
+    return read
+
+
+def snapshot(params: Mapping[str, Any]) -> Params:
+    """A copy of *params* that does not change when the application changes its own objects and arrays.
+
+    What else is in them is shared: it cannot change, or is no JSON yet.
+    """
+    try:
+        return {key: _copied(value) for key, value in params.items()}
+    except RecursionError:  # which cannot be sent either
+        return dict(params)
+
+
+def _copied(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _copied(member) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_copied(item) for item in value]
+    return value
 
 
 def too_large(head: bytes, tail: bytes, limit: int) -> Malformed:

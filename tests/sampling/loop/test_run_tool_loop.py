@@ -7,6 +7,7 @@ import math
 import re
 import threading
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
@@ -538,21 +539,25 @@ async def test_each_call_is_approved_with_its_tool_and_arguments_in_sight() -> N
     server = Server("shop")
 
     @server.tool(annotations=ToolAnnotations(destructive_hint=True))
-    def order(count: int) -> str:
-        return f"ordered {count}"
+    def order(items: list[str]) -> str:
+        return f"ordered {items}"
 
     async def approve(call: ProposedCall) -> Allow | Deny:
-        seen.append(call)
-        return Deny("too many") if call.arguments["count"] > 2 else Allow()
+        seen.append(deepcopy(call))
+        call.arguments["items"].clear()
+        few["items"].append("which the model adds while a person decides")
+        return Deny("too many") if len(seen[-1].arguments["items"]) > 2 else Allow()
 
-    model = ScriptedModel([ToolCall("order", {"count": 2}), ToolCall("order", {"count": 3})], "done")
+    few: dict[str, Any] = {"items": ["tea", "milk"]}
+    many = {"items": ["tea", "milk", "rum"]}
+    model = ScriptedModel([ToolCall("order", few), ToolCall("order", many)], "done")
     async with Client(server) as client:
         done = await loop(model, client, approve=approve)
 
-    assert texts(done) == ["ordered 2", "error: This call was denied: too many"]
+    assert texts(done) == ["ordered ['tea', 'milk']", "error: This call was denied: too many"]
     assert [(call.server, call.name, call.arguments) for call in seen] == [
-        ("shop", "order", {"count": 2}),
-        ("shop", "order", {"count": 3}),
+        ("shop", "order", {"items": ["tea", "milk"]}),
+        ("shop", "order", many),
     ]
     assert seen[0].tool.annotations == ToolAnnotations(destructive_hint=True)
 

@@ -41,6 +41,7 @@ from mcp_host.errors import (
 from mcp_host.functions import BadArguments, FunctionTool, Injected, ToolError, error_result, text_result
 from mcp_host.handlers import CountedWarnings, as_async, split_failure
 from mcp_host.limits import check_count, check_seconds
+from mcp_host.protocol.jsonrpc import snapshot
 from mcp_host.sampling.arguments import lost_answer
 from mcp_host.sampling.request import ModelAnswer
 from mcp_host.sampling.stop_reasons import CUT_OFF, TRUNCATED
@@ -408,6 +409,8 @@ class _Loop:
 
     async def _run_all(self, uses: Sequence[ToolUseContent], problems: Mapping[str, str]) -> None:
         """Decide on one call after the other, and run those that may run at once."""
+        if self.permit is not None:  # what it sees is what runs, also if the model changes the answer that it gave
+            uses = [use.model_copy(update={"input": snapshot(use.input)}) for use in uses]
         if len(uses) == 1:
             await self._run(0, uses[0], await self._decide(uses[0], problems))
             return

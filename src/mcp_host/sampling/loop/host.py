@@ -12,6 +12,7 @@ from mcp_host.functions import text_result
 from mcp_host.handlers import as_async, check_plain
 from mcp_host.limits import check_count, check_seconds
 from mcp_host.protocol import conversation
+from mcp_host.protocol.jsonrpc import snapshot
 from mcp_host.sampling.approval import Allow, CallApprovals, Deny
 from mcp_host.sampling.arguments import ArgumentChecker
 from mcp_host.sampling.loop.engine import MAX_TURNS, TIMEOUT, TOOL_TIMEOUT, LoopResult, Step, run_loop
@@ -195,7 +196,9 @@ class _Permit:
             if problem is not None:
                 return text_result(f"The arguments do not match the tool's inputSchema: {problem}", is_error=True)
         if self.approvals is not None:
-            call = ProposedCall(server=tool.server, tool=tool.definition, arguments=use.input, caller=self.caller)
+            call = ProposedCall(
+                server=tool.server, tool=tool.definition, arguments=snapshot(use.input), caller=self.caller
+            )
             decision = await self.approvals.decide(call, tool.definition, session=tool)
             if isinstance(decision, Deny):
                 return text_result(f"This call was denied: {decision.reason}", is_error=True)
