@@ -469,7 +469,7 @@ def approve_tool_calls(approve: ApproveToolCall) -> Middleware:
     async def approved(request: ClientRequest) -> ClientRequest:
         session = request.session_key
         request = replace(request, params=as_sent(request.params))  # the application may change its own meanwhile
-        decision = await approvals.decide(request, request.tool, session=session)
+        decision = await approvals.decide(request, request.tool, session=session, caller=request.caller)
         if isinstance(decision, Deny):
             name = quoted(request.params.get("name"))
             raise CallDenied(f"the call of {name} was denied: {decision.reason}", decision.reason)

@@ -13,9 +13,10 @@ import pytest
 
 from mcp_host import Allow, Deny, Sampling, SamplingLimits, SamplingRequest
 from mcp_host.errors import InputNotGiven
+from mcp_host.middleware import ClientRequest, approve_tool_calls
 from mcp_host.testing import ScriptedPeer
 from tests.client.rounds import SAMPLE, wants
-from tests.client.support import QUESTION, Era, asking_server, connected, say_paris
+from tests.client.support import QUESTION, Era, answering, asking_server, connected, say_paris
 from tests.extent import on_both
 
 
@@ -31,7 +32,12 @@ class Users:
 
     async def approve(self, request: SamplingRequest) -> Allow | Deny:
         assert request.outer is not None
-        user = str(request.outer.caller)
+        return await self._ask(str(request.outer.caller))
+
+    async def approve_call(self, request: ClientRequest) -> Allow | Deny:
+        return await self._ask(str(request.caller))
+
+    async def _ask(self, user: str) -> Allow | Deny:
         self.asked.append(user)
         try:
             while user not in self.answers:
@@ -68,6 +74,32 @@ async def test_an_approval_for_the_session_is_one_for_every_user() -> None:
         asked[scope] = users.asked
 
     assert asked == {"request": ["ada", "ada", "bob"], "call": ["ada", "bob"], "session": ["ada"]}
+
+
+@on_both
+async def test_a_tool_that_one_user_allows_for_the_session_is_asked_about_for_the_others(era: Era) -> None:
+    """Their open questions stay. Calls without a caller are those of one more user."""
+    users = Users()
+    peer = answering(era, {"tools": [{"name": "pay", "inputSchema": {"type": "object"}}]}, {"content": []})
+
+    async def call(user: str | None) -> None:
+        await client.call_tool("pay", caller=user)
+
+    async with connected(peer, middleware=[approve_tool_calls(users.approve_call)]) as client:
+        await client.list_tools()
+        async with anyio.create_task_group() as tasks:
+            for user in ("ada", "bob", None):
+                tasks.start_soon(call, user)
+            await anyio.wait_all_tasks_blocked()
+            users.answer(ada=Allow("session"))
+            await anyio.wait_all_tasks_blocked()
+            assert (sorted(users.asked), users.withdrawn) == (["None", "ada", "bob"], [])
+            await call("ada")
+            users.answer(**{"bob": Allow("session"), "None": Allow("session")})
+        for user in ("ada", "bob", None):
+            await call(user)
+
+    assert sorted(users.asked) == ["None", "ada", "bob"]
 
 
 @on_both

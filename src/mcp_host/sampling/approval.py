@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -17,6 +17,7 @@ from pydantic_core import to_json
 
 from mcp_host.errors import InputRefused
 from mcp_host.handlers import call_handler
+from mcp_host.protocol.callers import caller_key
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, USER_REJECTED
 from mcp_host.sampling.limits import KiB
 from mcp_host.sampling.repeated import ReadOnlyTools, for_others
@@ -27,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 APPROVAL_FAILED = "this client failed to ask for approval"  # all that the server is told
 
+MAX_CALL_GRANTS = 4096  # tools that callers allowed for one session; beyond that, the oldest is forgotten
 MAX_GRANTS = 64  # sets of tools allowed for one call or one connection; beyond that, the oldest is forgotten
 COMPARED_AT_ONCE = 256 * KiB  # of tools, before other tasks run: about 4 ms
 
@@ -171,22 +173,25 @@ class CallApprovals(Generic[CallT]):
 
     def __init__(self, ask: Callable[[CallT], Awaitable[Allow | Deny]]) -> None:
         self._ask = ask
-        self._allowed: WeakKeyDictionary[object, set[str]] = WeakKeyDictionary()  # fingerprints, by session
-        self._asking: dict[CancelScope, tuple[object, Tool | None]] = {}  # session and tool of each question
+        self._allowed: WeakKeyDictionary[object, dict[Hashable, None]] = WeakKeyDictionary()  # oldest first, by session
+        self._asking: dict[
+            CancelScope, tuple[object, object, Tool | None]
+        ] = {}  # session, caller, tool of each question
 
-    async def decide(self, call: CallT, tool: Tool | None, *, session: object) -> Allow | Deny:
+    async def decide(self, call: CallT, tool: Tool | None, *, session: object, caller: object = None) -> Allow | Deny:
         """Decide on *call*. If the answer to another question allows it, its own is withdrawn.
 
         *session* is a key that lives as long as what is allowed for the session; None allows nothing for it.
+        What is allowed for one *caller* is allowed for no other.
 
         Raises:
             TypeError: The approver returned something else.
         """
-        if self._is_allowed(session, tool):
+        if self._is_allowed(session, caller, tool):
             return Allow()
         decision: object = None
         with CancelScope() as question:
-            self._asking[question] = (session, tool)
+            self._asking[question] = (session, caller, tool)
             try:
                 decision = await self._ask(call)
             finally:
@@ -196,18 +201,25 @@ class CallApprovals(Generic[CallT]):
         if not isinstance(decision, Allow | Deny):  # such as True, which is no approval
             raise TypeError(f"approve has to return Allow or Deny, not {type(decision).__name__}")
         if isinstance(decision, Allow) and decision.scope == "session" and tool is not None and session is not None:
-            self._allowed.setdefault(session, set()).add(tool.fingerprint)
+            allowed = self._allowed.setdefault(session, {})
+            allowed[_grant(caller, tool)] = None
+            if len(allowed) > MAX_CALL_GRANTS:
+                del allowed[next(iter(allowed))]
             self._withdraw(session)
         return decision
 
-    def _is_allowed(self, session: object, tool: Tool | None) -> bool:
-        return tool is not None and session in self._allowed and tool.fingerprint in self._allowed[session]
+    def _is_allowed(self, session: object, caller: object, tool: Tool | None) -> bool:
+        return tool is not None and session in self._allowed and _grant(caller, tool) in self._allowed[session]
 
     def _withdraw(self, session: object) -> None:
         """Withdraw the questions of this session that are answered. Those of another may be in another thread."""
-        for question, (its_session, tool) in list(self._asking.items()):
-            if its_session is session and self._is_allowed(session, tool):
+        for question, (its_session, caller, tool) in list(self._asking.items()):
+            if its_session is session and self._is_allowed(session, caller, tool):
                 question.cancel()
+
+
+def _grant(caller: object, tool: Tool) -> Hashable:
+    return caller_key(caller), tool.fingerprint
 
 
 async def _digests_of(tools: Sequence[Tool]) -> ToolDigests:
