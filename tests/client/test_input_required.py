@@ -67,22 +67,14 @@ STATES = [' {"a": 1}\n\u0000 =?é🙂\ufeff ', "", " ", "a\r\nb", '{"b": 1,  "a"
 async def test_a_sampling_answer_is_sent_in_the_retry_with_a_new_id_and_the_same_state(
     subtests: pytest.Subtests,
 ) -> None:
-    arguments: dict[str, Any] = {}
-
-    async def reuse(request: SamplingRequest) -> CreateMessageResult:
-        """Answer, while the application fills its arguments for another call."""
-        arguments["items"].append(2)
-        return request.reply("Paris", model="m")
-
     for state in STATES:
         peer = answering(wants(state, k=SAMPLE), DONE)
         with subtests.test(state=ascii(state[:20])):
-            arguments["items"] = [1]
-            async with connected(peer, sampling=sampling(with_tools=reuse)) as client:
-                await client.call_tool("x", arguments, meta={"trace": 7})
+            async with connected(peer, sampling=sampling()) as client:
+                await client.call_tool("x", {"n": 1}, meta={"trace": 7})
 
             _, first, retry = peer.received
-            assert (first["id"], retry["id"], first["params"]["arguments"]) == (2, 3, {"items": [1]})
+            assert (first["id"], retry["id"]) == (2, 3)
             assert retry["params"] == first["params"] | {"inputResponses": {"k": PARIS}, "requestState": state}
 
 

@@ -8,14 +8,13 @@ differ, it asks an attribute of the era, such as `listens` or `server_requests`.
 
 from __future__ import annotations
 
-import marshal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 from mcp_host.errors import CallerError, InputRefused, ProtocolError, SamplingError, quoted
 from mcp_host.protocol.headers import MCP_METHOD, MCP_NAME, PROTOCOL_VERSION, encode_value
-from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Params, snapshot
+from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Params
 from mcp_host.types import TextContent
 from mcp_host.types.revisions import first_unknown
 
@@ -181,11 +180,6 @@ class Modern:
 
     def prepare_params(self, params: Params, log_level: str | None) -> Params:
         level = {} if log_level is None else {LOG_LEVEL: log_level}
-        try:
-            # A copy: headers repeat some of it, and it is sent again after a person was asked. This is faster for large ones.
-            params = marshal.loads(marshal.dumps(params))
-        except ValueError:  # a text that is an enum, for example
-            params = snapshot(params)
         return {**params, "_meta": level | params.get("_meta", {}) | dict(self.meta)}
 
     def headers(self, method: str, params: Params) -> dict[str, str]:

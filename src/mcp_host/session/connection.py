@@ -189,32 +189,30 @@ class Connection:
                 return fresh
         changes = cache.changes
         try:
-            reply, sent = await self._send(session, call, call.params)
+            reply = await self._send(session, call, call.params)
         except SessionLost as lost:
             self._begin_renewal(session)
             await self._wait_for_renewal(call)
             if lost.may_have_run or call.epoch is not None:
                 raise
             session = self.dispatcher.require()
-            reply, sent = await self._send(session, call, call.params)
+            reply = await self._send(session, call, call.params)
         outcome = session.era.read(call.method, reply.result)
         if isinstance(outcome, InputRequired):
-            outcome = await self._provide_input(session, call, sent, outcome, reply)
+            outcome = await self._provide_input(session, call, outcome, reply)
         elif outcome.fresh_for:
             cache.keep(call.method, call.params, outcome, call.headers, caller=call.caller, since=changes)
         self.useful = True
         return outcome.value
 
-    async def _provide_input(
-        self, session: Session, call: Call, sent: Params, outcome: Outcome, reply: Success
-    ) -> Complete:
-        """Repeat the request of *reply*, with the params *sent* and the input that the server requires, until there is a result."""
+    async def _provide_input(self, session: Session, call: Call, outcome: Outcome, reply: Success) -> Complete:
+        """Repeat the request of *reply* with the input that the server requires, until there is a result."""
         rounds = InputRequiredLoop(call, self.dispatcher, session, self._state.limits)
         try:
             while isinstance(outcome, InputRequired):
                 answers = await rounds.collect(outcome, reply)
                 try:
-                    reply, _ = await self._send(session, call, sent | answers)
+                    reply = await self._send(session, call, call.params | answers)
                 except CallerError as exc:
                     rounds.check_answers(outcome, answers, exc)
                     raise
@@ -224,8 +222,8 @@ class Connection:
             raise
         return outcome  # not cached: it depends on our answers
 
-    async def _send(self, session: Session, call: Call, params: Params) -> tuple[Success, Params]:
-        """Send one request and return its response, and the params as they were sent.
+    async def _send(self, session: Session, call: Call, params: Params) -> Success:
+        """Send one request and return its response.
 
         If only its stream breaks and repeating does no harm, it is sent again after each of
         `ClientState.retry_delays`: "A broken response stream loses the in-flight request" (2026-07-28, changelog).
@@ -239,7 +237,7 @@ class Connection:
         lost = False
         while True:
             try:
-                reply = await dispatcher.request(
+                return await dispatcher.request(
                     call.method,
                     wire,
                     headers,
@@ -248,7 +246,6 @@ class Connection:
                     stateless=era.stateless,
                     sent_ids=call.sent_ids,
                 )
-                return reply, wire
             except ServerError as exc:
                 self._state.invalidate(exc)
                 raise
