@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from mcp_host.errors import (
     ServerError,
 )
 from mcp_host.limits import Limits
+from mcp_host.middleware import add_headers
 from mcp_host.protocol.jsonrpc import Incoming, Success
 from mcp_host.session.changes import Change
 from mcp_host.testing import Cassette, CassetteError, Context, RecordMode, ScriptedPeer, Server, ToolError
@@ -34,10 +36,10 @@ from mcp_host.testing.cassettes.file import Contents, read, write
 from mcp_host.testing.cassettes.mcp import RecordingHandle
 from mcp_host.transports.in_process import Inbox, InProcess, MemoryChannel, Outbox
 from mcp_host.types import CreateMessageResult, ElicitResult, LoggingMessageNotificationParams
-from tests.client.sites import Site
+from tests.client.sites import DISCOVERED, Site
 from tests.client.support import QUESTION
 from tests.extent import on_both
-from tests.transports.http_peers import RecordedHandle
+from tests.transports.http_peers import JSON, RecordedHandle, Wire, serving
 
 NOWHERE = Stdio(["/no/such/program"])
 
@@ -626,6 +628,44 @@ server.run_stdio()
         message["result"]["content"][0]["text"] for message in messages(path) if "content" in message.get("result", {})
     ]
     assert recorded == ["--token <redacted> --api-key=<redacted> <redacted> pg://me:<redacted>@db/x production"]
+
+
+@pytest.mark.parametrize("over_httpx", [False, True], ids=["our pool", "httpx"])
+async def test_what_a_server_echoes_of_the_headers_that_it_gets_is_redacted(path: Path, over_httpx: bool) -> None:
+    """Those of the transport, its URL and a middleware, cookies, and what an Auth and a client add."""
+    heard: list[str] = []
+
+    class Renewing(httpx.Auth):
+        def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+            for token in ("Bearer refused-k3y-1", "Bearer renewed-k3y-2"):
+                yield httpx.Request("POST", request.url, headers={"Authorization": token}, content=b"{}")
+            request.headers["Authorization"] = "Bearer current-k3y-3"
+            yield request
+
+    async def script(wire: Wire) -> None:
+        while True:
+            request = await wire.hear()
+            heard.extend([request.path, *request.headers.values()])
+            if (rpc := request.rpc) and rpc["method"] == "tools/call":
+                echo = " and ".join(value.split(" ")[-1].split("=")[-1] for value in heard if "k3y" in value)
+                result: dict[str, Any] = {"content": [{"type": "text", "text": f"You came as {echo}"}]}
+            else:
+                result = DISCOVERED
+            body = json.dumps({"jsonrpc": "2.0", "id": rpc.get("id"), "result": {**result, "resultType": "complete"}})
+            await wire.reply(200, {**JSON, "Set-Cookie": "sid=cookie-k3y-4"}, body.encode())
+
+    own = {"X-App-Secret": "header-k3y-5"}
+    client = httpx.AsyncClient(headers={"Api-Key": "client-k3y-7"}, params={"token": "url-k3y-8"})
+    options: dict[str, Any] = {"client": client, "auth": Renewing()} if over_httpx else {}
+    async with client, serving(script) as peer:
+        url = peer.url if over_httpx else peer.url.replace("//", "//me:current-k3y-3@")
+        with fail_after(30), Cassette(path) as cassette:
+            transport = cassette.transport(StreamableHttp(url, headers=own, **options))
+            async with Client(transport, middleware=[add_headers({"X-Api-Key": "middle-k3y-6"})]) as connected:
+                said = (await connected.call_tool("who")).text
+
+    assert set(re.findall(r"k3y-\d", said)) == {f"k3y-{n}" for n in (range(1, 9) if over_httpx else (4, 5, 6))}
+    assert "k3y" not in json.dumps(read(path).entries)
 
 
 # The file

@@ -127,9 +127,10 @@ class Cassette:
         inner = infer_transport(server)
         if isinstance(inner, Stdio):
             self._redaction.learn_command([os.fspath(part) for part in inner.command], inner.env or {})
-        elif isinstance(headers := getattr(inner, "headers", None), Mapping):
-            self._redaction.headers(headers.items())  # finds the secrets in them; so does the next line
-            self._redaction.url(str(getattr(inner, "url", "")))
+        elif isinstance(
+            headers := getattr(inner, "headers", None), Mapping
+        ):  # as in a request that a replay does not send
+            self._tape.learn_sent(str(getattr(inner, "url", "")), headers.items())
         return CassetteTransport(self._tape, inner, label)
 
     @overload

@@ -133,6 +133,8 @@ class RecordingChannel:
         self._tokens: Placeholders = {}  # of the server's progress tokens
         self._places: dict[str, int] = {}  # on the tape, of each request
         self._in_flight: dict[str, None] = {}  # our requests, in order
+        if (report_sent := getattr(channel, "report_sent", None)) is not None:  # over HTTP
+            report_sent(tape.learn_sent)
 
     @property
     def other_output(self) -> str:

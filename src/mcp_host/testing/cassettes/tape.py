@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher, unified_diff
 from pathlib import Path
 from threading import Event, RLock
@@ -60,6 +60,12 @@ class Tape:
         """Take *entry* back: it was not sent."""
         with self.lock:
             self._new = [pair for pair in self._new if pair[1] is not entry]
+
+    def learn_sent(self, url: str, headers: Iterable[tuple[str, str]]) -> None:
+        """Find the secrets of a request that is sent to a server."""
+        with self.lock:
+            self.redaction.url(url)  # finds those in it, as the next line does
+            self.redaction.headers(headers)
 
     @property
     def changed(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cache, lru_cache, partial
 from http.client import HTTPResponse
@@ -56,6 +56,8 @@ REDIRECTS = frozenset({301, 302, 303, 307, 308})
 PROXY_AUTHENTICATION = 407
 
 Headers: TypeAlias = Mapping[str, str]
+OnSent: TypeAlias = Callable[[str, Iterable[tuple[str, str]]], None]
+"""Gets the URL and the headers of a request."""
 
 # h11's list of headers that it has checked, which it does not check again. The class has no public name.
 _CheckedHeaders = type(h11.Request(method="GET", target="/", headers=[("host", "")]).headers)
@@ -153,6 +155,8 @@ class HttpBackend(ABC):
         self._text = str(self._url)
         self._headers = headers
         self._auth = auth
+        self.on_sent: OnSent | None = None
+        """Gets each request as it is sent: with what an Auth, a client and a cookie jar add to it."""
         self.owner = WorkOwner()
         """Of what an Auth does for requests, until they are all over."""
 
@@ -308,7 +312,11 @@ class HttpxBackend(HttpBackend):
                 request.headers.pop("authorization", None)
             if content is not None:
                 request.stream = self._library.request_body(content)
-            response = await self._send_twice(request, auth, repeatable)
+            try:
+                response = await self._send_twice(request, auth, repeatable)
+            finally:
+                self._report(request)  # in which an Auth or a hook has put its headers
+            self._report(*(each.request for each in (*response.history, response)))  # if it has sent others
             refused_by_proxy = response.status_code == PROXY_AUTHENTICATION and self._proxy is not None
             name = f"the proxy {self._proxy} for {self.name}" if refused_by_proxy else self.name
             return HttpxResponse(response, name, self._library)
@@ -317,6 +325,11 @@ class HttpxBackend(HttpBackend):
             if rejects_client(exc):
                 error = ConnectFailed(str(error), may_have_run=False)
             raise error from self._library.shown(exc)
+
+    def _report(self, *requests: httpx.Request) -> None:
+        if self.on_sent is not None:
+            for request in requests:
+                self.on_sent(str(request.url), request.headers.multi_items())
 
     def sends_credential(self, headers: Headers) -> bool:
         auth = self._flow or self._client.auth or self._basic
@@ -486,6 +499,8 @@ class PoolBackend(HttpBackend):
             sent = h11.Request(method=method, target=url.raw_path, headers=_CheckedHeaders(fields))
         except (h11.LocalProtocolError, UnicodeEncodeError):  # its text quotes a header, which may be a secret
             raise ConnectionClosed(f"{self.name}: a header that cannot be sent", may_have_run=False) from None
+        if self.on_sent is not None:
+            self.on_sent(str(url), headers.items())
         repeatable = repeatable or method != "POST"  # RFC 9110, section 9.2.2
         response = await self._pool.request(sent, content or b"", repeatable=repeatable)
         if self._keeps_cookies and response.header(b"set-cookie") is not None:

@@ -35,7 +35,7 @@ from mcp_host.protocol.jsonrpc import (
     malformed_error,
 )
 from mcp_host.protocol.sse import EventDecoder, LastEvent
-from mcp_host.transports._http.backend import HttpBackend
+from mcp_host.transports._http.backend import HttpBackend, OnSent
 from mcp_host.transports._http.response import (
     EVENT_STREAM,
     EXCERPT_SIZE,
@@ -101,6 +101,10 @@ class HttpChannel:
         self._session_begun = Event()
         self._listening = False
         self._reached = False
+
+    def report_sent(self, on_sent: OnSent) -> None:
+        """Pass each request to *on_sent*, as it is sent. For a cassette, which marks the secrets in it."""
+        self._backend.on_sent = on_sent
 
     async def wait_until_started(self) -> None:
         await checkpoint()  # a server that accepts connections is running
