@@ -228,7 +228,14 @@ MALFORMED: list[tuple[type[Model], object, str]] = [
     (CreateMessageRequestParams, {"messages": [], "max_tokens": 5}, "maxTokens: Field required"),
     (CreateMessageRequestParams, {"messages": [], "maxTokens": "5"}, "maxTokens: Input should be a valid integer"),
     (CreateMessageRequestParams, {"messages": [], "maxTokens": True}, "maxTokens: Input should be a valid integer"),
-    (CreateMessageRequestParams, {"messages": [], "maxTokens": 5, "temperature": "hot"}, "temperature: Input should be a valid integer or a valid number"),
+    (CreateMessageRequestParams, {"messages": [], "maxTokens": "5", "temperature": "0.5"}, "maxTokens: Input should be a valid integer"),
+    (CreateMessageRequestParams, {"messages": [], "maxTokens": 5, "systemPrompt": 5, "metadata": 5}, "systemPrompt: Input should be a valid string"),
+    (CreateMessageRequestParams, {"messages": [], "maxTokens": 5, "stopSequences": "END"}, "stopSequences: Input should be a valid list"),
+    (CreateMessageRequestParams, {"messages": [], "maxTokens": 5, "tools": {}}, "tools: Input should be a valid list"),
+    (CreateMessageRequestParams, {"messages": [], "maxTokens": 5, "tools": [{"name": "a", "inputSchema": 5}]}, "tools.0.inputSchema: Input should be a valid dictionary"),
+    (CreateMessageRequestParams, {"messages": [{"role": "user", "content": [{"type": "tool_result", "toolUseId": "1", "content": [], "isError": 5}]}], "maxTokens": 5}, "messages.0.content.0.isError: Input should be a valid boolean"),
+    (ElicitRequestFormParams, {"mode": "song", "message": "m", "requestedSchema": {}}, "mode: Input should be 'form'"),
+    (ElicitRequestURLParams, {"mode": "url", "message": "m", "url": "a:", "elicitationId": 5}, "elicitationId: Input should be a valid string"),
     (
         SamplingMessage,
         {"role": "user", "content": {"type": "resource_link"}},
@@ -271,7 +278,13 @@ def with_hints(**annotations: object) -> dict[str, object]:
     return {"content": [{"type": "text", "text": "text", "annotations": annotations}]}
 
 
+def asking(**fields: object) -> dict[str, object]:
+    return {"messages": [], "maxTokens": 5, **fields}
+
+
 HI, IMAGE = {"type": "text", "text": "hi"}, {"type": "image", "data": "AA=="}
+CALL = {"type": "tool_use", "id": "1", "name": "a", "input": {}}
+CALLED = {"type": "tool_result", "toolUseId": "1", "content": []}
 
 REPAIRED: list[tuple[type[Model], dict[str, object], dict[str, object], str]] = [
     (CallToolResult, with_hints(audience="user"), with_hints(), "content.0.annotations.audience"),
@@ -293,6 +306,14 @@ REPAIRED: list[tuple[type[Model], dict[str, object], dict[str, object], str]] = 
     (CallToolResult, {"content": [IMAGE], "structuredContent": 5}, {"content": [IMAGE], "structuredContent": 5}, "content.0.mimeType"),
     (GetPromptResult, {"messages": [{"role": "user", "content": each} for each in (IMAGE, HI)]}, {"messages": [{"role": "user", "content": each} for each in (IMAGE, HI)]}, "messages.0.content.mimeType"),
     (ServerCapabilities, {"tools": [], "logging": []}, {"tools": {}, "logging": {}}, "logging"),
+    (CreateMessageRequestParams, asking(messages=[{"role": "user", "content": {**HI, "annotations": {"audience": "user"}}}]), asking(messages=[{"role": "user", "content": {**HI, "annotations": {}}}]), "messages.0.content.annotations.audience"),
+    (CreateMessageRequestParams, asking(messages=[{"role": "assistant", "content": {**CALL, "input": []}}, {"role": "user", "content": {**CALLED, "isError": "true", "_meta": 5}}]), asking(messages=[{"role": "assistant", "content": CALL}, {"role": "user", "content": {**CALLED, "isError": True}}]), "messages.0.content.input"),
+    (CreateMessageRequestParams, asking(tools=[{"name": "a", "inputSchema": {}, "annotations": {"readOnlyHint": "true"}, "icons": [{"src": None}], "description": 5}]), asking(tools=[{"name": "a", "inputSchema": {}, "annotations": {"readOnlyHint": True}}]), "tools.0.icons.0.src"),
+    (CreateMessageRequestParams, asking(modelPreferences={"hints": ["claude", {"name": 5}], "costPriority": "0.5", "speedPriority": "nan"}), asking(modelPreferences={"hints": [{"name": "claude"}, {}], "costPriority": 0.5}), "modelPreferences.hints.0"),
+    (CreateMessageRequestParams, asking(temperature="0.5", includeContext="all", metadata=[], task=True, _meta=[]), asking(temperature=0.5, metadata={}, _meta={}), "_meta"),
+    (CreateMessageRequestParams, asking(temperature="hot"), asking(), "temperature"),
+    (ElicitRequestFormParams, {"message": "m", "requestedSchema": [], "_meta": []}, {"message": "m", "requestedSchema": {}, "_meta": {}}, "_meta"),
+    (ElicitRequestURLParams, {"mode": "url", "message": "m", "url": "a:", "task": []}, {"mode": "url", "message": "m", "url": "a:", "task": {}}, "task"),
     (Implementation, {"name": "a", "version": "1", "websiteUrl": False}, {"name": "a", "version": "1"}, "websiteUrl"),
     (ProgressNotificationParams, {"progressToken": 1, "progress": 1, "total": "2"}, {"progressToken": 1, "progress": 1, "total": 2}, "total"),
 ]  # fmt: skip

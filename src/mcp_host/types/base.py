@@ -209,7 +209,8 @@ def _tolerant_reader(cls: type[Model], *, many: bool = False) -> SchemaValidator
     schema = _tolerant(cls.__pydantic_core_schema__)
     if many:
         schema = core_schema.list_schema(schema, fail_fast=True)
-    return SchemaValidator(schema, {"extra_fields_behavior": "allow"})
+    # A text such as "nan" is no number that could be written as JSON again.
+    return SchemaValidator(schema, {"extra_fields_behavior": "allow", "allow_inf_nan": False})
 
 
 def _tolerant(schema: Any, strict: Iterable[str] = ()) -> Any:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, Tag
 
-from mcp_host.types.base import Array, JSONObject, Meta, Model, Number
+from mcp_host.types.base import DECIDES, Array, JSONObject, Meta, Model, Number
 from mcp_host.types.messages import TaskAugmentedRequestParams
 from mcp_host.types.revisions import SINCE_2025_11_25, ShapeSince
 
@@ -181,24 +181,24 @@ def _has_multiple_choice(schema: object) -> bool:
     return any(isinstance(field, dict) and field.get("type") == "array" for field in fields)
 
 
-class ElicitRequestFormParams(TaskAugmentedRequestParams, since="2025-06-18"):
+class ElicitRequestFormParams(TaskAugmentedRequestParams, since="2025-06-18", tolerant=True):
     """Ask the user to fill in a form; *requested_schema* is a plain dict, exactly as the server sent it.
 
     ``ElicitationForm.from_wire(params.requested_schema)`` reads it field by field.
     """
 
-    mode: Annotated[Literal["form"] | None, SINCE_2025_11_25] = None
+    mode: Annotated[Literal["form"] | None, SINCE_2025_11_25, DECIDES] = None
     message: str
     requested_schema: Annotated[JSONObject, ShapeSince("2025-11-25", "a choice of several", _has_multiple_choice)]
 
 
-class ElicitRequestURLParams(TaskAugmentedRequestParams, since="2025-11-25"):
+class ElicitRequestURLParams(TaskAugmentedRequestParams, since="2025-11-25", tolerant=True):
     """Ask the user to visit a URL; in 2025-11-25 a notification with the *elicitation_id* follows when they are done."""
 
     mode: Literal["url"] = "url"
     message: str
     url: str
-    elicitation_id: str | None = None
+    elicitation_id: Annotated[str | None, DECIDES] = None
 
 
 def _mode(params: object) -> str:

@@ -38,7 +38,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema, to_json
 
 from mcp_host.base_errors import quoted
-from mcp_host.types.base import Array, Item, JSONObject, Meta, Model, Number
+from mcp_host.types.base import DECIDES, Array, Item, JSONObject, Meta, Model, Number
 from mcp_host.types.content import (
     AudioContent,
     ContentBlock,
@@ -87,7 +87,7 @@ class ToolResultContent(Model, since="2025-11-25"):
     tool_use_id: str
     content: Array[ContentBlock]
     structured_content: Annotated[object, NOT_AN_OBJECT] = None
-    is_error: bool | None = None
+    is_error: Annotated[bool | None, DECIDES] = None
     meta: Meta = None
 
     @classmethod
@@ -352,13 +352,21 @@ def _whole(number: object) -> object:
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
-Integer: TypeAlias = Annotated[int | Annotated[int, BeforeValidator(_whole)], Field(union_mode="left_to_right")]
+WholeNumber: TypeAlias = Annotated[int, Field(strict=True)]  # also in a tolerant class: it is not read from a text
+Integer: TypeAlias = Annotated[
+    WholeNumber | Annotated[WholeNumber, BeforeValidator(_whole)], Field(union_mode="left_to_right")
+]
 
 
 class ModelHint(Model):
     """A model's name or a part of it, "claude-3-5-sonnet" or "claude"."""
 
     name: str | None = None
+
+    @classmethod
+    def _mended(cls, value: object) -> object:
+        """Some servers send the name itself."""
+        return {"name": value} if isinstance(value, str) else super()._mended(value)
 
 
 class ModelPreferences(Model):
@@ -373,7 +381,7 @@ class ModelPreferences(Model):
 class ToolChoice(Model, since="2025-11-25"):
     """Whether the model may (``auto``, the default), must or must not use tools."""
 
-    mode: Literal["auto", "required", "none"] | None = None
+    mode: Annotated[Literal["auto", "required", "none"] | None, DECIDES] = None
 
     @property
     def tool(self) -> str | None:
@@ -408,19 +416,19 @@ def _no_choice(problem: str) -> PydanticCustomError:
     return PydanticCustomError("tool_choice", "{problem}", {"problem": problem})
 
 
-class CreateMessageRequestParams(TaskAugmentedRequestParams):
+class CreateMessageRequestParams(TaskAugmentedRequestParams, tolerant=True):
     """The params of ``sampling/createMessage``."""
 
     messages: Array[SamplingMessage]
     max_tokens: Integer
     model_preferences: ModelPreferences | None = None
-    system_prompt: str | None = None
+    system_prompt: Annotated[str | None, DECIDES] = None
     include_context: Literal["none", "thisServer", "allServers"] | None = None
     temperature: Number | None = None
-    stop_sequences: Array[str] | None = None
+    stop_sequences: Annotated[Array[str] | None, DECIDES] = None
     metadata: JSONObject | None = None
-    tools: Annotated[Array[Tool] | None, SINCE_2025_11_25] = None
-    tool_choice: Annotated[ToolChoice | None, SINCE_2025_11_25] = None
+    tools: Annotated[Array[Tool] | None, SINCE_2025_11_25, DECIDES] = None
+    tool_choice: Annotated[ToolChoice | None, SINCE_2025_11_25, DECIDES] = None
 
     @model_validator(mode="before")
     @classmethod
