@@ -155,6 +155,24 @@ async def test_a_login_that_fails_says_why(
 
 
 @pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        ({"access_token": "a", "token_type": "mac"}, "its token_type is not Bearer"),
+        ({"access_token": "", "token_type": "Bearer"}, "the answer has no access_token that can be sent"),
+    ],
+)
+async def test_a_token_that_cannot_be_used_ends_the_login_at_once(
+    world: World, waits: Waits, document: dict[str, object], problem: str
+) -> None:
+    """The code has been used up for it: "Stop polling" (RFC 8628, section 3.5), and nobody has denied anything."""
+    world.server.refuse("token", 200, **document)
+
+    with pytest.raises(TokenRequestFailed, match=rf"device_code.*: {problem}$"):
+        await log_in(world, waits)
+    assert waits.seconds == [5]
+
+
+@pytest.mark.parametrize(
     "hiccup",
     [Response(status_code=503), Response(status_code=429), Response("<html>"), Response("{")],
     ids=["503", "429", "html", "broken"],

@@ -92,10 +92,10 @@ FAILURES: list[tuple[Mapping[str, object] | None, int, str, str | None, bool]] =
     ({"error": "server_error"}, 200, f"{WITH_ERROR} (server_error)", "server_error", False),
     ({"error": "invalid_grant"}, 500, "HTTP 500 (invalid_grant)", "invalid_grant", False),
     *((None, status, f"HTTP {status}", None, status == 404) for status in (503, 429, 404, 302, 200)),
-    *(({"access_token": text}, 200, NO_TOKEN, None, False) for text in ("", 7, "a b", "a\r\nX: y", "ä")),
-    ({}, 200, NO_TOKEN, None, False),
+    *(({"access_token": text}, 200, NO_TOKEN, None, True) for text in ("", 7, "a b", "a\r\nX: y", "ä")),
+    ({}, 200, NO_TOKEN, None, True),
     *(
-        ({"access_token": "a", "token_type": kind}, 200, "its token_type is not Bearer", None, False)
+        ({"access_token": "a", "token_type": kind}, 200, "its token_type is not Bearer", None, True)
         for kind in ("DPoP", 7)
     ),
     ({"access_token": "a"}, 400, "HTTP 400", None, True),

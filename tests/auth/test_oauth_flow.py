@@ -52,14 +52,15 @@ async def calls(world: World, auth: OAuth, count: int) -> list[int]:
 
 
 def refuse_refreshes(world: World, code: str, status: int = 400) -> list[bytes]:
-    """Let the token endpoint refuse to refresh with *code*. Returns the requests that it has refused."""
+    """Let the token endpoint refuse to refresh with *code*: "" is a token of another type. Returns the refused requests."""
     refused: list[bytes] = []
 
     async def token(request: Request) -> Response:
         if b"grant_type=refresh_token" not in await request.body():
             return await world.server._token(request)
         refused.append(await request.body())
-        return JSONResponse({"error": code}, status, {"retry-after": "60"})  # which holds up no later request
+        document = {"error": code} if code else {"access_token": "a", "token_type": "mac"}
+        return JSONResponse(document, status, {"retry-after": "60"})  # which holds up no later request
 
     world.server.answers["token"] = token
     return refused
@@ -96,11 +97,12 @@ async def test_a_refresh_without_a_new_refresh_token_keeps_the_old_one() -> None
 
 
 @pytest.mark.parametrize(
-    ("code", "ended"), [("invalid_grant", True), ("bad_refresh_token", True), ("invalid_scope", True), ("other", False)]
+    ("code", "ended"),
+    [("invalid_grant", True), ("bad_refresh_token", True), ("invalid_scope", True), ("other", False), ("", True)],
 )
 async def test_a_refresh_that_is_refused_leads_to_a_login_and_is_not_tried_again(code: str, ended: bool) -> None:
     world, auth = await logged_in()
-    refused = refuse_refreshes(world, code)
+    refused = refuse_refreshes(world, code, 400 if code else 200)
     if ended:
         world.now += 200
     else:

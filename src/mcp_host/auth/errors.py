@@ -59,7 +59,8 @@ class TokenRequestFailed(AuthError):
     *code* is its error code (RFC 6749, section 5.2), such as ``invalid_grant``. None if there is none, or one that
     is not of words of lower-case letters, joined by underscores: that is not repeated, since it may be any text.
 
-    *refused* says whether the server has understood and refused; otherwise the same request may succeed later.
+    *refused* says whether the server has understood and refused, or gave a token that cannot be used; otherwise the
+    same request may succeed later.
     """
 
     def __init__(self, message: str, code: str | None = None, *, refused: bool = False) -> None:

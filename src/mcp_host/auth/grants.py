@@ -174,7 +174,8 @@ def read_token(answer: Answer, scopes: Sequence[str], *, bound: bool = False) ->
     """The token in an answer of a token endpoint (RFC 6749, section 5.1), *bound* to a key or not.
 
     Raises:
-        TokenRequestFailed: There is none. Some servers send an error with the status 200.
+        TokenRequestFailed: There is none. Some servers send an error with the status 200. A token that cannot be used
+            is a refusal: what was given for it has been used up.
     """
     document = answer.json
     code = answer.code
@@ -187,10 +188,10 @@ def read_token(answer: Answer, scopes: Sequence[str], *, bound: bool = False) ->
     if kind is None:
         kind = "bearer"
     if token is None or not token.isascii() or not token.isprintable() or " " in token:
-        raise TokenRequestFailed("the answer has no access_token that can be sent")
+        raise TokenRequestFailed("the answer has no access_token that can be sent", refused=True)
     wanted = "DPoP" if bound else "Bearer"
     if not isinstance(kind, str) or kind.lower() != wanted.lower():
-        raise TokenRequestFailed(f"its token_type is not {wanted}")
+        raise TokenRequestFailed(f"its token_type is not {wanted}", refused=True)
     refresh, scope = as_secret(document.get("refresh_token")), document.get("scope")
     if isinstance(scope, str) and scope.strip():
         scopes = _split(scope, scopes)
