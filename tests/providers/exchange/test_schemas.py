@@ -28,6 +28,8 @@ from tests.providers.variants import variants
 TEXT = {"type": "string"}
 NUMBER = {"type": "number"}
 NULL = {"type": "null"}
+UNSET = {"enum": ["", "asc"], "description": "The order."}
+SET = {"enum": ["asc"], "description": 'The order.\nThis JSON Schema applies, too: {"enum": ["", "asc"]}'}
 
 
 def an_object(required: list[str] | None = None, /, **properties: Any) -> dict[str, Any]:
@@ -46,6 +48,11 @@ def test_a_function_has_an_object_at_its_root(subtests: pytest.Subtests) -> None
             "dialect",
             {"$schema": "http://json-schema.org/draft-07/schema#", **an_object(a=TEXT), "title": "T"},
             {"title": "T", **an_object(a=TEXT)},
+        ),
+        (
+            "empty texts among the values, which Gemini behind another API refuses",
+            an_object(a=UNSET, b={"const": "", "enum": [""]}),
+            an_object(a=SET, b={"description": 'This JSON Schema applies, too: {"enum": [""], "const": ""}'}),
         ),
         (
             "no items",
@@ -269,6 +276,16 @@ def test_gemini_gets_the_keywords_that_it_reads_and_the_others_in_words(subtests
             an_object(
                 a={"description": 'This JSON Schema applies, too: {"const": true}'},
                 b={"description": 'This JSON Schema applies, too: {"enum": ["y", null]}'},
+            ),
+        ),
+        (
+            "empty texts among the values",
+            an_object(a=UNSET, b={"enum": [""]}, c={"const": ""}, d={"enum": ["", True]}),
+            an_object(
+                a=SET,
+                b={"description": 'This JSON Schema applies, too: {"enum": [""]}'},
+                c={"description": 'This JSON Schema applies, too: {"const": ""}'},
+                d={"description": 'This JSON Schema applies, too: {"enum": ["", true]}'},
             ),
         ),
         (

@@ -78,7 +78,7 @@ def function(schema: Schema) -> Schema:
     Raises:
         ValueError: The schema is too deep, or too large.
     """
-    return _each(_with_plain_root(repaired(schema)), _with_defined_names)
+    return _each(_with_plain_root(repaired(schema)), _behind_an_api)
 
 
 def _with_plain_root(schema: Schema) -> Schema:
@@ -169,13 +169,13 @@ def _read_by_gemini(part: Schema) -> Schema:
         return {name: value for name, value in part.items() if name.startswith("$")}
     written = {name: value for name, value in part.items() if name in GEMINI_KEYWORDS}
     told = {name: value for name, value in part.items() if name not in {*GEMINI_KEYWORDS, *NOT_FOR_MODELS, "const"}}
-    for keyword, choices in (("enum", part.get("enum", ())), ("const", [part["const"]] if "const" in part else ())):
-        if all(isinstance(choice, str | int | float) and not isinstance(choice, bool) for choice in choices):
-            if choices:
-                written.setdefault("enum", choices)
-        else:
+    for keyword, choices in _choices(part).items():
+        readable = all(isinstance(choice, str | int | float) and not isinstance(choice, bool) for choice in choices)
+        if not readable or "" in choices:
             told[keyword] = part[keyword]
             written.pop(keyword, None)
+        if readable and (kept := _not_empty(choices)):
+            written.setdefault("enum", kept)
     if undefined := _undefined(part):
         told["required"] = undefined
         written["required"] = [name for name in part["required"] if name in part.get("properties", ())]
@@ -184,20 +184,35 @@ def _read_by_gemini(part: Schema) -> Schema:
     return written
 
 
+def _choices(part: Schema) -> dict[str, Sequence[object]]:
+    """The values of ``enum``, and the one of ``const``, by the keyword."""
+    choices = {"enum": part["enum"]} if "enum" in part else {}
+    return choices | ({"const": [part["const"]]} if "const" in part else {})
+
+
+def _not_empty(choices: Sequence[object]) -> list[object]:
+    """*choices* without the empty text. Gemini refuses the request for it: "enum[0]: cannot be empty"."""
+    return [choice for choice in choices if choice != ""]
+
+
 def _undefined(part: Schema) -> list[str]:
     """The names that are required and are no properties. Gemini refuses them: "property is not defined"."""
     properties = part.get("properties", ())
     return [name for name in part.get("required", ()) if name not in properties]
 
 
-def _with_defined_names(part: Schema) -> Schema:
-    """A subschema of a function, which may be for Gemini behind another API, without the names that are `_undefined`. Where no
-    properties are defined, as in an alternative, OpenAI takes such names.
+def _behind_an_api(part: Schema) -> Schema:
+    """A subschema of a function, which may be for Gemini behind another API: without empty choices and the names that are
+    `_undefined`. Where no properties are defined, as in an alternative, OpenAI takes such names.
     """
-    if "properties" not in part or not (undefined := _undefined(part)):
-        return part
-    required = [name for name in part["required"] if name in part["properties"]]
-    return part | {"required": required, "description": noted(part, APPLIES_TOO, {"required": undefined})}
+    told = {keyword: part[keyword] for keyword, choices in _choices(part).items() if "" in choices}
+    written = {name: value for name, value in part.items() if name not in told}
+    if kept := _not_empty(told.get("enum", ())):
+        written["enum"] = kept
+    if "properties" in part and (undefined := _undefined(part)):
+        told["required"] = undefined
+        written["required"] = [name for name in part["required"] if name in part["properties"]]
+    return written | {"description": noted(part, APPLIES_TOO, told)} if told else part
 
 
 def _with_items(part: Schema) -> Schema:
