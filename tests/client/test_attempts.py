@@ -32,7 +32,6 @@ def attempts() -> Attempts:
         ServerError(-32602, "unrecognized_keys"),
         *(HttpStatusError(status, "no") for status in (400, 422, 500)),
         ConnectFailed("it died of it", exit_code=1),
-        ConnectFailed("it hung up over it"),
     ],
     ids=str,
 )
@@ -52,6 +51,16 @@ def test_after_what_may_be_over_a_capability_less_is_offered_step_by_step_in_the
     assert slowly.next(failure, 17.0) == Attempt(None, LEAST, 1.0)
     assert slowly.next(failure, 1.0) is None
     assert slowly.failure is failure
+
+
+def test_after_a_broken_connection_the_same_is_offered_once_more() -> None:
+    tried, late, broke = attempts(), attempts(), ConnectFailed("the network broke, or it hung up over a capability")
+
+    assert tried.next(broke, 12.0) == Attempt(None, MOST, 18.0)
+    assert tried.next(ConnectFailed("again"), 6.0) == Attempt(None, LESS, 12.0)
+    assert tried.next(ConnectFailed("and again"), 6.0) == Attempt(None, LEAST, 6.0)
+    assert tried.failure is broke
+    assert late.next(broke, 30.0) is None
 
 
 def test_any_other_failure_is_the_last() -> None:

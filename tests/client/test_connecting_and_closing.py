@@ -42,7 +42,7 @@ from tests.client.support import (
 )
 from tests.clock import advance
 from tests.extent import on_both
-from tests.faults.http_server import drop, mcp, welcome
+from tests.faults.http_server import DISCOVERED, drop, mcp, says, welcome
 from tests.transports.children import python, running
 from tests.transports.http_peers import Heard, Wire, serving
 
@@ -304,11 +304,26 @@ async def test_a_server_over_http_that_hangs_up_over_a_capability_is_tried_witho
                 (warning,) = client.warnings
 
     with_forms: dict[str, Any] = {"sampling": {}, "elicitation": {}}
-    asked = [with_forms | {"sampling": {"tools": {}}}, with_forms, {"sampling": {}}]
+    most = with_forms | {"sampling": {"tools": {}}}
+    asked = [most, most, with_forms, {"sampling": {}}]  # a network that breaks once costs no capability
     if "sampling" in unbearable:
-        assert (offered, "only without sampling.tools:" in warning) == (asked[:2], True)
+        assert (offered, "only without sampling.tools:" in warning) == (asked[:3], True)
     else:
         assert (offered, "only without sampling.tools and elicitation.form:" in warning) == (asked, True)
+
+
+async def test_a_connection_that_breaks_once_under_the_probe_costs_no_capability() -> None:
+    breaks = iter([drop])
+
+    async def discover(wire: Wire, heard: Heard) -> None:
+        await next(breaks, says(DISCOVERED))(wire, heard)
+
+    refuse = says(b'{"jsonrpc":"2.0","id":@id,"error":{"code":-32601,"message":"no such method"}}')
+    async with serving(mcp(discover=discover, initialize=refuse)) as peer:
+        with anyio.fail_after(5):
+            async with Client(StreamableHttp(peer.url), sampling=sampling()) as client:
+                assert (client.protocol_version, client.sampling_mode) == ("2026-07-28", "with_tools")
+                assert client.warnings == []
 
 
 @on_both

@@ -274,7 +274,7 @@ class NoAnswer(ConnectTimeout):
 class Attempts:
     """The attempts at one connection, within *limit* seconds in all (the attempt after silence gets a third more).
 
-    *offers* are tried in order, the largest first. *assumed* is the era that the server is assumed to speak.
+    *offers* are tried in order, the largest first. If the connection breaks, the same is tried once more. *assumed* is the era that the server is assumed to speak.
     """
 
     def __init__(self, offers: Sequence[Offers], assumed: EraName | None, limit: float) -> None:
@@ -282,6 +282,7 @@ class Attempts:
         """Why the first offer failed. This is the error to raise if all fail: then the offers were not the reason."""
         self._offers = list(offers)
         self._left = self._limit = limit
+        self._repeated = False
         self.current = Attempt(assumed, self._offers[0], limit)
 
     def next(self, failure: McpError, spent: float = 0.0) -> Attempt | None:
@@ -294,6 +295,10 @@ class Attempts:
                 return self.current
             failure = failure.failure
         self.failure = self.failure or (failure.failure if isinstance(failure, NoAnswer) else failure)
+        if _may_be_the_network(failure) and not self._repeated and self._left > 0:
+            self._repeated = True
+            self.current = self.current._replace(limit=self._left)
+            return self.current
         self._offers = self._offers[1:] if _may_reject_capabilities(failure) else []
         if isinstance(failure, NoAnswer):  # one more attempt, with the least; hardly any server is silent about forms
             forms = ELICITATION_FORM in self.current.offers
@@ -312,6 +317,11 @@ def as_connect_failure(error: McpError) -> McpError:
     failed = ConnectFailed(str(error), may_have_run=error.may_have_run, exit_code=error.exit_code, stderr=error.stderr)
     failed.__cause__ = error
     return failed
+
+
+def _may_be_the_network(failure: McpError) -> bool:
+    """Whether the connection broke, and the server has not ended with it: a broken network must not cost a capability."""
+    return isinstance(failure, ConnectFailed) and failure.may_have_run and failure.exit_code is None
 
 
 def _may_reject_capabilities(failure: McpError) -> bool:

@@ -209,6 +209,9 @@ class Connector:
                 raise
             if failure is not None and probed.is_guess:  # its status is what an application acts on
                 raise _advising_legacy(_mentioning(failure, INITIALIZE, exc)) from exc
+            if isinstance(failure, ConnectionClosed) and isinstance(exc, ServerError) and exc.code is not None:
+                # The answer of a modern server to `initialize`, say: the probe, which told nothing, is made once more.
+                raise _mentioning(failure, INITIALIZE, exc) from exc
             if isinstance(exc, ConnectionClosed):
                 if not self._dispatcher.stream_per_request:
                     raise WrongEra(exc, instead="legacy") from exc  # some servers answer the probe and then exit
