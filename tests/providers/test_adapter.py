@@ -10,6 +10,8 @@ import sys
 import traceback
 from collections.abc import Awaitable, Callable
 from functools import partial
+from threading import get_ident
+from types import SimpleNamespace
 from typing import Any, Self
 
 import anyio
@@ -21,8 +23,9 @@ from pydantic_core import from_json
 from mcp_host import Client, Sampling
 from mcp_host.errors import InputRefused, ProviderError, SamplingError, UnusableCalls
 from mcp_host.middleware import AnyRequest, CallNext, ServerRequest
-from mcp_host.providers import AnthropicModel, Delta, ModelAnswer, ReasoningStore
+from mcp_host.providers import AnthropicModel, Delta, ModelAnswer, OllamaModel, ReasoningStore
 from mcp_host.providers.anthropic import read_reply, write_request
+from mcp_host.providers.exchange import repair, schemas
 from mcp_host.providers.exchange.replies import Call, CountFields, Reply, answer_of, count_of, read_counts
 from mcp_host.providers.exchange.requests import MAX_TOLD, Offer, Prompt, media_type
 from mcp_host.sampling import CallModel, Handler, SamplingRequest, always, run_tool_loop
@@ -849,19 +852,51 @@ async def test_each_request_of_a_connection_gets_its_own_tools() -> None:
     assert sdk.bodies[2]["tools"] is sdk.bodies[3]["tools"]
 
 
-def test_tools_that_only_the_model_has_are_not_compared_by_value() -> None:
+@on_both
+async def test_large_tools_are_written_in_a_thread_and_once(
+    monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+) -> None:
+    """Also the names of arguments, and the format of an answer that has to call one of them. Small ones are not."""
+    threads: list[int] = []
+
+    def repaired(schema: dict[str, Any]) -> dict[str, Any]:
+        threads.append(get_ident())
+        return repair.repaired(schema)
+
+    async def ask(*how: object, json: object) -> dict[str, Any]:
+        said = '{"name": "t0", "arguments": {}}'
+        return {"message": {"role": "assistant", "content": said}, "done": True, "done_reason": "stop"}
+
+    monkeypatch.setattr(schemas, "repaired", repaired)
+    anthropic = AnthropicModel(Answering(), MODEL)
+    ollama = OllamaModel(SimpleNamespace(chat=print, _request=ask), "qwen3")
+    for model, mode in ((anthropic, "auto"), (ollama, "required"), (ollama, "auto")):
+        for size, number in ((40_000, 3), (1000, 2)):
+            schema = {"type": "object", "properties": {f"{n:08}[]": {} for n in range(size // 20)}}
+            tools = [{"name": f"t{n}", "inputSchema": schema} for n in range(number)]
+            said = [assistant(use("c1", "t0"), use("c2", "t1")), user(result("c1"), result("c2"))]
+            with subtests.test(model.provider, mode=mode, size=size):
+                await model(request(user(text()), *said, tools=tools, toolChoice={"mode": mode}))
+                assert {thread == get_ident() for thread in threads} == {size == 1000}
+                count = len(threads)
+                await model(request(user(text()), *said, tools=tools, toolChoice={"mode": mode}))
+                assert len(threads) == count
+                threads.clear()
+
+
+async def test_tools_that_only_the_model_has_are_not_compared_by_value() -> None:
     """As nobody changes them in place, it shows only here."""
     rule = AnthropicModel.name_rule
     asked = SamplingRequest(params=RepeatedTools().read(wire(tools=[ADD])), server="calculator")
-    offer = Offer.of(asked, rule, AnthropicModel.write_schema, None)
+    offer = await Offer.of(asked, rule, AnthropicModel.write_schema, None, print)
     asked.tools[0].input_schema["title"] = "Sum"
 
-    def offered(asked: SamplingRequest) -> Offer:
-        return Offer.of(asked, rule, AnthropicModel.write_schema, offer)
+    async def offered(asked: SamplingRequest) -> Offer:
+        return await Offer.of(asked, rule, AnthropicModel.write_schema, offer, print)
 
-    assert offered(asked) is offer
-    assert offered(request(tools=[ADD])) is offer
-    assert offered(request(tools=[ADD], toolChoice={"mode": "none"})) is not offer
+    assert await offered(asked) is offer
+    assert await offered(request(tools=[ADD])) is offer
+    assert await offered(request(tools=[ADD], toolChoice={"mode": "none"})) is not offer
 
 
 async def test_a_handler_that_changes_tools_before_it_asks_a_model_changes_one_request() -> None:

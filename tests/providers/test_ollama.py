@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from mcp_host.errors import ProviderError, SamplingError
+from mcp_host.providers.exchange import schemas
 from mcp_host.providers.exchange.failures import Unfinished
 from mcp_host.providers.exchange.replies import Call, Reply, answer_of
 from mcp_host.providers.exchange.requests import Offer, Prompt
@@ -209,10 +210,11 @@ def test_one_of_several_required_tools_is_a_name_and_arguments() -> None:
 @pytest.mark.parametrize(
     ("choice", "field"), [({"mode": "required"}, "format"), ({"mode": "auto"}, "tools")], ids=["required", "auto"]
 )
-def test_tools_that_a_server_repeats_are_written_once(choice: object, field: str) -> None:
+async def test_tools_that_a_server_repeats_are_written_once(choice: object, field: str) -> None:
     """Those that are required are in the system prompt of each request, too."""
     asked = prompt(systemPrompt="Be brief.", tools=[ADD, READ], toolChoice=choice)
-    asked.offer = Offer.of(asked.request, OllamaModel.name_rule, OllamaModel.write_schema, None)
+    write = schemas.function if field == "tools" else schemas.format_of_object
+    asked.offer = await Offer.of(asked.request, OllamaModel.name_rule, write, None, print)
     first, second = write_request(asked), write_request(asked)
 
     assert second[field] is first[field]

@@ -42,6 +42,7 @@ from mcp_host.providers.exchange.requests import (
     Offer,
     Prompt,
     Told,
+    WriteSchema,
     blocks_but_texts,
     check_settings,
     checked,
@@ -177,6 +178,15 @@ class ProviderModel(ABC):
         """
         return schemas.function(schema)
 
+    def schema_writer(self, request: SamplingRequest) -> WriteSchema:
+        """What writes the schemas of the tools of *request*: `write_schema`, unless the request has them in another place."""
+        return self.write_schema
+
+    def prepare_tools(self, prompt: Prompt) -> None:  # noqa: B027 most adapters have nothing else to keep
+        """Keep with the offer of *prompt*, whose messages do not matter, what of it takes long to write. Of large tools this
+        is called first, in a thread: it has to be a pure function, but for that.
+        """
+
     @abstractmethod
     def write_request(self, prompt: Prompt) -> JSONObject:
         """The keyword arguments of the SDK's call.
@@ -242,7 +252,7 @@ class ProviderModel(ABC):
             ProviderError: The provider or the connection to it failed.
             SamplingError: The answer cannot be used: it calls a tool with broken arguments.
         """
-        prompt = self._prompt(request)
+        prompt = await self._prompt(request)
         body = self.write_request(prompt)
         if prompt.options:
             body = self.with_options(body, prompt)
@@ -271,7 +281,11 @@ class ProviderModel(ABC):
         """What turns with reasoning belong to."""
         return (self.provider, self._model)
 
-    def _prompt(self, request: SamplingRequest) -> Prompt:
+    def _prepare(self, request: SamplingRequest, offer: Offer) -> None:
+        asked = offer.without_left_out(request)
+        self.prepare_tools(Prompt(asked, self._model, offer.names, self._options, offer=offer))
+
+    async def _prompt(self, request: SamplingRequest) -> Prompt:
         params = request.params
         if params.metadata is not None or params.temperature is not None:
             check_settings(params)
@@ -279,7 +293,10 @@ class ProviderModel(ABC):
             request = replace(request, params=request.params.model_copy(update={"metadata": None}))
         offer, names = None, NO_TOOLS
         if params.tools:
-            offer = self._offer = Offer.of(request, self.name_rule, self.write_schema, self._offer)
+            write = self.schema_writer(request)
+            offer = self._offer = await Offer.of(
+                request, self.name_rule, write, self._offer, partial(self._prepare, request)
+            )
             names, request = offer.names, offer.without_left_out(request)
         if not (blocks := blocks_but_texts(request)):  # nothing to check, to name or to restore
             return Prompt(request, self._model, names, self._options, {}, offer=offer)

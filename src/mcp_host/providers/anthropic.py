@@ -552,6 +552,10 @@ class AnthropicModel(ProviderModel):
     read_reply = staticmethod(read_reply)
     read_event = staticmethod(read_event)
 
+    def prepare_tools(self, prompt: Prompt) -> None:
+        for tool in prompt.request.tools:
+            _argument_names(tool, prompt)
+
     def check_block(self, block: ContentBlock, where: str) -> None:
         _block(block, where)
 

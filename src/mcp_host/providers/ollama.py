@@ -39,9 +39,9 @@ from mcp_host.providers.exchange.replies import (
 )
 from mcp_host.providers.exchange.requests import (
     Prompt,
+    WriteSchema,
     file_as_text,
     file_text,
-    input_schema,
     link_text,
     media_type,
     merged,
@@ -134,7 +134,7 @@ def _tools(prompt: Prompt) -> JSONObject:
     """What the tools on offer add to a request: the ``fields`` of it, and the ``instructions`` of its system prompt."""
     request = prompt.request
     if required := _required(request):
-        return {"fields": {"format": _format(required)}, "instructions": [_instructions(required)]}
+        return {"fields": {"format": _format(required, prompt)}, "instructions": [_instructions(required)]}
     fields = {"tools": [_tool(tool, prompt) for tool in request.tools]} if request.may_use_tools else {}
     return {"fields": fields, "instructions": []}
 
@@ -147,8 +147,8 @@ def _required(request: SamplingRequest) -> Sequence[Tool]:
     return [tool for tool in request.tools if named is None or tool.name == named]
 
 
-def _format(tools: Sequence[Tool]) -> JSONObject:
-    written = [input_schema(tool, schemas.format_of_object) for tool in tools]
+def _format(tools: Sequence[Tool], prompt: Prompt) -> JSONObject:
+    written = [prompt.schema_of(tool, schemas.format_of_object) for tool in tools]
     if len(written) == 1:
         return written[0]
     calls: list[JSONObject] = []
@@ -378,6 +378,12 @@ class OllamaModel(ProviderModel):
     ) -> None:
         super().__init__(client, model, **arguments)
         self._starts_with_reasoning = starts_with_reasoning
+
+    def schema_writer(self, request: SamplingRequest) -> WriteSchema:
+        return schemas.format_of_object if _required(request) else self.write_schema
+
+    def prepare_tools(self, prompt: Prompt) -> None:
+        prompt.written_tools(_tools)
 
     def check_block(self, block: ContentBlock, where: str) -> None:
         _content([block], where)

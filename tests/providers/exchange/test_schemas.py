@@ -405,6 +405,14 @@ def names(length: int) -> dict[str, Any]:
     return an_object(**{"x" * 70 + str(n): TEXT for n in range(length)})
 
 
+def nested(length: int, keyword: str, *more: dict[str, Any]) -> dict[str, Any]:
+    """An object with many properties below so many levels of *keyword* that there is one for each twenty of them."""
+    schema = an_object([], **{f"p{n}": TEXT for n in range(length)})
+    for level in range(length // 20):
+        schema = {"properties": {f"q{level}": TEXT, "a": {"const": level}}, keyword: [schema, *more]}
+    return schema
+
+
 def lines_run(do: Callable[[], object]) -> int:
     """How many lines of Python *do* runs. It may refuse what it is given."""
     count = 0
@@ -425,7 +433,13 @@ def lines_run(do: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize("rewrite", [function, strict, gemini, anthropic])
-@pytest.mark.parametrize("make", [chain, many_spellings, branches, names])
+@pytest.mark.parametrize(
+    "make",
+    [
+        *(chain, many_spellings, branches, names, partial(nested, keyword="allOf")),
+        lambda length: nested(length, "anyOf", an_object(b=TEXT)),
+    ],
+)
 def test_rewriting_takes_linear_time(
     make: Callable[[int], dict[str, Any]], rewrite: Callable[[dict[str, Any]], object]
 ) -> None:

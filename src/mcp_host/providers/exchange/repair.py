@@ -108,8 +108,9 @@ class _Repair:
         Raises:
             _Unusable: It is none.
         """
-        if isinstance(part, bool):
-            return {} if part else {"not": {}}
+        if isinstance(part, bool) or part == {}:  # short, so that a schema may have very many
+            self._room -= 1
+            return {"not": {}} if part is False else {}
         if not isinstance(part, dict):
             return {"type": _type(part)}
         self._room -= weight(part)

@@ -12,6 +12,7 @@ from hashlib import sha256
 from operator import attrgetter, is_
 from typing import Self, TypeAlias
 
+from anyio import CapacityLimiter, to_thread
 from pydantic_core import from_json, to_json
 
 from mcp_host.errors import InputRefused, excerpt, quoted
@@ -47,6 +48,7 @@ MAX_TEMPERATURE = 1000  # more than any model takes: 10**4000 is a number of JSO
 
 BASE64 = re.compile("[A-Za-z0-9+/]*+={0,2}")
 PLAIN = str.maketrans("-_", "+/", "\r\n")
+WRITTEN_AT_ONCE = 32_768  # bytes of tools: cleaning their schemas takes up to 30 ms. More are written in a thread
 MAX_TOLD = 1024  # notes that a model keeps, not to repeat a warning
 MAX_DEPTH = 254  # of nested objects and lists: `to_json` writes no more
 
@@ -75,10 +77,13 @@ class Offer:
         names: ToolNames,
         schemas: Mapping[str, JSONObject],
         left_out: Mapping[str, str],
+        write: WriteSchema,
     ) -> None:
         self._tools = tools
         self._terms = terms
         self._use = use
+        self.write = write
+        """What has made the schemas."""
         self.names = names
         """Of the tools on offer."""
         self.schemas = schemas
@@ -91,11 +96,20 @@ class Offer:
         """The other names of arguments that an adapter has kept, by the name of the tool."""
 
     @classmethod
-    def of(cls, request: SamplingRequest, rule: NameRule, write: WriteSchema, last: Offer | None) -> Offer:
-        """The offer of *request*: *last*, if it is the same. *write* is what the adapter makes of schemas.
+    async def of(
+        cls,
+        request: SamplingRequest,
+        rule: NameRule,
+        write: WriteSchema,
+        last: Offer | None,
+        prepare: Callable[[Offer], object],
+    ) -> Offer:
+        """The offer of *request*: *last*, if it is the same. *write* is what the adapter makes of schemas, and *prepare* may
+        keep with a large offer what else takes long.
 
         They are compared as JSON: Python takes 1 for True, and lists may have changed in place. `ReadOnlyTools` do not
         change. A tool that cannot be written is left out, with a warning: it must not cost the conversation.
+        Large tools are written in a thread. If the caller is cancelled, it is left behind.
         """
         tools = request.tools
         use = to_json([request.tool_choice, request.params.disable_parallel_tool_use])
@@ -105,10 +119,31 @@ class Offer:
         terms = b""
         with suppress(ValueError):  # one of them has values that JSON does not have
             terms = to_json([*map(TERMS, tools)])
-        if last is not None and terms and last._terms == terms:
-            if is_same_use:
-                last._tools = tools
-                return last
+        if last is not None and terms and last._terms == terms and is_same_use:
+            last._tools = tools
+            return last
+        if 0 < len(terms) <= WRITTEN_AT_ONCE:
+            return cls._written(request, rule, write, last, terms, use)
+
+        def written() -> Offer:
+            offer = cls._written(request, rule, write, last, terms, use)
+            prepare(offer)
+            return offer
+
+        return await to_thread.run_sync(written, abandon_on_cancel=True, limiter=CapacityLimiter(1))
+
+    @classmethod
+    def _written(
+        cls,
+        request: SamplingRequest,
+        rule: NameRule,
+        write: WriteSchema,
+        last: Offer | None,
+        terms: bytes,
+        use: bytes,
+    ) -> Offer:
+        tools = request.tools
+        if last is not None and terms and last._terms == terms and last.write is write:
             schemas, left_out = last.schemas, last.left_out
         else:
             schemas, left_out = _written_schemas(tools, write)
@@ -116,7 +151,7 @@ class Offer:
                 if last is None or last.left_out.get(name) != problem:
                     logger.warning("%s: a tool is left out: %s", log_subject(request.server), problem)
         names = ToolNames.of_offered([tool for tool in tools if tool.name not in left_out], rule)
-        return cls(tools, terms, use, names, schemas, left_out)
+        return cls(tools, terms, use, names, schemas, left_out, write)
 
     def without_left_out(self, request: SamplingRequest) -> SamplingRequest:
         """*request* without the tools that are left out.

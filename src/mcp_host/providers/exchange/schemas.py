@@ -19,9 +19,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from mcp_host.providers.exchange.names import NameRule, with_name
 from mcp_host.providers.exchange.repair import Schema, noted, repaired
@@ -67,6 +69,8 @@ GEMINI_KEYWORDS = frozenset(
 
 APPLIES_TOO = "This JSON Schema applies, too"  # before what a provider does not take
 
+T = TypeVar("T")
+
 TYPE_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 
 
@@ -86,7 +90,8 @@ def _with_plain_root(schema: Schema) -> Schema:
     if not set(schema).isdisjoint({*NOT_AT_ROOT, "$ref"}):
         schema = inlined(schema)  # the alternatives to merge may be references
     root = _each(schema, _with_items)
-    properties, required = _members(root)
+    members, required = _members(root)
+    properties = {name: _schema_of(member) for name, member in members.items()}
     said = {name: root[name] for name in NOT_AT_ROOT if name in root}
     if all(map(_is_merged, said.get("allOf", ()))):
         said.pop("allOf", None)
@@ -94,7 +99,7 @@ def _with_plain_root(schema: Schema) -> Schema:
     if said:
         kept["description"] = noted(kept, "The arguments also have to conform to this JSON Schema", said)
     kept |= {"type": "object", "properties": properties}
-    return kept | {"required": required} if required else kept
+    return kept | {"required": list(required)} if required else kept
 
 
 def anthropic(schema: Schema) -> Schema:
@@ -225,35 +230,65 @@ def _is_merged(branch: Schema) -> bool:
     return MERGED.issuperset(branch) and all(map(_is_merged, branch.get("allOf", ())))
 
 
-def _members(part: Schema) -> tuple[Schema, list[str]]:
+@dataclass(slots=True)
+class _Several:
+    """The different schemas of one property, which are a list under *keyword*. Equal ones have the same key."""
+
+    keyword: str
+    parts: dict[Hashable, _Member]
+
+
+_Member: TypeAlias = Schema | _Several
+
+
+def _members(part: Schema) -> tuple[dict[str, _Member], dict[str, None]]:
     """The properties of an object and of its alternatives, and the names of those that are always required."""
-    required = dict.fromkeys(part.get("required", ()))
-    merged = [part.get("properties", {})]
+    properties: list[dict[str, _Member]] = [dict(part.get("properties", {}))]
+    required = [dict.fromkeys(part.get("required", ()))]
     for branch in part.get("allOf", ()):
-        properties, needed = _members(branch)
-        merged.append(properties)
-        required |= dict.fromkeys(needed)
+        found, needed = _members(branch)
+        properties.append(found)
+        required.append(needed)
     for keyword in ("anyOf", "oneOf"):
         if branches := [_members(branch) for branch in part.get(keyword, ())]:
-            merged.append(_merged([properties for properties, _ in branches], "anyOf"))
-            always = set.intersection(*[set(needed) for _, needed in branches])
-            required |= {name: None for name in branches[0][1] if name in always}
-    return _merged(merged, "allOf"), list(required)
+            properties.append(_merged([found for found, _ in branches], partial(_both, keyword="anyOf")))
+            first, *others = sorted([needed for _, needed in branches], key=len)
+            required.append(
+                {name: None for name in first if all(name in other for other in others)} if others else first
+            )
+    return _merged(properties, partial(_both, keyword="allOf")), _merged(required, lambda one, _: one)
 
 
-def _merged(several: Sequence[Schema], keyword: str) -> Schema:
-    """The properties of *several* objects. If a name has different schemas, they are a list under *keyword*."""
-    if len(several) == 1:
-        return several[0]
-    found: dict[str, dict[str, Any]] = {}
-    for properties in several:
-        for name, part in properties.items():
-            parts = part[keyword] if list(part) == [keyword] else [part]
-            found.setdefault(name, {}).update({json.dumps(one, sort_keys=True): one for one in parts})
-    return {
-        name: {keyword: [*parts.values()]} if len(parts) > 1 else next(iter(parts.values()))
-        for name, parts in found.items()
-    }
+def _merged(several: Sequence[dict[str, T]], both: Callable[[T, T], T]) -> dict[str, T]:
+    """All names of *several*, and *both* of two values of the same.
+
+    The others are added to the largest: each name is moved a few times only, however deep they are nested.
+    """
+    merged = max(several, key=len)
+    for other in several:
+        for name, value in other.items() if other is not merged else ():
+            merged[name] = both(merged[name], value) if name in merged else value
+    return merged
+
+
+def _both(one: _Member, other: _Member, *, keyword: str) -> _Member:
+    """What is `_Several` if the schemas differ. They are written only here, to compare them."""
+    parts = _parts(one, keyword)
+    parts |= _parts(other, keyword)
+    return _Several(keyword, parts) if len(parts) > 1 else one
+
+
+def _parts(member: _Member, keyword: str) -> dict[Hashable, _Member]:
+    if isinstance(member, _Several):
+        return member.parts if member.keyword == keyword else {(member.keyword, frozenset(member.parts)): member}
+    listed = member[keyword] if list(member) == [keyword] else [member]
+    return {json.dumps(one, sort_keys=True): one for one in listed}
+
+
+def _schema_of(member: _Member) -> Schema:
+    if isinstance(member, _Several):
+        return {member.keyword: [_schema_of(part) for part in member.parts.values()]}
+    return member
 
 
 def strict(schema: Schema) -> Schema | None:
@@ -265,7 +300,10 @@ def strict(schema: Schema) -> Schema | None:
     Raises:
         ValueError: The schema is too deep, or too large.
     """
-    root = _each(inlined(repaired(schema)), _strict_part)
+    valid = repaired(schema)
+    if sum(len(part.get("properties", ())) for part in chain([valid], _descendants(valid))) > STRICT_PROPERTIES:
+        return None  # without references, it has no fewer
+    root = _each(inlined(valid), _strict_part)
     if _types(root) != ["object"] or "anyOf" in root or "$ref" in root:
         return None
     root.setdefault("properties", {})

@@ -74,7 +74,7 @@ def inlined(schema: Schema) -> Schema:
             leads_to[reference] = _references(found)
             todo |= leads_to[reference]
     if len(targets) <= MAX_REFERENCES:
-        cyclic = {ref for ref in targets if ref in _reachable(ref, leads_to)}
+        cyclic = _leading_back(leads_to)
         with suppress(_TooLarge):
             return _Writer(targets, cyclic, MAX_PARTS, MAX_LEVELS).root(schema)
     return _Writer(targets, targets.keys(), math.inf, math.inf).root(schema)
@@ -105,13 +105,15 @@ def _references(parts: Iterable[Schema]) -> set[str]:
     return {part["$ref"] for part in parts if isinstance(part.get("$ref"), str)}
 
 
-def _reachable(reference: str, leads_to: Mapping[str, Set[str]]) -> set[str]:
-    reached: set[str] = set()
-    todo = set(leads_to[reference])
-    while todo:
-        reached.add(found := todo.pop())
-        todo |= leads_to[found] - reached
-    return reached
+def _leading_back(leads_to: Mapping[str, Set[str]]) -> set[str]:
+    """The references that lead to themselves, if they and what they lead to are followed: Warshall's algorithm, with bits."""
+    bits = {reference: 1 << number for number, reference in enumerate(leads_to)}
+    reached = {reference: sum(bits[found] for found in led) for reference, led in leads_to.items()}
+    for through, bit in bits.items():
+        for reference, mask in reached.items():
+            if mask & bit:
+                reached[reference] = mask | reached[through]
+    return {reference for reference, bit in bits.items() if reached[reference] & bit}
 
 
 def target_of(schema: Schema, reference: str) -> object:
