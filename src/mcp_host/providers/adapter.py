@@ -35,6 +35,7 @@ from mcp_host.providers.exchange.failures import (
     Unreadable,
     provider_error,
 )
+from mcp_host.providers.exchange.file_limits import NO_LIMITS, FileLimits, problems_of_many, size_problem
 from mcp_host.providers.exchange.names import NO_TOOLS, NameRule
 from mcp_host.providers.exchange.reasoning import AlteredHistory, Conversation, ReasoningStore
 from mcp_host.providers.exchange.replies import Reply, answer_of
@@ -49,6 +50,7 @@ from mcp_host.providers.exchange.requests import (
     merged,
     not_of_assistant,
     place_of,
+    refused,
     written_blocks,
 )
 from mcp_host.providers.exchange.streams import Heard, OnDelta, Show, show_nothing, showing
@@ -208,6 +210,10 @@ class ProviderModel(ABC):
             InputRefused: The provider does not take a file of this type.
         """
 
+    def file_limits(self) -> FileLimits:
+        """How large a file may be. One that is larger is refused or named, as by `check_block`."""
+        return NO_LIMITS
+
     def with_options(self, body: JSONObject, prompt: Prompt) -> JSONObject:
         """*body* with the host's options, which win; a None leaves the field out. It is called only if there are some."""
         return merged(body, prompt.options)
@@ -323,9 +329,14 @@ class ProviderModel(ABC):
             if request.messages[index].role == "assistant" and not self.assistant_has_files:
                 raise not_of_assistant(block.type, place_of(index))
             self.check_block(block, place_of(index))
+            problem = size_problem(block, limits) or among_many.get(id(block))
+            if problem is not None:
+                raise refused(place_of(index), problem)
             return block
 
         blocks = [(index, block) for index, block in blocks_but_texts(request) if index not in turns]
+        limits = self.file_limits()
+        among_many = problems_of_many(request, blocks, limits)
         return written_blocks(request, blocks, write, notes)
 
     def _answer(self, native: JSONObject, prompt: Prompt) -> ModelAnswer:

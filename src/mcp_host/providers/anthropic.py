@@ -25,6 +25,7 @@ from mcp_host.providers.adapter import ProviderModel
 from mcp_host.providers.exchange import schemas
 from mcp_host.providers.exchange.clients import Sdk
 from mcp_host.providers.exchange.failures import OVERLOADED, Unfinished, code_among, stream_of
+from mcp_host.providers.exchange.file_limits import FileLimits, claude_limits
 from mcp_host.providers.exchange.names import NameRule
 from mcp_host.providers.exchange.replies import (
     Call,
@@ -558,6 +559,9 @@ class AnthropicModel(ProviderModel):
 
     def check_block(self, block: ContentBlock, where: str) -> None:
         _block(block, where)
+
+    def file_limits(self) -> FileLimits:
+        return claude_limits(self._client)
 
     def must_stream(self, body: JSONObject) -> bool:
         """Whether the SDK refuses to ask without a stream, because the answer may take more than ten minutes."""

@@ -39,6 +39,7 @@ from mcp_host.providers.adapter import ProviderModel
 from mcp_host.providers.exchange import schemas
 from mcp_host.providers.exchange.clients import Sdk, private_method
 from mcp_host.providers.exchange.failures import READING, Unfinished, code_among, status_in, stream_of
+from mcp_host.providers.exchange.file_limits import GEMINI, FileLimits
 from mcp_host.providers.exchange.names import NameRule
 from mcp_host.providers.exchange.replies import (
     Call,
@@ -604,6 +605,9 @@ class GeminiModel(ProviderModel):
 
     def check_block(self, block: ContentBlock, where: str) -> None:
         _read_block(block, where)
+
+    def file_limits(self) -> FileLimits:
+        return GEMINI
 
     async def __aenter__(self) -> Self:
         await self._client.aio.__aenter__()

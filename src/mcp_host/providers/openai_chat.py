@@ -33,6 +33,7 @@ from mcp_host.protocol.sse import Event, EventDecoder, LastEvent
 from mcp_host.providers.adapter import Arguments, ProviderModel
 from mcp_host.providers.exchange.clients import Sdk
 from mcp_host.providers.exchange.failures import READING, Empty, Unfinished, Unreadable, stream_of
+from mcp_host.providers.exchange.file_limits import NO_LIMITS, OPENAI, FileLimits
 from mcp_host.providers.exchange.replies import (
     Call,
     CountFields,
@@ -632,6 +633,9 @@ class OpenAIChatModel(ProviderModel):
             _part(part, where)
 
     read_event = staticmethod(read_event)
+
+    def file_limits(self) -> FileLimits:
+        return OPENAI if self._dialect == "openai" else NO_LIMITS
 
     def call_is_text(self, prompt: Prompt) -> bool:
         """Whether the answer has to be the arguments of the only tool, in the strict mode."""

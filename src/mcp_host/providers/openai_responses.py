@@ -18,6 +18,7 @@ from mcp_host.errors import SamplingError
 from mcp_host.providers.adapter import ProviderModel
 from mcp_host.providers.exchange.clients import Sdk
 from mcp_host.providers.exchange.failures import Unfinished, stream_of
+from mcp_host.providers.exchange.file_limits import OPENAI, FileLimits
 from mcp_host.providers.exchange.replies import (
     Call,
     CountFields,
@@ -422,6 +423,9 @@ class OpenAIModel(ProviderModel):
         part = part_of(block, where)
         if isinstance(part, AudioContent):  # the only part that is refused when it is written
             _part(part, where)
+
+    def file_limits(self) -> FileLimits:
+        return OPENAI
 
     def call_is_text(self, prompt: Prompt) -> bool:
         """Whether the answer has to be the arguments of the only tool, in the strict mode."""

@@ -19,6 +19,7 @@ from mcp_host.errors import InputRefused, SamplingError
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
 from mcp_host.providers.adapter import Arguments, ProviderModel
 from mcp_host.providers.exchange.failures import Unfinished
+from mcp_host.providers.exchange.file_limits import BEDROCK, GEMINI, NO_LIMITS, OPENAI, FileLimits, claude_limits
 from mcp_host.providers.exchange.names import NameRule
 from mcp_host.providers.exchange.replies import (
     Call,
@@ -73,6 +74,16 @@ FILES = re.compile(
     r"|application/(pdf|json|xml|x?-?yaml|toml|rtf|msword|vnd\.(ms-|openxmlformats-|oasis\.).+|.+\+(json|xml))"
 )
 """The types of files that any provider reads. Some classes pass on all others, and the API refuses the whole request."""
+
+FILE_LIMITS = {
+    "azure": OPENAI,
+    "bedrock": BEDROCK,
+    "google": GEMINI,
+    "google-gla": GEMINI,
+    "google-vertex": GEMINI,
+    "openai": OPENAI,
+}
+"""By the system of a model; Claude's depend on the client."""
 
 STOP_REASONS = {"stop": END_TURN, "length": MAX_TOKENS, "tool_call": TOOL_USE, "content_filter": "content_filter"}
 NATIVE_STOP_REASONS = {"stop_sequence": STOP_SEQUENCE, "refusal": "refusal"}
@@ -408,6 +419,12 @@ class PydanticAIModel(ProviderModel):
 
     def check_block(self, block: ContentBlock, where: str) -> None:
         _content([block], where)
+
+    def file_limits(self) -> FileLimits:
+        system = getattr(self._client, "system", "")
+        if system == "anthropic":
+            return claude_limits(getattr(self._client, "client", None))
+        return FILE_LIMITS.get(system, NO_LIMITS)
 
     _defined: tuple[object, Sequence[Any]] = (None, ())
     """The tools of the last request, and what they are in pydantic-ai."""

@@ -313,7 +313,7 @@ def written_blocks(
                 content = [_written_or_named(inner, index, write, notes) for inner in block.content]
                 if not all(map(is_, content, block.content)):
                     new = block.model_copy(update={"content": content})
-            case _ if request.session is None and request.messages[index].role == "user":
+            case _ if is_of_user(request, index, block):
                 new = write(block, index)
             case _:
                 new = _written_or_named(block, index, write, notes)
@@ -337,12 +337,27 @@ def _written_or_named(block: ContentBlock, index: int, write: WriteBlock, notes:
 
 def _described(file: ContentBlock) -> str:
     """The type and the size of a file, and its URI if it has one."""
-    if isinstance(file, EmbeddedResource) and isinstance(file.resource, BlobResourceContents):
-        data, kind, uri = file.resource.blob, file.resource.mime_type or "", file.resource.uri
-    else:
-        assert isinstance(file, ImageContent | AudioContent), "nothing else is refused"
-        data, kind, uri = file.data, file.mime_type, ""
+    found = file_in(file)
+    assert found is not None, "nothing else is refused"
+    data, kind, uri = found
     return ", ".join(filter(None, [excerpt(kind) or "a file", f"{decoded_size(data)} bytes", excerpt(uri)]))
+
+
+def file_in(block: ContentBlock) -> tuple[str, str, str] | None:
+    """The base64 of a file, its type and its URI, both "" if unknown; None if *block* is none."""
+    match block:
+        case ImageContent(data=data, mime_type=kind) | AudioContent(data=data, mime_type=kind):
+            return data, kind, ""
+        case EmbeddedResource(resource=BlobResourceContents(blob=data, mime_type=label, uri=uri)):
+            return data, label or "", uri
+    return None
+
+
+def is_of_user(request: SamplingRequest, index: int, block: SamplingMessageContentBlock) -> bool:
+    """Whether the host's own user sent *block*, of the message with this *index*: the user can send something else."""
+    return (
+        request.session is None and request.messages[index].role == "user" and not isinstance(block, ToolResultContent)
+    )
 
 
 def _with_blocks(request: SamplingRequest, changed: Mapping[int, Block]) -> SamplingRequest:
