@@ -37,7 +37,6 @@ DECODED_AT_ONCE = 65_536  # characters of base64, before other tasks run
 TEXT_DECODED = 1200  # characters of base64, in the short view: 900 bytes. A file may have 11 million
 ENCODER = json.JSONEncoder(ensure_ascii=False)
 PIECES_AT_ONCE = 4096  # of JSON: a value has about two
-TEXT_COMPARED = 65_536  # characters: a longer text may take a while to read as JSON
 PLAIN_ID = re.compile(r"[\w.:|+/=-]{1,64}", re.ASCII)
 
 # The words of JSON Schema: they say nothing of their own.
@@ -95,8 +94,7 @@ def texts_of(block: SamplingMessageContentBlock | ContentBlock, *, whole: bool) 
             for inner in blocks:
                 yield from texts_of(inner, whole=whole)
             texts = [inner.text for inner in blocks if isinstance(inner, TextContent)]
-            is_long = sum(map(len, texts)) > TEXT_COMPARED
-            if structured is not None and (whole or is_long or not texts_repeat(texts, structured)):
+            if structured is not None and (whole or not texts_repeat(texts, structured)):
                 written = yield from as_json(structured)
                 yield f"structured: {written}"
             yield from _long_id(id, whole)

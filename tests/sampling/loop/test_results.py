@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic_core import from_json
 
+from mcp_host.sampling.loop import results
 from mcp_host.sampling.loop.results import for_model, head_and_tail
 from mcp_host.types import (
     AudioContent,
@@ -51,6 +53,7 @@ def shown(given: CallToolResult, max_bytes: int = 65_536) -> ToolResultContent:
 # Nothing twice
 
 ROWS = {"rows": [{"id": 1, "name": "é"}]}
+MANY = {"rows": [ROWS, "a b"] * 4000}
 
 REPEATED: dict[str, CallToolResult] = {
     "an object": result(json.dumps(ROWS), structured_content=ROWS),
@@ -62,7 +65,10 @@ REPEATED: dict[str, CallToolResult] = {
     "a text for each item": result("1", "two", structured_content={"result": [1, "two"]}),
     "a bare list": result("[1, 2]", structured_content=[1, 2]),
     "a text for each item of it": result("1", "2", structured_content=[1, 2]),
+    "numbers as texts": result("1", "2", structured_content=["1", 2]),
     "null": result("null", structured_content={"result": None}),
+    "long": result(json.dumps(MANY, indent=2, ensure_ascii=False), structured_content=MANY),
+    "a long text for each item": result("a" * 70_000, "[]", structured_content={"result": ["a" * 70_000, []]}),
     "with an image": result(json.dumps(ROWS), image(3), structured_content=ROWS),
 }
 
@@ -70,7 +76,7 @@ REPEATED: dict[str, CallToolResult] = {
 def test_structured_content_that_the_text_repeats_is_paid_once(subtests: pytest.Subtests) -> None:
     for case, whole in REPEATED.items():
         with subtests.test(case):
-            assert shown(whole) == ToolResultContent.of(USE, CallToolResult(content=whole.content))
+            assert shown(whole, MiB) == ToolResultContent.of(USE, CallToolResult(content=whole.content))
 
 
 DIFFERENT: dict[str, CallToolResult] = {
@@ -78,6 +84,7 @@ DIFFERENT: dict[str, CallToolResult] = {
     "another value": result("3", structured_content={"result": 4}),
     "more than that": result("3", structured_content={"result": 3, "more": True}),
     "a part": result("1", structured_content={"result": [1, 2]}),
+    "another value in a long text": result(json.dumps(MANY), structured_content={"rows": MANY["rows"][1:]}),
     "no JSON": result("{", structured_content=ROWS),
     "an image and nothing else": result(image(3), structured_content={"result": []}),
 }
@@ -86,7 +93,24 @@ DIFFERENT: dict[str, CallToolResult] = {
 def test_structured_content_that_says_something_else_is_kept(subtests: pytest.Subtests) -> None:
     for case, whole in DIFFERENT.items():
         with subtests.test(case):
-            assert shown(whole) == ToolResultContent.of(USE, whole)
+            assert shown(whole, MiB) == ToolResultContent.of(USE, whole)
+
+
+def test_a_text_is_read_once_to_compare_it_and_a_long_one_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be a million empty lists, in whatever step of the event loop compares it."""
+    read: list[str] = []
+
+    def reading(text: str) -> object:
+        read.append(text)
+        return from_json(text)
+
+    monkeypatch.setattr(results, "from_json", reading)
+    long = f"[{'[],' * 30_000}[]]"
+
+    for texts, count in ((["[[]]"], 1), (["1", "[]"], 2), ([long], 0), ([long[:60_000], long[:6000]], 0)):
+        assert not results.texts_repeat(texts, {"result": [["a"], []]})
+        assert len(read) == count
+        read.clear()
 
 
 @pytest.mark.parametrize("depth", [1, 600])

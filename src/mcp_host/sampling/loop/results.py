@@ -28,6 +28,7 @@ from mcp_host.types.content import as_text, link_fields
 
 MAX_RESULT_BYTES = 65_536  # of text: about 16,000 tokens
 MAX_BINARY = 4 * 1024 * 1024  # bytes of the images, audio and files of one result; providers take images of 5 MB
+TEXT_COMPARED = 65_536  # characters: a longer text may take a while to read as JSON
 NOTE = "[{left_out} of {total} bytes are left out here]"
 SMALLEST_TEXT = 25  # bytes that a shorter block counts: a million empty ones would be a large request, too
 SMALLEST_BINARY = 1024
@@ -66,24 +67,36 @@ def texts_repeat(texts: Sequence[str], structured: object) -> bool:
     """Whether *texts* are the JSON of *structured*.
 
     Servers on the official SDK and on fastmcp write what is no object as ``{"result": …}``, and may write a list as
-    one text for each item.
+    one text for each item. Long texts are not read: they have to be as `to_json` writes them, but for white space.
     """
     values = [structured]
     if isinstance(structured, dict) and structured.keys() == {"result"}:
         values.append(structured["result"])
-    if len(texts) == 1 and any(_says(texts[0], value) for value in values):
-        return True
-    lists = [value for value in values if isinstance(value, list) and value]
-    return any(len(items) == len(texts) and all(map(_says, texts, items)) for items in lists)
-
-
-def _says(text: str, value: object) -> bool:
-    if text == value:
-        return True
-    try:
-        return bool(from_json(text) == value)
-    except (ValueError, RecursionError):
+    lists = [[value] for value in values] + [value for value in values if isinstance(value, list)]
+    lists = [items for items in lists if len(items) == len(texts) > 0]
+    if not lists:
         return False
+    if sum(map(len, texts)) > TEXT_COMPARED:
+        return any(all(map(_is_written_as, texts, items)) for items in lists)
+    read = list(map(_read, texts))
+    return any(all(item in both for item, *both in zip(items, texts, read, strict=True)) for items in lists)
+
+
+def _read(text: str) -> object:
+    """What a text says: itself if it is no JSON."""
+    try:
+        return from_json(text)
+    except ValueError:
+        return text
+
+
+def _is_written_as(text: str, value: object) -> bool:
+    """Whether *text* is *value*, or the JSON of it as this package writes it, but for white space."""
+    return text == value or _without_spaces(text) == _without_spaces(_json(value))
+
+
+def _without_spaces(text: str) -> bytes:
+    return text.encode(errors="surrogatepass").translate(None, b" \t\r\n")
 
 
 def head_and_tail(result: CallToolResult, max_bytes: int) -> CallToolResult:
