@@ -40,7 +40,9 @@ from mcp_host.transports.base import TURN_TIME, Headers, Receive, RequestHandle,
 COMMAND = 'it must be a list of a program and its arguments, like ["uvx", "some-server"]'
 LSP = b"Content-Length:"  # how each message of the Language Server Protocol begins
 OUTPUT_GRACE = 1.0  # seconds, after the process has exited, for the rest of its output
-LINES_QUOTED = 3  # of what a server that sends no message writes to stdout
+LINES_QUOTED = (
+    3  # the first and the last of what a server that sends no message writes to stdout: an error may follow a banner
+)
 MAX_NOISE = 5_000  # lines on stdout before the first message: no banner, and no log of starting, is so long
 MAX_WRITE = 64 * 1024  # bytes: queued lines are written together, up to a pipe's usual capacity
 EXIT_GRACE = 0.5  # seconds, after its output has ended, for the process to exit
@@ -179,6 +181,8 @@ class StdioChannel:
         """Whether a message has arrived."""
         self._noise: list[str] = []
         """Until then, the beginning of its stdout: lines that are no messages."""
+        self._last_noise: deque[str] = deque(maxlen=LINES_QUOTED)
+        """The last of these lines, without those that are in the beginning."""
         self._noise_lines = 0
         self._reading = CancelScope()
         self._output_started = Event()
@@ -236,10 +240,13 @@ class StdioChannel:
 
     @property
     def other_output(self) -> str:
-        text, more = "", self._noise_lines - len(self._noise)
-        if self._noise_lines and not self._spoke:
-            text = f"; it seems to be no MCP server: its stdout begins with {', '.join(self._noise)}"
-            text += f" and {more} more line{'s' * (more > 1)}" if more else ""
+        text, first, last = "", ", ".join(self._noise), ", ".join(self._last_noise)
+        if self._noise and not self._spoke:
+            text = f"; it seems to be no MCP server: its stdout begins with {first}"
+            if self._noise_lines > 2 * LINES_QUOTED:
+                text += f" and ends with {last} ({self._noise_lines:,} lines)"
+            elif last:
+                text += f", {last}"
         return text + quoting(self._stderr_shown)
 
     @property
@@ -301,10 +308,12 @@ class StdioChannel:
                 turn_ends = self._clock() + TURN_TIME
 
     def _keep_noise(self, line: Raw) -> None:
+        if self._spoke:
+            return
         self._noise_lines += 1
-        if not self._spoke and len(self._noise) < LINES_QUOTED:
-            self._noise.append(quoted(line.decode(errors="replace").strip()))
-        if not self._spoke and self._noise_lines == MAX_NOISE:
+        kept = self._noise if self._noise_lines <= LINES_QUOTED else self._last_noise
+        kept.append(quoted(line.decode(errors="replace").strip()))
+        if self._noise_lines == MAX_NOISE:
             self._given_up = ConnectionClosed(f"{self._name} writes to stdout, but no messages")
             self._reading.cancel()
 
