@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,35 @@ def test_an_invalid_command_is_an_error_that_shows_how_to_write_it(command: Any,
 def test_an_environment_that_is_not_a_mapping_of_text_is_an_error(env: Any) -> None:
     with pytest.raises(TypeError, match=r'^env must be a mapping of text to text, like \{"PORT": "8000"\}$'):
         Stdio(["uvx"], env=env)
+
+
+HALF = "s3cret\ud83d"  # half an emoji, as an editor may cut it
+
+
+@pytest.mark.parametrize(
+    ("where", "arguments"),
+    [
+        (r"command\[0\]", {"command": [HALF]}),
+        (r"command\[2\]", {"command": ["uvx", "a", HALF]}),
+        ("the name of an environment variable", {"command": ["uvx"], "env": {HALF: "a"}}),
+        ("the value of the environment variable 'A'", {"command": ["uvx"], "env": {"A": HALF}}),
+        ("cwd", {"command": ["uvx"], "cwd": HALF}),
+    ],
+)
+def test_what_cannot_be_encoded_is_an_error_without_the_text(where: str, arguments: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"^{where} has half of a surrogate pair, which cannot be encoded$") as caught:
+        Client(Stdio(**arguments))
+
+    assert (type(caught.value), caught.value.__context__) == (ValueError, None)
+    frames = [
+        frame for frame, _ in traceback.walk_tb(caught.value.__traceback__) if "/mcp_host/" in frame.f_code.co_filename
+    ]
+    made = [value for frame in frames for value in frame.f_locals.values() if isinstance(value, Stdio)]
+    assert set(map(repr, made)) == {"Stdio(...)"}
+
+
+def test_a_client_that_is_not_made_has_a_repr() -> None:
+    assert repr(Client.__new__(Client)) == "<Client that was not made>"
 
 
 async def test_the_working_directory_is_the_callers_choice(tmp_path: Path) -> None:

@@ -239,6 +239,8 @@ class Client:
         return ListWatcher(wanted, lists, self._state.warn_about_server)
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_lifetime"):  # in a report of the error that it was not made for
+            return "<Client that was not made>"
         server, connection = quoted(self._state.name), self._lifetime.connection
         if connection is None:
             return f"<Client of {server}, {self._era}, not connected>"

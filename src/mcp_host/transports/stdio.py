@@ -68,6 +68,7 @@ class Stdio:
     Raises:
         TypeError: *command* is not a list of text and paths, or its program is a whole command line;
             or *env* contains something other than text; or *on_stderr* cannot be called.
+        ValueError: A text in *command*, *env* or *cwd* has half of a surrogate pair.
     """
 
     command: Sequence[str | os.PathLike[str]]
@@ -86,6 +87,11 @@ class Stdio:
         env: object = self.env or {}
         if not isinstance(env, Mapping) or not all(isinstance(part, str) for pair in env.items() for part in pair):
             raise TypeError('env must be a mapping of text to text, like {"PORT": "8000"}')
+        for name, value in env.items():
+            _check_encodable("the name of an environment variable", name)
+            _check_encodable(f"the value of the environment variable {name!r}", value)
+        if self.cwd is not None:
+            _check_encodable("cwd", self.cwd)
         object.__setattr__(self, "_arguments", self._checked_command())
 
     def _checked_command(self) -> tuple[str, ...]:
@@ -98,6 +104,7 @@ class Stdio:
         for index, part in enumerate(command):
             if not isinstance(part, str | os.PathLike):
                 raise TypeError(f"command[{index}] is of type {type(part).__name__}: {COMMAND}")
+            _check_encodable(f"command[{index}]", part)
         program, *arguments = [os.fspath(part) for part in command]
         words = program.split()
         if not words:
@@ -125,6 +132,8 @@ class Stdio:
         return f"{self.name} {sha256(whole.encode(errors='surrogateescape')).hexdigest()[:16]}"
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_arguments"):  # in a report of the error that it was not made for
+            return "Stdio(...)"
         return f"Stdio({self.name!r})"  # arguments and environment contain tokens
 
     def open(self, limits: Limits) -> AbstractAsyncContextManager[StdioChannel]:
@@ -148,6 +157,16 @@ class Stdio:
             finally:
                 await channel.end(limits.close_timeout)
                 tasks.cancel_scope.cancel()
+
+
+def _check_encodable(what: str, text: str | os.PathLike[str]) -> None:
+    """Raise ValueError if the system cannot get *text*. Python's own error has it, and it may be a secret."""
+    try:
+        os.fsencode(text)
+        return
+    except UnicodeEncodeError:
+        pass
+    raise ValueError(f"{what} has half of a surrogate pair, which cannot be encoded")
 
 
 class StdioChannel:
