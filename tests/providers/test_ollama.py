@@ -97,6 +97,19 @@ def test_the_conversation_with_images_calls_and_results_in_the_order_of_the_call
     ]
 
 
+def test_a_text_that_is_empty_is_left_out() -> None:
+    calls = said("assistant", text(" "), use("c1", a=1))
+    conversation = said("user", text(""), PNG), said("assistant", text("")), calls, said("user", result("c1", text("")))
+
+    assert write_request(prompt(*conversation, tools=[ADD]))["messages"] == [
+        {"role": "user", "content": "", "images": ["aGk="]},
+        {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "add", "arguments": {"a": 1}}}]},
+        {"role": "tool", "tool_name": "add", "content": ""},
+    ]
+    nothing = refusal(write_request, prompt(said("assistant", text("")), systemPrompt="Be brief."))
+    assert nothing == "messages: this model takes no empty text, and there is nothing else"
+
+
 def test_what_a_tool_result_has_is_written(subtests: pytest.Subtests) -> None:
     link = {"type": "resource_link", "uri": "file:///b", "name": "b"}
     structured = {"structuredContent": {"a": 1}}

@@ -38,6 +38,7 @@ from tests.providers.prompts import (
     result,
     said,
     text,
+    use,
     used,
 )
 
@@ -100,18 +101,46 @@ def test_what_a_model_does_not_take_is_not_written(
     [
         ([text("a")], "a"),
         ([text("a"), text("b")], "a\nb"),
-        ([text("a"), PNG, WAV], [text("a"), IMAGE, AUDIO]),
+        ([text("a"), text(""), text(" ")], "a"),
+        ([text("a"), text(""), PNG, WAV], [text("a"), IMAGE, AUDIO]),
         (
             [{**WAV, "mimeType": "audio/mpeg"}],
             [{"type": "input_audio", "input_audio": {"data": "aGk=", "format": "mp3"}}],
         ),
     ],
-    ids=["text", "texts", "mixed", "mp3"],
+    ids=["text", "texts", "empty texts", "mixed", "mp3"],
 )
 def test_what_a_user_says_is_written(content: list[dict[str, Any]], written: object) -> None:
     body = write_request(prompt({"role": "user", "content": content}))
 
     assert body["messages"] == [{"role": "user", "content": written}]
+
+
+def test_a_message_that_says_nothing_is_left_out_and_the_roles_still_alternate(subtests: pytest.Subtests) -> None:
+    """An answer is empty if the model only thought, and Moonshot refuses it: "the message at position 1 with role 'assistant'
+    must not be empty".
+    """
+    empty, more = said("assistant", text(""), text(" ")), said("user", text("Go on"))
+    hi, written = {"role": "user", "content": "Hi"}, {"role": "user", "content": "Go on"}
+    both = [{"role": "user", "content": "Hi\nGo on"}]
+    called = {"role": "assistant", "content": None, "tool_calls": [call()]}
+    table: list[tuple[str, list[dict[str, Any]], list[dict[str, Any]]]] = [
+        ("between texts", [USER, empty, more], both),
+        ("twice", [USER, empty, said("user", text("")), empty, more], both),
+        ("beside an image", [said("user", PNG), empty, more], [{"role": "user", "content": [IMAGE, text("Go on")]}]),
+        ("first", [empty, more], [written]),
+        ("after results", [USER, used(), result(text("")), empty, more], [hi, called, tool(""), written]),
+        ("beside a call", [USER, said("assistant", text(""), use("c1")), result()], [hi, called, tool("")]),
+        ("last", [USER, empty], [hi]),
+        ("none", [USER, more], [hi, written]),
+    ]
+    for case, conversation, messages in table:
+        with subtests.test(case):
+            assert write_request(prompt(*conversation))["messages"] == messages
+
+    assert (
+        refusal(write_request, prompt(empty)) == "messages: this model takes no empty text, and there is nothing else"
+    )
 
 
 def test_images_and_files_of_results_come_after_all_results_and_name_their_call() -> None:

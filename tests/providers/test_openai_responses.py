@@ -101,6 +101,24 @@ def test_what_a_tool_result_has_is_written(subtests: pytest.Subtests) -> None:
             ]
 
 
+def test_a_text_that_is_empty_is_left_out() -> None:
+    conversation = (
+        prompts.said("user", text(""), PNG),
+        prompts.said("assistant", text(" "), *used()["content"]),
+        result(text(""), PNG),
+    )
+
+    assert write_request(prompt(*conversation, prompts.said("assistant", text("")), prompts.said("user", text("\n"))))[
+        "input"
+    ] == [
+        {"role": "user", "content": [IMAGE]},
+        {"type": "function_call", "call_id": "c1", "name": "add", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": [IMAGE]},
+    ]
+    nothing = refusal(write_request, prompt(prompts.said("assistant", text(""))))
+    assert nothing == "messages: this model takes no empty text, and there is nothing else"
+
+
 def test_parallel_calls_and_results_keep_their_order() -> None:
     calls = {"role": "assistant", "content": [text("Both."), *used("c1")["content"], *used("c2", "now")["content"]]}
     results = {"role": "user", "content": result(text("2"), id="c2")["content"] + result(text("1"))["content"]}

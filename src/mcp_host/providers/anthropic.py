@@ -50,6 +50,7 @@ from mcp_host.providers.exchange.requests import (
     merged,
     no_file,
     not_of_assistant,
+    nothing_said,
     other_id,
     place_of,
     refused,
@@ -189,7 +190,7 @@ def _messages(prompt: Prompt) -> list[JSONObject]:
         if content:  # a message of empty texts says nothing
             messages.append({"role": message.role, "content": content})
     if not messages:
-        raise refused("messages", "no empty text, and there is nothing else")
+        raise nothing_said()
     last = messages[-1]
     if last["role"] == "assistant":
         if NO_PREFILL.search(prompt.model):

@@ -58,6 +58,7 @@ from mcp_host.providers.exchange.requests import (
     media_type,
     merged,
     no_file,
+    nothing_said,
     place_of,
     refused,
     result_content,
@@ -257,7 +258,7 @@ def _contents(prompt: Prompt) -> list[JSONObject]:
         else:
             contents.append({"role": role, "parts": parts})
     if not contents:
-        raise refused("messages", "no empty text, and there is nothing else")
+        raise nothing_said()
     if contents[-1]["role"] == "model":  # "multiturn requests end with a user role or a function response"
         raise refused("messages", "no conversation that ends with an assistant's message")
     return contents

@@ -46,9 +46,11 @@ from mcp_host.providers.exchange.requests import (
     media_type,
     merged,
     no_file,
+    nothing_said,
     place_of,
     refused,
     result_content,
+    says_something,
 )
 from mcp_host.providers.exchange.texts import without_thinking
 from mcp_host.sampling.request import SamplingRequest, Usage
@@ -195,7 +197,11 @@ def _messages(prompt: Prompt) -> list[JSONObject]:
         elif isinstance(turn, dict):
             messages.append(turn)
         else:
-            messages.append({"role": message.role, **_content(message.content, place_of(index))})
+            content = _content(message.content, place_of(index))
+            if any(content.values()):  # a message of empty texts says nothing
+                messages.append({"role": message.role, **content})
+    if not messages:
+        raise nothing_said()
     return messages
 
 
@@ -211,7 +217,8 @@ def _content(blocks: Sequence[SamplingMessageContentBlock | ContentBlock], where
     calls: list[JSONObject] = []
     for block in blocks:
         if isinstance(block, TextContent):  # most blocks
-            texts.append(block.text)
+            if says_something(block.text):
+                texts.append(block.text)
             continue
         match block:
             case ImageContent(data=data, mime_type=kind):

@@ -106,7 +106,7 @@ def _file(data: str, kind: str, uri: str, where: str) -> Part:
 
 def result_parts(result: ToolResultContent, where: str) -> list[Part]:
     """What a model gets of a tool's result."""
-    parts = [part_of(block, where) for block in result_content(result)]
+    parts = [part for block in result_content(result) if (part := part_of(block, where)) != ""]
     return [FAILED, *parts] if result.is_error else parts
 
 

@@ -52,9 +52,11 @@ from mcp_host.providers.exchange.requests import (
     files_elsewhere,
     files_of,
     not_of_assistant,
+    nothing_said,
     other_id,
     place_of,
     refused,
+    says_something,
 )
 from mcp_host.providers.exchange.streams import unwinding
 from mcp_host.providers.exchange.texts import without_thinking
@@ -220,22 +222,42 @@ def _messages(prompt: Prompt, *, is_openai: bool) -> list[JSONObject]:
     messages: list[JSONObject] = []
     ids: dict[str, str] = {}  # of calls, as the model takes them
     numbers = count()
+    has_left_out = False  # since the last message
     if params.system_prompt:
         messages.append({"role": "system", "content": params.system_prompt})
     for index, message in enumerate(params.messages):
         if isinstance(message, UserMessage):
-            messages += _user(message, index, ids)
+            written = _user(message, index, ids)
+            if has_left_out and written and messages and messages[-1]["role"] == written[0]["role"]:
+                written[0] = _joined(messages.pop(), written[0])
+            has_left_out = has_left_out and not written
+            messages += written
             continue
         ids |= {use.id: _id(use, next(numbers), prompt) for use in message.tool_uses}
         turn = prompt.turns.get(index)
         if isinstance(turn, dict):
             calls = zip(turn["tool_calls"], message.tool_uses, strict=True)
             messages.append(turn | {"tool_calls": [call | {"id": ids[use.id]} for call, use in calls]})
+            has_left_out = False
         else:
             wanted = index in prompt.lost and not is_openai and WANTS_REASONING.search(prompt.model)
             lost = {"reasoning_content": ""} if wanted else {}
-            messages.append(_assistant(message, index, prompt, ids) | lost)
+            said = _assistant(message, index, prompt, ids)
+            has_left_out = not (said["content"] or "tool_calls" in said)
+            if not has_left_out:
+                messages.append(said | lost)
+    if all(message["role"] == "system" for message in messages):
+        raise nothing_said()
     return messages
+
+
+def _joined(before: JSONObject, after: JSONObject) -> JSONObject:
+    """Two messages of the user as one: what the assistant said between them is left out, and some servers want roles to alternate."""
+    contents = [before["content"], after["content"]]
+    if all(isinstance(content, str) for content in contents):
+        return before | {"content": "\n".join(contents)}
+    lists = [[_part(content, "")] if isinstance(content, str) else content for content in contents]
+    return before | {"content": [part for parts in lists for part in parts]}
 
 
 def _assistant(message: SamplingMessage, index: int, prompt: Prompt, ids: Mapping[str, str]) -> JSONObject:
@@ -247,8 +269,8 @@ def _assistant(message: SamplingMessage, index: int, prompt: Prompt, ids: Mappin
             calls.append({"id": ids[block.id], "type": "function", "function": function})
         elif not isinstance(block, TextContent):
             raise not_of_assistant(block.type, place_of(index))
-    has_text = any(isinstance(block, TextContent) for block in message.content)
-    written: JSONObject = {"role": "assistant", "content": message.text if has_text else None}
+    texts = [block.text for block in message.content if isinstance(block, TextContent) and says_something(block.text)]
+    written: JSONObject = {"role": "assistant", "content": "\n".join(texts) or None}
     return written | {"tool_calls": calls} if calls else written
 
 
@@ -258,7 +280,8 @@ def _user(message: UserMessage, index: int, ids: Mapping[str, str]) -> list[JSON
     parts: list[Part] = []
     for block in message.content:
         if isinstance(block, TextContent):  # most blocks
-            parts.append(block.text)
+            if says_something(block.text):
+                parts.append(block.text)
         elif isinstance(block, ToolResultContent):
             id = ids[block.tool_use_id]
             said = result_parts(block, place_of(index))

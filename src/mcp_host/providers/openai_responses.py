@@ -30,7 +30,14 @@ from mcp_host.providers.exchange.replies import (
     stopped,
     text_arguments,
 )
-from mcp_host.providers.exchange.requests import Prompt, not_of_assistant, place_of, refused
+from mcp_host.providers.exchange.requests import (
+    Prompt,
+    not_of_assistant,
+    nothing_said,
+    place_of,
+    refused,
+    says_something,
+)
 from mcp_host.providers.exchange.streams import unwinding
 from mcp_host.providers.openai import (
     NAME_RULE,
@@ -158,6 +165,8 @@ def _input(prompt: Prompt) -> list[JSONObject]:
             items += _again(turn, message, index, prompt)
         else:
             items += _assistant(message, index, prompt)
+    if not items:
+        raise nothing_said()
     return items
 
 
@@ -175,7 +184,8 @@ def _user(message: UserMessage, index: int) -> list[JSONObject]:
     parts: list[Part] = []
     for block in message.content:
         if isinstance(block, TextContent):  # most blocks
-            parts.append(block.text)
+            if says_something(block.text):
+                parts.append(block.text)
         elif isinstance(block, ToolResultContent):
             output = content_of(result_parts(block, place_of(index)), _part, index)
             items.append({"type": "function_call_output", "call_id": call_id(block.tool_use_id), "output": output})
@@ -190,7 +200,8 @@ def _assistant(message: SamplingMessage, index: int, prompt: Prompt) -> Iterator
     for block in message.content:
         match block:
             case TextContent(text=text):
-                yield {"role": "assistant", "content": text}
+                if says_something(text):
+                    yield {"role": "assistant", "content": text}
             case ToolUseContent(id=id, name=name, input=arguments):
                 written = json.dumps(arguments, ensure_ascii=False)
                 call = {"call_id": call_id(id), "name": prompt.names.write(name), "arguments": written}

@@ -39,6 +39,7 @@ from mcp_host.providers.exchange.requests import (
     merged,
     no_file,
     not_of_assistant,
+    nothing_said,
     place_of,
     refused,
     result_content,
@@ -202,7 +203,7 @@ def _messages(prompt: Prompt) -> list[JSONObject]:
         elif parts := [part for block in message.content for part in _said(block, where, prompt)]:
             messages.append({"kind": "response", "parts": parts})
     if not messages:
-        raise refused("messages", "no empty text, and there is nothing else")
+        raise nothing_said()
     if params.system_prompt:
         for written in messages:
             if written["kind"] == "request":

@@ -510,6 +510,16 @@ def refused(where: str, what: str) -> InputRefused:
     return InputRefused(INVALID_PARAMS, f"{where}: this model takes {what}")
 
 
+def nothing_said() -> InputRefused:
+    """The error for a conversation of empty texts. Most APIs refuse one, and a message that says nothing is left out."""
+    return refused("messages", "no empty text, and there is nothing else")
+
+
+def says_something(text: str) -> bool:
+    """Whether a *text* may be sent: most APIs refuse an empty one, and some refuse one of white space."""
+    return bool(text) and not text.isspace()
+
+
 def no_file(kind: str, where: str) -> InputRefused:
     """The error for a file of the type *kind*, which may be empty."""
     return refused(where, f"no {excerpt(kind)}" if kind else "no files of an unknown type")
