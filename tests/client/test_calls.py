@@ -230,7 +230,7 @@ BROKEN: list[tuple[bytes, type[Exception], str]] = [
     (b'{"id":ID,"result":{}}', ProtocolError, "jsonrpc"),
     (b'{"jsonrpc":"2.0","id":ID,"result":{"x":"\xff"}}', ProtocolError, "not JSON"),
     (b'{"jsonrpc":"2.0","id":ID,"result":{"x":' + b"[" * 5000 + b"]" * 5000 + b"}}", ProtocolError, "not JSON"),
-    (b'{"jsonrpc":"2.0","id":ID,"error":{"code":1}}', ProtocolError, "not an error object"),
+    (b'{"jsonrpc":"2.0","id":ID,"error":{"code":1.0}}', ServerError, "without a message"),
     (b'{"jsonrpc":"2.0","id":ID,"result":{"content":5}}', ProtocolError, "malformed CallToolResult: content"),
     (b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}', ServerError, "what"),
     (b'{"jsonrpc":"2.0","id":ID,"result":{"x":"' + b"y" * 20_000 + b'"}}', MessageTooLarge, "Limits.max_message"),

@@ -106,6 +106,21 @@ DEVIATIONS: dict[str, tuple[dict[str, object], object]] = {
         {"id": None, "method": "notifications/x", "params": None, "result": None, "error": None}, Notification("notifications/x", {}),
     ),
     "no-id": ({"error": {"code": 5, "message": "m", "data": [1]}}, Failure(None, 5, "m", [1])),
+    "code-with-a-point": ({"id": 7, "error": {"code": -32601.0, "message": "m"}}, Failure(7, -32601, "m")),
+    "code-as-text": ({"id": 7, "error": {"code": "-32601", "message": "m", "data": 1}}, Failure(7, -32601, "m", 1)),
+    "code-that-is-none": (
+        {"id": 7, "error": {"code": "E_AUTH", "message": "m", "data": 1}}, Failure(7, -32603, "m (its code is 'E_AUTH')", 1)
+    ),
+    "fraction-as-code": (
+        {"id": 7, "error": {"code": 1.5, "message": "m"}}, Failure(7, -32603, "m (its code is 1.5)")
+    ),
+    "code-is-a-boolean": (
+        {"id": 7, "error": {"code": True, "message": "m"}}, Failure(7, -32603, "m (its code is True)")
+    ),
+    "no-message": ({"id": 7, "error": {"code": -32601.0, "data": 1}}, Failure(7, -32601, "an error without a message", 1)),
+    "null-message": ({"id": 7, "error": {"code": 5, "message": None}}, Failure(7, 5, "an error without a message")),
+    "empty-error": ({"id": 7, "error": {}}, Failure(7, -32603, "an error without a message")),
+    "error-as-text": ({"id": 7, "error": "no"}, Failure(7, -32603, "no")),
     "null-id": ({"id": None, "error": {"code": 5, "message": "m"}}, Failure(None, 5, "m")),
 }  # fmt: skip
 
@@ -124,11 +139,8 @@ INVALID: list[tuple[object, Malformed]] = [
     ({"jsonrpc": "2.0", "id": 7}, Malformed("neither result nor error", 7)),
     ({"jsonrpc": "2.0", "id": 7, "result": [1]}, Malformed("result is not an object", 7)),
     ({"jsonrpc": "2.0", "id": 7, "result": None}, Malformed("result is not an object", 7)),
-    ({"jsonrpc": "2.0", "id": 7, "error": "no"}, Malformed("error is not an error object", 7)),
+    ({"jsonrpc": "2.0", "id": 7, "error": []}, Malformed("error is not an error object", 7)),
     ({"jsonrpc": "2.0", "id": 7, "error": None}, Malformed("neither result nor error", 7)),
-    ({"jsonrpc": "2.0", "id": 7, "error": {"code": 1}}, Malformed("error is not an error object", 7)),
-    ({"jsonrpc": "2.0", "id": 7, "error": {"code": "1", "message": "m"}}, Malformed("error is not an error object", 7)),
-    ({"jsonrpc": "2.0", "id": 7, "error": {"code": True, "message": "m"}}, Malformed("error is not an error object", 7)),
     ({"jsonrpc": "2.0", "id": [], "error": {"code": 1, "message": "m"}}, Malformed("an error response without a usable id")),
     ({"jsonrpc": "2.0", "id": True, "result": {}}, Malformed("a response without a usable id")),
     ({"jsonrpc": "2.0", "id": 1.5, "result": {}}, Malformed("a response without a usable id")),

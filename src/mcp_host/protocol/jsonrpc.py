@@ -47,6 +47,7 @@ NOT_JSONRPC = 'jsonrpc is not "2.0"'
 
 MAX_BATCH = 5_000  # messages: all of them are handled in one step of the event loop
 MAX_MARKS = 2**20  # opening brackets, colons and commas in one message, outside of strings
+INTEGER = "-?[0-9]{1,15}"  # as text
 MAX_DIGITS = 309  # of a number in a message of more than 1 MiB; a float has no more before its point
 MAX_READ_TWICE = 2**22  # bytes of a message with more than 200 levels or a lone surrogate
 MAX_DEPTH = 640  # nested arrays and objects: each takes one of the 1,000 frames of a stack in Python 3.11
@@ -405,12 +406,29 @@ def _read_response(body: dict[str, Any], id: Id | None, size: int) -> Incoming:
         match error:
             case {"code": int(code), "message": str(message), **rest} if not isinstance(code, bool):
                 return Failure(id, code, message, rest.get("data"))
+            case dict() | str():
+                return Failure(id, *_read_error({"message": error} if isinstance(error, str) else error))
         return Malformed("error is not an error object", id)
     if id is None:
         return Malformed("a response without a usable id")
     if not isinstance(result := body.get("result"), dict):
         return Malformed("result is not an object" if "result" in body else "neither result nor error", id)
     return Success(id, result, size)
+
+
+def _read_error(error: dict[str, Any]) -> tuple[int, str, object]:
+    """Code, message and data of an error that is not quite one: the words of the server are worth more than its form."""
+    code, message = error.get("code"), error.get("message")
+    if not isinstance(message, str):
+        message = "an error without a message"
+    if type(code) is float and code == code // 1:
+        code = int(code)  # as an id
+    elif isinstance(code, str) and re.fullmatch(INTEGER, code):
+        code = int(code)
+    elif type(code) is not int:
+        message = message if code is None else f"{message} (its code is {quoted(code)})"
+        code = INTERNAL_ERROR
+    return code, message, error.get("data")
 
 
 def malformed_error(message: Malformed) -> ProtocolError:
