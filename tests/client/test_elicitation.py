@@ -14,11 +14,14 @@ from anyio import Event, create_task_group, fail_after, to_thread, wait_all_task
 
 from mcp_host import OuterCall
 from mcp_host.elicitation import Elicitation, FormRequest, UrlRequest, read_elicitations
+from mcp_host.elicitation.terminal import FormDialog
 from mcp_host.errors import InputRefused
+from mcp_host.terminal.device import Terminal
 from mcp_host.testing import Context, Server
 from mcp_host.types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
 from tests.client.support import Era, connected
 from tests.extent import on_both
+from tests.terminal.test_text import calls_in
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -421,6 +424,30 @@ def test_fields_that_are_not_objects_have_no_defaults_and_a_schema_needs_no_fiel
 
     assert request({"properties": {"a": True, "b": {"default": 1}}}).defaults == {"b": 1}
     assert request({}).accept(a=1) == ElicitResult(action="accept", content={"a": 1})
+
+
+def test_a_form_of_thousands_of_fields_and_definitions_takes_a_portion_of_work_to_read(
+    subtests: pytest.Subtests,
+) -> None:
+    """Its defaults are checked as far as that goes, and in the terminal where they are asked for."""
+    chain = {f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(2000)}
+    table: list[tuple[str, dict[str, Any], int]] = [
+        ("fields", {"type": "string", "default": "a"}, 3000),
+        ("patterns", {"type": "string", "default": "a", "pattern": "^a{1,50}$"}, 1600),
+        ("mistakes", {"type": "string", "default": 5}, 2400),
+        ("references", {"allOf": [{"$ref": "#/$defs/d1990"}] * 2, "default": "a"}, 1000),
+        ("long references", {"$ref": "#/$defs/d0", "default": "a"}, 1000),
+        ("anchors", {"$ref": "#other", "default": "a"}, 1000),
+    ]
+    for case, field, count in table:
+        form = {"type": "object", "properties": {f"f{n}": field for n in range(count)}}
+        form["$defs"] = {**chain, "d2000": {"type": "integer", "$anchor": "other"}}
+        asked = FormRequest("shop", ElicitRequestFormParams(message="Who?", requested_schema=form))
+        with subtests.test(case):
+            calls = calls_in(partial(getattr, asked, "defaults"))
+            opened = calls_in(partial(FormDialog, asked, Terminal.__new__(Terminal)))
+            assert max(calls, opened) < 400_000
+            assert ("f0" in asked.defaults) == (case not in ("mistakes", "references"))
 
 
 REFUSED: list[tuple[Elicitation, dict[str, Any], str]] = [

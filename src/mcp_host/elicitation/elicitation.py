@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mcp_host.errors import InputRefused, ProtocolError, UncheckableSchema, excerpt, quoted
 from mcp_host.handlers import HandlerScope, as_async, call_handler, check_callable
+from mcp_host.json_schema.plain import conforms
 from mcp_host.limits import check_count
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
 from mcp_host.protocol.values import count_values
@@ -27,8 +29,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MAX_VALUES = 10_000  # members of objects and items of arrays in one elicitation: a form of thousands of fields
+DEFINITION = re.compile(r"#/(\$defs|definitions)/([^/~%]+)")
 MAX_URLS = 64  # in one error: a person visits each of them
-STEPS = 20_000  # to check a filled-in form: a tenth of a second, some hundred fields
+STEPS = 8_000  # to check a filled-in form, if the quick check cannot: some 30 milliseconds, more than a hundred fields
+VALUES = 500  # in the schemas of the defaults that are checked at once: some 20 milliseconds
+SMALLEST = 20  # that preparing a schema of one value counts
 ANSWERS: dict[object, Any] = {"string": "", "number": 0, "integer": 0, "boolean": False, "array": []}
 """A value of each type that an answer can have. Lists are last, because not all revisions have them."""
 
@@ -77,17 +82,24 @@ class FormRequest(_ElicitationRequest):
     def defaults(self) -> dict[str, Any]:
         """The default values by field, for fields that have one (SEP-1034).
 
-        One that its own field does not allow is left out, with a line in the log.
+        One that its own field does not allow is left out, with a line in the log. In forms with hundreds of
+        fields, not all are checked.
         """
         return dict(self._defaults)
 
     @cached_property
     def _defaults(self) -> dict[str, Any]:
         defaults = {}
+        room = VALUES
         for name, part in _fields(self.requested_schema).items():
             if (default := part.get("default")) is None:
                 continue
-            if (problem := field_problem(self.requested_schema, part, default)) is None:
+            problem = None
+            if room > 0 and not conforms(part, default):
+                schema, count = _with_definitions(part, self.requested_schema)
+                room -= count
+                problem = _problem(schema, default)
+            if problem is None:
                 defaults[name] = default
             else:
                 text = "a form of %s has a default that its field does not allow: %s: %s"
@@ -123,6 +135,8 @@ class FormRequest(_ElicitationRequest):
 
     def _check_content(self, content: Mapping[str, object]) -> None:
         # The text ends up in a log, which must not have the user's input.
+        if conforms(self.requested_schema, content):
+            return
         problem = self._schema.mismatch(content, steps=STEPS, show_values=False)
         if problem is not None:
             raise ValueError(f"not what the server asked for: {problem}")
@@ -316,13 +330,47 @@ def read_url(params: object) -> ElicitRequestURLParams:
 
 def field_problem(form: Mapping[str, object], field: Mapping[str, object], value: object) -> str | None:
     """Why *value* does not fit one *field* of a *form*, without the value; None if it fits, or if that cannot be checked."""
+    return None if conforms(field, value) else _problem(_with_definitions(field, form)[0], value)
+
+
+def _problem(schema: Mapping[str, object], value: object) -> str | None:
     from mcp_host.json_schema.schema import Schema  # takes a tenth of a second, and few clients need it
 
-    shared = {key: form[key] for key in ("$defs", "definitions", "$schema") if form.get(key) is not None}
     try:
-        return Schema({**field, **shared}).mismatch(value, steps=STEPS, show_values=False)
+        return Schema(schema).mismatch(value, steps=STEPS, show_values=False)
     except UncheckableSchema:
         return None  # the server checks it; `FormRequest.check` has a line in the log
+
+
+def _with_definitions(field: Mapping[str, object], form: Mapping[str, object]) -> tuple[dict[str, object], int]:
+    """A *field* with those definitions of its *form* that its references lead to, and how many values it has then.
+
+    There may be thousands of both. If a reference is no plain pointer to a definition, it gets all of them.
+    """
+    shared = {name: form[name] for name in ("$defs", "definitions", "$schema") if form.get(name) is not None}
+    needed: dict[str, dict[str, object]] = {}
+    count = SMALLEST
+    todo: list[object] = [field]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, list):
+            count += len(part)
+            todo += part
+        elif isinstance(part, dict):
+            count += len(part)
+            todo += part.values()
+            if "$ref" not in part:
+                continue
+            match = DEFINITION.fullmatch(str(part["$ref"]))
+            keyword, name = match.groups() if match else ("", "")
+            found = shared.get(keyword)
+            if not isinstance(found, dict) or name not in found:
+                return {**field, **shared}, count + sum(count_values(each, VALUES) for each in shared.values())
+            if name not in (definitions := needed.setdefault(keyword, {})):
+                definitions[name] = found[name]
+                todo.append(found[name])
+    dialect = {"$schema": shared["$schema"]} if "$schema" in shared else {}
+    return {**field, **needed, **dialect}, count
 
 
 def _unanswerable(schema: dict[str, object], revision: str) -> str | None:

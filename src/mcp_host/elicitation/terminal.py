@@ -65,11 +65,8 @@ class FormDialog:
         self._terminal = terminal
         self._fields = read_fields(request.requested_schema)
         self._answers: dict[str, Any] = {}
-        self._left_out: set[str] = {
-            field.name
-            for field in self._fields
-            if field.default is not None and self._problem(field, field.default) is not None
-        }
+        self._left_out: set[str] = set()
+        self._looked_at: set[str] = set()  # whose defaults are checked: a form may have thousands
 
     async def run(self) -> ElicitResult:
         """Ask for all fields, then whether to send the answers; and again what the person wants to change."""
@@ -162,6 +159,10 @@ class FormDialog:
         """What Enter takes: the earlier answer, or the default."""
         if field.name in self._answers:
             return self._answers[field.name]
+        if field.default is not None and field.name not in self._looked_at:
+            self._looked_at.add(field.name)
+            if self._problem(field, field.default) is not None:
+                self._left_out.add(field.name)
         return None if field.name in self._left_out else field.default
 
     def _problem(self, field: Field, value: object) -> str | None:
@@ -202,7 +203,7 @@ class FormDialog:
         if count and not whole:
             yield ""
             fields = f"{count} field{'s' * (count > 1)}."
-            skippable = any(not field.required or self._suggestion(field) is not None for field in self._fields)
+            skippable = any(not field.required or field.default is not None for field in self._fields)
             hint = " Enter takes a default, or leaves out what is optional." * skippable
             yield from layout.ours(fields + hint)
             yield from layout.ours("Type no passwords or keys: a server must not ask for them here.")
