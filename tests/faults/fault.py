@@ -18,8 +18,10 @@ from anyio import fail_after, move_on_after, sleep
 from tests.faults.catalogue import ROWS
 
 P = ParamSpec("P")
-SETTLING = 3.0  # seconds for the event loop to let go of what a test has closed
-COMPUTING = 200.0  # seconds for a test that computes for some: beside a load, and measured, it takes ten times as long
+SETTLING = 20.0  # seconds for the event loop to let go of what a test has closed
+WITHIN = (
+    200.0  # seconds for a test that could hang: beside a load, and measured, one that computes takes ten times as long
+)
 
 
 class Held(NamedTuple):
@@ -39,7 +41,7 @@ class Held(NamedTuple):
         return {name: now - then for name, now, then in pairs if now > then}
 
 
-def fault(*rows: str, within: float = 20.0) -> Callable[[Callable[P, Awaitable[None]]], Callable[P, Awaitable[None]]]:
+def fault(*rows: str, within: float = WITHIN) -> Callable[[Callable[P, Awaitable[None]]], Callable[P, Awaitable[None]]]:
     """Mark an async test as being about these rows of the catalogue.
 
     The test must end *within* so many seconds, and leave no task, no child and no descriptor.

@@ -191,7 +191,7 @@ async def test_output_of_a_servers_children_between_its_messages_is_skipped() ->
 
 
 @pytest.mark.adjustable_clock
-@fault("P26", within=60 + 20)
+@fault("P26")
 async def test_a_request_read_by_a_child_of_the_server_fails_only_its_own_call() -> None:
     body = """
     reply(read(), text("before"))

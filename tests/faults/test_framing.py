@@ -167,7 +167,7 @@ async def test_a_malformed_member_of_a_batch_fails_only_its_own_call() -> None:
 
 @pytest.mark.adjustable_clock
 @pytest.mark.parametrize("end", ["\\n", ""], ids=["with a line end all the same", "without"])
-@fault("F15", within=60 + 20)
+@fault("F15")
 async def test_the_framing_of_lsp_is_named_in_the_log(end: str, caplog: pytest.LogCaptureFixture) -> None:
     """A message can be read where a line end follows it; the next header would stand on its line otherwise."""
     body = f"""

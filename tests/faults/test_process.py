@@ -93,7 +93,7 @@ async def test_a_server_that_exits_at_once_fails_the_connect_with_its_exit_code_
 @pytest.mark.parametrize(
     "body", ["time.sleep(60)", "while True: read()", "raw('Welcome!\\n'); time.sleep(60)"], ids=["deaf", "mute", "vain"]
 )
-@fault("P03", "P17", within=60 + 20)
+@fault("P03", "P17")
 async def test_a_server_that_never_answers_times_out_and_is_ended(body: str) -> None:
     client = client_of(
         f"print('no API_KEY', file=sys.stderr, flush=True)\n{body}",
@@ -385,7 +385,7 @@ while True: time.sleep(60)
 
 @pytest.mark.adjustable_clock
 @pytest.mark.parametrize("cancelled", [False, True], ids=["closed", "cancelled"])
-@fault("P11", within=40 + 20)
+@fault("P11")
 async def test_a_server_that_does_not_exit_is_terminated_and_then_killed_in_time(cancelled: bool) -> None:
     """Each step comes when the time of the one before is over; here, as soon as the server has noted that step."""
 

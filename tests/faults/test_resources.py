@@ -25,7 +25,7 @@ from mcp_host.types import CallToolResult, PromptReference
 from tests.client.support import HANDSHAKE, QUESTION, sampling
 from tests.elicitation.asking import form
 from tests.extent import on_both
-from tests.faults.fault import COMPUTING, Held, fault
+from tests.faults.fault import Held, fault
 from tests.faults.http_server import connected, failing, mcp, says, streams, subjects, tides
 from tests.faults.measure import busy, share_of_cpu
 from tests.faults.responsive import pulse
@@ -53,7 +53,7 @@ async def drop_cancelled_timers() -> None:
 
 @on_both
 @pytest.mark.parametrize("lost", [True, False], ids=["sessions that are lost", "clients that come and go"])
-@fault("R03", "R04", within=COMPUTING)
+@fault("R03", "R04")
 async def test_repeated_connecting_leaks_nothing(lost: bool) -> None:
     """Neither objects of ours nor tasks nor descriptors."""
     script = mcp(call=in_turn(*[says(b"", 404), says()] * 200) if lost else says())
@@ -178,7 +178,7 @@ async def test_a_compression_bomb_is_inflated_in_pieces_up_to_the_limit_without_
     assert loop.longest < loop.spent / 2
 
 
-@fault("R06", "R08", within=COMPUTING)
+@fault("R06", "R08")
 async def test_a_list_with_many_malformed_items_does_not_block_the_loop_or_fill_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -252,7 +252,7 @@ def bound(raw: bytes) -> float:
     return 3 * (processor_time(lambda: decode(raw)) + processor_time(lambda: CallToolResult.from_wire(ORDINARY)))
 
 
-@fault("R06", within=COMPUTING)
+@fault("R06")
 async def test_no_result_that_the_limits_let_through_takes_a_long_step_to_read(subtests: pytest.Subtests) -> None:
     for case, (result, ask) in RESULTS.items():
         raw = encode(Success(3, result))
@@ -271,7 +271,7 @@ async def test_no_result_that_the_limits_let_through_takes_a_long_step_to_read(s
             assert loop.longest < bound(raw)
 
 
-@fault("R06", within=COMPUTING)
+@fault("R06")
 async def test_no_request_of_a_server_takes_a_long_step_to_read(subtests: pytest.Subtests) -> None:
     for case, (method, params, refusal) in OF_THE_SERVER.items():
         raw = encode(Request(1, method, params))
@@ -312,7 +312,7 @@ async def test_an_item_of_a_list_with_too_many_values_is_left_out_and_takes_no_l
     assert loop.longest < bound(raw)
 
 
-@fault("R06", within=COMPUTING)
+@fault("R06")
 async def test_a_huge_notification_and_a_batch_of_changes_take_no_long_step() -> None:
     said: dict[str, Any] = {"jsonrpc": "2.0", "method": "notifications/message"}
     log = to_json({**said, "params": {"level": "info", "data": 0, **{str(n): 0 for n in range(2 * MANY)}}})

@@ -8,14 +8,14 @@ from anyio.lowlevel import checkpoint
 
 from mcp_host.errors import ConnectionClosed
 from tests.extent import on_both
-from tests.faults.fault import COMPUTING, fault
+from tests.faults.fault import fault
 from tests.faults.measure import peak
 from tests.faults.processes import SOON, client_of, says
 
 pytestmark = on_both
 
 
-@fault("P19", "P22", within=COMPUTING)
+@fault("P19", "P22")
 async def test_a_server_may_write_more_to_stderr_than_a_pipe_holds_before_it_answers() -> None:
     body = """
     print("ERROR: FATAL: panic", file=sys.stderr)
@@ -55,7 +55,7 @@ async def test_a_server_may_close_its_stderr() -> None:
         pytest.param("\r", 0, 0, 19, id="CR"),  # it ends a line as LF does: twenty empty lines are kept
     ],
 )
-@fault("P20", within=COMPUTING)
+@fault("P20")
 async def test_an_endless_line_of_stderr_is_passed_on_in_pieces_and_not_kept(
     text: str, piece: int, whole: int, shown: int
 ) -> None:
