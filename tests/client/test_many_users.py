@@ -14,7 +14,9 @@ import pytest
 from mcp_host import Allow, Deny, Sampling, SamplingLimits, SamplingRequest
 from mcp_host.errors import InputNotGiven
 from mcp_host.middleware import ClientRequest, approve_tool_calls
+from mcp_host.sampling.approval import MAX_CALL_GRANTS, CallApprovals
 from mcp_host.testing import ScriptedPeer
+from mcp_host.types import Tool
 from tests.client.rounds import SAMPLE, wants
 from tests.client.support import QUESTION, Era, answering, asking_server, connected, say_paris
 from tests.extent import on_both
@@ -218,3 +220,17 @@ def test_a_client_that_was_made_before_the_workers_were_forked_connects_in_each(
     done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=60, check=False)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+async def test_what_most_users_allow_for_the_session_is_kept_and_the_oldest_is_forgotten() -> None:
+    tool, session, asked = Tool(name="pay", input_schema={"type": "object"}), Users(), list[int]()
+
+    async def ask(user: int) -> Allow:
+        asked.append(user)
+        return Allow("session")
+
+    approvals = CallApprovals(ask)
+    for user in (*range(MAX_CALL_GRANTS + 1), 1, 0):
+        await approvals.decide(user, tool, session=session, caller=user)
+
+    assert asked == [*range(MAX_CALL_GRANTS + 1), 0]

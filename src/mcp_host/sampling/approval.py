@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 APPROVAL_FAILED = "this client failed to ask for approval"  # all that the server is told
 
-MAX_CALL_GRANTS = 4096  # tools that callers allowed for one session; beyond that, the oldest is forgotten
+MAX_CALL_GRANTS = 1024  # tools that callers allowed for one session; beyond that, the oldest is forgotten
 MAX_GRANTS = 64  # sets of tools allowed for one call or one connection; beyond that, the oldest is forgotten
 COMPARED_AT_ONCE = 256 * KiB  # of tools, before other tasks run: about 4 ms
 
