@@ -129,7 +129,7 @@ def decode(raw: Raw) -> Sequence[Incoming]:
         try:
             body = from_json(raw, allow_inf_nan=False)
         except ValueError as exc:
-            body = _parse_in_python(raw, exc)
+            body = _parse_again(raw, exc)
     except ValueError as exc:
         return (unreadable(f"not JSON ({exc}): {excerpt(raw[:100].decode(errors='replace'), 80)}", raw, raw),)
     if isinstance(body, list):
@@ -339,20 +339,24 @@ def _warn_of_halves() -> None:
     )
 
 
-def _parse_in_python(raw: Raw, error: ValueError) -> Any:
-    """Parse what pydantic's parser stops at: more than 200 levels, as one schema in a long list may have, or a lone surrogate.
+def _parse_again(raw: Raw, error: ValueError) -> Any:
+    """Parse what pydantic's parser stops at: a lone surrogate, or more than 200 levels, as one schema in a long list may have.
 
-    How far Python's parser goes depends on the interpreter and the stack, so the depth is measured.
+    For the levels Python's parser is needed. How far that goes depends on the interpreter and the stack, so the depth is measured.
 
     Raises:
         ValueError: The *error* of pydantic's parser has another reason, or the message is too large, or nests too deeply.
     """
-    too_deep = f"it nests too deeply ({MAX_DEPTH} levels at most)"
-    if "recursion limit" in str(error):
-        if len(raw) > MAX_READ_TWICE:
-            raise ValueError(f"it nests too deeply for its {len(raw):,} bytes") from None
-    elif "hex escape" not in str(error) or len(raw) > MAX_READ_TWICE:
+    if "hex escape" in str(error) and len(raw) <= MAX_READ_TWICE:
+        try:
+            return from_json(_without_halves(raw), allow_inf_nan=False)
+        except ValueError as exc:
+            error = exc
+    if "recursion limit" not in str(error):
         raise error
+    if len(raw) > MAX_READ_TWICE:
+        raise ValueError(f"it nests too deeply for its {len(raw):,} bytes") from None
+    too_deep = f"it nests too deeply ({MAX_DEPTH} levels at most)"
     try:
         body = json.loads(_without_halves(raw).decode(), parse_constant=_refuse)
         if depth(raw) > MAX_DEPTH:
