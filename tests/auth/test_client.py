@@ -418,6 +418,7 @@ async def test_a_redirect_is_checked_as_every_url(subtests: pytest.Subtests) -> 
         "//u:secret@as.test/x": "https://as.test/x is refused: it has a user or a password",
         "file:///etc/passwd": "is refused: not the URL of an HTTP server",
         "https://[secret]/x": "is refused: not a URL",
+        "https://as.test/x?q=secret, https://b.test/": "is refused: it is to one of https://as.test/x, https://b.test/",
     }.items():
         with subtests.test(location):
             async with answering(says(302, b"", location=location), tls=certified("a.test")) as peer:

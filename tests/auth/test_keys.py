@@ -82,9 +82,9 @@ def test_proofs_are_for_a_request_and_its_token() -> None:
 def test_a_nonce_is_of_its_server_and_of_visible_characters() -> None:
     """RFC 9449, section 8.1."""
     proofs = Proofs(new_key())
-    given = ["n-1", "n-1", "", "ä", "a\n", "n-2"]
+    given = ["n-1", "n-1", "n-1, n-1", "n-1, n-3", "", "ä", "a\n", "n-2, n-2"]
 
-    assert [proofs.heard("https://h/a", {"dpop-nonce": nonce}) for nonce in given] == [True, *[False] * 4, True]
+    assert [proofs.heard("https://h/a", {"dpop-nonce": nonce}) for nonce in given] == [True, *[False] * 6, True]
     assert not proofs.heard("https://h/a", {})
     nonces = [unverified(proofs.header("GET", url)["DPoP"])[1].get("nonce") for url in ("https://h/b", "https://i/a")]
     assert nonces == ["n-2", None]

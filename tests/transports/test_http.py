@@ -98,6 +98,10 @@ RESPONSES: dict[str, tuple[int, str, bytes, list[Any]]] = {
     "a batch with nonsense": (200, BODY, b"[7,null,%s,%s]" % (DONE_JSON, NOTE_JSON), [Malformed, Malformed, DONE, NOTE]),
     "an error response is a response": (200, BODY, REFUSAL, [Failure(7, -32602, "no such tool", {"name": "tides"})]),
     "an event": (200, STREAM, event(DONE_JSON), [DONE]),
+    "a type that a gateway repeats": (200, "application/json, Application/JSON;charset=utf-8", DONE_JSON, [DONE]),
+    "a type that is a list": (200, "application/json,application/json", DONE_JSON, [DONE]),
+    "a comma in a parameter": (200, 'application/json;profile="a,b"', DONE_JSON, [DONE]),
+    "a stream that a gateway repeats": (200, f"{STREAM}, {STREAM}", event(DONE_JSON), [DONE]),
     "a stream with parameters": (200, "text/event-stream;charset=utf-8", event(DONE_JSON), [DONE]),
     "JSON by itself on a stream": (200, STREAM, DONE_JSON, [DONE]),
     "JSON in several lines on a stream": (200, STREAM, json.dumps(json.loads(DONE_JSON), indent=1).encode() + b"\n", [DONE]),
@@ -209,6 +213,7 @@ NO_RESPONSES: dict[str, tuple[int, dict[str, str], bytes, str]] = {
     "204": (204, {}, b"", "HTTP 204 No Content for a request: no response can follow"),
     "a login page": (200, {"content-type": "text/html"}, b"<h1>Log in", "HTTP 200 OK with the content type text/html"),
     "a response of another type": (200, {"content-type": "text/plain"}, DONE_JSON, "HTTP 200 OK with the content type text/plain"),
+    "two types": (200, {"content-type": "application/json, text/html;a=b"}, DONE_JSON, "OK with the content type application/json, text/html"),
     "an escape sequence for a type": (200, {"content-type": "a\x1bb"}, b"", r"the content type a\x1bb"),
     "no type": (200, {}, b"?", "HTTP 200 OK with no content type"),
 }  # fmt: skip

@@ -248,6 +248,17 @@ async def test_a_body_that_was_read_to_its_end_leaves_nothing_to_read() -> None:
     assert left == []
 
 
+def test_a_header_that_a_gateway_repeats_counts_once_and_different_ones_are_a_list() -> None:
+    given = [("content-type", "a/b"), ("Content-Type", "A/b;c=d"), ("retry-after", "5"), ("Retry-After", "5")]
+    session = [("mcp-session-id", "s-1, s-2"), ("mcp-session-id", "s-1")]
+    answer = httpx.Response(200, headers=[*given, *session])
+    response = HttpxResponse(answer, "the server", HttpLibrary(httpx))
+
+    assert (response.content_type, response.header(b"retry-after")) == ("a/b", "5")
+    with pytest.raises(ProtocolError, match="the server names several session ids: 's-1, s-2'"):
+        check_session_id(response.header(b"mcp-session-id"))
+
+
 @pytest.mark.parametrize("id", [None, "1", "1f2e-~!", "x" * 1000])
 def test_a_session_id_may_be_any_visible_ascii(id: str | None) -> None:
     assert check_session_id(id) == id

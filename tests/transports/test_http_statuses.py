@@ -310,6 +310,8 @@ REDIRECTS = [
     *((status, "http://server.test:81/", "refused to follow a redirect to http://server.test:81/, which would change the method") for status in (301, 302, 303)),
     (308, "http://server.test:81/", "refused to follow a redirect to http://server.test:81/, another origin"),
     (307, "", "refused to follow a redirect to nowhere"),
+    (307, "/a?secret, /b", "refused to follow a redirect to one of http://server.test/a, http://server.test/b"),
+    (307, "http://evil.test/, http://evil.test/", "refused to follow a redirect to http://evil.test/, another origin"),
     (307, "/mcp", "gave up after 5 redirects"),
 ]  # fmt: skip
 

@@ -5,6 +5,7 @@ The library, joserfc, comes with the extra ``oauth``.
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from base64 import urlsafe_b64encode
@@ -13,6 +14,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
+from mcp_host.transports._http.response import once
 from mcp_host.transports._http.secret import Secret, SecretValues
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 ASSERTION_TIME = 300.0  # seconds that an assertion is good for
 ES256 = "ES256"
+NONCE = re.compile("[!-~]+")
 MISSING = "joserfc is not installed: pip install 'mcp-host[oauth]'"
 
 
@@ -94,8 +97,8 @@ class Proofs:
 
     def heard(self, url: str, headers: Mapping[str, str]) -> bool:
         """Take the nonce of a response for the next requests to its server. Returns whether it is a new one."""
-        nonce, place = headers.get("dpop-nonce"), urlsplit(url).netloc
-        if not nonce or not nonce.isascii() or not nonce.isprintable() or self._nonces.get(place) == nonce:
+        nonce, place = once(headers.get("dpop-nonce", "")), urlsplit(url).netloc
+        if NONCE.fullmatch(nonce) is None or self._nonces.get(place) == nonce:
             return False
         self._nonces[place] = nonce
         return True

@@ -39,7 +39,7 @@ from mcp_host.transports._http.backend import (
     environment_proxy,
     unusable_proxy,
 )
-from mcp_host.transports._http.response import JSON, HttpResponse
+from mcp_host.transports._http.response import JSON, HttpResponse, once
 from mcp_host.transports._http.secret import SecretBytes, SecretValues
 from mcp_host.transports._http.tls import explain, make_context
 from mcp_host.transports._http.url import display_url, parse_url
@@ -193,9 +193,13 @@ class AuthClient:
 
     def _redirected(self, url: httpx.URL, location: str) -> httpx.URL:
         try:
-            target = self._check(str(url.join(location)))
+            target, *others = map(url.join, once(location).split(", "))  # no URL has a blank
         except httpx.InvalidURL as exc:
             raise AddressRefused(f"a redirect of {_name(url)} is refused: not a URL") from exc
+        if others:
+            names = ", ".join(map(_name, (target, *others)))
+            raise AddressRefused(f"a redirect of {_name(url)} is refused: it is to one of {names}")
+        target = self._check(str(target))
         if url.scheme == "https" and target.scheme == "http":
             raise AddressRefused(f"a redirect of {_name(url)} is refused: {_name(target)} is not https")
         return target

@@ -232,10 +232,12 @@ class HttpBackend(ABC):
             refused = "nowhere"
         else:
             try:
-                target = url.join(location)
+                target, *others = map(url.join, location.split(", "))  # no URL has a blank
             except (httpx.InvalidURL, UnicodeEncodeError) as exc:
                 raise ConnectionClosed(f"{self.name}: {excerpt(str(exc))}") from exc
-            if response.status not in (307, 308):
+            if others:
+                refused = f"one of {', '.join(map(display_url, (target, *others)))}"
+            elif response.status not in (307, 308):
                 refused = f"{display_url(target)}, which would change the method"
             elif (target.scheme, target.host, target.port) != (url.scheme, url.host, url.port):
                 refused = f"{display_url(target)}, another origin"

@@ -10,6 +10,7 @@ from email.utils import parsedate_to_datetime
 from time import perf_counter
 from types import TracebackType
 from typing import Self
+from urllib.request import parse_http_list
 
 import httpx
 from anyio import move_on_after
@@ -73,7 +74,8 @@ class HttpResponse(ABC):
         """Called when that has ended."""
         self._decompressor: Decompressor | None = None
         self._inflating: Iterator[bytes] = iter(())
-        self.content_type = (self.header(b"content-type") or "").partition(";")[0].strip().lower()
+        kind = self.header(b"content-type") or ""
+        self.content_type = _media_types(kind) if "," in kind else kind.partition(";")[0].strip().lower()
         """In lower case and without parameters; "" if there is none."""
         coding = self.header(b"content-encoding")
         self._coding = "" if coding is None else _without_identity(coding)
@@ -87,9 +89,11 @@ class HttpResponse(ABC):
         """Discard the rest of the body. Unless its end has arrived, the connection is closed."""
 
     def header(self, name: bytes) -> str | None:
-        """The header's values, joined by commas, or None. *name* is in lower case."""
-        values = self._headers.get(name)
-        return ", ".join(map(_decoded, values)) if values else None
+        """The header's values, joined by commas, or None; equal ones count once. *name* is in lower case."""
+        if (values := self._headers.get(name)) is None:
+            return None
+        value = ", ".join(map(_decoded, values))
+        return once(value) if ", " in value else value
 
     @property
     def headers(self) -> httpx.Headers:
@@ -406,6 +410,16 @@ def retry_after(value: str | None, now: datetime) -> float | None:
         return None
     seconds = (date.replace(tzinfo=date.tzinfo or UTC) - now).total_seconds()
     return min(max(seconds, 0.0), MAX_RETRY_AFTER)
+
+
+def once(value: str) -> str:
+    """The *value* of a header, with equal ones of a list once: some gateways repeat a header that the server has written."""
+    return ", ".join(dict.fromkeys(value.split(", ")))
+
+
+def _media_types(value: str) -> str:
+    """The different types in a list of them, without parameters."""
+    return ", ".join(dict.fromkeys(kind.partition(";")[0].strip().lower() for kind in parse_http_list(value)))
 
 
 def _decoded(value: bytes) -> str:

@@ -62,6 +62,8 @@ def check_session_id(id: str | None) -> str | None:
         ProtocolError: "The session ID MUST only contain visible ASCII characters".
     """
     if id is not None and not _VISIBLE.fullmatch(id):
+        if all(map(_VISIBLE.fullmatch, id.split(", "))):
+            raise ProtocolError(f"the server names several session ids: {quoted(id)}")
         raise ProtocolError(f"the server's session id is not visible ASCII: {quoted(id)}")
     return id
 
