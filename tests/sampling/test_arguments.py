@@ -32,6 +32,7 @@ TEXT: Wire = {"name": "text", "inputSchema": {"type": "object"}}
 REFUSAL = (-32603, "this client's model gave an answer that the request does not allow")
 SECRET = "hunter2"
 WRONG = ToolCall("add", {"a": SECRET})
+MISSPELT = CreateMessageResult(content=ToolUseContent(id="1", name="ad", input={}), model="m")
 
 
 def session(
@@ -231,7 +232,41 @@ async def test_a_model_whose_calls_cannot_be_read_is_asked_again_once_by_choice(
     assert note == UserMessage("Your last answer was lost: the model called no tool of yours. Answer again.")
 
 
-@pytest.mark.parametrize("second", [unreadable, lost, WRONG])
+async def test_a_model_that_calls_a_tool_that_it_may_not_call_is_told_so_and_asked_again(
+    subtests: pytest.Subtests, caplog: pytest.LogCaptureFixture
+) -> None:
+    table: list[tuple[str, Wire, str, str]] = [
+        (
+            "heigth",
+            {},
+            "it calls 'heigth', which the request does not offer",
+            "There is no tool 'heigth'. The tools are: add, text",
+        ),
+        (
+            "text",
+            {"toolChoice": {"type": "tool", "name": "add"}},
+            "it calls 'text', but toolChoice requires 'add' and nothing else",
+            "Call 'add' and nothing else.",
+        ),
+    ]
+    for name, choice, problem, said_of_it in table:
+        with subtests.test(name):
+            caplog.clear()
+            both = [ToolUseContent(id=id, name=called, input={}) for id, called in (("1", name), ("2", "add"))]
+            model = ScriptedModel(CreateMessageResult(content=both, model="m"), ToolCall("add", {"a": 2}))
+
+            answer = await session(model).answer(wire(tools=[ADD, TEXT], **choice))
+
+            assert calls(answer) == [("add", {"a": 2})]
+            told = model.requests[1].messages[-1].content
+            assert [block.text for block in told if isinstance(block, ToolResultContent)] == [
+                said_of_it,
+                "This call was not run, because another call of the same answer was not valid. Call the tool again.",
+            ]
+            assert lines(caplog) == [("WARNING", f"sampling for calculator: {problem}")]
+
+
+@pytest.mark.parametrize("second", [unreadable, lost, WRONG, MISSPELT])
 async def test_a_model_is_not_asked_a_third_time(second: Any) -> None:
     model = ScriptedModel(unreadable, second)
 

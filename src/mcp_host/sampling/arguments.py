@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from anyio import CapacityLimiter
 
-from mcp_host.errors import UncheckableSchema, UnusableCalls, quoted
+from mcp_host.errors import UncheckableSchema, UnusableCalls, excerpt, quoted
 from mcp_host.json_schema.plain import conforms
 from mcp_host.types import AssistantMessage, SamplingMessage, Tool, ToolResultContent, ToolUseContent, UserMessage
 
@@ -87,6 +87,11 @@ class ArgumentChecker:
         else:
             self._kept.move_to_end(key)
         return kept
+
+
+def no_such_tool(name: str, tools: Sequence[Tool]) -> str:
+    """What the model is told of a call of a tool that is none of *tools*."""
+    return f"There is no tool {quoted(name)}. The tools are: {excerpt(', '.join([tool.name for tool in tools]))}"
 
 
 def results_for(calls: Sequence[ToolUseContent], problems: Mapping[str, str]) -> UserMessage:

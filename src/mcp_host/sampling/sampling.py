@@ -84,7 +84,8 @@ class Sampling:
     with -32603. "retry" calls the handler again, once, with the answer and what is wrong with it at the end of the
     conversation, and refuses if the second answer is wrong, too. Both calls of the handler are one request for
     *approve* and for the limits. A schema that cannot be checked allows everything. Arguments that cannot be read, for
-    which the adapters raise `UnusableCalls`, are never sent: "retry" calls the handler again, anything else refuses.
+    which the adapters raise `UnusableCalls`, and calls of tools that are not offered are never sent: "retry" calls the
+    handler again, anything else refuses.
 
     One object can serve any number of connections, and one `anyio.run` after
     another. Its limits apply to all of them together.
@@ -341,6 +342,7 @@ class SamplingSession:
         if isinstance(answer, UnusableCalls):
             from mcp_host.sampling.arguments import turn_of
 
+            logger.warning("%s: %s", self._subject, answer)
             return await self._ask_again(turn_of(answer), request, size, around_model)
         problems = await self._problems(answer, request)
         if not problems or self._check_arguments == "warn":
@@ -388,11 +390,12 @@ class SamplingSession:
         called = partial(_or_unusable, handler) if self._check_arguments == "retry" else handler
         answer = await call_handler(called, subject=self._subject, failed=MODEL_FAILED)
         if isinstance(answer, UnusableCalls):
-            logger.warning("%s: %s", self._subject, answer)
             return answer
         try:
             return check_and_correct(answer, request, self._limits, size)
         except SamplingError as exc:
+            if isinstance(exc, UnusableCalls) and self._check_arguments == "retry":
+                return exc
             raise self._illegal(exc) from exc
 
     def _lone_block(self, answer: CreateMessageResult) -> CreateMessageResult:

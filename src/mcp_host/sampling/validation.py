@@ -13,7 +13,7 @@ from typing import Any, assert_never
 
 from pydantic_core import to_json
 
-from mcp_host.errors import QUOTED, InputRefused, ProtocolError, SamplingError, excerpt, quoted
+from mcp_host.errors import QUOTED, InputRefused, ProtocolError, SamplingError, UnusableCalls, excerpt, quoted
 from mcp_host.protocol import conversation
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_host.protocol.values import SMALLEST_VALUE, count_values
@@ -46,6 +46,8 @@ LONGER = 5  # written again, JSON can be at most this many times longer: 1e15 be
 SMALLEST_BLOCK = len('{"type":"text","text":""}')  # bytes
 THIS = "the request has"
 NEXT = "a request with this answer in it would have"
+
+ONLY = "Call {name} and nothing else."
 
 NO_CALL = "%s: the answer calls no tool, but %s; it is sent as it is"
 COMPLETED = frozenset({END_TURN, None})  # with any other stop reason, the model did not finish
@@ -160,6 +162,7 @@ def check_and_correct(
     only the server knows whether that will do, or what to ask next.
 
     Raises:
+        UnusableCalls: It calls tools that it may not call.
         SamplingError: The answer is illegal. The text is one sentence for the host's log.
         InputRefused: The server could not send it back within *limits*.
     """
@@ -171,7 +174,7 @@ def check_and_correct(
     if has_uses or not answer.content:
         answer = _corrected(answer, request)
     if has_uses and (uses := answer.tool_uses):
-        _check_calls(uses, request, limits)
+        _check_calls(answer, uses, request, limits)
     elif answer.stop_reason == TOOL_USE:
         logger.warning(NO_CALL, log_subject(request.server), "its stop reason is toolUse")
         answer = answer.model_copy(update={"stop_reason": END_TURN})
@@ -202,17 +205,13 @@ def _corrected(answer: CreateMessageResult, request: SamplingRequest) -> CreateM
     return answer.model_copy(update={"content": content, "stop_reason": stop_reason})
 
 
-def _check_calls(uses: Sequence[ToolUseContent], request: SamplingRequest, limits: SamplingLimits) -> None:
+def _check_calls(
+    answer: CreateMessageResult, uses: Sequence[ToolUseContent], request: SamplingRequest, limits: SamplingLimits
+) -> None:
     if not request.may_use_tools:
         raise SamplingError(f"it calls {_names(uses)}, but the request allows no tools")
     if len(uses) > limits.tool_calls:
         raise SamplingError(f"it calls {len(uses)} tools; SamplingLimits.tool_calls is {limits.tool_calls}")
-    offered = {tool.name for tool in request.tools}
-    if unknown := [use for use in uses if use.name not in offered]:
-        raise SamplingError(f"it calls {_names(unknown)}, which the request does not offer")
-    named = request.required_tool
-    if named is not None and (others := [use for use in uses if use.name != named]):
-        raise SamplingError(f"it calls {_names(others)}, but toolChoice requires {quoted(named)} and nothing else")
     # The server sends the answer back as part of the conversation, where ids must not repeat.
     used = {block.id for message in request.messages for block in message.content if isinstance(block, ToolUseContent)}
     for use in uses:
@@ -224,6 +223,16 @@ def _check_calls(uses: Sequence[ToolUseContent], request: SamplingRequest, limit
         if use.id in used:
             raise SamplingError(f"the tool_use id {quoted(use.id)} was used before; each call needs its own id")
         used.add(use.id)
+    offered = {tool.name for tool in request.tools}
+    if unknown := [use for use in uses if use.name not in offered]:
+        from mcp_host.sampling.arguments import no_such_tool  # few answers need it
+
+        problems = {use.id: no_such_tool(use.name, request.tools) for use in unknown}
+        raise UnusableCalls(f"it calls {_names(unknown)}, which the request does not offer", answer, problems)
+    named = request.required_tool
+    if named is not None and (others := [use for use in uses if use.name != named]):
+        problem = f"it calls {_names(others)}, but toolChoice requires {quoted(named)} and nothing else"
+        raise UnusableCalls(problem, answer, dict.fromkeys([use.id for use in others], ONLY.format(name=quoted(named))))
 
 
 def _names(uses: Sequence[ToolUseContent]) -> str:

@@ -42,7 +42,7 @@ from mcp_host.functions import BadArguments, FunctionTool, Injected, ToolError, 
 from mcp_host.handlers import CountedWarnings, as_async, split_failure
 from mcp_host.limits import check_count, check_seconds
 from mcp_host.protocol.jsonrpc import snapshot
-from mcp_host.sampling.arguments import lost_answer
+from mcp_host.sampling.arguments import lost_answer, no_such_tool
 from mcp_host.sampling.request import ModelAnswer
 from mcp_host.sampling.stop_reasons import CUT_OFF, TRUNCATED
 from mcp_host.types import (
@@ -425,8 +425,7 @@ class _Loop:
     async def _decide(self, use: ToolUseContent, problems: Mapping[str, str]) -> CallToolResult | None:
         """The result of *use* if it is not to run. Meanwhile the time of the loop stands still: a person may be deciding."""
         if use.name not in self.tools:
-            names = excerpt(", ".join([tool.name for tool in self.params.tools or ()]))
-            return text_result(f"There is no tool {quoted(use.name)}. The tools are: {names}", is_error=True)
+            return text_result(no_such_tool(use.name, self.params.tools or ()), is_error=True)
         if (problem := problems.get(use.id)) is not None:
             return text_result(problem, is_error=True)
         if self.permit is None:
