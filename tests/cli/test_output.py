@@ -7,10 +7,11 @@ from io import StringIO
 
 import pytest
 
-from mcp_host.cli.output import Printer, print_aside, print_error, print_failure, text_of
+from mcp_host.cli.output import Printer, print_aside, print_error, print_failure, status_line, text_of
 from mcp_host.errors import RequestTimeout, ServerError
 from mcp_host.providers.exchange.requests import refused
 from mcp_host.session.call import CallTimeouts
+from mcp_host.terminal.device import question_is_open
 from mcp_host.terminal.text import NARROWEST, Style
 from tests.cli.terminals import Terminal
 
@@ -159,3 +160,22 @@ def test_all_else_gets_no_colors(
     Printer(stream).line("Tools", "bold")
 
     assert stream.getvalue() == "Tools\n"
+
+
+def test_what_a_server_tells_waits_while_the_person_is_asked_something(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could write over the question, or look like one. Of the status, only the last is shown then, of other lines a thousand."""
+    monkeypatch.setenv("TERM", "xterm")
+    screen = Terminal()
+    with status_line(screen) as show:
+        show("before")
+        with question_is_open():
+            print_aside("log 0")
+            for number in range(1002):
+                show(f"status {number}")
+                print_aside(f"log {number}")
+            assert (screen.getvalue(), capsys.readouterr().err) == ("\r\x1b[Kbefore", "")
+
+        assert screen.getvalue().replace("\r\x1b[K", "/") == "/before/status 1001"
+        assert capsys.readouterr().err == "".join([f"  | log {number}\n" for number in range(3, 1002)])

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from anyio import CancelScope, Event, create_task_group, fail_after, wait_all_ta
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
-from mcp_host.terminal.device import NoTerminal, open_terminal
+from mcp_host.terminal.device import NoTerminal, open_terminal, write_aside
 from mcp_host.terminal.text import NARROWEST, Layout, Rows
 from tests.clock import advance
 from tests.extent import on_both
@@ -84,15 +85,18 @@ async def test_a_line_is_read_as_the_terminal_edits_it(keys: str, answer: str | 
     "typed", ["y\n", "y\nhalf a line", "half a line", "\x04"], ids=["a line", "more", "half", "Ctrl-D"]
 )
 async def test_keys_pressed_before_the_question_do_not_answer_it(typed: str, screen: Screen) -> None:
+    """Nor is anything else written beside the question, as the status of a call is."""
     person = Person()
+    written: list[str] = []
 
     screen.press(typed)
     async with asked(screen, person):
         await wait_all_tasks_blocked()
-        assert person.answers == []
+        write_aside(partial(written.append, "status"))
+        assert person.answers == written == []
         screen.press("n\n")
 
-    assert person.answers == ["n"]
+    assert (person.answers, written) == (["n"], ["status"])
 
 
 @pytest.mark.adjustable_clock

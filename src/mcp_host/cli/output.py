@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from enum import IntEnum
+from functools import partial
 from itertools import islice
 from typing import Self, TextIO
 
@@ -33,6 +34,7 @@ from mcp_host.errors import (
     ToolPinsError,
     quoted,
 )
+from mcp_host.terminal.device import write_aside
 from mcp_host.terminal.text import NARROWEST, Layout, Rows, Style, clean, has_color, styled, wrapped
 
 
@@ -265,7 +267,14 @@ def _columns(stream: TextIO) -> int:
 
 
 def print_aside(text: str) -> None:
-    """Print what a server tells meanwhile to stderr, with a margin. It takes the place of the status line."""
+    """Print what a server tells meanwhile to stderr, with a margin. It takes the place of the status line.
+
+    While the person is asked something, this waits.
+    """
+    write_aside(partial(_print_aside, text))
+
+
+def _print_aside(text: str) -> None:
     for line in text.splitlines():
         clear_status_line()
         print("\n".join(_rows(line, MARGIN)), file=sys.stderr, flush=True)
@@ -273,20 +282,22 @@ def print_aside(text: str) -> None:
 
 def clear_status_line() -> None:
     """Make place on a terminal for what another part writes to it."""
-    if _clears_lines(sys.stderr):
-        sys.stderr.write(CLEAR)
-        sys.stderr.flush()
+    _show_status(sys.stderr, "")
+
+
+def _show_status(stream: TextIO, text: str) -> None:
+    if _clears_lines(stream):
+        row = next(wrapped(clean(text), _columns(stream) - 1))
+        stream.write(f"{CLEAR}{row}")
+        stream.flush()
 
 
 @contextmanager
 def status_line(stream: TextIO) -> Iterator[Callable[[str], None]]:
-    """Show one line, the last one, while something goes on; on a terminal only."""
+    """Show one line, the last one, while something goes on; on a terminal only. While the person is asked something, it waits."""
 
     def show(text: str) -> None:
-        if _clears_lines(stream):
-            row = next(wrapped(clean(text), _columns(stream) - 1))
-            stream.write(f"{CLEAR}{row}")
-            stream.flush()
+        write_aside(partial(_show_status, stream, text), key=stream)
 
     try:
         yield show

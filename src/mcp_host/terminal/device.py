@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TypeVar
 
@@ -28,11 +28,53 @@ MAX_UNCLEAR = 3  # answers to one question that are none of those it has
 ROWS_AT_ONCE = 200  # are laid out before other tasks run,
 CHARACTERS_AT_ONCE = 20_000  # or fewer, of so many characters: eight may combine with another
 LONGEST_LINE = 4096  # bytes with the line end: Linux drops what is typed beyond that
+MAX_WAITING = 1000  # lines of a log, or the like, that wait for the end of a question
 QUIET = 0.05  # seconds without input after which a paste has ended; terminals send the next piece at once
 
 
 class NoTerminal(Exception):
     """There is no person to ask; the text says why."""
+
+
+class _Others:
+    """What else writes to the screen of the person, and waits while they are asked something: it could look like a question."""
+
+    def __init__(self) -> None:
+        self._questions = 0
+        self._waiting: dict[object, Callable[[], None]] = {}
+
+    @contextmanager
+    def wait(self) -> Iterator[None]:
+        self._questions += 1
+        try:
+            yield
+        finally:
+            self._questions -= 1
+            if not self._questions:
+                waiting, self._waiting = self._waiting, {}
+                for write in waiting.values():
+                    write()
+
+    def write(self, write: Callable[[], None], key: object) -> None:
+        if not self._questions:
+            write()
+            return
+        self._waiting.pop(key, None)
+        self._waiting[key] = write
+        if len(self._waiting) > MAX_WAITING:
+            del self._waiting[next(iter(self._waiting))]
+
+
+_others = _Others()  # of the process: it has one terminal
+question_is_open = _others.wait
+"""While this context manager is entered, `write_aside` waits. `open_terminal` enters it."""
+
+
+def write_aside(write: Callable[[], None], *, key: object = None) -> None:
+    """Call *write*, which writes to the screen: at once, or after the questions that are open. Of several with one *key*, the
+    last is called then, and of more than `MAX_WAITING` the last ones.
+    """
+    _others.write(write, object() if key is None else key)
 
 
 class Terminal:
@@ -205,21 +247,22 @@ else:
             NoTerminal: There is none, it is gone before the end, or the host runs in the background.
         """
         async with _one_at_a_time():
-            try:
-                # Opened again, so that O_NONBLOCK does not change the host's own streams.
-                fd = os.open(path or terminal_path(), os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
-            except OSError as exc:
-                logger.debug("no terminal to ask in: %s", exc)
-                raise NoTerminal(NO_TERMINAL) from exc
-            try:
-                _check_foreground(fd)
-                with _line_mode(fd):
-                    yield Terminal(fd, quiet)
-            except (OSError, termios.error) as exc:
-                logger.warning("asking in the terminal failed: %s", exc)
-                raise NoTerminal(NO_TERMINAL) from exc
-            finally:
-                os.close(fd)
+            with question_is_open():
+                try:
+                    # Opened again, so that O_NONBLOCK does not change the host's own streams.
+                    fd = os.open(path or terminal_path(), os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+                except OSError as exc:
+                    logger.debug("no terminal to ask in: %s", exc)
+                    raise NoTerminal(NO_TERMINAL) from exc
+                try:
+                    _check_foreground(fd)
+                    with _line_mode(fd):
+                        yield Terminal(fd, quiet)
+                except (OSError, termios.error) as exc:
+                    logger.warning("asking in the terminal failed: %s", exc)
+                    raise NoTerminal(NO_TERMINAL) from exc
+                finally:
+                    os.close(fd)
 
     def terminal_path() -> str:
         """The terminal to ask in."""
