@@ -86,7 +86,8 @@ READ: list[tuple[object, str, object]] = [
     (SAME_TITLES, "2", "4712"),
     (SAME_TITLES, "4711", "4711"),
     ({"oneOf": [{"const": "No", "title": "Share all"}, {"const": "x", "title": "No"}]}, "No", "x"),
-    ({"enum": ["\u2461", "a"]}, "2", "a"),
+    ({"enum": ["\u2461", "a"]}, "2", "\u2461"),
+    ({"enum": ["all", "1 "]}, "1", "1 "),
     ({"enum": [1, 2, True]}, "2", 2),
     ({"const": "yes"}, "yes", "yes"),
     (SEVERAL, "red", ["r"]),
@@ -129,6 +130,11 @@ MISTAKES: list[tuple[object, str, str]] = [
     (COLORS, "0" * 9 + "1", "Enter a number or a text from the list."),
     (COLORS, "1" * 20, "Enter a number or a text from the list."),
     (SIZES, "4", "Enter one from the list."),
+    (
+        {"oneOf": [{"const": c, "title": f"{c} 1 ".strip("ab")} for c in "ab"]},
+        "1",
+        "Several are called that. Enter the value of one.",
+    ),
     (SAME_TITLES, "ada smith", "Several are called that. Enter a number."),
     ({"oneOf": [{"const": c, "title": "7"} for c in "ab"]}, "7", "Several are called that. Enter the value of one."),
     (SEVERAL, "red, black", "Enter a number or a text from the list."),
@@ -162,6 +168,16 @@ def test_a_value_is_shown_as_the_person_knows_it(schema: object, value: Any, sho
     assert display(field(schema), value) == shown
 
 
-@pytest.mark.parametrize(("schema", "numbered"), [(COLORS, True), (SIZES, False), ({"enum": ["a", 5]}, False)], ids=str)
+@pytest.mark.parametrize(
+    ("schema", "numbered"),
+    [
+        (COLORS, True),
+        (SIZES, False),
+        ({"enum": ["a", 5]}, False),
+        *[({"enum": ["all", title]}, False) for title in (" 1", "1\u00a0", "\u0661", "\u2460", "1.", "(1)", "1\u200b")],
+        ({"enum": ["size 1", "1b", ""]}, True),
+    ],
+    ids=ascii,
+)
 def test_choices_have_numbers_unless_they_look_like_numbers(schema: object, numbered: bool) -> None:
     assert are_numbered(field(schema).choices or ()) is numbered

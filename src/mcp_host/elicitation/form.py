@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
+from unicodedata import normalize
 from urllib.parse import urlsplit
 
 from mcp_host.terminal.fields import Choice, Field, compact
@@ -15,6 +16,7 @@ YES, NO = frozenset({"y", "yes", "true"}), frozenset({"n", "no", "false"})
 EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
 DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII)
+NOT_IN_WORDS = re.compile(r"[\W_]")  # blanks, points, brackets, and what cannot be seen
 
 EXAMPLES: Mapping[object, str] = {
     "email": "an e-mail address",
@@ -100,14 +102,14 @@ def _read_number(line: str, *, whole: bool) -> float:
 
 
 def are_numbered(choices: Sequence[Choice]) -> bool:
-    """Whether choices can be named by their number: not if one of them is shown as a number."""
-    return not any(choice.title.isdecimal() for choice in choices)
+    """Whether choices can be named by their number: not if one of them looks like a number, in any digits."""
+    return not any(NOT_IN_WORDS.sub("", choice.title).isnumeric() for choice in choices)
 
 
 def _read_choice(choices: Sequence[Choice], line: str) -> object:
     """What is shown counts before what is not: a server may hide a value that looks like the title of another choice."""
     numbered = are_numbered(choices)
-    for same in (str, str.lower):
+    for same in (str, str.lower, _look):
         named = [choice.value for choice in choices if same(choice.title) == same(line)]
         if any(value != named[0] for value in named):
             raise ValueError(f"Several are called that. Enter {'a number' if numbered else 'the value of one'}.")
@@ -120,6 +122,11 @@ def _read_choice(choices: Sequence[Choice], line: str) -> object:
             if same(str(choice.value)) == same(line):
                 return choice.value
     raise ValueError("Enter a number or a text from the list." if numbered else "Enter one from the list.")
+
+
+def _look(text: str) -> str:
+    """What a text looks like: the same for "1", for "1 " and for a 1 in a circle, which a person cannot type."""
+    return normalize("NFKC", text).strip().lower()
 
 
 def _read_several(choices: Sequence[Choice], line: str) -> list[object]:
