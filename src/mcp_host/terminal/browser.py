@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator
+from ipaddress import IPv4Address, IPv6Address
 from threading import Thread
 from traceback import format_exception
 from typing import TYPE_CHECKING
@@ -19,11 +20,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-HOST = re.compile(r"[a-z0-9._:-]+")  # a name or an address, without the %-escapes that only browsers decode
+# An address or a name, without the %-escapes that only browsers decode, and a port.
+AUTHORITY = re.compile(r"(?:\[(?P<ipv6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::(?P<port>[0-9]{0,5}))?", re.IGNORECASE)
+NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.IGNORECASE)
 
 IN_TERMINAL = ("www-browser", "links", "elinks", "lynx", "w3m")
 """Browsers of the `webbrowser` module that would take this terminal."""
 
+MAX_PORT = 65_535
 KEPT = "%:/?#[]@!&()*+,;=~"  # besides letters and digits; "$", "'" and "`" mean something to shells
 STARTING = 5.0  # seconds; `webbrowser` itself waits so long for browsers that it knows
 
@@ -31,15 +35,32 @@ STARTING = 5.0  # seconds; `webbrowser` itself waits so long for browsers that i
 def is_web_url(url: str) -> bool:
     """Whether *url* is http or https, and every program finds the same host in it.
 
-    Programs disagree about blanks, control characters and backslashes: the user could
-    consent to one host and visit another.
+    Programs disagree about blanks, control characters and backslashes, about what may follow an IPv6 address, and about
+    numbers: browsers visit 127.0.0.1 for ``http://127.1/``. The user could consent to one host and visit another.
     """
     if not url.isascii() or not url.isprintable() or " " in url or "\\" in url:
         return False
     try:
-        return urlsplit(url).scheme in ("http", "https") and HOST.fullmatch(host_of(url)) is not None
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and _is_plain(parts.netloc.rpartition("@")[2])
     except ValueError:
         return False
+
+
+def _is_plain(authority: str) -> bool:
+    """Whether this is a host, perhaps with a port. https://url.spec.whatwg.org/#host-parsing
+
+    Raises:
+        ValueError: It has an address that is none.
+    """
+    match = AUTHORITY.fullmatch(authority)
+    if match is None or int(match["port"] or 0) > MAX_PORT:
+        return False
+    if match["ipv6"] is not None:
+        return bool(IPv6Address(match["ipv6"]))
+    if NUMBER.fullmatch(match["name"].removesuffix(".").rpartition(".")[2]):  # "ends in a number": no name may
+        return bool(IPv4Address(match["name"]))
+    return True
 
 
 def host_of(url: str) -> str:
