@@ -83,7 +83,7 @@ def test_the_lines_of_a_tools_text_are_kept() -> None:
 
     Printer(stream).text("x" * 60 + "\n\ta\x00b\u202e")
 
-    assert stream.getvalue() == "x" * 60 + "\n    a\\x00b\\u202e\n"
+    assert stream.getvalue() == "x" * 60 + "\n\ta\\x00b\\u202e\n"
 
 
 def test_on_a_terminal_each_row_of_a_servers_text_is_indented() -> None:

@@ -174,6 +174,14 @@ def test_a_streamed_text_has_the_same_rows_however_it_is_split(pieces: list[str]
     assert streamed(*pieces, columns=math.inf) == streamed("".join(pieces), columns=math.inf)
 
 
+def test_a_file_has_tabs_and_a_terminal_spaces() -> None:
+    """Another program may read the columns."""
+    table = "a\tb\n\tc \x1b\t\n"
+
+    assert streamed(*table, columns=math.inf) == "a\tb\n\tc \\x1b\t\n"
+    assert streamed(*table, columns=40) == "a    b\n    c \\x1b\n"
+
+
 @given(st.text("ab \n\r\x1b\u6f22\u0301", max_size=60))
 def test_no_row_of_a_streamed_text_is_wider_than_the_terminal_or_controls_it(text: str) -> None:
     rows = streamed(text, indent="  ").split("\n")

@@ -35,7 +35,7 @@ from mcp_host.errors import (
     quoted,
 )
 from mcp_host.terminal.device import write_aside
-from mcp_host.terminal.text import NARROWEST, Layout, Rows, Style, clean, has_color, styled, wrapped
+from mcp_host.terminal.text import NARROWEST, Layout, Rows, Style, clean, clean_for_file, has_color, styled, wrapped
 
 
 class UsageError(Exception):
@@ -168,7 +168,7 @@ class Printer:
             if self.margin:
                 self._print_wrapped(clean(line), None, INDENT, INDENT)
             else:
-                self._print(clean(line))
+                self._print(clean_for_file(line))
 
     @property
     def layout(self) -> Layout:

@@ -55,6 +55,11 @@ def clean(text: str) -> str:
     return _Cleaner().clean(text)
 
 
+def clean_for_file(line: str) -> str:
+    """As `clean`, for another program to read: tabs are kept."""
+    return "\t".join(map(clean, line.split("\t")))
+
+
 class _Cleaner:
     """`clean` for one line in pieces: it counts the marks on the last character."""
 
@@ -213,7 +218,7 @@ class StreamedText:
         self._end_return()
         if char in " \t":
             written = self._end_word()
-            self._spaces.append(shown)
+            self._spaces.append(shown if math.isfinite(self._columns) else char)
             return written
         if char == "\r":
             self._returned = True
