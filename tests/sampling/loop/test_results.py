@@ -27,6 +27,7 @@ from mcp_host.types import (
     ToolUseContent,
     UnknownContent,
 )
+from mcp_host.types.content import as_text
 from tests.extent import saturated
 
 USE = ToolUseContent(id="1", name="search", input={})
@@ -143,6 +144,22 @@ def test_a_long_text_keeps_its_head_and_its_tail_and_says_what_is_left_out() -> 
     cut = head_and_tail(result("a" * 5000 + "z" * 5000), 242)
 
     assert cut == result("a" * 100 + "\n[9800 of 10000 bytes are left out here]\n" + "z" * 100)
+
+
+def test_the_text_of_each_block_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have megabytes, and each time takes as long as reading it."""
+    written: list[ReceivedContent] = []
+
+    def text_of(block: ReceivedContent) -> str:
+        written.append(block)
+        return as_text(block)
+
+    monkeypatch.setattr(results, "_text", text_of)
+    long = result("a" * 1000, "b" * 1000, structured_content={"c": "d"})
+
+    head_and_tail(long, 300)
+
+    assert written == [*long.content, text('{"c":"d"}')]
 
 
 def test_no_character_is_cut_in_half() -> None:

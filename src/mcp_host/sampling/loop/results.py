@@ -9,7 +9,7 @@ from typing import TypeAlias
 from pydantic_core import from_json, to_json
 
 from mcp_host.errors import excerpt
-from mcp_host.sampling.validation import decoded_size, utf8_size
+from mcp_host.sampling.validation import decoded_size
 from mcp_host.types import (
     AudioContent,
     BlobResourceContents,
@@ -38,6 +38,10 @@ Cut: TypeAlias = Callable[[CallToolResult, int], CallToolResult]
 
 It is called with every result that a tool returned, in the event loop. The steps of the loop keep the whole result.
 """
+
+
+_Measured: TypeAlias = tuple[ReceivedContent, bytes, int]
+"""A block, its text in UTF-8, which may have many megabytes and is written once, and the bytes that it counts."""
 
 
 def for_model(use: ToolUseContent, result: CallToolResult, *, max_bytes: int, cut: Cut) -> ToolResultContent:
@@ -106,11 +110,11 @@ def head_and_tail(result: CallToolResult, max_bytes: int) -> CallToolResult:
     files count separately: those that would make it more than 4 MiB are replaced by a note.
     """
     structured = result.structured_content
-    data = None if structured is None else TextContent(text=_json(structured))
     content = list(_without_large_files(result.content))
-    whole = content if data is None else [*content, data]
-    if sum(map(_size, whole)) > max_bytes:
-        return _replaced(result, list(_ends(whole, max_bytes)))
+    whole = content if structured is None else [*content, TextContent(text=_json(structured))]
+    measured = list(map(_measured, whole))
+    if sum([size for _, _, size in measured]) > max_bytes:
+        return _replaced(result, list(_ends(measured, max_bytes)))
     return result if content == result.content else _replaced(result, content, structured)
 
 
@@ -133,21 +137,20 @@ def _without_large_files(content: Sequence[ReceivedContent]) -> Iterator[Receive
             yield TextContent(text=f"[{excerpt(kind)}: {size} bytes are left out]")
 
 
-def _ends(content: Sequence[ReceivedContent], max_bytes: int) -> Iterator[ReceivedContent]:
+def _ends(content: Sequence[_Measured], max_bytes: int) -> Iterator[ReceivedContent]:
     """The first and the last blocks of *content*, of *max_bytes* with the note between them."""
-    total = sum(map(_size, content))
+    total = sum([size for _, _, size in content])
     kept = max(max_bytes - len(NOTE.format(left_out=total, total=total)) - 2, 0)  # and two line breaks
     begin = _whole_characters(content, kept // 2, step=-1)
     end = _whole_characters(content, total - (kept - kept // 2), step=1)
     note = NOTE.format(left_out=end - begin, total=total)
     start = 0
-    for block in content:
-        head, tail, size = begin - start, end - start, _size(block)
+    for block, data, size in content:
+        head, tail = begin - start, end - start
         start += size
         if not size or size <= head or tail <= 0:
             yield block
             continue
-        data = _text(block).encode("utf-8", "surrogatepass")
         parts = [data[: max(head, 0)], note.encode(), data[tail:]]
         note = ""
         text = b"\n".join(part for part in parts if part).decode("utf-8", "replace")
@@ -155,15 +158,13 @@ def _ends(content: Sequence[ReceivedContent], max_bytes: int) -> Iterator[Receiv
             yield _with_text(block, text)
 
 
-def _whole_characters(content: Sequence[ReceivedContent], position: int, *, step: int) -> int:
+def _whole_characters(content: Sequence[_Measured], position: int, *, step: int) -> int:
     """The *position* in all texts, or the nearest one in the direction of *step* that cuts no character, and no link."""
     start = 0
-    for block in content:
-        size = _size(block)
+    for block, data, size in content:
         if start <= position < start + size:
             if not isinstance(block, TextContent | EmbeddedResource):
                 return start if step < 0 else start + size
-            data = _text(block).encode("utf-8", "surrogatepass")
             while 0 < position - start < len(data) and data[position - start] & 0xC0 == 0x80:  # inside of a character
                 position += step
             return position
@@ -176,12 +177,12 @@ def _text(block: ReceivedContent) -> str:
     return _json(link_fields(block)) if isinstance(block, ResourceLink) else as_text(block)
 
 
-def _size(block: ReceivedContent) -> int:
-    """The bytes of a block that count as text."""
+def _measured(block: ReceivedContent) -> _Measured:
     match block:
         case ImageContent() | AudioContent() | EmbeddedResource(resource=BlobResourceContents()):
-            return 0
-    return max(utf8_size(_text(block)), SMALLEST_TEXT)
+            return block, b"", 0
+    data = _text(block).encode("utf-8", "surrogatepass")
+    return block, data, max(len(data), SMALLEST_TEXT)
 
 
 def _with_text(block: ReceivedContent, text: str) -> ReceivedContent:
