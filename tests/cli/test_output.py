@@ -171,7 +171,8 @@ def test_what_a_server_tells_waits_while_the_person_is_asked_something(
     with status_line(screen) as show:
         show("before")
         with question_is_open():
-            print_aside("log 0")
+            with question_is_open():  # in another event loop
+                print_aside("log 0")
             for number in range(1002):
                 show(f"status {number}")
                 print_aside(f"log {number}")
