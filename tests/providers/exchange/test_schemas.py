@@ -93,6 +93,25 @@ def test_a_function_has_an_object_at_its_root(subtests: pytest.Subtests) -> None
             an_object(a={"allOf": [TEXT, {"minLength": 1}]}),
         ),
         (
+            "any in all",
+            {
+                "allOf": [
+                    {"anyOf": [an_object([], a=part) for part in (TEXT, NUMBER, NULL, TEXT)]},
+                    an_object([], a={"minLength": 1}),
+                ]
+            },
+            {
+                "description": said(
+                    allOf=[
+                        {"anyOf": [an_object([], a=part) for part in (TEXT, NUMBER, NULL, TEXT)]},
+                        an_object([], a={"minLength": 1}),
+                    ]
+                ),
+                "type": "object",
+                "properties": {"a": {"allOf": [{"anyOf": [TEXT, NUMBER, NULL]}, {"minLength": 1}]}},
+            },
+        ),
+        (
             "any",
             {"description": "D", "anyOf": [an_object(a=TEXT, b=TEXT), an_object(a=NUMBER)]},
             {
