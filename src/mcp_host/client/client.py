@@ -284,6 +284,17 @@ class Client:
         """
         await self._lifetime.close()
 
+    async def wait_closed(self) -> ConnectionClosed:
+        """Wait until the connection has ended, on either side. Returns why; a later one may be open by then.
+
+        Raises:
+            NotConnected: There is none.
+        """
+        dispatcher = self._lifetime.require().dispatcher
+        await dispatcher.ended.wait()
+        assert dispatcher.closed is not None, "it has ended"
+        return dispatcher.closed
+
     # Tools
 
     async def list_tools(self, *, timeout: float | None = None, idle_timeout: float | None = None) -> list[types.Tool]:

@@ -123,10 +123,19 @@ def safe_tool_name(name: str) -> str:
     Other characters become ``_``. A name that changes gets a digest at its end, so that "a.b" and "a/b" stay apart.
     For `ToolPolicy.rename`: ``rename=safe_tool_name``, or ``rename=lambda name: safe_tool_name(f"github_{name}")``.
     """
-    if re.fullmatch(rf"[a-zA-Z0-9_-]{{1,{LONGEST_NAME}}}", name):
+    return safe_name(name, LONGEST_NAME)
+
+
+def safe_name(name: str, longest: int) -> str:
+    """The same, with *longest* characters at most."""
+    if re.fullmatch(rf"[a-zA-Z0-9_-]{{1,{longest}}}", name):
         return name
-    safe = re.sub(r"[^a-zA-Z0-9_-]", "_", name[: LONGEST_NAME - DIGEST - 1])
-    return f"{safe}_{sha256(name.encode(errors='surrogatepass')).hexdigest()[:DIGEST]}"
+    return f"{re.sub(r'[^a-zA-Z0-9_-]', '_', name[: longest - DIGEST - 1])}_{name_digest(name)}"
+
+
+def name_digest(name: str) -> str:
+    """What keeps a shortened *name* apart from others."""
+    return sha256(name.encode(errors="surrogatepass")).hexdigest()[:DIGEST]
 
 
 def _names(allow: object) -> frozenset[str]:

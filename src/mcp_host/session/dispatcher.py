@@ -70,6 +70,8 @@ class Dispatcher:
         """Why the connection has ended, if it has."""
         self.closed_at = math.inf
         """When it has ended, on the event loop's clock."""
+        self.ended = Event()
+        """Set when it has ended."""
         self.stream_per_request = channel.stream_per_request
         self.wait_until_started = channel.wait_until_started
         self.spawn = tasks.start_soon
@@ -410,6 +412,7 @@ class Dispatcher:
         if self.closed is None:
             self.closed = reason
             self.closed_at = self.now()
+            self.ended.set()
             self._sender.closed = True
             self._session_ended(None if by_us else reason)
         self._inbound.drop_all()

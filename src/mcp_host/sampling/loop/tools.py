@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from anyio import create_task_group
 from pydantic_core import to_json
 
+from mcp_host.concurrency.tasks import first
 from mcp_host.errors import McpError, NotAdvertised, ServerError, excerpt, quoted
 from mcp_host.functions import AnyFunction, FunctionTool
 from mcp_host.handlers import check_callable
@@ -62,8 +64,16 @@ class ToolClient(Protocol):
         """Call one, for *timeout* seconds."""
 
 
+@runtime_checkable
+class ToolGroup(ToolClient, Protocol):
+    """What a loop needs of a `mcp_host.ClientGroup`."""
+
+    def server_of(self, name: str) -> str:
+        """The server of the tool *name*."""
+
+
 LoopTool: TypeAlias = ToolClient | AnyFunction | FunctionTool
-"""A connected client, with all its tools, or a typed function."""
+"""A connected client, or a group of them, with all its tools, or a typed function."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -78,7 +88,7 @@ class OfferedTool:
 async def read_tools(
     tools: Sequence[LoopTool], *, timeout: float, caller: object, most: float
 ) -> dict[str, OfferedTool]:
-    """The tools by their names, *most* at most. Clients are asked for theirs. Listing and each call may take *timeout* seconds.
+    """The tools by their names, *most* at most. Clients are asked for theirs, all at once. Listing and each call may take *timeout* seconds.
 
     A server without tools adds none. A tool of a server that no model could call is left out, with a warning:
     because of its name, or because it runs only as a task.
@@ -94,8 +104,8 @@ async def read_tools(
     offered: dict[str, OfferedTool] = {}
     places: dict[str, int] = {}
     clashes: dict[tuple[int, int], list[OfferedTool]] = {}  # by the places of both
-    for place, tool in enumerate(tools):
-        for new in await _read(tool, place, timeout=timeout, caller=caller):
+    for place, read in enumerate(await _read_all(tools, timeout=timeout, caller=caller)):
+        for new in read:
             name = new.definition.name
             if name in offered:
                 clashes.setdefault((places[name], place), []).append(new)
@@ -123,10 +133,29 @@ def _counted(offered: Mapping[str, OfferedTool]) -> str:
     return f"there are {len(offered)} tools, {of_servers}"
 
 
+async def _read_all(tools: Sequence[LoopTool], *, timeout: float, caller: object) -> list[list[OfferedTool]]:
+    """The tools of each of *tools*. What the first one raises that fails is raised."""
+    read: list[list[OfferedTool]] = [[] for _ in tools]
+
+    async def fill(place: int, tool: LoopTool) -> None:
+        read[place] = await _read(tool, place, timeout=timeout, caller=caller)
+
+    try:
+        async with create_task_group() as tasks:
+            for place, tool in enumerate(tools):
+                tasks.start_soon(fill, place, tool)
+    except BaseExceptionGroup as group:
+        raise first(group) from None
+    return read
+
+
 async def _read(tool: LoopTool, place: int, *, timeout: float, caller: object) -> list[OfferedTool]:
     if isinstance(tool, ToolClient) and not isinstance(tool, type):
         call = partial(_call, tool, timeout, caller)
-        return [OfferedTool(listed, tool.name, call) for listed in await _list(tool, place, timeout)]
+        listed = await _list(tool, place, timeout)
+        if isinstance(tool, ToolGroup):
+            return [OfferedTool(each, tool.server_of(each.name), call) for each in listed]
+        return [OfferedTool(each, tool.name, call) for each in listed]
     if not isinstance(tool, FunctionTool):
         if not callable(tool):
             raise TypeError(
