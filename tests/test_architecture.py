@@ -24,13 +24,14 @@ MAY_IMPORT = {
     "base_errors": set[str](),
     "errors": {"base_errors", "tool_changes", "types"},
     "tool_changes": {"base_errors", "types"},
+    "server_names": {"errors", "types"},
     "limits": set[str](),
     "locked_file": set[str](),
     "version": set[str](),
     "concurrency": {"errors"},
     "types": {"base_errors"},
     "protocol": {"errors", "types"},
-    "terminal": {"concurrency", "errors", "server_requests"},
+    "terminal": {"concurrency", "errors", "server_names", "server_requests", "types"},
     "json_schema": {"errors"},
     "handlers": {"concurrency", "errors", "limits", "protocol"},
     "slots": {"concurrency", "handlers"},
@@ -57,7 +58,8 @@ MAY_IMPORT = {
     },
     "client": {
         *("concurrency", "elicitation", "errors", "handlers", "json_schema", "limits", "locked_file"),
-        *("middleware", "protocol", "roots", "sampling", "session", "tool_changes", "transports", "types", "version"),
+        *("middleware", "protocol", "roots", "sampling", "server_names", "session", "tool_changes", "transports"),
+        *("types", "version"),
     },
     "telemetry": {
         *("concurrency", "errors", "middleware", "protocol", "sampling", "session", "transports", "types", "version"),
@@ -67,7 +69,7 @@ MAY_IMPORT = {
     },
     "cli": {
         *("auth", "client", "elicitation", "errors", "json_schema", "limits", "mcp_host", "protocol", "providers"),
-        *("sampling", "terminal", "testing", "tool_changes", "transports", "types", "version"),
+        *("sampling", "server_names", "terminal", "testing", "tool_changes", "transports", "types", "version"),
     },
     "__main__": {"cli"},
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Self
 
@@ -9,6 +10,12 @@ EXCERPT = 300  # characters of a peer's text in an error message
 QUOTED = 80  # characters of a peer's key, name or id
 MEASURED = 1000  # characters of a quoted value that are written to learn its length: it may have a million items
 MARGIN = "  | "  # before each line of a peer's text, so that it cannot look like ours
+
+INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\U00016fe4\U0001d159\U000e0100-\U000e01ef]"
+)
+"""Printable, but not seen: blanks, fillers, and selectors of variants, which can carry a text that only models read."""
 
 
 def escaped(text: str) -> str:

@@ -28,7 +28,7 @@ from mcp_host.protocol.jsonrpc import Id, as_sent, snapshot
 from mcp_host.server_requests import OuterCall
 from mcp_host.transports._http.secret import Secret, SecretValues
 from mcp_host.transports.base import Transport
-from mcp_host.types import Tool
+from mcp_host.types import Implementation, Tool
 
 if TYPE_CHECKING:
     from mcp_host.sampling.approval import Allow, Deny
@@ -60,7 +60,7 @@ class ClientRequest:
 
     *params* are those of the application: what the revision adds is not in them yet, and a tool has the name that
     `ToolPolicy.rename` gives it. *headers* are
-    HTTP headers to add; other transports ignore them. *server* is the name of the *transport*.
+    HTTP headers to add; other transports ignore them. *server* is `Client.name`.
     *sent_ids* grows: it has the JSON-RPC id of each message that was sent for this request so far, which are
     several if input was required, or if it was sent again.
 
@@ -104,6 +104,12 @@ class ClientRequest:
         """
         return self.find_session()
 
+    @property
+    def server_info(self) -> Implementation | None:
+        """What the server calls itself, unverified. None while connecting, or if it says nothing (2026-07-28)."""
+        info: Implementation | None = getattr(self.session_key, "server_info", None)
+        return info
+
     def with_params(self, **params: object) -> Self:
         """This request, with these parameters in place of those of the same name."""
         return replace(self, params={**self.params, **params})
@@ -132,7 +138,7 @@ class ClientRequest:
 class ServerRequest:
     """A request of the server, as middleware sees it, in either form: a message, or input that a result requires.
 
-    *params* are as received: unchecked. *server* is the name of the *transport*. *outer* is the call of
+    *params* are as received: unchecked. *server* is `Client.name`, *server_info* what the server calls itself. *outer* is the call of
     ours that the request belongs to, if that is known. *id* is its JSON-RPC id; input requests have none.
 
     *around_model* are functions around the handler of a sampling request, the outermost first. They run once the
@@ -146,6 +152,7 @@ class ServerRequest:
     outer: OuterCall | None = field(default=None, kw_only=True)
     id: Id | None = field(default=None, kw_only=True)
     transport: Transport | None = field(default=None, kw_only=True, repr=False, compare=False)
+    server_info: Implementation | None = field(default=None, kw_only=True, repr=False, compare=False)
     around_model: tuple[AroundModel, ...] = field(default=(), kw_only=True, repr=False, compare=False)
 
     def with_params(self, **params: object) -> Self:
@@ -175,7 +182,7 @@ Send: TypeAlias = Callable[[RequestT], Awaitable[dict[str, Any]]]
 class EndedSession:
     """A session that has ended, *seconds* after connecting.
 
-    *error* is None if the client has closed it. Since 2026-07-28 there are no sessions: then it is the connection.
+    *server* is `Client.name`. *error* is None if the client has closed it. Since 2026-07-28 there are no sessions: then it is the connection.
     """
 
     server: str
@@ -196,13 +203,13 @@ class SessionObserver(Protocol):
 class MiddlewareStack:
     """The middleware of one client, the outermost first."""
 
-    def __init__(self, middleware: Sequence[Middleware], transport: Transport) -> None:
+    def __init__(self, middleware: Sequence[Middleware], transport: Transport, server: str) -> None:
         if callable(middleware) or isinstance(middleware, str | bytes):
             raise TypeError("middleware is a list of functions: middleware=[function]")
         self._middleware = tuple(middleware)
-        self._transport = transport
-        self.client_request = partial(ClientRequest, server=transport.name, transport=transport)
-        self.server_request = partial(ServerRequest, server=transport.name, transport=transport)
+        self._transport, self._server = transport, server
+        self.client_request = partial(ClientRequest, server=server, transport=transport)
+        self.server_request = partial(ServerRequest, server=server, transport=transport)
         for each in self._middleware:
             _check_middleware(each)
         candidates: Sequence[object] = self._middleware
@@ -211,7 +218,7 @@ class MiddlewareStack:
     def session_ended(self, protocol_version: str, seconds: float, error: ConnectionClosed | None) -> None:
         """Tell those that observe sessions."""
         ended = EndedSession(
-            server=self._transport.name,
+            server=self._server,
             transport=self._transport,
             protocol_version=protocol_version,
             seconds=seconds,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from inspect import Parameter
 from pathlib import PurePath
 from typing import Any, TypeAlias
@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from mcp_host.handlers import as_async, call_handler, check_callable, inspected
 from mcp_host.server_requests import OuterCall
-from mcp_host.types import ListRootsResult, Root
+from mcp_host.types import Implementation, ListRootsResult, Root
 
 RootLike: TypeAlias = Root | PurePath | str
 Listed: TypeAlias = Awaitable[Sequence[RootLike]] | Sequence[RootLike]
@@ -22,13 +22,14 @@ POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 @dataclass(frozen=True)
 class RootsRequest:
-    """A server's request for the roots. *server* is its name in the host.
+    """A server's request for the roots. *server* is the name that you gave it, or else that of its transport.
 
-    *outer* is the call that the request belongs to, if known.
+    *outer* is the call that the request belongs to, if known. *server_info* is what the server calls itself.
     """
 
     server: str
     outer: OuterCall | None = None
+    server_info: Implementation | None = field(default=None, repr=False, compare=False)
 
 
 RootsHandler: TypeAlias = Callable[[], Listed] | Callable[[RootsRequest], Listed]
@@ -62,7 +63,9 @@ class Roots:
         """
         self._source = _snapshot(roots)
 
-    async def answer(self, call: OuterCall | None = None, *, server: str) -> ListRootsResult:
+    async def answer(
+        self, call: OuterCall | None = None, *, server: str, server_info: Implementation | None = None
+    ) -> ListRootsResult:
         """The current roots. *call* is our call that the request of *server* belongs to.
 
         Raises:
@@ -73,7 +76,7 @@ class Roots:
             return ListRootsResult(roots=list(source))
 
         async def listed() -> tuple[Root, ...]:
-            return _snapshot(await source(RootsRequest(server, call)))
+            return _snapshot(await source(RootsRequest(server, call, server_info)))
 
         roots = await call_handler(listed, subject="roots", failed="this client could not list its roots")
         return ListRootsResult(roots=list(roots))

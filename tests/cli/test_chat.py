@@ -130,7 +130,7 @@ def test_an_answer_streams_and_a_call_is_approved_and_shown(
 
     assert screen.rows == [
         f"{MODEL}, with the tools of",
-        "    desk",
+        f'    {url} (calls itself "desk 1.0.0")',
         "Ctrl-C stops an answer. /clear forgets the conversation. /quit and Ctrl-D end",
         "it.",
         "> What is 1 + 2?",
@@ -138,7 +138,7 @@ def test_an_answer_streams_and_a_call_is_approved_and_shown(
         '    calls         add {"a": 1, "b": 2}',
         "",
         "Your client wants to call a tool of",
-        f"  | {url}",
+        f'  | {url} (calls itself "desk 1.0.0")',
         "tool, as the server lists it",
         "  | add(a: integer, b: integer)",
         "arguments",
@@ -502,7 +502,7 @@ def test_a_server_that_dies_in_a_call_is_restarted_and_the_conversation_goes_on(
 
 
 def test_a_form_and_a_request_for_the_model_are_asked_about_within_the_call(
-    screen: Screen, chat: Chatting, provider: Provider
+    screen: Screen, chat: Chatting, url: str, provider: Provider
 ) -> None:
     provider.say(says("", ToolCall("order")), says("", ToolCall("opinion")), says("I think not."), says("Done."))
 
@@ -519,11 +519,12 @@ def test_a_form_and_a_request_for_the_model_are_asked_about_within_the_call(
     chat(person)
 
     assert [row for row in screen.rows if row.startswith("    ")] == [
-        "    desk",
+        f'    {url} (calls itself "desk 1.0.0")',
         "    calls         order {}",
         "    result        order: ordered: 7",
         "    calls         opinion {}",
-        "    model         asked by desk",
+        f'    model         asked by {url} (calls itself "desk',
+        '                  1.0.0")',
         "    result        opinion: I think not.",
         "    Done.",
     ]
@@ -654,7 +655,7 @@ def test_without_a_terminal_a_server_gets_the_model_by_a_flag_only(own_url: str,
 
     done = run(*CALL, own_url, "opinion")
     assert (done.code, done.out, len(provider.requests)) == (7, "", 0)
-    denied = "mcp-host: the request of 'desk' for the model is denied, because there is no terminal to ask in; --yes allows it"
+    denied = f"mcp-host: the request of {own_url!r} for the model is denied, because there is no terminal to ask in; --yes allows it"
     assert done.err.splitlines()[0] == denied
 
     assert run(*CALL, "--yes", own_url, "opinion") == (0, "I think not.\n", "")

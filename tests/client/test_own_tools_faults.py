@@ -99,7 +99,7 @@ async def test_tools_that_sample_again_share_the_number_of_calls_of_the_outermos
     async with (
         reached(how, deep, __name__) as transport,
         running_tools(
-            transport, model, era, run_own_tools=OwnTools(max_calls=19), middleware=[noting(called)]
+            transport, model, era, name="deep", run_own_tools=OwnTools(max_calls=19), middleware=[noting(called)]
         ) as client,
     ):
         await client.call_tool("dig")

@@ -103,7 +103,7 @@ async def test_a_system_prompt_reaches_the_handler_separately_and_nothing_is_add
 
     (request,) = model.asked
     assert request.params.to_wire() == smuggled
-    assert (request.server, request.outer and request.outer.name) == ("s", "ask")
+    assert (request.server_info and request.server_info.name, request.outer and request.outer.name) == ("s", "ask")
 
 
 @fault("S26")

@@ -74,7 +74,13 @@ async def test_a_dialogue_of_three_turns_with_tools_ends_with_the_final_text(pee
     assert first.outer is not None
     assert len({sum_.id, product.id, total.id}) == 3
     assert (first.tools, first.tool_choice, first.max_tokens) == (OFFERED, ToolChoice(mode="auto"), 500)
-    assert (first.system_prompt, first.server, mode, warnings) == ("Use the calculator.", "both-eras", "with_tools", [])
+    assert first.server_info is not None
+    assert (first.system_prompt, first.server_info.name, mode, warnings) == (
+        "Use the calculator.",
+        "both-eras",
+        "with_tools",
+        [],
+    )
     inferred = peer.shakes_hands and isinstance(peer.transport, Stdio)  # nothing else says which call it is for
     assert first.outer == OuterCall(
         "tools/call", "calculate", first.outer.request_id, call_id=first.outer.call_id, inferred=inferred

@@ -34,7 +34,8 @@ async def test_a_sampling_request_without_tools_is_answered_by_the_handler_with_
         50,
         0.7,
     )
-    assert (request.tools, request.server) == ([], "mcp-servers/everything")
+    assert request.server_info is not None
+    assert (request.tools, request.server_info.name) == ([], "mcp-servers/everything")
     (text,) = texts(result)
     assert json.loads(text.removeprefix("LLM sampling result:")) == {
         "role": "assistant",

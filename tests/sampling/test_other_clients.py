@@ -31,7 +31,7 @@ from mcp_host.sampling import (
     from_sdk,
 )
 from mcp_host.testing.model import ScriptedModel
-from mcp_host.types import CreateMessageResult
+from mcp_host.types import CreateMessageResult, Implementation
 from tests.extent import on_both
 from tests.sampling.asking import ADD, Approver, Wire, refused, said, session, text, user, wire
 
@@ -152,27 +152,31 @@ async def test_a_request_with_tools_is_refused_if_no_capability_was_passed() -> 
 
 async def test_a_refusal_is_error_data_with_its_code_and_reason() -> None:
     async def no(request: SamplingRequest) -> Deny:
-        return Deny(f"{request.server} may not")
+        return Deny(f"the {request.server} may not")
 
     answer = await callback_for_sdk(ScriptedModel(), approve=no)(context("calculator"), given(wire()))
 
-    assert answer == ErrorData(code=-1, message="calculator may not")
+    assert answer == ErrorData(code=-1, message="the unnamed server may not")
 
 
 @pytest.mark.parametrize(
     ("argument", "server", "shown"),
-    [(None, "calculator", "calculator"), ("ours", "calculator", "ours"), (None, None, "unnamed server")],
+    [
+        (None, "calculator", ("unnamed server", Implementation(name="calculator", version=""))),
+        ("ours", "calculator", ("ours", Implementation(name="calculator", version=""))),
+        ("ours", None, ("ours", None)),
+    ],
     ids=["its own", "the host's", "unknown"],
 )
-async def test_the_approver_sees_the_hosts_name_for_the_server_or_the_servers_own(
-    argument: str | None, server: str | None, shown: str
+async def test_the_approver_sees_the_hosts_name_for_the_server_and_its_own_as_a_claim(
+    argument: str | None, server: str | None, shown: object
 ) -> None:
     approve = Approver(Allow())
     callback = Sampling(with_tools=ScriptedModel("3."), approve=approve).for_sdk(server=argument)["sampling_callback"]
 
     await callback(context(server), given(wire()))
 
-    assert [request.server for request in approve.asked] == [shown]
+    assert [(request.server, request.server_info) for request in approve.asked] == [shown]
 
 
 async def test_an_approval_for_the_session_holds_for_the_connection_it_was_given_for() -> None:
@@ -183,7 +187,7 @@ async def test_an_approval_for_the_session_holds_for_the_connection_it_was_given
     for connection in (first, second, first, second):
         await callback(connection, given(wire(tools=[ADD])))
 
-    assert [request.server for request in approve.asked] == ["first", "second"]
+    assert [request.server_info and request.server_info.name for request in approve.asked] == ["first", "second"]
 
 
 async def test_a_connection_that_is_gone_is_forgotten() -> None:

@@ -45,6 +45,7 @@ from mcp_host.types import (
     CallToolResult,
     CreateMessageResult,
     ImageContent,
+    Implementation,
     SamplingMessage,
     TextContent,
     Tool,
@@ -136,7 +137,7 @@ async def _open_chat(options: Options) -> AsyncIterator[Chat]:
         chat.client = client
         if sys.stdin.isatty():
             transcript.note(f"{options.model}, with the tools of")
-            transcript.server(client.server_info.name)
+            transcript.server(client.name, client.server_info)
             transcript.note(HELP)
         await chat.begin_prompt()
         try:
@@ -409,6 +410,10 @@ class _StoppableTools:
     @property
     def name(self) -> str:
         return self.chat.client.name
+
+    @property
+    def server_info(self) -> Implementation:
+        return self.chat.client.server_info
 
     async def list_tools(self, *, timeout: float | None = None) -> list[Tool]:
         return await self.chat.client.list_tools(timeout=timeout)

@@ -99,7 +99,7 @@ async def _call(
     transport: Transport, era: str, headings: Headings, model: Model, approve: Approver, printer: Printer
 ) -> None:
     sampling = Sampling(with_tools=PrintingModel(model, printer, headings), approve=approve)
-    async with Client(transport, sampling=sampling, era=era) as client:
+    async with Client(transport, name="calculator", sampling=sampling, era=era) as client:
         printer.heading(f"host -> server: {headings.first_request}")
         printer.field("capabilities", as_json({"sampling": sampling.capability()}))
         printer.heading(f"server -> host: the result of {headings.first_request}")

@@ -10,8 +10,9 @@ from typing import TextIO
 from mcp_host.cli.output import INDENT, Printer, as_json, width_of, writing
 from mcp_host.errors import excerpt
 from mcp_host.sampling import FinishedCall, SamplingRequest
+from mcp_host.server_names import with_claim
 from mcp_host.terminal.text import NAME_SHOWN, StreamedText, Style
-from mcp_host.types import ToolUseContent
+from mcp_host.types import Implementation, ToolUseContent
 from mcp_host.types.content import as_text
 
 ARGUMENTS_SHOWN = 300  # characters of one call
@@ -64,15 +65,16 @@ class Transcript:
 
     def server_asks(self, request: SamplingRequest) -> None:
         """A request of the server goes to the model."""
-        self._field("model", f"asked by {excerpt(request.server, NAME_SHOWN)}", "cyan")
+        self._field("model", f"asked by {with_claim(excerpt(request.server, NAME_SHOWN), request.server_info)}", "cyan")
 
     def note(self, text: str) -> None:
         """A remark of the command itself."""
         self.aside(partial(self._printer.line, text, "dim"))
 
-    def server(self, name: str) -> None:
-        """What a server calls itself."""
-        self.aside(partial(self._printer.paragraph, excerpt(name, NAME_SHOWN), "dim", indent=len(INDENT)))
+    def server(self, name: str, info: Implementation) -> None:
+        """A server, and what it calls itself."""
+        shown = with_claim(excerpt(name, NAME_SHOWN), info)
+        self.aside(partial(self._printer.paragraph, shown, "dim", indent=len(INDENT)))
 
     def usage(self, usage: Mapping[str, float]) -> None:
         """The tokens that a turn used."""

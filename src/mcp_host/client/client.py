@@ -33,6 +33,7 @@ from mcp_host.protocol.eras import DISCOVER, INITIALIZE, INITIALIZED, LISTEN, NA
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params, snapshot
 from mcp_host.protocol.negotiation import AllowedVersions, EraCache
 from mcp_host.protocol.values import portions
+from mcp_host.server_names import check_server_name
 from mcp_host.session.call import Call, CallbackRaised, CallTimeouts, OnReports
 from mcp_host.session.connection import Connection
 from mcp_host.session.session import ClientFeatures
@@ -87,6 +88,10 @@ class Client:
     or a server object to run in this process: a `mcp_host.testing.Server`, a `Server`, `MCPServer` or
     `FastMCP` of the official SDK, or a `FastMCP` of fastmcp.
 
+    *name* is what you call the server, 1 to 64 visible characters: approvals, questions to the user, errors, log lines
+    and spans say it, and pins and eras are kept under it, so that they survive a new version in the command line or
+    another URL. By default it is the program or the URL. What the server calls itself is `server_info`.
+
     Any task may connect, call and close, in any order. *sampling*, *elicitation* and *roots* are the
     capabilities that the client advertises; they and the callbacks serve every session of this client.
     *tools* says which tools of the server to let through, under which names, how results are checked, and
@@ -135,8 +140,8 @@ class Client:
     means no bound. Anything else than a number of seconds, 0 or more, raises `TypeError` or `ValueError`.
 
     Raises:
-        TypeError: *server* or *sampling* is something else; the message shows what to write.
-        ValueError: *server* is an invalid URL, or *era* is unknown.
+        TypeError: *server*, *name* or *sampling* is something else; the message shows what to write.
+        ValueError: *server* is an invalid URL, *name* cannot be shown in one line, or *era* is unknown.
 
     Besides the errors in its own docstring, every request may raise these.
 
@@ -153,6 +158,7 @@ class Client:
         self,
         server: Connectable,
         *,
+        name: str | None = None,
         sampling: Sampling | None = None,
         elicitation: Elicitation | None = None,
         roots: RootsArgument = None,
@@ -190,19 +196,23 @@ class Client:
         self._era = era
         self._roots: Roots | None = None
         transport = infer_transport(server)
+        given = None if name is None else check_server_name(name)
+        name = given or transport.name
         if roots is not None:
             from mcp_host.roots import Roots
 
             self._roots = Roots(roots)
         self._state = ClientState(
             transport=transport,
+            name=name,
+            key=given or transport.identity,
             client_info=client_info or Implementation(name="mcp-host", version=__version__),
             features=ClientFeatures(sampling, elicitation, self._roots, server_tools),
             limits=limits,
             allowed_versions=AllowedVersions.of(era),
             era_cache=EraCache() if era_cache is None else era_cache,
             cache=Cache(limits.max_cache if cache else 0, time.monotonic),
-            middleware=_stack(middleware, transport),
+            middleware=_stack(middleware, transport, name),
             lazy=lazy,
             ping_interval=ping_interval,
             watches_tools=tools is not None and tools.lists_first,
@@ -576,7 +586,7 @@ class Client:
 
     @property
     def name(self) -> str:
-        """The name of the server in errors, log lines and approvals: that of the transport, so the server cannot choose it."""
+        """The name of the server in approvals, errors and log lines: yours, or else that of its transport. The server cannot choose it."""
         return self._state.name
 
     @property
@@ -591,8 +601,8 @@ class Client:
 
     @property
     def server_info(self) -> Implementation:
-        """What the server calls itself; unverified. If it says nothing (2026-07-28), the transport's name."""
-        return self._lifetime.session.server_info
+        """What the server calls itself; unverified. If it says nothing (2026-07-28), `name`."""
+        return self._lifetime.session.server_info or Implementation(name=self.name, version="")
 
     @property
     def server_capabilities(self) -> ServerCapabilities:
@@ -896,12 +906,12 @@ class Client:
         return items
 
 
-def _stack(middleware: Sequence[Middleware], transport: Transport) -> MiddlewareStack | None:
+def _stack(middleware: Sequence[Middleware], transport: Transport, server: str) -> MiddlewareStack | None:
     if not middleware:
         return None
     from mcp_host.middleware import MiddlewareStack
 
-    return MiddlewareStack(middleware, transport)
+    return MiddlewareStack(middleware, transport, server)
 
 
 def _weak(method: Callable[P, Coroutine[object, object, T]]) -> Callable[P, Awaitable[T]]:

@@ -177,7 +177,7 @@ class Lifetime:
         """
         await self._close_owned()
         state = self._state
-        attempts = Attempts(state.offers, state.era_cache.get(state.transport.identity), state.limits.connect_timeout)
+        attempts = Attempts(state.offers, state.known_era(), state.limits.connect_timeout)
         attempt: Attempt | None = attempts.current
         while True:
             self._check_wanted(closings)  # closing may be why an attempt failed
@@ -207,7 +207,7 @@ class Lifetime:
         from mcp_host.client.filtered_tools import FilteredTools  # few clients need it
 
         self._state.cache.drop("tools/list")  # the server may be another version now
-        return FilteredTools(policy, self._state.transport.identity, self._state.warn_about_server, mirrored=mirrored)
+        return FilteredTools(policy, self._state.key, self._state.warn_about_server, mirrored=mirrored)
 
     def _check_not_awaited(self) -> None:
         """Check that connecting does not wait for the caller, which is about to wait for it."""

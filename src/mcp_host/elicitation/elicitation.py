@@ -20,7 +20,7 @@ from mcp_host.protocol.values import count_values
 from mcp_host.server_requests import OuterCall, ProgressReporter, ReportsProgress
 from mcp_host.slots import FairSemaphore, SemaphoreShare, Slot, keep_slot_and_wait_for_thread
 from mcp_host.terminal.browser import host_of, is_web_url
-from mcp_host.types import REVISIONS, ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
+from mcp_host.types import REVISIONS, ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult, Implementation
 from mcp_host.types.revisions import first_unknown
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ ANSWERS: dict[object, Any] = {"string": "", "number": 0, "integer": 0, "boolean"
 
 @dataclass(frozen=True)
 class _ElicitationRequest(ReportsProgress):
-    """What both modes have in common. *server* is the server's name in the host: show it to the user.
+    """What both modes have in common. *server* is the name that you gave the server, or else that of
+    its transport: show it to the user. *server_info* is what the server calls itself, which proves nothing.
 
     *outer* is the call that the request belongs to, if known.
     """
@@ -49,6 +50,7 @@ class _ElicitationRequest(ReportsProgress):
     params: ElicitRequestFormParams | ElicitRequestURLParams
     outer: OuterCall | None = None
     reporter: ProgressReporter | None = field(default=None, repr=False, compare=False)
+    server_info: Implementation | None = field(default=None, repr=False, compare=False)
 
     @property
     def message(self) -> str:
@@ -253,6 +255,7 @@ class Elicitation:
         call: OuterCall | None = None,
         *,
         server: str,
+        server_info: Implementation | None = None,
         revision: str = REVISIONS[-1],
         reporter: ProgressReporter | None = None,
         share: SemaphoreShare | None = None,
@@ -276,10 +279,10 @@ class Elicitation:
         request: FormRequest | UrlRequest
         try:
             if mode == "form":
-                request = FormRequest(server, read_form(params), call, reporter)
+                request = FormRequest(server, read_form(params), call, reporter, server_info)
                 problem = _unanswerable(request.requested_schema, revision)
             else:
-                request = UrlRequest(server, read_url(params), call, reporter)
+                request = UrlRequest(server, read_url(params), call, reporter, server_info)
                 problem = _unanswerable({}, revision)
         except ProtocolError as exc:
             raise InputRefused(INVALID_PARAMS, str(exc)) from exc

@@ -249,7 +249,7 @@ class FormDialog:
             else:
                 yield from layout.theirs("left out", lead=lead, style="dim", hang=4)
         yield from layout.ours("go to", "cyan")
-        yield from layout.theirs(excerpt(self._request.server, NAME_SHOWN))
+        yield from layout.server(self._request.server, self._request.server_info)
 
 
 def _choices(choices: Sequence[Choice], layout: Layout, *, whole: bool) -> Rows:
@@ -268,7 +268,7 @@ def _choices(choices: Sequence[Choice], layout: Layout, *, whole: bool) -> Rows:
 
 def _message(request: FormRequest | UrlRequest, layout: Layout, *, whole: bool) -> Rows:
     """The server, the call and the message."""
-    yield from layout.who_asks(request.server, request.outer)
+    yield from layout.who_asks(request.server, request.server_info, request.outer)
     yield from layout.ours("message", "cyan")
     yield from layout.cut(layout.theirs(request.message), None if whole else ROWS_SHOWN)
 

@@ -18,6 +18,7 @@ from mcp_host.sampling.shown import as_json, rest_of, texts_of, unseen
 from mcp_host.terminal.fields import Field, each_field, signature
 from mcp_host.terminal.text import NAME_SHOWN, Layout, Rows
 from mcp_host.types import (
+    Implementation,
     JSONObject,
     SamplingMessage,
     Tool,
@@ -48,6 +49,8 @@ class ToolCallRequest(Protocol):
 
     @property
     def server(self) -> str: ...
+    @property
+    def server_info(self) -> Implementation | None: ...
     @property
     def params(self) -> Mapping[str, Any]: ...
     @property
@@ -194,7 +197,7 @@ class _SamplingPage(_Page):
     def rows(self) -> Rows:
         request = self.request
         yield from self.layout.ours(f"A server asks to use your model, for up to {request.max_tokens} tokens", "bold")
-        yield from self.layout.who_asks(request.server, request.outer)
+        yield from self.layout.who_asks(request.server, request.server_info, request.outer)
         if request.system_prompt is not None:
             yield from self.system_prompt(request.system_prompt)
         if request.tools:
@@ -278,7 +281,7 @@ class _CallPage(_Page):
 
     def rows(self) -> Rows:
         yield from self.layout.ours("Your client wants to call a tool of", "bold")
-        yield from self.layout.who_asks(self.request.server, None)
+        yield from self.layout.server(self.request.server, self.request.server_info)
         tool = self.request.tool
         if tool is None:
             yield from self.heading("tool, not listed")

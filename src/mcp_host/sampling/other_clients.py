@@ -17,7 +17,8 @@ from mcp_host.errors import InputRefused
 from mcp_host.handlers import as_async
 from mcp_host.sampling.request import Handler, SamplingRequest
 from mcp_host.slots import keep_slot_for_thread
-from mcp_host.types import CreateMessageResult
+from mcp_host.types import CreateMessageResult, Implementation
+from mcp_host.types.base import given
 
 Respond: TypeAlias = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 """Answers one request of one connection, as `SamplingSession.respond` does."""
@@ -25,10 +26,10 @@ Respond: TypeAlias = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 SdkCallback: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
 """The SDK's ``SamplingFnT``: ``async (context, params) -> CreateMessageResult | … | ErrorData``."""
 
-UNNAMED = "unnamed server"  # the name is optional since 2026-07-28, and version 1 of the SDK does not keep it
+UNNAMED = "unnamed server"  # the SDK's session knows neither the URL nor the program
 
 
-def sdk_callback(connect: Callable[[str], Respond], *, server: str | None) -> SdkCallback:
+def sdk_callback(connect: Callable[[str, Implementation | None], Respond], *, server: str | None) -> SdkCallback:
     """A ``SamplingFnT`` for any number of connections, each of which is answered by one `Respond` of *connect*."""
     types = sdk_types()
     connections: WeakKeyDictionary[object, Respond] = WeakKeyDictionary()
@@ -36,7 +37,7 @@ def sdk_callback(connect: Callable[[str], Respond], *, server: str | None) -> Sd
     async def sampling_callback(context: Any, params: Any) -> Any:
         session = context.session
         if (respond := connections.get(session)) is None:
-            respond = connections[session] = connect(server or _name(session))
+            respond = connections[session] = connect(server or UNNAMED, _claimed(session))
         match await respond(to_wire(params)):
             case {"error": error}:
                 return types.ErrorData.model_validate(error)
@@ -127,6 +128,8 @@ def to_wire(model: Any) -> dict[str, Any]:
     return wire
 
 
-def _name(session: object) -> str:
-    name: str | None = getattr(getattr(session, "server_info", None), "name", None)
-    return name or UNNAMED
+def _claimed(session: object) -> Implementation | None:
+    """What the server calls itself. It need not since 2026-07-28, and version 1 of the SDK does not keep it."""
+    info = getattr(session, "server_info", None)
+    said = {name: getattr(info, name, None) for name in ("name", "version", "title")}
+    return Implementation(**{"version": "", **given(**said)}) if said["name"] else None

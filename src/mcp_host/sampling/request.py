@@ -15,6 +15,7 @@ from mcp_host.server_requests import OuterCall, ProgressReporter, ReportsProgres
 from mcp_host.types import (
     CreateMessageRequestParams,
     CreateMessageResult,
+    Implementation,
     ModelPreferences,
     SamplingMessage,
     TextContent,
@@ -55,10 +56,11 @@ class ToolCall:
 class SamplingRequest(ReportsProgress):
     """A server's request for a completion, checked and within the limits.
 
-    *params* are its parameters, *server* is the server's name, *outer* the call
+    *params* are its parameters, *server* is the name that you gave the server, or else that of its transport, and
+    *server_info* what the server calls itself, which proves nothing. *outer* is the call
     that it belongs to, if known. In *mode* ``basic`` there are no tools, tool calls
     or tool results. *session* is the same object for all requests of one connection, and
-    for no other: servers choose their names themselves. None in `run_tool_loop`. *unknown_caller* is true
+    for no other: two may have one name. None in `run_tool_loop`. *unknown_caller* is true
     if *outer* is None although calls of your client have a *caller*: the request may be for any of them.
 
     Trust nothing in *params*, which the server wrote. That includes the system prompt:
@@ -72,6 +74,7 @@ class SamplingRequest(ReportsProgress):
     reporter: ProgressReporter | None = field(default=None, repr=False, compare=False)
     session: object = field(default=None, repr=False, compare=False)
     unknown_caller: bool = field(default=False, repr=False, compare=False)
+    server_info: Implementation | None = field(default=None, repr=False, compare=False)
 
     @property
     def messages(self) -> list[SamplingMessage]:

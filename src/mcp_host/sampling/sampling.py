@@ -31,7 +31,13 @@ from mcp_host.sampling.request import (
 from mcp_host.sampling.validation import check_and_correct, check_grown, read_params
 from mcp_host.server_requests import OuterCall, ProgressReporter
 from mcp_host.slots import FairSemaphore, QueueFull, SemaphoreShare, Slot, keep_slot_for_thread
-from mcp_host.types import AssistantMessage, CreateMessageRequestParams, CreateMessageResult, SamplingMessage
+from mcp_host.types import (
+    AssistantMessage,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    Implementation,
+    SamplingMessage,
+)
 from mcp_host.types.sampling import TOOL_USE
 
 if TYPE_CHECKING:
@@ -130,24 +136,31 @@ class Sampling:
         self,
         *,
         server: str,
+        server_info: Implementation | None = None,
         knows_tools: bool,
         accepts_context: bool = True,
         server_tools: ServerTools | None = None,
     ) -> SamplingSession:
         """Choose the handler of one connection, for as long as it lasts.
 
-        *server* is the name to show for it. *knows_tools* says whether
+        *server* is your name for the server, and *server_info* what it calls itself. *knows_tools* says whether
         ``sampling.tools`` was advertised to it, *accepts_context* whether ``sampling.context`` was,
         or is unknown to the revision. *server_tools* runs tools of the server inside its requests.
         """
         return SamplingSession(
-            self, server, knows_tools=knows_tools, accepts_context=accepts_context, server_tools=server_tools
+            self,
+            server,
+            server_info,
+            knows_tools=knows_tools,
+            accepts_context=accepts_context,
+            server_tools=server_tools,
         )
 
     def callback(
         self,
         *,
         server: str,
+        server_info: Implementation | None = None,
         knows_tools: bool = True,
         call_tool: CallToolFunction | None = None,
         list_tools: ListToolsFunction | None = None,
@@ -155,7 +168,8 @@ class Sampling:
     ) -> SamplingCallback:
         """A sampling callback for a host with another client: wire parameters in, wire result or error out.
 
-        Make one for each connection. It copies the parameters first: what is approved is what the model gets. The other client has to advertise `capability()`; set
+        Make one for each connection: *server* is your name for its server, and *server_info* what that calls itself, if
+        you know it. It copies the parameters first: what is approved is what the model gets. The other client has to advertise `capability()`; set
         *knows_tools* to False if it does not advertise ``tools``. Then requests for context are
         accepted, too: the revision may be too old to declare it.
 
@@ -179,7 +193,11 @@ class Sampling:
         elif list_tools is not None or own_tools is not None:
             raise ValueError("the server's tools are run only with call_tool=...")
         return self.session(
-            server=server, knows_tools=knows_tools, accepts_context=accepts_context, server_tools=server_tools
+            server=server,
+            server_info=server_info,
+            knows_tools=knows_tools,
+            accepts_context=accepts_context,
+            server_tools=server_tools,
         ).respond
 
     def for_sdk(self, *, server: str | None = None, capabilities: bool = True) -> dict[str, Any]:
@@ -189,8 +207,8 @@ class Sampling:
         later). They fit every client that takes the SDK's ``SamplingFnT``. One registration may serve any number
         of connections: approvals for the session are kept for each of them.
 
-        *server* is the name to show for the server. The default is the name that it gave, which version 1 of the
-        SDK does not keep. Set *capabilities* to False for a client that takes no capabilities:
+        *server* is your name for the server. Without it, all are "unnamed server". What each calls itself is beside
+        that (`SamplingRequest.server_info`), but version 1 of the SDK does not keep it. Set *capabilities* to False for a client that takes no capabilities:
         then there is only the callback, and requests with tools are refused.
 
         Raises:
@@ -198,8 +216,8 @@ class Sampling:
         """
         from mcp_host.sampling.other_clients import sdk_callback, sdk_capability
 
-        def connect(name: str) -> SamplingCallback:
-            return self.callback(server=name, knows_tools=capabilities)
+        def connect(name: str, info: Implementation | None) -> SamplingCallback:
+            return self.callback(server=name, server_info=info, knows_tools=capabilities)
 
         offered = {"sampling_capabilities": sdk_capability(self.capability())} if capabilities else {}
         return {"sampling_callback": sdk_callback(connect, server=server), **offered}
@@ -230,6 +248,7 @@ class SamplingSession:
         self,
         sampling: Sampling,
         server: str,
+        server_info: Implementation | None,
         *,
         knows_tools: bool,
         accepts_context: bool,
@@ -241,7 +260,7 @@ class SamplingSession:
         handler = handler or sampling._basic or sampling._with_tools
         assert handler is not None, "Sampling makes sure"
         self._handler = handler
-        self._server = server
+        self._server, self._server_info = server, server_info
         self._identity = object()  # of the connection, for `SamplingRequest.session`
         self._subject = log_subject(server)
         approve = sampling._approve
@@ -297,6 +316,7 @@ class SamplingSession:
             reporter=reporter,
             session=self._identity,
             unknown_caller=has_callers and call is None,
+            server_info=self._server_info,
         )
         own_tools = None if tools is None or tools.limits is None else tools.admit(request, tools.limits)
         with (move_on_after or anyio.move_on_after)(limits.seconds):

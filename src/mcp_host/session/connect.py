@@ -153,12 +153,13 @@ class Connector:
         return Session(
             epoch=epoch,
             era=era,
+            server=self._state.name,
             server_info=result.server_info,
             server_capabilities=result.capabilities,
             capabilities=reply.result["capabilities"],
             instructions=result.instructions,
             features=features,
-            sampling=features.sampling_session(era, result.server_info.name, offers),
+            sampling=features.sampling_session(era, self._state.name, result.server_info, offers),
             elicitation_share=features.elicitation_share(),
             middleware=self._state.middleware,
         )
@@ -307,10 +308,11 @@ class Connector:
         capabilities, instructions = discovered.get("capabilities"), discovered.get("instructions")
         capabilities = capabilities if isinstance(capabilities, dict) else {}
         meta = discovered.get("_meta")
+        info: Implementation | None
         try:
             info = Implementation.from_wire(meta[SERVER_INFO] if isinstance(meta, dict) else None)
         except (KeyError, ProtocolError):  # "Servers SHOULD include" it
-            info = Implementation(name=self._state.name, version="")
+            info = None
         try:
             server_capabilities = ServerCapabilities.from_wire(capabilities)
         except ProtocolError as exc:  # nothing depends on them in this era
@@ -319,12 +321,13 @@ class Connector:
         features = self._state.features
         return Session(
             era=era,
+            server=self._state.name,
             server_info=info,
             server_capabilities=server_capabilities,
             capabilities=capabilities,
             instructions=instructions if isinstance(instructions, str) else None,
             features=features,
-            sampling=features.sampling_session(era, info.name, self._attempt.offers),
+            sampling=features.sampling_session(era, self._state.name, info, self._attempt.offers),
             elicitation_share=features.elicitation_share(),
             middleware=self._state.middleware,
         )

@@ -85,7 +85,9 @@ class ClientFeatures:
             capabilities["roots"] = self.roots.capability()
         return capabilities
 
-    def sampling_session(self, era: Era, server: str, offers: Offers) -> SamplingSession | None:
+    def sampling_session(
+        self, era: Era, server: str, server_info: Implementation | None, offers: Offers
+    ) -> SamplingSession | None:
         """The handlers of a session's sampling requests, if there are any.
 
         If tools were offered, they are accepted in any revision: servers of SEP-1577's drafts speak older ones.
@@ -95,6 +97,7 @@ class ClientFeatures:
         accepts_context = SAMPLING_CONTEXT not in optional_capabilities(era.version) - offers
         return self.sampling.session(
             server=server,
+            server_info=server_info,
             knows_tools=SAMPLING_TOOLS in offers,
             accepts_context=accepts_context,
             server_tools=self.server_tools,
@@ -115,7 +118,10 @@ class Session:
 
     epoch: int = 1
     era: Era
-    server_info: Implementation
+    server: str
+    """The name of the server: the host's, or else that of the transport."""
+    server_info: Implementation | None
+    """What the server calls itself, if it does."""
     server_capabilities: ServerCapabilities
     capabilities: Mapping[str, Any]
     """The server's capabilities as received: these may be more than our types name."""
@@ -164,7 +170,7 @@ class Session:
                 )
 
             received = self.middleware.server_request(
-                method, params, protocol_version=self.era.version, outer=call, id=id
+                method, params, server_info=self.server_info, protocol_version=self.era.version, outer=call, id=id
             )
             run = partial(self.middleware.run, received, send)
             return await call_handler(run, subject=f"middleware for {excerpt(method)}", failed=FAILED)
@@ -185,18 +191,19 @@ class Session:
             answer = await elicitation.answer(
                 params,
                 call,
-                server=self.server_info.name,
+                server=self.server,
+                server_info=self.server_info,
                 revision=self.era.version,
                 reporter=reporter,
                 share=self.elicitation_share,
             )
         elif method == "roots/list" and roots is not None:
-            answer = await roots.answer(call, server=self.server_info.name)
+            answer = await roots.answer(call, server=self.server, server_info=self.server_info)
         else:
             raise InputRefused(METHOD_NOT_FOUND, f"this client does not offer {method}")
         try:
             with_tools = method == "sampling/createMessage" and "tools" in params
             return write_answer(answer, self.era.version, with_tools=with_tools)
         except InputRefused as exc:
-            logger.error("an answer was withheld from %s: %s", excerpt(self.server_info.name), exc.__cause__)
+            logger.error("an answer was withheld from %s: %s", excerpt(self.server), exc.__cause__)
             raise

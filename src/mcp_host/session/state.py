@@ -54,6 +54,10 @@ class ClientState:
     """What the application configured and has asked for, and what the client has learned. It outlives every connection."""
 
     transport: Transport
+    name: str
+    """The name of the server: the host's, or else that of the transport."""
+    key: str
+    """What facts about the server are kept under: the host's name, or else the identity of the transport."""
     client_info: Implementation
     features: ClientFeatures
     limits: Limits
@@ -114,11 +118,6 @@ class ClientState:
         watched = self.list_watcher is not None and kind in self.list_watcher.capabilities
         return watched or self.on_change is not None or (kind == "tools" and self.watches_tools)
 
-    @property
-    def name(self) -> str:
-        """The name of the server in messages."""
-        return self.transport.name
-
     def accepted(self, offers: Offers) -> None:
         """The server has accepted *offers*: later connections offer no more."""
         if offers == self.offers[0]:
@@ -130,9 +129,14 @@ class ClientState:
     def remember_era(self, era: EraName) -> None:
         """Remember the server's era, where the client was free to choose."""
         if self.allowed_versions.both_eras:
-            self.era_cache.set(self.transport.identity, era)
+            self.era_cache.set(self.key, era)
+
+    def known_era(self) -> EraName | None:
+        """The era, from when the server had this name, or none yet."""
+        return self.era_cache.get(self.key) or self.era_cache.get(self.transport.identity)
 
     def forget_era(self) -> None:
+        self.era_cache.forget(self.key)
         self.era_cache.forget(self.transport.identity)
 
     def invalidate(self, error: ServerError) -> None:

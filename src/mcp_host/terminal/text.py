@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
-from mcp_host.errors import MARGIN, escaped, excerpt
+from mcp_host.errors import INVISIBLE, MARGIN, escaped, excerpt
+from mcp_host.server_names import with_claim
 from mcp_host.server_requests import OuterCall
+from mcp_host.types import Implementation
 
 Style: TypeAlias = Literal["bold", "dim", "green", "cyan", "yellow"]
 
@@ -31,12 +33,6 @@ CLEANED_AT_ONCE = 8192  # characters of a line, likewise; a server may send a li
 
 SPACES = re.compile(" +")
 MAX_MARKS = 8  # on one character; scripts need four or five, and rows would have no end
-INVISIBLE = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
-    "\U00016fe4\U0001d159\U000e0100-\U000e01ef]"
-)
-"""Printable, but not seen: blanks, fillers, and selectors of variants, which can carry a text that only models read."""
-
 VS16 = "\ufe0f"  # makes an emoji of the character before it, which then takes another column
 
 DOUBTFUL = re.compile(
@@ -330,9 +326,13 @@ class Layout:
         """
         yield from wrapped(url, self.columns, first=URL_INDENT, rest=URL_INDENT * 2)
 
-    def who_asks(self, server: str, outer: OuterCall | None) -> Rows:
+    def server(self, server: str, info: Implementation | None) -> Rows:
+        """The rows that name a server, with what it calls itself."""
+        yield from self.theirs(with_claim(excerpt(server, NAME_SHOWN), info))
+
+    def who_asks(self, server: str, info: Implementation | None, outer: OuterCall | None) -> Rows:
         """The rows that say which server asks, and within which call of ours."""
-        yield from self.theirs(excerpt(server, NAME_SHOWN))
+        yield from self.server(server, info)
         if outer is not None:
             yield from self.ours("probably while it works on" if outer.inferred else "while it works on", "cyan")
             name = "" if outer.name is None else f" {outer.name}"

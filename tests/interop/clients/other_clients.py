@@ -121,7 +121,8 @@ class Application:
         self.started, self.ended = anyio.Event(), anyio.Event()
 
     async def approve(self, request):
-        self.asked.append(f"{request.server}, {caller.get()}")
+        name = request.server if request.server_info is None else request.server_info.name
+        self.asked.append(f"{name}, {caller.get()}")
         return Deny("not this one") if request.messages[0].text == "forbidden" else Allow("session")
 
     async def model(self, request):

@@ -24,6 +24,7 @@ from mcp_host.types import (
     CallToolResult,
     CreateMessageRequestParams,
     CreateMessageResult,
+    Implementation,
     JSONObject,
     Tool,
     ToolChoice,
@@ -39,7 +40,7 @@ MAX_TOKENS = 4096  # of one answer
 class ProposedCall:
     """A tool call that the model wants to make, for *approve*.
 
-    *server* is the name of the client's transport, or "this program" for a function. *tool* is the definition as
+    *server* is `Client.name`, or "this program" for a function. *server_info* is what the server calls itself. *tool* is the definition as
     listed; its annotations are hints of the server. The *arguments* are those of the model, and fit the tool's schema.
     """
 
@@ -47,6 +48,7 @@ class ProposedCall:
     tool: Tool
     arguments: Mapping[str, Any] = field(repr=False)  # they may be private
     caller: object = field(default=None, repr=False, compare=False)
+    server_info: Implementation | None = field(default=None, repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -197,7 +199,11 @@ class _Permit:
                 return text_result(f"The arguments do not match the tool's inputSchema: {problem}", is_error=True)
         if self.approvals is not None:
             call = ProposedCall(
-                server=tool.server, tool=tool.definition, arguments=snapshot(use.input), caller=self.caller
+                server=tool.server,
+                tool=tool.definition,
+                arguments=snapshot(use.input),
+                caller=self.caller,
+                server_info=tool.server_info,
             )
             decision = await self.approvals.decide(call, tool.definition, session=tool)
             if isinstance(decision, Deny):

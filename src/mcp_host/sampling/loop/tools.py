@@ -19,7 +19,7 @@ from mcp_host.handlers import check_callable
 from mcp_host.protocol import conversation
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND
 from mcp_host.sampling.loop.engine import RunTool, function_runner
-from mcp_host.types import CallToolResult, Tool, ToolUseContent
+from mcp_host.types import CallToolResult, Implementation, Tool, ToolUseContent
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +83,7 @@ class OfferedTool:
     definition: Tool
     server: str
     run: RunTool
+    server_info: Implementation | None = None
 
 
 async def read_tools(
@@ -155,7 +156,8 @@ async def _read(tool: LoopTool, place: int, *, timeout: float, caller: object) -
         listed = await _list(tool, place, timeout)
         if isinstance(tool, ToolGroup):
             return [OfferedTool(each, tool.server_of(each.name), call) for each in listed]
-        return [OfferedTool(each, tool.name, call) for each in listed]
+        info = getattr(tool, "server_info", None) if listed else None  # `ToolClient` need not have it
+        return [OfferedTool(each, tool.name, call, info) for each in listed]
     if not isinstance(tool, FunctionTool):
         if not callable(tool):
             raise TypeError(
