@@ -27,6 +27,7 @@ Other names may change without notice.
 
 - [`mcp_host`](#mcp_host): what applications use
 - [`mcp_host.auth`](#mcp_hostauth): log in
+- [`mcp_host.config`](#mcp_hostconfig): the servers in a user's files
 - [`mcp_host.errors`](#mcp_hosterrors): every exception
 - [`mcp_host.middleware`](#mcp_hostmiddleware): functions around requests
 - [`mcp_host.providers`](#mcp_hostproviders): real models
@@ -41,6 +42,7 @@ Other names may change without notice.
 MODULES: Mapping[str, str] = {
     "mcp_host": "",
     "mcp_host.auth": "",
+    "mcp_host.config": "",
     "mcp_host.errors": "",
     "mcp_host.middleware": "",
     "mcp_host.providers": "",

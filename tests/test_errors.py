@@ -6,12 +6,14 @@ import copy
 import pickle
 from collections.abc import Callable, Iterator
 from itertools import product
+from pathlib import Path
 
 import pytest
 
 from mcp_host.auth import AuthorizationNeeded, LoginFailed, TokenRequestFailed
 from mcp_host.errors import (
     CallDenied,
+    ConfigError,
     ConnectFailed,
     ConnectionClosed,
     HeaderMismatch,
@@ -192,6 +194,7 @@ EXAMPLES = [  # the others take one text
     InputRefused(-1, "not now", {"a": 1}),
     InvalidToolOutput("no number", CallToolResult(content=[TextContent(text="x")])),
     having(LoginFailed("denied"), scopes=("read", "write")),
+    ConfigError("not set", path=Path("mcp.json"), server="shop", field="env.TOKEN"),
     MissingRequiredClientCapability(-32021, "roots", {"a": 1}, {"roots": {}}),
     NotDeclared("sampling", "tools"),
     ProviderError("openai", "overloaded", status=529, code="busy", retry_after=2.0),

@@ -29,6 +29,7 @@
     │   │   └── UnsupportedPattern  a regular expression that cannot be searched safely
     │   └── InvalidToolOutput       a result that does not match the tool's outputSchema
     ├── ToolPinsError               the pins of tools cannot be read or saved
+    ├── ConfigError                 a file of servers cannot be read, or a server in it cannot be used
     ├── RoundsExceeded              the server asked for too much input within one call
     ├── InputNotGiven               a call failed because we refused the input that it needs
     ├── InputRefused                we refuse a server's request
@@ -48,9 +49,11 @@ from copy import copy
 from typing import TYPE_CHECKING, Self
 
 from mcp_host.base_errors import *  # noqa: F403  # all of it belongs here, but for the types beneath this module
-from mcp_host.base_errors import McpError, ProtocolError, excerpt, quoted
+from mcp_host.base_errors import McpError, ProtocolError, escaped, excerpt, quoted
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mcp_host.tool_changes import ToolChange
     from mcp_host.types import CallToolResult, CreateMessageResult, ElicitRequestURLParams
 
@@ -90,6 +93,40 @@ class ToolChanged(CallerError):
 
 class ToolPinsError(McpError):
     """The pins of tools cannot be read or saved. No pin has changed, and no tool was listed or called."""
+
+
+class ConfigError(McpError):
+    """A file of servers cannot be read, or a server in it cannot be used. The text names all that is known of the place.
+
+    *path* is the file. For wrong syntax, *line* and *column* are set, which count from 1. Otherwise *server* is the name that
+    the file has, and *field* what cannot be used, such as ``env.TOKEN``. *reason* is the text without these. It repeats
+    no value of the file.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        path: Path,
+        line: int | None = None,
+        column: int | None = None,
+        server: str | None = None,
+        field: str | None = None,
+    ) -> None:
+        place = escaped(str(path))
+        if line is not None:
+            place += f", line {line}" if column is None else f", line {line}, column {column}"
+        if server is not None:
+            place += f": server {quoted(server)}"
+        if field is not None:
+            place += f": {excerpt(field)}"
+        super().__init__(f"{place}: {reason}")
+        self.reason = reason
+        self.path = path
+        self.line = line
+        self.column = column
+        self.server = server
+        self.field = field
 
 
 class ConnectionClosed(McpError):

@@ -1,0 +1,41 @@
+"""The files of servers that users have, as data: reading them starts nothing and expands nothing.
+
+>>> for server in read_servers("mcp.json").servers:
+...     print(server.name, server.shown, server.problem)
+"""
+
+from mcp_host.config.dialects import DIALECTS
+from mcp_host.config.entry import AskInput, ExpandedServer, ServerEntry, ask_inputs
+from mcp_host.config.places import FoundFile, find_servers
+from mcp_host.config.reader import ServersFile, merge_servers, read_servers
+from mcp_host.config.values import (
+    EnvironmentVariable,
+    HttpServer,
+    Input,
+    OAuthSettings,
+    Scope,
+    Source,
+    StdioServer,
+    ToolFilter,
+)
+
+__all__ = [
+    "DIALECTS",
+    "AskInput",
+    "EnvironmentVariable",
+    "ExpandedServer",
+    "FoundFile",
+    "HttpServer",
+    "Input",
+    "OAuthSettings",
+    "Scope",
+    "ServerEntry",
+    "ServersFile",
+    "Source",
+    "StdioServer",
+    "ToolFilter",
+    "ask_inputs",
+    "find_servers",
+    "merge_servers",
+    "read_servers",
+]

@@ -1,0 +1,214 @@
+"""One server of a file: what it is, unexpanded, and how it becomes a transport."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from json import dumps
+from pathlib import Path
+from typing import TypeAlias
+
+from mcp_host.config.dialects import DIALECTS
+from mcp_host.config.dotenv import parse_env_file
+from mcp_host.config.values import HttpServer, Input, OAuthSettings, Source, StdioServer, ToolFilter, Value
+from mcp_host.config.variables import NotSet, Values, read_small_file
+from mcp_host.errors import ConfigError
+from mcp_host.handlers import as_async
+from mcp_host.transports._http.secret import Secret, SecretValues
+from mcp_host.transports.base import Transport
+from mcp_host.transports.stdio import Stdio
+
+AskInput: TypeAlias = Callable[[Input], Awaitable[str | None] | str | None]
+"""Asks a person for an input of a file. None: there is no answer."""
+
+
+EVERY_TOOL = ToolFilter()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpandedServer:
+    """A server with the values of its variables, ready to connect to.
+
+    *shown* is its command line or URL with ``**********`` in the place of what variables hid: values of the environment,
+    of files and of passwords. *digest* tells two command lines or URLs apart, with their secrets.
+    *warnings* are those of the expansion.
+    """
+
+    transport: Transport
+    oauth: OAuthSettings | None
+    shown: str
+    digest: str
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerEntry:
+    """A server as a file describes it. Nothing is expanded or started.
+
+    *transport* is None if it is of a kind that is not supported, or cannot be read: then *problem* says why. The
+    others are as the file has them, or None if it says nothing: *timeout* for one call and *connect_timeout* in seconds,
+    *tools* that the file lets through, *oauth* for logging in. *inputs* are those that its values ask for.
+
+    *warnings* say what in the entry is unknown or not obeyed. No entry grants an approval: what a file says of that is
+    among the warnings. *digest* is of the entry as it is written, whatever the order of its keys: consent given to the
+    one does not hold for another.
+    """
+
+    name: str
+    transport: StdioServer | HttpServer | None
+    source: Source
+    digest: str
+    enabled: bool = True
+    timeout: float | None = None
+    connect_timeout: float | None = None
+    tools: ToolFilter = EVERY_TOOL
+    oauth: OAuthSettings | None = None
+    title: str | None = None
+    description: str | None = None
+    inputs: tuple[Input, ...] = ()
+    warnings: tuple[str, ...] = ()
+    problem: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """Its command line or URL, unexpanded."""
+        return "" if self.transport is None else _shown(self.transport)
+
+    def error(self, reason: str, field: str | None = None) -> ConfigError:
+        """An error that names the file and this server."""
+        return ConfigError(reason, path=self.source.path, server=self.name, field=field)
+
+    def expand(
+        self,
+        environment: Mapping[str, str] | None = None,
+        *,
+        answers: Mapping[Input, str] | None = None,
+        workspace: str | os.PathLike[str] | None = None,
+        home: str | os.PathLike[str] | None = None,
+    ) -> ExpandedServer:
+        """The server with its variables expanded, in the forms that its dialect has. It may read small files, and blocks.
+
+        *environment* is that of this process by default. *answers* are those of `ask_inputs`. *workspace* is the folder
+        for ``${workspaceFolder}``: by default that of the project, if the file is a project's. *home* is the user's.
+        Relative paths of files are from the workspace, or else from the folder of this file. What a variable gives is not
+        expanded again, and keys are not expanded at all.
+
+        Raises:
+            ConfigError: A variable has no value, a file cannot be read, or the server cannot be used.
+        """
+        if self.transport is None:
+            raise self.error(self.problem or "it has no transport")
+        folder = self.source.project if workspace is None else Path(workspace)
+        values = Values(
+            forms=DIALECTS[self.source.dialect].forms,
+            environment=os.environ if environment is None else environment,
+            home=os.fspath(Path.home() if home is None else home),
+            workspace=None if folder is None else os.fspath(folder),
+            folder=self.source.path.parent if folder is None else folder,
+            inputs={each.id: each for each in self.inputs},
+            answers=answers or {},
+        )
+        return _Expander(self, values).expanded(self.transport)
+
+
+class _Expander:
+    """The expansion of one entry."""
+
+    def __init__(self, entry: ServerEntry, values: Values) -> None:
+        self._entry = entry
+        self._values = values
+        self._warnings: list[str] = []
+
+    def expanded(self, server: StdioServer | HttpServer) -> ExpandedServer:
+        real = server.map(self._text)
+        shown = _shown(server.map(self._shown_text))
+        identity = [real.command, *real.args] if isinstance(real, StdioServer) else [real.url, real.uds]
+        oauth = None if self._entry.oauth is None else self._entry.oauth.map(self._text)
+        transport = self._stdio(real) if isinstance(real, StdioServer) else self._http(real)
+        return ExpandedServer(
+            transport=transport, oauth=oauth, shown=shown, digest=digest(identity), warnings=tuple(self._warnings)
+        )
+
+    def _text(self, name: str, value: Value) -> Secret | None:
+        reason = ""
+        try:
+            expansion = self._values.expand(name, value)
+        except NotSet as exc:
+            reason = str(exc)
+        if reason:
+            raise self._entry.error(reason, name)
+        if expansion is None:
+            self._warnings.append(f"{name}: it is left out, since the environment has no such variable")
+            return None
+        return expansion.text
+
+    def _shown_text(self, name: str, value: Value) -> Secret | None:
+        expansion = self._values.expand(name, value)
+        return None if expansion is None else Secret(expansion.shown)
+
+    def _stdio(self, server: StdioServer) -> Stdio:
+        env = self._env_file(server.env_file) | _secrets(server.env)
+        reason = ""
+        try:
+            return Stdio([server.command, *server.args], env=env or None, cwd=server.cwd)
+        except TypeError as exc:  # it quotes no argument
+            reason = str(exc)
+        raise self._entry.error(reason, "command")
+
+    def _env_file(self, path: str | None) -> SecretValues[str]:
+        if path is None:
+            return SecretValues()
+        reason = ""
+        try:
+            text = read_small_file(self._values.folder / path)
+        except NotSet as exc:
+            reason = str(exc)
+        if reason:
+            raise self._entry.error(reason, "env_file")
+        variables, bad = parse_env_file(text)
+        self._warnings += [f"env_file: its line {line} is no variable" for line in bad]
+        return SecretValues(variables)
+
+    def _http(self, server: HttpServer) -> Transport:
+        from mcp_host.transports.http import StreamableHttp  # not needed for stdio
+
+        reason = ""
+        try:
+            return StreamableHttp(server.url, headers=_secrets(server.headers) or None, uds=server.uds)
+        except ValueError as exc:  # it quotes no value
+            reason = str(exc)
+        raise self._entry.error(reason)
+
+
+async def ask_inputs(entries: Iterable[ServerEntry], ask: AskInput) -> dict[Input, str]:
+    """Ask for the inputs of *entries*, each once, one after the other. Pass the answers to `ServerEntry.expand`.
+
+    *ask* is an async function, or a plain one, which is called in a thread. Inputs for which it returns None have no answer;
+    so have those of types that are not supported, for which it is not called, and answers that are not among the options.
+    """
+    asking = as_async(ask, argument="ask", shape="(input: Input) -> str | None")
+    answers: dict[Input, str] = {}
+    for each in dict.fromkeys(each for entry in entries for each in entry.inputs if each.is_supported):
+        answer = await asking(each)
+        if answer is not None and (not each.options or answer in each.options):
+            answers[each] = Secret(answer)
+    return answers
+
+
+def digest(value: object) -> str:
+    """A digest of data, whatever the order of its keys."""
+    return sha256(dumps(value, sort_keys=True, separators=(",", ":"), default=str).encode()).hexdigest()
+
+
+def _secrets(values: Mapping[str, Value]) -> SecretValues[str]:
+    """The values of a server that is expanded."""
+    return SecretValues({name: value for name, value in values.items() if isinstance(value, Secret)})
+
+
+def _shown(server: StdioServer | HttpServer) -> str:
+    if isinstance(server, StdioServer):
+        return shlex.join([server.command, *server.args])
+    return str.__str__(server.url)

@@ -1,0 +1,164 @@
+"""Where hosts keep their files of servers, by platform."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Literal, TypeAlias
+
+from mcp_host.config.dialects import GENERIC
+from mcp_host.config.values import Scope
+
+Base: TypeAlias = Literal["home", "config", "appdata", "project", "system"]
+Platform: TypeAlias = Literal["linux", "darwin", "win32"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a host has a file. *path* is from *base*; *platforms* are those where it is, or all."""
+
+    dialect: str
+    scope: Scope
+    base: Base
+    path: str
+    platforms: tuple[Platform, ...] = ("linux", "darwin", "win32")
+    of_project: bool = False
+    """Whether the file has a part for each project, under ``projects`` and its path."""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return PurePosixPath(self.path).parts
+
+
+CLINE = "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"
+PLACES = (
+    Place("claude-code", "managed", "system", "etc/claude-code/managed-mcp.json", ("linux",)),
+    Place("claude-code", "managed", "system", "Library/Application Support/ClaudeCode/managed-mcp.json", ("darwin",)),
+    Place("claude-code", "managed", "system", "Program Files/ClaudeCode/managed-mcp.json", ("win32",)),
+    Place("gemini-cli", "managed", "system", "etc/gemini-cli/settings.json", ("linux",)),
+    Place("gemini-cli", "managed", "system", "Library/Application Support/GeminiCli/settings.json", ("darwin",)),
+    Place("gemini-cli", "managed", "system", "ProgramData/gemini-cli/settings.json", ("win32",)),
+    Place("claude-code", "local", "home", ".claude.json", of_project=True),
+    Place("claude-code", "project", "project", ".mcp.json"),
+    Place("vscode", "project", "project", ".vscode/mcp.json"),
+    Place("cursor", "project", "project", ".cursor/mcp.json"),
+    Place("zed", "project", "project", ".zed/settings.json"),
+    Place("gemini-cli", "project", "project", ".gemini/settings.json"),
+    Place("codex", "project", "project", ".codex/config.toml"),
+    Place("opencode", "project", "project", "opencode.json"),
+    Place("opencode", "project", "project", "opencode.jsonc"),
+    Place(GENERIC, "project", "project", "mcp.json"),
+    Place("claude-code", "user", "home", ".claude.json"),
+    Place("claude-desktop", "user", "appdata", "Claude/claude_desktop_config.json"),
+    Place("vscode", "user", "appdata", "Code/User/mcp.json"),
+    Place("vscode", "user", "home", ".copilot/mcp-config.json"),
+    Place("cursor", "user", "home", ".cursor/mcp.json"),
+    Place("windsurf", "user", "home", ".codeium/windsurf/mcp_config.json"),
+    Place("zed", "user", "config", "zed/settings.json", ("linux", "darwin")),
+    Place("zed", "user", "appdata", "Zed/settings.json", ("win32",)),
+    Place("cline", "user", "appdata", CLINE),
+    Place("cline", "user", "home", ".cline/mcp.json"),
+    Place("gemini-cli", "user", "home", ".gemini/settings.json"),
+    Place("lm-studio", "user", "home", ".lmstudio/mcp.json"),
+    Place("goose", "user", "config", "goose/config.yaml", ("linux", "darwin")),
+    Place("goose", "user", "appdata", "Block/goose/config/config.yaml", ("win32",)),
+    Place("codex", "user", "home", ".codex/config.toml"),
+    Place("opencode", "user", "config", "opencode/opencode.json"),
+    Place("opencode", "user", "config", "opencode/opencode.jsonc"),
+    Place("inspector", "user", "home", ".mcp-inspector/mcp.json"),
+)
+"""The files of all hosts, those of the narrower scope first."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A file of servers, for `read_servers`: its dialect and scope, as far as its path tells.
+
+    *section* are the keys that lead to the part of the file that is read. *project* is the folder of the project that it is for.
+    """
+
+    path: Path
+    dialect: str | None = None
+    scope: Scope | None = None
+    section: tuple[str, ...] = ()
+    project: Path | None = None
+
+
+def find_servers(
+    *,
+    home: str | os.PathLike[str] | None = None,
+    project: str | os.PathLike[str] | None = None,
+    platform: str = sys.platform,
+    environment: Mapping[str, str] | None = None,
+    root: str | os.PathLike[str] | None = None,
+) -> list[FoundFile]:
+    """The files that the hosts on this machine keep their servers in, as far as they are there. None is read.
+
+    They are in the order in which their servers go before others of the same name (`merge_servers`): those of the
+    administrator, of this user for *project*, of *project* itself, and of the user. Without *project*, only the first and the last.
+
+    *home* is the user's folder. *platform* is one of "linux", "darwin" and "win32", and *root* where the administrator's
+    files are: "/" or the system's drive. *environment* has ``APPDATA``, ``XDG_CONFIG_HOME`` and ``CODEX_HOME``, if these are set.
+    """
+    environment = os.environ if environment is None else environment
+    bases = _bases(Path.home() if home is None else Path(home), platform, environment, root)
+    if project is not None:
+        bases["project"] = Path(project)
+    return list(_found(bases, platform, environment))
+
+
+def _bases(
+    home: Path, platform: str, environment: Mapping[str, str], root: str | os.PathLike[str] | None
+) -> dict[Base, Path]:
+    config = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
+    appdata = {
+        "win32": Path(environment.get("APPDATA") or home / "AppData/Roaming"),
+        "darwin": home / "Library/Application Support",
+    }
+    system = Path(environment.get("SystemDrive", "C:") + "/") if platform == "win32" else Path("/")
+    return {
+        "home": home,
+        "config": config if platform == "linux" else home / ".config",
+        "appdata": appdata.get(platform, config),
+        "system": system if root is None else Path(root),
+    }
+
+
+def _found(bases: Mapping[Base, Path], platform: str, environment: Mapping[str, str]) -> Iterator[FoundFile]:
+    for place in PLACES:
+        base = bases.get(place.base)
+        if base is None or platform not in place.platforms:
+            continue
+        path = base / place.path
+        if place.dialect == "codex" and place.scope == "user" and (folder := environment.get("CODEX_HOME")):
+            path = Path(folder) / "config.toml"
+        project = bases.get("project") if place.scope in ("local", "project") else None
+        if place.of_project and project is None:
+            continue
+        section = ("projects", str(project.absolute())) if place.of_project and project else ()
+        if path.is_file():
+            yield FoundFile(path, place.dialect, place.scope, section, project)
+
+
+def place_of(path: Path, home: Path | None = None) -> FoundFile:
+    """The file at *path*, with what the path tells: its dialect and whose it is. *home* is the user's folder."""
+    whole = path.absolute()
+    places = [place for place in PLACES if place.dialect != GENERIC and not place.of_project]
+    ends = [place for place in places if whole.parts[-len(place.parts) :] == place.parts]
+    if ends:
+        longest = max(len(place.parts) for place in ends)
+        by_base = {place.base: place for place in ends if len(place.parts) == longest}
+        is_in_home = whole.parents[longest - 1] == (Path.home() if home is None else home)
+        place = by_base.get("home" if is_in_home else "project") or next(iter(by_base.values()))
+        return FoundFile(path, place.dialect, place.scope)
+    dialects = {place.dialect for place in PLACES if place.parts[-1] == path.name}
+    return FoundFile(path, dialects.pop() if len(dialects) == 1 else None, None)
+
+
+def project_of(path: Path) -> Path:
+    """The folder of the project that has this file: that of the file, or the one above ``.vscode`` and the like."""
+    folder = path.absolute().parent
+    return folder.parent if folder.name.startswith(".") else folder

@@ -1,0 +1,163 @@
+"""What a file says of a server, as values: unexpanded, as it is written there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from mcp_host.transports._http.secret import Secret, SecretValues
+
+Scope: TypeAlias = Literal["managed", "local", "project", "user"]
+"""Whose file it is: the administrator's, the user's for one project, the project's own, or the user's."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentVariable:
+    """A value that is a variable of the environment: the file has its *name*. *prefix* is put before it.
+
+    An *optional* one that is not set is left out.
+    """
+
+    name: str
+    prefix: str = ""
+    optional: bool = False
+
+
+Value: TypeAlias = Secret | EnvironmentVariable
+Change: TypeAlias = Callable[[str, Value], Secret | None]
+"""Gets the name of a field, like ``env.TOKEN``, and its value. None leaves it out."""
+
+
+@dataclass(frozen=True, slots=True)
+class StdioServer:
+    """A server that is started: its command line, environment and folder.
+
+    *env_file* is a file with more variables; those in *env* win.
+    """
+
+    command: str
+    args: tuple[Secret, ...] = ()
+    env: Mapping[str, Value] = field(default_factory=SecretValues)
+    env_file: str | None = None
+    cwd: str | None = None
+
+    def map(self, change: Change) -> StdioServer:
+        """The server with each of its values changed. Names of variables stay."""
+        return replace(
+            self,
+            command=_text(change("command", Secret(self.command))),
+            args=tuple(Secret(change(f"args[{index}]", each) or "") for index, each in enumerate(self.args)),
+            env=_mapped("env", self.env, change),
+            env_file=None if self.env_file is None else _text(change("env_file", Secret(self.env_file))),
+            cwd=None if self.cwd is None else _text(change("cwd", Secret(self.cwd))),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HttpServer:
+    """A server over Streamable HTTP. *uds* is the path of a unix socket to connect to, in place of the URL's host."""
+
+    url: Secret
+    headers: Mapping[str, Value] = field(default_factory=SecretValues)
+    uds: str | None = None
+
+    def map(self, change: Change) -> HttpServer:
+        """The server with each of its values changed. Names of headers stay."""
+        return replace(
+            self,
+            url=Secret(change("url", self.url) or ""),
+            headers=_mapped("headers", self.headers, change),
+            uds=None if self.uds is None else _text(change("socket", Secret(self.uds))),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuthSettings:
+    """How to log in to a server, as far as the file says: None is what it does not say. *enabled* is False if it forbids it."""
+
+    enabled: bool = True
+    client_id: str | None = None
+    client_secret: Secret | None = None
+    scopes: tuple[str, ...] | None = None
+    redirect_uri: str | None = None
+    callback_port: int | None = None
+    metadata_url: str | None = None
+    authorization_url: str | None = None
+    token_url: str | None = None
+    resource: str | None = None
+
+    def map(self, change: Change) -> OAuthSettings:
+        """The settings with each of their texts changed."""
+
+        def changed(name: str, text: str | None) -> Secret | None:
+            return None if text is None else change(f"oauth.{name}", Secret(text))
+
+        def plain(name: str, text: str | None) -> str | None:
+            return None if text is None else _text(changed(name, text))
+
+        return replace(
+            self,
+            client_id=plain("client_id", self.client_id),
+            client_secret=changed("client_secret", self.client_secret),
+            redirect_uri=plain("redirect_uri", self.redirect_uri),
+            metadata_url=plain("metadata_url", self.metadata_url),
+            authorization_url=plain("authorization_url", self.authorization_url),
+            token_url=plain("token_url", self.token_url),
+            resource=plain("resource", self.resource),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFilter:
+    """The tools that the file lets through, by the server's names: those in *allow* (None is all) but for *exclude*."""
+
+    allow: frozenset[str] | None = None
+    exclude: frozenset[str] = frozenset()
+
+    def allows(self, name: str) -> bool:
+        """Whether the file lets the tool *name* through."""
+        return (self.allow is None or name in self.allow) and name not in self.exclude
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """A value that the file wants asked for: ``${input:id}``.
+
+    *type* is "promptString" or "pickString", which has *options*. *default* is to be proposed. A *password* is
+    not to be shown. Two files may have inputs of the same *id*, so *path* tells them apart.
+    """
+
+    path: Path
+    id: str
+    type: str = "promptString"
+    description: str = ""
+    default: str | None = None
+    password: bool = False
+    options: tuple[str, ...] = ()
+
+    @property
+    def is_supported(self) -> bool:
+        """Whether it can be asked for. A "command" of an editor cannot be run."""
+        return self.type in ("promptString", "pickString")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where a server is from: the file, its dialect, whose it is (None if that is not known), and the folder of its project."""
+
+    path: Path
+    dialect: str
+    scope: Scope | None = None
+    project: Path | None = None
+
+
+def _mapped(name: str, values: Mapping[str, Value], change: Change) -> Mapping[str, Value]:
+    changed = {key: change(f"{name}.{key}", value) for key, value in values.items()}
+    return SecretValues({key: value for key, value in changed.items() if value is not None})
+
+
+def _text(secret: Secret | None) -> str:
+    """A value that is no secret by itself, such as a path: its repr shows it."""
+    return str.__str__(secret or "")

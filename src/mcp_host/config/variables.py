@@ -1,0 +1,254 @@
+"""Variables within the values of a file: each dialect has its own forms, and what they give is not expanded again."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from mcp_host.config.values import EnvironmentVariable, Input, Value
+from mcp_host.errors import escaped, excerpt, quoted
+from mcp_host.locked_file import LockedFile
+from mcp_host.transports._http.secret import Secret
+
+Form: TypeAlias = Literal[
+    "${V}", "${V:-d}", "$V", "%V%", "${env:V}", "${input:id}", "${file:/p}", "${workspaceFolder}",
+    "${a:b | c:d}", "{env:V}", "{file:/p}",
+]  # fmt: skip
+Scheme: TypeAlias = Literal["env", "value", "input", "file", "place", "unsupported"]
+
+PLACES = ("workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator", "/")
+HIDDEN = "**********"
+MAX_FILE = 64 * 1024  # bytes of a file that a variable stands for: a key or a token
+
+_START = re.compile(r"\$\{|\$(?P<dollar>[A-Za-z_]\w*)|%(?P<percent>[A-Za-z_]\w*)%|(?<!\$)\{(?P<scheme>env|file):(?P<name>[^{}]+)\}", re.ASCII)  # fmt: skip
+_NAME = r"[A-Za-z_][\w.-]*"
+_INNER: tuple[tuple[Form, re.Pattern[str], Scheme], ...] = (
+    ("${workspaceFolder}", re.compile("|".join(PLACES)), "place"),
+    ("${V}", re.compile(_NAME, re.ASCII), "env"),
+    ("${V:-d}", re.compile(rf"({_NAME}):-.*", re.ASCII | re.DOTALL), "env"),
+    ("${env:V}", re.compile(rf"env:({_NAME})", re.ASCII), "env"),
+    ("${input:id}", re.compile(r"input:([^|]+)"), "input"),
+    ("${file:/p}", re.compile(r"file:([^|]+)"), "file"),
+    ("${a:b | c:d}", re.compile(r"[a-z][a-z0-9+.-]*:.*", re.DOTALL), "unsupported"),
+)
+"""What is between ``${`` and ``}``: the first that matches is the form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable in a text. Its value is that of the first of *sources* that has one."""
+
+    form: Form | None
+    """None: no dialect has this form."""
+    sources: tuple[tuple[Scheme, str], ...]
+    written: str
+    """How it is written in the text, which may have a secret as its default."""
+
+    @property
+    def shown(self) -> str:
+        """How it is written, without what may be a secret."""
+        if self.form in (None, "$V", "%V%", "${a:b | c:d}"):  # part of a password may look like one
+            return f"something like {self.form}" if self.form else "something like ${...}"
+        if self.form == "${V:-d}":
+            return f"${{{self.sources[0][1]}:-...}}"
+        return excerpt(self.written)
+
+
+def parse(text: str) -> Iterator[str | Variable]:
+    """The pieces of *text*: what is between variables, and all that looks like a variable of any dialect."""
+    end = 0
+    while found := _START.search(text, end):
+        if found.start() > end:
+            yield text[end : found.start()]
+        if found[0] != "${":
+            end = found.end()
+            yield _bare(found)
+            continue
+        close = _closing(text, found.end())
+        if close is None:
+            yield text[found.start() :]
+            return
+        inner, end = text[found.end() : close], close + 1
+        yield _braced(inner, text[found.start() : end])
+    if end < len(text):
+        yield text[end:]
+
+
+def _bare(found: re.Match[str]) -> Variable:
+    if name := found["dollar"]:
+        return Variable("$V", (("env", name),), found[0])
+    if name := found["percent"]:
+        return Variable("%V%", (("env", name),), found[0])
+    form: Form = "{env:V}" if found["scheme"] == "env" else "{file:/p}"
+    return Variable(form, (("env" if found["scheme"] == "env" else "file", found["name"]),), found[0])
+
+
+def _closing(text: str, start: int) -> int | None:
+    """Where the brace that is open at *start* is closed; None if it is not. Other variables may be inside."""
+    depth = 1
+    for found in re.finditer(r"\$\{|\}", text[start:]):
+        depth += 1 if found[0] == "${" else -1
+        if not depth:
+            return start + found.start()
+    return None
+
+
+def _braced(inner: str, written: str) -> Variable:
+    if "${" not in inner:  # no dialect has variables inside of others
+        for form, pattern, scheme in _INNER:
+            if found := pattern.fullmatch(inner):
+                return Variable(form, _sources(form, scheme, found), written)
+    return Variable(None, (), written)
+
+
+def _sources(form: Form, scheme: Scheme, found: re.Match[str]) -> tuple[tuple[Scheme, str], ...]:
+    if form == "${V:-d}":
+        name, _, default = found[0].partition(":-")
+        return ("env", name), ("value", default)
+    if form != "${a:b | c:d}":
+        return ((scheme, found[found.re.groups]),)
+    sources: list[tuple[Scheme, str]] = []
+    for source in found[0].split(" | "):
+        name, _, rest = source.strip().partition(":")
+        known: dict[str, Scheme] = {"env": "env", "input": "input", "value": "value"}
+        sources.append((known[name], rest) if name in known else ("unsupported", name))
+    return tuple(sources)
+
+
+def own(piece: str | Variable, forms: frozenset[Form]) -> Variable | None:
+    """*piece* if it is a variable that a dialect with these *forms* expands."""
+    return piece if isinstance(piece, Variable) and piece.form in forms else None
+
+
+class NotSet(Exception):
+    """A variable has no value. The text says why. It does not leave this package."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """A value after expansion, and how to show it: with `HIDDEN` in the place of what may be a secret."""
+
+    text: Secret
+    shown: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Values:
+    """What variables stand for, for one server."""
+
+    forms: Callable[[str], frozenset[Form]]
+    """The forms of variables in a field."""
+    environment: Mapping[str, str]
+    home: str
+    workspace: str | None
+    folder: Path
+    """Relative paths are from here."""
+    inputs: Mapping[str, Input]
+    answers: Mapping[Input, str] = field(repr=False)
+
+    def expand(self, name: str, value: Value) -> Expansion | None:
+        """The *value* of the field *name*. None: an optional one is not set.
+
+        Raises:
+            NotSet: A variable has no value.
+        """
+        if isinstance(value, EnvironmentVariable):
+            if value.optional and value.name not in self.environment:
+                return None
+            text = self._environment(value.name, name)
+            return Expansion(Secret(value.prefix + text), value.prefix + HIDDEN)
+        forms = self.forms(name)
+        whole = shown = ""
+        for piece in parse(value):
+            variable = own(piece, forms)
+            if variable is None:
+                written = piece.written if isinstance(piece, Variable) else piece
+                whole, shown = whole + str.__str__(written), shown + written
+                continue
+            text, is_secret = self._resolve(variable, name)
+            whole, shown = whole + text, shown + (HIDDEN if is_secret else text)
+        return Expansion(Secret(whole), shown)
+
+    def _resolve(self, variable: Variable, name: str) -> tuple[str, bool]:
+        """The value, and whether it may be a secret."""
+        problem: NotSet | None = None
+        for scheme, argument in variable.sources:
+            try:
+                text = self._value(scheme, argument, name)
+            except NotSet as exc:
+                problem = problem or exc
+                continue
+            if text or variable.form != "${a:b | c:d}":  # there, "the first that is not empty"
+                is_shown = scheme in ("value", "place") or (scheme == "env" and name == "command")
+                return text, not is_shown and not (scheme == "input" and not self.inputs[argument].password)
+        raise problem or NotSet("none of its sources has a value")
+
+    def _value(self, scheme: Scheme, argument: str, name: str) -> str:
+        match scheme:
+            case "env":
+                return self._environment(argument, name)
+            case "value":
+                return argument
+            case "input":
+                return self._answer(argument)
+            case "file":
+                return self._file(argument)
+            case "place":
+                return self._place(argument)
+            case "unsupported":
+                raise NotSet(f"the source {quoted(argument)} of a value is not supported")
+
+    def _environment(self, variable: str, name: str) -> str:
+        value = self.environment.get(variable)
+        if value is None:
+            raise NotSet(f"the environment has no variable {quoted(variable)}")
+        if not value and name.startswith("headers."):
+            raise NotSet(f"the variable {quoted(variable)} of the environment is empty")
+        return value
+
+    def _answer(self, id: str) -> str:
+        asked = self.inputs.get(id)
+        if asked is None:
+            raise NotSet(f"the file has no input {quoted(id)}")
+        if not asked.is_supported:
+            raise NotSet(f"the input {quoted(id)} is of the type {quoted(asked.type)}, which is not supported")
+        answer = self.answers.get(asked)
+        if answer is None:
+            raise NotSet(f"the input {quoted(id)} has no answer")
+        return answer
+
+    def _file(self, path: str) -> str:
+        return read_small_file(self.folder / path).strip()
+
+    def _place(self, place: str) -> str:
+        if place in ("pathSeparator", "/"):
+            return os.sep
+        if place == "userHome":
+            return self.home
+        if self.workspace is None:
+            raise NotSet(f"${{{place}}} is not known: pass the folder of the project as workspace=")
+        return self.workspace if place == "workspaceFolder" else Path(self.workspace).name
+
+
+def read_small_file(path: Path) -> str:
+    """The text of a file that a server's entry names. It blocks.
+
+    Raises:
+        NotSet: It cannot be read.
+    """
+    reason = "there is no such file"
+    try:
+        content = LockedFile(path, max_size=MAX_FILE).read()
+    except OSError as exc:
+        content, reason = None, str(exc.strerror)
+    if content is None:
+        raise NotSet(f"the file {escaped(str(path))} cannot be read: {reason}")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        reason = "it is not UTF-8"
+    raise NotSet(f"the file {escaped(str(path))} cannot be read: {reason}")
