@@ -138,7 +138,7 @@ extensions:
   fetch:
     name: fetch
     type: stdio
-    enabled: no-it-is-text
+    enabled: true
     cmd: uvx
     args: [mcp-server-fetch, --port, 0123]
     envs: {MODE: no, LD_PRELOAD: /tmp/x.so}
@@ -155,7 +155,12 @@ extensions:
         "goose",
         [
             Server("developer", None, timeout=300, problem="it is built into its host"),
-            Server("fetch", None, timeout=300, problem="enabled: it must be true or false, not text"),
+            Server(
+                "fetch",
+                Stdio(["uvx", "mcp-server-fetch", "--port", "0123"], env={"MODE": "no", "TOKEN": "t0k3n"}),
+                timeout=300,
+                warnings=("env.LD_PRELOAD: it is not set, since Goose lets no server set it",),
+            ),
             Server(
                 "remote",
                 StreamableHttp("https://example.com/mcp", headers={"Authorization": "Bearer t0k3n"}),
