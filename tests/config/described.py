@@ -47,6 +47,8 @@ class File(NamedTuple):
     servers: list[Server]
     scope: Scope | None = None
     warnings: tuple[str, ...] = ()
+    given: str | None = None
+    """The dialect that the reader is told."""
 
 
 def written(folder: Path, name: str, text: str | bytes) -> Path:
@@ -58,9 +60,9 @@ def written(folder: Path, name: str, text: str | bytes) -> Path:
 
 def read(file: File, folder: Path) -> File:
     """The *file* as the package reads it."""
-    result = read_servers(written(folder, file.name, file.text))
+    result = read_servers(written(folder, file.name, file.text), dialect=file.given)
     servers = [expanded(entry) for entry in result.servers]
-    return File(file.name, file.text, result.dialect, servers, result.scope, result.warnings)
+    return file._replace(dialect=result.dialect, servers=servers, scope=result.scope, warnings=result.warnings)
 
 
 def expanded(entry: ServerEntry) -> Server:

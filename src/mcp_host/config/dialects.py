@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from mcp_host.config.fields import KEYS, Key, Meaning, milliseconds, seconds
+from mcp_host.config.fields import KEYS, Key, Meaning, milliseconds, plain, seconds
 from mcp_host.config.variables import Form
 
 SERVERS = ("mcpServers",)
@@ -17,10 +17,10 @@ IN_MILLISECONDS: Mapping[str, Meaning] = {"timeout": Key("timeout", milliseconds
 # Goose sets none of these, since with them an entry could run another program than the one it names.
 GOOSE_FORBIDDEN = frozenset(
     (
-        *("PATH", "PATHEXT", "SystemRoot", "windir", "LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT", "LD_DEBUG"),
+        *("PATH", "PATHEXT", "SYSTEMROOT", "WINDIR", "LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT", "LD_DEBUG"),
         *("LD_BIND_NOW", "LD_ASSUME_KERNEL", "DYLD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES", "DYLD_FRAMEWORK_PATH"),
         *("PYTHONPATH", "PYTHONHOME", "NODE_OPTIONS", "RUBYOPT", "GEM_PATH", "GEM_HOME", "CLASSPATH", "GO111MODULE"),
-        *("GOROOT", "APPINIT_DLLS", "SESSIONNAME", "ComSpec", "TEMP", "TMP", "LOCALAPPDATA", "USERPROFILE"),
+        *("GOROOT", "APPINIT_DLLS", "SESSIONNAME", "COMSPEC", "TEMP", "TMP", "LOCALAPPDATA", "USERPROFILE"),
         *("HOMEDRIVE", "HOMEPATH"),
     )
 )
@@ -48,7 +48,7 @@ class Dialect:
     any_input: bool = False
     """Whether an input may be asked for that the file does not describe."""
     forbidden: frozenset[str] = frozenset()
-    """Variables of the environment that an entry cannot set."""
+    """Variables of the environment that an entry cannot set, in upper case."""
 
     def meanings(self) -> dict[str, Meaning]:
         """What each key means."""
@@ -79,7 +79,7 @@ DIALECTS: Mapping[str, Dialect] = {
     "windsurf": Dialect(
         title="Windsurf", variables=frozenset({"${env:V}", "${file:/p}"}), marks=frozenset({"serverUrl"})
     ),
-    "zed": Dialect(title="Zed", at=(("context_servers",),)),
+    "zed": Dialect(title="Zed", at=(("context_servers",),), keys={"source": Key("kind", plain)}),
     "cline": Dialect(
         title="Cline",
         variables=frozenset({"${env:V}"}),

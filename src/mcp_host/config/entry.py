@@ -175,12 +175,14 @@ class _Expander:
     def _http(self, server: HttpServer) -> Transport:
         from mcp_host.transports.http import StreamableHttp  # not needed for stdio
 
-        reason = ""
+        field, reason = "url", ""
         try:
+            StreamableHttp(server.url, uds=server.uds)
+            field = "headers"
             return StreamableHttp(server.url, headers=_secrets(server.headers) or None, uds=server.uds)
         except ValueError as exc:  # it quotes no value
             reason = str(exc)
-        raise self._entry.error(reason)
+        raise self._entry.error(reason, field)
 
 
 async def ask_inputs(entries: Iterable[ServerEntry], ask: AskInput) -> dict[Input, str]:

@@ -250,7 +250,7 @@ OAUTH_KEYS: Mapping[str, Meaning] = {
 
 KEYS: Mapping[str, Meaning] = {
     # the transport
-    **dict.fromkeys(("type", "transport", "transportType", "source"), Key("kind", plain)),
+    **dict.fromkeys(("type", "transport", "transportType"), Key("kind", plain)),
     **dict.fromkeys(("command", "cmd"), Key("command", command)),
     "args": Key("args", texts),
     "env_keys": Key("env", variables),
@@ -302,7 +302,7 @@ KEYS: Mapping[str, Meaning] = {
     **dict.fromkeys(
         (
             *("name", "icon", "keep_alive", "gallery", "version", "metadata", "remoteConfigured", "bundled"),
-            *("alwaysLoad", "supports_parallel_tool_calls", "code", "registry"),
+            *("alwaysLoad", "supports_parallel_tool_calls", "code", "registry", "source"),
         ),
         "",
     ),

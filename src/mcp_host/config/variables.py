@@ -24,13 +24,17 @@ PLACES = ("workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparat
 HIDDEN = "**********"
 MAX_FILE = 64 * 1024  # bytes of a file that a variable stands for: a key or a token
 
-_START = re.compile(r"\$\{|\$(?P<dollar>[A-Za-z_]\w*)|%(?P<percent>[A-Za-z_]\w*)%|(?<!\$)\{(?P<scheme>env|file):(?P<name>[^{}]+)\}", re.ASCII)  # fmt: skip
-_NAME = r"[A-Za-z_][\w.-]*"
+_DOLLAR = r"\$\{|\$(?P<dollar>[A-Za-z_]\w*)"
+_PERCENT = r"|%(?P<percent>[A-Za-z_]\w*)%"
+_BRACE = r"|(?<!\$)\{(?P<scheme>env|file):(?P<name>[^{}]+)\}"
+_START = re.compile(_DOLLAR + _PERCENT + _BRACE, re.ASCII)
+_START_IN_URL = re.compile(rf"{_DOLLAR}|(?P<percent>(?!)){_BRACE}", re.ASCII)  # there, % begins an escape
+_NAME = r"[A-Za-z_]\w*"
 _INNER: tuple[tuple[Form, re.Pattern[str], Scheme], ...] = (
     ("${workspaceFolder}", re.compile("|".join(PLACES)), "place"),
     ("${V}", re.compile(_NAME, re.ASCII), "env"),
     ("${V:-d}", re.compile(rf"({_NAME}):-.*", re.ASCII | re.DOTALL), "env"),
-    ("${env:V}", re.compile(rf"env:({_NAME})", re.ASCII), "env"),
+    ("${env:V}", re.compile(r"env:([^|]+)"), "env"),
     ("${input:id}", re.compile(r"input:([^|]+)"), "input"),
     ("${file:/p}", re.compile(r"file:([^|]+)"), "file"),
     ("${a:b | c:d}", re.compile(r"[a-z][a-z0-9+.-]*:.*", re.DOTALL), "unsupported"),
@@ -58,10 +62,11 @@ class Variable:
         return excerpt(self.written)
 
 
-def parse(text: str) -> Iterator[str | Variable]:
-    """The pieces of *text*: what is between variables, and all that looks like a variable of any dialect."""
+def parse(name: str, text: str) -> Iterator[str | Variable]:
+    """The pieces of *text*, which is that of the field *name*: variables of all dialects, and what is between them."""
+    start = _START_IN_URL if name == "url" else _START
     end = 0
-    while found := _START.search(text, end):
+    while found := start.search(text, end):
         if found.start() > end:
             yield text[end : found.start()]
         if found[0] != "${":
@@ -163,7 +168,7 @@ class Values:
             return Expansion(Secret(value.prefix + text), value.prefix + HIDDEN)
         forms = self.forms(name)
         whole = shown = ""
-        for piece in parse(value):
+        for piece in parse(name, value):
             variable = own(piece, forms)
             if variable is None:
                 written = piece.written if isinstance(piece, Variable) else piece

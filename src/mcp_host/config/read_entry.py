@@ -1,0 +1,259 @@
+"""Reading one entry of a file: what its keys say together, and what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from mcp_host.config.dialects import Dialect
+from mcp_host.config.documents import repeated_names
+from mcp_host.config.entry import ServerEntry, digest
+from mcp_host.config.fields import Meaning, Notes, Unreadable, kind_of
+from mcp_host.config.values import HttpServer, Input, OAuthSettings, Source, StdioServer, ToolFilter, Value
+from mcp_host.config.variables import Variable, own, parse
+from mcp_host.errors import excerpt, quoted
+from mcp_host.transports._http.secret import Secret, SecretValues
+
+KINDS: Mapping[str, str] = {
+    "stdio": "stdio",
+    "local": "stdio",
+    "http": "http",
+    "streamablehttp": "http",
+    "remote": "http",
+}
+"""The types of transports, without regard to case, ``-`` and ``_``."""
+INFERRED = frozenset({"custom", ""})  # Zed's older "source": the other keys tell
+NOT_SUPPORTED: Mapping[str, str] = {
+    "sse": "HTTP+SSE, the transport of 2024-11-05, is not supported: if the server has Streamable HTTP too, use its URL",
+    "ws": "there is no transport for WebSockets",
+    "websocket": "there is no transport for WebSockets",
+    "builtin": "it is built into its host",
+    "platform": "it is built into its host",
+    "frontend": "it is built into its host",
+    "sdk": "it is built into its host",
+    "inlinepython": "code in the file is not run",
+    "extension": "an extension of its editor starts it",
+    "docker": "containers are not started: write the command that does, such as docker run -i --rm IMAGE",
+    "oci": "containers are not started: write the command that does, such as docker run -i --rm IMAGE",
+    "mcpb": "bundles are not unpacked",
+}
+COMMENTS = ("_", "$", "//", "#", "x-")
+"""What keys begin with that are no keys."""
+OTHER_KIND = {
+    StdioServer: ("url", "headers", "oauth"),
+    HttpServer: ("command", "args", "env", "env_file", "cwd"),
+}
+"""The parts that servers of the other kind have."""
+
+
+def read_entry(name: str, raw: object, dialect: Dialect, inputs: Mapping[str, Input], source: Source) -> ServerEntry:
+    """The server *name* of a file, whose entry is *raw*. *inputs* are those that the file describes."""
+    return _Entry(dialect, inputs, source, raw).read(name)
+
+
+class _Entry:
+    """One entry, while it is read."""
+
+    def __init__(self, dialect: Dialect, inputs: Mapping[str, Input], source: Source, raw: object) -> None:
+        self._dialect = dialect
+        self._inputs = inputs
+        self._source = source
+        self._raw = raw
+        self._parts: dict[str, Any] = {}
+        self._notes: Notes = []
+        self._problems: Notes = []
+
+    def read(self, name: str) -> ServerEntry:
+        server = oauth = None
+        if not name:
+            self._problems.append("it has no name")
+        if isinstance(self._raw, dict):
+            self._read_members(_flat(self._raw))
+            server, oauth = self._server(), self._oauth()
+        else:
+            self._problems.append(f"it must be an object, not {kind_of(self._raw)}")
+        used = self._used(server, oauth)
+        part = self._parts.get
+        return ServerEntry(
+            name=name,
+            transport=None if self._problems else server,
+            source=self._source,
+            digest=digest(self._raw),
+            enabled=part("enabled", True),
+            timeout=part("timeout"),
+            connect_timeout=part("connect_timeout"),
+            tools=ToolFilter(part("allow"), part("exclude", frozenset())),
+            oauth=oauth,
+            title=part("title"),
+            description=part("description"),
+            inputs=tuple(used),
+            warnings=tuple(self._notes),
+            problem="; ".join(self._problems) or None,
+        )
+
+    def _read_members(self, members: Mapping[str, object]) -> None:
+        repeated = repeated_names(self._raw)
+        self._notes += [f"{name}: it is there more than once: the last one is taken" for name in repeated]
+        meanings = self._dialect.meanings()
+        self._tell_unknown(members, meanings)
+        taken: dict[str, str] = {}
+        for key, meaning in meanings.items():
+            value = members.get(key)
+            if value is None:
+                continue
+            if isinstance(meaning, str):
+                self._notes += [f"{key}: {meaning}"] if meaning else []
+                continue
+            try:
+                read = meaning.read(key, value, self._notes)
+            except Unreadable as exc:
+                (self._problems if meaning.decides else self._notes).append(str(exc))
+                continue
+            self._put(meaning.part, read, key, taken)
+
+    def _tell_unknown(self, members: Mapping[str, object], meanings: Mapping[str, Meaning]) -> None:
+        for key in members:
+            if key not in meanings and not key.startswith(COMMENTS):
+                close = get_close_matches(key, meanings, n=1, cutoff=0.8)
+                hint = f": did you mean {quoted(close[0])}?" if close else ""
+                self._notes.append(f"{excerpt(key)}: the key is unknown, and ignored{hint}")
+
+    def _put(self, part: str, value: object, key: str, taken: dict[str, str]) -> None:
+        """Keep what *key* says of a part. *taken* has the keys that have said something of it before."""
+        if part not in taken:
+            self._parts[part], taken[part] = value, key
+        elif (both := _both(part, self._parts[part], value)) is not None:
+            self._parts[part] = both
+        elif self._parts[part] != value:
+            self._notes.append(f"{key}: it is not used, because {taken[part]} is there")
+
+    def _server(self) -> StdioServer | HttpServer | None:
+        """The server, or None with a problem."""
+        parts = self._parts
+        kind = parts.get("kind", "").lower().replace("-", "").replace("_", "")
+        known = KINDS.get(kind)
+        if known is None and kind not in INFERRED:
+            reason = NOT_SUPPORTED.get(kind, f"the type {quoted(parts['kind'])} is unknown")
+            self._problems.append(reason)
+            return None
+        if "websocket" in parts:
+            self._problems.append(NOT_SUPPORTED["ws"])
+        elif "command" in parts and "url" in parts:
+            self._problems.append("it has both a command and a URL")
+        elif "command" in parts and known != "http":
+            return self._stdio()
+        elif "url" in parts and known != "stdio":
+            return self._http(inferred=known is None)
+        elif not self._problems:
+            wanted = {"stdio": "no command", "http": "no URL"}.get(known or "", "neither a command nor a URL")
+            self._problems.append(f"it has {wanted}")
+        return None
+
+    def _stdio(self) -> StdioServer | None:
+        parts = self._parts
+        command = parts["command"]
+        if not command or not command[0].strip():
+            self._problems.append("command: it is empty")
+            return None
+        self._tell_unused(StdioServer)
+        env: dict[str, Value] = parts.get("env", {})
+        for name in [name for name in env if name.upper() in self._dialect.forbidden]:
+            self._notes.append(f"env.{name}: it is not set, since {self._dialect.title} lets no server set it")
+            del env[name]
+        return StdioServer(
+            command=str.__str__(command[0]),
+            args=(*command[1:], *parts.get("args", ())),
+            env=SecretValues(env),
+            env_file=parts.get("env_file"),
+            cwd=parts.get("cwd"),
+        )
+
+    def _http(self, *, inferred: bool) -> HttpServer | None:
+        parts = self._parts
+        url, uds = parts["url"], parts.get("uds")
+        scheme, _, rest = url.partition("://")
+        scheme = scheme.lower()
+        if scheme == "unix":
+            uds, _, route = rest.partition("#")
+            url = Secret(f"http://localhost{route or '/'}")
+        elif scheme in ("pipe", "ws", "wss"):
+            self._problems.append("there is no transport for named pipes" if scheme == "pipe" else NOT_SUPPORTED["ws"])
+            return None
+        elif inferred and url.partition("?")[0].rstrip("/").endswith("/sse"):
+            self._notes.append("url: it looks like one of HTTP+SSE, which is not supported: Streamable HTTP is tried")
+        self._tell_unused(HttpServer)
+        headers: dict[str, Value] = parts.get("headers", {})
+        token = parts.get("oauth")
+        if isinstance(token, str):
+            headers.setdefault("Authorization", Secret(f"Bearer {token}"))
+        return HttpServer(url=url, headers=SecretValues(headers), uds=uds)
+
+    def _tell_unused(self, kind: type[StdioServer | HttpServer]) -> None:
+        what = "is started" if kind is StdioServer else "is not started"
+        self._notes += [
+            f"{part}: it is not used for a server that {what}" for part in OTHER_KIND[kind] if part in self._parts
+        ]
+
+    def _oauth(self) -> OAuthSettings | None:
+        settings = self._parts.get("oauth")
+        if not isinstance(settings, dict):
+            return None
+        oauth = OAuthSettings(**settings)
+        if oauth.enabled and any(name.lower() == "authorization" for name in self._parts.get("headers", {})):
+            self._notes.append("oauth: it is not used, because the headers have Authorization")
+            return None
+        return oauth
+
+    def _used(self, server: StdioServer | HttpServer | None, oauth: OAuthSettings | None) -> dict[Input, None]:
+        """The inputs that the values ask for. What looks like a variable of another dialect is told of."""
+        used: dict[Input, None] = {}
+
+        def look(name: str, value: Value) -> Secret | None:
+            if isinstance(value, Secret):
+                for piece in parse(name, value):
+                    if variable := own(piece, self._dialect.forms(name)):
+                        ids = [id for scheme, id in variable.sources if scheme == "input"]
+                        used.update(dict.fromkeys(each for id in ids if (each := self._input(id))))
+                    elif isinstance(piece, Variable):
+                        title = self._dialect.title
+                        self._notes.append(f"{name}: {piece.shown} stays as it is written: {title} does not expand it")
+            return None
+
+        if server is not None:
+            server.map(look)
+        if oauth is not None:
+            oauth.map(look)
+        return used
+
+    def _input(self, id: str) -> Input | None:
+        described = self._inputs.get(id)
+        if described is None and self._dialect.any_input:
+            return Input(path=self._source.path, id=id, password=True)
+        return described
+
+
+def _flat(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An entry whose transport is an object in it (Cline), or whose command is one (Zed, formerly), without that."""
+    members = dict(raw)
+    if isinstance(inner := raw.get("transport"), dict):
+        del members["transport"]
+        members.update(inner)
+    if isinstance(inner := members.get("command"), dict):
+        del members["command"]
+        members.update({"command" if key == "path" else key: value for key, value in inner.items()})
+    return members
+
+
+def _both(part: str, first: Any, second: Any) -> object:
+    """What two keys of one meaning say together, so that neither is weakened. None if only one of them can hold."""
+    match first, second:
+        case dict(), dict():
+            return {**first, **second}
+        case bool(), bool():
+            return first and second
+        case frozenset(), frozenset():
+            return first | second if part == "exclude" else first & second
+        case (None, frozenset() as names) | (frozenset() as names, None):
+            return names
+    return None
