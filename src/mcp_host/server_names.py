@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from mcp_host.errors import INVISIBLE, excerpt, quoted
 from mcp_host.types import Implementation
 
@@ -36,3 +38,20 @@ def with_claim(server: str, info: Implementation | None) -> str:
         '"', "'"
     )  # so that it cannot end the quotation
     return f'{server} (calls itself "{claim}")'
+
+
+@dataclass(frozen=True, slots=True)
+class ServerIdentity:
+    """What facts about a server are kept under, and what it is."""
+
+    key: str
+    """The name that the host gave it, or else its *identity*."""
+    identity: str
+    """That of its transport."""
+    program: str
+    """The name of its transport."""
+
+    @property
+    def described(self) -> str:
+        """Program or URL and identity, for a person: ``uvx shop@1.2 (uvx 0123456789abcdef)``."""
+        return self.identity if self.program in self.identity else f"{self.program} ({self.identity})"

@@ -30,7 +30,7 @@ class ToolChange:
     """A tool whose definition is not the one that was agreed to."""
 
     server: str
-    """The identity of the server, as in `ToolPins.servers`."""
+    """The name that you gave the server, or else its identity, as in `ToolPins.servers`."""
     name: str
     """The name that the server uses."""
     old: Tool | None

@@ -83,7 +83,7 @@ def test_a_tool_that_has_not_changed_is_listed_and_called(shop: Shop, file: Path
 
 def write(file: Path, **servers: object) -> None:
     """Make it a file with the tools of these servers."""
-    file.write_text(json.dumps({"version": 1, "servers": servers}))
+    file.write_text(json.dumps({"version": 1, "servers": servers, "identities": {"bazaar": "uvx bazaar@1 (uvx f00b)"}}))
 
 
 def test_a_tool_that_has_changed_is_left_out_of_the_listing(changed: Shop, file: Path, run: Run) -> None:
@@ -134,11 +134,12 @@ def test_the_changes_of_a_file_are_shown_with_escapes_visible(changed: Shop, fil
 
 def test_servers_that_one_program_runs_are_told_apart_by_their_tools(file: Path, run: Run) -> None:
     pins: dict[str, object] = {name: {"pinned": {"name": name, "inputSchema": {}}} for name in ("add", "red\x1b[31m")}
-    write(file, **{"python f00b5e0a7992dcaa": pins, "python 5e0a7992dcaaf00b": {}})
+    write(file, **{"python f00b5e0a7992dcaa": pins, "python 5e0a7992dcaaf00b": {}, "bazaar": {}})
 
     out = (
         "python f00b5e0a7992dcaa\n    2 tools are pinned: add, red\\x1b[31m\n"
         "python 5e0a7992dcaaf00b\n    0 tools are pinned\n"
+        "bazaar\n    uvx bazaar@1 (uvx f00b)\n    0 tools are pinned\n"
     )
     assert run("pins", str(file)) == (0, out, "")
 
@@ -152,10 +153,10 @@ def test_the_changes_of_a_file_are_a_document_for_programs(changed: Shop, file: 
         done = run("pins", *words, "--json", str(file))
         return done.code, json.loads(done.out)
 
-    assert document() == (8, {"servers": pinned, "changes": [waits]})
+    assert document() == (8, {"servers": pinned, "identities": {}, "changes": [waits]})
     done = run("pins", str(file), "accept", "--json", "--yes")
     assert (done.code, json.loads(done.out)) == (0, {"accepted": [waits]})
-    assert document() == (0, {"servers": pinned, "changes": []})
+    assert document() == (0, {"servers": pinned, "identities": {}, "changes": []})
 
 
 @pytest.mark.parametrize("tools", [["add"], []], ids=["a tool", "all"])

@@ -29,6 +29,7 @@ from mcp_host.errors import (
 )
 from mcp_host.locked_file import LockedFile
 from mcp_host.middleware import AnyRequest, CallNext
+from mcp_host.server_names import ServerIdentity
 from mcp_host.session.call import CallTimeouts
 from mcp_host.testing import ScriptedPeer, Server
 from mcp_host.types import Tool
@@ -45,7 +46,7 @@ def add(description: str = "Adds numbers.", **more: Any) -> dict[str, Any]:
     return {"name": "add", "description": description, "inputSchema": {"type": "object"}, **more}
 
 
-PINNED = {"version": 1, "servers": {"shop": {"add": {"pinned": add()}}}}
+PINNED: dict[str, Any] = {"version": 1, "servers": {"shop": {"add": {"pinned": add()}}}}
 
 
 def other(name: str = "other", **more: Any) -> dict[str, Any]:
@@ -134,7 +135,7 @@ async def test_of_a_change_that_is_accepted_while_the_tool_changes_again_only_th
     class Slow(ToolPins):
         meanwhile: Callable[[], Awaitable[object]] | None = None
 
-        async def compare(self, server: str, tools: Sequence[Tool], timeouts: CallTimeouts) -> Comparison:
+        async def compare(self, server: ServerIdentity, tools: Sequence[Tool], timeouts: CallTimeouts) -> Comparison:
             comparison = await super().compare(server, tools, timeouts)
             if (meanwhile := self.meanwhile) is not None:
                 self.meanwhile = None
@@ -454,6 +455,55 @@ async def test_a_definition_that_cannot_be_saved_is_left_out(default: str) -> No
     assert pins.export() == {"version": 1, "servers": {"shop": {}}}
 
 
+# A server that the host has named
+
+
+def version(number: int, *tools: dict[str, Any], era: Era = HANDSHAKE) -> ScriptedPeer:
+    """A version of the shop, which has a command line of its own."""
+    peer = Shop(*tools, era=era).peer
+    peer.name, peer.identity = f"uvx shop@{number}", f"uvx {number}{number}"
+    return peer
+
+
+async def listed(pins: ToolPins, peer: ScriptedPeer, name: str | None = "our shop") -> tuple[list[str], list[str]]:
+    async with connected(peer, name=name, tools=ToolPolicy(pins=pins)) as client:
+        return await names(client), client.warnings
+
+
+async def test_the_pins_of_a_named_server_hold_under_another_command_line_and_the_change_is_told(era: Era) -> None:
+    pins = ToolPins()
+    await listed(pins, version(1, add(), other(), era=era))
+    moved = "it was uvx shop@1 (uvx 11) when its tools were pinned, and is uvx shop@2 (uvx 22) now"
+
+    assert await listed(pins, version(2, add(), other(), era=era)) == (["add", "other"], [f"our shop: {moved}"])
+    assert await listed(pins, version(2, add(POISON), other(), era=era)) == (
+        ["other"],
+        [f"our shop: the tool 'add' is blocked: {CHANGED}"],
+    )
+    assert pins.servers() == {"our shop": ["add", "other"]}
+    assert pins.export()["identities"] == pins.identities() == {"our shop": "uvx shop@2 (uvx 22)"}
+
+
+async def test_a_server_that_gets_a_name_keeps_its_pins_and_forgetting_them_trusts_it_again(tmp_path: Path) -> None:
+    file = tmp_path / "pins.json"
+    file.write_text(json.dumps({"version": 1, "servers": {"uvx 11": PINNED["servers"]["shop"]}}))  # as ever
+
+    assert (await listed(ToolPins(file=file), version(1, add(POISON))))[0] == []
+    assert ToolPins(file=file).servers() == {"uvx 11": ["add"], "our shop": ["add"]}
+    ToolPins(file=file).forget("our shop")
+    assert await listed(ToolPins(file=file), version(1, add(POISON))) == (["add"], [])
+    assert (await listed(ToolPins(file=file), version(1, add(POISON)), name=None))[0] == []
+
+
+async def test_without_a_name_a_new_command_line_is_a_new_server() -> None:
+    pins = ToolPins()
+    await listed(pins, version(1, add()), name=None)
+
+    assert await listed(pins, version(2, add(POISON)), name=None) == (["add"], [])
+    assert (pins.servers(), pins.identities()) == ({"uvx 11": ["add"], "uvx 22": ["add"]}, {})
+    assert list(pins.export()) == ["version", "servers"]
+
+
 # Asking
 
 
@@ -746,6 +796,11 @@ INVALID = {
     "another pin": (b'{"version": 1, "servers": {"shop": {"add": 1}}}', "'add' is not a JSON object"),
     "another key": (b'{"version": 1, "servers": {"shop": {"add": {"x": {}}}}}', "the pin of 'add': "),
     "no tool": (b'{"version": 1, "servers": {"shop": {"add": {"pinned": {}}}}}', "the pin of 'add': malformed Tool"),
+    "no identities": (b'{"version": 1, "servers": {}, "identities": []}', "'identities' is not a JSON object"),
+    "no identity": (
+        b'{"version": 1, "servers": {}, "identities": {"shop": 1}}',
+        "the identity of 'shop' is not a text",
+    ),
     "another name": (
         json.dumps({"version": 1, "servers": {"shop": {"add": {"pinned": other()}}}}).encode(),
         "the pin of 'add' has no tool of that name",

@@ -53,9 +53,11 @@ def what_changed(change: ToolChange) -> str:
 
 
 def _show(pins: ToolPins, printer: Printer) -> ExitCode:
-    changes = pins.changes()
+    changes, identities = pins.changes(), pins.identities()
     for server, names in pins.servers().items():
         printer.paragraph(server, "bold")
+        if server in identities:
+            printer.paragraph(identities[server], indent=4)
         count = "1 tool is pinned" if len(names) == 1 else f"{len(names)} tools are pinned"
         # The names tell servers apart that one program runs.
         printer.paragraph(f"{count}: {excerpt(', '.join(names))}" if names else count, indent=4)
@@ -69,7 +71,8 @@ def _show(pins: ToolPins, printer: Printer) -> ExitCode:
 
 def _show_json(pins: ToolPins) -> ExitCode:
     changes = pins.changes()
-    print_json({"servers": pins.servers(), "changes": list(map(_as_json, changes))})
+    servers, identities = pins.servers(), pins.identities()
+    print_json({"servers": servers, "identities": identities, "changes": list(map(_as_json, changes))})
     return ExitCode.TOOL_CHANGED if changes else ExitCode.OK
 
 

@@ -10,6 +10,7 @@ from anyio import Lock
 from mcp_host.client.tool_policy import ToolPolicy
 from mcp_host.client.tools import ListedTool, ListingVersion, ToolCache
 from mcp_host.errors import CallerError, ToolChanged, excerpt, quoted
+from mcp_host.server_names import ServerIdentity
 from mcp_host.session.call import CallTimeouts
 from mcp_host.tool_changes import ToolChange
 from mcp_host.types import Tool
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
 
 
 class FilteredTools(ToolCache):
-    """The tools that *policy* lets through. *server* is its identity for the pins."""
+    """The tools that *policy* lets through. *server* is what the pins are kept for."""
 
-    def __init__(self, policy: ToolPolicy, server: str, warn: Callable[[str], None], *, mirrored: bool) -> None:
+    def __init__(
+        self, policy: ToolPolicy, server: ServerIdentity, warn: Callable[[str], None], *, mirrored: bool
+    ) -> None:
         super().__init__(warn, mirrored=mirrored)
         self.policy: ToolPolicy = policy
         self.listing = Lock()
@@ -97,6 +100,9 @@ def _warnings(comparison: Comparison) -> Iterator[str]:
             yield f"the tool {_shown(name)} is blocked: it {reason.summary}"
         else:
             yield f"the tool {_shown(name)} is left out: {reason}"
+    if comparison.moved is not None:
+        before, now = map(excerpt, comparison.moved)
+        yield f"it was {before} when its tools were pinned, and is {now} now"
     if comparison.unsaved is not None:
         yield comparison.unsaved
     for name in comparison.added:

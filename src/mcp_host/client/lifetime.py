@@ -26,6 +26,7 @@ from mcp_host.errors import (
 from mcp_host.limits import check_seconds
 from mcp_host.protocol.backoff import Backoff
 from mcp_host.protocol.negotiation import Attempt, Attempts
+from mcp_host.server_names import ServerIdentity
 from mcp_host.session.call import CallTimeouts
 from mcp_host.session.connection import Connection
 from mcp_host.session.session import Session
@@ -206,8 +207,10 @@ class Lifetime:
     def _filtered(self, policy: ToolPolicy, *, mirrored: bool) -> FilteredTools:
         from mcp_host.client.filtered_tools import FilteredTools  # few clients need it
 
-        self._state.cache.drop("tools/list")  # the server may be another version now
-        return FilteredTools(policy, self._state.key, self._state.warn_about_server, mirrored=mirrored)
+        state = self._state
+        state.cache.drop("tools/list")  # the server may be another version now
+        server = ServerIdentity(state.key, state.transport.identity, state.transport.name)
+        return FilteredTools(policy, server, self._state.warn_about_server, mirrored=mirrored)
 
     def _check_not_awaited(self) -> None:
         """Check that connecting does not wait for the caller, which is about to wait for it."""

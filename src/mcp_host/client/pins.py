@@ -18,6 +18,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from mcp_host.errors import ProtocolError, ToolPinsError, quoted
 from mcp_host.handlers import as_async
 from mcp_host.locked_file import LockedFile
+from mcp_host.server_names import ServerIdentity
 from mcp_host.session.call import CallTimeouts
 from mcp_host.tool_changes import ToolChange
 from mcp_host.types import Tool
@@ -43,8 +44,18 @@ class Pin(NamedTuple):
 
 UNPINNED = Pin()
 
-Pins: TypeAlias = dict[str, dict[str, Pin]]
-"""By server, and by the server's name of the tool."""
+
+@dataclass(slots=True)
+class Pins:
+    """All pins, by the key of the server."""
+
+    servers: dict[str, dict[str, Pin]] = field(default_factory=dict)
+    """By server, and by the server's name of the tool."""
+    identities: dict[str, str] = field(default_factory=dict)
+    """What each server that the host has named was when it was listed last, as `ServerIdentity.described`."""
+
+    def copy(self) -> Pins:
+        return Pins({server: dict(own) for server, own in self.servers.items()}, dict(self.identities))
 
 
 @dataclass(slots=True)
@@ -59,6 +70,8 @@ class Comparison:
     """Whether pins have changed, and are to be saved."""
     trusted: bool = False
     """Whether tools are trusted on first use, which needs to be saved: the next listing would trust others."""
+    moved: tuple[str, str] | None = None
+    """What a server that the host has named was before and is now, if that has changed."""
     unsaved: str | None = None
     """Why the changes that wait could not be saved. They block their tools all the same."""
 
@@ -87,8 +100,10 @@ class ToolPins:
     removes stay pinned.
 
     The pins are in memory, or in *file*, which several clients and processes may share. To keep them
-    elsewhere, save what `export` returns as JSON, and pass it to the next `ToolPins` as *known*. Servers are
-    identified as for `EraCache`: by URL (without user, password and query) or by a digest of the command line.
+    elsewhere, save what `export` returns as JSON, and pass it to the next `ToolPins` as *known*. A server
+    is known by the name that you gave it, ``Client(server, name=...)``: then its pins hold under another command
+    line or URL, and `Client.warnings` has both when that changes. Other servers are identified as for `EraCache`: by URL
+    (without user, password and query) or by a digest of the command line.
 
     The methods may wait for the disk, and up to ten seconds for another process.
 
@@ -118,7 +133,7 @@ class ToolPins:
             self._on_changed = as_async(on_changed, argument="on_changed", shape="(change: ToolChange) -> bool")
         self._block_new = block_new
         self._lock = RLock()  # between threads; that of the file is between processes
-        self._pins: Pins = {} if known is None else _read(known)
+        self._pins = Pins() if known is None else _read(known)
         self._file = None if file is None else LockedFile(file)
         self._existed = False
         self._asked: dict[tuple[str, str], Question] = {}
@@ -132,13 +147,17 @@ class ToolPins:
 
     def servers(self) -> dict[str, list[str]]:
         """The names of the pinned tools, by server."""
-        return {server: list(own) for server, own in self._load().items()}
+        return {server: list(own) for server, own in self._load().servers.items()}
+
+    def identities(self) -> dict[str, str]:
+        """What each server that you have named was when it was listed last: its program or URL, and a digest of its command line."""
+        return self._load().identities
 
     def changes(self) -> list[ToolChange]:
         """The changes that wait to be accepted, of all servers."""
         return [
             ToolChange(server, name, pin.pinned, pin.pending)
-            for server, own in self._load().items()
+            for server, own in self._load().servers.items()
             for name, pin in own.items()
             if pin.pending is not None
         ]
@@ -151,7 +170,7 @@ class ToolPins:
                 or the new one cannot be pinned.
         """
         with self._update() as pins:
-            own = pins.setdefault(change.server, {})
+            own = pins.servers.setdefault(change.server, {})
             pin = own.pop(change.name, UNPINNED)
             if _fingerprint(pin.pinned) not in (_fingerprint(change.old), change.new.fingerprint):
                 raise ValueError(
@@ -169,16 +188,16 @@ class ToolPins:
         """
         with self._update() as pins:
             for name in names:
-                pins.get(server, {}).pop(name, None)
+                pins.servers.get(server, {}).pop(name, None)
             if not names:
-                pins.pop(server, None)
+                pins.servers.pop(server, None)  # its identity stays: pins from before it was named are not taken again
         for key in list(self._asked):
             if key[0] == server and (not names or key[1] in names):
                 self._asked.pop(key, None)
 
     # For the client
 
-    async def compare(self, server: str, tools: Sequence[Tool], timeouts: CallTimeouts) -> Comparison:
+    async def compare(self, server: ServerIdentity, tools: Sequence[Tool], timeouts: CallTimeouts) -> Comparison:
         """Compare a listing with the pins, pin what is new, and ask *on_changed*. No two of *tools* have one name.
 
         Raises:
@@ -229,7 +248,7 @@ class ToolPins:
             return False
         return True
 
-    def _compare(self, server: str, tools: Sequence[Tool]) -> Comparison:
+    def _compare(self, server: ServerIdentity, tools: Sequence[Tool]) -> Comparison:
         tools = [_without_meta(tool) for tool in tools]
         comparison = self._review(self._load(), server, tools)
         if comparison.changed:
@@ -242,12 +261,16 @@ class ToolPins:
                 comparison.unsaved = str(exc)
         return comparison
 
-    def _review(self, pins: Pins, server: str, tools: Sequence[Tool]) -> Comparison:
+    def _review(self, pins: Pins, server: ServerIdentity, tools: Sequence[Tool]) -> Comparison:
         """Compare *tools* with *pins*, and enter what is new there."""
-        known = server in pins
-        own = pins.setdefault(server, {})
+        before = pins.identities.get(server.key)
+        is_new = _identify(pins, server)
+        known = server.key in pins.servers
+        own = pins.servers.setdefault(server.key, {})
         size = _size(own)
-        comparison = Comparison(changed=not known, trusted=not known)
+        comparison = Comparison(changed=is_new or not known, trusted=not known)
+        if is_new and known and before is not None:
+            comparison.moved = (before, server.described)
         for tool in tools:
             last = own.get(tool.name, UNPINNED)
             pin = Pin(last.pinned, tool)
@@ -262,7 +285,7 @@ class ToolPins:
                 if known:
                     comparison.added.append(tool.name)
             else:
-                comparison.blocked[tool.name] = ToolChange(server, tool.name, last.pinned, tool)
+                comparison.blocked[tool.name] = ToolChange(server.key, tool.name, last.pinned, tool)
             if pin.pinned is not last.pinned or _fingerprint(pin.pending) != _fingerprint(last.pending):
                 size += _size({tool.name: pin}) - _size({tool.name: last})
                 own[tool.name] = pin
@@ -279,7 +302,7 @@ class ToolPins:
         """
         with self._lock:
             if self._file is None:
-                return {server: dict(own) for server, own in self._pins.items()}
+                return self._pins.copy()
             try:
                 content = self._file.read()
             except OSError as exc:
@@ -287,7 +310,7 @@ class ToolPins:
             if content is None and self._existed:
                 raise ToolPinsError(f"the tool pins in {self._file.path} have disappeared: {RESTORE}, or {RESTART}")
             if content is None:
-                return {}
+                return Pins()
             self._existed = True
             try:
                 return _read(json.loads(content))
@@ -325,6 +348,20 @@ async def _in_thread(function: Callable[[], T]) -> T:
     return await to_thread.run_sync(function, abandon_on_cancel=True, limiter=CapacityLimiter(1))
 
 
+def _identify(pins: Pins, server: ServerIdentity) -> bool:
+    """Enter what *server* is now in *pins*, if the host has named it. Returns whether that was not there.
+
+    A server that is named for the first time takes over the pins that it had without a name.
+    """
+    before = pins.identities.get(server.key)
+    if server.key == server.identity or (before is not None and server.identity in before):
+        return False
+    if before is None and server.identity in pins.servers:
+        pins.servers.setdefault(server.key, dict(pins.servers[server.identity]))
+    pins.identities[server.key] = server.described
+    return True
+
+
 def _without_meta(tool: Tool) -> Tool:
     if "meta" not in tool.model_fields_set:
         return tool
@@ -356,8 +393,8 @@ def _pinning_problem(tool: Tool, others: int, size: int) -> str | None:
 
 
 def _written(pins: Pins) -> dict[str, object]:
-    servers = {server: {name: _written_pin(pin) for name, pin in own.items()} for server, own in pins.items()}
-    return {"version": VERSION, "servers": servers}
+    servers = {server: {name: _written_pin(pin) for name, pin in own.items()} for server, own in pins.servers.items()}
+    return {"version": VERSION, "servers": servers} | ({"identities": pins.identities} if pins.identities else {})
 
 
 def _written_pin(pin: Pin) -> dict[str, object]:
@@ -374,10 +411,12 @@ def _read(known: object) -> Pins:
         raise ValueError('not of the form {"version": 1, "servers": {...}}')
     if known["version"] != VERSION:
         raise ValueError(f"the version is {quoted(known['version'])}, and this program reads version {VERSION}")
-    return {
+    servers = {
         server: {name: _read_pin(name, pin) for name, pin in _mapping(own, server).items()}
         for server, own in _mapping(known.get("servers"), "servers").items()
     }
+    identities = _mapping(known.get("identities", {}), "identities")
+    return Pins(servers, {server: _text(identity, server) for server, identity in identities.items()})
 
 
 def _read_pin(name: str, written: object) -> Pin:
@@ -389,6 +428,12 @@ def _read_pin(name: str, written: object) -> Pin:
     if pin == UNPINNED or any(tool.name != name for tool in tools.values()):
         raise ValueError(f"the pin of {quoted(name)} has no tool of that name")
     return pin
+
+
+def _text(value: object, name: str) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"the identity of {quoted(name)} is not a text")
+    return value
 
 
 def _mapping(value: object, name: str) -> Mapping[str, object]:

@@ -52,8 +52,8 @@ class EraCache:
     """Remembers the era of each server, so that a client waits for a silent server only once.
 
     Pass one to several clients to share what they learn. `export` returns a plain dict that
-    you can save as JSON and pass to the next `EraCache`. Servers are identified by URL (without
-    user, password and query) or by a digest of the command line; no secret is kept. A wrong
+    you can save as JSON and pass to the next `EraCache`. Servers are identified by the name that
+    you gave them, or else by URL (without user, password and query) or by a digest of the command line; no secret is kept. A wrong
     entry is replaced: while connecting, or after a timeout by the next connection
     (2026-07-28, basic/versioning).
 
