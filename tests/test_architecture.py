@@ -138,7 +138,14 @@ def test_only_the_transports_and_oauth_import_httpx() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("mcp_host", "mcp_host.auth", "mcp_host.config", "mcp_host.middleware", "mcp_host.providers", "mcp_host.sampling"),
+        *(
+            "mcp_host",
+            "mcp_host.auth",
+            "mcp_host.config",
+            "mcp_host.middleware",
+            "mcp_host.providers",
+            "mcp_host.sampling",
+        ),
         *("mcp_host.sampling.structured", "mcp_host.testing", "mcp_host.types"),
     ],
 )
@@ -180,7 +187,15 @@ for package in map(import_module, {names}):
 
 def test_importing_the_package_imports_no_http_no_schemas_and_no_server() -> None:
     heavy = ["httpx", "httpcore", "h11", "jsonschema", "referencing", "uvicorn", "trio", "opentelemetry"]
-    heavy += ["joserfc", "keyring", "yaml", "mcp_host.auth", "mcp_host.config", "mcp_host.testing", "mcp_host.middleware"]
+    heavy += [
+        "joserfc",
+        "keyring",
+        "yaml",
+        "mcp_host.auth",
+        "mcp_host.config",
+        "mcp_host.testing",
+        "mcp_host.middleware",
+    ]
     heavy += ["mcp_host.session.list_changed"]
     code = f"import sys, mcp_host; print([name for name in {heavy} if name in sys.modules])"
 

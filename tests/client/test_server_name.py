@@ -5,16 +5,30 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import httpx
 import pytest
 from pydantic import BaseModel
 
-from mcp_host import Allow, Client, Elicitation, EraCache, Sampling, ToolPins, ToolPolicy, run_tool_loop
-from mcp_host.errors import NotAdvertised
+from mcp_host import (
+    Allow,
+    Client,
+    Elicitation,
+    EraCache,
+    InProcess,
+    Sampling,
+    StreamableHttp,
+    ToolPins,
+    ToolPolicy,
+    run_tool_loop,
+)
+from mcp_host.errors import McpError, NotAdvertised
 from mcp_host.middleware import approve_tool_calls
 from mcp_host.server_names import check_server_name, with_claim
 from mcp_host.testing import Context, ScriptedModel, ScriptedPeer, Server
 from mcp_host.types import Implementation
 from tests.client.support import TOOLS, connected
+from tests.extent import on_both
+from tests.transports.children import python
 
 CLAIM = Implementation(name="weather", version="1.2")
 
@@ -160,3 +174,28 @@ def test_what_a_server_calls_itself_is_marked_as_its_claim_and_cannot_look_like_
     for claim, shown in CLAIMS:
         with subtests.test(shown=shown):
             assert with_claim("github", claim) == shown
+
+
+@on_both
+async def test_errors_of_every_transport_say_the_hosts_name(subtests: pytest.Subtests) -> None:
+    async def fail(inbox: object, outbox: object) -> None:
+        raise OSError("no disk")
+
+    url = "https://mcp.test"
+    nothing = httpx.MockTransport(lambda request: httpx.Response(404))
+    failing: list[tuple[Any, str]] = [
+        (["/no/such/program"], "github: cannot start '/no/such/program': "),
+        (python("raise SystemExit(3)", hands=False), "github exited with code 3"),
+        (InProcess(fail), "github failed: OSError: no disk"),
+        (ScriptedPeer(ScriptedPeer.aclose, name="python"), "github "),
+        (
+            StreamableHttp(url, client=httpx.AsyncClient(transport=nothing)),
+            f"HTTP 404 Not Found from github ({url}) (most servers are at {url}/mcp)",
+        ),
+    ]
+    for server, says in failing:
+        with subtests.test(says=says):
+            with pytest.raises(McpError) as failed:
+                async with connected(server, name="github", within=20):
+                    raise AssertionError
+            assert str(failed.value).startswith(says)

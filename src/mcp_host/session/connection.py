@@ -89,7 +89,7 @@ class Connection:
 
         async with (
             HandlerTasks.open() as handlers,
-            state.transport.open(state.limits) as channel,
+            state.open_transport() as channel,
             create_task_group() as tasks,
         ):
             if not channel.keeps_cache:

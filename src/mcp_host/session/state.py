@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -25,7 +26,7 @@ from mcp_host.protocol.eras import DISCOVER, OPTIONAL
 from mcp_host.protocol.jsonrpc import Notification
 from mcp_host.protocol.negotiation import AllowedVersions, EraCache, EraName, Offers
 from mcp_host.session.session import ClientFeatures
-from mcp_host.transports.base import Transport
+from mcp_host.transports.base import Channel, Nameable, Transport
 from mcp_host.types import Implementation
 
 if TYPE_CHECKING:  # imported on demand
@@ -125,6 +126,13 @@ class ClientState:
         rejected = " and ".join(feature for feature in OPTIONAL if feature in self.offers[0] - offers)
         self.offers = self.offers[self.offers.index(offers) :]
         self.warn(f"{self.name} connected only without {rejected}: the client no longer advertises it")
+
+    def open_transport(self) -> AbstractAsyncContextManager[Channel]:
+        """Open the transport. If the host has named the server, its errors and log lines say so, where it can be told."""
+        transport = self.transport
+        if self.name != transport.name and isinstance(transport, Nameable):
+            transport = transport.named(self.name)
+        return transport.open(self.limits)
 
     def remember_era(self, era: EraName) -> None:
         """Remember the server's era, where the client was free to choose."""

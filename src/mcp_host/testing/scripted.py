@@ -54,6 +54,10 @@ class ScriptedPeer:
         self._inbox: Inbox
         self._outbox: Outbox
 
+    def named(self, name: str) -> InProcess:
+        """This peer, under the name that the host gave it."""
+        return InProcess(self._serve, name=name)
+
     def open(self, limits: Limits) -> AbstractAsyncContextManager[Channel]:
         """Open a connection, and start the script."""
         return InProcess(self._serve, name=self.name).open(limits)

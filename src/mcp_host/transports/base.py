@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from textwrap import indent
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from mcp_host.errors import MARGIN, ConnectionClosed, McpError
 from mcp_host.limits import Limits
@@ -35,7 +35,7 @@ class Transport(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of the server in errors and log lines. Contains no secret."""
+        """What the server is, in errors and log lines: a program or a URL. Contains no secret."""
         ...
 
     @property
@@ -63,6 +63,15 @@ class Transport(Protocol):
             ConnectFailed: The server cannot be reached, or not in time.
             HttpStatusError: It refuses the connection, as a WebSocket handshake may (`Unauthorized` for 401 and 403).
         """
+        ...
+
+
+@runtime_checkable
+class Nameable(Protocol):
+    """A transport that can be told what the host calls the server."""
+
+    def named(self, name: str) -> Transport:
+        """The same transport, whose errors and log lines call the server *name*."""
         ...
 
 

@@ -13,6 +13,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -78,6 +79,7 @@ class StreamableHttp:
     _parsed: httpx.URL = field(init=False)
     _name: str = field(init=False)
     _cert: tuple[str, str | None, str | None] | None = field(init=False, default=None)
+    _host_name: str | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         from mcp_host.transports._http.url import display_url, parse_url
@@ -139,6 +141,12 @@ class StreamableHttp:
         """A server over HTTP was not started by us."""
         return False
 
+    def named(self, name: str) -> StreamableHttp:
+        """The same server, under the name that the host gave it. Errors and log lines have the URL, too."""
+        transport = copy(self)
+        object.__setattr__(transport, "_host_name", name)
+        return transport
+
     def __repr__(self) -> str:
         return f"StreamableHttp({self.name!r}{'' if self.uds is None else f', uds={self.uds!r}'})"
 
@@ -154,7 +162,8 @@ class StreamableHttp:
         from mcp_host.transports._http.session import Timing
         from mcp_host.transports._http.url import ALWAYS
 
-        url, name, client = self._parsed, self._name, self.client
+        url, client = self._parsed, self.client
+        name = self._name if self._host_name is None else f"{self._host_name} ({self._name})"
         headers = {each: Secret(value) for each, value in (self.headers or {}).items()} | ALWAYS
         if self.verify is False and url.scheme == "https":
             logger.warning("%s: verify=False: any server is trusted that answers at this address", name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from anyio import (
@@ -44,6 +44,10 @@ class InProcess:
     @property
     def identity(self) -> str:
         return self.name
+
+    def named(self, name: str) -> InProcess:
+        """The same, under the name that the host gave the server."""
+        return replace(self, name=name)
 
     @asynccontextmanager
     async def open(self, limits: Limits) -> AsyncIterator[MemoryChannel]:

@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
@@ -78,6 +79,7 @@ class Stdio:
     restart: bool | None = field(default=None, kw_only=True)
 
     _arguments: tuple[str, ...] = field(init=False, compare=False)
+    _host_name: str | None = field(init=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
         if self.on_stderr is not None:
@@ -131,6 +133,12 @@ class Stdio:
         whole = "\0".join((*self._arguments, str(self.cwd or "")))
         return f"{self.name} {sha256(whole.encode(errors='surrogateescape')).hexdigest()[:16]}"
 
+    def named(self, name: str) -> Stdio:
+        """The same server, under the name that the host gave it."""
+        transport = copy(self)
+        object.__setattr__(transport, "_host_name", name)
+        return transport
+
     def __repr__(self) -> str:
         if not hasattr(self, "_arguments"):  # in a report of the error that it was not made for
             return "Stdio(...)"
@@ -144,10 +152,15 @@ class Stdio:
     async def _open(
         self, limits: Limits, *, output_grace: float = OUTPUT_GRACE, exit_grace: float = EXIT_GRACE
     ) -> AsyncIterator[StdioChannel]:
-        child = await start(self._arguments, self.env, self.cwd)
+        child = await start(self._arguments, self.env, self.cwd, server=self._host_name)
         async with create_task_group() as tasks:
             channel = StdioChannel(
-                self.name, child, Stderr(self.on_stderr), limits, output_grace=output_grace, exit_grace=exit_grace
+                self._host_name or self.name,
+                child,
+                Stderr(self.on_stderr),
+                limits,
+                output_grace=output_grace,
+                exit_grace=exit_grace,
             )
             tasks.start_soon(channel.write_queued)
             tasks.start_soon(channel.read_stderr)

@@ -192,8 +192,9 @@ class HttpResponse(ABC):
             detail = failure.message
         elif self.content_type in (JSON, "text/plain"):  # HTML is not quoted
             detail = excerpt(text.strip())
-        path = self.name.partition("://")[2].partition("/")[2]
-        hint = f" (most servers are at {self.name.rstrip('/')}/mcp)" if self.status in (404, 405) and not path else ""
+        url = self.name.rpartition(" (")[2].rstrip("/)")  # the host may have given the server a name, before its URL
+        path = url.partition("://")[2].partition("/")[2]
+        hint = f" (most servers are at {url}/mcp)" if self.status in (404, 405) and not path else ""
         error = (Unauthorized if self.status in (401, 403) else HttpStatusError)(
             self.status,
             f"{self.failure}{hint}" + (f": {detail}" if detail else ""),

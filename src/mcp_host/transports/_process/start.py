@@ -26,8 +26,10 @@ else:
 """The only environment variables that a server inherits. Others may be secrets, and servers are other people's code."""
 
 
-async def start(command: Sequence[str], env: Mapping[str, str] | None, cwd: str | Path | None) -> Child:
-    """Start *command* with pipes to its standard streams.
+async def start(
+    command: Sequence[str], env: Mapping[str, str] | None, cwd: str | Path | None, *, server: str | None = None
+) -> Child:
+    """Start *command* with pipes to its standard streams. Errors say the name that the host gave the *server*.
 
     Raises:
         ConnectFailed: There is no such command, or the system cannot run it.
@@ -38,7 +40,9 @@ async def start(command: Sequence[str], env: Mapping[str, str] | None, cwd: str 
     try:
         return await start_child(command, safe | dict(env or {}), cwd)
     except (OSError, ValueError, subprocess.SubprocessError) as exc:
-        raise ConnectFailed(f"cannot start {command[0]!r}: {_reason(exc, cwd)}", may_have_run=False) from exc
+        subject = "" if server is None else f"{server}: "
+        text = f"{subject}cannot start {command[0]!r}: {_reason(exc, cwd)}"
+        raise ConnectFailed(text, may_have_run=False) from exc
 
 
 def _reason(exc: Exception, cwd: str | Path | None) -> str:
