@@ -87,7 +87,7 @@ CLAUDE = [
     File(
         ".claude.json",
         """{"numStartups": 7, "projects": {"/work/shop": {"mcpServers": {"local": {"command": "x"}}}}, "mcpServers": {
-            "sentry": {"type": "http", "url": "https://example.com/mcp", "oauth": {"clientId": "c", "callbackPort": 8123,
+            "sentry": {"type": "http", "url": "https://example.com/mcp", "oauth": {"clientId": "c", "x": null, "xaa": true, "callbackPort": 8123,
                        "scopes": "read write", "authServerMetadataUrl": "https://as.example.com/${T:-x}"}},
             "old": {"type": "sse", "url": "https://example.com/sse"},
             "socket": {"type": "ws", "url": "wss://example.com"}}}""",
@@ -102,6 +102,7 @@ CLAUDE = [
                     scopes=("read", "write"),
                     metadata_url="https://as.example.com/x",
                 ),
+                warnings=("oauth.xaa: the key is unknown, and ignored",),
             ),
             Server("old", None, problem=NOT_SUPPORTED["sse"]),
             Server("socket", None, problem=NOT_SUPPORTED["ws"]),
@@ -819,15 +820,18 @@ ANY = [
         "mcp.json",
         """{"mcpServers": {
             "a": {"command": "a", "args": ["${PORT}", "${X:-d}", "${env:PORT}", "${input:region}", "${workspaceFolder}",
-                                           "${env:X | value:y}", "$PORT"]},
+                                           "${env:X | value:y}", "$PORT", "${a b}"]},
             "slow": {"command": "s", "timeout": 60},
             "ms": {"command": "s", "timeout": 60000}}}""",
         "mcp-host",
         [
             Server(
                 "a",
-                Stdio(["a", "8931", "d", "8931", "eu", "/work/shop", "y", "$PORT"]),
-                warnings=(stays("args[6]", "something like $V", "mcp-host"),),
+                Stdio(["a", "8931", "d", "8931", "eu", "/work/shop", "y", "$PORT", "${a b}"]),
+                warnings=(
+                    stays("args[6]", "something like $V", "mcp-host"),
+                    stays("args[7]", "something like ${...}", "mcp-host"),
+                ),
             ),
             Server(
                 "slow",

@@ -20,14 +20,16 @@ if TYPE_CHECKING:
 Format: TypeAlias = Literal["json", "toml", "yaml"]
 
 MAX_FILE = 32 * 1024 * 1024  # bytes: Claude Code keeps histories in the file that has the servers, too
+MAX_DEPTH = 100  # objects and lists within each other
 MAX_NODES = 100_000  # values of a YAML file: aliases may repeat one a million times
 FORMATS: dict[str, Format] = {".json": "json", ".jsonc": "json", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
 BOMS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 NEEDS_YAML = "reading YAML needs PyYAML: pip install 'mcp-host[yaml]'"
 TOO_DEEP = "it nests too deeply"
+TOO_LONG = "it has a number that is too long"
 
 _STRING = r'"(?:\\.|[^"\\\n])*"'
-_COMMENTS = re.compile(rf"({_STRING})|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENTS = re.compile(rf"({_STRING})|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _TRAILING_COMMAS = re.compile(rf"({_STRING})|,(?=\s*[}}\]])")
 _TOML_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _CONSTANTS = {"": None, "~": None, "null": None, "true": True, "false": False}
@@ -62,6 +64,8 @@ def read_document(path: Path) -> Document:
     result = parse(path, text)
     if isinstance(result, ConfigError):  # raised here, because what the parser raised has the whole text
         raise result
+    if _is_deep(result.data):
+        raise ConfigError(TOO_DEEP, path=path)
     return Document(result.data, format, warnings)
 
 
@@ -74,6 +78,20 @@ def repeated_names(data: object, place: str = "") -> list[str]:
     dot = f"{place}." if place else ""
     here = [f"{dot}{name}" for name in data.repeated] if isinstance(data, Members) else []
     return here + [name for key, value in data.items() for name in repeated_names(value, f"{dot}{key}")]
+
+
+def _is_deep(data: object) -> bool:
+    level = [data]
+    for _ in range(MAX_DEPTH):
+        level = [
+            child
+            for each in level
+            if isinstance(each, dict | list)
+            for child in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not level:
+            return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,16 +135,21 @@ def _guess(text: str) -> Format:
 
 def _parse_json(path: Path, text: str) -> _Parsed | ConfigError:
     """JSON, with comments and trailing commas. They become spaces, so that all else keeps its place."""
+    last = next((found for found in _COMMENTS.finditer(text) if found.end() == len(text) and not found[1]), None)
+    if last is not None and last[0].startswith("/*") and not last[0].endswith("*/"):
+        line, column = text.count("\n", 0, last.start()) + 1, last.start() - text.rfind("\n", 0, last.start())
+        return ConfigError("the comment is not closed", path=path, line=line, column=column)
     for pattern in (_COMMENTS, _TRAILING_COMMAS):
         text = pattern.sub(lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]), text)
     try:
         return _Parsed(json.loads(text, object_pairs_hook=_members))
     except json.JSONDecodeError as exc:
-        return ConfigError(exc.msg, path=path, line=exc.lineno, column=exc.colno)
+        reason = exc.msg.removesuffix(" at").removesuffix(" starting")
+        return ConfigError(reason, path=path, line=exc.lineno, column=exc.colno)
     except RecursionError:
         return ConfigError(TOO_DEEP, path=path)
     except ValueError:  # Python reads no integer of more than 4,300 digits
-        return ConfigError("it has a number that is too long", path=path)
+        return ConfigError(TOO_LONG, path=path)
 
 
 def _members(pairs: list[tuple[str, object]]) -> Members:
@@ -146,7 +169,7 @@ def _parse_toml(path: Path, text: str) -> _Parsed | ConfigError:
     except RecursionError:
         return ConfigError(TOO_DEEP, path=path)
     except ValueError:
-        return ConfigError("it has a number or a date that cannot be read", path=path)
+        return ConfigError(TOO_LONG, path=path)
     if place is not None and place[1]:
         return ConfigError(message, path=path, line=int(place[1]), column=int(place[2]))
     return ConfigError(message, path=path, line=text.count("\n") + 1)

@@ -6,9 +6,11 @@ import re
 
 _LINE = re.compile(
     r"""
-    [^\S\n]* (?:export[^\S\n]+)? (?P<name>[A-Za-z_][\w.-]*) [^\S\n]* = [^\S\n]*
-    (?: '(?P<single>(?:\\.|[^'\\])*)' | "(?P<double>(?:\\.|[^"\\])*)" | (?P<plain>[^\n'"][^\n]*?)?? )
-    [^\S\n]* (?:(?:(?<=\s)|(?<=['"=]))\#[^\n]*)? (?:\n|$)
+    [^\S\n]* (?:export[^\S\n]+)? (?P<name>[A-Za-z_][\w.-]*) [^\S\n]* =
+    (?: [^\S\n]* '(?P<single>(?:\\.|[^'\\])*)' [^\S\n]* (?:\#[^\n]*)?
+      | [^\S\n]* "(?P<double>(?:\\.|[^"\\])*)" [^\S\n]* (?:\#[^\n]*)?
+      | (?![^\S\n]*['"]) (?P<plain>[^\n]*)
+    ) (?:\n|$)
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -25,14 +27,15 @@ def parse_env_file(text: str) -> tuple[dict[str, str], tuple[int, ...]]:
     text = text.replace("\r\n", "\n")
     variables: dict[str, str] = {}
     bad: list[int] = []
-    place = 0
-    while place < len(text):
-        found = _LINE.match(text, place)
+    start, line = 0, 1
+    while start < len(text):
+        found = _LINE.match(text, start)
         if found is not None:
             variables[found["name"]] = _value(found)
-        elif (found := _IGNORED.match(text, place)) is None:
-            bad.append(text.count("\n", 0, place) + 1)
-        place = found.end() if found is not None else (text.find("\n", place) + 1 or len(text))
+        elif (found := _IGNORED.match(text, start)) is None:
+            bad.append(line)
+        end = found.end() if found is not None else (text.find("\n", start) + 1 or len(text))
+        start, line = end, line + text.count("\n", start, end)
     return variables, tuple(bad)
 
 
@@ -41,4 +44,4 @@ def _value(line: re.Match[str]) -> str:
         return re.sub(r"\\(['\\])", r"\1", text)
     if (text := line["double"]) is not None:
         return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), text, flags=re.DOTALL)
-    return line["plain"] or ""
+    return re.split(r"\s#", line["plain"], maxsplit=1)[0].strip()

@@ -150,7 +150,7 @@ class _Expander:
         return None if expansion is None else Secret(expansion.shown)
 
     def _stdio(self, server: StdioServer) -> Stdio:
-        env = self._env_file(server.env_file) | _secrets(server.env)
+        env = SecretValues({**self._env_file(server.env_file), **_secrets(server.env)})
         reason = ""
         try:
             return Stdio([server.command, *server.args], env=env or None, cwd=server.cwd)

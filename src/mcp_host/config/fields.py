@@ -202,22 +202,19 @@ def _object(at: str, value: object) -> Mapping[str, object]:
     return value
 
 
+WORDS: Mapping[type | tuple[type, ...], str] = {
+    type(None): "null",
+    bool: "true or false",
+    str: "text",
+    (int, float): "a number",
+    list: "a list",
+    dict: "an object",
+}
+
+
 def kind_of(value: object) -> str:
     """The type of a value of JSON, in words."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true or false"
-        case str():
-            return "text"
-        case int() | float():
-            return "a number"
-        case list():
-            return "a list"
-        case dict():
-            return "an object"
-    return type(value).__name__  # a date of TOML
+    return next((words for kind, words in WORDS.items() if isinstance(value, kind)), type(value).__name__)
 
 
 def _wrong(at: str, wanted: str, value: object) -> Unreadable:

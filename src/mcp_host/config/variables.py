@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, assert_never
 
 from mcp_host.config.values import EnvironmentVariable, Input, Value
 from mcp_host.errors import escaped, excerpt, quoted
@@ -206,6 +206,7 @@ class Values:
                 return self._place(argument)
             case "unsupported":
                 raise NotSet(f"the source {quoted(argument)} of a value is not supported")
+        assert_never(scheme)
 
     def _environment(self, variable: str, name: str) -> str:
         value = self.environment.get(variable)

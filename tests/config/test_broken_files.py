@@ -1,0 +1,190 @@
+"""Files that are broken, or have a server that cannot be used: the sentence names the file, the place and what is wrong."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mcp_host.config import read_servers
+from mcp_host.config.documents import MAX_FILE, MAX_NODES
+from mcp_host.errors import ConfigError
+from tests.config.described import ANSWERS, ENVIRONMENT, written
+
+SYNTAX: list[tuple[str, str | bytes, str]] = [
+    ("mcp.json", '{"mcpServers": {"a": {"command": "a"}}', "mcp.json, line 1, column 39: Expecting ',' delimiter"),
+    (
+        "mcp.json",
+        '{\n  // why\n  "mcpServers": {\n    "a": {"command": "a" "args": []}\n  }\n}',
+        "mcp.json, line 4, column 26: Expecting ',' delimiter",
+    ),
+    ("mcp.json", "{'mcpServers': {}}", "mcp.json, line 1, column 2: Expecting property name enclosed in double quotes"),
+    ("mcp.json", '{"a": "b\n}', "mcp.json, line 1, column 9: Invalid control character"),
+    ("mcp.json", '{"mcpServers": {"a": {"command": "C:\\Tools"}}}', "mcp.json, line 1, column 37: Invalid \\escape"),
+    ("mcp.json", "{} {}", "mcp.json, line 1, column 4: Extra data"),
+    ("mcp.json", '{\n  /* why\n}', "mcp.json, line 2, column 3: the comment is not closed"),
+    ("mcp.json", "[" * 200_000, "mcp.json: it nests too deeply"),
+    ("mcp.json", '{"a":' * 101 + "{}" + "}" * 101, "mcp.json: it nests too deeply"),
+    ("mcp.json", '{"n": ' + "1" * 5_000 + "}", "mcp.json: it has a number that is too long"),
+    ("mcp.json", b'{"mcpServers":\n {"\xff": {}}}', "mcp.json, line 2, column 4: it is not UTF-8"),
+    ("mcp.json", b"\xff\xfe{", "mcp.json, line 1, column 1: it is not UTF-16-LE"),
+    ("mcp.json", " " * (MAX_FILE + 1), f"mcp.json: it cannot be read: it has more than {MAX_FILE} bytes"),
+    ("config.toml", "[mcp_servers.a]\ncommand = \n", "config.toml, line 2, column 11: Invalid value"),
+    ("config.toml", '[mcp_servers.a]\ncommand = "a', 'config.toml, line 2: Unterminated string'),
+    ("config.toml", "[a]\n[a]\n", "config.toml, line 2, column 3: Cannot declare ('a',) twice"),
+    ("config.toml", "a = " + "[" * 200_000, "config.toml: it nests too deeply"),
+    ("config.toml", "a = " + "1" * 5_000, "config.toml: it has a number that is too long"),
+    ("config.yaml", "extensions:\n  a: [1\n", "config.yaml, line 3, column 1: expected ',' or ']', but got '<stream end>'"),
+    ("config.yaml", "extensions:\n\ta: 1\n", "config.yaml, line 2, column 1: found character '\\t' that cannot start any token"),
+    ("config.yaml", "a: 1\n---\nb: 2\n", "config.yaml, line 2, column 1: but found another document"),
+    ("config.yaml", "a: *b\n", "config.yaml, line 1, column 4: found undefined alias 'b'"),
+    ("config.yaml", "a: 1\nb: \x07\n", "config.yaml, line 2, column 4: special characters are not allowed"),
+    ("config.yaml", "a: " + "[" * 5_000, "config.yaml: it nests too deeply"),
+    (
+        "config.yaml",
+        "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9)),
+        f"config.yaml: with its aliases it has more than {MAX_NODES} values",
+    ),
+]  # fmt: skip
+
+STRUCTURE: list[tuple[str, str | bytes, str]] = [
+    ("mcp.json", "[]", "mcp.json: it must be an object of settings, not a list"),
+    ("mcp.yaml", "just text", "mcp.yaml: it must be an object of settings, not text"),
+    ("mcp.json", '{"mcpServers": [{"name": "a", "command": "a"}]}',
+     "mcp.json: mcpServers must be an object with a server under each name, not a list"),
+    ("settings.json", '{"context_servers": true}',
+     "settings.json: context_servers must be an object with a server under each name, not true or false"),
+    ("config.toml", "mcp_servers = 1",
+     "config.toml: mcp_servers must be an object with a server under each name, not a number"),
+    ("mcp.json", '{"command": "npx", "args": ["-y", "x"]}',
+     'mcp.json: it is one server without a name: write {"mcpServers": {"NAME": {...}}}'),
+    ("mcp.json", '{"mcpservers": {"a": {"command": "a"}}}', "mcp.json: there are no servers in it: it has none of "
+     "mcpServers, servers, mcp.servers, context_servers, mcp_servers, extensions, mcp"),
+    (".gemini/settings.json", '{"mcp": {"allowed": "a"}, "mcpServers": {}}',
+     ".gemini/settings.json: mcp.allowed: it must be a list of names, not text"),
+]  # fmt: skip
+
+SERVERS: list[tuple[str, str, str]] = [
+    ("mcp.json", '"npx a"', "it must be an object, not text"),
+    ("mcp.json", "null", "it must be an object, not null"),
+    ("mcp.json", "{}", "it has neither a command nor a URL"),
+    ("mcp.json", '{"command": "a", "url": "https://example.com"}', "it has both a command and a URL"),
+    ("mcp.json", '{"type": "stdio", "url": "https://example.com"}', "it has no command"),
+    ("mcp.json", '{"type": "http", "command": "a"}', "it has no URL"),
+    ("mcp.json", '{"type": "carrier-pigeon", "url": "https://example.com"}', "the type 'carrier-pigeon' is unknown"),
+    ("mcp.json", '{"type": 1.5, "command": "a"}', "the type '1.5' is unknown"),
+    ("mcp.json", '{"command": " "}', "command: it is empty"),
+    ("mcp.json", '{"command": []}', "command: it is empty"),
+    ("mcp.json", '{"command": {"args": []}}', "it has neither a command nor a URL"),
+    ("mcp.json", '{"command": "a", "args": "-y x"}', "args: it must be a list of texts, not text"),
+    ("mcp.json", '{"command": "a", "args": ["x", ["y"]]}', "args[1]: it must be text, not a list"),
+    ("mcp.json", '{"command": "a", "args": {}}', "args: it must be a list of texts, not an object"),
+    ("mcp.json", '{"command": "a", "env": ["A=b"]}', "env: it must be an object, not a list"),
+    ("mcp.json", '{"command": "a", "env": {"A": null}}', "env.A: it must be text, not null"),
+    ("mcp.json", '{"command": "a", "disabled": "maybe"}', "disabled: it must be true or false, not text"),
+    ("mcp.json", '{"command": "a", "includeTools": "x"}', "includeTools: it must be a list of names, not text"),
+    ("mcp.json", '{"command": "a", "disabledTools": [1], "args": 1}',
+     "args: it must be a list of texts, not a number; disabledTools: it must be a list of names, not a list"),
+    ("mcp.json", '{"command": "a", "env_vars": "A"}', "env_vars: it must be a list of names, not text"),
+    ("mcp.json", '{"command": "a", "env_vars": [{"name": "A", "source": "remote"}]}',
+     "env_vars: only variables of the source 'local' are supported"),
+    ("mcp.json", '{"url": "https://example.com", "oauth": 1}', "oauth: it must be an object, not a number"),
+    ("mcp.json", '{"url": "https://example.com", "oauth": {"callbackPort": "80"}}',
+     "oauth.callbackPort: it must be the number of a port"),
+    ("mcp.json", '{"url": "ws://example.com"}', "there is no transport for WebSockets"),
+    ("config.toml", "[mcp_servers.a]\ncommand = 2026-11-26", "command: it must be text, not date"),
+    ("mcp.json", '{"command": "npx -y x"}', "command: command[0] has a space in it, and there is no such program. No shell "
+     'splits a command line: write ["npx", ...]; it must be a list of a program and its arguments, like ["uvx", "some-server"]'),
+    ("mcp.json", '{"url": "example.com/mcp"}',
+     "url: not the URL of an HTTP server: it must look like https://host/path"),
+    ("mcp.json", '{"url": "https://example.com", "headers": {"Accept": "x"}}',
+     "headers: the transport writes the header Accept itself"),
+    ("mcp.json", '{"url": "https://example.com", "headers": {"X": "${env:TRICK}\\n"}}',
+     "headers: the value of the header X is not printable ASCII without space around it"),
+    ("mcp.json", '{"url": "https://${HOST}/mcp"}', "url: the environment has no variable 'HOST'"),
+    ("mcp.json", '{"command": "a", "env": {"A": "x${NOT_THERE}"}}',
+     "env.A: the environment has no variable 'NOT_THERE'"),
+    ("mcp.json", '{"url": "https://example.com", "headers": {"A": "Bearer ${EMPTY}"}}',
+     "headers.A: the variable 'EMPTY' of the environment is empty"),
+    ("mcp.json", '{"url": "https://example.com", "oauth": {"clientSecret": "${NOT_THERE}"}}',
+     "oauth.client_secret: the environment has no variable 'NOT_THERE'"),
+    ("mcp.json", '{"command": "a", "args": ["${input:never}"]}', "args[0]: the input 'never' has no answer"),
+    ("mcp.json", '{"command": "a", "args": ["${env:EMPTY | value:}"]}', "args[0]: none of its sources has a value"),
+    ("mcp.json", '{"command": "a", "cwd": "${workspaceFolder}"}',
+     "cwd: ${workspaceFolder} is not known: pass the folder of the project as workspace="),
+    ("mcp.json", '{"command": "a", "args": ["${file:/nowhere/key}"]}',
+     "args[0]: the file /nowhere/key cannot be read: there is no such file"),
+    ("mcp.json", '{"command": "a", "args": ["${file:/dev/null}"]}',
+     "args[0]: the file /dev/null cannot be read: it is not a regular file"),
+]  # fmt: skip
+
+
+def errors(path: Path) -> Iterator[str]:
+    """What is wrong in the file, or with its server "a"."""
+    try:
+        [server] = read_servers(path).servers
+        server.expand(ENVIRONMENT, answers={each: ANSWERS[each.id] for each in server.inputs if each.id in ANSWERS})
+    except ConfigError as exc:
+        yield str(exc)
+
+
+def test_a_file_that_cannot_be_read_is_an_error_that_names_the_place(subtests: pytest.Subtests, tmp_path: Path) -> None:
+    for number, (name, text, sentence) in enumerate([*SYNTAX, *STRUCTURE]):
+        with subtests.test(sentence[:80]):
+            folder = tmp_path / str(number)
+
+            assert list(errors(written(folder, name, text))) == [f"{folder}/{sentence}"]
+
+
+def test_a_server_that_cannot_be_used_says_why_and_the_others_of_its_file_stay(
+    subtests: pytest.Subtests, tmp_path: Path
+) -> None:
+    for number, (name, entry, sentence) in enumerate(SERVERS):
+        with subtests.test(sentence[:80]):
+            whole = entry if name.endswith("toml") else f'{{"mcpServers": {{"a": {entry}}}}}'
+            path = written(tmp_path / str(number), name, whole)
+            beside = written(
+                tmp_path / f"{number}b", "mcp.json", f'{{"mcpServers": {{"a": {entry}, "b": {{"command": "b"}}}}}}'
+            )
+
+            assert list(errors(path)) == [f"{path}: server 'a': {sentence}"]
+            if not name.endswith("toml"):
+                assert read_servers(beside).servers[1].problem is None
+
+
+def test_there_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_servers(tmp_path / "a\nb.json")
+
+    assert str(caught.value) == f"{tmp_path}/a\\nb.json: there is no such file"
+
+
+def test_a_server_without_a_name_is_told_of(tmp_path: Path) -> None:
+    [server] = read_servers(written(tmp_path, "mcp.json", '{"mcpServers": {"": {"command": "a"}}}')).servers
+
+    assert (server.transport, server.problem) == (None, "it has no name")
+
+
+def test_yaml_without_its_library_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    path = written(tmp_path, "config.yaml", "extensions: {}")
+
+    with pytest.raises(ConfigError) as caught:
+        read_servers(path)
+
+    assert str(caught.value) == f"{path}: reading YAML needs PyYAML: pip install 'mcp-host[yaml]'"
+
+
+def test_a_dialect_that_is_asked_for_has_its_servers_under_its_own_keys(tmp_path: Path) -> None:
+    path = written(tmp_path, "mcp.json", '{"mcpServers": {}}')
+
+    with pytest.raises(ConfigError) as caught:
+        read_servers(path, dialect="zed")
+    with pytest.raises(
+        ValueError, match="there is no dialect 'zeed': it is one of claude-desktop, claude-code, vscode,"
+    ):
+        read_servers(path, dialect="zeed")
+
+    assert str(caught.value) == f"{path}: there are no servers in it: it has none of context_servers"

@@ -1,0 +1,257 @@
+"""Variables, files of variables and inputs: what an entry becomes, what is shown of it, and what stays hidden."""
+
+from __future__ import annotations
+
+import json
+import re
+import traceback
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_host import Stdio, StreamableHttp
+from mcp_host.config import DIALECTS, Input, ServerEntry, ToolFilter, ask_inputs, read_servers
+from mcp_host.config.dotenv import parse_env_file
+from mcp_host.config.values import Source
+from mcp_host.errors import ConfigError
+from tests.config.described import written
+from tests.extent import on_both, saturated
+
+PIECES = st.sampled_from(
+    [
+        *("${V}", "${W}", "${V:-d}", "${U:-${V}}", "$V", "%V%", "${env:V}", "${input:V}", "${value:V}", "{env:V}", "{file:/V}"),
+        *("${", "}", "$", "%", " | ", "${env:U | env:V}", "${userHome}", "${/}", "${pathSeparator}", "text", " ", "\n", "é"),
+    ]
+)  # fmt: skip
+TEXTS = st.lists(PIECES, max_size=6).map("".join)
+
+
+def entry(folder: Path, dialect: str | None = None, **members: object) -> ServerEntry:
+    [server] = read_servers(written(folder, "mcp.json", json.dumps(_file(dialect, members))), dialect=dialect).servers
+    return server
+
+
+def _file(dialect: str | None, members: dict[str, object]) -> dict[str, object]:
+    data: dict[str, object] = {"a": members}
+    for key in reversed(DIALECTS[dialect or "mcp-host"].at[0]):
+        data = {key: data}
+    return data
+
+
+def stdio(server: ServerEntry, environment: dict[str, str]) -> Stdio:
+    transport = server.expand(environment, home="/home/u").transport
+    assert isinstance(transport, Stdio)
+    return transport
+
+
+@saturated
+@given(value=TEXTS.filter(bool), texts=st.lists(TEXTS, min_size=5, max_size=5), dialect=st.sampled_from([*DIALECTS]))
+def test_what_a_variable_gives_is_not_expanded_again(
+    tmp_path_factory: pytest.TempPathFactory, value: str, texts: list[str], dialect: str
+) -> None:
+    """Each value stays what it is by itself, whatever the environment has, and names are never expanded."""
+    names = ["${V}", "$V", "%V%", "${env:V}", "{env:V}"]
+    server = entry(tmp_path_factory.mktemp("x"), dialect, command="a", env=dict(zip(names, texts, strict=True)))
+
+    marked = {"V": "\0", "W": "\1"}
+    try:
+        expected = stdio(server, marked)
+    except ConfigError as exc:
+        with pytest.raises(ConfigError, match=re.escape(str(exc))):
+            stdio(server, {"V": value, "W": value})
+        return
+    given_env = stdio(server, {"V": value, "W": value}).env
+
+    assert expected.env is not None
+    assert given_env == {name: text.replace("\0", value).replace("\1", value) for name, text in expected.env.items()}
+    assert list(given_env) == names
+
+
+@saturated
+@given(secret=st.text("abcXYZ019-_%$", min_size=12), dialect=st.sampled_from([*DIALECTS]))
+def test_a_secret_is_in_no_repr_and_no_error(
+    tmp_path_factory: pytest.TempPathFactory, secret: str, dialect: str
+) -> None:
+    folder = tmp_path_factory.mktemp("x")
+    literal = entry(folder, dialect, command="a", args=["--token", secret], env={"T": secret, "U": [secret]})
+    form = next((form for form in sorted(DIALECTS[dialect].variables) if "V" in form), "")
+    server = entry(
+        *(folder, dialect),
+        url=f"https://example.com/{form}",
+        headers={"X-Key": secret, "X-Other": f"{form}{secret}"},
+        oauth={"clientSecret": form or secret},
+        auth={"CLIENT_SECRET": secret},
+        timeout=secret,
+        disabled=[secret],
+    )
+    fine = entry(folder, dialect, command="a", args=[form], env={"T": secret.replace("$", "").replace("%", "")})
+    said = [repr(literal), repr(server), repr(fine), literal.warnings, literal.problem, server.warnings, server.problem]
+    for each in (literal, server, fine):
+        try:
+            expanded = each.expand({"V": secret})
+            said += [repr(expanded), expanded.shown.replace(secret, "") if each is not fine else expanded.shown]
+        except ConfigError:
+            said.append(traceback.format_exc())
+
+    assert secret not in repr(said)
+
+
+def test_a_digest_is_of_the_entry_as_it_is_written_and_one_of_what_it_expands_to(tmp_path: Path) -> None:
+    first = entry(tmp_path, command="a", args=["${V}"], env={"K": "1"})
+    same = entry(tmp_path, env={"K": "1"}, args=["${V}"], command="a")
+    other = entry(tmp_path, command="a", args=["${V}"], env={"K": "2"})
+    remote = entry(tmp_path, url="https://example.com/${V}")
+
+    assert first.digest == same.digest != other.digest
+    assert first.expand({"V": "1"}).digest == other.expand({"V": "1"}).digest != first.expand({"V": "2"}).digest
+    assert remote.expand({"V": "1"}).digest != remote.expand({"V": "2"}).digest
+
+
+def test_what_is_shown_hides_what_variables_may_hide(subtests: pytest.Subtests, tmp_path: Path) -> None:
+    inputs = [{"id": "pass", "password": True, "type": "promptString"}, {"id": "city", "type": "promptString"}]
+    key = written(tmp_path, "key", "k3y\n")
+    args = [
+        "${V}",
+        "${X:-d}",
+        "${input:pass}",
+        "${input:city}",
+        f"${{file:{key}}}",
+        "${file:key}",
+        "${userHome}",
+        "a b",
+    ]
+    server = {"command": "${TOOLS}/x", "args": args}
+    path = written(tmp_path, "mcp.json", json.dumps({"inputs": inputs, "mcpServers": {"a": server}}))
+    [read] = read_servers(path).servers
+    answers = dict(zip(read.inputs, ["pa55", "Rome"], strict=True))
+
+    expanded = read.expand({"TOOLS": "/opt", "V": "t0k3n"}, answers=answers, home="/home/u")
+
+    hidden = "'**********'"
+    assert expanded.shown == f"/opt/x {hidden} d {hidden} Rome {hidden} {hidden} /home/u 'a b'"
+    assert read.shown.startswith("'${TOOLS}/x' '${V}' '${X:-d}'")
+    transport = expanded.transport
+    assert isinstance(transport, Stdio)
+    assert list(transport.command) == ["/opt/x", "t0k3n", "d", "pa55", "Rome", "k3y", "k3y", "/home/u", "a b"]
+    remote = entry(tmp_path, "codex", url="https://example.com/?k=1", bearer_token_env_var="V")
+    assert remote.expand({"V": "x"}).shown == remote.shown == "https://example.com/?k=1"
+
+
+def test_a_file_of_variables_is_read_and_the_entry_wins(tmp_path: Path) -> None:
+    written(tmp_path, "x/.env", 'A=file\nB="b # c"\nnot a variable\nTWICE=${A}')
+    server = entry(tmp_path / "x/.vscode", "vscode", command="a", envFile="${workspaceFolder}/.env", env={"A": "entry"})
+    relative = entry(tmp_path / "x", "cursor", command="a", envFile=".env")
+
+    expanded = server.expand({}, workspace=tmp_path / "x")
+
+    assert isinstance(expanded.transport, Stdio)
+    assert expanded.transport.env == {"A": "entry", "B": "b # c", "TWICE": "${A}"}
+    assert "b # c" not in repr(expanded.transport.env)
+    assert expanded.warnings == ("env_file: its line 3 is no variable",)
+    assert stdio(relative, {}).env == {"A": "file", "B": "b # c", "TWICE": "${A}"}
+
+
+def test_a_file_that_is_no_text_or_too_large_is_an_error(subtests: pytest.Subtests, tmp_path: Path) -> None:
+    for content, reason in [(b"A=\xff", "it is not UTF-8"), (b"x" * 70_000, "it has more than 65536 bytes")]:
+        with subtests.test(reason):
+            path = written(tmp_path, ".env", content)
+            with pytest.raises(ConfigError) as caught:
+                entry(tmp_path, "vscode", command="a", envFile=str(path)).expand({})
+
+            assert str(caught.value) == (
+                f"{tmp_path}/mcp.json: server 'a': env_file: the file {path} cannot be read: {reason}"
+            )
+            assert (caught.value.server, caught.value.field) == ("a", "env_file")
+
+
+ENV_FILES: dict[str, tuple[dict[str, str], tuple[int, ...]]] = {
+    "A=1\nB = 2 \n\n# comment\nexport C=3": ({"A": "1", "B": "2", "C": "3"}, ()),
+    "A=\nB=''\nC=\"\"\nD= # c\nE=#x": ({"A": "", "B": "", "C": "", "D": "", "E": "#x"}, ()),
+    "A=x # comment\nB=x#y\nC='x # y' # c\nD=\"x # y\"": ({"A": "x", "B": "x#y", "C": "x # y", "D": "x # y"}, ()),
+    "A='it''s'\nB=2": ({"B": "2"}, (1,)),
+    'A="one\\ntwo\\t\\"q\\" \\\\ \\$"\nB=\'one\\ntwo\'': ({"A": 'one\ntwo\t"q" \\ $', "B": "one\\ntwo"}, ()),
+    'KEY="-----BEGIN\nabc\n-----END"\nB=2': ({"KEY": "-----BEGIN\nabc\n-----END", "B": "2"}, ()),
+    "A=a=b==\nURL=https://x/#frag": ({"A": "a=b==", "URL": "https://x/#frag"}, ()),
+    "A=it's\nB=say \"x\"": ({"A": "it's", "B": 'say "x"'}, ()),
+    'A="never closed\nB=2': ({"B": "2"}, (1,)),
+    "A=1\r\nB=2\r\n": ({"A": "1", "B": "2"}, ()),
+    "A=1\nA=2": ({"A": "2"}, ()),
+    "1A=1\njust text\nB": ({}, (1, 2, 3)),
+    "": ({}, ()),
+}  # fmt: skip
+
+
+def test_the_lines_of_a_file_of_variables(subtests: pytest.Subtests) -> None:
+    for text, expected in ENV_FILES.items():
+        with subtests.test(text):
+            assert parse_env_file(text) == expected
+
+
+@on_both
+async def test_each_input_is_asked_for_once_and_what_is_not_answered_is_missing(tmp_path: Path) -> None:
+    data = {
+        "inputs": [
+            {"id": "key", "type": "promptString", "description": "API key", "password": True},
+            {"id": "city", "type": "pickString", "options": ["Rome"], "default": "Rome"},
+            {"id": "none", "type": "promptString"},
+            {"id": "cmd", "type": "command", "command": "x"},
+            {"id": "unused", "type": "promptString"},
+        ],
+        "servers": {
+            "a": {"command": "a", "args": ["${input:key}", "${input:city}", "${input:key}"]},
+            "b": {"url": "https://example.com", "headers": {"A": "${input:key}", "B": "${input:none}", "C": "${input:cmd}"}},
+        },
+    }  # fmt: skip
+    path = written(tmp_path, "mcp.json", json.dumps(data))
+    servers = read_servers(path).servers
+    key = Input(path=path, id="key", description="API key", password=True)
+    city = Input(path=path, id="city", type="pickString", options=("Rome",), default="Rome")
+    none = Input(path=path, id="none")
+    asked: list[Input] = []
+
+    async def ask(each: Input) -> str | None:
+        asked.append(each)
+        return {"key": "s3cret", "city": "Paris"}.get(each.id)
+
+    answers = await ask_inputs(servers, ask)
+
+    assert asked == [key, city, none]
+    assert answers == {key: "s3cret"}
+    assert "s3cret" not in repr(answers)
+    assert await ask_inputs(servers, lambda each: each.default) == {city: "Rome"}
+    with pytest.raises(TypeError, match="ask has to be a function"):
+        await ask_inputs(servers, "key")  # type: ignore[arg-type]  # the error is the test
+
+
+def test_a_filter_lets_through_what_is_allowed_and_not_excluded(subtests: pytest.Subtests) -> None:
+    for tools, names in [
+        (ToolFilter(), {"a", "b", "c"}),
+        (ToolFilter(frozenset({"a", "b"}), frozenset({"b"})), {"a"}),
+        (ToolFilter(exclude=frozenset({"b"})), {"a", "c"}),
+        (ToolFilter(frozenset()), set()),
+    ]:
+        with subtests.test(repr(tools)):
+            assert {name for name in ("a", "b", "c") if tools.allows(name)} == names
+
+
+def test_an_entry_that_is_made_by_hand_expands_too(tmp_path: Path) -> None:
+    source = Source(path=tmp_path / "x.json", dialect="mcp-host")
+    made = ServerEntry(name="a", transport=None, source=source, digest="")
+
+    assert made.shown == ""
+    with pytest.raises(ConfigError, match="server 'a': it has no transport"):
+        made.expand()
+
+
+def test_the_environment_is_that_of_the_process_and_the_home_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCP_HOST_TEST", "here")
+    monkeypatch.setenv("HOME", "/home/someone")
+
+    transport = entry(tmp_path, url="https://example.com/${MCP_HOST_TEST}${userHome}").expand().transport
+
+    assert isinstance(transport, StreamableHttp)
+    assert transport.url == "https://example.com/here/home/someone"
