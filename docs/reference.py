@@ -29,6 +29,7 @@ Other names may change without notice.
 - [`mcp_host.auth`](#mcp_hostauth): log in
 - [`mcp_host.config`](#mcp_hostconfig): the servers in a user's files
 - [`mcp_host.errors`](#mcp_hosterrors): every exception
+- [`mcp_host.group`](#mcp_hostgroup): several servers
 - [`mcp_host.middleware`](#mcp_hostmiddleware): functions around requests
 - [`mcp_host.providers`](#mcp_hostproviders): real models
 - [`mcp_host.sampling`](#mcp_hostsampling): sampling without a client
@@ -44,6 +45,7 @@ MODULES: Mapping[str, str] = {
     "mcp_host.auth": "",
     "mcp_host.config": "",
     "mcp_host.errors": "",
+    "mcp_host.group": "",
     "mcp_host.middleware": "",
     "mcp_host.providers": "",
     "mcp_host.sampling": "The names of `mcp_host` that concern sampling are here, too.",

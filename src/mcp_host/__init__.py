@@ -36,9 +36,11 @@ if TYPE_CHECKING:
     )
     from mcp_host.elicitation.terminal import fill_in_terminal, open_in_browser
     from mcp_host.functions import FunctionTool, ToolError
+    from mcp_host.group import ClientGroup, ServerOptions, ServerStatus
     from mcp_host.roots import RootLike, RootsHandler, RootsRequest
     from mcp_host.sampling import (
         Allow,
+        Approvals,
         Approve,
         Deny,
         Handler,
@@ -63,10 +65,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Allow",
+    "Approvals",
     "Approve",
     "Change",
     "CheckOutput",
     "Client",
+    "ClientGroup",
     "Deny",
     "Elicitation",
     "EraCache",
@@ -96,7 +100,9 @@ __all__ = [
     "Sampling",
     "SamplingLimits",
     "SamplingRequest",
+    "ServerOptions",
     "ServerSampling",
+    "ServerStatus",
     "Stdio",
     "StreamableHttp",
     "ToolCall",
@@ -122,10 +128,12 @@ _ON_DEMAND = {
     "client.tool_policy": ("CheckOutput", "ToolPolicy", "safe_tool_name"),
     "elicitation": ("Elicitation", "FormHandler", "FormRequest", "OnElicitationComplete", "UrlHandler", "UrlRequest"),
     "elicitation.terminal": ("fill_in_terminal", "open_in_browser"),
+    "group": ("ClientGroup", "ServerOptions", "ServerStatus"),
     "functions": ("FunctionTool", "ToolError"),
     "roots": ("RootLike", "RootsHandler", "RootsRequest"),
     "sampling": (
         "Allow",
+        "Approvals",
         "Approve",
         "Deny",
         "Handler",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_host.group.names import group_name, server_prefix, split_name
+from mcp_host.group.names import group_name, own_names, server_prefix
 
 SERVERS = st.text(min_size=1, max_size=64) | st.from_regex(r"[a-z_-]{1,40}", fullmatch=True)
 TOOLS = st.text(min_size=1, max_size=128) | st.from_regex(r"[a-z_.-]{1,80}", fullmatch=True)
@@ -37,7 +37,7 @@ def test_every_name_is_taken_by_all_providers_and_leads_to_its_server(server: st
     name = group_name(server, tool)
 
     assert re.fullmatch(r"[a-zA-Z][a-zA-Z0-9_-]{0,63}", name)
-    assert split_name(name) == (server_prefix(server), name.removeprefix(server_prefix(server) + "__"))
+    assert name.partition("__")[0] == server_prefix(server)
 
 
 @given(st.lists(st.tuples(SERVERS, TOOLS), min_size=2, max_size=2, unique=True))
@@ -45,5 +45,13 @@ def test_two_tools_have_two_names(pairs: list[tuple[str, str]]) -> None:
     assert len({group_name(*pair) for pair in pairs}) == 2
 
 
-def test_other_names_are_none_of_a_group() -> None:
-    assert [split_name(name) for name in ("create_issue", "github__", "")] == [None, None, None]
+@given(st.permutations(["issues.create", "issues_create_6ce69c6c", "a.b", "a/b"]))
+def test_of_two_tools_that_would_have_one_name_the_rule_keeps_one_in_whatever_order_they_are_listed(
+    names: list[str],
+) -> None:
+    """A server calls a tool as another of its tools is shortened: the one whose name is not changed is kept."""
+    assert list(own_names("github", names).items()) == [
+        ("github__a_b_2e7336dc", "a.b"),
+        ("github__a_b_c14cddc0", "a/b"),
+        ("github__issues_create_6ce69c6c", "issues_create_6ce69c6c"),
+    ]

@@ -20,7 +20,7 @@ from pydantic_core import to_json
 
 from mcp_host.errors import InputRefused
 from mcp_host.sampling import Allow, Deny, OuterCall, Sampling, SamplingRequest, always, approval, sampling, validation
-from mcp_host.sampling.approval import Approvals, AsyncApprove, Scope
+from mcp_host.sampling.approval import AsyncApprove, RequestApprovals, Scope
 from mcp_host.testing.model import ScriptedModel
 from tests.extent import on_both
 from tests.sampling import asking
@@ -35,7 +35,7 @@ async def test_always_allows() -> None:
 
 async def refusal_of(approve: AsyncApprove) -> InputRefused:
     with pytest.raises(InputRefused) as refusal:
-        await Approvals(approve, subject="sampling for x").require(request(user(text("private words"))))
+        await RequestApprovals(approve, subject="sampling for x").require(request(user(text("private words"))))
     return refusal.value
 
 
@@ -94,7 +94,7 @@ def call(number: int = 1) -> OuterCall:
 async def asked_each_time(scope: Scope, *requests: SamplingRequest) -> list[int]:
     """How often the person had been asked after each of *requests*, all over one connection."""
     person = Approver(Allow(scope))
-    approvals = Approvals(person, subject="sampling for x")
+    approvals = RequestApprovals(person, subject="sampling for x")
     counts = []
     for each in requests:
         await approvals.require(each)
@@ -176,7 +176,7 @@ async def test_a_tool_that_is_new_or_changed_asks_again(subtests: pytest.Subtest
 
 async def test_comparing_tools_takes_the_same_number_of_python_steps_for_large_tools() -> None:
     async def steps(values: int) -> int:
-        approvals = Approvals(Approver(Allow("session")), subject="sampling for x")
+        approvals = RequestApprovals(Approver(Allow("session")), subject="sampling for x")
         asked = request(tools=[with_default([1] * values)])
         await approvals.require(asked)
         seen: list[str] = []
@@ -248,7 +248,7 @@ async def test_an_approver_that_changes_a_tool_allows_the_changed_one() -> None:
             request.tools[0].input_schema["title"] = "changed"
         return Allow("session")
 
-    approvals = Approvals(approve, subject="sampling for x")
+    approvals = RequestApprovals(approve, subject="sampling for x")
     for name in ("add", "multiply", "multiply", "multiply"):
         await approvals.require(request(tools=[{"name": name, "inputSchema": {"type": "object"}}]))
 
@@ -285,7 +285,7 @@ async def test_a_refusal_is_for_one_request_only() -> None:
     async def approve(request: SamplingRequest) -> Allow | Deny:
         return decisions.pop(0)
 
-    approvals = Approvals(approve, subject="sampling for x")
+    approvals = RequestApprovals(approve, subject="sampling for x")
     with pytest.raises(InputRefused):
         await approvals.require(request(outer=outer))
     await approvals.require(request(outer=outer))
@@ -308,7 +308,7 @@ async def test_an_approval_for_a_call_is_forgotten_with_it() -> None:
     async def approve(request: SamplingRequest) -> Allow:
         return Allow("call")
 
-    approvals = Approvals(approve, subject="sampling for x")
+    approvals = RequestApprovals(approve, subject="sampling for x")
     outer = call()
     await approvals.require(request(outer=outer))
     assert len(approvals._grants) == 1
@@ -403,7 +403,7 @@ async def test_a_question_is_withdrawn_when_the_answer_to_another_allows_it(
 
     outer = call()
     its_call, its_tools = other(outer)
-    approvals = Approvals(approve, subject="sampling for x")
+    approvals = RequestApprovals(approve, subject="sampling for x")
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(approvals.require, request(server="first", outer=outer, tools=[ADD]))

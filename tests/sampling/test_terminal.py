@@ -9,7 +9,7 @@ from anyio import create_task_group, fail_after
 
 from mcp_host.sampling import Allow, Deny, OuterCall, SamplingRequest, ask_in_terminal
 from mcp_host.sampling import terminal as asking
-from mcp_host.sampling.approval import Approvals
+from mcp_host.sampling.approval import RequestApprovals
 from mcp_host.sampling.display import SeenBefore
 from mcp_host.terminal.device import open_terminal
 from tests.extent import on_both
@@ -182,7 +182,7 @@ async def test_a_conversation_is_shown_from_its_first_change_and_if_there_is_non
 @on_both
 async def test_a_loop_that_is_allowed_as_a_whole_is_asked_about_once(screen: Screen) -> None:
     """And so are two questions at the same time: the second is withdrawn before it is on the screen."""
-    approvals = Approvals(ask_in_terminal, subject="sampling for x")
+    approvals = RequestApprovals(ask_in_terminal, subject="sampling for x")
     asked = request(outer=CALL, tools=[ADD])
 
     with fail_after(20):

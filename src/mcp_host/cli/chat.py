@@ -35,8 +35,8 @@ from mcp_host.elicitation.terminal import fill_in_terminal, open_in_browser
 from mcp_host.errors import McpError
 from mcp_host.limits import Limits
 from mcp_host.providers.exchange.streams import Delta
-from mcp_host.sampling import LoopResult, ProposedCall, Sampling, SamplingRequest, Step, run_tool_loop
-from mcp_host.sampling.approval import Allow, CallApprovals, Deny
+from mcp_host.sampling import Approvals, LoopResult, ProposedCall, Sampling, SamplingRequest, Step, run_tool_loop
+from mcp_host.sampling.approval import Allow, Deny
 from mcp_host.sampling.loop.tools import TooManyTools
 from mcp_host.sampling.terminal import ask_in_terminal
 from mcp_host.types import (
@@ -214,7 +214,7 @@ class Chat:
         self._model = make(show=transcript.note, on_delta=self._on_delta)
         self._transcript = transcript
         self._options = options
-        self._approvals: CallApprovals[ProposedCall] = CallApprovals(self.approve)
+        self._approvals = Approvals(self.approve)
         self._keyboard = Semaphore(1)  # taken while the person types a prompt, and by each question
         self._login_scope: CancelScope | None = None
         self._turn_scope: CancelScope | None = None
@@ -350,7 +350,7 @@ class Chat:
         """Decide on a call. A tool that is allowed for the session is allowed in later turns, too."""
         decision: Allow | Deny = NOT_MADE
         with self.stoppable_call():
-            decision = await self._approvals.decide(call, call.tool, session=self)
+            decision = await self._approvals.decide(call)
         return NOT_MADE if self._stopped else decision
 
     async def _ask(self, request: SamplingRequest) -> CreateMessageResult:

@@ -582,12 +582,21 @@ class Client:
             raise CallerError("this client was made without sampling: there is nothing to run tools in")
         tools.limits = limits
 
+    def clear_cache(self) -> None:
+        """Forget the results that are kept because the server called them fresh."""
+        self._state.cache.drop()
+
     # What is known about the connection
 
     @property
     def name(self) -> str:
         """The name of the server in approvals, errors and log lines: yours, or else that of its transport. The server cannot choose it."""
         return self._state.name
+
+    @property
+    def key(self) -> str:
+        """What pins, eras and approvals of the server are kept under: your name for it, or else its command line or URL."""
+        return self._state.key
 
     @property
     def connected(self) -> bool:

@@ -94,6 +94,11 @@ class OwnedContext(Generic[T]):
         self._value: T
         self._error: BaseException | None = None
 
+    @property
+    def ended(self) -> bool:
+        """Whether it has been left, or could not be entered."""
+        return self._ended.is_set()
+
     async def enter(self) -> T:
         """Enter the context manager; raise what entering raised, out of its groups.
 

@@ -2,160 +2,288 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+import math
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from contextvars import copy_context
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, get_args
 
-from anyio import CancelScope, Event, create_task_group
+from anyio import CancelScope, create_task_group, move_on_after
 from anyio.abc import TaskGroup
 
 from mcp_host import types
 from mcp_host.client.client import Client, OnProgress
+from mcp_host.concurrency.backends import Loop
 from mcp_host.concurrency.tasks import OwnedContext
-from mcp_host.errors import CallerError, McpError, NotAdvertised, NotConnected, quoted
-from mcp_host.group.member import Member
-from mcp_host.group.names import group_name, server_prefix, split_name
-from mcp_host.group.status import ServerStatus
-from mcp_host.handlers import Failures, as_async, call_callback
-from mcp_host.session.list_changed import ListChanged
+from mcp_host.errors import CallerError, ConnectionClosed, McpError, NotConnected, quoted
+from mcp_host.group.instructions import instructions_of_all
+from mcp_host.group.member import Member, ServerOptions, listed
+from mcp_host.group.names import SEPARATOR, server_prefix
+from mcp_host.group.status import OnStatus, ServerStatus, StatusChanges
+from mcp_host.handlers import as_async
+from mcp_host.limits import check_seconds
+from mcp_host.protocol.negotiation import EraCache
 
 if TYPE_CHECKING:
-    from mcp_host.client.tool_policy import ToolPolicy
     from mcp_host.elicitation import Elicitation
     from mcp_host.limits import Limits
-    from mcp_host.sampling import Sampling
+    from mcp_host.middleware import Middleware
+    from mcp_host.roots import RootLike, RootsHandler
+    from mcp_host.sampling import Approvals, ApproveProposal, Sampling
+    from mcp_host.sampling.limits import OwnTools
+    from mcp_host.session.changes import Change
     from mcp_host.transports.infer import Connectable
 
 T = TypeVar("T")
-OnStatus: TypeAlias = Callable[[ServerStatus], Awaitable[None] | None]
 Wait: TypeAlias = Literal["first", "all", "none"]
+OnServerLog: TypeAlias = Callable[[str, types.LoggingMessageNotificationParams], Awaitable[None] | None]
+OnServerChange: TypeAlias = "Callable[[str, Change], Awaitable[None] | None]"
+
+WAIT = 5.0  # seconds for all servers to answer: most do, and few users wait longer for one that hangs
 
 
 class ClientGroup:
-    """Clients of several servers, under the names that the host gives them.
+    """Clients of several servers, under the names that you give them.
 
     >>> async with ClientGroup({"github": ["github-mcp-server"], "files": "https://example.com/mcp"}) as group:
     ...     result = await run_tool_loop(model, "...", tools=[group])
 
-    *servers* are what `Client` takes, by name. They connect at once, each within its own `Limits.connect_timeout`.
-    ``async with`` waits until the *first* is ready, until *all* have answered or failed, or for *none*; it never fails
-    because of a server. A server that is down is left out of `list_tools` at once, and tried again
-    with growing pauses of up to a minute, for as long as the group is open.
+    *servers* are what `Client` takes, by name, or `ServerOptions`. They connect at once, each within its own
+    `Limits.connect_timeout`. ``async with`` *wait*s until "all" have answered or failed, or the "first" is ready, or for
+    "none"; a number is for all, but no longer than so many seconds. It never fails because of a server.
 
-    Tools have names like ``github__create_issue``, which are the same in every run: see `group_name`.
+    A server that is down is left out of `list_tools`, and calls of its tools raise `NotConnected` at once. It is tried again
+    with growing pauses of up to a minute, for as long as the group is open, whatever its `Stdio.restart` says. *on_status* gets
+    each `ServerStatus` that changes, one at a time, in order, until the group is closed.
+
+    Tools and prompts have names like ``github__create_issue``, of 64 characters at most. Such a name depends on the names of
+    the server and the tool alone. Letters that providers of models do not take, and what is too long, are replaced by a digest.
+
+    *sampling*, *elicitation*, *roots*, *client_info*, *limits*, *era_cache*, *middleware*, *ping_interval* and
+    *run_own_tools* are as for `Client`, for all servers; requests of servers say which one asks. *on_log* and *on_change*
+    get the server's name first: ``(server: str, change: Change)``.
+
+    *approve* is asked about the calls that a model makes of these tools in `run_tool_loop`, unless the loop has an *approve*
+    itself: a function, or `Approvals` that other groups or loops share. What it allows for the "session" is allowed as long
+    as `approvals` lives, and not for one loop. `call_tool` is your own call: it does not ask.
+
+    Any task may call, add and remove servers, and close the group. It can be opened again, also in another event loop.
+
+    Raises:
+        TypeError, ValueError: An argument is wrong, or two servers would have tools of the same names.
     """
+
+    _owned: OwnedContext[TaskGroup] | None = None
+    """What is open, or was."""
 
     def __init__(
         self,
-        servers: Mapping[str, Connectable],
+        servers: Mapping[str, Connectable | ServerOptions],
         *,
         sampling: Sampling | None = None,
         elicitation: Elicitation | None = None,
-        tools: Mapping[str, ToolPolicy] | None = None,
-        limits: Limits | None = None,
-        wait: Wait = "first",
+        roots: Sequence[RootLike] | RootsHandler | None = None,
+        approve: ApproveProposal | Approvals | None = None,
         on_status: OnStatus | None = None,
+        on_log: OnServerLog | None = None,
+        on_change: OnServerChange | None = None,
+        client_info: types.Implementation | None = None,
+        limits: Limits | None = None,
+        era_cache: EraCache | None = None,
+        middleware: Sequence[Middleware] = (),
+        ping_interval: float | None = None,
+        run_own_tools: bool | OwnTools = False,
+        wait: Wait | float = WAIT,
     ) -> None:
-        if wait not in get_args(Wait):
-            raise ValueError(f'wait is "first", "all" or "none", not {wait!r}')
-        self._sampling = sampling
-        self._elicitation = elicitation
-        self._limits = limits
-        self._wait = wait
-        self._on_status = None if on_status is None else _status_callback(on_status)
+        if not isinstance(servers, Mapping):
+            raise TypeError(
+                f'servers is a mapping of names to servers, like {{"files": url}}, not {type(servers).__name__}'
+            )
+        if isinstance(wait, str):
+            if wait not in get_args(Wait):
+                raise ValueError(f'wait is "first", "all", "none" or a number of seconds, not {wait!r}')
+        else:
+            check_seconds("wait", wait)
         self._members: dict[str, Member] = {}
         self._prefixes: dict[str, Member] = {}
-        self._changed = Event()
-        self._statuses: deque[ServerStatus] = deque()
+        self._wait = wait
+        self._changes = StatusChanges(on_status)
         self._tasks: TaskGroup | None = None
-        self._owned: OwnedContext[None] | None = None
-        self._disabled = frozenset[str]()
+        self._loop: Loop | None = None
+        self._context = copy_context()
+        self._approvals: Approvals | None = None
+        if approve is not None:
+            from mcp_host.sampling.loop.approvals import as_approvals  # here, because not every host has a model
+
+            self._approvals = as_approvals(approve)
+        self._limits = limits
+        self._client_options: dict[str, Any] = {
+            "sampling": sampling,
+            "elicitation": elicitation,
+            "roots": roots,
+            "client_info": client_info,
+            "era_cache": EraCache() if era_cache is None else era_cache,
+            "middleware": middleware,
+            "ping_interval": ping_interval,
+            "run_own_tools": run_own_tools,
+        }
+        self._on_log, self._on_change = on_log, on_change
         for name, server in servers.items():
-            self._new_member(name, server, (tools or {}).get(name))
+            self._join(self._new_member(name, server))
+
+    def __repr__(self) -> str:
+        ready = sum(member.ready for member in self._members.values())
+        return f"<ClientGroup of {len(self._members)} servers, {ready} of them ready>"
+
+    def __del__(self) -> None:
+        if self._owned is not None and self._loop is not None and not self._owned.ended:
+            text = f"a group of the servers {_list(self._members)} was dropped without being closed"
+            warnings.warn(text, ResourceWarning, stacklevel=1)  # the code that dropped it is not on the stack
+            self._loop.call_soon(self._owned.cancel)
 
     # Opening and closing
 
     async def __aenter__(self) -> Self:
-        self._owned = OwnedContext(self._run())
-        await self._owned.enter()
-        await self._until_ready()
+        self._bind_to_loop()
+        if self._owned is not None and not self._owned.ended:
+            raise CallerError("the group is open already")
+        self._context = copy_context()
+        self._changes.open()
+        self._owned = OwnedContext(_open(self._members, self._changes))
+        self._tasks = await self._owned.enter()
+        for member in self._members.values():
+            if member.enabled:
+                member.start(self._tasks, self._context)
+        try:
+            await self._until_ready()
+        except BaseException:
+            with CancelScope(shield=True):
+                await self.aclose()
+            raise
         return self
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
-        await self.aclose()
+        with CancelScope(shield=True):  # bounded by each client's `close_timeout`
+            await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections to all servers, side by side. Calls in flight end with `ConnectionClosed`."""
-        if (owned := self._owned) is not None:
-            with CancelScope(shield=True):  # bounded by each client's `close_timeout`
-                await owned.leave()
-            self._owned = None
+        """Close the connections to all servers, side by side: calls in flight end with `ConnectionClosed`.
 
-    @asynccontextmanager
-    async def _run(self) -> AsyncIterator[None]:
-        async with create_task_group() as tasks:
-            if self._on_status is not None:
-                tasks.start_soon(self._hand_over, self._on_status)
-            self._tasks = tasks
-            for name, member in self._members.items():
-                if name not in self._disabled:
-                    member.start(tasks)
-            try:
-                yield
-            finally:
-                self._tasks = None
-                with CancelScope(shield=True):  # bounded by each client's `close_timeout`
-                    async with create_task_group() as closing:
-                        for member in self._members.values():
-                            closing.start_soon(member.stop)
-                tasks.cancel_scope.cancel()
+        Any task may close, more than once. If you cancel it, it goes on in the background.
+
+        Raises:
+            CallerError: The group is open in another event loop.
+        """
+        self._bind_to_loop()
+        self._tasks = None
+        if self._owned is not None:
+            await self._owned.leave()
+
+    def _bind_to_loop(self) -> None:
+        """Bind the group to the running event loop. What was open in an earlier one has ended with it."""
+        if self._loop is not None and self._loop.is_running():
+            return
+        if self._owned is not None and not self._owned.ended:
+            if self._loop is not None and self._loop.goes_on():
+                raise CallerError("this group is open in another event loop, and can be used and closed only there")
+            for member in self._members.values():
+                member.forget()
+        self._loop, self._owned, self._tasks = Loop.running(), None, None
 
     async def _until_ready(self) -> None:
-        while self._wait != "none":
-            states = [member.status.state for member in self._members.values()]
-            if "connecting" not in states or ("ready" in states and self._wait == "first"):
-                return
-            await self._changed.wait()
+        seconds = (
+            {"none": 0.0, "first": math.inf, "all": math.inf}[self._wait] if isinstance(self._wait, str) else self._wait
+        )
+        with move_on_after(seconds):
+            while True:
+                states = [member.status.state for member in self._members.values()]
+                if "connecting" not in states or ("ready" in states and self._wait == "first"):
+                    break
+                await self._changes.wait()
+        if self._tasks is None:
+            raise ConnectionClosed("the group was closed while it was being opened", may_have_run=False)
 
     # Its servers
 
-    async def add(self, name: str, server: Connectable, *, tools: ToolPolicy | None = None) -> ServerStatus:
+    async def add(self, name: str, server: Connectable | ServerOptions) -> ServerStatus:
         """Add a server while the group is open, and return its status when it is ready or its first attempt has failed.
+
+        If you cancel it, the server is not added.
 
         Raises:
             ValueError: There is one of that name, or of one that leads to the same names of tools.
             NotConnected: The group is not open.
         """
-        tasks = self._open()
-        member = self._new_member(name, server, tools)
-        member.start(tasks)
-        return await self._answered(member)
+        self._require_open()
+        member = self._new_member(name, server)
+        self._join(member)
+        try:
+            return await self._started(member)
+        except BaseException:
+            if self._members.get(name) is member:
+                self._leave(member)
+            with CancelScope(shield=True):
+                await member.disable()
+            raise
 
     async def remove(self, name: str, *, grace: float = 0.0) -> None:
         """Remove a server. Its tools are gone at once; calls in flight have *grace* seconds, then end with `ConnectionClosed`.
 
+        What `approvals` allow of it is forgotten. If you cancel it, calls in flight end at once.
+
         Raises:
             CallerError: There is none of that name.
         """
+        check_seconds("grace", grace)
         member = self._member(name)
-        del self._members[name], self._prefixes[server_prefix(name)]
-        await member.stop(grace)
+        self._leave(member)
+        await member.disable(grace)
 
-    async def enable(self, name: str) -> ServerStatus:
-        """Connect a server that is disabled, and return its status when it is ready or the first attempt has failed.
+    async def replace(self, name: str, server: Connectable | ServerOptions, *, grace: float = 0.0) -> ServerStatus:
+        """Put *server* in the place of the one of that name, as `remove` and `add` do, but with its place in the order.
+
+        The new one connects while calls of the old one have *grace* seconds. If you cancel it, the old one is gone nevertheless.
 
         Raises:
             CallerError: There is none of that name.
             NotConnected: The group is not open.
         """
+        check_seconds("grace", grace)
+        self._require_open()
+        old, new = self._member(name), self._new_member(name, server)
+        self._forget_approvals(name)
+        self._members[name] = self._prefixes[server_prefix(name)] = new
+        if new.enabled:
+            new.start(self._require_open(), self._context)
+        await old.disable(grace, quiet=True)
+        return await self._answered(new)
+
+    async def enable(self, name: str) -> ServerStatus:
+        """Connect a server that is disabled, and return its status when it is ready or the first attempt has failed.
+
+        If you cancel it, the server stays disabled.
+
+        Raises:
+            CallerError: There is none of that name.
+            NotConnected: The group is not open.
+        """
+        self._require_open()
         member = self._member(name)
-        member.start(self._open())
-        return await self._answered(member)
+        if member.enabled:
+            return await self._answered(member)
+        try:
+            member.enabled = True
+            return await self._started(member)
+        except BaseException:
+            with CancelScope(shield=True):
+                await member.disable()
+            raise
 
     async def disable(self, name: str, *, grace: float = 0.0) -> None:
         """Disconnect a server and leave out its tools, until `enable`. *grace* is as for `remove`.
@@ -163,21 +291,29 @@ class ClientGroup:
         Raises:
             CallerError: There is none of that name.
         """
-        await self._member(name).stop(grace)
+        check_seconds("grace", grace)
+        await self._member(name).disable(grace)
 
     async def log_in(self, name: str) -> ServerStatus:
-        """Connect a server that needs a login, which begins in the context of this call, and return its status.
+        """Connect a server that needs a login, and return its status.
+
+        The login begins in the task and context of this call. Nothing else of the group opens a browser or asks a person to log
+        in, but for calls: they are made by your users, who are asked as `Client` asks them.
 
         Raises:
             CallerError: There is none of that name.
+            NotConnected: The group is not open, or the server is disabled.
             AuthError: The login has failed.
+            Unauthorized: The server has no login that this client could begin.
             McpError: The server cannot be connected.
         """
+        self._require_open()
         member = self._member(name)
-        await member.client.connect()
-        member.try_again()
-        while member.status.state == "needs_login":
-            await self._changed.wait()
+        await self._answered(member)
+        if not member.enabled:
+            raise member.not_ready()
+        if not member.ready:
+            await member.log_in()
         return member.status
 
     def status(self) -> dict[str, ServerStatus]:
@@ -186,75 +322,96 @@ class ClientGroup:
 
     @property
     def clients(self) -> Mapping[str, Client]:
-        """The client of each server, for what the group does not offer."""
+        """The client of each server, for what the group does not offer. Leave connecting and closing to the group."""
         return {name: member.client for name, member in self._members.items()}
 
     @property
-    def instructions(self) -> str | None:
-        """What the servers that are ready say about their use, each under its name and marked as the server's words.
+    def approvals(self) -> Approvals | None:
+        """What decides on the calls of models, and remembers; None without *approve*."""
+        return self._approvals
 
-        For the system prompt of the host. It is text of the servers: do not trust it.
+    @property
+    def instructions(self) -> str | None:
+        """What the servers that are ready say about their use, for the system prompt of your model.
+
+        Each text is under its server's name, quoted, and marked as the server's words, with 8,192 characters at most. Such a text
+        can try to make your model do what you do not want: leave out servers that you do not trust.
         """
-        parts = [
-            f"# How the server {name!r} describes its use, in its own words\n\n{text.strip()}"
-            for name, member in self._members.items()
-            if member.ready and (text := member.client.instructions)
-        ]
-        return "\n\n".join(parts) or None
+        return instructions_of_all(
+            {member.name: member.instructions for member in self._members.values() if member.ready}
+        )
 
     @property
     def warnings(self) -> list[str]:
         """What went wrong without failing anything, one sentence each, server by server."""
         return [text for member in self._members.values() for text in (*member.client.warnings, *member.warnings)]
 
-    def _open(self) -> TaskGroup:
+    async def set_roots(self, roots: Sequence[RootLike]) -> None:
+        """Offer other roots to all servers from now on. See `Client.set_roots`.
+
+        Raises:
+            CallerError: The group was made without *roots*.
+        """
+        if self._client_options["roots"] is None:
+            raise CallerError("this group was made without roots: pass roots=[] to offer some later")
+        self._client_options["roots"] = roots
+        for member in list(self._members.values()):
+            try:
+                await member.client.set_roots(roots)
+            except McpError as exc:  # it has them from its next connection on
+                member.warn(f"it was not told of other roots: {exc}")
+
+    def _require_open(self) -> TaskGroup:
         if self._tasks is None:
             raise NotConnected("the group is not open: use `async with`")
         return self._tasks
 
-    def _new_member(self, name: str, server: Connectable, tools: ToolPolicy | None) -> Member:
-        prefix = server_prefix(name)
+    def _new_member(self, name: str, server: Connectable | ServerOptions) -> Member:
+        options = server if isinstance(server, ServerOptions) else ServerOptions(server)
+        if options.limits is None:
+            options = replace(options, limits=self._limits)
+        client_options = self._client_options | {
+            "on_log": _for_server(name, self._on_log, argument="on_log"),
+            "on_change": _for_server(name, self._on_change, argument="on_change"),
+        }
+        try:
+            return Member(name, options, partial(Client, **client_options), self._changes)
+        except (TypeError, ValueError) as exc:
+            exc.args = (f"the server {quoted(name)}: {exc}",)
+            raise
+
+    def _join(self, member: Member) -> None:
+        prefix = server_prefix(member.name)
         if (other := self._prefixes.get(prefix)) is not None:
-            raise ValueError(f"the servers {quoted(other.name)} and {quoted(name)} would have tools of the same names")
+            raise ValueError(
+                f"the group has a server {quoted(member.name)} already"
+                if other.name == member.name
+                else f"the servers {quoted(other.name)} and {quoted(member.name)} would have tools of the same names"
+            )
+        self._members[member.name] = self._prefixes[prefix] = member
 
-        async def take_tools(tools: list[types.Tool]) -> None:
-            member.take_tools(tools)
+    def _leave(self, member: Member) -> None:
+        del self._members[member.name], self._prefixes[server_prefix(member.name)]
+        self._forget_approvals(member.name)
 
-        client = Client(
-            server,
-            sampling=self._sampling,
-            elicitation=self._elicitation,
-            tools=tools,
-            limits=self._limits,
-            list_changed=ListChanged(tools=take_tools),
-        )
-        member = Member(name, client, self._status_changed)
-        self._members[name] = self._prefixes[prefix] = member
-        return member
+    def _forget_approvals(self, server: str) -> None:
+        if self._approvals is not None:
+            self._approvals.forget(server)
 
     def _member(self, name: str) -> Member:
         if (member := self._members.get(name)) is None:
             raise CallerError(f"the group has no server {quoted(name)}, only {_list(self._members)}")
         return member
 
+    async def _started(self, member: Member) -> ServerStatus:
+        if member.enabled:
+            member.start(self._require_open(), self._context)
+        return await self._answered(member)
+
     async def _answered(self, member: Member) -> ServerStatus:
         while member.status.state == "connecting":
-            await self._changed.wait()
+            await self._changes.wait()
         return member.status
-
-    def _status_changed(self, status: ServerStatus) -> None:
-        if self._on_status is not None:
-            self._statuses.append(status)
-        self._changed.set()
-        self._changed = Event()
-
-    async def _hand_over(self, on_status: Callable[[ServerStatus], Awaitable[None]]) -> None:
-        failures: Failures = Counter()
-        while True:
-            while self._statuses:
-                run = partial(on_status, self._statuses.popleft())
-                await call_callback(run, subject="on_status", failures=failures)
-            await self._changed.wait()
 
     # Tools
 
@@ -272,12 +429,17 @@ class ClientGroup:
         return self._named(name).name
 
     async def list_tools(self, *, timeout: float | None = None) -> list[types.Tool]:
-        """The tools of all servers that are ready, server by server, in the order of the servers.
+        """The tools of all servers that are ready, server by server, in the order of the servers, then of the alphabet.
 
-        They are kept, and listed again when their server has changed them, so this waits for nothing.
+        They are kept, so this waits for nothing, and *timeout* does not matter. They are listed again when their server says
+        that it has changed them, and in the background when they are asked for and older than 30 seconds or the
+        server's ``ttlMs``, whichever is longer.
+
+        Raises:
+            NotConnected: The group is not open.
         """
-        ready = [member for member in self._members.values() if member.ready]
-        return [tool for member in ready for tool in member.tools.values()]
+        self._require_open()
+        return [tool for member in self._members.values() for tool in member.offered()]
 
     async def call_tool(
         self,
@@ -297,9 +459,9 @@ class ClientGroup:
             NotConnected: Its server is not ready; the text says why.
         """
         member = self._named(name)
-        with self._in_use(member):
-            if (own := member.server_names.get(name)) is None:
-                raise CallerError(f"{member.name} lists no tool {quoted(name)}")
+        with member:
+            if (own := member.own_names.get(name)) is None:
+                raise CallerError(f"the server {quoted(member.name)} lists no tool {quoted(name)}")
             return await member.client.call_tool(
                 own,
                 arguments,
@@ -310,22 +472,21 @@ class ClientGroup:
                 caller=caller,
             )
 
-    # Prompts and resources
+    def _named(self, name: str) -> Member:
+        """The server of a tool or prompt."""
+        if (member := self._prefixes.get(name.partition(SEPARATOR)[0])) is None or SEPARATOR not in name:
+            raise CallerError(f"{quoted(name)} is of none of the servers {_list(self._members)}")
+        return member
+
+    # Prompts and completion
 
     async def list_prompts(self, *, timeout: float | None = None) -> list[types.Prompt]:
-        """The prompts of all servers that are ready, under names like those of tools.
+        """The prompts of all servers that are ready, under names like those of tools, in the same order.
 
         A server that cannot list them is left out, with a line in `warnings`.
         """
         found = await self._ask_each("prompts", lambda client: client.list_prompts(timeout=timeout))
-        prompts: list[types.Prompt] = []
-        for server, listed in found.items():
-            names = self._members[server].prompt_names
-            for prompt in listed:
-                name = group_name(server, prompt.name)
-                names[name] = prompt.name
-                prompts.append(prompt.model_copy(update={"name": name}))
-        return prompts
+        return [prompt for member, prompts in found.items() for prompt in member.name_prompts(prompts)]
 
     async def get_prompt(
         self,
@@ -338,10 +499,9 @@ class ClientGroup:
         caller: object = None,
     ) -> types.GetPromptResult:
         """Get a prompt by its name in the group. The rest is as for `Client.get_prompt`."""
-        member = self._named(name)
-        with self._in_use(member):
+        with (member := self._named(name)):
             return await member.client.get_prompt(
-                member.prompt_name(name),
+                member.own_prompt_name(name),
                 arguments,
                 timeout=timeout,
                 idle_timeout=idle_timeout,
@@ -349,15 +509,47 @@ class ClientGroup:
                 caller=caller,
             )
 
+    async def complete(
+        self,
+        ref: types.PromptReference | types.ResourceTemplateReference,
+        argument: str,
+        value: str,
+        *,
+        server: str | None = None,
+        context: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        idle_timeout: float | None = None,
+    ) -> types.CompleteResult:
+        """Completions, as for `Client.complete`. A prompt has its name in the group; for a template, name the *server*.
+
+        Raises:
+            CallerError: The *server* of a template is not given.
+        """
+        if isinstance(ref, types.PromptReference):
+            member = self._named(ref.name)
+            ref = ref.model_copy(update={"name": member.own_prompt_name(ref.name)})
+        elif server is None:
+            raise CallerError("name the server of a resource template: complete(..., server=...)")
+        else:
+            member = self._member(server)
+        with member:
+            return await member.client.complete(
+                ref, argument, value, context=context, timeout=timeout, idle_timeout=idle_timeout
+            )
+
+    # Resources
+
     async def list_resources(self, *, timeout: float | None = None) -> dict[str, list[types.Resource]]:
-        """The resources of each server that is ready. One that cannot list them is left out, with a line in `warnings`."""
-        return await self._ask_each("resources", lambda client: client.list_resources(timeout=timeout))
+        """The resources of each server that is ready, by its name. One that cannot list them is left out, with a line in `warnings`."""
+        found = await self._ask_each("resources", lambda client: client.list_resources(timeout=timeout))
+        return {member.name: items for member, items in found.items()}
 
     async def list_resource_templates(self, *, timeout: float | None = None) -> dict[str, list[types.ResourceTemplate]]:
         """The resource templates of each server, as for `list_resources`."""
-        return await self._ask_each(
+        found = await self._ask_each(
             "resource templates", lambda client: client.list_resource_templates(timeout=timeout)
         )
+        return {member.name: items for member, items in found.items()}
 
     async def read_resource(
         self,
@@ -370,48 +562,64 @@ class ClientGroup:
         caller: object = None,
     ) -> types.ReadResourceResult:
         """Read the resource of *server* at *uri*. The rest is as for `Client.read_resource`."""
-        member = self._member(server)
-        with self._in_use(member):
+        with (member := self._member(server)):
             return await member.client.read_resource(
                 uri, timeout=timeout, idle_timeout=idle_timeout, on_progress=on_progress, caller=caller
             )
 
-    async def _ask_each(self, what: str, ask: Callable[[Client], Awaitable[list[T]]]) -> dict[str, list[T]]:
-        """What each server that is ready lists, by its name, in their order. They are asked side by side."""
-        found: dict[str, list[T]] = {name: [] for name, member in self._members.items() if member.ready}
+    async def subscribe_resource(
+        self, server: str, uri: str, *, timeout: float | None = None, idle_timeout: float | None = None
+    ) -> None:
+        """Subscribe to changes of the resource of *server* at *uri*, which *on_change* receives. See `Client.subscribe_resource`."""
+        with (member := self._member(server)):
+            await member.client.subscribe_resource(uri, timeout=timeout, idle_timeout=idle_timeout)
 
-        async def ask_one(name: str, member: Member) -> None:
+    async def unsubscribe_resource(
+        self, server: str, uri: str, *, timeout: float | None = None, idle_timeout: float | None = None
+    ) -> None:
+        """End a subscription."""
+        with (member := self._member(server)):
+            await member.client.unsubscribe_resource(uri, timeout=timeout, idle_timeout=idle_timeout)
+
+    async def _ask_each(self, what: str, ask: Callable[[Client], Awaitable[list[T]]]) -> dict[Member, list[T]]:
+        """What each server that is ready lists, in their order. They are asked side by side."""
+        self._require_open()
+        found: dict[Member, list[T] | None] = {member: None for member in self._members.values() if member.ready}
+
+        async def ask_one(member: Member) -> None:
             try:
-                with self._in_use(member):
-                    found[name] = await ask(member.client)
-            except NotAdvertised:
-                pass
-            except McpError as exc:
-                del found[name]
+                with member:
+                    found[member] = await listed(ask(member.client))
+            except Exception as exc:  # of middleware, too: the others are listed
                 member.warn(f"its {what} cannot be listed: {exc}")
 
         async with create_task_group() as tasks:
-            for name in list(found):
-                tasks.start_soon(ask_one, name, self._members[name])
-        return found
+            for member in found:
+                tasks.start_soon(ask_one, member)
+        return {member: items for member, items in found.items() if items is not None}
 
-    def _named(self, name: str) -> Member:
-        """The server of a tool or prompt."""
-        if (parts := split_name(name)) is None or (member := self._prefixes.get(parts[0])) is None:
-            raise CallerError(f"{quoted(name)} is of none of the servers {_list(self._members)}")
-        return member
 
-    @contextmanager
-    def _in_use(self, member: Member) -> Iterator[None]:
-        if not member.ready:
-            raise NotConnected(member.unavailable)
-        with member.in_use():
-            yield
+@asynccontextmanager
+async def _open(members: Mapping[str, Member], changes: StatusChanges) -> AsyncIterator[TaskGroup]:
+    """The tasks of an open group, which must not keep the group alive: one that is dropped is closed."""
+    async with create_task_group() as tasks:
+        tasks.start_soon(changes.hand_over)
+        try:
+            yield tasks
+        finally:
+            with CancelScope(shield=True):  # bounded by each client's `close_timeout`
+                async with create_task_group() as closing:
+                    for member in members.values():
+                        closing.start_soon(member.close)
+            tasks.cancel_scope.cancel()  # with it, servers that were being removed
 
 
 def _list(names: Iterable[str]) -> str:
     return ", ".join(map(quoted, names))
 
 
-def _status_callback(on_status: OnStatus) -> Callable[[ServerStatus], Awaitable[None]]:
-    return as_async(on_status, argument="on_status", shape="(status: ServerStatus) -> None")
+def _for_server(
+    name: str, callback: Callable[[str, T], Awaitable[None] | None] | None, *, argument: str
+) -> Callable[[T], Awaitable[None]] | None:
+    """*callback* with the name of its server."""
+    return None if callback is None else partial(as_async(callback, argument=argument), name)

@@ -2,182 +2,364 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections import deque
+from collections.abc import Awaitable, Mapping
+from contextlib import suppress
+from contextvars import Context
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from anyio import CancelScope, Event, current_time, move_on_after
+from anyio import CancelScope, Event, current_time, move_on_after, sleep_forever
 from anyio.abc import TaskGroup
 
 from mcp_host.client.client import Client
 from mcp_host.concurrency.asking import unattended
-from mcp_host.errors import AuthError, McpError, NotAdvertised, ServerError, Unauthorized, quoted
-from mcp_host.group.names import SEPARATOR, group_name
-from mcp_host.group.status import ServerState, ServerStatus
+from mcp_host.errors import (
+    AuthError,
+    ConnectionClosed,
+    McpError,
+    NotConnected,
+    Unauthorized,
+    quoted,
+)
+from mcp_host.group.names import SEPARATOR, group_name, own_names
+from mcp_host.group.status import ServerState, ServerStatus, StatusChanges
 from mcp_host.protocol.backoff import Backoff
 from mcp_host.protocol.conversation import runs_only_as_task
-from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND
-from mcp_host.types import Tool
+from mcp_host.protocol.jsonrpc import says_there_is_none
+from mcp_host.session.list_changed import ListChanged
+from mcp_host.transports.base import Transport
+from mcp_host.transports.infer import Connectable, infer_transport
+from mcp_host.transports.stdio import Stdio
+from mcp_host.types import Prompt, Tool
+
+if TYPE_CHECKING:
+    from mcp_host.client.tool_policy import ToolPolicy
+    from mcp_host.limits import Limits
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 FIRST_PAUSE = 0.5  # seconds before a server that is down is tried again; longer each time
 LONGEST_PAUSE = 60.0
+LISTED_AGAIN_AFTER = (
+    30.0  # seconds after which tools that are asked for are listed again, for servers that announce nothing
+)
+MAX_WARNINGS = 100  # of one server; the last ones are kept
+NOT_READY: Mapping[ServerState, str] = {
+    "connecting": "is connecting",
+    "down": "is down",
+    "needs_login": "needs a login",
+    "needs_consent": "has not been agreed to",
+    "disabled": "is disabled",
+}
+UNREACHABLE = (AuthError, ConnectionClosed, Unauthorized)  # errors after which a server that was ready is not, any more
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """A server of a `ClientGroup` that needs more than its address: ``ServerOptions(["npx", "files"], tools=ToolPolicy(...))``.
+
+    *server* is what `Client` takes. *tools* and *limits* are as for `Client`; *limits* are in the place of the group's. One
+    that is not *enabled* is not started before `ClientGroup.enable`.
+    """
+
+    server: Connectable = field(repr=False)  # its arguments may be secret
+    tools: ToolPolicy | None = None
+    limits: Limits | None = None
+    enabled: bool = True
+
+
+class MakeClient(Protocol):
+    """Makes the client of one server, with what all servers have."""
+
+    def __call__(
+        self,
+        server: Transport,
+        *,
+        name: str,
+        tools: ToolPolicy | None,
+        limits: Limits | None,
+        list_changed: ListChanged,
+    ) -> Client: ...
 
 
 class Member:
     """One server and its client. Between `start` and `stop` it is kept connected.
 
-    *on_status* is called after each change of its status.
+    A call runs in ``with member``, which raises `NotConnected` if it is not ready.
     """
 
-    def __init__(self, name: str, client: Client, on_status: Callable[[ServerStatus], None]) -> None:
+    def __init__(self, name: str, options: ServerOptions, make_client: MakeClient, changes: StatusChanges) -> None:
         self.name = name
-        self.client = client
-        self.status = ServerStatus(name=name, state="disabled", since=datetime.now(UTC))
+        self.enabled = options.enabled
+        self.client = make_client(
+            _transport(options.server),
+            name=name,
+            tools=options.tools,
+            limits=options.limits,
+            list_changed=ListChanged(tools=self._offer),
+        )
+        self.status = ServerStatus(name=name, state="down" if self.enabled else "disabled", since=datetime.now(UTC))
+        self.ready = False
+        self.instructions = ""
+        """What the server says about its use."""
         self.tools: dict[str, Tool] = {}
         """The tools of the last listing, by their names in the group."""
-        self.server_names: dict[str, str] = {}
+        self.own_names: Mapping[str, str] = {}
         """The names that the client knows, by those in the group."""
-        self.prompt_names: dict[str, str] = {}
-        """The same, of prompts."""
-        self.warnings: list[str] = []
-        self._on_status = on_status
-        self._running: _Running | None = None
-        self._retry = Event()
+        self.warnings: deque[str] = deque(maxlen=MAX_WARNINGS)
+        self._prompt_names: Mapping[str, str] = {}
+        self._changes = changes
+        self._run: _Run | None = None
+        self._waiting: CancelScope | None = None
         self._calls = 0
         self._idle = Event()
         self._backoff = Backoff(max_failures=0, max_delay=LONGEST_PAUSE, min_delay=FIRST_PAUSE)
-
-    @property
-    def ready(self) -> bool:
-        return self.status.state == "ready"
-
-    @property
-    def unavailable(self) -> str:
-        """Why it is not `ready`."""
-        reason = "" if self.status.error is None else f": {self.status.error}"
-        return f"{self.name}: {self.status.state.replace('_', ' ')}{reason}"
+        self._ready_at = self._listed_at = -math.inf
+        self._useful = False
+        """Whether a call has had a result since then."""
 
     # Its connection
 
-    def start(self, tasks: TaskGroup) -> None:
+    def start(self, tasks: TaskGroup, context: Context) -> None:
         """Connect, and connect again whenever the connection has ended, in a task of *tasks*."""
-        if self._running is None:
-            self._running = running = _Running()
+        self.enabled = True
+        last = self._run
+        if last is None or last.stopped:
+            self._run = run = _Run()
             self._backoff.reset()
-            self._change("connecting")
-            tasks.start_soon(self._keep_connected, running)
+            self._set("connecting")
+            context.copy().run(tasks.start_soon, self._keep_connected, run, last)
 
-    async def stop(self, grace: float = 0.0) -> None:
+    async def disable(self, grace: float = 0.0, *, quiet: bool = False) -> None:
         """Refuse further calls, give those in flight *grace* seconds, and close the connection."""
-        if (running := self._running) is None:
-            return
-        self._running = None
-        self._change("disabled")
-        with move_on_after(grace):
-            while self._calls:
-                self._idle = Event()
-                await self._idle.wait()
-        running.scope.cancel()
-        await running.ended.wait()
+        self.enabled = False
+        self._set("disabled", quiet=quiet)
+        if (run := self._run) is not None:
+            await self._stop(run, grace)
 
-    def try_again(self) -> None:
-        """Connect now, and not after the rest of a pause."""
-        self._backoff.reset()
-        self._retry.set()
+    async def close(self) -> None:
+        """Close the connection until the group is opened again."""
+        if (run := self._run) is not None:
+            if not run.stopped:
+                self._set("down", quiet=True)
+            await self._stop(run, 0.0)
 
-    async def _keep_connected(self, running: _Running) -> None:
+    def forget(self) -> None:
+        """What was running has ended with its event loop."""
+        self._run, self._calls = None, 0
+        if self.enabled:
+            self._set("down", quiet=True)
+
+    async def _stop(self, run: _Run, grace: float) -> None:
+        run.stopped = True
         try:
-            with running.scope, unattended():  # no browser opens by itself
+            with move_on_after(grace):
+                while self._calls:
+                    self._idle = Event()
+                    await self._idle.wait()
+        finally:
+            run.scope.cancel()
+        await run.ended.wait()
+
+    async def _keep_connected(self, run: _Run, last: _Run | None) -> None:
+        try:
+            with run.scope, unattended():  # no browser opens by itself
+                if last is not None:
+                    await last.ended.wait()  # its end closes the client
                 while True:
-                    await self._connect_once(running)
+                    await self._connect_once(run)
         finally:
             with CancelScope(shield=True):  # bounded by `close_timeout`
                 await self.client.aclose()
-            running.ended.set()
+            run.ended.set()
+            if self._run is run:
+                self._run = None
 
-    async def _connect_once(self, running: _Running) -> None:
-        """Connect, and wait until the connection has ended or the attempt has failed, and until the next one is due."""
-        self._retry = Event()
+    async def _connect_once(self, run: _Run) -> None:
+        """Connect if need be, list the tools, and wait until that is to be done again."""
         try:
             await self.client.connect()
-            self.take_tools(await self._list_tools())
-        except McpError as exc:  # a server whose tools cannot be listed stays connected, and is asked again
-            error = exc
-            self._backoff.fail()
-        else:
-            if self._running is running:
-                self._change("ready")
-            connected_at = current_time()
-            error = await self.client.wait_closed()
-            self._backoff.ended(current_time() - connected_at)
+            await self._offer(await self._list_tools())
+            if not run.stopped:
+                self._become_ready()
+        except Exception as exc:  # of middleware and policies, too: it is to cost no other server
+            if not self.ready or not self.client.connected or isinstance(exc, UNREACHABLE):
+                self._backoff.fail()
+                await self._pause(run, exc, self._backoff.delay(0.0))
+                return
+            self._listed_at = current_time()
+            self.warn(f"its tools cannot be listed again: {_reason(exc)}")
+        if (lost := await self._until_lost_or_woken()) is not None:
+            self._backoff.ended(current_time() - self._ready_at, useful=self._useful)
+            await self._pause(run, lost, 0.0 if self._backoff.failures == 1 else self._backoff.delay(0.0))
+
+    async def _until_lost_or_woken(self) -> McpError | None:
+        """Wait until the connection has ended, and return why; or None, if the tools are to be listed now."""
+        with CancelScope() as self._waiting, suppress(NotConnected):
+            await self.client.wait_closed()
+        if self.client.connected:
+            return None
+        try:
+            return await self.client.wait_closed()
+        except NotConnected as closed:  # the application has closed the client
+            return closed
+
+    def _wake(self) -> None:
+        """End the wait for the connection's end, or for the next attempt. While the tools are being listed this does nothing."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    async def _pause(self, run: _Run, error: Exception, seconds: float) -> None:
+        """Say why the server is not ready, and wait until it is to be tried again."""
         needs_login = isinstance(error, Unauthorized) or (isinstance(error, AuthError) and error.needs_login)
-        if self._running is running:
-            self._change("needs_login" if needs_login else "down", error=str(error))
-        with move_on_after(math.inf if needs_login else self._backoff.delay(0.0)):
-            await self._retry.wait()
+        if not isinstance(error, McpError):
+            logger.error("%s: connecting failed", self.name, exc_info=error)
+        if not run.stopped:
+            self._set("needs_login" if needs_login else "down", error=_reason(error))
+        with CancelScope(deadline=math.inf if needs_login else current_time() + seconds) as self._waiting:
+            await sleep_forever()
 
-    def _change(self, state: ServerState, *, error: str | None = None) -> None:
-        status = replace(self.status, state=state, since=datetime.now(UTC), error=error or self.status.error)
+    def _become_ready(self) -> None:
+        if not self.ready:
+            self._ready_at, self._useful = current_time(), False
+            self.instructions = self.client.instructions or ""
+            self._set("ready")
+
+    def _set(self, state: ServerState, *, error: str | None = None, quiet: bool = False) -> None:
+        last = self.status
+        since = last.since if state == last.state else datetime.now(UTC)
+        status = replace(last, state=state, since=since, error=error or last.error)
         if state == "ready":
-            restarts = status.restarts + (status.protocol_version is not None)
-            version = self.client.protocol_version
-            status = replace(status, protocol_version=version, tools=len(self.tools), restarts=restarts)
-        self.status = status
-        self._on_status(status)
+            status = replace(status, protocol_version=self.client.protocol_version, tools=len(self.tools))
+            if not self.ready and last.protocol_version is not None:
+                status = replace(status, restarts=last.restarts + 1)
+        self.ready = state == "ready"
+        if status != last:
+            self.status = status
+            self._changes.add(status, quiet=quiet)
 
-    # Its tools
+    # For calls
+
+    def __enter__(self) -> None:
+        if not self.ready:
+            raise self.not_ready()
+        self._calls += 1
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self._calls -= 1
+        if not self._calls:
+            self._idle.set()
+        if exc is None:
+            self._useful = True
+        elif isinstance(exc, ConnectionClosed):
+            self._check()
+
+    def not_ready(self) -> NotConnected:
+        """Why it cannot be called."""
+        status = self.status
+        error = f": {status.error}" if status.error is not None and status.state != "disabled" else ""
+        return NotConnected(f"the server {quoted(self.name)} {NOT_READY[status.state]}{error}")
+
+    def _check(self) -> None:
+        """List the tools now. A server over HTTP may have gone away, although the connection goes on."""
+        if self.ready and self.client.connected:
+            self.client.clear_cache()
+            self._wake()
+
+    async def log_in(self) -> None:
+        """Connect and list in the context of the caller, where a person may be asked to log in."""
+        run = self._run
+        await self.client.connect()
+        await self._offer(await self._list_tools())
+        if run is not None and not run.stopped:
+            self._become_ready()
+            self._backoff.reset()
+            self._wake()
+
+    # What it offers
+
+    def offered(self) -> list[Tool]:
+        """Its tools now: none if it is not ready. They are listed again in the background, if that was long ago."""
+        if not self.ready:
+            return []
+        if current_time() - self._listed_at >= LISTED_AGAIN_AFTER:
+            self._listed_at = current_time()
+            self._wake()
+        return list(self.tools.values())
 
     async def _list_tools(self) -> list[Tool]:
-        try:
-            return await self.client.list_tools()
-        except NotAdvertised:
-            return []
-        except ServerError as exc:
-            if exc.code != METHOD_NOT_FOUND:
-                raise
-            return []
+        return await listed(self.client.list_tools())
 
-    def take_tools(self, tools: list[Tool]) -> None:
+    async def _offer(self, tools: list[Tool]) -> None:
         """Offer *tools* from now on. Those that cannot be called are left out, with a line in `warnings`."""
-        offered: dict[str, Tool] = {}
+        callable_tools = {tool.name: tool for tool in tools if not runs_only_as_task(tool)}
+        self.own_names = own_names(self.name, callable_tools)
+        self.tools = {
+            name: callable_tools[own].model_copy(update={"name": name}) for name, own in self.own_names.items()
+        }
+        self._listed_at = current_time()
         for tool in tools:
-            name = group_name(self.name, tool.name)
-            if runs_only_as_task(tool):
-                self._leave_out(tool, "it runs only as a task")
-                continue
-            if (other := offered.get(name)) is not None:  # of the two, one is called so by its server
-                tool, left_out = (tool, other) if name.endswith(tool.name) else (other, tool)
-                self._leave_out(left_out, f"another tool has the name {quoted(name)}")
-            offered[name] = tool
-        self.server_names = {name: tool.name for name, tool in offered.items()}
-        self.tools = {name: tool.model_copy(update={"name": name}) for name, tool in offered.items()}
+            if tool.name not in callable_tools:
+                self.warn(f"the tool {quoted(tool.name)} is left out: it runs only as a task")
+        self._warn_of_clashes("tool", callable_tools, self.own_names)
+        if self.ready:
+            self._set("ready")  # with another number of tools, perhaps
 
-    def _leave_out(self, tool: Tool, why: str) -> None:
-        self.warn(f"the tool {quoted(tool.name)} is left out: {why}")
+    def name_prompts(self, prompts: list[Prompt]) -> list[Prompt]:
+        """The server's *prompts* under their names in the group."""
+        listed = {prompt.name: prompt for prompt in prompts}
+        self._prompt_names = own_names(self.name, listed)
+        self._warn_of_clashes("prompt", listed, self._prompt_names)
+        return [listed[own].model_copy(update={"name": name}) for name, own in self._prompt_names.items()]
+
+    def own_prompt_name(self, name: str) -> str:
+        """The server's name of the prompt *name*, whether listed or not."""
+        return self._prompt_names.get(name) or name.partition(SEPARATOR)[2]
+
+    def _warn_of_clashes(self, kind: str, listed: Mapping[str, object], kept: Mapping[str, str]) -> None:
+        for own in sorted(listed.keys() - kept.values()):
+            name = group_name(self.name, own)
+            self.warn(f"the {kind} {quoted(own)} is left out: another one is called {quoted(name)}, too")
 
     def warn(self, text: str) -> None:
         if (warning := f"{self.name}: {text}") not in self.warnings:
             self.warnings.append(warning)
-
-    def prompt_name(self, name: str) -> str:
-        """The server's name of the prompt *name*, whether listed or not."""
-        return self.prompt_names.get(name) or name.partition(SEPARATOR)[2]
-
-    @contextmanager
-    def in_use(self) -> Iterator[None]:
-        """For the time of a call, whose end `stop` waits for."""
-        self._calls += 1
-        try:
-            yield
-        finally:
-            self._calls -= 1
-            if not self._calls:
-                self._idle.set()
+            logger.warning("%s", warning)
 
 
-class _Running:
+async def listed(listing: Awaitable[list[T]]) -> list[T]:
+    """What a server lists: nothing, if it has no such list."""
+    try:
+        return await listing
+    except McpError as exc:
+        if not says_there_is_none(exc):
+            raise
+        return []
+
+
+class _Run:
+    """One time in which a server is kept connected."""
+
     def __init__(self) -> None:
         self.scope = CancelScope()
         self.ended = Event()
+        self.stopped = False
+
+
+def _transport(server: Connectable) -> Transport:
+    """The transport to *server*. A process that has ended is started again by the group, and not by its client."""
+    transport = infer_transport(server)
+    return replace(transport, restart=False) if isinstance(transport, Stdio) else transport
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, McpError) else f"{type(error).__name__}: {error}"

@@ -7,6 +7,7 @@ servers there are and in whatever order they answer.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from mcp_host.client.tool_policy import DIGEST, LONGEST_NAME, name_digest, safe_name
 
@@ -37,7 +38,15 @@ def group_name(server: str, name: str) -> str:
     return prefix + safe_name(name, LONGEST_NAME - len(prefix))
 
 
-def split_name(name: str) -> tuple[str, str] | None:
-    """The prefix and the rest of a name that `group_name` has made; None if it is none."""
-    prefix, separator, rest = name.partition(SEPARATOR)
-    return (prefix, rest) if separator and rest else None
+def own_names(server: str, names: Iterable[str]) -> dict[str, str]:
+    """The server's *names* by those in a group, in the order of the alphabet: a server may list them in another one each time.
+
+    A server can name a tool as another of its tools is shortened. Of two that would be called the same, the one is kept
+    whose name is not changed, or else the first in the alphabet.
+    """
+    kept: dict[str, str] = {}
+    for name in sorted(names, reverse=True):
+        named = group_name(server, name)
+        if named not in kept or not named.endswith(SEPARATOR + kept[named]):
+            kept[named] = name
+    return dict(sorted(kept.items()))

@@ -14,7 +14,16 @@ from typing import Any, NoReturn, TypeAlias, assert_never
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from mcp_host.errors import CallerError, MessageTooLarge, ProtocolError, excerpt, quoted
+from mcp_host.errors import (
+    CallerError,
+    McpError,
+    MessageTooLarge,
+    NotAdvertised,
+    ProtocolError,
+    ServerError,
+    excerpt,
+    quoted,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -440,3 +449,8 @@ def malformed_error(message: Malformed) -> ProtocolError:
     if message.oversize:
         return MessageTooLarge(message.reason)
     return ProtocolError(f"the server's answer is no JSON-RPC response: {message.reason}")
+
+
+def says_there_is_none(error: McpError) -> bool:
+    """Whether *error*, of a request for a list, says that the server has no such list."""
+    return isinstance(error, NotAdvertised) or (isinstance(error, ServerError) and error.code == METHOD_NOT_FOUND)

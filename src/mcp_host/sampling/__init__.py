@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mcp_host.sampling.approval import Allow, Approve, Deny, always
     from mcp_host.sampling.limits import OwnTools, SamplingLimits
+    from mcp_host.sampling.loop.approvals import Approvals, ApproveProposal, ProposedCall
     from mcp_host.sampling.loop.engine import FinishedCall, LoopResult, Step
-    from mcp_host.sampling.loop.host import ApproveProposal, ProposedCall, run_tool_loop
+    from mcp_host.sampling.loop.host import run_tool_loop
     from mcp_host.sampling.loop.results import Cut, head_and_tail
     from mcp_host.sampling.loop.tools import LoopTool, ToolClient
     from mcp_host.sampling.other_clients import from_fastmcp, from_sdk
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Allow",
+    "Approvals",
     "Approve",
     "ApproveProposal",
     "AroundModel",
@@ -56,8 +58,9 @@ __all__ = [
 _ON_DEMAND = {
     "mcp_host.sampling.approval": ("Allow", "Approve", "Deny", "always"),
     "mcp_host.sampling.limits": ("OwnTools", "SamplingLimits"),
+    "mcp_host.sampling.loop.approvals": ("Approvals", "ApproveProposal", "ProposedCall"),
     "mcp_host.sampling.loop.engine": ("FinishedCall", "LoopResult", "Step"),
-    "mcp_host.sampling.loop.host": ("ApproveProposal", "ProposedCall", "run_tool_loop"),
+    "mcp_host.sampling.loop.host": ("run_tool_loop",),
     "mcp_host.sampling.loop.results": ("Cut", "head_and_tail"),
     "mcp_host.sampling.loop.tools": ("LoopTool", "ToolClient"),
     "mcp_host.sampling.other_clients": ("from_fastmcp", "from_sdk"),

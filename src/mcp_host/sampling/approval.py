@@ -87,7 +87,7 @@ async def always(request: SamplingRequest, /) -> Allow:
     return Allow()
 
 
-class Approvals:
+class RequestApprovals:
     """Asks *approve* about the requests of one connection, unless an earlier decision applies.
 
     Failures are logged under *subject*.

@@ -17,7 +17,7 @@ from mcp_host.errors import CallerError, InputRefused, McpError, ProtocolError, 
 from mcp_host.handlers import HandlerScope, as_async, call_handler
 from mcp_host.protocol.eras import is_first_draft, lone_block
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, TOO_MANY_WAITING, TOOK_TOO_LONG, Success, encode
-from mcp_host.sampling.approval import Approvals, Approve, AsyncApprove, always
+from mcp_host.sampling.approval import Approve, AsyncApprove, RequestApprovals, always
 from mcp_host.sampling.limits import KiB, LimitExceeded, SamplingLimits
 from mcp_host.sampling.repeated import RepeatedTools, copied, is_read_only
 from mcp_host.sampling.request import (
@@ -264,7 +264,7 @@ class SamplingSession:
         self._identity = object()  # of the connection, for `SamplingRequest.session`
         self._subject = log_subject(server)
         approve = sampling._approve
-        self._approvals = None if approve is always else Approvals(approve, subject=self._subject)
+        self._approvals = None if approve is always else RequestApprovals(approve, subject=self._subject)
         self._check_arguments = sampling._check_arguments
         self._checker: ArgumentChecker | None = None
         self._repeated = RepeatedTools() if is_read_only(handler) else None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
 
 from mcp_host.errors import ProtocolError, SamplingError
 from mcp_host.functions import text_result
@@ -13,8 +12,9 @@ from mcp_host.handlers import as_async, check_plain
 from mcp_host.limits import check_count, check_seconds
 from mcp_host.protocol import conversation
 from mcp_host.protocol.jsonrpc import snapshot
-from mcp_host.sampling.approval import Allow, CallApprovals, Deny
+from mcp_host.sampling.approval import Deny
 from mcp_host.sampling.arguments import ArgumentChecker
+from mcp_host.sampling.loop.approvals import Approvals, ApproveProposal, ProposedCall, as_approvals
 from mcp_host.sampling.loop.engine import MAX_TURNS, TIMEOUT, TOOL_TIMEOUT, LoopResult, Step, run_loop
 from mcp_host.sampling.loop.results import MAX_RESULT_BYTES, Cut, for_model, head_and_tail
 from mcp_host.sampling.loop.tools import MAX_TOOLS, THIS_PROGRAM, LoopTool, OfferedTool, read_tools
@@ -24,9 +24,7 @@ from mcp_host.types import (
     CallToolResult,
     CreateMessageRequestParams,
     CreateMessageResult,
-    Implementation,
     JSONObject,
-    Tool,
     ToolChoice,
     ToolUseContent,
 )
@@ -34,35 +32,6 @@ from mcp_host.types.base import given
 from mcp_host.types.texts import readable, readable_model
 
 MAX_TOKENS = 4096  # of one answer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProposedCall:
-    """A tool call that the model wants to make, for *approve*.
-
-    *server* is `Client.name`, or "this program" for a function. *server_info* is what the server calls itself. *tool* is the definition as
-    listed; its annotations are hints of the server. The *arguments* are those of the model, and fit the tool's schema.
-    """
-
-    server: str
-    tool: Tool
-    arguments: Mapping[str, Any] = field(repr=False)  # they may be private
-    caller: object = field(default=None, repr=False, compare=False)
-    server_info: Implementation | None = field(default=None, repr=False, compare=False)
-
-    @property
-    def name(self) -> str:
-        """The name of the tool, as the model knows it."""
-        return self.tool.name
-
-    @property
-    def params(self) -> Mapping[str, Any]:
-        """The parameters of ``tools/call``."""
-        return {"name": self.name, "arguments": self.arguments}
-
-
-ApproveProposal: TypeAlias = Callable[[ProposedCall], Awaitable[Allow | Deny] | Allow | Deny]
-"""Decides on one call of the model. A plain function runs in a thread."""
 
 
 async def run_tool_loop(
@@ -77,7 +46,7 @@ async def run_tool_loop(
     temperature: float | None = None,
     stop_sequences: Sequence[str] | None = None,
     metadata: JSONObject | None = None,
-    approve: ApproveProposal | None = None,
+    approve: ApproveProposal | Approvals | None = None,
     max_tools: float = MAX_TOOLS,
     max_turns: int = MAX_TURNS,
     timeout: float = TIMEOUT,
@@ -100,7 +69,8 @@ async def run_tool_loop(
 
     *approve* decides on each call before it is made, one after the other, such as `ask_in_terminal`. It gets a
     `ProposedCall`. `Deny` tells the model the reason. ``Allow("session")`` allows that tool for the rest of the
-    loop. Without *approve* every call is made; `approve_tool_calls` of a client asks nevertheless.
+    loop; of `Approvals`, in their place, for as long as these live. Without *approve*, what `ClientGroup` was given for its
+    tools decides about these, and every other call is made; `approve_tool_calls` of a client asks nevertheless.
 
     The calls of one answer run at once. A tool that is unknown, fails, is denied, takes longer than
     *tool_timeout*, or gets arguments that do not fit its `inputSchema` (unless *check_arguments* is false), is
@@ -136,10 +106,7 @@ async def run_tool_loop(
         raise ValueError("the system prompt is given twice: as an argument, and in the messages")
     system = system_prompt or found
     ask: AsyncHandler = as_async(model, argument="model", shape="(request: SamplingRequest) -> CreateMessageResult")
-    approvals: CallApprovals[ProposedCall] | None = None
-    if approve is not None:
-        shape = "(call: ProposedCall) -> Allow | Deny"
-        approvals = CallApprovals(as_async(approve, argument="approve", shape=shape))
+    approvals = None if approve is None else as_approvals(approve)
     checker = ArgumentChecker(subject="tool loop") if check_arguments else None
     turn = None if on_turn is None else as_async(on_turn, argument="on_turn", shape="(step: Step) -> None")
     offered = await read_tools(tools, timeout=tool_timeout, caller=caller, most=max_tools)
@@ -189,7 +156,7 @@ class _Permit:
     tools: Mapping[str, OfferedTool]
     caller: object
     checker: ArgumentChecker | None
-    approvals: CallApprovals[ProposedCall] | None
+    approvals: Approvals | None
 
     async def __call__(self, use: ToolUseContent) -> CallToolResult | None:
         tool = self.tools[use.name]
@@ -197,15 +164,16 @@ class _Permit:
             problem = await self.checker.problem(tool.definition, use.input)
             if problem is not None:
                 return text_result(f"The arguments do not match the tool's inputSchema: {problem}", is_error=True)
-        if self.approvals is not None:
+        if (approvals := self.approvals or tool.approvals) is not None:
             call = ProposedCall(
                 server=tool.server,
                 tool=tool.definition,
                 arguments=snapshot(use.input),
                 caller=self.caller,
                 server_info=tool.server_info,
+                server_key=tool.server_key,
             )
-            decision = await self.approvals.decide(call, tool.definition, session=tool)
+            decision = await approvals.decide(call)
             if isinstance(decision, Deny):
                 return text_result(f"This call was denied: {decision.reason}", is_error=True)
         return None

@@ -13,11 +13,12 @@ from anyio import create_task_group
 from pydantic_core import to_json
 
 from mcp_host.concurrency.tasks import first
-from mcp_host.errors import McpError, NotAdvertised, ServerError, excerpt, quoted
+from mcp_host.errors import McpError, excerpt, quoted
 from mcp_host.functions import AnyFunction, FunctionTool
 from mcp_host.handlers import check_callable
 from mcp_host.protocol import conversation
-from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND
+from mcp_host.protocol.jsonrpc import says_there_is_none
+from mcp_host.sampling.loop.approvals import Approvals
 from mcp_host.sampling.loop.engine import RunTool, function_runner
 from mcp_host.types import CallToolResult, Implementation, Tool, ToolUseContent
 
@@ -68,6 +69,14 @@ class ToolClient(Protocol):
 class ToolGroup(ToolClient, Protocol):
     """What a loop needs of a `mcp_host.ClientGroup`."""
 
+    @property
+    def clients(self) -> Mapping[str, ToolClient]:
+        """The client of each server, by its name in the group."""
+
+    @property
+    def approvals(self) -> Approvals | None:
+        """What decides on the calls of a loop that has no *approve*."""
+
     def server_of(self, name: str) -> str:
         """The server of the tool *name*."""
 
@@ -84,6 +93,9 @@ class OfferedTool:
     server: str
     run: RunTool
     server_info: Implementation | None = None
+    server_key: str | None = None
+    approvals: Approvals | None = None
+    """What decides on its calls in a loop that has no *approve*."""
 
 
 async def read_tools(
@@ -154,10 +166,10 @@ async def _read(tool: LoopTool, place: int, *, timeout: float, caller: object) -
     if isinstance(tool, ToolClient) and not isinstance(tool, type):
         call = partial(_call, tool, timeout, caller)
         listed = await _list(tool, place, timeout)
-        if isinstance(tool, ToolGroup):
-            return [OfferedTool(each, tool.server_of(each.name), call) for each in listed]
-        info = getattr(tool, "server_info", None) if listed else None  # `ToolClient` need not have it
-        return [OfferedTool(each, tool.name, call, info) for each in listed]
+        if not isinstance(tool, ToolGroup):
+            return [_offered(each, tool, call) for each in listed]
+        clients, approvals = tool.clients, tool.approvals
+        return [_offered(each, clients[tool.server_of(each.name)], call, approvals) for each in listed]
     if not isinstance(tool, FunctionTool):
         if not callable(tool):
             raise TypeError(
@@ -170,12 +182,17 @@ async def _read(tool: LoopTool, place: int, *, timeout: float, caller: object) -
     return [OfferedTool(tool.definition, THIS_PROGRAM, run)]
 
 
+def _offered(tool: Tool, client: ToolClient, run: RunTool, approvals: Approvals | None = None) -> OfferedTool:
+    info, key = getattr(client, "server_info", None), getattr(client, "key", None)  # `ToolClient` need not have them
+    return OfferedTool(tool, client.name, run, info, key, approvals)
+
+
 async def _list(client: ToolClient, place: int, timeout: float) -> list[Tool]:
     """The tools of *client* that can be offered."""
     try:
         listed = await client.list_tools(timeout=timeout)
     except McpError as exc:
-        if isinstance(exc, NotAdvertised) or (isinstance(exc, ServerError) and exc.code == METHOD_NOT_FOUND):
+        if says_there_is_none(exc):
             logger.info("%s has no tools: %s", client.name, exc)
             return []
         exc.args = (f"the tools of {_where(client.name, place)} cannot be listed: {exc}",)
