@@ -30,7 +30,7 @@ async def approve(request: SamplingRequest) -> Allow | Deny:
 async def main() -> None:
     limits = SamplingLimits(max_tokens=2000, tools=8, seconds=60)
     sampling = Sampling(with_tools=model, approve=approve, limits=limits)
-    async with Client([sys.executable, SERVER], sampling=sampling) as client:
+    async with Client([sys.executable, SERVER], name="calculator", sampling=sampling) as client:
         try:
             result = await client.call_tool("solve", {"problem": "What is 2 + 2?"})
         except InputNotGiven as exc:  # a refusal ends the call; before 2026-07-28 the server gets it

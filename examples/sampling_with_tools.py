@@ -29,7 +29,7 @@ async def model(request: SamplingRequest) -> CreateMessageResult:
 async def main() -> None:
     # always: this server may use the model without approval. See human_approval.py for an approval by a person.
     sampling = Sampling(with_tools=model, approve=always)
-    async with Client([sys.executable, SERVER], sampling=sampling) as client:
+    async with Client([sys.executable, SERVER], name="calculator", sampling=sampling) as client:
         print(f"sampling mode: {client.sampling_mode}")
         result = await client.call_tool("solve", {"problem": "Six dogs and three ants: how many legs?"})
         print(result.text)

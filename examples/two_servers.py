@@ -23,12 +23,12 @@ async def tell_time() -> str:
 
 async def show(client: Client, tool: str, arguments: dict[str, str]) -> None:
     result = await client.call_tool(tool, arguments)
-    print(f"{client.server_info.name}: {result.text}")
+    print(f"{client.name}: {result.text}")
 
 
 async def main() -> None:
-    first = Client([sys.executable, SERVER])
-    second = Client(clock)
+    first = Client([sys.executable, SERVER], name="greeter")
+    second = Client(clock, name="clock")
     async with anyio.create_task_group() as tasks:  # these tasks end at once
         tasks.start_soon(first.connect)
         tasks.start_soon(second.connect)

@@ -24,7 +24,7 @@ MANY = SamplingLimits(at_once=1000, at_once_per_server=1000)  # a user who does 
 def make_app(server: Stdio | str = CALCULATOR) -> Starlette:
     questions = Questions(seconds=60)
     sampling = Sampling(with_tools=lambda request: "Four, I believe.", approve=questions.approve, limits=MANY)
-    client = Client(server, sampling=sampling, lazy=True)
+    client = Client(server, name="calculator", sampling=sampling, lazy=True)
 
     async def ask(request: Request) -> Response:
         body = await request.json()  # the user, too: take yours from the session, which a browser cannot forge

@@ -41,7 +41,7 @@ MAY_IMPORT = {
     "transports": {"concurrency", "errors", "handlers", "limits", "protocol", "version"},
     "sampling": {
         *("concurrency", "errors", "functions", "handlers", "json_schema", "limits", "protocol"),
-        *("server_requests", "slots", "terminal", "types"),
+        *("server_names", "server_requests", "slots", "terminal", "types"),
     },
     "providers": {
         *("concurrency", "errors", "handlers", "json_schema", "limits", "protocol", "sampling"),

@@ -8,6 +8,7 @@ from mcp_host.errors import INVISIBLE, excerpt, quoted
 from mcp_host.types import Implementation
 
 MAX_NAME = 64  # characters: one line shows the name, with room for a claim
+THIS_PROGRAM = "this program"  # in place of a server's name, for functions of the host: rules may go by it
 CLAIM_SHOWN = 60  # characters of what a server calls itself
 
 
@@ -16,7 +17,7 @@ def check_server_name(name: object) -> str:
 
     Raises:
         TypeError: It is no text.
-        ValueError: It is empty, too long, has space around it, or a character that cannot be seen.
+        ValueError: It is empty, too long, has space around it, or a character that cannot be seen; or it is "this program".
     """
     if not isinstance(name, str):
         raise TypeError(f"name is what you call the server, a text, not {type(name).__name__}")
@@ -24,6 +25,10 @@ def check_server_name(name: object) -> str:
         raise ValueError(f"the name of a server has 1 to {MAX_NAME} characters, not {len(name)}: {quoted(name)}")
     if name != name.strip() or not name.isprintable() or INVISIBLE.search(name):
         raise ValueError(f"the name of a server is visible characters, with spaces only inside: {name!a}")
+    if name.casefold() == THIS_PROGRAM:
+        raise ValueError(
+            f"{quoted(name)} is what approvals call the functions of the host: give the server another name"
+        )
     return name
 
 

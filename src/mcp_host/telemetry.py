@@ -143,6 +143,7 @@ class OpenTelemetry:
             "mcp.protocol.version": session.protocol_version,
             **_network(session.transport),
             **_address(session.transport),
+            **_peer(session.server, session.transport),
         }
         if session.error is not None:
             attributes |= _few({"error.type": _error_type(session.error)})
@@ -297,7 +298,7 @@ def _is_known(name: str, value: str) -> bool:
 
 
 def _connection(request: AnyRequest) -> Attributes:
-    found = _network(request.transport)
+    found = {**_network(request.transport), **_peer(request.server, request.transport)}
     if request.protocol_version is not None:
         found["mcp.protocol.version"] = request.protocol_version
     return found
@@ -311,6 +312,11 @@ def _network(transport: Transport | None) -> Attributes:
             return {"network.transport": "tcp" if uds is None else "unix", "network.protocol.name": "http"}
         case _:  # in process there is no network, and of other transports nothing is known
             return {}
+
+
+def _peer(server: str, transport: Transport | None) -> Attributes:
+    """The name that the host gave the server. Of a transport's own, which may be a URL, `_address` has what is no secret."""
+    return {} if transport is None or server in ("", transport.name) else {"service.peer.name": server}
 
 
 def _address(transport: Transport | None) -> Attributes:

@@ -134,7 +134,7 @@ def test_inspect_shows_the_server_its_capabilities_and_lists(url: str, run: Run)
 
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[:3] == ["Server", "    name          everything", "    version       2.0"]
+    assert lines[:3] == ["Server", "    calls itself  everything", "    version       2.0"]
     assert lines[3] == "    revision      2026-07-28"
     assert "    instructions  Be careful." in lines
     assert r"                  \x1b[2Jmcp-host: all is well" in lines
@@ -326,7 +326,7 @@ ERRORS: list[tuple[list[str], int, str]] = [
     (["tools", "--timeout", "soon", *NO_SERVER], 2, "argument --timeout: 'soon' is not a number of seconds"),
     (["tools", "--timeout", "nan", *NO_SERVER], 2, "argument --timeout: 'nan' is not a number of seconds"),
     (["tools", "--era", "1999", *NO_SERVER], 2, "argument --era: invalid choice: '1999'"),
-    (["tools", "--era", "modern", *scripted({"tools": {}})], 6, f"{PYTHON} does not support 2026-07-28"),
+    (["tools", "--era", "modern", *scripted({"tools": {}})], 6, f"{PYTHON} …/tests/cli/scripted_child.py does not support 2026-07-28"),
     (["call", *NO_SERVER], 2, "TOOL is missing"),
     (["call", URL, "add", '{"a": 1,}'], 2, "the arguments are not JSON: trailing comma at line 1 column 9"),
     (["call", URL, "add", '{"a": NaN}'], 2, "the arguments are not JSON: expected value at line 1 column 7"),
@@ -346,7 +346,7 @@ ERRORS: list[tuple[list[str], int, str]] = [
     (["call", URL, "add", "a=1", "a=2"], 2, "'a' is given 2 times, and is no array"),
     (["call", "add", "--model", "gpt-5", *NO_SERVER], 2, "argument --model: there is no model 'gpt-5'; a model is arithmetic (built in), or PROVIDER:NAME"),
     (["demo", "--model", "gpt-5"], 2, "argument --model: there is no model 'gpt-5'; a model is arithmetic (built in), or PROVIDER:NAME"),
-    (["tools", *scripted({"prompts": {}})], 2, f"{PYTHON} did not advertise tools, which tools/list needs"),
+    (["tools", *scripted({"prompts": {}})], 2, f"{PYTHON} …/tests/cli/scripted_child.py did not advertise tools, which tools/list needs"),
     (["tools", "--", "/no/such\x1b[2J/program"], 3, r"cannot start '/no/such\x1b[2J/program'"),
     (["tools", "--", "/no/such", "--json"], 3, "cannot start '/no/such'"),  # which is the server's --json
     (["--", "tools"], 2, "'--' is no command (demo, tools, call, read, prompt, complete, chat, inspect, login, logout, whoami, pins)"),

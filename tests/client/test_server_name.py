@@ -22,6 +22,7 @@ from mcp_host import (
     run_tool_loop,
 )
 from mcp_host.errors import McpError, NotAdvertised
+from mcp_host.group import ClientGroup
 from mcp_host.middleware import approve_tool_calls
 from mcp_host.server_names import check_server_name, with_claim
 from mcp_host.testing import Context, ScriptedModel, ScriptedPeer, Server
@@ -132,6 +133,7 @@ NAMES: list[tuple[object, str | None]] = [
     ("Wetter für Köln (天気)", None),
     (7, "^name is what you call the server, a text, not int$"),
     (b"github", "^name is what you call the server, a text, not bytes$"),
+    ("This program", "^'This program' is what approvals call the functions of the host"),
     ("", "^the name of a server has 1 to 64 characters, not 0: ''$"),
     ("x" * 65, "^the name of a server has 1 to 64 characters, not 65: 'x"),
     (" github", "visible characters, with spaces only inside: ' github'$"),
@@ -174,6 +176,12 @@ def test_what_a_server_calls_itself_is_marked_as_its_claim_and_cannot_look_like_
     for claim, shown in CLAIMS:
         with subtests.test(shown=shown):
             assert with_claim("github", claim) == shown
+
+
+def test_the_servers_of_a_group_have_its_names() -> None:
+    group = ClientGroup({"github": ["python", "one.py"], "files": ["python", "two.py"]})
+
+    assert [client.name for client in group.clients.values()] == ["github", "files"]
 
 
 @on_both

@@ -155,7 +155,7 @@ def test_decision_tree(output: Output) -> None:
 def test_two_servers(output: Output) -> None:
     lines = output("two_servers")
 
-    assert sorted(lines[:2]) == ["clock: It is tea time.", "hello: Hello, Alan!"]  # at once, so in any order
+    assert sorted(lines[:2]) == ["clock: It is tea time.", "greeter: Hello, Alan!"]  # at once, so in any order
     assert lines[2:] == ["clock: It is tea time."]
 
 

@@ -36,6 +36,15 @@ async def test_the_histograms_are_in_seconds_with_the_boundaries_of_the_conventi
             assert 0 < point.sum <= elapsed
 
 
+async def test_the_hosts_name_for_a_server_is_in_spans_and_metrics(recorder: Recorder) -> None:
+    async with recorded(recorder, server, name="weather office") as client:
+        await client.call_tool("forecast", {"city": "Oslo"})
+
+    points = [point for name in (OPERATION, SESSION) for point in recorder.points(name)]
+    for attributes in [*(span.attributes for span in recorder.spans()), *(point.attributes or {} for point in points)]:
+        assert attributes["service.peer.name"] == "weather office"
+
+
 async def test_the_durations_of_requests_have_few_series(recorder: Recorder) -> None:
     """A URI, an id or content would make a series for each of its values."""
     async with recorded(recorder, server, era="legacy", record_content=True) as client:

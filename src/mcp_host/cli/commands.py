@@ -256,7 +256,7 @@ async def _inspect(client: Client, options: Options) -> Report:
 
     def show(printer: Printer) -> None:
         printer.line("Server", "bold")
-        printer.field("name", _bounded(_with_title(info)))
+        printer.field("calls itself", _bounded(_with_title(info)))
         printer.field("version", _bounded(info.version))
         printer.field("revision", version)
         printer.field("capabilities", _bounded(as_json(capabilities.to_wire())))

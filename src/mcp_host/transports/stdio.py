@@ -34,6 +34,7 @@ from mcp_host.protocol.jsonrpc import (
     too_large,
 )
 from mcp_host.transports._process.child import LINES_PER_TICK, PIPE_ERRORS, Child, ChildStdin
+from mcp_host.transports._process.program import program_of
 from mcp_host.transports._process.start import start
 from mcp_host.transports._process.stderr import OnStderr, Stderr
 from mcp_host.transports.base import TURN_TIME, Headers, Receive, RequestHandle, quoting
@@ -79,6 +80,7 @@ class Stdio:
     restart: bool | None = field(default=None, kw_only=True)
 
     _arguments: tuple[str, ...] = field(init=False, compare=False)
+    _name: str = field(init=False, compare=False)
     _host_name: str | None = field(init=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
@@ -95,6 +97,7 @@ class Stdio:
         if self.cwd is not None:
             _check_encodable("cwd", self.cwd)
         object.__setattr__(self, "_arguments", self._checked_command())
+        object.__setattr__(self, "_name", program_of(self._arguments, str(self.cwd or "")))
 
     def _checked_command(self) -> tuple[str, ...]:
         """*command* as text. No error repeats an argument: it may be a secret."""
@@ -124,14 +127,17 @@ class Stdio:
 
     @property
     def name(self) -> str:
-        """The program's name, without its directory and arguments."""
-        return Path(self._arguments[0]).name
+        """The program's name, and what it runs if it is there to run others: ``python server.py``, ``npx @scope/server@1.2``.
+
+        Of a long path the last three parts, and no other argument: it may be a secret.
+        """
+        return self._name
 
     @property
     def identity(self) -> str:
         """The program's name, and a digest of the command line and the folder: arguments may be secrets."""
         whole = "\0".join((*self._arguments, str(self.cwd or "")))
-        return f"{self.name} {sha256(whole.encode(errors='surrogateescape')).hexdigest()[:16]}"
+        return f"{Path(self._arguments[0]).name} {sha256(whole.encode(errors='surrogateescape')).hexdigest()[:16]}"
 
     def named(self, name: str) -> Stdio:
         """The same server, under the name that the host gave it."""

@@ -17,9 +17,10 @@ from mcp_host.sampling.arguments import ArgumentChecker
 from mcp_host.sampling.loop.approvals import Approvals, ApproveProposal, ProposedCall, as_approvals
 from mcp_host.sampling.loop.engine import MAX_TURNS, TIMEOUT, TOOL_TIMEOUT, LoopResult, Step, run_loop
 from mcp_host.sampling.loop.results import MAX_RESULT_BYTES, Cut, for_model, head_and_tail
-from mcp_host.sampling.loop.tools import MAX_TOOLS, THIS_PROGRAM, LoopTool, OfferedTool, read_tools
+from mcp_host.sampling.loop.tools import MAX_TOOLS, LoopTool, OfferedTool, read_tools
 from mcp_host.sampling.request import AsyncHandler, Handler, SamplingRequest
 from mcp_host.sampling.structured.prompts import Choice, Message, read_conversation
+from mcp_host.server_names import THIS_PROGRAM
 from mcp_host.types import (
     CallToolResult,
     CreateMessageRequestParams,

@@ -20,6 +20,7 @@ from mcp_host.protocol import conversation
 from mcp_host.protocol.jsonrpc import says_there_is_none
 from mcp_host.sampling.loop.approvals import Approvals
 from mcp_host.sampling.loop.engine import RunTool, function_runner
+from mcp_host.server_names import THIS_PROGRAM
 from mcp_host.types import CallToolResult, Implementation, Tool, ToolUseContent
 
 logger = logging.getLogger(__name__)
@@ -27,8 +28,6 @@ logger = logging.getLogger(__name__)
 MAX_TOOLS = 128  # as many as OpenAI takes; each costs some hundred tokens in every turn
 NAMES_SHOWN = 2_000  # characters of names in an error
 BYTES_PER_TOKEN = 4
-
-THIS_PROGRAM = "this program"  # in place of a server's name, for functions
 
 
 class TooManyTools(ValueError):
