@@ -92,5 +92,6 @@ def _parts(transport: Transport | None) -> object:
         case StreamableHttp():
             return (transport.url, dict(transport.headers or {}), transport.uds)
         case Stdio():
-            return (list(transport.command), dict(transport.env or {}), transport.cwd)
+            cwd = None if transport.cwd == WORKSPACE else transport.cwd
+            return (list(transport.command), dict(transport.env or {}), cwd)
     return transport

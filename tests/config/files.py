@@ -412,7 +412,7 @@ AGENTS = [
                 "py",
                 Stdio(
                     ["python", "-m", "s", "--port=8931"],
-                    cwd="./s",
+                    cwd="/work/shop/./s",
                     env={"A": "t0k3n", "B": "t0k3n!", "C": "t0k3n", "D": "a$t0k3n", "E": "5$ 10%"},
                 ),
                 timeout=15,
@@ -696,7 +696,7 @@ LIBRARIES = [
             "token": {"url": "https://example.com/mcp", "auth": "secret-token", "include_tags": ["safe"]},
             "assistant": {"command": "python", "args": ["a.py"], "env": {"LOG": "INFO"}, "cwd": "/srv", "keep_alive": false,
                           "tools": {"x": {"name": "y"}}, "description": "Answers"},
-            "stream": {"url": "https://example.com/mcp", "transport": "streamable-http", "headers": {"A": "${T}"}},
+            "stream": {"url": "https://example.com/mcp", "transport": "streamable-http", "headers": {"A": "$T"}},
             "old": {"url": "https://example.com/sse", "transport": "sse"}}}""",
         "fastmcp",
         [
@@ -719,7 +719,9 @@ LIBRARIES = [
                 warnings=(f"tools: {TOOL_SETTINGS}",),
             ),
             Server(
-                "stream", StreamableHttp(AT, headers={"A": "${T}"}), warnings=(stays("headers.A", "${T}", "fastmcp"),)
+                "stream",
+                StreamableHttp(AT, headers={"A": "$T"}),
+                warnings=(stays("headers.A", "something like $V", "fastmcp"),),
             ),
             Server("old", None, problem=NOT_SUPPORTED["sse"]),
         ],
@@ -809,6 +811,12 @@ ANY = [
             Server("b", Stdio(["b"]), warnings=("timeout: it must be a number above 0",)),
             Server("c", StreamableHttp("HTTPS://example.com/mcp")),
         ],
+    ),
+    File(
+        "copied.json",
+        """{"mcpServers": {"a": {"command": "a", "args": ["${PORT}"], "autoApprove": ["x"]}}}""",
+        "mcp-host",
+        [Server("a", Stdio(["a", "8931"]), warnings=(f"autoApprove: {NO_APPROVAL}",))],
     ),
     File(
         "config.yml",

@@ -153,6 +153,21 @@ def test_a_file_of_variables_is_read_and_the_entry_wins(tmp_path: Path) -> None:
     assert stdio(relative, {}).env == {"A": "file", "B": "b # c", "TWICE": "${A}"}
 
 
+def test_servers_of_a_project_are_started_in_its_folder(subtests: pytest.Subtests, tmp_path: Path) -> None:
+    for name, cwd, expected in [
+        (".mcp.json", None, str(tmp_path)),
+        (".cursor/mcp.json", "sub", f"{tmp_path}/sub"),
+        (".vscode/mcp.json", "/srv", "/srv"),
+        ("other.json", None, None),
+        ("other.json", "sub", "sub"),
+    ]:
+        with subtests.test(name, cwd=cwd):
+            text = json.dumps({"mcpServers": {"a": {"command": "a", "cwd": cwd}}})
+            [server] = read_servers(written(tmp_path, name, text)).servers
+
+            assert stdio(server, {}).cwd == expected
+
+
 def test_a_file_that_is_no_text_or_too_large_is_an_error(subtests: pytest.Subtests, tmp_path: Path) -> None:
     for content, reason in [(b"A=\xff", "it is not UTF-8"), (b"x" * 70_000, "it has more than 65536 bytes")]:
         with subtests.test(reason):
@@ -223,6 +238,19 @@ async def test_each_input_is_asked_for_once_and_what_is_not_answered_is_missing(
     assert await ask_inputs(servers, lambda each: each.default) == {city: "Rome"}
     with pytest.raises(TypeError, match="ask has to be a function"):
         await ask_inputs(servers, "key")  # type: ignore[arg-type]  # the error is the test
+
+
+def test_where_the_variables_are_from_is_told_without_values_of_the_file(tmp_path: Path) -> None:
+    local = entry(tmp_path, command="${A}", args=["${env:B}${C:-s3cret}"], env={"D": "${input:e}", "F": "${userHome}"})
+    remote = entry(tmp_path, "codex", url="https://example.com", env_http_headers={"X": "G"}, bearer_token_env_var="H")
+    vault = entry(tmp_path, "sep-2633", url="https://example.com", headers={"X": "${op://v/i | env:I | value:s3cret}"})
+
+    assert local.variables == (
+        *("command: env:A", "args[0]: env:B", "args[0]: env:C | value:..."),
+        *("env.D: input:e", "env.F: place:userHome"),
+    )
+    assert remote.variables == ("headers.X: env:G", "headers.Authorization: env:H")
+    assert vault.variables == ("headers.X: unsupported:op | env:I | value:...",)
 
 
 def test_a_filter_lets_through_what_is_allowed_and_not_excluded(subtests: pytest.Subtests) -> None:

@@ -50,7 +50,8 @@ class ServerEntry:
 
     *transport* is None if it is of a kind that is not supported, or cannot be read: then *problem* says why. The
     others are as the file has them, or None if it says nothing: *timeout* for one call and *connect_timeout* in seconds,
-    *tools* that the file lets through, *oauth* for logging in. *inputs* are those that its values ask for.
+    *tools* that the file lets through, *oauth* for logging in. *inputs* are those that its values ask for, and
+    *variables* where all of its variables are from, such as ``headers.Authorization: env:TOKEN``.
 
     *warnings* say what in the entry is unknown or not obeyed. No entry grants an approval: what a file says of that is
     among the warnings. *digest* is of the entry as it is written, whatever the order of its keys: consent given to the
@@ -69,6 +70,7 @@ class ServerEntry:
     title: str | None = None
     description: str | None = None
     inputs: tuple[Input, ...] = ()
+    variables: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     problem: str | None = None
 
@@ -93,8 +95,8 @@ class ServerEntry:
 
         *environment* is that of this process by default. *answers* are those of `ask_inputs`. *workspace* is the folder
         for ``${workspaceFolder}``: by default that of the project, if the file is a project's. *home* is the user's.
-        Relative paths of files are from the workspace, or else from the folder of this file. What a variable gives is not
-        expanded again, and keys are not expanded at all.
+        Relative paths of files are from the workspace, or else from the folder of this file. Servers of a project are started
+        in its folder, if the file names no other. What a variable gives is not expanded again, and keys are not expanded at all.
 
         Raises:
             ConfigError: A variable has no value, a file cannot be read, or the server cannot be used.
@@ -153,10 +155,16 @@ class _Expander:
         env = SecretValues({**self._env_file(server.env_file), **_secrets(server.env)})
         reason = ""
         try:
-            return Stdio([server.command, *server.args], env=env or None, cwd=server.cwd)
+            return Stdio([server.command, *server.args], env=env or None, cwd=self._cwd(server.cwd))
         except TypeError as exc:  # it quotes no argument
             reason = str(exc)
         raise self._entry.error(reason, "command")
+
+    def _cwd(self, cwd: str | None) -> str | None:
+        workspace = self._values.workspace
+        if workspace is None or (cwd is None and self._entry.source.scope not in ("local", "project")):
+            return cwd
+        return workspace if cwd is None else os.path.join(workspace, cwd)
 
     def _env_file(self, path: str | None) -> SecretValues[str]:
         if path is None:

@@ -10,7 +10,16 @@ from mcp_host.config.dialects import Dialect
 from mcp_host.config.documents import repeated_names
 from mcp_host.config.entry import ServerEntry, digest
 from mcp_host.config.fields import Meaning, Notes, Unreadable, kind_of
-from mcp_host.config.values import HttpServer, Input, OAuthSettings, Source, StdioServer, ToolFilter, Value
+from mcp_host.config.values import (
+    EnvironmentVariable,
+    HttpServer,
+    Input,
+    OAuthSettings,
+    Source,
+    StdioServer,
+    ToolFilter,
+    Value,
+)
 from mcp_host.config.variables import Variable, own, parse
 from mcp_host.errors import excerpt, quoted
 from mcp_host.transports._http.secret import Secret, SecretValues
@@ -63,6 +72,8 @@ class _Entry:
         self._parts: dict[str, Any] = {}
         self._notes: Notes = []
         self._problems: Notes = []
+        self._variables: Notes = []
+        self._used: dict[Input, None] = {}
 
     def read(self, name: str) -> ServerEntry:
         server = oauth = None
@@ -73,7 +84,7 @@ class _Entry:
             server, oauth = self._server(), self._oauth()
         else:
             self._problems.append(f"it must be an object, not {kind_of(self._raw)}")
-        used = self._used(server, oauth)
+        self._look(server, oauth)
         part = self._parts.get
         return ServerEntry(
             name=name,
@@ -87,7 +98,8 @@ class _Entry:
             oauth=oauth,
             title=part("title"),
             description=part("description"),
-            inputs=tuple(used),
+            inputs=tuple(self._used),
+            variables=tuple(self._variables),
             warnings=tuple(self._notes),
             problem="; ".join(self._problems) or None,
         )
@@ -205,26 +217,25 @@ class _Entry:
             return None
         return oauth
 
-    def _used(self, server: StdioServer | HttpServer | None, oauth: OAuthSettings | None) -> dict[Input, None]:
-        """The inputs that the values ask for. What looks like a variable of another dialect is told of."""
-        used: dict[Input, None] = {}
-
-        def look(name: str, value: Value) -> Secret | None:
-            if isinstance(value, Secret):
-                for piece in parse(name, value):
-                    if variable := own(piece, self._dialect.forms(name)):
-                        ids = [id for scheme, id in variable.sources if scheme == "input"]
-                        used.update(dict.fromkeys(each for id in ids if (each := self._input(id))))
-                    elif isinstance(piece, Variable):
-                        title = self._dialect.title
-                        self._notes.append(f"{name}: {piece.shown} stays as it is written: {title} does not expand it")
-            return None
-
+    def _look(self, server: StdioServer | HttpServer | None, oauth: OAuthSettings | None) -> None:
+        """Find the variables in all values. What looks like one of another dialect is told of."""
         if server is not None:
-            server.map(look)
+            server.map(self._look_at)
         if oauth is not None:
-            oauth.map(look)
-        return used
+            oauth.map(self._look_at)
+
+    def _look_at(self, name: str, value: Value) -> None:
+        if isinstance(value, EnvironmentVariable):
+            self._variables.append(f"{name}: env:{excerpt(value.name)}")
+            return
+        for piece in parse(name, value):
+            if variable := own(piece, self._dialect.forms(name)):
+                self._variables.append(f"{name}: {variable.origin}")
+                ids = [id for scheme, id in variable.sources if scheme == "input"]
+                self._used.update(dict.fromkeys(each for id in ids if (each := self._input(id))))
+            elif isinstance(piece, Variable):
+                title = self._dialect.title
+                self._notes.append(f"{name}: {piece.shown} stays as it is written: {title} does not expand it")
 
     def _input(self, id: str) -> Input | None:
         described = self._inputs.get(id)

@@ -19,6 +19,7 @@ from mcp_host.config.values import (
     Scope,
     Source,
 )
+from mcp_host.config.variables import Form, Variable, parse
 from mcp_host.errors import ConfigError, excerpt, quoted
 from mcp_host.transports._http.secret import Secret
 
@@ -194,12 +195,24 @@ def _detect(at: tuple[str, ...] | None, servers: Mapping[str, Any], by_path: str
     possible = [name for name, dialect in DIALECTS.items() if at in dialect.at and name != GENERIC]
     if by_path in possible:
         return by_path
+    if len(possible) == 1:
+        return possible[0]
     keys = {key for server in servers.values() if isinstance(server, dict) for key in server}
     marked = [name for name in possible if DIALECTS[name].marks & keys]
-    for names in (possible, marked):
-        if len(names) == 1:
-            return names[0]
+    # People copy entries from host to host: with variables of another one, the keys of one host prove nothing.
+    forms = set(_forms(servers)) & DIALECTS[GENERIC].variables
+    if len(marked) == 1 and forms <= DIALECTS[marked[0]].variables:
+        return marked[0]
     return GENERIC
+
+
+def _forms(value: object) -> Iterator[Form]:
+    """The forms of the variables in all texts of *value*."""
+    if isinstance(value, str):
+        yield from (piece.form for piece in parse("", value) if isinstance(piece, Variable) and piece.form)
+    elif isinstance(value, dict | list):
+        for child in value.values() if isinstance(value, dict) else value:
+            yield from _forms(child)
 
 
 def _get(data: Any, at: tuple[str, ...]) -> Any:

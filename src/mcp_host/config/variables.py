@@ -53,6 +53,11 @@ class Variable:
     """How it is written in the text, which may have a secret as its default."""
 
     @property
+    def origin(self) -> str:
+        """Where its value is from, such as ``env:TOKEN | value:...``, without what may be a secret."""
+        return " | ".join(f"{scheme}:{'...' if scheme == 'value' else excerpt(name)}" for scheme, name in self.sources)
+
+    @property
     def shown(self) -> str:
         """How it is written, without what may be a secret."""
         if self.form in (None, "$V", "%V%", "${a:b | c:d}"):  # part of a password may look like one
