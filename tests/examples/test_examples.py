@@ -159,6 +159,15 @@ def test_two_servers(output: Output) -> None:
     assert lines[2:] == ["clock: It is tea time."]
 
 
+def test_several_servers(output: Output) -> None:
+    assert output("several_servers") == [
+        "may greeter run greeter__greet?",
+        "may clock run clock__tell_time?",
+        *["It is tea time, Alan."] * 2,
+        "{'clock': 'ready', 'greeter': 'ready', 'files': 'down'}",
+    ]
+
+
 def test_tool_pins(output: Output) -> None:
     changed = "the tool 'add' is blocked: it has changed since it was pinned (description)"
 

@@ -54,6 +54,8 @@ class Node(ScriptedPeer):
         self.open_now = 0
         self.called: list[str] = []
         """The tools that were called."""
+        self.calls: list[Wire] = []
+        """The parameters of these calls."""
         self.calling = anyio.Event()
         """Set by each call."""
         self._stream: Wire | None = None
@@ -98,6 +100,7 @@ class Node(ScriptedPeer):
             return
         if method == "tools/call":
             self.called.append(params["name"])
+            self.calls.append(params)
             self.calling.set()
             await self.answers.wait()
         fresh = {"ttlMs": 0, "cacheScope": "private"} if method in CACHEABLE else {}

@@ -13,6 +13,7 @@ from anyio import wait_all_tasks_blocked as settled
 
 from mcp_host.errors import CallerError, ConnectionClosed, NotConnected
 from mcp_host.group import ClientGroup, ServerOptions
+from mcp_host.middleware import AnyRequest, CallNext
 from tests.extent import on_both
 from tests.group.support import Node, Seen, names, opened, states
 
@@ -225,3 +226,60 @@ async def test_a_server_removed_while_it_is_added_is_gone() -> None:
         await settled()
 
         assert (statuses, hangs.open_now, states(group)) == (["disabled"], 0, {"a": "ready"})
+
+
+@in_no_time
+async def test_a_server_that_crashes_in_its_grace_is_not_connected_again() -> None:
+    """Although a call of it still waits in middleware, for as long as the grace is."""
+
+    async def wait(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        if request.method == "tools/call":
+            begun.set()
+            await go_on.wait()
+        return await call_next(request)
+
+    begun, go_on, node, seen = anyio.Event(), anyio.Event(), Node("x"), Seen()
+    async with (
+        opened({"a": node}, middleware=[wait], on_status=seen, within=600) as group,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(_fails, group)
+        await begun.wait()
+        tasks.start_soon(partial(group.disable, "a", grace=100))
+        await settled()
+        await node.crash()
+        await anyio.sleep(50)
+        assert (node.opened, node.open_now) == (1, 0)
+        go_on.set()
+
+    assert seen == [("a", "connecting"), ("a", "ready"), ("a", "disabled")]
+
+
+@in_no_time
+async def test_a_server_whose_tools_are_being_listed_again_in_its_grace_stays_disabled() -> None:
+    async def wait(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        if request.method == "tools/list" and node.calling.is_set():
+            listing.set()
+            await go_on.wait()
+        return await call_next(request)
+
+    listing, go_on, node = anyio.Event(), anyio.Event(), Node("x")
+    node.answers = anyio.Event()
+    options: dict[str, Any] = {"middleware": [wait], "within": 600}
+    async with opened({"a": node}, **options) as group, anyio.create_task_group() as tasks:
+        tasks.start_soon(group.call_tool, "a__x")
+        await node.calling.wait()
+        await anyio.sleep(31)
+        await names(group)
+        await listing.wait()
+        tasks.start_soon(partial(group.disable, "a", grace=100))
+        await settled()
+        go_on.set()
+        await settled()
+        assert states(group) == {"a": "disabled"}
+        node.answers.set()
+
+
+async def _fails(group: ClientGroup) -> None:
+    with pytest.raises((ConnectionClosed, NotConnected)):
+        await group.call_tool("a__x")

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -19,8 +20,11 @@ from mcp_host.errors import CallerError, ConnectionClosed, NotConnected
 from mcp_host.group import ClientGroup, ServerStatus
 from mcp_host.middleware import AnyRequest, CallNext
 from mcp_host.testing import ScriptedPeer, Server
+from mcp_host.transports.stdio import Stdio
+from tests.clock import advance
 from tests.extent import on_both
 from tests.group.support import METHOD_NOT_FOUND, Node, Seen, names, opened, states
+from tests.transports.children import python
 
 pytestmark = on_both
 
@@ -188,6 +192,35 @@ async def test_a_client_that_the_application_closes_is_connected_again() -> None
     assert seen == [("a", "connecting"), ("a", "ready"), ("a", "down"), ("a", "ready")]
 
 
+DIES_IN_CALLS = """
+import os
+with open(sys.argv[1], "a") as starts:
+    starts.write("started\\n")
+while True:
+    request = read()
+    if request["method"] == "tools/call":
+        sys.exit(3)
+    reply(request, {"tools": [{"name": "x", "inputSchema": {"type": "object"}}]})
+"""
+
+
+@pytest.mark.adjustable_clock
+async def test_a_process_that_dies_in_a_call_is_started_again_once_whatever_its_restart_says(tmp_path: Path) -> None:
+    starts, seen = tmp_path / "starts", Seen()
+    server = Stdio([*python(DIES_IN_CALLS), str(starts)], restart=True)
+    async with opened({"a": server}, on_status=seen, within=60, wait="all") as group:
+        for crashes in (1, 2):
+            with pytest.raises(ConnectionClosed) as raised:
+                await group.call_tool("a__x")
+            assert raised.value.exit_code == 3
+            await seen.until("a", "down", crashes)
+            advance(5)
+            await seen.until("a", "ready", crashes + 1)
+        assert "exited with code 3" in str(group.status()["a"].error)
+
+    assert starts.read_text().count("started") == 3
+
+
 # What the group says
 
 
@@ -274,6 +307,7 @@ async def test_a_group_is_used_only_while_it_is_open_and_can_be_opened_again() -
         return refused
 
     with anyio.fail_after(20):
+        await group.aclose()
         assert await refusals() == len(uses)
         await group.disable("b")
         for opened_times in (1, 2):

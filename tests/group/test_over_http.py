@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
+from typing import Any
 
 import anyio
 import httpx
@@ -11,9 +12,10 @@ import pytest
 from mcp_host import OAuth, StreamableHttp
 from mcp_host.auth import AuthorizationNeeded
 from mcp_host.errors import ConnectionClosed, NotConnected, ServerError, Unauthorized
+from mcp_host.middleware import AnyRequest, CallNext
 from tests.auth.authorization_server import Protected
 from tests.auth.world import CALLBACK, oauth, person, site
-from tests.client.sites import Site
+from tests.client.sites import Site, handshake
 from tests.extent import on_both
 from tests.group.support import Node, Seen, names, opened, states
 
@@ -28,12 +30,9 @@ DONE = {"resultType": "complete", "content": []}
 class Reachable(Site):
     """A server that can be cut off, or want a login that there is none for."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            tools_list={**TOOLS, "ttlMs": 3_600_000, "cacheScope": "private"},
-            tools_call=DONE,
-            subscriptions_listen=httpx.Response(405),
-        )
+    def __init__(self, **answers: Any) -> None:
+        tools = {**TOOLS, "ttlMs": 3_600_000, "cacheScope": "private"}
+        super().__init__(tools_list=tools, tools_call=DONE, subscriptions_listen=httpx.Response(405), **answers)
         self.is_up = True
         self.status = 200
 
@@ -94,6 +93,21 @@ async def test_one_call_that_broke_off_costs_neither_the_server_nor_its_other_ca
 
 
 @pytest.mark.fake_clock
+async def test_a_server_that_cannot_be_told_of_other_roots_costs_the_others_nothing() -> None:
+    accepted, legacy = httpx.Response(202), {"server_discover": httpx.Response(404), "initialize": handshake}
+    a, b = (Reachable(notifications_initialized=accepted, **legacy) for _ in "ab")
+    for server in (a, b):
+        server._answers["notifications/roots/list_changed"] = accepted
+    async with opened({"a": a.transport, "b": b.transport}, roots=[]) as group:
+        a.is_up = False
+        await group.set_roots(["file:///x"])
+        [warning] = group.warnings
+
+    assert warning.startswith("a: it was not told of other roots: ")
+    assert b.methods()[-1] == "notifications/roots/list_changed"
+
+
+@pytest.mark.fake_clock
 async def test_a_server_that_is_not_authorized_waits_for_log_in_which_says_why_it_cannot() -> None:
     server, seen = Reachable(), Seen()
     server.status = 401
@@ -113,6 +127,37 @@ async def test_a_server_that_is_not_authorized_waits_for_log_in_which_says_why_i
         assert await names(group) == ["a__x"]
 
     assert seen.of("a") == ["connecting", "needs_login", "ready"]
+
+
+@pytest.mark.fake_clock
+async def test_a_server_disabled_as_its_tools_are_listed_after_a_login_stays_disabled() -> None:
+    async def disable(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        result = await call_next(request)
+        if request.method == "tools/list":
+            await group.disable("a")
+        return result
+
+    server = Reachable()
+    server.status = 401
+    async with opened({"a": server.transport}, middleware=[disable]) as group:
+        server.status = 200
+        assert (await group.log_in("a")).state == "disabled"
+        assert (states(group), await names(group)) == ({"a": "disabled"}, [])
+
+
+async def test_a_group_closed_while_a_login_waits_for_the_first_attempt_logs_in_nowhere() -> None:
+    node = Node(hangs=True)
+
+    async def log_in() -> None:
+        with pytest.raises(NotConnected, match="the group is not open"):
+            await group.log_in("a")
+
+    async with opened({"a": node}, wait="none") as group, anyio.create_task_group() as tasks:
+        tasks.start_soon(log_in)
+        await anyio.wait_all_tasks_blocked()
+        await group.aclose()
+
+    assert node.opened == 1
 
 
 who: ContextVar[str] = ContextVar("who", default="nobody")

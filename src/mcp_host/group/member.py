@@ -119,7 +119,8 @@ class Member:
         self._run: _Run | None = None
         self._waiting: CancelScope | None = None
         self._calls = 0
-        self._idle = Event()
+        self._idle: Event | None = None
+        """Set by the last call that ends, while that is waited for."""
         self._backoff = Backoff(max_failures=0, max_delay=LONGEST_PAUSE, min_delay=FIRST_PAUSE)
         self._ready_at = self._listed_at = -math.inf
         self._useful = False
@@ -130,12 +131,10 @@ class Member:
     def start(self, tasks: TaskGroup, context: Context) -> None:
         """Connect, and connect again whenever the connection has ended, in a task of *tasks*."""
         self.enabled = True
-        last = self._run
-        if last is None or last.stopped:
-            self._run = run = _Run()
-            self._backoff.reset()
-            self._set("connecting")
-            context.copy().run(tasks.start_soon, self._keep_connected, run, last)
+        last, self._run = self._run, _Run()
+        self._backoff.reset()
+        self._set("connecting")
+        context.copy().run(tasks.start_soon, self._keep_connected, self._run, last)
 
     async def disable(self, grace: float = 0.0, *, quiet: bool = False) -> None:
         """Refuse further calls, give those in flight *grace* seconds, and close the connection."""
@@ -150,12 +149,6 @@ class Member:
             if not run.stopped:
                 self._set("down", quiet=True)
             await self._stop(run, 0.0)
-
-    def forget(self) -> None:
-        """What was running has ended with its event loop."""
-        self._run, self._calls = None, 0
-        if self.enabled:
-            self._set("down", quiet=True)
 
     async def _stop(self, run: _Run, grace: float) -> None:
         run.stopped = True
@@ -173,7 +166,7 @@ class Member:
             with run.scope, unattended():  # no browser opens by itself
                 if last is not None:
                     await last.ended.wait()  # its end closes the client
-                while True:
+                while not run.stopped:
                     await self._connect_once(run)
         finally:
             with CancelScope(shield=True):  # bounded by `close_timeout`
@@ -213,16 +206,17 @@ class Member:
 
     def _wake(self) -> None:
         """End the wait for the connection's end, or for the next attempt. While the tools are being listed this does nothing."""
-        if self._waiting is not None:
-            self._waiting.cancel()
+        assert self._waiting is not None, "its first attempt has ended"
+        self._waiting.cancel()
 
     async def _pause(self, run: _Run, error: Exception, seconds: float) -> None:
         """Say why the server is not ready, and wait until it is to be tried again."""
+        if run.stopped:
+            return
         needs_login = isinstance(error, Unauthorized) or (isinstance(error, AuthError) and error.needs_login)
         if not isinstance(error, McpError):
             logger.error("%s: connecting failed", self.name, exc_info=error)
-        if not run.stopped:
-            self._set("needs_login" if needs_login else "down", error=_reason(error))
+        self._set("needs_login" if needs_login else "down", error=_reason(error))
         with CancelScope(deadline=math.inf if needs_login else current_time() + seconds) as self._waiting:
             await sleep_forever()
 
@@ -256,7 +250,7 @@ class Member:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
         self._calls -= 1
-        if not self._calls:
+        if self._idle is not None and not self._calls:
             self._idle.set()
         if exc is None:
             self._useful = True
@@ -278,9 +272,10 @@ class Member:
     async def log_in(self) -> None:
         """Connect and list in the context of the caller, where a person may be asked to log in."""
         run = self._run
+        assert run is not None, "the group has looked"
         await self.client.connect()
         await self._offer(await self._list_tools())
-        if run is not None and not run.stopped:
+        if not run.stopped:
             self._become_ready()
             self._backoff.reset()
             self._wake()
