@@ -41,6 +41,7 @@ PROGRAMS: list[tuple[list[str], str]] = [
         "docker ghcr.io/github/github-mcp-server:1",
     ),
     (["docker", "run", "--secret", "hunter2", "image"], "docker"),
+    (["deno", "run", "--allow-net", "server.ts"], "deno server.ts"),
     (["java", "-jar", "/opt/server.jar"], "java -jar /opt/server.jar"),
     (["python", "key hunter2"], "python"),
     (["python", "a" * 70], f"python …{'a' * 63}"),

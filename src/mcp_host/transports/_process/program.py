@@ -65,7 +65,12 @@ LAUNCHERS: Mapping[str, Launcher] = {
     "pnpm": _launcher("dlx exec", "-s --silent", "--package -C --dir"),
     "yarn": _launcher("dlx", "-q --quiet", "-p --package"),
     "bun": _launcher("run x", "-i --silent --bun", "--cwd --env-file", scripts=True),
-    "deno": _launcher("run", "-A --allow-all --no-prompt -q --quiet", "-c --config --import-map", scripts=True),
+    "deno": _launcher(
+        "run",
+        "-A --allow-all --allow-net --allow-read --allow-write --allow-env --allow-run --no-prompt -q --quiet",
+        "-c --config --import-map",
+        scripts=True,
+    ),
     "uvx": _launcher("", UV_FLAGS, UV_VALUES),
     "uv": _launcher("run tool", UV_FLAGS, UV_VALUES, "-m --module", scripts=True),
     "pipx": _launcher("run", "-q --quiet -v --verbose --no-cache", "--spec --python --index-url --pip-args"),
