@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mcp_host import Stdio, StreamableHttp
 from mcp_host.config import OAuthSettings, ToolFilter
+from mcp_host.config.entry_reader import NOT_SUPPORTED
 from mcp_host.config.fields import NO_APPROVAL, NO_SANDBOX, NO_TAGS, NOT_USED, TOOL_SETTINGS
-from mcp_host.config.read_entry import NOT_SUPPORTED
 from mcp_host.transports._http.secret import Secret
 from tests.config.described import File, Server
 
@@ -213,10 +213,11 @@ VS_CODE = [
     ),
     File(
         "settings.json",
-        """{"editor.fontSize": 14, "mcp": {"inputs": [], "servers": {"time": {"command": "uvx", "args": ["mcp-server-time"],
+        """{"editor.fontSize": 14, "mcp": {"inputs": [{"type": "promptString", "id": "key"}],
+            "servers": {"time": {"command": "uvx", "args": ["mcp-server-time", "${input:key}"],
             "sandbox": {"network": {"allowedDomains": []}}}}}}""",
         "vscode",
-        [Server("time", Stdio(["uvx", "mcp-server-time"]), warnings=(f"sandbox: {NO_SANDBOX}",))],
+        [Server("time", Stdio(["uvx", "mcp-server-time", "answer-1"]), warnings=(f"sandbox: {NO_SANDBOX}",))],
     ),
     File(
         ".copilot/mcp-config.json",
@@ -412,7 +413,7 @@ AGENTS = [
                 "py",
                 Stdio(
                     ["python", "-m", "s", "--port=8931"],
-                    cwd="/work/shop/./s",
+                    cwd="/work/shop/s",
                     env={"A": "t0k3n", "B": "t0k3n!", "C": "t0k3n", "D": "a$t0k3n", "E": "5$ 10%"},
                 ),
                 timeout=15,
@@ -943,6 +944,36 @@ ANY = [
     File("no-extension", '/* mine */ {"servers": {"a": {"command": "a"}}}', "vscode", [Server("a", Stdio(["a"]))]),
     File("mcp.json", "\n", "mcp-host", [], warnings=("it is empty",)),
     File("mcp.json", "{}", "mcp-host", []),
+    File("mcp.json", '{"mcpServers": null}', "mcp-host", []),
+    File("new.json", '{"servers": {}, "inputs": []}', "vscode", []),
+    File("goose/config.yaml", "extensions:\n", "goose", [], scope="user"),
+    File(
+        ".mcp.json",
+        '{"plugin": {"command": "${TOOLS}/a", "args": ["%TOKEN%"]}}',
+        "claude-code",
+        [
+            Server(
+                "plugin",
+                Stdio(["/opt/tools/a", "%TOKEN%"]),
+                warnings=(stays("args[0]", "something like %V%", "Claude Code"),),
+            )
+        ],
+        scope="project",
+    ),
+    File("bare.json", '{"a": {"command": "${TOOLS}/a"}}', "mcp-host", [Server("a", Stdio(["/opt/tools/a"]))]),
+    File(
+        "mcp.json",
+        '{"mcpServers": {"x": {"command": "x"}}, "mcpServers": {"a": {"command": "a", "env": {"\\u001b[2J": 1}}}}',
+        "mcp-host",
+        [Server("a", Stdio(["a"], env={"\x1b[2J": "1"}), warnings=("env.\\x1b[2J: it is no text: put it in quotes",))],
+        warnings=("'mcpServers' is there more than once: the last one is taken",),
+    ),
+    File(
+        "mcp.yaml",
+        "mcpServers:\n  true:\n    command: a\n    env: {null: x, [a]: y}\n",
+        "mcp-host",
+        [Server("true", Stdio(["a"], env={"null": "x", "['a']": "y"}))],
+    ),
     File(
         "mcp.json",
         """{"mcpServers": {"a": {"command": "a"}}, "servers": {"b": {"command": "b"}}}""",

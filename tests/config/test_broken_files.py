@@ -116,6 +116,8 @@ SERVERS: list[tuple[str, str, str]] = [
      "cwd: ${workspaceFolder} is not known: pass the folder of the project as workspace="),
     ("mcp.json", '{"command": "a", "args": ["${file:/nowhere/key}"]}',
      "args[0]: the file /nowhere/key cannot be read: there is no such file"),
+    ("mcp.json", '{"command": "a", "args": ["${file:/\\u0000}"]}',
+     "args[0]: the file /\\x00 cannot be read: there can be no such name"),
     ("mcp.json", '{"command": "a", "args": ["${file:/dev/null}"]}',
      "args[0]: the file /dev/null cannot be read: it is not a regular file"),
 ]  # fmt: skip

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_host import Stdio, StreamableHttp
+from mcp_host.auth import MemoryTokens
 from mcp_host.config import DIALECTS, Input, ServerEntry, ToolFilter, ask_inputs, read_servers
 from mcp_host.config.dotenv import parse_env_file
 from mcp_host.config.values import Source
@@ -238,6 +239,35 @@ async def test_each_input_is_asked_for_once_and_what_is_not_answered_is_missing(
     assert await ask_inputs(servers, lambda each: each.default) == {city: "Rome"}
     with pytest.raises(TypeError, match="ask has to be a function"):
         await ask_inputs(servers, "key")  # type: ignore[arg-type]  # the error is the test
+
+
+@on_both
+async def test_an_answer_in_a_store_is_not_asked_for_again_while_it_is_an_option(tmp_path: Path) -> None:
+    def servers(*options: str) -> tuple[ServerEntry, ...]:
+        inputs = [{"id": "city", "type": "pickString", "options": options}, {"id": "key", "type": "promptString"}]
+        entry = {"command": "a", "args": ["${input:city}", "${input:key}"]}
+        return read_servers(
+            written(tmp_path, "mcp.json", json.dumps({"inputs": inputs, "servers": {"a": entry}}))
+        ).servers
+
+    store, asked = MemoryTokens(), list[str]()
+
+    async def answers(*options: str) -> dict[str, str]:
+        def ask(each: Input) -> str | None:
+            asked.append(each.id)
+            return None if each.id == "key" and len(asked) == 2 else f"{each.id} {len(asked)}"
+
+        return {each.id: answer for each, answer in (await ask_inputs(servers(*options), ask, store=store)).items()}
+
+    assert await answers("city 1") == {"city": "city 1"}
+    assert await answers("city 1") == {"city": "city 1", "key": "key 3"}
+    assert await answers("city 1") == {"city": "city 1", "key": "key 3"}
+    assert await answers("city 4") == {"city": "city 4", "key": "key 3"}
+    assert await answers("city 4", "city 1") == {"city": "city 4", "key": "key 3"}
+    assert asked == ["city", "key", "key", "city"]
+    [key] = [each for each in servers()[0].inputs if each.id == "key"]
+    assert await store.take(key.key) == "key 3"
+    assert await answers("city 4") == {"city": "city 4", "key": "key 5"}
 
 
 def test_where_the_variables_are_from_is_told_without_values_of_the_file(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@
 """
 
 from mcp_host.config.dialects import DIALECTS
-from mcp_host.config.entry import AskInput, ExpandedServer, ServerEntry, ask_inputs
+from mcp_host.config.entry import AnswerStore, AskInput, ExpandedServer, ServerEntry, ask_inputs
 from mcp_host.config.places import FoundFile, find_servers
 from mcp_host.config.reader import ServersFile, merge_servers, read_servers
 from mcp_host.config.values import (
@@ -21,6 +21,7 @@ from mcp_host.config.values import (
 
 __all__ = [
     "DIALECTS",
+    "AnswerStore",
     "AskInput",
     "EnvironmentVariable",
     "ExpandedServer",

@@ -217,10 +217,14 @@ class _YamlValues:
             return node.value if node.style else _CONSTANTS.get(node.value.lower(), node.value)
         if isinstance(node, yaml.SequenceNode):
             return [self.of(item) for item in node.value]
-        pairs = [(str(self.of(key)), self.of(value)) for key, value in node.value]
+        pairs = [(self._name(key), self.of(value)) for key, value in node.value]
         merged = [value for key, value in pairs if key == "<<" and isinstance(value, dict)]
         members = _members([pair for pair in pairs if pair[0] != "<<" or not isinstance(pair[1], dict)])
         for value in merged:
             for name, member in value.items():
                 members.setdefault(name, member)
         return members
+
+    def _name(self, key: Node) -> str:
+        """The name of a member, as it is written."""
+        return key.value if isinstance(key.value, str) else str(self.of(key))

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from hashlib import sha256
 from json import dumps
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from mcp_host.config.dialects import DIALECTS
 from mcp_host.config.dotenv import parse_env_file
 from mcp_host.config.values import HttpServer, Input, OAuthSettings, Source, StdioServer, ToolFilter, Value
 from mcp_host.config.variables import NotSet, Values, read_small_file
-from mcp_host.errors import ConfigError
+from mcp_host.errors import ConfigError, escaped
 from mcp_host.handlers import as_async
 from mcp_host.transports._http.secret import Secret, SecretValues
 from mcp_host.transports.base import Transport
@@ -107,7 +107,7 @@ class ServerEntry:
         values = Values(
             forms=DIALECTS[self.source.dialect].forms,
             environment=os.environ if environment is None else environment,
-            home=os.fspath(Path.home() if home is None else home),
+            home=os.path.expanduser("~") if home is None else os.fspath(home),
             workspace=None if folder is None else os.fspath(folder),
             folder=self.source.path.parent if folder is None else folder,
             inputs={each.id: each for each in self.inputs},
@@ -130,9 +130,8 @@ class _Expander:
         identity = [real.command, *real.args] if isinstance(real, StdioServer) else [real.url, real.uds]
         oauth = None if self._entry.oauth is None else self._entry.oauth.map(self._text)
         transport = self._stdio(real) if isinstance(real, StdioServer) else self._http(real)
-        return ExpandedServer(
-            transport=transport, oauth=oauth, shown=shown, digest=digest(identity), warnings=tuple(self._warnings)
-        )
+        warnings = tuple(escaped(text) for text in self._warnings)
+        return ExpandedServer(transport=transport, oauth=oauth, shown=shown, digest=digest(identity), warnings=warnings)
 
     def _text(self, name: str, value: Value) -> Secret | None:
         reason = ""
@@ -164,7 +163,7 @@ class _Expander:
         workspace = self._values.workspace
         if workspace is None or (cwd is None and self._entry.source.scope not in ("local", "project")):
             return cwd
-        return workspace if cwd is None else os.path.join(workspace, cwd)
+        return workspace if cwd is None else os.fspath(Path(workspace) / cwd)
 
     def _env_file(self, path: str | None) -> SecretValues[str]:
         if path is None:
@@ -193,18 +192,34 @@ class _Expander:
         raise self._entry.error(reason, field)
 
 
-async def ask_inputs(entries: Iterable[ServerEntry], ask: AskInput) -> dict[Input, str]:
+class AnswerStore(Protocol):
+    """Where answers are kept, by `Input.key`: `KeyringTokens` of `mcp_host.auth`, or another of its stores."""
+
+    async def load(self, key: str) -> str | None: ...
+
+    async def swap(self, key: str, old: str | None, new: str | None) -> bool: ...
+
+
+async def ask_inputs(
+    entries: Iterable[ServerEntry], ask: AskInput, *, store: AnswerStore | None = None
+) -> dict[Input, str]:
     """Ask for the inputs of *entries*, each once, one after the other. Pass the answers to `ServerEntry.expand`.
 
     *ask* is an async function, or a plain one, which is called in a thread. Inputs for which it returns None have no answer;
     so have those of types that are not supported, for which it is not called, and answers that are not among the options.
+
+    A *store* keeps the answers, so that nothing in it is asked for again: ``store=KeyringTokens("my-host")``. To have an
+    input asked for again, call ``await store.take(input.key)``.
     """
     asking = as_async(ask, argument="ask", shape="(input: Input) -> str | None")
     answers: dict[Input, str] = {}
     for each in dict.fromkeys(each for entry in entries for each in entry.inputs if each.is_supported):
-        answer = await asking(each)
-        if answer is not None and (not each.options or answer in each.options):
+        saved = None if store is None else await store.load(each.key)
+        answer = saved if saved is not None and each.accepts(saved) else await asking(each)
+        if answer is not None and each.accepts(answer):
             answers[each] = Secret(answer)
+            if store is not None and answer != saved:
+                await store.swap(each.key, saved, answer)
     return answers
 
 
@@ -214,11 +229,11 @@ def digest(value: object) -> str:
 
 
 def _secrets(values: Mapping[str, Value]) -> SecretValues[str]:
-    """The values of a server that is expanded."""
+    """The values of a server that is expanded, by name."""
     return SecretValues({name: value for name, value in values.items() if isinstance(value, Secret)})
 
 
 def _shown(server: StdioServer | HttpServer) -> str:
     if isinstance(server, StdioServer):
-        return shlex.join([server.command, *server.args])
-    return str.__str__(server.url)
+        return escaped(shlex.join([server.command, *server.args]))
+    return escaped(str.__str__(server.url))

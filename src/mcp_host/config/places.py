@@ -151,7 +151,7 @@ def place_of(path: Path, home: Path | None = None) -> FoundFile:
     if ends:
         longest = max(len(place.parts) for place in ends)
         by_base = {place.base: place for place in ends if len(place.parts) == longest}
-        is_in_home = whole.parents[longest - 1] == (Path.home() if home is None else home)
+        is_in_home = whole.parents[longest - 1] == Path(os.path.expanduser("~") if home is None else home)
         place = by_base.get("home" if is_in_home else "project") or next(iter(by_base.values()))
         return FoundFile(path, place.dialect, place.scope)
     dialects = {place.dialect for place in PLACES if place.parts[-1] == path.name}

@@ -9,24 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from mcp_host.config.dialects import DIALECTS, GENERIC
-from mcp_host.config.documents import read_document
+from mcp_host.config.documents import Members, read_document
 from mcp_host.config.entry import ServerEntry
+from mcp_host.config.entry_reader import read_entry
 from mcp_host.config.fields import Unreadable, kind_of, names_of_servers
 from mcp_host.config.places import FoundFile, place_of, project_of
-from mcp_host.config.read_entry import read_entry
-from mcp_host.config.values import (
-    Input,
-    Scope,
-    Source,
-)
+from mcp_host.config.values import Input, Scope, Source
 from mcp_host.config.variables import Form, Variable, parse
 from mcp_host.errors import ConfigError, excerpt, quoted
 from mcp_host.transports._http.secret import Secret
 
-SOLE_KEYS = frozenset({"mcpServers", "context_servers", "mcp_servers"})
-"""Keys that have servers and nothing else in every file. Others are of many programs: what is under them has to look like servers."""
-WAYS = ("command", "cmd", "url", "httpUrl", "serverUrl", "uri", "type", "transport", "source")
-"""Keys of which any server has one."""
+SERVERS_ONLY = frozenset({"mcpServers", "context_servers", "mcp_servers"})
+"""Keys that have servers in every file. Others are of many programs: what is under them has to look like servers."""
+TRANSPORT_KEYS = ("command", "cmd", "url", "httpUrl", "serverUrl", "uri", "type", "transport", "source")
+"""Keys of which every server has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,12 +92,12 @@ class _File:
         self._path = place.path
         self._data = self._top(data, place.section)
         at = self._find(dialect, place.dialect)
-        self._servers: Mapping[str, Any] = {} if at is None else _get(self._data, at)
+        self._servers: Mapping[str, Any] = {} if at is None else _get(self._data, at) or {}
         name = dialect or _detect(at, self._servers, place.dialect)
         project = project_of(place.path) if scope == "project" and place.project is None else place.project
         self.source = Source(path=place.path, dialect=name, scope=scope, project=project)
         self._dialect = DIALECTS[name]
-        self._inputs = {each.id: each for each in self._read_inputs()}
+        self._inputs = {each.id: each for each in self._read_inputs(_get(self._data, (at or ())[:-1]))}
 
     def _top(self, data: object, section: tuple[str, ...]) -> Mapping[str, Any]:
         """The part of the file that is read."""
@@ -115,6 +111,7 @@ class _File:
         expected = DIALECTS[dialect or by_path or GENERIC].at
         possible = expected if dialect else (*expected, *DIALECTS[GENERIC].at)
         found = [at for at in dict.fromkeys(possible) if self._has_servers(at)]
+        found = found or [at for at in possible if at and self._is_empty(at)]
         if not found:
             self._check_none(expected, may_have_none=by_path is not None and dialect in (None, by_path))
             return None
@@ -123,7 +120,8 @@ class _File:
             if other != taken[: len(other)]:
                 reason = f"the servers under {_dotted(other)} are not read, since there are some under {_dotted(taken)}"
                 self.warnings.append(reason)
-        names = getattr(_get(self._data, taken), "repeated", ())
+        names = [key for depth, key in enumerate(taken) if key in _repeated(_get(self._data, taken[:depth]))]
+        names += _repeated(_get(self._data, taken))
         self.warnings += [f"{quoted(name)} is there more than once: the last one is taken" for name in names]
         return taken
 
@@ -131,26 +129,31 @@ class _File:
         servers = _get(self._data, at)
         if servers is None:
             return False
-        if at and at[-1] in SOLE_KEYS:
+        if at and at[-1] in SERVERS_ONLY:
             if not isinstance(servers, dict):
                 reason = f"{_dotted(at)} must be an object with a server under each name, not {kind_of(servers)}"
                 raise ConfigError(reason, path=self._path)
             return True
         return isinstance(servers, dict) and any(
-            isinstance(server, dict) and any(way in server for way in WAYS) for server in servers.values()
+            isinstance(server, dict) and any(key in server for key in TRANSPORT_KEYS) for server in servers.values()
         )
+
+    def _is_empty(self, at: tuple[str, ...]) -> bool:
+        """Whether there is a place for servers, and none in it."""
+        parent = _get(self._data, at[:-1])
+        return isinstance(parent, dict) and at[-1] in parent and not parent[at[-1]]
 
     def _check_none(self, expected: tuple[tuple[str, ...], ...], *, may_have_none: bool) -> None:
         """A settings file may have no servers. Any other must say where they are."""
-        if any(isinstance(self._data.get(way), str) for way in ("command", "url")):
+        if any(isinstance(self._data.get(key), str) for key in ("command", "url")):
             raise ConfigError('it is one server without a name: write {"mcpServers": {"NAME": {...}}}', path=self._path)
         if self._data and not may_have_none:
             keys = ", ".join(_dotted(at) for at in expected if at)
             raise ConfigError(f"there are no servers in it: it has none of {keys}", path=self._path)
 
-    def _read_inputs(self) -> Iterator[Input]:
-        described = self._data.get("inputs")
-        for index, item in enumerate(described if isinstance(described, list) else []):
+    def _read_inputs(self, beside: Mapping[str, Any]) -> Iterator[Input]:
+        """The inputs that are described *beside* the servers."""
+        for index, item in enumerate(_list(beside.get("inputs"))):
             if not isinstance(item, dict) or not isinstance(item.get("id"), str):
                 self.warnings.append(f"inputs[{index}]: it has no id, and is ignored")
                 continue
@@ -193,12 +196,12 @@ def _detect(at: tuple[str, ...] | None, servers: Mapping[str, Any], by_path: str
     if at is None:
         return by_path or GENERIC
     possible = [name for name, dialect in DIALECTS.items() if at in dialect.at and name != GENERIC]
-    if by_path in possible:
+    if by_path is not None and (by_path in possible or not at):
         return by_path
-    if len(possible) == 1:
+    if at and len(possible) == 1:
         return possible[0]
     keys = {key for server in servers.values() if isinstance(server, dict) for key in server}
-    marked = [name for name in possible if DIALECTS[name].marks & keys]
+    marked = [name for name in possible if not at or DIALECTS[name].marks & keys]
     # People copy entries from host to host: with variables of another one, the keys of one host prove nothing.
     forms = set(_forms(servers)) & DIALECTS[GENERIC].variables
     if len(marked) == 1 and forms <= DIALECTS[marked[0]].variables:
@@ -219,6 +222,10 @@ def _get(data: Any, at: tuple[str, ...]) -> Any:
     for key in at:
         data = data.get(key) if isinstance(data, dict) else None
     return data
+
+
+def _repeated(data: object) -> tuple[str, ...]:
+    return data.repeated if isinstance(data, Members) else ()
 
 
 def _dotted(at: tuple[str, ...]) -> str:

@@ -142,6 +142,15 @@ class Input:
         """Whether it can be asked for. A "command" of an editor cannot be run."""
         return self.type in ("promptString", "pickString")
 
+    @property
+    def key(self) -> str:
+        """The key of its answer in a store."""
+        return f"input {self.id} of {self.path.absolute()}"
+
+    def accepts(self, answer: str) -> bool:
+        """Whether *answer* is one of the options, if there are any."""
+        return not self.options or answer in self.options
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:

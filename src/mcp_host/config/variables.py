@@ -152,7 +152,7 @@ class Values:
 
     forms: Callable[[str], frozenset[Form]]
     """The forms of variables in a field."""
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(repr=False)
     home: str
     workspace: str | None
     folder: Path
@@ -256,6 +256,8 @@ def read_small_file(path: Path) -> str:
         content = LockedFile(path, max_size=MAX_FILE).read()
     except OSError as exc:
         content, reason = None, str(exc.strerror)
+    except ValueError:
+        content, reason = None, "there can be no such name"
     if content is None:
         raise NotSet(f"the file {escaped(str(path))} cannot be read: {reason}")
     try:

@@ -21,7 +21,7 @@ from mcp_host.config.values import (
     Value,
 )
 from mcp_host.config.variables import Variable, own, parse
-from mcp_host.errors import excerpt, quoted
+from mcp_host.errors import escaped, excerpt, quoted
 from mcp_host.transports._http.secret import Secret, SecretValues
 
 KINDS: Mapping[str, str] = {
@@ -99,9 +99,9 @@ class _Entry:
             title=part("title"),
             description=part("description"),
             inputs=tuple(self._used),
-            variables=tuple(self._variables),
-            warnings=tuple(self._notes),
-            problem="; ".join(self._problems) or None,
+            variables=tuple(escaped(text) for text in self._variables),
+            warnings=tuple(escaped(text) for text in self._notes),
+            problem=escaped("; ".join(self._problems)) or None,
         )
 
     def _read_members(self, members: Mapping[str, object]) -> None:
