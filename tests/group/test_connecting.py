@@ -7,6 +7,7 @@ import math
 import threading
 import warnings
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +19,7 @@ from anyio import wait_all_tasks_blocked as settled
 
 from mcp_host.errors import CallerError, ConnectionClosed, NotConnected
 from mcp_host.group import ClientGroup, ServerStatus
+from mcp_host.group.status import StatusChanges
 from mcp_host.middleware import AnyRequest, CallNext
 from mcp_host.testing import ScriptedPeer, Server
 from mcp_host.transports.stdio import Stdio
@@ -217,6 +219,7 @@ async def test_a_process_that_dies_in_a_call_is_started_again_once_whatever_its_
             advance(5)
             await seen.until("a", "ready", crashes + 1)
         assert "exited with code 3" in str(group.status()["a"].error)
+        assert group.clients["a"]._state.transport.restart is False  # its pauses would not grow
 
     assert starts.read_text().count("started") == 3
 
@@ -279,6 +282,26 @@ async def test_on_status_may_close_the_group() -> None:
             await group.__aenter__()
         await closed.wait()
         await group.aclose()
+
+
+async def test_an_on_status_that_hangs_keeps_no_more_than_the_last_changes() -> None:
+    heard, go_on = list[int | None](), anyio.Event()
+
+    async def on_status(status: ServerStatus) -> None:
+        await go_on.wait()
+        heard.append(status.tools)
+
+    changes = StatusChanges(on_status)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(changes.hand_over)
+        await settled()
+        for number in range(1_100):
+            changes.add(ServerStatus(name="a", state="ready", since=datetime.now(UTC), tools=number))
+        go_on.set()
+        await settled()
+        tasks.cancel_scope.cancel()
+
+    assert heard == [*range(100, 1_100)]
 
 
 # Opening and closing

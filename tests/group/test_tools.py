@@ -76,9 +76,16 @@ async def test_tools_that_cannot_be_called_or_have_the_name_of_another_are_left_
         await node.change(*node.tools)
         await anyio.sleep(0.4)
         assert group.warnings == [
-            "a: the tool 'slow' is left out: it runs only as a task",
             "a: the tool 'a.b' is left out: another one is called 'a__a_b_2e7336dc', too",
+            "a: the tool 'slow' is left out: it runs only as a task",
         ]
+
+
+async def test_of_a_server_with_more_tools_than_any_model_takes_the_first_are_offered() -> None:
+    async with opened({"a": Node(*[f"t{number:04}" for number in reversed(range(2_003))])}) as group:
+        listed = await names(group)
+        assert (len(listed), listed[0], listed[-1]) == (2_000, "a__t0000", "a__t1999")
+        assert group.warnings == ["a: 3 tools are left out: there are more than 2,000"]
 
 
 async def test_each_server_has_its_policy_limits_and_pins_under_its_name(tmp_path: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field, replace
@@ -50,6 +50,7 @@ LONGEST_PAUSE = 60.0
 LISTED_AGAIN_AFTER = (
     30.0  # seconds after which tools that are asked for are listed again, for servers that announce nothing
 )
+MAX_LISTED = 2_000  # tools of one server: more than any model takes, and named in a few milliseconds
 MAX_WARNINGS = 100  # of one server; the last ones are kept
 NOT_READY: Mapping[ServerState, str] = {
     "connecting": "is connecting",
@@ -184,14 +185,11 @@ class Member:
                 self._become_ready()
         except Exception as exc:  # of middleware and policies, too: it is to cost no other server
             if not self.ready or not self.client.connected or isinstance(exc, UNREACHABLE):
-                self._backoff.fail()
-                await self._pause(run, exc, self._backoff.delay(0.0))
+                await self._pause(run, exc)
                 return
-            self._listed_at = current_time()
             self.warn(f"its tools cannot be listed again: {_reason(exc)}")
         if (lost := await self._until_lost_or_woken()) is not None:
-            self._backoff.ended(current_time() - self._ready_at, useful=self._useful)
-            await self._pause(run, lost, 0.0 if self._backoff.failures == 1 else self._backoff.delay(0.0))
+            await self._pause(run, lost)
 
     async def _until_lost_or_woken(self) -> McpError | None:
         """Wait until the connection has ended, and return why; or None, if the tools are to be listed now."""
@@ -209,10 +207,16 @@ class Member:
         assert self._waiting is not None, "its first attempt has ended"
         self._waiting.cancel()
 
-    async def _pause(self, run: _Run, error: Exception, seconds: float) -> None:
-        """Say why the server is not ready, and wait until it is to be tried again."""
+    async def _pause(self, run: _Run, error: Exception) -> None:
+        """Say why the server is not ready, and wait until it is to be tried again: at once, if it was ready until now."""
         if run.stopped:
             return
+        if self.ready:
+            self._backoff.ended(current_time() - self._ready_at, useful=self._useful)
+            seconds = 0.0 if self._backoff.failures == 1 else self._backoff.delay(0.0)
+        else:
+            self._backoff.fail()
+            seconds = self._backoff.delay(0.0)
         needs_login = isinstance(error, Unauthorized) or (isinstance(error, AuthError) and error.needs_login)
         if not isinstance(error, McpError):
             logger.error("%s: connecting failed", self.name, exc_info=error)
@@ -265,7 +269,7 @@ class Member:
 
     def _check(self) -> None:
         """List the tools now. A server over HTTP may have gone away, although the connection goes on."""
-        if self.ready and self.client.connected:
+        if self.ready:
             self.client.clear_cache()
             self._wake()
 
@@ -297,7 +301,7 @@ class Member:
     async def _offer(self, tools: list[Tool]) -> None:
         """Offer *tools* from now on. Those that cannot be called are left out, with a line in `warnings`."""
         callable_tools = {tool.name: tool for tool in tools if not runs_only_as_task(tool)}
-        self.own_names = own_names(self.name, callable_tools)
+        self.own_names = self._own_names("tool", callable_tools)
         self.tools = {
             name: callable_tools[own].model_copy(update={"name": name}) for name, own in self.own_names.items()
         }
@@ -305,25 +309,29 @@ class Member:
         for tool in tools:
             if tool.name not in callable_tools:
                 self.warn(f"the tool {quoted(tool.name)} is left out: it runs only as a task")
-        self._warn_of_clashes("tool", callable_tools, self.own_names)
         if self.ready:
             self._set("ready")  # with another number of tools, perhaps
 
     def name_prompts(self, prompts: list[Prompt]) -> list[Prompt]:
         """The server's *prompts* under their names in the group."""
         listed = {prompt.name: prompt for prompt in prompts}
-        self._prompt_names = own_names(self.name, listed)
-        self._warn_of_clashes("prompt", listed, self._prompt_names)
+        self._prompt_names = self._own_names("prompt", listed)
         return [listed[own].model_copy(update={"name": name}) for name, own in self._prompt_names.items()]
 
     def own_prompt_name(self, name: str) -> str:
         """The server's name of the prompt *name*, whether listed or not."""
         return self._prompt_names.get(name) or name.partition(SEPARATOR)[2]
 
-    def _warn_of_clashes(self, kind: str, listed: Mapping[str, object], kept: Mapping[str, str]) -> None:
-        for own in sorted(listed.keys() - kept.values()):
+    def _own_names(self, kind: str, names: Iterable[str]) -> dict[str, str]:
+        """The server's *names* by those in the group. Warnings name those that are left out."""
+        listed = sorted(names)
+        if len(listed) > MAX_LISTED:
+            self.warn(f"{len(listed) - MAX_LISTED} {kind}s are left out: there are more than {MAX_LISTED:,}")
+        kept = own_names(self.name, listed[:MAX_LISTED])
+        for own in sorted({*listed[:MAX_LISTED]} - {*kept.values()}):
             name = group_name(self.name, own)
             self.warn(f"the {kind} {quoted(own)} is left out: another one is called {quoted(name)}, too")
+        return kept
 
     def warn(self, text: str) -> None:
         if (warning := f"{self.name}: {text}") not in self.warnings:

@@ -15,6 +15,8 @@ from mcp_host.handlers import Failures, as_async, call_callback
 
 ServerState: TypeAlias = Literal["connecting", "ready", "down", "needs_login", "needs_consent", "disabled"]
 
+MAX_WAITING = 1_000  # changes that on_status has not been told yet; beyond that, the oldest is dropped
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerStatus:
@@ -32,7 +34,7 @@ class ServerStatus:
 
     *since* is when that began, in UTC. *error* is the last reason why it was not ready; it stays when the server is back.
     *protocol_version* and *tools*, their number, are those of the last connection; None before the first.
-    *restarts* counts the connections after the first.
+    *restarts* counts how often it became ready again.
     """
 
     name: str
@@ -53,7 +55,7 @@ class StatusChanges:
     def __init__(self, on_status: OnStatus | None) -> None:
         shape = "(status: ServerStatus) -> None"
         self._on_status = None if on_status is None else as_async(on_status, argument="on_status", shape=shape)
-        self._statuses: deque[ServerStatus] = deque()
+        self._statuses: deque[ServerStatus] = deque(maxlen=MAX_WAITING)
         self._changed = Event()
 
     def open(self) -> None:
