@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_host.group.names import group_name, own_names, server_prefix
+from tests.extent import saturated
 
 SERVERS = st.text(min_size=1, max_size=64) | st.from_regex(r"[a-z_-]{1,40}", fullmatch=True)
 TOOLS = st.text(min_size=1, max_size=128) | st.from_regex(r"[a-z_.-]{1,80}", fullmatch=True)
@@ -32,6 +33,7 @@ def test_names(subtests: pytest.Subtests) -> None:
             assert group_name(server, tool) == expected
 
 
+@saturated
 @given(SERVERS, TOOLS)
 def test_every_name_is_taken_by_all_providers_and_leads_to_its_server(server: str, tool: str) -> None:
     name = group_name(server, tool)
@@ -40,6 +42,7 @@ def test_every_name_is_taken_by_all_providers_and_leads_to_its_server(server: st
     assert name.partition("__")[0] == server_prefix(server)
 
 
+@saturated
 @given(st.lists(st.tuples(SERVERS, TOOLS), min_size=2, max_size=2, unique=True))
 def test_two_tools_have_two_names(pairs: list[tuple[str, str]]) -> None:
     assert len({group_name(*pair) for pair in pairs}) == 2
