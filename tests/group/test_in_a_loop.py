@@ -179,6 +179,9 @@ async def test_what_is_allowed_ends_with_the_definition_the_server_and_by_forget
         assert (await asked(), await asked()) == (True, False)
         await group.replace("a", Node(other, "y"))
         assert (await asked(), await asked()) == (True, False)
+        await group.remove("a")
+        await group.add("a", Node(other, "y"))
+        assert (await asked(), await asked()) == (True, False)
 
 
 async def test_the_approve_of_a_loop_comes_before_that_of_a_group() -> None:
