@@ -428,3 +428,15 @@ async def test_any_refusal_clears_the_cached_discovery() -> None:
         with pytest.raises(HttpStatusError):
             await client.call_tool("x")
         assert cache.find("server/discover", {"version": "2026-07-28"}) is None
+
+
+async def test_an_application_can_forget_what_is_kept() -> None:
+    peer = answering(STATELESS, {**FRESH, "tools": [TOOL]})
+    async with connected(peer) as client:
+        for _ in range(2):
+            await client.list_tools()
+        client.clear_cache()
+        for _ in range(2):
+            await client.list_tools()
+
+    assert methods(peer) == [*STATELESS.opening, *2 * ["tools/list"]]

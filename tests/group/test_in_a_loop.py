@@ -9,11 +9,25 @@ import anyio
 import pytest
 from anyio import wait_all_tasks_blocked as settled
 
-from mcp_host import Allow, Client, Deny, ProposedCall, Sampling, SamplingRequest, ToolCall, always, run_tool_loop
+from mcp_host import (
+    Allow,
+    Client,
+    Deny,
+    Elicitation,
+    EraCache,
+    FormRequest,
+    ProposedCall,
+    Sampling,
+    SamplingRequest,
+    ToolCall,
+    always,
+    run_tool_loop,
+)
 from mcp_host.errors import McpError
 from mcp_host.middleware import AnyRequest, CallNext
 from mcp_host.sampling import LoopResult
 from mcp_host.testing import Context, ScriptedModel, Server
+from mcp_host.types import ElicitResult, Implementation
 from tests.extent import on_both
 from tests.group.support import Node, Seen, opened
 from tests.sampling.asking import Approver
@@ -230,6 +244,37 @@ async def test_one_handler_answers_all_servers_and_knows_which_one_asks_and_for_
 
     assert answers == ["for a", "for b"]
     assert asked == [("a", "user of a"), ("b", "user of b")]
+
+
+async def test_a_form_and_what_all_servers_learn_of_the_host_are_the_same_for_each() -> None:
+    forms, eras = list[tuple[str, object]](), EraCache()
+
+    async def fill(request: FormRequest) -> ElicitResult:
+        forms.append((request.server, request.outer and request.outer.caller))
+        return ElicitResult(action="decline")
+
+    def asking() -> Server:
+        server = Server("the same")
+
+        @server.tool
+        async def ask(context: Context) -> str:
+            return (await context.elicit("?", {"type": "object", "properties": {}})).action
+
+        @server.tool
+        async def host(context: Context) -> str:
+            return context.client_info.name
+
+        return server
+
+    info = Implementation(name="a host", version="1")
+    options: dict[str, Any] = {"elicitation": Elicitation(form=fill), "client_info": info, "era_cache": eras}
+    async with opened({"a": asking(), "b": asking()}, **options) as group:
+        for name in "ab":
+            assert (await group.call_tool(f"{name}__ask", caller=name.upper())).text == "decline"
+            assert (await group.call_tool(f"{name}__host")).text == "a host"
+
+    assert forms == [("a", "A"), ("b", "B")]
+    assert eras.export() == {"a": "modern", "b": "modern"}
 
 
 async def test_the_tools_of_a_server_are_run_inside_its_own_sampling_if_the_host_wants() -> None:
