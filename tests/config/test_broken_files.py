@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from mcp_host.config import read_servers
-from mcp_host.config.documents import MAX_FILE, MAX_NODES
+from mcp_host.config import DIALECTS, read_servers
+from mcp_host.config.documents import MAX_FILE, MAX_NODES, MAX_YAML
+from mcp_host.config.fields import KEYS, OAUTH_KEYS
 from mcp_host.errors import ConfigError
 from tests.config.described import ANSWERS, ENVIRONMENT, written
+from tests.extent import saturated
 
 SYNTAX: list[tuple[str, str | bytes, str]] = [
     ("mcp.json", '{"mcpServers": {"a": {"command": "a"}}', "mcp.json, line 1, column 39: Expecting ',' delimiter"),
@@ -41,7 +47,8 @@ SYNTAX: list[tuple[str, str | bytes, str]] = [
     ("config.yaml", "a: 1\n---\nb: 2\n", "config.yaml, line 2, column 1: but found another document"),
     ("config.yaml", "a: *b\n", "config.yaml, line 1, column 4: found undefined alias 'b'"),
     ("config.yaml", "a: 1\nb: \x07\n", "config.yaml, line 2, column 4: special characters are not allowed"),
-    ("config.yaml", "a: " + "[" * 5_000, "config.yaml: it nests too deeply"),
+    ("config.yaml", "a: " + "[" * 500, "config.yaml: it nests too deeply"),
+    ("config.yaml", "#" * (MAX_YAML + 1), f"config.yaml: it has more than {MAX_YAML} characters, too many for YAML"),
     (
         "config.yaml",
         "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9)),
@@ -123,6 +130,21 @@ SERVERS: list[tuple[str, str, str]] = [
 ]  # fmt: skip
 
 
+TEXT = st.text(max_size=5) | st.sampled_from(
+    ["${TOKEN}", "a", "https://example.com", "unix:///x", "http", "stdio", "oauth", "\0"]
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=5,
+)
+TEXTS = st.lists(TEXT, max_size=3) | st.dictionaries(TEXT, TEXT, max_size=3) | TEXT
+OAUTH = st.dictionaries(st.sampled_from([*OAUTH_KEYS]), TEXTS | JSON, max_size=3)
+SERVER = st.dictionaries(st.sampled_from([*KEYS]), TEXTS | JSON | OAUTH, max_size=6)
+TOPS = ["mcpServers", "servers", "context_servers", "mcp_servers", "extensions"]
+DIALECT = st.none() | st.sampled_from([*DIALECTS])
+
+
 def errors(path: Path) -> Iterator[str]:
     """What is wrong in the file, or with its server "a"."""
     try:
@@ -154,6 +176,24 @@ def test_a_server_that_cannot_be_used_says_why_and_the_others_of_its_file_stay(
             assert list(errors(path)) == [f"{path}: server 'a': {sentence}"]
             if not name.endswith("toml"):
                 assert read_servers(beside).servers[1].problem is None
+
+
+@saturated
+@given(
+    servers=st.dictionaries(st.sampled_from(["a", "b", ""]), SERVER | JSON), top=st.sampled_from(TOPS), dialect=DIALECT
+)
+def test_whatever_a_file_says_nothing_but_a_config_error_is_raised(
+    tmp_path_factory: pytest.TempPathFactory, servers: object, top: str, dialect: str | None
+) -> None:
+    text = json.dumps({top: servers, "inputs": servers, "mcp": {"allowed": servers, "servers": servers}})
+    try:
+        read = read_servers(written(tmp_path_factory.mktemp("x"), "mcp.json", text), dialect=dialect).servers
+    except ConfigError:
+        return
+    for server in read:
+        assert (server.transport is None) == (server.problem is not None)
+        with suppress(ConfigError):
+            server.expand(ENVIRONMENT, workspace="/work")
 
 
 def test_there_is_no_file(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Format: TypeAlias = Literal["json", "toml", "yaml"]
 
 MAX_FILE = 32 * 1024 * 1024  # bytes: Claude Code keeps histories in the file that has the servers, too
+MAX_YAML = 256 * 1024  # characters: PyYAML reads about 100,000 a second
 MAX_DEPTH = 100  # objects and lists within each other
 MAX_NODES = 100_000  # values of a YAML file: aliases may repeat one a million times
 FORMATS: dict[str, Format] = {".json": "json", ".jsonc": "json", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
@@ -181,6 +182,8 @@ def _parse_yaml(path: Path, text: str) -> _Parsed | ConfigError:
         import yaml
     except ImportError:
         return ConfigError(NEEDS_YAML, path=path)
+    if len(text) > MAX_YAML:
+        return ConfigError(f"it has more than {MAX_YAML} characters, too many for YAML", path=path)
     try:
         node: Node | None = yaml.compose(text, Loader=yaml.BaseLoader)
         return _Parsed(None if node is None else _YamlValues().of(node))
