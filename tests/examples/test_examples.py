@@ -160,7 +160,9 @@ def test_two_servers(output: Output) -> None:
 
 
 def test_several_servers(output: Output) -> None:
-    assert output("several_servers") == [
+    down = "the server 'files' is down: cannot start 'no-such-program': [Errno 2] No such file or directory: 'no-such-program'"
+
+    assert output("several_servers", down) == [
         "may greeter run greeter__greet?",
         "may clock run clock__tell_time?",
         *["It is tea time, Alan."] * 2,

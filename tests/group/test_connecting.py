@@ -93,7 +93,9 @@ async def test_a_server_that_hangs_costs_neither_a_list_nor_the_calls_of_others_
 
 
 @in_no_time
-async def test_a_server_that_is_down_is_tried_again_with_growing_pauses_and_is_back_when_it_is_back() -> None:
+async def test_a_server_that_is_down_is_tried_again_with_growing_pauses_and_is_back_when_it_is_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class Timed(Node):
         async def _serve_one(self, peer: ScriptedPeer) -> None:
             times[anyio.current_time()] = None  # an attempt opens it in one era and then in the other
@@ -114,6 +116,8 @@ async def test_a_server_that_is_down_is_tried_again_with_growing_pauses_and_is_b
         assert await names(group) == ["a__x"]
 
     assert seen == [("a", "connecting"), ("a", "down"), ("a", "ready")]
+    warnings = [record.getMessage() for record in caplog.records if record.name == "mcp_host.group.member"]
+    assert [warning[:24] for warning in warnings] == ["the server 'a' is down: "]
 
 
 @in_no_time

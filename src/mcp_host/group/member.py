@@ -220,7 +220,10 @@ class Member:
         needs_login = isinstance(error, Unauthorized) or (isinstance(error, AuthError) and error.needs_login)
         if not isinstance(error, McpError):
             logger.error("%s: connecting failed", self.name, exc_info=error)
+        last = self.status.state
         self._set("needs_login" if needs_login else "down", error=_reason(error))
+        if self.status.state != last:  # else it was tried again
+            logger.warning("%s", self.not_ready())
         with CancelScope(deadline=math.inf if needs_login else current_time() + seconds) as self._waiting:
             await sleep_forever()
 
@@ -264,8 +267,10 @@ class Member:
     def not_ready(self) -> NotConnected:
         """Why it cannot be called."""
         status = self.status
-        error = f": {status.error}" if status.error is not None and status.state != "disabled" else ""
-        return NotConnected(f"the server {quoted(self.name)} {NOT_READY[status.state]}{error}")
+        text = f"the server {quoted(self.name)} {NOT_READY[status.state]}"
+        if status.error is not None and status.state != "disabled":
+            text += f": {status.error.removeprefix(f'{self.name}: ')}"
+        return NotConnected(text)
 
     def _check(self) -> None:
         """List the tools now. A server over HTTP may have gone away, although the connection goes on."""
