@@ -14,7 +14,7 @@ from mcp_host.errors import (
     ServerError,
     Unauthorized,
 )
-from mcp_host.protocol.negotiation import Attempt, Attempts, NoAnswer, Offers, WrongEra
+from mcp_host.protocol.negotiation import Attempt, Attempts, ConnectionBroke, NoAnswer, Offers, WrongEra
 
 MOST: Offers = frozenset({"sampling.tools", "elicitation.url", "elicitation.form"})
 LESS: Offers = frozenset({"elicitation.url", "elicitation.form"})
@@ -32,6 +32,7 @@ def attempts() -> Attempts:
         ServerError(-32602, "unrecognized_keys"),
         *(HttpStatusError(status, "no") for status in (400, 422, 500)),
         ConnectFailed("it died of it", exit_code=1),
+        ConnectFailed("it hung up over it"),
     ],
     ids=str,
 )
@@ -54,12 +55,13 @@ def test_after_what_may_be_over_a_capability_less_is_offered_step_by_step_in_the
 
 
 def test_after_a_broken_connection_the_same_is_offered_once_more() -> None:
-    tried, late, broke = attempts(), attempts(), ConnectFailed("the network broke, or it hung up over a capability")
+    tried, late, failure = attempts(), attempts(), ConnectFailed("the network broke, or it hung up over a capability")
+    broke = ConnectionBroke(failure)
 
     assert tried.next(broke, 12.0) == Attempt(None, MOST, 18.0)
-    assert tried.next(ConnectFailed("again"), 6.0) == Attempt(None, LESS, 12.0)
-    assert tried.next(ConnectFailed("and again"), 6.0) == Attempt(None, LEAST, 6.0)
-    assert tried.failure is broke
+    assert tried.next(broke, 6.0) == Attempt(None, LESS, 12.0)
+    assert tried.next(broke, 6.0) == Attempt(None, LEAST, 6.0)
+    assert tried.failure is failure
     assert late.next(broke, 30.0) is None
 
 

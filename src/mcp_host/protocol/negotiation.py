@@ -271,10 +271,19 @@ class NoAnswer(ConnectTimeout):
         """The error for the application."""
 
 
+class ConnectionBroke(ConnectFailed):
+    """A connection over a network broke: nothing may be wrong with the server, and with what it was offered."""
+
+    def __init__(self, failure: McpError) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
+        """The error for the application."""
+
+
 class Attempts:
     """The attempts at one connection, within *limit* seconds in all (the attempt after silence gets a third more).
 
-    *offers* are tried in order, the largest first. If the connection breaks, the same is tried once more. *assumed* is the era that the server is assumed to speak.
+    *offers* are tried in order, the largest first. If a network breaks, the same is tried once more. *assumed* is the era that the server is assumed to speak.
     """
 
     def __init__(self, offers: Sequence[Offers], assumed: EraName | None, limit: float) -> None:
@@ -294,8 +303,8 @@ class Attempts:
                 self.current = self.current._replace(assumed=failure.instead, limit=self._left, corrected=True)
                 return self.current
             failure = failure.failure
-        self.failure = self.failure or (failure.failure if isinstance(failure, NoAnswer) else failure)
-        if _may_be_the_network(failure) and not self._repeated and self._left > 0:
+        self.failure = self.failure or (failure.failure if isinstance(failure, NoAnswer | ConnectionBroke) else failure)
+        if isinstance(failure, ConnectionBroke) and not self._repeated and self._left > 0:
             self._repeated = True
             self.current = self.current._replace(limit=self._left)
             return self.current
@@ -317,11 +326,6 @@ def as_connect_failure(error: McpError) -> McpError:
     failed = ConnectFailed(str(error), may_have_run=error.may_have_run, exit_code=error.exit_code, stderr=error.stderr)
     failed.__cause__ = error
     return failed
-
-
-def _may_be_the_network(failure: McpError) -> bool:
-    """Whether the connection broke, and the server has not ended with it: a broken network must not cost a capability."""
-    return isinstance(failure, ConnectFailed) and failure.may_have_run and failure.exit_code is None
 
 
 def _may_reject_capabilities(failure: McpError) -> bool:

@@ -25,7 +25,7 @@ from mcp_host.errors import (
 from mcp_host.handlers import HandlerScope, current_handler
 from mcp_host.protocol.eras import CACHEABLE, Complete, InputRequired, Outcome
 from mcp_host.protocol.jsonrpc import Notification, Params, Success
-from mcp_host.protocol.negotiation import Attempt, as_connect_failure
+from mcp_host.protocol.negotiation import Attempt, ConnectionBroke, WrongEra, as_connect_failure
 from mcp_host.session.call import Call, CallTimeouts, OnEvent
 from mcp_host.session.connect import Connector
 from mcp_host.session.dispatcher import Dispatcher
@@ -121,7 +121,10 @@ class Connection:
                 await self._restore(timeouts)
                 self.dispatcher.require()  # the server may have ended meanwhile
             except ConnectionClosed as ended:
-                raise as_connect_failure(ended) from ended.__cause__
+                failure = as_connect_failure(ended)
+                if channel.stream_per_request and ended.may_have_run and not isinstance(ended, WrongEra):
+                    raise ConnectionBroke(failure) from ended.__cause__
+                raise failure from ended.__cause__
         if scope.cancelled_caught:
             self._state.forget_era()  # a wrong era may be the reason
             raise self._connector.timed_out(channel.other_output)
