@@ -48,12 +48,16 @@ def test_two_tools_have_two_names(pairs: list[tuple[str, str]]) -> None:
     assert len({group_name(*pair) for pair in pairs}) == 2
 
 
-@given(st.permutations(["issues.create", "issues_create_6ce69c6c", "a.b", "a/b"]))
+SAME_DIGEST = "a....//.////...././", "a.../././////./././"  # found by trying
+
+
+@given(st.permutations(["issues.create", "issues_create_6ce69c6c", "a.b", "a/b", *SAME_DIGEST]))
 def test_of_two_tools_that_would_have_one_name_the_rule_keeps_one_in_whatever_order_they_are_listed(
     names: list[str],
 ) -> None:
     """A server calls a tool as another of its tools is shortened: the one whose name is not changed is kept."""
     assert list(own_names("github", names).items()) == [
+        ("github__a___________________11b4fdd7", SAME_DIGEST[0]),
         ("github__a_b_2e7336dc", "a.b"),
         ("github__a_b_c14cddc0", "a/b"),
         ("github__issues_create_6ce69c6c", "issues_create_6ce69c6c"),
