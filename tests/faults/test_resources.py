@@ -40,7 +40,7 @@ def ours() -> Counter[str]:
     """How many objects of each of our classes there are."""
     gc.collect()
     kinds = (type(thing) for thing in gc.get_objects())
-    return Counter(kind.__qualname__ for kind in kinds if kind.__module__.startswith("mcp_host"))
+    return Counter(kind.__qualname__ for kind in kinds if str(kind.__module__).startswith("mcp_host"))
 
 
 async def drop_cancelled_timers() -> None:

@@ -45,6 +45,7 @@ async def test_tools_are_listed_by_server_and_then_by_the_alphabet_and_each_name
         assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name) for name in listed)
         assert sorted([(await group.call_tool(name)).text for name in listed]) == sorted(own.values())
         assert [group.server_of(name) for name in listed] == ["b", "b", "b", "a server"]
+        assert group.name == "the group"
 
 
 async def test_a_name_that_is_no_tool_of_the_group_is_said_to_be_none(subtests: pytest.Subtests) -> None:
