@@ -18,7 +18,8 @@ SERVER = Path(__file__).with_name("calculator_server.py")
 async def main() -> None:
     sampling = Sampling(with_tools=model, approve=always)
     server = StdioServerParameters(command=sys.executable, args=[str(SERVER)])
-    toolset = McpToolset(connection_params=StdioConnectionParams(server_params=server), **sampling.for_sdk())
+    connection = StdioConnectionParams(server_params=server)
+    toolset = McpToolset(connection_params=connection, **sampling.for_sdk(server="calculator"))
     [solve] = await toolset.get_tools()  # for an agent; here it is called without one
     result = await solve.run_async(args={"problem": "Six dogs and three ants: how many legs?"}, tool_context=None)
     print(result["content"][0]["text"])

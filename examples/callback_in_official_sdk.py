@@ -17,7 +17,7 @@ SERVER = Path(__file__).with_name("calculator_server.py")
 async def main() -> None:
     sampling = Sampling(with_tools=model, approve=always)
     server = StdioServerParameters(command=sys.executable, args=[str(SERVER)])
-    async with Client(server, **sampling.for_sdk()) as client:
+    async with Client(server, **sampling.for_sdk(server="calculator")) as client:
         result = await client.call_tool("solve", {"problem": "Six dogs and three ants: how many legs?"})
         print(*(block.text for block in result.content))
 

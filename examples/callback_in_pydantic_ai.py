@@ -19,7 +19,7 @@ SERVER = Path(__file__).with_name("calculator_server.py")
 async def main() -> None:
     sampling = Sampling(with_tools=model, approve=always)
     # MCPToolset(..., sampling_handler=...) could not declare that we support tools. A ready client does.
-    toolset = MCPToolset(fastmcp.Client(SERVER, **sampling.for_fastmcp()))
+    toolset = MCPToolset(fastmcp.Client(SERVER, **sampling.for_fastmcp(server="calculator")))
     agent = Agent(TestModel(), toolsets=[toolset])  # stands for a model: it calls every tool once
     print((await agent.run("Six dogs and three ants: how many legs?")).output)
 

@@ -25,9 +25,9 @@ async def test_a_server_may_write_more_to_stderr_than_a_pipe_holds_before_it_ans
     """
     lines: list[str] = []
 
-    async with client_of(body, on_stderr=lines.append) as client:
+    async with client_of(body, on_stderr=lines.append, output_grace=100) as client:  # the server exits after its answer
         assert await says(client) == "ok"
-        while len(lines) <= 20_000:  # closing would not wait longer for them than `OUTPUT_GRACE`
+        while len(lines) <= 20_000:
             await checkpoint()
 
     assert lines == ["ERROR: FATAL: panic", *(f"line {n} " + "x" * 100 for n in range(20_000))]
