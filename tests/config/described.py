@@ -19,7 +19,7 @@ ENVIRONMENT = {
 }
 ANSWERS = {"key": "answer-1", "region": "eu", "trick": "${env:TOKEN}"}
 HOME = "/home/u"
-WORKSPACE = "/work/shop"
+WORKSPACE = "/projects/shop"
 
 
 class Server(NamedTuple):

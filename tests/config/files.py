@@ -86,7 +86,7 @@ CLAUDE = [
     ),
     File(
         ".claude.json",
-        """{"numStartups": 7, "projects": {"/work/shop": {"mcpServers": {"local": {"command": "x"}}}}, "mcpServers": {
+        """{"numStartups": 7, "projects": {"/projects/shop": {"mcpServers": {"local": {"command": "x"}}}}, "mcpServers": {
             "sentry": {"type": "http", "url": "https://example.com/mcp", "oauth": {"clientId": "c", "x": null, "xaa": true, "callbackPort": 8123,
                        "scopes": "read write", "authServerMetadataUrl": "https://as.example.com/${T:-x}"}},
             "old": {"type": "sse", "url": "https://example.com/sse"},
@@ -136,7 +136,7 @@ VS_CODE = [
         """{"servers": {"a": {"command": "a", "envFile": "${workspaceFolder}/.env"}, "b": {"type": "docker", "image": "x"}}}""",
         "vscode",
         [
-            Server("a", None, problem="env_file: the file /work/shop/.env cannot be read: there is no such file"),
+            Server("a", None, problem="env_file: the file /projects/shop/.env cannot be read: there is no such file"),
             Server(
                 "b",
                 None,
@@ -168,7 +168,9 @@ VS_CODE = [
             Server("playwright", Stdio(["npx", "-y", "@playwright/mcp@latest"])),
             Server(
                 "search",
-                Stdio(["/work/shop/bin/search", "--region=eu"], env={"API_KEY": "answer-1", "CACHE": "/home/u/.cache"}),
+                Stdio(
+                    ["/projects/shop/bin/search", "--region=eu"], env={"API_KEY": "answer-1", "CACHE": "/home/u/.cache"}
+                ),
                 warnings=(f"sandboxEnabled: {NO_SANDBOX}",),
             ),
             Server("docs", StreamableHttp("https://example.com/eu/mcp")),
@@ -202,7 +204,7 @@ VS_CODE = [
         [
             Server(
                 "debug",
-                Stdio(["node", "s.js"], cwd="/work/shop/s/t", env={"NAME": "shop", "CFG": "${config:a.b}"}),
+                Stdio(["node", "s.js"], cwd="/projects/shop/s/t", env={"NAME": "shop", "CFG": "${config:a.b}"}),
                 warnings=(f"dev: {NOT_USED}", stays("env.CFG", "something like ${a:b | c:d}", "VS Code")),
             ),
             Server("socket", StreamableHttp("http://localhost/mcp", uds="/run/mcp.sock")),
@@ -249,7 +251,7 @@ EDITORS = [
                       "auth": {"CLIENT_ID": "c-${env:PORT}", "CLIENT_SECRET": "${env:TOKEN}", "scopes": ["read", "write"]}}}}""",
         "cursor",
         [
-            Server("local", Stdio(["python", "/work/shop/s.py", "shop"], env={"KEY": "t0k3n"})),
+            Server("local", Stdio(["python", "/projects/shop/s.py", "shop"], env={"KEY": "t0k3n"})),
             Server(
                 "slack",
                 StreamableHttp(AT, headers={"X-Key": "t0k3n"}),
@@ -413,7 +415,7 @@ AGENTS = [
                 "py",
                 Stdio(
                     ["python", "-m", "s", "--port=8931"],
-                    cwd="/work/shop/s",
+                    cwd="/projects/shop/s",
                     env={"A": "t0k3n", "B": "t0k3n!", "C": "t0k3n", "D": "a$t0k3n", "E": "5$ 10%"},
                 ),
                 timeout=15,
@@ -836,7 +838,7 @@ ANY = [
         [
             Server(
                 "a",
-                Stdio(["a", "8931", "d", "8931", "eu", "/work/shop", "y", "$PORT", "${a b}"]),
+                Stdio(["a", "8931", "d", "8931", "eu", "/projects/shop", "y", "$PORT", "${a b}"]),
                 warnings=(
                     stays("args[6]", "something like $V", "mcp-host"),
                     stays("args[7]", "something like ${...}", "mcp-host"),

@@ -193,7 +193,7 @@ def test_whatever_a_file_says_nothing_but_a_config_error_is_raised(
     for server in read:
         assert (server.transport is None) == (server.problem is not None)
         with suppress(ConfigError):
-            server.expand(ENVIRONMENT, workspace="/work")
+            server.expand(ENVIRONMENT, workspace="/project")
 
 
 def test_there_is_no_file(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_whose_a_file_is_is_told_by_its_path(subtests: pytest.Subtests, tmp_path
         ("home/.cursor/mcp.json", "cursor", "user"),
         ("work/.cursor/mcp.json", "cursor", "project"),
         ("home/.gemini/settings.json", "gemini-cli", "user"),
-        ("home/work/.gemini/settings.json", "gemini-cli", "project"),
+        ("home/project/.gemini/settings.json", "gemini-cli", "project"),
         ("home/.config/opencode/opencode.json", "opencode", "user"),
         ("work/opencode.json", "opencode", "project"),
         ("home/.claude.json", "claude-code", "user"),

@@ -54,7 +54,7 @@ class ServerEntry:
     *variables* where all of its variables are from, such as ``headers.Authorization: env:TOKEN``.
 
     *warnings* say what in the entry is unknown or not obeyed. No entry grants an approval: what a file says of that is
-    among the warnings. *digest* is of the entry as it is written, whatever the order of its keys: consent given to the
+    among the warnings. *digest* is of the entry as it is written, in any order of its keys: consent given to the
     one does not hold for another.
     """
 
@@ -224,7 +224,7 @@ async def ask_inputs(
 
 
 def digest(value: object) -> str:
-    """A digest of data, whatever the order of its keys."""
+    """A digest of data, in any order of its keys."""
     return sha256(dumps(value, sort_keys=True, separators=(",", ":"), default=str).encode()).hexdigest()
 
 

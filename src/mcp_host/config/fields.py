@@ -1,4 +1,4 @@
-"""The keys of an entry: what each means, whatever the dialect, and why some are not obeyed."""
+"""The keys of an entry: what each means in every dialect, and why some are not obeyed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def milliseconds(at: str, value: object, notes: Notes) -> float:
 
 
 def either_unit(at: str, value: object, notes: Notes) -> float:
-    """A time whose unit depends on the host: nobody writes a thousand seconds, or less than a second."""
+    """A time whose unit depends on the host: a file has neither a thousand seconds nor less than one."""
     number = seconds(at, value, notes)
     unit = "milliseconds" if number >= 1000 else "seconds"
     notes.append(f"{at}: it is read as {unit}, since hosts differ: with dialect= its unit is certain")

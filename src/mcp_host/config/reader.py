@@ -1,4 +1,4 @@
-"""Reading the servers of a file, whatever its dialect: nothing is started, expanded or asked for."""
+"""Reading the servers of a file, in any dialect: nothing is started, expanded or asked for."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class ClientGroup:
     "none"; a number is for all, but no longer than so many seconds. It never fails because of a server.
 
     A server that is down is left out of `list_tools`, and calls of its tools raise `NotConnected` at once. It is tried again
-    with growing pauses of up to a minute, for as long as the group is open, whatever its `Stdio.restart` says. *on_status* gets
+    with growing pauses of up to a minute, for as long as the group is open, and `Stdio.restart` has no effect. *on_status* gets
     each `ServerStatus` that changes, one at a time, in order, until the group is closed.
 
     Tools and prompts have names like ``github__create_issue``, of 64 characters at most. Such a name depends on the names of
@@ -224,7 +224,7 @@ class ClientGroup:
             return await self._started(member)
         except BaseException:
             with CancelScope(shield=True):
-                await self.remove(name)  # it is there: whatever takes it away lets the wait end
+                await self.remove(name)  # it is there: the wait ends also if another task has taken it away
             raise
 
     async def remove(self, name: str, *, grace: float = 0.0) -> None:

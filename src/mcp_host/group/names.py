@@ -1,7 +1,7 @@
 """The names under which a group offers the tools and prompts of its servers, such as ``github__create_issue``.
 
-Each name is a function of the server's and the tool's own name alone: it is the same in every run, whichever other
-servers there are and in whatever order they answer.
+Each name is a function of the server's and the tool's own name alone: it is the same in every run, independent of
+other servers and of the order in which they answer.
 """
 
 from __future__ import annotations
