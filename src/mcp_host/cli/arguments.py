@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -166,6 +167,7 @@ TAKE_MODEL = frozenset({"demo", "call", "read", "prompt", "chat"})
 URL = re.compile(r"https?://", re.IGNORECASE)
 HEADER = re.compile(r"([^\s=:]+)(?:=|:\s*)(.*)", re.DOTALL)  # no header's name has either sign, and curl takes ":"
 VARIABLE = re.compile(r"([^=]+)=(.*)", re.DOTALL)
+REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")  # in the value of a header
 ALIAS = re.compile(r"(https?://[^=]+)=(https?://.+)")  # of an issuer, which has no query
 PARAMETER = re.compile(r"([A-Za-z0-9._-]+)=([^\ud800-\udfff]*)")  # RFC 6749, section 8.2; UTF-8
 SURROGATE = re.compile("[\ud800-\udfff]")  # as Python decodes arguments that are not UTF-8
@@ -196,6 +198,16 @@ ALLOW_HELP = "let the server use the model without asking you; arithmetic never 
 
 DEVICE_HELP = "log in on any device, and enter a code there, if the authorization server offers that"
 
+HEADER_HELP = (
+    "sent to a URL; ${VARIABLE} in the value is of the environment, and @FILE has a header on each line:"
+    " so no secret has to be on the command line"
+)
+ENV_HELP = "given to a command; NAME alone passes on a variable of the environment"
+VERIFY_HELP = "trust the certificates of the authorities in this PEM file or folder, and no others, over https"
+NO_VERIFY_HELP = "trust any server that answers at the URL, whatever its certificate: for tests on your own machine"
+CERT_HELP = "your own certificate for https, in PEM format, with its key unless there is --key"
+UDS_HELP = "connect to this unix socket, in place of the host of the URL"
+
 ERA_HELP = (
     "auto, modern (without a handshake), legacy (with one), or a single revision like"
     f" {VERSIONS[0]}; by default, the server is asked"
@@ -209,6 +221,10 @@ class Options(argparse.Namespace):
     command: Sequence[str]
     url: str | None
     header: list[tuple[str, str]]
+    verify: Path | bool
+    cert: Path | None
+    key: Path | None
+    uds: Path | None
     env: list[tuple[str, str]]
     timeout: float | None
     era: str
@@ -287,23 +303,43 @@ def _check_command(words: Sequence[str], command: Command, parser: _Parser) -> N
 
 
 def _check_options(options: Options, parser: _Parser) -> None:
-    if options.command and not COMMANDS[options.verb].program:
-        parser.error("only a URL needs a login; a program gets its secrets by --env")
-    if options.header and options.url is None:
-        parser.error("headers are for a URL; a command takes --env")
-    if options.env and options.url is not None:
-        parser.error("--env is for a command; a URL takes --header")
-    if not options.client_id and (options.client_secret_env is not None or options.issuer is not None):
-        parser.error("--client-secret-env and --issuer are for a --client-id")
-    if options.authorization_param and options.use_device_code:
-        parser.error("--authorization-param is for a login in a browser: --use-device-code has no URL that takes it")
-    if options.redirect_uri is not None and options.use_device_code:
-        parser.error("--redirect-uri is for a login in a browser: --use-device-code redirects to nowhere")
+    for is_wrong, problem in _contradictions(options):
+        if is_wrong:
+            parser.error(problem)
+
+
+def _contradictions(options: Options) -> Iterator[tuple[object, str]]:
+    """What may be wrong with options that are right by themselves: whether it is, and what to say then."""
+    is_program, needs_url = options.url is None, "{} for a URL: a command is connected to by its stdin and stdout"
+    yield (
+        options.command and not COMMANDS[options.verb].program,
+        "only a URL needs a login; a program gets its secrets by --env",
+    )
+    yield options.header and is_program, "headers are for a URL; a command takes --env"
+    yield options.env and not is_program, "--env is for a command; a URL takes --header"
+    for name in ("cert", "key", "uds"):
+        yield getattr(options, name) is not None and is_program, needs_url.format(f"--{name} is")
+    yield options.verify is not True and is_program, needs_url.format("--verify and --no-verify are")
+    yield options.key is not None and options.cert is None, "--key is for a --cert"
+    yield (
+        not options.client_id and (options.client_secret_env is not None or options.issuer is not None),
+        "--client-secret-env and --issuer are for a --client-id",
+    )
+    yield (
+        options.authorization_param and options.use_device_code,
+        "--authorization-param is for a login in a browser: --use-device-code has no URL that takes it",
+    )
+    yield (
+        options.redirect_uri is not None and options.use_device_code,
+        "--redirect-uri is for a login in a browser: --use-device-code redirects to nowhere",
+    )
     ways = {"--no-login": options.no_login, "--paste": options.paste, "--use-device-code": options.use_device_code}
-    if len(given := [name for name, is_given in ways.items() if is_given]) > 1:
-        parser.error(f"{' and '.join(given)} contradict each other: use one of them")
-    if options.json and options.output is not None:
-        parser.error("--output writes the contents, and --json prints a document: use one of them")
+    given = [name for name, is_given in ways.items() if is_given]
+    yield len(given) > 1, f"{' and '.join(given)} contradict each other: use one of them"
+    yield (
+        options.json and options.output is not None,
+        "--output writes the contents, and --json prints a document: use one of them",
+    )
 
 
 def _stop(argv: Sequence[str]) -> NoReturn:
@@ -411,8 +447,8 @@ def _parser(verb: str) -> _Parser:
     parser.set_defaults(model=None, output=None, pins=None, json=False, yes=False, header=[], env=[])
     parser.set_defaults(no_login=False, paste=False, use_device_code=False)
     parser.set_defaults(client_id=None, client_secret_env=None, issuer=None, issuer_alias=[], scope=[])
-    parser.set_defaults(redirect_uri=None)
-    parser.set_defaults(authorization_param=[])
+    parser.set_defaults(redirect_uri=None, authorization_param=[])
+    parser.set_defaults(verify=True, cert=None, key=None, uds=None)
     parser.add_argument("operands", nargs="*", help=argparse.SUPPRESS)
     if command.server:
         _add_output_options(parser, json=verb != "chat")
@@ -447,10 +483,15 @@ def _add_server_options(parser: _Parser, *, program: bool) -> None:
     add = parser.add_argument
     add("--timeout", type=_seconds, metavar="SECONDS", help=TIMEOUT_HELP)
     add("--era", choices=("auto", "modern", "legacy", *VERSIONS), default="auto", metavar="ERA", help=ERA_HELP)
-    header, variable = partial(_pair, HEADER), partial(_pair, VARIABLE)
-    add("-H", "--header", type=header, action="append", default=[], metavar="NAME=VALUE", help="sent to a URL")
+    add("-H", "--header", type=_headers, action="extend", default=[], metavar="NAME=VALUE", help=HEADER_HELP)
+    trusted = parser.add_mutually_exclusive_group()
+    trusted.add_argument("--verify", type=Path, default=True, metavar="PATH", help=VERIFY_HELP)
+    trusted.add_argument("--no-verify", action="store_const", dest="verify", const=False, help=NO_VERIFY_HELP)
+    add("--cert", type=Path, metavar="FILE", help=CERT_HELP)
+    add("--key", type=Path, metavar="FILE", help="the key of --cert, in PEM format")
+    add("--uds", type=Path, metavar="PATH", help=UDS_HELP)
     if program:
-        add("-e", "--env", type=variable, action="append", default=[], metavar="NAME=VALUE", help="given to a command")
+        add("-e", "--env", type=_variable, action="append", default=[], metavar="NAME[=VALUE]", help=ENV_HELP)
         add("--no-login", action="store_true", help="use a stored login only; by default you are asked to log in")
     add("--paste", action="store_true", help="log in with a browser on any machine, and paste the URL it ends at")
     add("--use-device-code", action="store_true", help=DEVICE_HELP)
@@ -496,6 +537,29 @@ def _pair(form: re.Pattern[str], text: str) -> tuple[str, str]:
     if found is None:  # not repeated in the message: it may be a secret
         raise argparse.ArgumentTypeError("not of the form NAME=VALUE")
     return found[1], found[2]
+
+
+def _variable(text: str) -> tuple[str, str]:
+    """A variable for a program: as it is given, or of this process."""
+    return _pair(VARIABLE, text) if "=" in text else (text, _of_environment(text))
+
+
+def _of_environment(name: str) -> str:
+    if (value := os.environ.get(name)) is None:
+        raise argparse.ArgumentTypeError(f"the environment has no variable {quoted(name)}")
+    return value
+
+
+def _headers(text: str) -> list[tuple[str, str]]:
+    """The header in *text*, with variables of the environment in its value; or those in a file, as curl has it."""
+    if text.startswith("@"):  # no header's name has it
+        try:
+            lines = Path(text[1:]).read_text("utf-8").splitlines()
+        except (OSError, ValueError) as exc:  # the latter if it is not UTF-8, or no name of a file
+            raise argparse.ArgumentTypeError(f"the file cannot be read: {exc}") from exc
+        return [_pair(HEADER, line.strip()) for line in lines if line.strip()]
+    name, value = _pair(HEADER, text)
+    return [(name, REFERENCE.sub(lambda found: _of_environment(found[1]), value))]
 
 
 def _seconds(text: str) -> float:

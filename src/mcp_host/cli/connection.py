@@ -103,6 +103,10 @@ def _transport(
             return Stdio(options.command, env=dict(options.env), on_stderr=on_stderr, restart=restart)
         from mcp_host.transports.http import StreamableHttp  # here, because importing httpx takes a while
 
-        return StreamableHttp(options.url, headers=dict(options.header), auth=auth)
+        cert = (options.cert, options.key) if options.cert and options.key else options.cert
+        return StreamableHttp(
+            options.url, headers=dict(options.header), verify=options.verify, cert=cert, uds=options.uds, auth=auth
+        )
     except (TypeError, ValueError) as exc:
-        raise UsageError(str(exc)) from exc
+        text = str(exc)
+        raise UsageError(f"--{text}" if text.startswith(("verify", "cert", "uds")) else text) from exc

@@ -19,6 +19,7 @@ from mcp_host.errors import (
     MARGIN,
     CallDenied,
     CallerError,
+    ConnectFailed,
     ConnectionClosed,
     HttpStatusError,
     InputNotGiven,
@@ -110,6 +111,12 @@ NAMED_OPTIONS: Sequence[tuple[type[BaseException], str, str]] = (
     (RequestTimeout, "(idle_timeout)", "(--timeout)"),
     (McpError, 'with Client(era="legacy")', "with --era legacy"),
     (InputRefused, "maxTokens: ", "--max-tokens: "),
+    (ConnectFailed, "from verify=", "from --verify "),
+    (ConnectFailed, "from cert=", "from --cert "),
+    (ConnectFailed, "write cert=(certificate, key, password)", "decrypt it first, with openssl pkey"),
+    (ConnectFailed, "StreamableHttp(verify=...)", "--verify"),
+    (ConnectFailed, "StreamableHttp(cert=...)", "--cert"),
+    (McpError, "OAuth(client=httpx.AsyncClient(verify=...))", "SSL_CERT_FILE, a variable of the environment"),
 )
 """What errors of a kind name, and the option that sets it."""
 
