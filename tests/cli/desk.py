@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from anyio import Event, sleep_forever
 from pydantic import BaseModel
@@ -64,4 +65,5 @@ async def until_hang_ends() -> str:
 
 @server.tool
 def die() -> str:
+    print("on fire", file=sys.stderr, flush=True)
     os._exit(3)

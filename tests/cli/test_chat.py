@@ -489,14 +489,16 @@ def test_what_was_done_before_a_failure_stays_in_the_conversation(talk: Talk, pr
     ]
 
 
-def test_a_server_that_dies_in_a_call_is_restarted_and_the_conversation_goes_on(
+def test_a_server_that_dies_in_a_call_is_restarted_and_the_person_sees_how_it_ended(
     screen: Screen, talk: Talk, provider: Provider
 ) -> None:
     provider.say(says("", ToolCall("die")), says("It is dead."), says("", ADD), says("3"))
 
     talk("Die.", "Add.", argv=["--yes"], server=DESK)
 
-    assert "    error         die: the tool die failed: its server is not available" in screen.rows
+    died = screen.rows.index("    error         die: the tool die failed: its server is not available")
+    ended = f"mcp-host: {Path(sys.executable).name} exited with code 3; its stderr:"
+    assert screen.rows[died - 2 : died] == [ended, "  | on fire"]
     assert "    result        add: 3" in screen.rows
     assert conversation(provider.requests[-1])[-1] == ("user", [["3"]])
 

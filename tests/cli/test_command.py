@@ -353,6 +353,7 @@ ERRORS: list[tuple[list[str], int, str]] = [
     (["tools", *python("print('\x1b[2Jhello')")], 3, rf"{PYTHON} exited with code 0; it seems to be no MCP server: its stdout begins with '\x1b[2Jhello'"),
     (["tools", *python("raise SystemExit('\x1b[2Jno')")], 3, f"{PYTHON} exited with code 1; its stderr:"),
     (["tools", "--timeout", "0.2", *python("import sys; sys.stdin.read()")], 4, f"{PYTHON} was not ready within 0.2 s"),
+    (["call", "die", *DESK], 3, f"{PYTHON} exited with code 3; its stderr:"),
     (["call", "t", *scripted({"tools": {}}, tools_call=UNKNOWN)], 5, r"the server says: no\x1b[2J such tool (-32602)"),
     (["call", "t", *scripted({"tools": {}}, tools_list=UNKNOWN)], 5, r"the server says: no\x1b[2J such tool (-32602)"),
     (["inspect", *scripted({"tools": {}}, tools_list=UNKNOWN)], 5, r"the server says: no\x1b[2J such tool (-32602)"),

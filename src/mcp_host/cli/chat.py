@@ -32,7 +32,7 @@ from mcp_host.cli.transcript import Transcript
 from mcp_host.client.client import Client
 from mcp_host.elicitation import Elicitation
 from mcp_host.elicitation.terminal import fill_in_terminal, open_in_browser
-from mcp_host.errors import McpError
+from mcp_host.errors import ConnectionClosed, McpError
 from mcp_host.limits import Limits
 from mcp_host.providers.exchange.streams import Delta
 from mcp_host.sampling import Approvals, LoopResult, ProposedCall, Sampling, SamplingRequest, Step, run_tool_loop
@@ -266,7 +266,7 @@ class Chat:
         elif failure is not None:
             if steps or self._said:
                 self._keep_unfinished(user_message, steps, "This answer failed.")
-            self._transcript.aside(partial(print_failure, failure))
+            self.show_failure(failure)
             code = ExitCode.of(failure)
         else:
             self._keep_unfinished(user_message, steps, "The user stopped this answer.")
@@ -345,6 +345,10 @@ class Chat:
     def show_aside(self, text: str) -> None:
         """Print what the server logs."""
         self._transcript.aside(partial(print_aside, text))
+
+    def show_failure(self, failure: Exception) -> None:
+        """Print why something has failed."""
+        self._transcript.aside(partial(print_failure, failure))
 
     async def _approve_call(self, call: ProposedCall) -> Allow | Deny:
         """Decide on a call. A tool that is allowed for the session is allowed in later turns, too."""
@@ -427,5 +431,9 @@ class _StoppableTools:
         caller: object = None,
     ) -> CallToolResult:
         with self.chat.stoppable_call():
-            return await self.chat.client.call_tool(name, arguments, timeout=timeout, caller=caller)
+            try:
+                return await self.chat.client.call_tool(name, arguments, timeout=timeout, caller=caller)
+            except ConnectionClosed as exc:  # the model is not told why: how the server ended is for the person
+                self.chat.show_failure(exc)
+                raise
         return CallToolResult(content=[TextContent(text=STOPPED)], is_error=True)
