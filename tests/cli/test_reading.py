@@ -102,9 +102,10 @@ def test_a_pipe_and_a_file_get_the_contents_byte_for_byte(
     uri: str, contents: bytes, url: str, capfdbinary: CapturedBytes, tmp_path: Path
 ) -> None:
     assert main(["read", url, uri]) == 0
+    assert main(["read", url, uri, "--output", "-"]) == 0
     assert main(["read", url, uri, "--output", str(tmp_path / "contents")]) == 0
 
-    assert capfdbinary.readouterr() == (contents, b"")
+    assert capfdbinary.readouterr() == (contents * 2, b"")
     assert (tmp_path / "contents").read_bytes() == contents
 
 

@@ -94,7 +94,7 @@ def _run(options: Options) -> ExitCode:
         report = anyio.run(commands.run, options)
     if options.json:
         print_json(report.document)
-    elif report.error is None:
+    else:
         report.show(printer)
     if report.error is not None:
         print_error(report.error)

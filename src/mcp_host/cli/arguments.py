@@ -192,6 +192,14 @@ MAX_TOKENS_HELP = f"the most tokens that one answer may have (default: {MAX_TOKE
 
 PINS_HELP = "block tools that are not as pinned in FILE; the first use of a server pins its tools there"
 
+OUTPUT_HELP = {
+    "read": "write the contents to a file, byte for byte; - is stdout",
+    "call": (
+        "write the images, audio and resources of the result to a file, or to a folder (with a slash at its end, if it is"
+        " new); - is stdout, for one of them"
+    ),
+}
+
 VERBOSE_HELP = "print what the server logs, its stderr, each step of a login, and what the model's provider says of failures, to stderr"
 
 ALLOW_HELP = "let the server use the model without asking you; arithmetic never asks"
@@ -235,7 +243,7 @@ class Options(argparse.Namespace):
     max_tokens: int
     max_tools: int
     unchecked: bool
-    output: Path | None
+    output: str | None
     pins: Path | None
     yes: bool
     no_login: bool
@@ -465,8 +473,8 @@ def _parser(verb: str) -> _Parser:
     if verb == "pins":
         add("--json", action="store_true", help="print one JSON document; also for an error")
         add("--yes", "-y", action="store_true", help="accept without asking")
-    if verb == "read":
-        add("--output", "-o", type=Path, metavar="FILE", help="write the contents to a file, byte for byte")
+    if verb in OUTPUT_HELP:
+        add("--output", "-o", metavar="PATH", help=OUTPUT_HELP[verb])
     return parser
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from base64 import b64decode
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, TypeAlias, TypeVar, assert_never
 
 from mcp_host.cli.arguments import NAME, TAKE_MODEL, Options
 from mcp_host.cli.connection import connected
+from mcp_host.cli.files import STDOUT, bytes_of, parts_of, write_parts, write_to_stdout
 from mcp_host.cli.models import approver, make_model
-from mcp_host.cli.output import Printer, UsageError, as_json, near, print_error, status_line, writing
+from mcp_host.cli.output import Printer, UsageError, as_json, near, print_aside, print_error, status_line
 from mcp_host.cli.parameters import MAX_PARAMETERS, details, filled_in, parameters, prompt_schema, read_arguments
 from mcp_host.cli.pins import what_changed
 from mcp_host.client.client import Client
@@ -21,7 +22,6 @@ from mcp_host.client.tool_policy import ToolPolicy
 from mcp_host.errors import (
     MARGIN,
     MissingRequiredClientCapability,
-    ProtocolError,
     ServerError,
     ToolChanged,
     excerpt,
@@ -33,7 +33,10 @@ from mcp_host.terminal.fields import PARAMETERS_SHOWN, Field, signature
 from mcp_host.terminal.text import NAME_SHOWN
 from mcp_host.tool_changes import ToolChange
 from mcp_host.types import (
+    AudioContent,
     BlobResourceContents,
+    EmbeddedResource,
+    ImageContent,
     Implementation,
     ProgressNotificationParams,
     Prompt,
@@ -41,7 +44,6 @@ from mcp_host.types import (
     Resource,
     ResourceTemplate,
     ResourceTemplateReference,
-    TextResourceContents,
     Tool,
 )
 from mcp_host.types.content import as_text
@@ -135,49 +137,48 @@ async def _call(client: Client, options: Options) -> Report:
     arguments = read_arguments(options.operand, {} if tool is None else tool.input_schema, options.items)
     with progress_line(sys.stderr) as on_progress:
         result = await client.call_tool(options.operand, arguments, on_progress=on_progress)
-    text = "\n".join(map(as_text, result.content))
+    shown = result.content
+    if options.output is not None:
+        shown = [block for block in shown if not isinstance(block, ImageContent | AudioContent | EmbeddedResource)]
+    text = "\n".join(map(as_text, shown))
     if not result.content and result.structured_content is not None:  # such a tool "SHOULD also return" it as text
         text = as_json(result.structured_content)
     error = f"the tool reported an error\n{text}" if result.is_error else None
     note = MODEL_MISSING if error and options.model is None and "sampling" in text.casefold() else None
-    return Report(result.to_wire(), lambda printer: printer.text(text), error, note)
+
+    def show(printer: Printer) -> None:
+        if error is None and options.output == STDOUT:
+            print_aside(text)
+        elif error is None:
+            printer.text(text)
+        parts = list(parts_of(result.content))
+        if options.output is not None and (parts or error is None):
+            write_parts(parts, options.output)
+
+    return Report(result.to_wire(), show, error, note)
 
 
 async def _read(client: Client, options: Options) -> Report:
     uri = filled_in(options.operand, options.items)
     with progress_line(sys.stderr) as on_progress:
         result = await client.read_resource(uri, on_progress=on_progress)
-    data = b"\n".join(map(_bytes_of, result.contents))
+    data = b"\n".join(map(bytes_of, result.contents))
     binary = [part for part in result.contents if isinstance(part, BlobResourceContents)]
 
     def show(printer: Printer) -> None:
         if binary and len(result.contents) > 1:
             raise UsageError(f"{quoted(uri)} has {len(result.contents)} parts, and not all are text: use --json")
-        if options.output is not None:
+        if options.output not in (None, STDOUT):
             try:
-                options.output.write_bytes(data)
+                Path(options.output).write_bytes(data)
             except OSError as exc:
                 raise UsageError(f"cannot write the contents: {exc}") from exc
-        elif not sys.stdout.isatty():
-            with writing(sys.stdout):
-                sys.stdout.buffer.write(data)
-                sys.stdout.buffer.flush()
-        elif binary:
-            about = f"{excerpt(binary[0].mime_type or 'binary')}, {len(data):,} bytes"
-            raise UsageError(f"{quoted(uri)} is no text ({about}): use --output FILE, or a pipe")
+        elif binary or not sys.stdout.isatty():
+            write_to_stdout(data, binary[0].mime_type if binary else None, quoted(uri))
         else:
             printer.text(data.decode())
 
     return Report(result.to_wire(), show)
-
-
-def _bytes_of(part: TextResourceContents | BlobResourceContents) -> bytes:
-    if isinstance(part, TextResourceContents):
-        return part.text.encode(errors="backslashreplace")
-    try:
-        return b64decode(part.blob, validate=True)
-    except ValueError as exc:
-        raise ProtocolError(f"the contents of {quoted(part.uri)} are not base64: {exc}") from exc
 
 
 async def _prompt(client: Client, options: Options) -> Report:
