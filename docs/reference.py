@@ -28,6 +28,7 @@ Other names may change without notice.
 - [`mcp_host`](#mcp_host): what applications use
 - [`mcp_host.auth`](#mcp_hostauth): log in
 - [`mcp_host.config`](#mcp_hostconfig): the servers in a user's files
+- [`mcp_host.config.registry`](#mcp_hostconfigregistry): servers of a registry
 - [`mcp_host.errors`](#mcp_hosterrors): every exception
 - [`mcp_host.group`](#mcp_hostgroup): several servers
 - [`mcp_host.middleware`](#mcp_hostmiddleware): functions around requests
@@ -44,6 +45,7 @@ MODULES: Mapping[str, str] = {
     "mcp_host": "",
     "mcp_host.auth": "",
     "mcp_host.config": "",
+    "mcp_host.config.registry": "",
     "mcp_host.errors": "",
     "mcp_host.group": "",
     "mcp_host.middleware": "",

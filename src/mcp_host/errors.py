@@ -30,6 +30,7 @@
     │   └── InvalidToolOutput       a result that does not match the tool's outputSchema
     ├── ToolPinsError               the pins of tools cannot be read or saved
     ├── ConfigError                 a file of servers cannot be read, or a server in it cannot be used
+    ├── RegistryError               a registry has no such server, or what it says of it cannot be used
     ├── RoundsExceeded              the server asked for too much input within one call
     ├── InputNotGiven               a call failed because we refused the input that it needs
     ├── InputRefused                we refuse a server's request
@@ -126,6 +127,19 @@ class ConfigError(McpError):
         self.line = line
         self.column = column
         self.server = server
+        self.field = field
+
+
+class RegistryError(McpError):
+    """A registry has no such server, or what its server.json says cannot be used.
+
+    *field* is the place in the server.json, such as ``packages[0].identifier``, if it is about one. *reason* is the text without
+    that.
+    """
+
+    def __init__(self, reason: str, *, field: str | None = None) -> None:
+        super().__init__(reason if field is None else f"{excerpt(field)}: {reason}")
+        self.reason = reason
         self.field = field
 
 
