@@ -120,6 +120,16 @@ async def test_the_callback_may_use_anyio() -> None:
     assert [before <= time <= before + 10 for time in times] == [True]
 
 
+async def test_what_is_not_installed_is_not_looked_for_at_each_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking for sniffio took a tenth of what opening and closing a process takes."""
+    async with pipe() as (reading, writing):
+        await writing.aclose()
+        monkeypatch.delitem(sys.modules, "sniffio")  # anyio has it
+        await reading.read_all(lambda chunk: None)
+
+        assert "sniffio" not in sys.modules
+
+
 async def test_after_a_full_read_the_next_one_is_larger() -> None:
     sizes: list[int] = []
 

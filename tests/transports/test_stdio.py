@@ -83,6 +83,22 @@ async def test_the_working_directory_is_the_callers_choice(tmp_path: Path) -> No
             assert (await client.call_tool("x")).text == str(tmp_path)
 
 
+async def test_the_processes_are_listed_once_for_a_server_that_exits_when_its_input_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def listdir(path: str) -> list[str]:
+        listed.append(path)
+        return original(path)
+
+    listed, original = list[str](), os.listdir
+    monkeypatch.setattr(os, "listdir", listdir)
+    with anyio.fail_after(15):
+        async with Client(Stdio(python("read()"))):
+            pass
+
+    assert listed == ["/proc"]
+
+
 async def test_a_server_can_write_much_while_shutting_down_after_a_cancellation(tmp_path: Path) -> None:
     """Its output is discarded, but a server that cannot write cannot shut down."""
     body = f"""

@@ -134,11 +134,9 @@ class _AsyncioLoop(Loop):
             await asyncio.wait(tasks)
 
     async def when_readable(self, fd: int, callback: Callable[[], bool]) -> None:
-        # sniffio looks for a task, and there is none in a callback of the event loop. anyio does without sniffio.
-        with suppress(ImportError):
-            from sniffio import current_async_library_cvar
-
-            current_async_library_cvar.set("asyncio")
+        # sniffio looks for a task, and there is none in a callback of the event loop. anyio has imported it, or does without.
+        if (sniffio := sys.modules.get("sniffio")) is not None:
+            sniffio.current_async_library_cvar.set("asyncio")
         done = self._readers[fd] = self._loop.create_future()
 
         def on_readable() -> None:

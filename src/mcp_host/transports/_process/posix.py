@@ -55,9 +55,9 @@ class PosixChild(Child):
                 await self.exits_within(grace)
                 while self._lives() and current_time() < end:  # noqa: ASYNC110  # see POLL_INTERVAL
                     await sleep(POLL_INTERVAL)
-            if self._lives():
-                self._signal(signal.SIGKILL)
-                await self.exits_within(grace)
+                if self._lives():
+                    self._signal(signal.SIGKILL)
+                    await self.exits_within(grace)
 
     def _lives(self) -> bool:
         return self.process.returncode is None or self._signal(0)
@@ -79,10 +79,10 @@ def groups_of_session(session: int) -> set[int]:
     """
     groups = {session}
     with suppress(FileNotFoundError):
-        for name in os.listdir("/proc"):
-            with suppress(ValueError, OSError):  # no process, or it has ended meanwhile
-                if os.getsid(int(name)) == session:
-                    groups.add(os.getpgid(int(name)))
+        for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))):
+            with suppress(OSError):  # it has ended meanwhile
+                if os.getsid(pid) == session:
+                    groups.add(os.getpgid(pid))
     return groups
 
 
