@@ -222,6 +222,7 @@ async def live(plan: list[Step]) -> None:
                     each.answers.set()
                 await anyio.sleep(500)
                 await history.check_list()
+                await anyio.sleep(1)  # a list that could not be had when it changed is asked for once more, by that
                 for tool in await group.list_tools():
                     server = group.server_of(tool.name)
                     called = await group.call_tool(tool.name, {"as": tool.name})
