@@ -96,7 +96,7 @@ async def test_the_processes_are_listed_once_for_a_server_that_exits_when_its_in
         async with Client(Stdio(python("read()"))):
             pass
 
-    assert listed == ["/proc"]
+    assert listed.count("/proc") == 1  # an import lists folders, too
 
 
 async def test_a_server_can_write_much_while_shutting_down_after_a_cancellation(tmp_path: Path) -> None:
