@@ -73,7 +73,7 @@ MAY_IMPORT = {
         *("concurrency", "errors", "functions", "limits", "protocol", "sampling", "transports", "types", "version"),
     },
     "cli": {
-        *("auth", "client", "elicitation", "errors", "json_schema", "limits", "mcp_host", "protocol", "providers"),
+        *("auth", "client", "config", "elicitation", "errors", "json_schema", "limits", "mcp_host", "protocol", "providers"),
         *("sampling", "server_names", "terminal", "testing", "tool_changes", "transports", "types", "version"),
     },
     "__main__": {"cli"},

@@ -53,7 +53,7 @@ class LockedFile:
     """A reader gets the whole of what one writer has written. The methods block, and raise `OSError`.
 
     *lock_wait* is in seconds, *max_size* in bytes. A *private* file has the mode 0600 whenever it is written, and
-    its folder, if it is created, 0700. It is refused if it belongs to another user.
+    its folder, if it is created, 0700. It is refused if it belongs to another user. The lock is a file beside it, or *lock_path*.
     """
 
     def __init__(
@@ -63,9 +63,10 @@ class LockedFile:
         lock_wait: float = LOCK_WAIT,
         private: bool = False,
         max_size: int | None = None,
+        lock_path: Path | None = None,
     ) -> None:
         self.path = Path(os.path.realpath(path))  # if it is a link, its target is replaced
-        self.lock_path = Path(f"{self.path}.lock")
+        self.lock_path = lock_path or Path(f"{self.path}.lock")
         self._new = Path(f"{self.path}.new")
         self._lock_wait = lock_wait
         self._private = private
@@ -95,7 +96,7 @@ class LockedFile:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep others who do this out, in this process, too. The lock is a file beside this one, which stays.
+        """Keep others who do this out, in this process, too. The lock is a file, which stays.
 
         Raises:
             LockTimeout: Another process keeps the lock for too long.

@@ -17,15 +17,17 @@ HOME = {
         *(".copilot/mcp-config.json", ".cursor/mcp.json", ".codeium/windsurf/mcp_config.json", ".config/zed/settings.json"),
         ".config/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
         *(".cline/mcp.json", ".gemini/settings.json", ".lmstudio/mcp.json", ".config/goose/config.yaml"),
+        ".config/mcp-host/mcp.json",
         *(".codex/config.toml", ".config/opencode/opencode.json", ".config/opencode/opencode.jsonc", ".mcp-inspector/mcp.json"),
     },
     "darwin": {
         *("Library/Application Support/Claude/claude_desktop_config.json", "Library/Application Support/Code/User/mcp.json"),
-        *(".config/zed/settings.json", ".config/goose/config.yaml"),
+        *(".config/zed/settings.json", ".config/goose/config.yaml", ".config/mcp-host/mcp.json"),
     },
     "win32": {
         *("AppData/Roaming/Claude/claude_desktop_config.json", "AppData/Roaming/Code/User/mcp.json"),
         *("AppData/Roaming/Zed/settings.json", "AppData/Roaming/Block/goose/config/config.yaml"),
+        "AppData/Roaming/mcp-host/mcp.json",
     },
 }  # fmt: skip
 SYSTEM = {

@@ -13,7 +13,7 @@ from itertools import takewhile
 import anyio
 
 from mcp_host.cli import commands, demo, pins
-from mcp_host.cli.arguments import Options, parse
+from mcp_host.cli.arguments import parse
 from mcp_host.cli.models import approver, make_model
 from mcp_host.cli.output import ExitCode, Printer, discard, print_error, print_failure, print_json, text_of
 from mcp_host.errors import InvalidToolOutput, ServerError
@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     try:
         try:
-            return _run(parse(argv))
+            return _run(argv)
         except (Exception, KeyboardInterrupt) as exc:
             if isinstance(exc.__cause__, BrokenPipeError):  # a sampling handler that prints
                 raise exc.__cause__ from None
@@ -74,8 +74,13 @@ def _print_failure(exc: BaseException, *, as_json: bool) -> ExitCode:
     return code
 
 
-def _run(options: Options) -> ExitCode:
+def _run(argv: Sequence[str]) -> ExitCode:
     printer = Printer(sys.stdout)
+    if argv and argv[0] == "servers":
+        from mcp_host.cli import servers  # here, because the other commands need no files of servers
+
+        return servers.run(argv[1:], printer)
+    options = parse(argv)
     if options.verb == "demo":
         assert options.model is not None, "the arguments have a default for it"
         anyio.run(demo.run, make_model(options.model), approver(options), printer)

@@ -159,6 +159,7 @@ pins pins.json forget https://example.com/mcp""",
         operand="FILE",
         words="[accept [SERVER [TOOL ...]] | forget SERVER [TOOL ...]]",
     ),
+    "servers": Command("show and change the servers in your file", "servers list", server=False),
 }
 
 TAKE_MODEL = frozenset({"demo", "call", "read", "prompt", "chat"})
@@ -300,7 +301,7 @@ def parse(argv: Sequence[str]) -> Options:
     return options
 
 
-def _check_command(words: Sequence[str], command: Command, parser: _Parser) -> None:
+def _check_command(words: Sequence[str], command: Command, parser: Parser) -> None:
     """Check what comes after ``--``."""
     if not command.server:
         parser.error("no server takes part in this")
@@ -310,7 +311,7 @@ def _check_command(words: Sequence[str], command: Command, parser: _Parser) -> N
         parser.error(f"{words[0]!r} is a URL, which goes without --: a command comes after that")
 
 
-def _check_options(options: Options, parser: _Parser) -> None:
+def _check_options(options: Options, parser: Parser) -> None:
     for is_wrong, problem in _contradictions(options):
         if is_wrong:
             parser.error(problem)
@@ -362,7 +363,7 @@ def _stop(argv: Sequence[str]) -> NoReturn:
     parser.error(f"{quoted(argv[0])} is no command ({names}){near(argv[0], COMMANDS)}")
 
 
-def _take_url(operands: list[str], command: Command, parser: _Parser) -> str:
+def _take_url(operands: list[str], command: Command, parser: Parser) -> str:
     if not operands:
         program = ", or the command that starts it after --" if command.program else ""
         parser.error(f"there is no server: give its URL{program}")
@@ -371,13 +372,13 @@ def _take_url(operands: list[str], command: Command, parser: _Parser) -> str:
     return operands.pop(0)
 
 
-def _arguments(operands: Sequence[str], parser: _Parser) -> list[Item]:
+def _arguments(operands: Sequence[str], parser: Parser) -> list[Item]:
     if len([operand for operand in operands if STDIN.fullmatch(operand)]) > 1:
         parser.error("only one argument can be read from stdin")
     return [item for operand in operands for item in _items(operand, parser)]
 
 
-def _items(operand: str, parser: _Parser) -> Iterator[Item]:
+def _items(operand: str, parser: Parser) -> Iterator[Item]:
     """The arguments in one operand."""
     if operand.lstrip().startswith(("{", "[")):
         arguments = _json(operand, "the arguments are", parser)
@@ -398,7 +399,7 @@ def _items(operand: str, parser: _Parser) -> Iterator[Item]:
     yield Item(key, _json(text, f"{key!r} is", parser) if is_json else text, is_json)
 
 
-def _json(text: str, subject: str, parser: _Parser) -> object:
+def _json(text: str, subject: str, parser: Parser) -> object:
     try:
         value: object = from_json(text, allow_inf_nan=False)
     except ValueError as exc:
@@ -406,17 +407,19 @@ def _json(text: str, subject: str, parser: _Parser) -> object:
     return value
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are `UsageError`."""
+
     def error(self, message: str) -> NoReturn:
         """One sentence, where argparse prints the usage and exits."""
         raise UsageError(f"{message} (see {self.prog} --help)")
 
 
-def _main_parser() -> _Parser:
+def _main_parser() -> Parser:
     commands = "\n".join(f"  {verb:<10}{command.about}" for verb, command in COMMANDS.items())
     codes = "\n".join(f"  {code:<10}{code.meaning}" for code in ExitCode)
     examples = _examples(*[command.examples.splitlines()[0] for command in COMMANDS.values()])
-    parser = _Parser(
+    parser = Parser(
         prog=NAME,
         usage=f"{NAME} COMMAND ...",
         description="A host for MCP servers: show what they offer, call their tools, let them use a model.",
@@ -431,7 +434,7 @@ def _examples(*lines: str) -> str:
     return "".join(["examples:\n", *[f"  {NAME} {line}\n" for line in lines]])
 
 
-def _parser(verb: str) -> _Parser:
+def _parser(verb: str) -> Parser:
     command = COMMANDS[verb]
     usage = f"{NAME} {verb} [options] {command.synopsis}".rstrip()
     if command.server:
@@ -444,7 +447,7 @@ def _parser(verb: str) -> _Parser:
         ARGUMENTS if command.arguments else "",
         _examples(*command.examples.splitlines()),
     )
-    parser = _Parser(
+    parser = Parser(
         prog=f"{NAME} {verb}",
         usage=usage,
         description=f"{command.about[0].upper()}{command.about[1:]}.",
@@ -478,7 +481,7 @@ def _parser(verb: str) -> _Parser:
     return parser
 
 
-def _add_output_options(parser: _Parser, *, json: bool) -> None:
+def _add_output_options(parser: Parser, *, json: bool) -> None:
     add = parser.add_argument
     if json:
         add(
@@ -487,7 +490,7 @@ def _add_output_options(parser: _Parser, *, json: bool) -> None:
     add("--verbose", "-v", action="store_true", help=VERBOSE_HELP)
 
 
-def _add_server_options(parser: _Parser, *, program: bool) -> None:
+def _add_server_options(parser: Parser, *, program: bool) -> None:
     add = parser.add_argument
     add("--timeout", type=_seconds, metavar="SECONDS", help=TIMEOUT_HELP)
     add("--era", choices=("auto", "modern", "legacy", *VERSIONS), default="auto", metavar="ERA", help=ERA_HELP)
@@ -506,9 +509,9 @@ def _add_server_options(parser: _Parser, *, program: bool) -> None:
     add("--client-id", metavar="ID", help="the client that you have registered; by default mcp-host registers itself")
     add("--redirect-uri", metavar="URI", help=REDIRECT_HELP)
     add("--issuer", metavar="URL", help="the authorization server that this client is registered at")
-    alias = partial(_pair, ALIAS)
+    alias = partial(pair, ALIAS)
     add("--issuer-alias", type=alias, action="append", default=[], metavar="NAME=ISSUER", help=ALIAS_HELP)
-    parameter = partial(_pair, PARAMETER)
+    parameter = partial(pair, PARAMETER)
     add(
         "--authorization-param",
         type=parameter,
@@ -521,7 +524,7 @@ def _add_server_options(parser: _Parser, *, program: bool) -> None:
     add("--scope", action="append", default=[], metavar="SCOPE", help="ask for this scope as well, when logging in")
 
 
-def _add_model_options(parser: _Parser, verb: str) -> None:
+def _add_model_options(parser: Parser, verb: str) -> None:
     add = partial(parser.add_argument, "--model", type=_model, metavar="MODEL")
     allow = partial(parser.add_argument, "--yes", "-y", action="store_true")
     match verb:
@@ -540,7 +543,8 @@ def _add_model_options(parser: _Parser, verb: str) -> None:
             allow(help=ALLOW_HELP)
 
 
-def _pair(form: re.Pattern[str], text: str) -> tuple[str, str]:
+def pair(form: re.Pattern[str], text: str) -> tuple[str, str]:
+    """The name and the value in the *text* of an option."""
     found = form.fullmatch(text)
     if found is None:  # not repeated in the message: it may be a secret
         raise argparse.ArgumentTypeError("not of the form NAME=VALUE")
@@ -549,7 +553,7 @@ def _pair(form: re.Pattern[str], text: str) -> tuple[str, str]:
 
 def _variable(text: str) -> tuple[str, str]:
     """A variable for a program: as it is given, or of this process."""
-    return _pair(VARIABLE, text) if "=" in text else (text, _of_environment(text))
+    return pair(VARIABLE, text) if "=" in text else (text, _of_environment(text))
 
 
 def _of_environment(name: str) -> str:
@@ -565,8 +569,8 @@ def _headers(text: str) -> list[tuple[str, str]]:
             lines = Path(text[1:]).read_text("utf-8").splitlines()
         except (OSError, ValueError) as exc:  # the latter if it is not UTF-8, or no name of a file
             raise argparse.ArgumentTypeError(f"the file cannot be read: {exc}") from exc
-        return [_pair(HEADER, line.strip()) for line in lines if line.strip()]
-    name, value = _pair(HEADER, text)
+        return [pair(HEADER, line.strip()) for line in lines if line.strip()]
+    name, value = pair(HEADER, text)
     return [(name, REFERENCE.sub(lambda found: _of_environment(found[1]), value))]
 
 

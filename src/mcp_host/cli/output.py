@@ -19,6 +19,7 @@ from mcp_host.errors import (
     MARGIN,
     CallDenied,
     CallerError,
+    ConfigError,
     ConnectFailed,
     ConnectionClosed,
     HttpStatusError,
@@ -91,6 +92,7 @@ class ExitCode(IntEnum):
 CODES: Mapping[type[BaseException], ExitCode] = {
     UsageError: ExitCode.USAGE,
     CallerError: ExitCode.USAGE,
+    ConfigError: ExitCode.USAGE,
     ToolChanged: ExitCode.TOOL_CHANGED,
     ToolPinsError: ExitCode.USAGE,
     ConnectionClosed: ExitCode.NO_CONNECTION,
@@ -111,6 +113,7 @@ NAMED_OPTIONS: Sequence[tuple[type[BaseException], str, str]] = (
     (RequestTimeout, "(idle_timeout)", "(--timeout)"),
     (McpError, 'with Client(era="legacy")', "with --era legacy"),
     (InputRefused, "maxTokens: ", "--max-tokens: "),
+    (ConfigError, "pass replace=True", "pass --replace"),
     (ConnectFailed, "from verify=", "from --verify "),
     (ConnectFailed, "from cert=", "from --cert "),
     (ConnectFailed, "write cert=(certificate, key, password)", "decrypt it first, with openssl pkey"),

@@ -6,7 +6,7 @@
 
 from mcp_host.config.dialects import DIALECTS
 from mcp_host.config.entry import AnswerStore, AskInput, ExpandedServer, ServerEntry, ask_inputs
-from mcp_host.config.places import FoundFile, find_servers
+from mcp_host.config.places import FoundFile, find_servers, user_file
 from mcp_host.config.reader import ServersFile, merge_servers, read_servers
 from mcp_host.config.values import (
     EnvironmentVariable,
@@ -18,6 +18,7 @@ from mcp_host.config.values import (
     StdioServer,
     ToolFilter,
 )
+from mcp_host.config.writer import add_server, remove_server
 
 __all__ = [
     "DIALECTS",
@@ -35,8 +36,11 @@ __all__ = [
     "Source",
     "StdioServer",
     "ToolFilter",
+    "add_server",
     "ask_inputs",
     "find_servers",
     "merge_servers",
     "read_servers",
+    "remove_server",
+    "user_file",
 ]

@@ -25,6 +25,7 @@ MAX_DEPTH = 100  # objects and lists within each other
 MAX_NODES = 100_000  # values of a YAML file: aliases may repeat one a million times
 FORMATS: dict[str, Format] = {".json": "json", ".jsonc": "json", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
 BOMS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+BOM_WARNING = "it begins with a byte order mark, at which other programs may fail"
 NEEDS_YAML = "reading YAML needs PyYAML: pip install 'mcp-host[yaml]'"
 TOO_DEEP = "it nests too deeply"
 TOO_LONG = "it has a number that is too long"
@@ -51,14 +52,40 @@ class Document:
     warnings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Text:
+    """The text of a file, and how it is written: in which *encoding*, and whether after a *bom*."""
+
+    text: str
+    encoding: str = "utf-8"
+    bom: bytes = b""
+
+    def encode(self, text: str) -> bytes:
+        """Another *text*, as this one is written.
+
+        Raises:
+            UnicodeEncodeError: It has half of a surrogate pair.
+        """
+        return self.bom + text.encode(self.encoding)
+
+
 def read_document(path: Path) -> Document:
     """Read a file. It blocks. Numbers of YAML stay text, as they are written.
 
     Raises:
         ConfigError: There is no such file, it cannot be read, or its syntax is wrong.
     """
-    text, warnings = _decode(path, _read(path))
-    format = FORMATS.get(path.suffix.lower()) or _guess(text)
+    return parse_document(path, decode(path, _read(path)))
+
+
+def parse_document(path: Path, content: Text) -> Document:
+    """The data in the text of a file.
+
+    Raises:
+        ConfigError: Its syntax is wrong.
+    """
+    text, warnings = content.text, (BOM_WARNING,) if content.bom else ()
+    format = format_of(path, text)
     if not text.strip():
         return Document(None, format, (*warnings, "it is empty"))
     parse = {"json": _parse_json, "toml": _parse_toml, "yaml": _parse_yaml}[format]
@@ -111,23 +138,30 @@ def _read(path: Path) -> bytes:
     return content
 
 
-def _decode(path: Path, content: bytes) -> tuple[str, tuple[str, ...]]:
-    warnings: tuple[str, ...] = ()
-    encoding = "utf-8"
+def decode(path: Path, content: bytes) -> Text:
+    """The text of a file.
+
+    Raises:
+        ConfigError: It is not UTF-8, nor UTF-16 with a byte order mark.
+    """
+    encoding, mark = "utf-8", b""
     for bom, name in BOMS.items():
         if content.startswith(bom):
-            content, encoding = content.removeprefix(bom), name
-            warnings = ("it begins with a byte order mark, at which other programs may fail",)
+            content, encoding, mark = content.removeprefix(bom), name, bom
     try:
-        return content.decode(encoding), warnings
+        return Text(content.decode(encoding), encoding, mark)
     except UnicodeDecodeError as exc:
         line, start = content.count(b"\n", 0, exc.start) + 1, content.rfind(b"\n", 0, exc.start) + 1
         column = len(content[start : exc.start].decode(encoding, "replace")) + 1
     raise ConfigError(f"it is not {encoding.upper()}", path=path, line=line, column=column)
 
 
+def format_of(path: Path, text: str) -> Format:
+    """The format of a file: its name tells, or else its *text*."""
+    return FORMATS.get(path.suffix.lower()) or _guess(text)
+
+
 def _guess(text: str) -> Format:
-    """The format of a file whose name does not tell."""
     start = _COMMENTS.sub(r"\1", text).lstrip()
     if start.startswith("{") or not start:
         return "json"
@@ -140,10 +174,8 @@ def _parse_json(path: Path, text: str) -> _Parsed | ConfigError:
     if last is not None and last[0].startswith("/*") and not last[0].endswith("*/"):
         line, column = text.count("\n", 0, last.start()) + 1, last.start() - text.rfind("\n", 0, last.start())
         return ConfigError("the comment is not closed", path=path, line=line, column=column)
-    for pattern in (_COMMENTS, _TRAILING_COMMAS):
-        text = pattern.sub(lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]), text)
     try:
-        return _Parsed(json.loads(text, object_pairs_hook=_members))
+        return _Parsed(json.loads(without_trailing_commas(without_comments(text)), object_pairs_hook=_members))
     except json.JSONDecodeError as exc:
         reason = exc.msg.removesuffix(" at").removesuffix(" starting")
         return ConfigError(reason, path=path, line=exc.lineno, column=exc.colno)
@@ -151,6 +183,25 @@ def _parse_json(path: Path, text: str) -> _Parsed | ConfigError:
         return ConfigError(TOO_DEEP, path=path)
     except ValueError:  # Python reads no integer of more than 4,300 digits
         return ConfigError(TOO_LONG, path=path)
+
+
+def without_comments(text: str) -> str:
+    """JSON with spaces in the place of its comments."""
+    return _blanked(_COMMENTS, text)
+
+
+def line_comments(text: str) -> list[tuple[int, int]]:
+    """Where comments of JSON are that end with their line: from where to where."""
+    return [found.span() for found in _COMMENTS.finditer(text) if found[0].startswith("//")]
+
+
+def without_trailing_commas(text: str) -> str:
+    """JSON that has no comments, with spaces in the place of its trailing commas."""
+    return _blanked(_TRAILING_COMMAS, text)
+
+
+def _blanked(pattern: re.Pattern[str], text: str) -> str:
+    return pattern.sub(lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]), text)
 
 
 def _members(pairs: list[tuple[str, object]]) -> Members:

@@ -51,6 +51,8 @@ PLACES = (
     Place("opencode", "project", "project", "opencode.json"),
     Place("opencode", "project", "project", "opencode.jsonc"),
     Place(GENERIC, "project", "project", "mcp.json"),
+    Place(GENERIC, "user", "config", "mcp-host/mcp.json", ("linux", "darwin")),
+    Place(GENERIC, "user", "appdata", "mcp-host/mcp.json", ("win32",)),
     Place("claude-code", "user", "home", ".claude.json"),
     Place("claude-desktop", "user", "appdata", "Claude/claude_desktop_config.json"),
     Place("vscode", "user", "appdata", "Code/User/mcp.json"),
@@ -110,6 +112,26 @@ def find_servers(
     return list(_found(bases, platform, environment))
 
 
+def user_file(
+    *,
+    home: str | os.PathLike[str] | None = None,
+    platform: str = sys.platform,
+    environment: Mapping[str, str] | None = None,
+) -> FoundFile:
+    """The user's own file of servers for hosts that are made with this library, which may not be there yet.
+
+    It is ``~/.config/mcp-host/mcp.json``, on Windows ``%APPDATA%\\mcp-host\\mcp.json``. The arguments are those of `find_servers`.
+    """
+    environment = os.environ if environment is None else environment
+    bases = _bases(Path.home() if home is None else Path(home), platform, environment, None)
+    base, path = next((row.base, row.path) for row in PLACES if row.dialect == GENERIC and _is_user(row, platform))
+    return FoundFile(bases[base] / path, GENERIC, "user")
+
+
+def _is_user(place: Place, platform: str) -> bool:
+    return place.scope == "user" and platform in place.platforms
+
+
 def _bases(
     home: Path, platform: str, environment: Mapping[str, str], root: str | os.PathLike[str] | None
 ) -> dict[Base, Path]:
@@ -146,6 +168,9 @@ def _found(bases: Mapping[Base, Path], platform: str, environment: Mapping[str, 
 def place_of(path: Path, home: Path | None = None) -> FoundFile:
     """The file at *path*, with what the path tells: its dialect and whose it is. *home* is the user's folder."""
     whole = path.absolute()
+    own = user_file(home=home)
+    if whole == own.path.absolute():  # the end of a path proves nothing: a project may be called mcp-host
+        return FoundFile(path, own.dialect, own.scope)
     places = [place for place in PLACES if place.dialect != GENERIC and not place.of_project]
     ends = [place for place in places if whole.parts[-len(place.parts) :] == place.parts]
     if ends:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp_host.config.dialects import DIALECTS, GENERIC
-from mcp_host.config.documents import Members, read_document
+from mcp_host.config.documents import Document, Members, read_document
 from mcp_host.config.entry import ServerEntry
 from mcp_host.config.entry_reader import read_entry
 from mcp_host.config.fields import Unreadable, kind_of, names_of_servers
@@ -27,13 +27,17 @@ TRANSPORT_KEYS = ("command", "cmd", "url", "httpUrl", "serverUrl", "uri", "type"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServersFile:
-    """The servers of a file, in its order, with what is wrong in the file besides them."""
+    """The servers of a file, in its order, with what is wrong in the file besides them.
+
+    *at* are the keys that lead to the servers, from the top of the file; if there are none, to where its dialect has them.
+    """
 
     path: Path
     dialect: str
     scope: Scope | None
     servers: tuple[ServerEntry, ...]
     warnings: tuple[str, ...] = ()
+    at: tuple[str, ...] = ()
 
 
 def read_servers(
@@ -52,10 +56,25 @@ def read_servers(
         ConfigError: The file cannot be read, its syntax is wrong, or there are no servers in it.
         ValueError: There is no such dialect.
     """
+    check_dialect(dialect)
+    place = path if isinstance(path, FoundFile) else place_of(Path(path))
+    return servers_of(place, read_document(place.path), dialect=dialect, scope=scope)
+
+
+def check_dialect(dialect: str | None) -> None:
+    """Raise `ValueError` if there is no such dialect."""
     if dialect is not None and dialect not in DIALECTS:
         raise ValueError(f"there is no dialect {dialect!r}: it is one of {', '.join(DIALECTS)}")
-    place = path if isinstance(path, FoundFile) else place_of(Path(path))
-    document = read_document(place.path)
+
+
+def servers_of(
+    place: FoundFile, document: Document, *, dialect: str | None = None, scope: Scope | None = None
+) -> ServersFile:
+    """The servers in a file that has been read, as `read_servers` returns them.
+
+    Raises:
+        ConfigError: There are no servers in it.
+    """
     reading = _File(place, document.data, dialect, scope or place.scope)
     return ServersFile(
         path=place.path,
@@ -63,6 +82,7 @@ def read_servers(
         scope=reading.source.scope,
         servers=tuple(reading.servers()),
         warnings=(*document.warnings, *reading.warnings),
+        at=reading.at,
     )
 
 
@@ -93,10 +113,12 @@ class _File:
         self._data = self._top(data, place.section)
         at = self._find(dialect, place.dialect)
         self._servers: Mapping[str, Any] = {} if at is None else _get(self._data, at) or {}
-        name = dialect or _detect(at, self._servers, place.dialect)
+        is_own = place.dialect == GENERIC and scope == "user"  # marks of other hosts in it are of imported entries
+        name = dialect or (GENERIC if is_own else _detect(at, self._servers, place.dialect))
         project = project_of(place.path) if scope == "project" and place.project is None else place.project
         self.source = Source(path=place.path, dialect=name, scope=scope, project=project)
         self._dialect = DIALECTS[name]
+        self.at = (*place.section, *(self._dialect.at[0] if at is None else at))
         self._inputs = {each.id: each for each in self._read_inputs(_get(self._data, (at or ())[:-1]))}
 
     def _top(self, data: object, section: tuple[str, ...]) -> Mapping[str, Any]:

@@ -1,0 +1,270 @@
+"""The command that shows and changes the files of servers: ``mcp-host servers``."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mcp_host.cli.arguments import HEADER, NAME, SURROGATE, URL, VARIABLE, Parser, pair
+from mcp_host.cli.output import ExitCode, Printer, UsageError, print_error, print_json
+from mcp_host.cli.secret_words import without_secrets
+from mcp_host.config import (
+    DIALECTS,
+    EnvironmentVariable,
+    FoundFile,
+    HttpServer,
+    ServerEntry,
+    ServersFile,
+    StdioServer,
+    add_server,
+    find_servers,
+    read_servers,
+    remove_server,
+    user_file,
+)
+from mcp_host.config.dialects import GENERIC
+from mcp_host.config.values import Value
+from mcp_host.errors import ConfigError, escaped, quoted
+from mcp_host.transports._http.secret import Secret, SecretValues
+
+CONFIG_HELP = "the file of servers, by default {}"
+ENV_HELP = "given to the command; NAME alone writes a reference to the variable of the environment, and no value"
+HEADER_HELP = "sent to the URL; ${VARIABLE} in the value is written as a reference to the variable of the environment"
+REPLACE_HELP = "take the place of a server of the same name"
+VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class Options(argparse.Namespace):
+    """What was given to one of the commands."""
+
+    run: Callable[[Options, Printer], ExitCode]
+    config: Path | None
+    json: bool
+    all: bool
+    name: str
+    url: str | None
+    command: Sequence[str]
+    env: list[tuple[str, Value]]
+    header: list[tuple[str, str]]
+    replace: bool
+
+    @property
+    def file(self) -> Path | FoundFile:
+        return user_file() if self.config is None else self.config
+
+
+def run(argv: Sequence[str], printer: Printer) -> ExitCode:
+    """Do what *argv* says, which is what follows ``servers``.
+
+    Raises:
+        UsageError: It is wrong.
+        ConfigError: A file cannot be read or changed.
+        SystemExit: It asked for help, which has been printed.
+    """
+    parser = _parser()
+    cut = argv.index("--") if "--" in argv else len(argv)
+    options = parser.parse_args(argv[:cut], Options(command=argv[cut + 1 :]))
+    for word in argv:
+        if SURROGATE.search(word):
+            parser.error(f"{quoted(word)} is not UTF-8")
+    if cut < len(argv) and (options.run is not _add or not options.command):
+        parser.error("there is no command after --" if options.run is _add else "only add takes a command after --")
+    return options.run(options, printer)
+
+
+def _list(options: Options, printer: Printer) -> ExitCode:
+    """Show the servers of the user's file, or of all."""
+    files = list(_read(_everywhere() if options.all else [options.file], skip=options.all or options.config is None))
+    if options.json:
+        print_json({"servers": [_as_json(entry) for file in files for entry in file.servers]})
+    elif sys.stdout.isatty():
+        for file in [file for file in files if file.servers]:
+            _show(file, printer)
+    else:
+        for entry in [entry for file in files for entry in file.servers]:
+            printer.text("\t".join(_columns(entry)))
+    for file in files:
+        for warning in file.warnings:
+            print_error(f"warning: {escaped(str(file.path))}: {warning}")
+    if not any(file.servers for file in files) and not options.json:
+        print_error(
+            f"there are no servers: {NAME} servers add adds one, {NAME} servers import takes those of other hosts"
+        )
+    return ExitCode.OK
+
+
+def _everywhere() -> Sequence[FoundFile]:
+    here = Path.cwd()
+    return find_servers(project=None if here == Path.home() else here)
+
+
+def _read(places: Iterable[Path | FoundFile], *, skip: bool) -> Iterable[ServersFile]:
+    """The files at *places*. With *skip*, those that cannot be read are told of, and those that are not there are not."""
+    for place in places:
+        if skip and isinstance(place, FoundFile) and not place.path.exists():
+            continue
+        try:
+            yield read_servers(place)
+        except ConfigError as exc:
+            if not skip:
+                raise
+            print_error(str(exc))
+
+
+def _show(file: ServersFile, printer: Printer) -> None:
+    whose = DIALECTS[file.dialect].title + ("" if file.scope is None else f", {file.scope}")
+    printer.line(f"{escaped(str(file.path))} ({whose})", "bold")
+    for entry in file.servers:
+        notes = [without_secrets(entry.shown), _state(entry), *entry.warnings]
+        printer.field(escaped(entry.name), "\n".join(filter(None, notes)))
+
+
+def _state(entry: ServerEntry) -> str:
+    """What a person should know who wants to use the server."""
+    return ", ".join(filter(None, ("" if entry.enabled else "disabled", entry.problem)))
+
+
+def _columns(entry: ServerEntry) -> Sequence[str]:
+    state = "enabled" if entry.enabled else "disabled"
+    shown = without_secrets(entry.shown) or entry.problem or ""
+    return [escaped(entry.name), _kind(entry) or "unusable", state, shown, escaped(str(entry.source.path))]
+
+
+def _kind(entry: ServerEntry) -> str | None:
+    kinds = {StdioServer: "stdio", HttpServer: "http"}
+    return None if entry.transport is None else kinds[type(entry.transport)]
+
+
+def _as_json(entry: ServerEntry) -> Mapping[str, object]:
+    return {
+        "name": entry.name,
+        "type": _kind(entry),
+        "shown": without_secrets(entry.shown),
+        "enabled": entry.enabled,
+        "problem": entry.problem,
+        "warnings": entry.warnings,
+        "file": str(entry.source.path),
+        "host": entry.source.dialect,
+        "scope": entry.source.scope,
+    }
+
+
+def _add(options: Options, printer: Printer) -> ExitCode:
+    """Write a server down."""
+    add_server(options.file, options.name, _server(options), replace=options.replace, source=GENERIC)
+    return _done(options, printer, "added", "Added")
+
+
+def _server(options: Options) -> StdioServer | HttpServer:
+    """The server that the command line describes."""
+    if options.command and options.url is not None:
+        raise UsageError("there are both a URL and a command: a server has one of them")
+    if options.command:
+        if options.header:
+            raise UsageError("headers are for a URL; a command takes --env")
+        command, *args = options.command
+        return StdioServer(command, tuple(map(Secret, args)), SecretValues(options.env))
+    if options.url is None:
+        raise UsageError("there is no server: give its URL, or the command that starts it after --")
+    if not URL.match(options.url):
+        raise UsageError(f"{options.url!r} is no http(s) URL; a command that starts a server comes after --")
+    if options.env:
+        raise UsageError("--env is for a command; a URL takes --header")
+    headers = {name: Secret(value) for name, value in options.header}
+    return HttpServer(Secret(options.url), SecretValues(headers))
+
+
+def _remove(options: Options, printer: Printer) -> ExitCode:
+    """Remove a server."""
+    remove_server(options.file, options.name)
+    return _done(options, printer, "removed", "Removed")
+
+
+def _done(options: Options, printer: Printer, key: str, word: str) -> ExitCode:
+    path = options.file.path if isinstance(options.file, FoundFile) else options.file
+    if options.json:
+        print_json({key: options.name, "file": str(path)})
+    else:
+        printer.text(f"{word}: {escaped(options.name)} ({escaped(str(path))})")
+    return ExitCode.OK
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What one of the commands does, and what it takes."""
+
+    run: Callable[[Options, Printer], ExitCode]
+    about: str
+    usage: str = ""
+    """One on each line."""
+    takes: frozenset[str] = frozenset()
+
+
+COMMANDS: Mapping[str, Command] = {
+    "list": Command(
+        _list,
+        "show the servers of your file, or with --all those of all hosts on this machine",
+    ),
+    "add": Command(
+        _add,
+        "write a server into your file",
+        "add [options] NAME URL\nadd [options] NAME -- COMMAND [ARG ...]",
+    ),
+    "remove": Command(_remove, "remove a server from your file", "remove [options] NAME"),
+}
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog=f"{NAME} servers",
+        description="Show and change the servers in your file. Comments and unknown keys in it stay.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for verb, command in COMMANDS.items():
+        usage = f"\n       {NAME} servers ".join(command.usage.splitlines())
+        each = commands.add_parser(
+            verb,
+            help=command.about,
+            usage=f"{NAME} servers {usage or f'{verb} [options]'}",
+            description=f"{command.about[0].upper()}{command.about[1:]}.",
+            allow_abbrev=False,
+        )
+        each.set_defaults(run=command.run)
+        each.add_argument(
+            "--config", type=Path, metavar="FILE", help=CONFIG_HELP.format(escaped(str(user_file().path)))
+        )
+        each.add_argument("--json", action="store_true", help="print one JSON document; also for an error")
+        if command.run is _list:
+            each.add_argument("--all", action="store_true", help="those of all hosts on this machine")
+        else:
+            each.add_argument("name", metavar="NAME", help=argparse.SUPPRESS)
+        if command.run is _add:
+            _add_server_options(each)
+    return parser
+
+
+def _add_server_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("url", nargs="?", metavar="URL", help=argparse.SUPPRESS)
+    add("-e", "--env", type=_variable, action="append", default=[], metavar="NAME[=VALUE]", help=ENV_HELP)
+    add("-H", "--header", type=_header, action="append", default=[], metavar="NAME=VALUE", help=HEADER_HELP)
+    add("--replace", action="store_true", help=REPLACE_HELP)
+
+
+def _header(text: str) -> tuple[str, str]:
+    return pair(HEADER, text)
+
+
+def _variable(text: str) -> tuple[str, Value]:
+    if "=" in text:
+        name, value = pair(VARIABLE, text)
+        return name, Secret(value)
+    if not VARIABLE_NAME.fullmatch(text):  # not repeated in the message: it may be a secret
+        raise argparse.ArgumentTypeError("not of the form NAME or NAME=VALUE")
+    return text, EnvironmentVariable(text)

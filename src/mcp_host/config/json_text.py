@@ -1,0 +1,180 @@
+"""Changing one member in the text of JSON with comments: all else stays as it is, character for character."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mcp_host.config.documents import line_comments, without_comments, without_trailing_commas
+
+INDENT = "  "  # where the text has no lines with an indent
+
+_DECODER = json.JSONDecoder()
+_SPACE = re.compile(r"[ \t\r\n]*")
+_BLANKS = re.compile(r"[ \t]*")
+_INDENTED = re.compile(r"^([ \t]+)[^ \t\r\n]", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """Where a member is: its name starts at *start*, its value at *value*. *comma* is that after it, also a trailing one."""
+
+    start: int
+    value: int
+    end: int
+    comma: int | None
+
+
+def set_member(text: str, path: Sequence[str], value: object) -> str:
+    """*text* with *value* at *path*, in the place of what is there. Objects on the way are made if they are missing.
+
+    *text* is valid, and no name on the way is there more than once. Comments within a value that is replaced are lost.
+    """
+    whole = _Text(text)
+    start = whole.after_space(0)
+    if start == len(text):
+        return f"{text}{_rendered(_nested(path, value), '', INDENT, whole.newline)}{whole.newline}"
+    for depth, name in enumerate(path):
+        if whole.plain[start] != "{":
+            end = _DECODER.raw_decode(whole.plain, start)[1]
+            return text[:start] + whole.lines(_nested(path[depth:], value), start) + text[end:]
+        members, close = whole.members(start)
+        if name not in members:
+            return whole.inserted(start, list(members.values()), close, name, _nested(path[depth + 1 :], value))
+        start = members[name].value
+    return text[:start] + whole.lines(value, start) + text[members[name].end :]
+
+
+def remove_member(text: str, path: Sequence[str]) -> str:
+    """*text* without the member at *path*, which is there. Comments before and after it stay."""
+    whole = _Text(text)
+    start = whole.after_space(0)
+    for name in path[:-1]:
+        start = whole.members(start)[0][name].value
+    return whole.removed(start, path[-1])
+
+
+def _nested(path: Sequence[str], value: object) -> object:
+    for name in reversed(path):
+        value = {name: value}
+    return value
+
+
+def _rendered(value: object, indent: str, unit: str, newline: str) -> str:
+    """*value* with each member of an object on a line of its own."""
+    if not isinstance(value, Mapping) or not value:
+        return json.dumps(value, ensure_ascii=False)
+    inner = indent + unit
+    members = [f"{inner}{_named(name, _rendered(each, inner, unit, newline))}" for name, each in value.items()]
+    return f"{{{newline}{f',{newline}'.join(members)}{newline}{indent}}}"
+
+
+def _named(name: str, value: str) -> str:
+    return f"{json.dumps(name, ensure_ascii=False)}: {value}"
+
+
+class _Text:
+    """A text, where its parts are, and how it is laid out."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.without_comments = without_comments(text)
+        self.plain = without_trailing_commas(self.without_comments)
+        self.newline = "\r\n" if "\r\n" in text else "\n"
+        indented = _INDENTED.search(self.plain)
+        self.unit = indented[1] if indented else INDENT
+
+    def after_space(self, at: int) -> int:
+        return _end(_SPACE, self.plain, at)
+
+    def members(self, start: int) -> tuple[dict[str, _Member], int]:
+        """The members of the object at *start*, and where its closing brace is."""
+        members: dict[str, _Member] = {}
+        at = self.after_space(start + 1)
+        while self.plain[at] != "}":
+            name, end = _DECODER.raw_decode(self.plain, at)
+            value = self.after_space(self.after_space(end) + 1)
+            end = _DECODER.raw_decode(self.plain, value)[1]
+            after = _end(_SPACE, self.without_comments, end)
+            comma = after if self.without_comments[after] == "," else None
+            members[name] = _Member(at, value, end, comma)
+            at = self.after_space(end if comma is None else comma + 1)
+        return members, at
+
+    def lines(self, value: object, at: int) -> str:
+        """*value*, as it is written at a place: over several lines if it begins on one with an indent, or on the first."""
+        return _rendered(value, self._indent(at), self.unit, self.newline)
+
+    def inserted(self, start: int, members: Sequence[_Member], close: int, name: str, value: object) -> str:
+        """The text with a further member, the last one, in the object from *start* to *close*."""
+        text = self.text
+        last = members[-1] if members else None
+        tail = len(text[:close].rstrip())  # after the last member, its comma and the comments after it
+        around = text[start:close] if last is None else text[start : members[0].start] + text[last.end : close]
+        is_blank = last is None and not text[start + 1 : close].strip()
+        if "\n" not in around and not is_blank:
+            space = " " if last is not None or tail > start + 1 else ""
+            new = space + _named(name, json.dumps(value, ensure_ascii=False))
+        else:
+            outer = self._indent(start)
+            indent = outer + self.unit if last is None or not self._is_first(last.start) else self._indent(last.start)
+            new = f"{self.newline}{indent}{_named(name, _rendered(value, indent, self.unit, self.newline))}"
+            if "\n" not in around:
+                return f"{text[: start + 1]}{new}{self.newline}{outer}{text[close:]}"
+        if last is not None and last.comma is None:
+            return f"{text[: last.end]},{text[last.end : tail]}{new}{text[tail:]}"
+        return f"{text[:tail]}{new}{',' if last else ''}{text[tail:]}"
+
+    def removed(self, start: int, name: str) -> str:
+        """The text without the member *name* of the object at *start*."""
+        members, close = self.members(start)
+        names = list(members)
+        index = names.index(name)
+        member = members[name]
+        is_last = index == len(names) - 1
+        begin, end, kept = self._cut(member, is_last=is_last)
+        head = self.text[:begin]
+        if is_last and member.comma is None and index > 0:
+            comma = members[names[index - 1]].comma or 0
+            head = head[:comma] + head[comma + 1 :]
+        inner = head[start + 1 :] + kept + self.text[end:close]
+        if len(names) == 1 and not inner.strip():
+            return head[: start + 1] + self.text[close:]
+        return head + kept + self.text[end:]
+
+    def _cut(self, member: _Member, *, is_last: bool) -> tuple[int, int, str]:
+        """What goes with a member, from where to where, and what is kept in its place: comments before its comma."""
+        text = self.text
+        end = member.end if member.comma is None else member.comma + 1
+        between = text[member.end : end].rstrip(",")
+        kept = between if between.strip() else ""
+        after = _end(_BLANKS, text, end)
+        line_ends = text[after] in "\r\n"
+        before = len(text[: member.start].rstrip())
+        if kept:
+            return member.start, end, kept
+        # A comment up to the end of its line must keep that.
+        is_free = line_ends or (text[after] == "}" and not self._is_in_line_comment(before))
+        if is_last and is_free:
+            return before, end, ""
+        if line_ends and self._is_first(member.start):
+            return len(text[: member.start].rstrip(" \t").removesuffix("\n").removesuffix("\r")), end, ""
+        return member.start, after, ""
+
+    def _is_in_line_comment(self, at: int) -> bool:
+        return any(start < at <= end for start, end in line_comments(self.text))
+
+    def _is_first(self, at: int) -> bool:
+        """Whether there are only blanks before this on its line."""
+        return not self.text[self.text.rfind("\n", 0, at) + 1 : at].strip()
+
+    def _indent(self, at: int) -> str:
+        """The blanks at the beginning of the line of this place."""
+        return self.text[(line := self.text.rfind("\n", 0, at) + 1) : _end(_BLANKS, self.text, line)]
+
+
+def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    return at if found is None else found.end()

@@ -1,0 +1,187 @@
+"""Changing a file of servers: what is not changed stays as it is written, and nothing is written that would read otherwise."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from mcp_host.config.dialects import DIALECTS
+from mcp_host.config.documents import MAX_FILE, Document, Text, decode, parse_document
+from mcp_host.config.json_text import remove_member, set_member
+from mcp_host.config.places import FoundFile, place_of
+from mcp_host.config.reader import ServersFile, check_dialect, servers_of
+from mcp_host.config.spelling import SPELLINGS, CannotWrite, written
+from mcp_host.config.values import HttpServer, StdioServer
+from mcp_host.errors import ConfigError
+from mcp_host.locked_file import LockedFile, create_private_folder
+
+FORMATS = {"toml": "TOML", "yaml": "YAML"}
+THERE_ALREADY = "there is one already: to replace it, pass replace=True"
+OTHERWISE = "this change is not possible without changing more of the file: change it in an editor"
+"""Why a text that is not read as it should be is not written."""
+
+
+def add_server(
+    path: str | os.PathLike[str] | FoundFile,
+    name: str,
+    server: StdioServer | HttpServer,
+    *,
+    replace: bool = False,
+    dialect: str | None = None,
+    source: str | None = None,
+) -> None:
+    """Write *server* into a file, under *name*, with the keys that the file's dialect has. The file is made if there is none.
+
+    *dialect* is that of the file, as for `read_servers`. *source* is that which the values of *server* are from: variables are
+    written as the file's dialect has them. By default they stay as they are. `EnvironmentVariable` becomes a reference.
+
+    All else in the file stays as it is, with its comments and its unknown keys. It blocks, and keeps others out who do this;
+    what another program has changed meanwhile is not lost.
+
+    Raises:
+        ConfigError: There is a server of that name and *replace* is not set; the dialect cannot say what *server* is;
+            or the file cannot be read, changed or written. Then it is as it was.
+    """
+
+    def change(file: ServersFile, edit: Edit) -> None:
+        if not replace and any(each.name == name for each in file.servers):
+            raise ConfigError(THERE_ALREADY, path=file.path, server=name)
+        edit.set((*file.at, name), _entry(file, name, server, source))
+
+    change_file(path, dialect, change)
+
+
+def remove_server(path: str | os.PathLike[str] | FoundFile, name: str, *, dialect: str | None = None) -> None:
+    """Remove the server *name* from a file. Comments beside its entry stay.
+
+    Raises:
+        ConfigError: There is no such server, or the file cannot be read, changed or written. Then it is as it was.
+    """
+
+    def change(file: ServersFile, edit: Edit) -> None:
+        _check_known(file, name)
+        edit.remove((*file.at, name))
+
+    change_file(path, dialect, change)
+
+
+class Edit:
+    """The text of a file and its data, changed together."""
+
+    def __init__(self, text: str, data: object) -> None:
+        self.text = text
+        self.data = deepcopy(data)
+
+    def set(self, path: tuple[str, ...], value: object) -> None:
+        self.text = set_member(self.text, path, value)
+        parent = self.data = self.data if isinstance(self.data, dict) else {}
+        for name in path[:-1]:
+            if not isinstance(parent.get(name), dict):
+                parent[name] = {}
+            parent = parent[name]
+        parent[path[-1]] = value
+
+    def remove(self, path: tuple[str, ...]) -> None:
+        self.text = remove_member(self.text, path)
+        parent: Any = self.data
+        for name in path[:-1]:
+            parent = parent[name]
+        del parent[path[-1]]
+
+
+def _entry(file: ServersFile, name: str, server: StdioServer | HttpServer, source: str | None) -> Mapping[str, object]:
+    reason = ""
+    try:
+        return written(server, file.dialect, source=source)
+    except CannotWrite as exc:
+        reason = str(exc)
+    raise ConfigError(reason, path=file.path, server=name)
+
+
+def _check_known(file: ServersFile, name: str) -> None:
+    if not any(each.name == name for each in file.servers):
+        raise ConfigError("there is no such server", path=file.path, server=name)
+
+
+def change_file(
+    path: str | os.PathLike[str] | FoundFile, dialect: str | None, change: Callable[[ServersFile, Edit], None]
+) -> None:
+    """Have *change* change what a file says, and write that, if the file is still what it was.
+
+    Raises:
+        ConfigError: It is not, or it cannot be read, changed or written.
+    """
+    check_dialect(dialect)
+    place = path if isinstance(path, FoundFile) else place_of(Path(path))
+    reason = ""
+    try:
+        file = LockedFile(place.path, lock_path=_lock_path(place.path), max_size=MAX_FILE)
+        create_private_folder(file.lock_path.parent)
+        with file.locked():
+            before = file.read()
+            content = changed(place, before, dialect, change)
+            if file.read() != before:
+                raise ConfigError("another program has changed it meanwhile: nothing was written", path=place.path)
+            if content != before:
+                create_private_folder(file.path.parent)
+                file.write(content)
+        return
+    except OSError as exc:  # `LockTimeout` is one, without a code of the system
+        reason = f"it cannot be written: {exc.strerror or exc}"
+    raise ConfigError(reason, path=place.path)
+
+
+def changed(
+    place: FoundFile, before: bytes | None, dialect: str | None, change: Callable[[ServersFile, Edit], None]
+) -> bytes:
+    """The content of a file after *change*. *before* is None if there is no file.
+
+    Raises:
+        ConfigError: It cannot be read or changed.
+    """
+    text = Text("") if before is None else decode(place.path, before)
+    document = parse_document(place.path, text)
+    file = servers_of(place, document, dialect=dialect)
+    _check_writable(file, document, text)
+    edit = Edit(text.text, document.data)
+    change(file, edit)
+    return encoded(place.path, text, edit)
+
+
+def _check_writable(file: ServersFile, document: Document, text: Text) -> None:
+    if document.format != "json":
+        raise ConfigError(f"{FORMATS[document.format]} is only read: change it in an editor", path=file.path)
+    if file.dialect not in SPELLINGS:
+        title = DIALECTS[file.dialect].title
+        raise ConfigError(f"servers of {title} are only read: change them in an editor", path=file.path)
+
+
+def encoded(path: Path, before: Text, edit: Edit) -> bytes:
+    """The content of the file with the text of *edit*, which is read as its data.
+
+    Raises:
+        ConfigError: It is not, or cannot be written.
+    """
+    try:
+        content = before.encode(edit.text)
+    except UnicodeEncodeError:
+        raise ConfigError("it is not Unicode text", path=path) from None
+    if _comparable(parse_document(path, Text(edit.text)).data) != _comparable(edit.data):
+        raise ConfigError(OTHERWISE, path=path)
+    return content
+
+
+def _comparable(data: object) -> str:
+    """Data as text, in the order of its keys; one not-a-number is like the other."""
+    return json.dumps(data)
+
+
+def _lock_path(path: Path) -> Path:
+    """A lock that is not beside the file: some hosts have locks of that name, of another kind."""
+    digest = sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:32]
+    return Path(os.path.expanduser("~/.local/state/mcp-host"), f"{digest}.lock")

@@ -1,0 +1,178 @@
+"""``mcp-host servers``: showing and changing the files of servers."""
+
+from __future__ import annotations
+
+import json
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from tests.cli.bounded import main
+from tests.cli.conftest import Run
+from tests.cli.terminals import Terminal
+from tests.config.described import written
+
+TEXT = """{
+  "mcpServers": {
+    // why
+    "files": {"command": "npx", "args": ["-y", "files", "${HOME}"], "mine": 1},
+    "api": {"url": "https://example.com/mcp?api_key=abcdef123", "disabled": true},
+    "old": {"type": "sse", "url": "https://example.com/sse"}
+  }
+}
+"""
+SHOWN = """\
+mcp.json (mcp-host)
+    files         npx -y files '${HOME}'
+                  mine: the key is unknown, and ignored
+    api           https://example.com/mcp?api_key=***
+                  disabled
+    old           HTTP+SSE, the transport of 2024-11-05, is not
+                  supported: if the server has Streamable HTTP too,
+                  use its URL
+"""
+SSE = "HTTP+SSE, the transport of 2024-11-05, is not supported: if the server has Streamable HTTP too, use its URL"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    return tmp_path / ".config/mcp-host/mcp.json"
+
+
+def test_servers_are_listed_on_one_line_each_for_programs_without_secrets(run: Run, own: Path) -> None:
+    written(own.parent, own.name, TEXT)
+
+    done = run("servers", "list")
+
+    assert done == (
+        0,
+        f"files\tstdio\tenabled\tnpx -y files '${{HOME}}'\t{own}\n"
+        f"api\thttp\tdisabled\thttps://example.com/mcp?api_key=***\t{own}\n"
+        f"old\tunusable\tenabled\t{SSE}\t{own}\n",
+        "",
+    )
+
+
+def test_a_file_may_be_named_and_listed_as_json(run: Run, home: Path) -> None:
+    path = written(home, ".cursor/mcp.json", '{"mcpServers": {"a\\u001b": {"command": "a", "trust": true}}}')
+
+    done = run("servers", "list", "--config", str(path), "--json")
+
+    [server] = json.loads(done.out)["servers"]
+    assert server == {
+        "name": "a\x1b",
+        "type": "stdio",
+        "shown": "a",
+        "enabled": True,
+        "problem": None,
+        "warnings": ["trust: no approval is taken from a file: your own approver decides"],
+        "file": str(path),
+        "host": "cursor",
+        "scope": "user",
+    }
+
+
+def test_the_files_of_all_hosts_are_listed_and_what_cannot_be_read_hides_no_other(run: Run, home: Path) -> None:
+    written(home, ".gemini/settings.json", '{"mcpServers": {"a": {"command": "a"}}}')
+    broken = written(home, ".cursor/mcp.json", '{"mcpServers": {')
+    written(home, ".lmstudio/mcp.json", '\ufeff{"mcpServers": {"b": {"command": "b\\u001b[2J"}}}')
+
+    done = run("servers", "list", "--all")
+
+    assert done.code == 0
+    assert [line.split("\t")[0] for line in done.out.splitlines()] == ["a", "b"]
+    assert "b\\x1b[2J" in done.out
+    assert done.err.splitlines() == [
+        f"mcp-host: {broken}, line 1, column 17: Expecting property name enclosed in double quotes",
+        f"mcp-host: warning: {home}/.lmstudio/mcp.json: it begins with a byte order mark, at which other programs may fail",
+    ]
+
+
+def test_a_person_sees_whose_the_file_is_and_what_is_wrong_with_a_server(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(home, "mcp.json", TEXT)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "70")
+
+    with redirect_stdout(Terminal()) as out:
+        assert main(["servers", "list", "--config", "mcp.json"]) == 0
+
+    assert out.getvalue() == SHOWN
+
+
+def test_servers_are_added_and_removed(run: Run, own: Path) -> None:
+    token = "Authorization: Bearer ${TOKEN}"
+    added = [
+        run("servers", "add", "api", "https://example.com/mcp", "-H", token),
+        run("servers", "add", "files", "-e", "TOKEN", "-e", "A=b=c", "--json", "--", "npx", "-y", "files", "--json"),
+    ]
+    text = own.read_text()
+    removed = run("servers", "remove", "api")
+
+    assert added == [(0, f"Added: api ({own})\n", ""), (0, f'{{\n  "added": "files",\n  "file": "{own}"\n}}\n', "")]
+    assert json.loads(text) == {
+        "mcpServers": {
+            "api": {"type": "http", "url": "https://example.com/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}},
+            "files": {"command": "npx", "args": ["-y", "files", "--json"], "env": {"TOKEN": "${TOKEN}", "A": "b=c"}},
+        }
+    }
+    assert removed == (0, f"Removed: api ({own})\n", "")
+    assert list(json.loads(own.read_text())["mcpServers"]) == ["files"]
+
+
+ERRORS: list[tuple[list[str], str]] = [
+    ([], "the following arguments are required: COMMAND (see mcp-host servers --help)"),
+    (["frob"], "argument COMMAND: invalid choice: 'frob'"),
+    (["list", "--", "a"], "only add takes a command after --"),
+    (["list", "--config", "none.json"], "none.json: there is no such file"),
+    (["add", "a"], "there is no server: give its URL, or the command that starts it after --"),
+    (["add", "a", "--"], "there is no command after --"),
+    (["add", "a", "npx"], "'npx' is no http(s) URL; a command that starts a server comes after --"),
+    (["add", "a", "https://x", "--", "npx"], "there are both a URL and a command: a server has one of them"),
+    (["add", "a", "https://x", "-e", "A"], "--env is for a command; a URL takes --header"),
+    (["add", "a", "-H", "A: b", "--", "npx"], "headers are for a URL; a command takes --env"),
+    (["add", "a", "-e", "sk-12345678"], "argument -e/--env: not of the form NAME or NAME=VALUE"),
+    (["add", "a", "-e", "A", "--config", "claude_desktop_config.json", "--", "npx"], "claude_desktop_config.json: server 'a': env.A: Claude Desktop does not read variables of the environment here"),
+    (["add", "a\udc80", "https://x"], "'a\\udc80' is not UTF-8"),
+    (["remove", "a"], "{own}: server 'a': there is no such server"),
+]  # fmt: skip
+
+
+def test_a_wrong_argument_is_named_in_one_sentence(run: Run, own: Path, subtests: pytest.Subtests) -> None:
+    for argv, sentence in ERRORS:
+        with subtests.test(ascii(argv)):
+            done = run("servers", *argv)
+
+            assert (done.code, done.out) == (2, "")
+            assert done.err.startswith(f"mcp-host: {sentence.format(own=own)}")
+            assert len(done.err.splitlines()) == 1
+
+
+def test_nothing_is_overwritten_without_being_asked_for(run: Run, own: Path) -> None:
+    add = ("servers", "add", "a", "https://example.com/mcp")
+
+    codes = [run(*add).code, run(*add, "--replace").code]
+    refused = run(*add)
+
+    assert codes == [0, 0]
+    assert refused.err == f"mcp-host: {own}: server 'a': there is one already: to replace it, pass --replace\n"
+
+
+def test_without_servers_the_list_says_how_to_get_some(run: Run) -> None:
+    done = run("servers", "list")
+
+    assert done == (
+        0,
+        "",
+        "mcp-host: there are no servers: mcp-host servers add adds one, mcp-host servers import takes those of other hosts\n",
+    )
